@@ -1,9 +1,9 @@
-//! Fills an agent's store with jobs that have ended, as agents write them, for runs that want a
-//! long history: `history FILE OWNER JOBS REPORT REPORT_OF_A_FAILURE`, the reports being files with
-//! what `longhaul cp --json` ends with.
+//! Fills an agent's store with finished jobs, in the form in which agents store them, for tests
+//! with a long history: `history FILE OWNER JOBS REPORT REPORT_OF_A_FAILURE`. The reports are files
+//! with the closing report of `longhaul cp --json`.
 //!
-//! Of 50 jobs five failed and two were cancelled while they were queued; the others are done. The
-//! first one has the label `the oldest`.
+//! Of 50 jobs, five failed and two were cancelled while queued; the others are done. The first one
+//! has the label `the oldest`.
 
 #![allow(missing_docs)]
 
@@ -15,10 +15,10 @@ use longhaul_agent::{JobRequest, Store};
 use longhaul_jobs::{End, Event, Limits};
 use serde_json::{Value, json};
 
-/// Jobs that are submitted, taken and ended together: each time jobs are taken the store counts
-/// what users had of late.
+/// Number of jobs that are submitted, claimed and ended together. With each claim, the store
+/// computes the users' recent usage.
 const TOGETHER: usize = 200;
-/// For as long as it takes to end them, in milliseconds.
+/// Lease of the jobs, in milliseconds, long enough to end them.
 const LEASE: i64 = 600_000;
 const HOLDER: Holder<'_> = Holder {
     name: "earlier",
@@ -62,7 +62,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// From JSON, as requests come.
+/// Creates a request from JSON, like those of the API.
 fn request(number: usize) -> Result<JobRequest, serde_json::Error> {
     let label = match number {
         0 => Some("the oldest".to_owned()),
@@ -76,14 +76,15 @@ fn request(number: usize) -> Result<JobRequest, serde_json::Error> {
     }))
 }
 
-/// The end of an attempt that reported this.
+/// Creates the end of an attempt with this report.
 fn attempt(report: &Path) -> Result<AttemptEnd, Box<dyn Error>> {
     let text = std::fs::read_to_string(report)?;
     let text = text.lines().last().unwrap_or_default();
     let report: Value = serde_json::from_str(text)?;
     let of = |name: &str| report.get(name).cloned().unwrap_or(json!(0));
     let progress = json!({
-        "seconds": of("seconds"), "bytes": of("bytes"), "bytes_found": of("bytes"), "files": of("files"), "walk_complete": true,
+        "seconds": of("seconds"), "bytes": of("bytes"), "bytes_found": of("bytes"),
+        "files": of("files"), "walk_complete": true,
     });
     let failed = report["failed"].as_u64().filter(|failed| *failed > 0);
     Ok(AttemptEnd {

@@ -1,4 +1,4 @@
-//! Prints the API's description, as the page keeps a copy of it: `cargo run -p longhaul-agent
+//! Prints the API's description, of which the web page keeps a copy: `cargo run -p longhaul-agent
 //! --example openapi > web/openapi.json`.
 
 #![allow(missing_docs)]

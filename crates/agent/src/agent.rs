@@ -1,8 +1,8 @@
-//! Which jobs run here, and what becomes of them.
+//! Scheduling of jobs: claims them, runs their attempts, and records how those end.
 //!
-//! The agent wakes when something was asked of it, when an attempt ends, when a job is due, to
-//! renew its leases, and, where others share its store, once a second to see what they have done.
-//! With nothing to do it does nothing.
+//! The agent wakes after a request, at the end of an attempt, when a job is due, and to renew its
+//! leases. If others share its store, it also wakes once a second to see their changes. Otherwise
+//! it is idle.
 
 mod hook;
 
@@ -25,52 +25,51 @@ use crate::notice;
 use crate::places::{Browse, Place};
 use crate::store::{AttemptEnd, Gone, Holder, Kept, PartsOf, Store, StoreError};
 
-/// How long a job is its agent's after that was last seen: no job is stuck for longer when its
-/// agent dies.
+/// Duration of a job's lease. It bounds how long a job is stuck when its agent dies.
 pub const LEASE: Duration = Duration::from_secs(20);
-/// How often leases are renewed, and progress is written down.
+/// Interval between renewals of leases, which also store progress.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
-/// An agent that has not been able to renew a lease for so long gives the job up before another one
-/// takes it: the copy then has five seconds to end.
+/// Time without a successful renewal after which an agent stops a job. The copy then has five
+/// seconds to end before another agent can claim the job.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
-/// How often a store that others share is looked at.
+/// Interval between checks of a store that others share.
 const SHARED_INTERVAL: Duration = Duration::from_secs(1);
 /// Wait before a store that did not answer is asked again.
 const STORE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the attempts that run may take to end when the agent does.
+/// Maximum time for running attempts to end when the agent stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often what is old is removed from the history.
+/// Interval between removals of old jobs from the history.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
-/// How an agent works.
+/// Settings of an agent.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What other agents and people know it by.
+    /// Display name of the agent.
     pub name: String,
-    /// What tells it from others of that name, and stays when it is started again.
+    /// Identity of the agent among those of the same name, which survives restarts.
     pub instance: String,
-    /// The program that copies.
+    /// Program that copies.
     pub program: Program,
-    /// How many jobs run at once: `in_all` of this agent, the others over all agents that share the
-    /// store.
+    /// Maximum numbers of running jobs: `in_all` for this agent, the others for all agents that
+    /// share the store.
     pub limits: Limits,
-    /// How long jobs that have ended are kept.
+    /// Time for which ended jobs are kept.
     pub history: Duration,
-    /// Places that are always there.
+    /// Places that always exist.
     pub places: Vec<Place>,
-    /// The files of the page; none if this program was built without it.
+    /// Files of the web page; empty if the program was built without it.
     pub assets: &'static [Asset],
-    /// What a job's end is reported to, where the job does not say otherwise.
+    /// Default URL to which a job's end is reported.
     pub on_end_url: Option<String>,
-    /// What notices are signed with.
+    /// Key that signs notices.
     pub key: SigningKey,
-    /// What reaches places.
+    /// Access to places.
     pub browse: Arc<dyn Browse>,
-    /// Whether `longhaul cp` understands a request, and if not, why.
+    /// Checks that `longhaul cp` accepts a request; the error says why not.
     pub check: fn(&JobRequest) -> Result<(), String>,
 }
 
-/// An agent. See the module.
+/// Agent: its store, settings, and running jobs. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Agent {
     shared: Arc<Shared>,
@@ -80,17 +79,17 @@ pub struct Agent {
 struct Shared {
     store: Store,
     settings: Settings,
-    /// Something is to be done.
+    /// Wakes the scheduling loop.
     wake: Notify,
-    /// A job's end may have to be sent.
+    /// Wakes the sender of notices.
     notices: Notify,
-    /// Something has changed here.
+    /// Announces changes made by this agent.
     changes: watch::Sender<()>,
-    /// How far the jobs that run here have come.
+    /// Progress of the jobs that run here, by job.
     progress: Mutex<BTreeMap<i64, watch::Receiver<Option<Progress>>>>,
 }
 
-/// A job that is carried out here.
+/// Running attempt of a job.
 #[derive(Debug)]
 struct Held {
     fence: i64,
@@ -99,23 +98,23 @@ struct Held {
     renewed: Instant,
 }
 
-/// What only the loop has.
+/// State of the scheduling loop.
 #[derive(Default)]
 struct Work {
     attempts: JoinSet<Ended>,
-    /// The job of each task.
+    /// Jobs by the task that runs them.
     tasks: BTreeMap<Id, i64>,
     held: BTreeMap<i64, Held>,
-    /// Ends that the store has not taken yet.
+    /// Ends of attempts that are not stored yet: job, fence and result.
     unreported: Vec<(i64, i64, Ended)>,
-    /// None while nothing runs here.
+    /// `None` while nothing runs here.
     next_renewal: Option<Instant>,
     next_due: Option<Instant>,
     next_prune: Option<Instant>,
 }
 
 impl Agent {
-    /// One that keeps its jobs in `store`. It does nothing until it runs.
+    /// Creates an agent that keeps its jobs in `store`. It is idle until [`Self::run`].
     pub fn new(store: Store, settings: Settings) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -129,23 +128,23 @@ impl Agent {
         }
     }
 
-    /// Its store.
+    /// Returns the store.
     pub fn store(&self) -> &Store {
         &self.shared.store
     }
 
-    /// How it works.
+    /// Returns the settings.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
     }
 
-    /// Changes whenever something has changed here; not for what other agents do.
+    /// Subscribes to changes made by this agent, not by others.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.shared.changes.subscribe()
     }
 
-    /// Keeps a new job, or finds the one that the key made before. Says whether it is new. The
-    /// request must have been checked.
+    /// Stores a new job, or finds the one that the same key created before. Also returns true if it
+    /// is new. The request must have been checked.
     ///
     /// # Errors
     /// See [`Store::submit`].
@@ -161,7 +160,7 @@ impl Agent {
         Ok((self.shown(job).await?, is_new))
     }
 
-    /// What a person asks of a job.
+    /// Applies a user's request to a job.
     ///
     /// # Errors
     /// See [`Store::ask`].
@@ -172,8 +171,7 @@ impl Agent {
         self.shown(job).await
     }
 
-    /// The job, with how far it has come by now if it runs here, and how its parts stand if it is
-    /// split.
+    /// Adds a job's current progress, if it runs here, and the state of its parts, if it is split.
     ///
     /// # Errors
     /// The store does not answer.
@@ -183,7 +181,7 @@ impl Agent {
         shown.ok_or(StoreError::Missing(id))
     }
 
-    /// The same of several.
+    /// Like [`Self::shown`], for several jobs.
     ///
     /// # Errors
     /// The store does not answer.
@@ -200,7 +198,7 @@ impl Agent {
         Ok(jobs.into_iter().map(shown).collect())
     }
 
-    /// How far the jobs have come whose parts are worked on, here or elsewhere.
+    /// Returns the progress of jobs whose parts are running, here or elsewhere.
     ///
     /// # Errors
     /// The store does not answer.
@@ -215,7 +213,7 @@ impl Agent {
 
     fn with_parts(&self, job: Job, parts: &PartsOf) -> Job {
         let mut job = self.with_progress(job);
-        // Once it has run itself, what came of that counts.
+        // Once the job itself has run, its own progress counts.
         if job.progress.is_none() || !parts.counts.have_ended() {
             job.progress = (!parts.progress.is_empty()).then(|| self.sum(parts));
         }
@@ -225,7 +223,7 @@ impl Agent {
         job
     }
 
-    /// How far parts have come together; those that run here, by now.
+    /// Sums the progress of parts, with current values for those that run here.
     fn sum(&self, parts: &PartsOf) -> Progress {
         let here = self.progress();
         let by_now = parts.progress.iter().map(|(id, kept)| {
@@ -236,7 +234,7 @@ impl Agent {
         Progress::sum(&by_now, parts.counts.of)
     }
 
-    /// The job, with how far it has come by now if it runs here.
+    /// Adds a job's current progress, if it runs here.
     fn with_progress(&self, mut job: Job) -> Job {
         if let Some(come) = self.progress().get(&job.id)
             && let Some(progress) = come.borrow().clone()
@@ -246,7 +244,7 @@ impl Agent {
         job
     }
 
-    /// The numbers of the jobs that run here and how far they have come.
+    /// Returns the IDs and progress of the jobs that run here.
     pub fn running(&self) -> Vec<(i64, Option<Progress>)> {
         let progress = self.progress();
         let running = progress
@@ -256,23 +254,23 @@ impl Agent {
     }
 
     fn progress(&self) -> MutexGuard<'_, BTreeMap<i64, watch::Receiver<Option<Progress>>>> {
-        // What is in there is whole at any moment.
+        // The map is consistent at any moment, so a poisoned lock can be used.
         self.shared.progress.lock()
     }
 
-    /// Something has changed, and something may be to be done.
+    /// Wakes the scheduling loop and announces a change.
     fn changed(&self) {
         self.shared.wake.notify_one();
         self.announce();
     }
 
-    /// Says to those who listen that something has changed.
+    /// Announces a change to subscribers.
     fn announce(&self) {
         self.shared.changes.send_replace(());
     }
 
-    /// Runs the program that a job names for its end, if it has come to it. A part's end is none of
-    /// the job.
+    /// Runs the `on_end` program of a job that has ended, and has its notice sent. The end of a
+    /// part is not the end of its job.
     fn on_end(&self, job: &Job) {
         if job.state.is_end() && job.part.is_none() && job.request.on_end_url.is_some() {
             self.shared.notices.notify_one();
@@ -285,8 +283,8 @@ impl Agent {
         }
     }
 
-    /// Carries jobs out until `stop` is true; then lets those that run stop in good order, so that
-    /// they are queued again.
+    /// Runs jobs until `stop` is true. Then stops the running ones gracefully, so that they are
+    /// queued again.
     pub async fn run(&self, stop: watch::Receiver<bool>) {
         let shared = self.shared.clone();
         let notices = {
@@ -330,8 +328,12 @@ impl Agent {
             work.give_up_what_cannot_be_renewed();
             let wake = self.next_wake(&work, retry);
             tokio::select! {
-                Some(ended) = work.attempts.join_next_with_id() => self.attempt_ended(&mut work, ended),
-                () = self.shared.wake.notified() => work.next_renewal = work.next_renewal.map(|_| Instant::now()),
+                Some(ended) = work.attempts.join_next_with_id() => {
+                    self.attempt_ended(&mut work, ended)
+                }
+                () = self.shared.wake.notified() => {
+                    work.next_renewal = work.next_renewal.map(|_| Instant::now())
+                }
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
                 _ = stop.wait_for(|stop| *stop) => break,
             }
@@ -339,14 +341,14 @@ impl Agent {
         self.wind_down(work).await;
     }
 
-    /// Queues again what this agent had when it last ended without a word.
+    /// Queues jobs again that this agent ran when it last ended without releasing them.
     async fn take_own(&self) -> Result<(), StoreError> {
         let gone = match self.shared.store.is_shared() {
             true => Gone::Instance(&self.shared.settings.instance),
             false => Gone::All,
         };
         if self.shared.store.take_lost(&gone).await? > 0 {
-            // One that was to be cancelled has ended with that.
+            // A job that was to be cancelled has ended by this.
             self.shared.notices.notify_one();
         }
         Ok(())
@@ -397,7 +399,7 @@ impl Agent {
             .store
             .is_shared()
             .then(|| Instant::now() + SHARED_INTERVAL);
-        // With nothing to do, what is old can wait for the next time that there is.
+        // Pruning needs no wake-up of its own.
         let times = match retry {
             Some(retry) => [Some(retry), None, None],
             None => [shared, work.next_due, work.next_renewal],
@@ -453,7 +455,7 @@ impl Agent {
         }
     }
 
-    /// Has the store take how attempts ended.
+    /// Stores the ends of attempts.
     async fn report_ends(&self, work: &mut Work) -> Result<(), StoreError> {
         while let Some((id, fence, ended)) = work.unreported.last() {
             match self
@@ -468,7 +470,7 @@ impl Agent {
                         self.on_end(&whole);
                     }
                 }
-                // It is another agent's by now, or nobody's.
+                // The job belongs to another agent by now, or to none.
                 Err(
                     StoreError::Refused(_) | StoreError::Missing(_) | StoreError::Unreadable { .. },
                 ) => {}
@@ -480,7 +482,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Renews the leases of what runs here, and stops what is not wanted any more.
+    /// Renews the leases of running jobs, and stops jobs that are no longer wanted.
     async fn renew(&self, work: &mut Work) -> Result<(), StoreError> {
         for (id, held) in &mut work.held {
             let come = held
@@ -525,7 +527,7 @@ impl Agent {
         };
         match timeout(STOP_TIMEOUT, all).await {
             Ok(Ok(())) => {}
-            // What is not reported is found when its lease has run out, or when this agent is back.
+            // A lost end is noticed when its lease expires, or when this agent is back.
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the store did not take how the last attempts ended")
             }
@@ -535,8 +537,7 @@ impl Agent {
 }
 
 impl Work {
-    /// Another agent may begin a job when its lease has run out: what cannot be renewed until then
-    /// is stopped before.
+    /// Stops jobs whose lease was not renewed in time, before another agent can claim them.
     fn give_up_what_cannot_be_renewed(&self) {
         for held in self.held.values() {
             if held.renewed.elapsed() >= GIVE_UP_AFTER {

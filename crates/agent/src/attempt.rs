@@ -1,5 +1,4 @@
-//! One attempt at a job: a process of this program that copies, what it says, and how it is
-//! stopped.
+//! One attempt at a job: a process of this program that copies, its output, and how it is stopped.
 
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -17,32 +16,32 @@ use tokio::time::timeout;
 use crate::model::Progress;
 use crate::store::AttemptEnd;
 
-/// How long a copy that was asked to stop may take to make durable what is there: it takes ten
-/// seconds at most by itself.
+/// Maximum time for a copy to make its data durable when asked to stop. It takes ten seconds at
+/// most by itself.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
-/// Most bytes that are kept of what it writes for people, from the last.
+/// Maximum size of error output that is kept, in bytes; the end is kept.
 const MAX_ERROR_BYTES: usize = 2000;
-/// Most bytes of one line of JSON: a report names up to a thousand failures.
+/// Maximum size of a JSON line, in bytes. A report lists up to a thousand failures.
 const MAX_LINE_BYTES: u64 = 16 << 20;
 
-/// The program that copies, and what it gets beside the job's arguments.
+/// Program that copies, with arguments in front of the job's.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// Its file.
+    /// Path of the program.
     pub file: PathBuf,
-    /// What stands before the job's arguments.
+    /// Arguments in front of the job's.
     pub arguments: Vec<String>,
 }
 
-/// How an attempt ended.
+/// End of an attempt.
 #[derive(Debug)]
 pub struct Ended {
     pub end: End,
     pub with: AttemptEnd,
 }
 
-/// Copies as the `arguments` of the program say, until that ends, or until `stop` is true.
-/// `progress` receives how far it has come.
+/// Runs the program with `arguments` until it ends or `stop` is true. `progress` receives its
+/// progress.
 pub async fn run(
     program: &Program,
     arguments: &[String],
@@ -74,8 +73,7 @@ pub async fn run(
     let watched = async {
         tokio::pin!(received);
         let told_to_stop = async {
-            // The sender lives for as long as the attempt is wanted: that it is gone means the
-            // same.
+            // The sender exists while the attempt is wanted, so its end also means to stop.
             let _ = stop.wait_for(|stop| *stop).await;
         };
         tokio::select! {
@@ -101,16 +99,16 @@ pub async fn run(
     ended(status, was_stopped, report, &errors, come)
 }
 
-/// Asks it to stop in good order.
+/// Asks the process to stop gracefully.
 fn signal(child: &Child) {
     let pid = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
     if let Some(pid) = pid {
-        // It may have ended by itself just now.
+        // The process may just have ended.
         let _ = kill_process(pid, Signal::TERM);
     }
 }
 
-/// What its lines of JSON say: the last is the report.
+/// Reads the JSON lines of the output and returns the last one, the report.
 async fn listen(
     out: Option<impl AsyncRead + Unpin>,
     progress: &watch::Sender<Option<Progress>>,
@@ -127,7 +125,7 @@ async fn listen(
         if read.ok()? == 0 {
             return report;
         }
-        // Of a line that is too long the rest is no JSON either.
+        // The rest of a line that is too long is not valid JSON either.
         let Ok(value) = serde_json::from_slice::<Value>(&line) else {
             continue;
         };
@@ -143,7 +141,7 @@ async fn listen(
     }
 }
 
-/// The end of what it says to people.
+/// Returns the end of the error output.
 async fn last_words(errors: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut errors) = errors else {
         return String::new();
@@ -160,8 +158,8 @@ async fn last_words(errors: Option<impl AsyncRead + Unpin>) -> String {
     printable(line.unwrap_or_default())
 }
 
-/// What the end of `longhaul cp` means for the job: what a later attempt may mend its report says,
-/// and without one its exit code.
+/// Determines the result of an attempt. The report decides if a retry may help; without one, the
+/// exit code does.
 fn ended(
     status: Option<ExitStatus>,
     was_stopped: bool,
@@ -189,7 +187,7 @@ fn ended(
         Some(DONE) => End::Done,
         _ if was_stopped => End::Stopped,
         _ if worth_retrying == Some(true) => End::BrokeOff { advanced },
-        // A host that never answers what is asked of it stays so until a person changes it.
+        // A host that never answers stays so until a person changes it.
         Some(NO_ROUTE) if worth_retrying == Some(false) => End::Failed,
         Some(NO_ROUTE | BROKE_OFF | INTERRUPTED) | None => End::BrokeOff { advanced },
         Some(_) => End::Failed,
@@ -222,7 +220,7 @@ fn ended(
     }
 }
 
-/// How far it came: what was last said of that, with the closing report's figures in their place.
+/// Returns the final progress: the last values, replaced by those of the closing report.
 fn come_to(report: Option<&Value>, last: Option<Progress>) -> Option<Progress> {
     let Some(report) = report else {
         return last;
@@ -263,12 +261,12 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_decide_whether_it_is_worth_another_attempt() {
+    fn exit_codes_decide_if_an_attempt_is_retried() {
         let report = |bytes: u64, resumed: u64| {
             Some(json!({"bytes": bytes, "resumed_bytes": resumed, "error": "the path is gone"}))
         };
         assert_eq!(with_code(0, false, None).end, End::Done);
-        // It had come to its end when it was told to stop.
+        // It was complete when it was told to stop.
         assert_eq!(with_code(0, true, None).end, End::Done);
         for code in [1, 2, 4, 6] {
             assert_eq!(with_code(code, false, None).end, End::Failed);
@@ -291,7 +289,7 @@ mod tests {
         let broke = with_code(5, false, report(10, 4));
         assert_eq!(broke.with.error.as_deref(), Some("the path is gone"));
         assert_eq!((broke.with.travelled, broke.with.exit_code), (6, Some(5)));
-        // A short copy has said nothing of its progress before it reports.
+        // A short copy reports no progress before its end.
         let short = with_code(
             0,
             false,
@@ -307,9 +305,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_it_says_is_kept_within_bounds() {
+    async fn output_is_kept_within_bounds() {
         let (progress, seen) = watch::channel(None);
-        let lines = b"not json\n{\"event\":\"progress\",\"bytes\":7,\"later\":1}\n{\"event\":\"report\",\"bytes\":9}\n";
+        let lines = b"not json\n{\"event\":\"progress\",\"bytes\":7,\"later\":1}\n\
+            {\"event\":\"report\",\"bytes\":9}\n";
         let report = listen(Some(&lines[..]), &progress).await.unwrap();
         assert_eq!(report["bytes"], 9);
         assert_eq!(seen.borrow().as_ref().unwrap().bytes, 7);

@@ -37,13 +37,13 @@ use crate::model::{CopyOptions, Job, JobParts, JobRequest, JobState, PartOf, Pro
 use crate::places::{FileEntry, FileKind, FilePage, Place, PlaceRoot};
 use crate::store::{Listed, StoreError};
 
-/// Jobs in one answer, unless asked otherwise, and at most.
+/// Default and maximum number of jobs in one answer.
 const DEFAULT_LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 1000;
-/// Most bytes of an idempotency key.
+/// Maximum length of an idempotency key, in bytes.
 const MAX_KEY_BYTES: usize = 200;
 
-/// What handlers work with.
+/// State of the handlers.
 #[derive(Debug, Clone)]
 struct Service {
     agent: Agent,
@@ -52,7 +52,7 @@ struct Service {
 }
 
 impl Service {
-    /// A place that is always there.
+    /// Returns a place that always exists, by name.
     fn builtin(&self, name: &str) -> Option<&Place> {
         self.agent
             .settings()
@@ -68,7 +68,9 @@ impl Service {
     info(
         title = "Longhaul agent",
         version = "1",
-        description = "Copies as jobs. Over the agent's Unix socket the system says who asks; on loopback the agent's token is needed, and at other addresses requests are signed with a key (RFC 9421)."
+        description = "Copies as jobs. Over the agent's Unix socket the system says who asks; on \
+            loopback the agent's token is needed, and at other addresses requests are signed with \
+            a key (RFC 9421)."
     ),
     modifiers(&Common),
     paths(
@@ -124,16 +126,15 @@ impl Service {
 )]
 struct Description;
 
-/// The API's description (OpenAPI 3.1), as text that ends with a line.
+/// Returns the API's description (OpenAPI 3.1), as text that ends with a newline.
 pub fn description() -> String {
-    // It is made of maps with texts for keys.
+    // It consists of maps with text keys, so it can always be serialized.
     let text = serde_json::to_string_pretty(&Description::openapi()).unwrap_or_default();
     text + "\n"
 }
 
-/// The API of `agent`, for those whom `gate` lets in, and the page. `web` is what tickets open
-/// pages at, where they are given. Answers that go on for as long as somebody listens end when
-/// `stop` is true.
+/// Creates the router of the API and the web page, for callers that `gate` admits. `web` is where
+/// tickets open pages, if tickets are issued. Event streams end when `stop` is true.
 pub fn router(
     agent: Agent,
     gate: Gate,
@@ -144,7 +145,7 @@ pub fn router(
     let service = Service { agent, web, stop };
     let api = api()
         .layer(middleware::from_fn_with_state(gate.clone(), guard))
-        // Who signs in is not known yet.
+        // A page that signs in is not authenticated yet.
         .route(
             "/session",
             post(web::session).layer(DefaultBodyLimit::max(web::MAX_TICKET_BYTES)),
@@ -160,7 +161,7 @@ pub fn router(
         .layer(middleware::map_response(with_headers))
 }
 
-/// The API of `agent` for other machines: without the page, and for keys alone.
+/// Creates the router for other machines: without the page, and for signed requests only.
 pub fn router_for_keys(agent: Agent, gate: Arc<KeyGate>, stop: watch::Receiver<bool>) -> Router {
     let service = Service {
         agent,
@@ -178,14 +179,14 @@ pub fn router_for_keys(agent: Agent, gate: Arc<KeyGate>, stop: watch::Receiver<b
 async fn with_headers(mut response: Response) -> Response {
     let headers: &mut HeaderMap = response.headers_mut();
     headers.extend(web::HEADERS);
-    // What is asked for changes.
+    // Answers change, so they must not be cached.
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
-/// What is asked by callers that are known.
+/// Routes for authenticated callers.
 fn api() -> Router<Service> {
     Router::new()
         .route("/agent", get(agent_info))
@@ -231,20 +232,27 @@ impl From<StoreError> for Problem {
     }
 }
 
-/// An agent, and what it has to do.
+/// An agent and its jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AgentInfo {
-    /// What it is known by.
+    /// Display name of the agent.
     pub name: String,
-    /// Its release.
+    /// Release of the agent.
     pub version: String,
-    /// How many jobs there are in each state.
+    /// Number of jobs in each state.
     pub jobs: BTreeMap<String, i64>,
-    /// Whether other agents carry out jobs of the same store.
+    /// If true, other agents run jobs of the same store.
     pub shared: bool,
 }
 
-#[utoipa::path(get, path = "/api/v1/agent", responses((status = OK, body = AgentInfo), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/agent",
+    responses(
+        (status = OK, body = AgentInfo),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn agent_info(State(service): State<Service>) -> Result<Json<AgentInfo>, Problem> {
     let store = service.agent.store();
     Ok(Json(AgentInfo {
@@ -255,12 +263,12 @@ async fn agent_info(State(service): State<Service>) -> Result<Json<AgentInfo>, P
     }))
 }
 
-/// Some of the jobs.
+/// One page of jobs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobPage {
-    /// Newest first.
+    /// Jobs on this page, newest first.
     pub items: Vec<Job>,
-    /// What to ask for as `before` for those that follow; none if there are none.
+    /// Value of `before` for the next page; left out on the last one.
     pub next: Option<i64>,
 }
 
@@ -270,18 +278,26 @@ pub struct JobPage {
 struct ListQuery {
     /// Only jobs in this state.
     state: Option<JobState>,
-    /// Only jobs with smaller numbers: `next` of the answer before.
+    /// Only jobs with smaller numbers: `next` of the previous page.
     before: Option<i64>,
-    /// Parts of jobs too.
+    /// If true, includes parts of jobs.
     parts: Option<bool>,
-    /// Only the parts of this job.
+    /// Only parts of this job.
     part_of: Option<i64>,
-    /// Most jobs of one answer.
+    /// Maximum number of jobs in one answer.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-#[utoipa::path(get, path = "/api/v1/jobs", params(ListQuery), responses((status = OK, body = JobPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/jobs",
+    params(ListQuery),
+    responses(
+        (status = OK, body = JobPage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn list(
     State(service): State<Service>,
     Asked(query): Asked<ListQuery>,
@@ -298,7 +314,7 @@ async fn list(
         (None, Some(true)) => Listed::All,
         (None, _) => Listed::Jobs,
     };
-    // One more than asked for says whether there are more.
+    // One job more than requested shows if there are more.
     let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
     let store = service.agent.store();
     let mut items = store
@@ -311,9 +327,21 @@ async fn list(
     Ok(Json(JobPage { items, next }))
 }
 
-#[utoipa::path(post, path = "/api/v1/jobs", request_body = JobRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "A request that is sent again with the same key makes no second job")),
-    responses((status = CREATED, body = Job), (status = OK, body = Job, description = "It was there: the key is known"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/jobs",
+    request_body = JobRequest,
+    params((
+        "Idempotency-Key" = Option<String>,
+        Header,
+        description = "A request that is sent again with the same key makes no second job"
+    )),
+    responses(
+        (status = CREATED, body = Job),
+        (status = OK, body = Job, description = "It was there: the key is known"),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn submit(
     State(service): State<Service>,
     Extension(caller): Extension<Caller>,
@@ -352,14 +380,30 @@ async fn submit(
     Ok((status, Json(job)).into_response())
 }
 
-#[utoipa::path(get, path = "/api/v1/jobs/{id}", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/jobs/{id}",
+    params(("id" = i64, Path)),
+    responses(
+        (status = OK, body = Job),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn job(State(service): State<Service>, Named(id): Named<i64>) -> Result<Json<Job>, Problem> {
     let kept = service.agent.store().job(id).await?;
     Ok(Json(service.agent.shown(kept.job).await?))
 }
 
 /// Removes a job that has ended from the history.
-#[utoipa::path(delete, path = "/api/v1/jobs/{id}", params(("id" = i64, Path)), responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    delete,
+    path = "/api/v1/jobs/{id}",
+    params(("id" = i64, Path)),
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn forget(
     State(service): State<Service>,
     Named(id): Named<i64>,
@@ -372,8 +416,16 @@ async fn ask(service: &Service, id: i64, event: Event) -> Result<Json<Job>, Prob
     Ok(Json(service.agent.ask(id, event).await?))
 }
 
-/// Has a job rest; one that runs stops first, and loses nothing.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/pause", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Pauses a job. A running job stops first, and loses nothing.
+#[utoipa::path(
+    post,
+    path = "/api/v1/jobs/{id}/pause",
+    params(("id" = i64, Path)),
+    responses(
+        (status = OK, body = Job),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn pause(
     State(service): State<Service>,
     Named(id): Named<i64>,
@@ -381,8 +433,16 @@ async fn pause(
     ask(&service, id, Event::Pause).await
 }
 
-/// Has a job that rests go on.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/resume", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Resumes a paused job.
+#[utoipa::path(
+    post,
+    path = "/api/v1/jobs/{id}/resume",
+    params(("id" = i64, Path)),
+    responses(
+        (status = OK, body = Job),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn resume(
     State(service): State<Service>,
     Named(id): Named<i64>,
@@ -390,8 +450,16 @@ async fn resume(
     ask(&service, id, Event::Resume).await
 }
 
-/// Ends a job.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/cancel", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Cancels a job.
+#[utoipa::path(
+    post,
+    path = "/api/v1/jobs/{id}/cancel",
+    params(("id" = i64, Path)),
+    responses(
+        (status = OK, body = Job),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn cancel(
     State(service): State<Service>,
     Named(id): Named<i64>,
@@ -399,8 +467,16 @@ async fn cancel(
     ask(&service, id, Event::Cancel).await
 }
 
-/// Has a job that failed, was cancelled or waits be tried again, now.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Retries a job now that failed, was cancelled or waits for a retry.
+#[utoipa::path(
+    post,
+    path = "/api/v1/jobs/{id}/retry",
+    params(("id" = i64, Path)),
+    responses(
+        (status = OK, body = Job),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn retry(
     State(service): State<Service>,
     Named(id): Named<i64>,
@@ -408,8 +484,16 @@ async fn retry(
     ask(&service, id, Event::Retry).await
 }
 
-/// The closing report of a job's last attempt, as of `longhaul cp --json`.
-#[utoipa::path(get, path = "/api/v1/jobs/{id}/report", params(("id" = i64, Path)), responses((status = OK, body = Object), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Closing report of a job's last attempt, as of `longhaul cp --json`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/jobs/{id}/report",
+    params(("id" = i64, Path)),
+    responses(
+        (status = OK, body = Object),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn report(
     State(service): State<Service>,
     Named(id): Named<i64>,

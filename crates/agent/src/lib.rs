@@ -1,18 +1,17 @@
-//! The agent: keeps copies as jobs, carries them out, and serves them over HTTP.
+//! The agent: stores copies as jobs, runs them, and serves them over HTTP.
 //!
-//! | room | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`model`] | a job, its request and its progress, as they are asked for and shown |
-//! | [`store`] | keeps jobs, in SQLite or PostgreSQL; each change is one transaction around a step of [`longhaul_jobs::Life`] |
+//! | [`model`] | a job, its request and its progress, as the API has them |
+//! | [`store`] | jobs in SQLite or PostgreSQL; each change is one step of [`longhaul_jobs::Life`] |
 //! | `attempt` | one attempt: a process of this program that copies |
-//! | [`agent`] | which jobs run here, and what becomes of them |
-//! | [`notice`] | reports to a URL that a job has ended |
-//! | [`places`] | named ends of copies, and what is in them |
+//! | [`agent`] | scheduling of jobs |
+//! | [`notice`] | reports of ended jobs to a URL |
+//! | [`places`] | named ends of copies, and their directories |
 //! | [`http`] | the API |
 //!
-//! A job is carried out by `longhaul cp --json`, in a process of its own: an attempt that fails
-//! takes nothing else with it, and one that is killed has lost nothing, because the next one goes
-//! on where it was.
+//! Each job runs as `longhaul cp --json` in a process of its own. An attempt that fails affects
+//! nothing else. One that is killed has lost nothing, as the next one resumes where it stopped.
 
 pub mod agent;
 mod attempt;

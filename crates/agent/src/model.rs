@@ -1,4 +1,4 @@
-//! A job, as it is asked for and shown.
+//! Jobs in the form of the API.
 
 mod request;
 
@@ -12,61 +12,61 @@ use utoipa::ToSchema;
 pub(crate) use request::is_location;
 pub use request::{CopyOptions, InvalidRequest, JobRequest, MAX_PARTS, MAX_PRIORITY, MIN_PARTS};
 
-/// What a job that runs is being stopped for.
+/// Reason why a running job is being stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Stopping {
-    /// To rest.
+    /// It is paused.
     Pause,
-    /// For good.
+    /// It is cancelled.
     Cancel,
 }
 
 /// A job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
-    /// Its number.
+    /// Number of the job.
     pub id: i64,
-    /// Whose it is.
+    /// Owner of the job.
     pub user: String,
-    /// The job that this is a part of, and which part; none if somebody submitted it.
+    /// The job that this is a part of, and which part. Left out if a user submitted the job.
     pub part: Option<PartOf>,
-    /// How its parts stand, if it is split.
+    /// States of its parts, if it is split.
     pub parts: Option<JobParts>,
-    /// What is to be copied, and how.
+    /// The requested copy.
     pub request: JobRequest,
-    /// Where it stands.
+    /// State of the job.
     pub state: JobState,
-    /// While it runs: what it is being stopped for.
+    /// Reason why the running job is being stopped.
     pub stopping: Option<Stopping>,
-    /// Attempts that were begun.
+    /// Number of attempts that were started.
     pub attempts: u32,
-    /// While it is queued or waiting: it does not begin before this.
+    /// Earliest start of the next attempt, while the job is queued or waiting.
     #[schema(format = "date-time")]
     pub due: Option<String>,
-    /// When it was submitted.
+    /// Time of submission.
     #[schema(format = "date-time")]
     pub created: String,
-    /// When its first attempt began.
+    /// Start of the first attempt.
     #[schema(format = "date-time")]
     pub started: Option<String>,
-    /// When it came to its end.
+    /// Time when the job ended.
     #[schema(format = "date-time")]
     pub ended: Option<String>,
-    /// Which agent carries it out, or was the last one to.
+    /// Agent that runs the job, or ran it last.
     pub agent: Option<String>,
-    /// How far the last attempt came.
+    /// Progress of the last attempt.
     pub progress: Option<Progress>,
-    /// Why the last attempt ended, if it was not that all was copied.
+    /// Reason why the last attempt ended before all was copied.
     pub error: Option<String>,
-    /// The last attempt's exit code, as of `longhaul cp`.
+    /// Exit code of the last attempt, as of `longhaul cp`.
     pub exit_code: Option<i64>,
-    /// The number of its last change: of two views of a job, the greater is the newer.
+    /// Number of its last change. Of two views of a job, the one with the greater number is newer.
     pub change: i64,
 }
 
 impl Job {
-    /// The arguments of `longhaul cp` for its attempts, behind its name.
+    /// Returns the arguments of `longhaul cp` for its attempts, after the command name.
     pub fn arguments(&self) -> Vec<String> {
         let portion = match (&self.part, self.request.split) {
             (Some(part), _) => Some(format!("--part={}/{}", part.number, part.of)),
@@ -80,34 +80,34 @@ impl Job {
     }
 }
 
-/// Which part of a job a part is.
+/// Identifies a part of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PartOf {
-    /// The job's number.
+    /// Number of the job.
     pub job: i64,
-    /// Which of its parts, from 1.
+    /// Number of the part, from 1.
     pub number: u32,
-    /// How many there are.
+    /// Number of parts.
     pub of: u32,
 }
 
-/// How many of a job's parts are in which state.
+/// Numbers of a job's parts by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobParts {
-    /// All of them.
+    /// Number of parts.
     pub of: u32,
-    /// Carried out by agents at present.
+    /// Parts that are running.
     pub running: u32,
-    /// Copied.
+    /// Parts that are done.
     pub done: u32,
-    /// Failed; the job's own run mends what it can of them.
+    /// Parts that failed. The job's own run retries what they did not copy.
     pub failed: u32,
-    /// Cancelled.
+    /// Parts that were cancelled.
     pub cancelled: u32,
 }
 
 impl JobParts {
-    /// So many more are in `state`.
+    /// Adds `count` parts in `state`.
     pub(crate) fn add(&mut self, state: Option<JobState>, count: u32) {
         self.of = self.of.saturating_add(count);
         let counter = match state {
@@ -120,7 +120,7 @@ impl JobParts {
         *counter = counter.saturating_add(count);
     }
 
-    /// Whether none is under way or waits any more.
+    /// Returns true if all parts have ended.
     pub fn have_ended(&self) -> bool {
         self.done
             .saturating_add(self.failed)
@@ -129,30 +129,30 @@ impl JobParts {
     }
 }
 
-/// How far a copy has come: the fields of the event `progress` of `longhaul cp --json`.
+/// Progress of a copy: the fields of the event `progress` of `longhaul cp --json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Progress {
-    /// Since it began.
+    /// Seconds since it began.
     pub seconds: f64,
-    /// In place.
+    /// Bytes at the destination.
     pub bytes: u64,
-    /// Found at the source until now.
+    /// Bytes found at the source so far.
     pub bytes_found: u64,
-    /// Whether `bytes_found` is all there is.
+    /// If true, `bytes_found` is the total.
     pub walk_complete: bool,
-    /// In place.
+    /// Files at the destination.
     pub files: u64,
-    /// Files, directories and links found until now.
+    /// Files, directories and links found so far.
     pub entries_found: u64,
     /// Rate, in bit/s.
     pub bps: f64,
-    /// The same for each route.
+    /// Rate of each route, in bit/s.
     pub routes_bps: BTreeMap<String, f64>,
 }
 
 impl Progress {
-    /// What the parts of a copy have come to together, of which there are so many.
+    /// Sums the progress of a copy's parts, of which there are `of`.
     pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Self>, of: u32) -> Self {
         let (mut sum, mut begun) = (Self::default(), 0u32);
         let mut all_walked = true;
@@ -174,7 +174,7 @@ impl Progress {
     }
 }
 
-/// A moment as it is shown: RFC 3339, in UTC.
+/// Formats a time in RFC 3339, in UTC.
 pub fn shown_moment(milliseconds: i64) -> String {
     Timestamp::from_millisecond(milliseconds)
         .unwrap_or(Timestamp::UNIX_EPOCH)

@@ -1,9 +1,9 @@
-//! Notices to a URL that a job has ended.
+//! Notices of ended jobs to a URL.
 //!
-//! A notice is written with the job's end, in one transaction, and removed once it was taken: it is
-//! sent at least once, whatever ends the agent. Each time it has the same `Idempotency-Key`, by
-//! which a receiver knows it again. It is signed with the agent's key (RFC 9421). No redirect is
-//! followed.
+//! A notice is stored in the transaction of the job's end, and removed once the receiver has
+//! accepted it. So it is sent at least once, even if the agent crashes. Each attempt has the same
+//! `Idempotency-Key`, by which the receiver recognises repetitions. It is signed with the agent's
+//! key (RFC 9421). Redirects are not followed.
 
 mod post;
 
@@ -20,42 +20,42 @@ use tokio::time::sleep;
 
 use crate::store::{Store, StoreError};
 
-/// Most bytes of a URL.
+/// Maximum length of a URL, in bytes.
 const MAX_URL_BYTES: usize = 2048;
-/// Notices that are sent at once, and to one receiver.
+/// Maximum number of notices sent concurrently, in total and to one receiver.
 const MAX_CONCURRENT_NOTICES: usize = 16;
 const AT_ONCE_OF_ONE: usize = 4;
-/// How long one may take: to resolve, to connect, to send, and to be answered.
+/// Maximum duration of an attempt: resolution, connection, request and answer.
 const POST_TIMEOUT: Duration = Duration::from_secs(30);
-/// After so long one that is being sent is taken to have been lost with its agent.
+/// Time after which a notice in flight is considered lost with its agent.
 const LOST_AFTER: Duration = Duration::from_secs(90);
-/// How often a store that others share is looked at for what they have left, and one that did not
+/// Interval between checks of a shared store for lost notices, and before a store that did not
 /// answer is asked again.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-/// From five seconds to an hour, for about a day.
+/// Pauses from five seconds to an hour, for about a day.
 pub const POLICY: RetryPolicy = RetryPolicy {
     first_pause: 5_000,
     max_pause: 3_600_000,
     max_in_vain: 33,
 };
 
-/// Where a job's end is reported: an `http` or `https` URL.
+/// Receiver of notices: an `http` or `https` URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receiver {
-    /// With or without TLS.
+    /// Scheme of the URL.
     scheme: Scheme,
-    /// The host, without the brackets of an address.
+    /// Host, without the brackets of an address.
     host: String,
     port: u16,
-    /// As `Host` has it.
+    /// Host and port, as in `Host`.
     authority: String,
     /// Path and query.
     target: String,
 }
 
 impl Receiver {
-    /// The one of a URL; none if it is no such URL. One with a user's name or a password is none:
-    /// those would stand in the store and in answers.
+    /// Parses a URL; returns `None` if it is invalid. A URL with a user name or a password is
+    /// refused, as these would appear in the store and in answers.
     #[must_use]
     pub fn of(url: &str) -> Option<Self> {
         let uri: Uri = url.parse().ok().filter(|_| url.len() <= MAX_URL_BYTES)?;
@@ -87,37 +87,37 @@ impl Receiver {
         })
     }
 
-    /// As it stands in the store.
+    /// Returns the receiver's key in the store.
     pub(crate) fn place(&self) -> String {
         format!("{} {}", self.host.to_ascii_lowercase(), self.port)
     }
 }
 
-/// One that is to be sent.
+/// Notice to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// What tells it from all others.
+    /// Unique ID.
     pub id: String,
-    /// Of which job.
+    /// Number of the job.
     pub job: i64,
-    /// Where.
+    /// URL of the receiver.
     pub url: String,
-    /// The job as it was then, in JSON.
+    /// The job at its end, in JSON.
     pub body: String,
-    /// Times that it was begun to be sent, with this one.
+    /// Number of attempts, including this one.
     pub attempts: i64,
 }
 
-/// What becomes of a notice that was not taken.
+/// Next step for a notice that was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// It is sent again, after so many milliseconds.
+    /// Retry after this many milliseconds.
     Again(i64),
-    /// That is enough.
+    /// Give up.
     GiveUp,
 }
 
-/// What becomes of a notice that was not taken the last `attempts` times.
+/// Returns the next step for a notice that was not accepted in `attempts` attempts.
 #[must_use]
 pub fn next(attempts: i64, id: &str) -> Next {
     let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
@@ -129,7 +129,7 @@ pub fn next(attempts: i64, id: &str) -> Next {
         .map_or(Next::GiveUp, Next::Again)
 }
 
-/// Sends what is due until `stop` is true. `wake`: there may be more.
+/// Sends notices that are due until `stop` is true. `wake` signals new ones.
 pub(crate) async fn run(
     store: Store,
     key: SigningKey,
@@ -141,7 +141,7 @@ pub(crate) async fn run(
     loop {
         let result = async {
             if !has_taken_own && !store.is_shared() {
-                // Nobody else sends what is in there.
+                // No other agent sends notices of this store.
                 store.notices_lost().await?;
             }
             has_taken_own = true;
@@ -150,7 +150,10 @@ pub(crate) async fn run(
         let until = match result.await {
             Ok(until) => until,
             Err(error) => {
-                tracing::warn!(%error, "the store did not take what becomes of notices; asking again");
+                tracing::warn!(
+                    %error,
+                    "the store did not take what becomes of notices; asking again"
+                );
                 Some(LOOK_INTERVAL)
             }
         };
@@ -160,15 +163,15 @@ pub(crate) async fn run(
             Some(_) = under_way.join_next() => {}
             () = wake.notified() => {}
             () = sleep(until.unwrap_or_default()), if until.is_some() => {}
-            // What is under way is sent again by whoever comes next.
+            // Notices in flight are retried by the next sender.
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }
 }
 
-/// Begins to send what is due, and says in how long the next one is. Some are sent together, and
-/// the next when all of those are over: a receiver that does not answer has its share of each time,
-/// and no more.
+/// Starts to send notices that are due, and returns the time until the next one. The next batch
+/// starts once the current one is finished, so a receiver that does not answer takes only its share
+/// of each.
 async fn step(
     store: &Store,
     key: &SigningKey,
@@ -189,7 +192,7 @@ async fn step(
         return Ok(None);
     }
     let due = store.next_notice().await?;
-    // One that is due, and was not taken, is under way elsewhere in this moment.
+    // A notice that is due but was not taken is being sent elsewhere.
     Ok(due.map(|due| Duration::from_millis(due.max(1000).unsigned_abs())))
 }
 
@@ -204,13 +207,21 @@ async fn report_one(store: &Store, key: &SigningKey, notice: &Notice) {
                 store.notice_later(notice, pause).await
             }
             Next::GiveUp => {
-                tracing::warn!(job, %error, "the job's end was not taken, and is not sent any more");
+                tracing::warn!(
+                    job,
+                    %error,
+                    "the job's end was not taken, and is not sent any more"
+                );
                 store.notice_taken(&notice.id).await
             }
         },
     };
     if let Err(error) = kept {
-        tracing::warn!(job, %error, "the store did not take what became of a notice; it may be sent again");
+        tracing::warn!(
+            job,
+            %error,
+            "the store did not take what became of a notice; it may be sent again"
+        );
     }
 }
 
@@ -219,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_receiver_is_a_url_of_the_web() {
+    fn receivers_are_http_or_https_urls() {
         for (url, host, port, target) in [
             (
                 "https://example.org/hook?a=1",
@@ -256,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_is_sent_again_for_about_a_day() {
+    fn notice_is_retried_for_about_a_day() {
         let mut whole = 0;
         let mut attempts = 1;
         while let Next::Again(pause) = next(attempts, "id") {

@@ -1,8 +1,8 @@
-//! Places: ends of copies that have a name, what is in them, and changes of names there.
+//! Places: named ends of copies, their directories, and changes of names in them.
 //!
-//! A *location* is written as for `longhaul cp`: an absolute path here, `user@host:path`, or
-//! `lh://host[:port]/path`. The root of a place is one, and what is in the place is its root with a
-//! path behind it.
+//! A *location* has the form that `longhaul cp` takes: an absolute path on this machine,
+//! `user@host:path`, or `lh://host[:port]/path`. A place has a location as its root; locations in
+//! the place append a path to it.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,26 +12,26 @@ use utoipa::ToSchema;
 
 use crate::model::is_location;
 
-/// Most characters of a place's name.
+/// Maximum length of a place's name, in characters.
 const MAX_NAME_CHARS: usize = 64;
 
-/// A named end.
+/// Named end of copies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Place {
-    /// Its name.
+    /// Name of the place.
     pub name: String,
-    /// The location of all that is in it; it ends in `/` or `:`.
+    /// Location of its root, which ends in `/` or `:`.
     #[schema(example = "ana@dtn.example.org:")]
     pub root: String,
-    /// It is always there.
+    /// If true, the place always exists.
     pub builtin: bool,
 }
 
-/// The root of a place.
+/// Root of a place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlaceRoot {
-    /// A location; it ends in `/` or `:`.
+    /// Location that ends in `/` or `:`.
     #[schema(
         min_length = 1,
         max_length = 4096,
@@ -40,22 +40,22 @@ pub struct PlaceRoot {
     pub root: String,
 }
 
-/// What cannot be a place.
+/// The place is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPlace {
-    /// Nothing a person could read or type.
+    /// The name is empty, too long, or has other characters.
     #[error("name: up to {MAX_NAME_CHARS} letters, digits, spaces, '.', '_' and '-'")]
     Name,
-    /// It would not be clear what is in it.
+    /// The root is not a complete location that ends in a slash or a colon.
     #[error("root: an absolute path, user@host: or lh://host/, ending in a slash or a colon")]
     Root,
 }
 
 impl Place {
-    /// One that a person names.
+    /// Creates a place that a user named.
     ///
     /// # Errors
-    /// It cannot be one.
+    /// The name or the root is invalid.
     pub fn new(name: &str, root: &str) -> Result<Self, InvalidPlace> {
         let is_name = |c: char| c.is_alphanumeric() || " ._-".contains(c);
         let length = name.chars().count();
@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-/// Kinds of entries.
+/// Kind of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
@@ -84,23 +84,22 @@ pub enum FileKind {
     File,
     /// A directory.
     Directory,
-    /// A symbolic link, itself.
+    /// A symbolic link itself.
     Symlink,
     /// A device, socket or FIFO.
     Other,
 }
 
-/// One entry of a directory.
+/// Directory entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FileEntry {
-    /// Its name; escaped as it is shown to people if it is not UTF-8, and then `addressable` is
-    /// false.
+    /// Name. If it is not UTF-8, it is escaped for display, and `addressable` is false.
     pub name: String,
-    /// Whether it can be asked for by that name.
+    /// If true, the entry can be requested by this name.
     pub addressable: bool,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: FileKind,
-    /// Bytes, of a file.
+    /// Size of a file, in bytes.
     pub bytes: u64,
     /// Permissions, in octal.
     #[schema(example = "0644")]
@@ -108,66 +107,66 @@ pub struct FileEntry {
     /// Modification time.
     #[schema(required = true, format = "date-time")]
     pub modified: Option<String>,
-    /// What a symbolic link leads to.
+    /// Target of a symbolic link.
     #[schema(required = true)]
     pub target: Option<String>,
 }
 
-/// Some of a directory's entries.
+/// One page of a directory's entries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FilePage {
-    /// In the order of their names' bytes.
+    /// Entries, ordered by the bytes of their names.
     pub entries: Vec<FileEntry>,
-    /// What to ask for as `after` for those that follow; none if there are none.
+    /// Value of `after` for the next page; left out on the last one.
     #[schema(required = true)]
     pub next: Option<String>,
 }
 
-/// A change of names.
+/// Change to a directory's entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Make a directory.
+    /// Create a directory.
     MakeDirectory {
-        /// Where.
+        /// Location of the directory.
         at: String,
     },
-    /// Give an entry another name, in the same place.
+    /// Rename an entry within its place.
     Rename {
-        /// Its name.
+        /// Location of the entry.
         from: String,
-        /// The new one.
+        /// New location.
         to: String,
-        /// A file that has it is replaced.
+        /// If true, an existing file is replaced.
         overwrite: bool,
     },
     /// Remove an entry.
     Remove {
-        /// Which.
+        /// Location of the entry.
         at: String,
-        /// A directory goes with all it holds.
+        /// If true, a directory is removed with all its content.
         recursive: bool,
     },
 }
 
-/// Why it was not done.
+/// Error of a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlaceError {
-    /// What kind of error.
+    /// Kind of error.
     pub kind: PlaceErrorKind,
-    /// What, where, and what to do, in one line.
+    /// Problem, location and remedy, in one line.
     pub detail: String,
 }
 
-/// Kinds of [`PlaceError`].
+/// Kind of a [`PlaceError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlaceErrorKind {
-    /// What is asked makes no sense.
+    /// The request is invalid.
     Invalid,
-    /// There is no such entry.
+    /// The entry does not exist.
     NotFound,
-    /// It is not allowed.
+    /// Permission is denied.
     Denied,
-    /// What is there does not allow it.
+    /// The existing entries do not allow the change.
     Conflict,
     /// The place cannot be reached.
     Unreachable,
@@ -179,15 +178,15 @@ impl fmt::Display for PlaceError {
     }
 }
 
-/// An answer that is still to come.
+/// Future of a place's answer.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, PlaceError>> + Send + 'a>>;
 
-/// What reaches places: the command line's own ways to servers, hosts and directories.
+/// Access to places, by the command line's own connections to servers, hosts and directories.
 pub trait Browse: fmt::Debug + Send + Sync {
-    /// Entries of the directory `at` behind the name `after`.
+    /// Lists entries of the directory `at` after the name `after`.
     fn list<'a>(&'a self, at: &'a str, after: Option<&'a str>, limit: u32) -> Answer<'a, FilePage>;
 
-    /// Changes names.
+    /// Performs a change.
     fn change<'a>(&'a self, change: &'a Change) -> Answer<'a, ()>;
 }
 
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_a_place_is_reported() {
+    fn invalid_places_are_refused() {
         for (name, root) in [
             ("store", "ana@dtn:"),
             ("a b", "lh://dtn/runs/"),

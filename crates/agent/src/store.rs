@@ -1,5 +1,5 @@
-//! Keeps jobs. Each change is one transaction around a step of [`longhaul_jobs::Life`], so that two
-//! agents, or an agent and a person, never change a job from the same state.
+//! Store of jobs. Each change is one transaction around a step of [`longhaul_jobs::Life`], so two
+//! agents, or an agent and a user, never change a job from the same state.
 
 mod claim;
 mod history;
@@ -25,66 +25,66 @@ use crate::model::{Job, JobRequest, JobState};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
-/// A job cannot be kept, found or changed.
+/// A job cannot be stored, found or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is none of that number.
+    /// The job does not exist.
     #[error("there is no job {0}")]
     Missing(i64),
-    /// Its state does not allow it.
+    /// The job's state does not allow the change.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// Nothing is asked of it by itself.
+    /// The job is a part, which cannot be changed by itself.
     #[error("job {part} is a part of job {job}: ask for that one")]
     IsPart {
-        /// Which.
+        /// Number of the part.
         part: i64,
-        /// Of which.
+        /// Number of its job.
         job: i64,
     },
-    /// The same key came with another request before.
+    /// The idempotency key was already used for another request.
     #[error("the idempotency key {0:?} was used for another request")]
     KeyReused(String),
-    /// What is kept is not what was.
+    /// The stored job is malformed.
     #[error("job {job} cannot be read from the store: {what}")]
     Unreadable {
-        /// Which.
+        /// Number of the job.
         job: i64,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
-    /// It does not answer.
+    /// The store does not answer.
     #[error("the store does not answer: {0}")]
     Sql(#[from] sqlx::Error),
 }
 
-/// What an agent says of its attempt when that ended.
+/// Agent's report of an ended attempt.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AttemptEnd {
-    /// The report of `longhaul cp --json`.
+    /// Closing report of `longhaul cp --json`.
     pub report: Option<String>,
-    /// Why it was not that all was copied.
+    /// Reason why not all was copied.
     pub error: Option<String>,
-    /// The exit code.
+    /// Exit code.
     pub exit_code: Option<i64>,
-    /// How far it came, in JSON.
+    /// Final progress, in JSON.
     pub progress: Option<String>,
-    /// Bytes that travelled.
+    /// Bytes that were transferred.
     pub travelled: i64,
 }
 
-/// Which jobs are listed.
+/// Selection of jobs to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listed {
-    /// Those that people have submitted.
+    /// Jobs that users submitted.
     Jobs,
-    /// Parts of jobs too.
+    /// Jobs and their parts.
     All,
-    /// The parts of one job.
+    /// Parts of one job.
     PartsOf(i64),
 }
 
-/// See the module.
+/// Store of jobs, notices and places.
 #[derive(Debug, Clone)]
 pub struct Store {
     database: Database,
@@ -92,18 +92,18 @@ pub struct Store {
 }
 
 impl Store {
-    /// That in a file, which only one agent may have.
+    /// Opens the store in a file, which only one agent may use.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The store cannot be opened.
     pub async fn sqlite(file: &std::path::Path) -> Result<Self, OpenError> {
         Ok(Self::of(Database::sqlite(file, &MIGRATIONS).await?))
     }
 
-    /// That at a server, which any number of agents may share.
+    /// Opens the store at a server, which any number of agents may share.
     ///
     /// # Errors
-    /// It cannot be reached.
+    /// The store cannot be reached.
     pub async fn postgres(url: &str) -> Result<Self, OpenError> {
         Ok(Self::of(Database::postgres(url, &MIGRATIONS).await?))
     }
@@ -115,16 +115,16 @@ impl Store {
         }
     }
 
-    /// Whether other agents may change it.
+    /// Returns true if other agents may use the store.
     pub fn is_shared(&self) -> bool {
         self.database.kind() == Kind::Postgres
     }
 
-    /// Keeps a new job; the one that this owner's `key` made before, if it did. Says whether it is
-    /// new.
+    /// Stores a new job, or finds the one that this owner's `key` created before. Also returns true
+    /// if it is new.
     ///
     /// # Errors
-    /// The key came with another request before, or the store does not answer.
+    /// The key was used for another request, or the store does not answer.
     pub async fn submit(
         &self,
         owner: &str,
@@ -138,8 +138,8 @@ impl Store {
         let last = next_numbers(&mut transaction, "job", 1 + parts).await?;
         let id = last - parts;
         if let Some(key) = key {
-            // The number is taken first: whoever else submits now waits for it, so that no two find
-            // the key unused.
+            // Taking the number first makes concurrent submissions wait, so that no two find the
+            // key unused.
             let known = sqlx::query(
                 "SELECT request, job FROM request_keys WHERE owner = $1 AND request_key = $2",
             )
@@ -156,7 +156,8 @@ impl Store {
                 return Ok((self.job(known).await?.job, false));
             }
             sqlx::query(
-                "INSERT INTO request_keys (owner, request_key, request, job) VALUES ($1, $2, $3, $4)",
+                "INSERT INTO request_keys (owner, request_key, request, job) \
+                VALUES ($1, $2, $3, $4)",
             )
             .bind(owner)
             .bind(key)
@@ -172,8 +173,9 @@ impl Store {
             running: 0,
         };
         let whole = part.with_parts(left);
-        let insert = "INSERT INTO jobs (id, owner, place, request, priority, state, wish, due, attempts, in_vain, fence, created, \
-            travelled, change_number, parent, part) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, 0, $9, 0, $10, $11, $12)";
+        let insert = "INSERT INTO jobs (id, owner, place, request, priority, state, wish, due, \
+            attempts, in_vain, fence, created, travelled, change_number, parent, part) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, 0, $9, 0, $10, $11, $12)";
         for number in 0..=parts {
             let is_part = number > 0;
             let life = if is_part { part } else { whole };
@@ -182,7 +184,7 @@ impl Store {
                 .bind(id + number)
                 .bind(owner)
                 .bind(request.place())
-                // That of a part is the job's.
+                // A part has no request of its own; it uses its job's.
                 .bind(if is_part { "" } else { &text })
                 .bind(request.priority)
                 .bind(life.state.word())
@@ -199,10 +201,10 @@ impl Store {
         Ok((self.job(id).await?.job, true))
     }
 
-    /// A job.
+    /// Returns a job.
     ///
     /// # Errors
-    /// There is none of that number, or the store does not answer.
+    /// The job does not exist, or the store does not answer.
     pub async fn job(&self, id: i64) -> Result<Kept, StoreError> {
         let row = sqlx::query(AssertSqlSafe(format!(
             "SELECT {COLUMNS} FROM jobs WHERE id = $1"
@@ -213,10 +215,10 @@ impl Store {
         Kept::read(&row.ok_or(StoreError::Missing(id))?)
     }
 
-    /// The closing report of a job's last attempt, as it came.
+    /// Returns the closing report of a job's last attempt, verbatim.
     ///
     /// # Errors
-    /// There is no such job, or the store does not answer.
+    /// The job does not exist, or the store does not answer.
     pub async fn report(&self, id: i64) -> Result<Option<String>, StoreError> {
         let row = sqlx::query("SELECT report FROM jobs WHERE id = $1")
             .bind(id)
@@ -225,8 +227,8 @@ impl Store {
         Ok(row.ok_or(StoreError::Missing(id))?.try_get("report")?)
     }
 
-    /// Jobs with numbers below `before`, newest first, at most `limit`; of one state only, if one
-    /// is given, and without parts unless they are asked for.
+    /// Returns at most `limit` of the selected jobs with numbers below `before`, newest first. If a
+    /// state is given, only jobs in that state.
     ///
     /// # Errors
     /// The store does not answer.
@@ -243,7 +245,8 @@ impl Store {
             Listed::PartsOf(job) => format!("parent = {job}"),
         };
         let select = format!(
-            "SELECT {COLUMNS} FROM jobs WHERE {of} AND id < $1 AND ($2 = '' OR state = $2) ORDER BY id DESC LIMIT $3"
+            "SELECT {COLUMNS} FROM jobs WHERE {of} AND id < $1 AND ($2 = '' OR state = $2) \
+            ORDER BY id DESC LIMIT $3"
         );
         let state = state.map_or("", JobState::word);
         let rows = sqlx::query(AssertSqlSafe(select))
@@ -255,8 +258,8 @@ impl Store {
         rows.iter().map(|row| Ok(Kept::read(row)?.job)).collect()
     }
 
-    /// Jobs that changed after change number `after`, in the order of their last changes, at most
-    /// `limit`.
+    /// Returns at most `limit` jobs that changed after change number `after`, in the order of their
+    /// last changes.
     ///
     /// # Errors
     /// The store does not answer.
@@ -272,7 +275,7 @@ impl Store {
         rows.iter().map(|row| Ok(Kept::read(row)?.job)).collect()
     }
 
-    /// The number of the last change.
+    /// Returns the number of the last change.
     ///
     /// # Errors
     /// The store does not answer.
@@ -283,7 +286,7 @@ impl Store {
         Ok(row.try_get("value")?)
     }
 
-    /// How many jobs there are in each state; a job and its parts are one.
+    /// Returns the number of jobs in each state. A job counts once, whatever its parts.
     ///
     /// # Errors
     /// The store does not answer.
@@ -299,20 +302,19 @@ impl Store {
         counts.collect()
     }
 
-    /// What a person asks of a job.
+    /// Applies a user's request to a job.
     ///
     /// # Errors
-    /// Its state does not allow it, there is no such job, or the store does not answer.
+    /// The job's state does not allow it, the job does not exist, or the store does not answer.
     pub async fn ask(&self, id: i64, event: Event) -> Result<Job, StoreError> {
         self.change(id, event, &AttemptEnd::default()).await?;
         Ok(self.job(id).await?.job)
     }
 
-    /// A job's agent is alive: its lease is for so many milliseconds from now on, and this is how
-    /// far it has come.
+    /// Renews the lease of a job for this many milliseconds, and stores its progress.
     ///
     /// # Errors
-    /// The lease is another agent's by now, or the store does not answer.
+    /// The lease belongs to another agent by now, or the store does not answer.
     pub async fn renew(
         &self,
         id: i64,
@@ -339,11 +341,11 @@ impl Store {
         Ok(life)
     }
 
-    /// How a job's attempt ended, at its agent: the job as it is then, and the one that it is a
-    /// part of, if that has come to its end with it.
+    /// Records the end of an attempt. Returns the job, and the job that it is a part of, if that
+    /// has ended with it.
     ///
     /// # Errors
-    /// The lease is another agent's by now, or the store does not answer.
+    /// The lease belongs to another agent by now, or the store does not answer.
     pub async fn ended(
         &self,
         id: i64,
@@ -359,14 +361,15 @@ impl Store {
         }
     }
 
-    /// In how many milliseconds the next job is due; none if none is.
+    /// Returns the milliseconds until the next job is due. `None` if no job is.
     ///
     /// # Errors
     /// The store does not answer.
     pub async fn next_due(&self) -> Result<Option<i64>, StoreError> {
         let mut connection = self.database.pool().acquire().await?;
         let now = self.database.now(&mut connection).await?;
-        let select = "SELECT due AS at FROM jobs WHERE state IN ('queued', 'waiting') AND due > $1 ORDER BY due LIMIT 1";
+        let select = "SELECT due AS at FROM jobs WHERE state IN ('queued', 'waiting') AND due > $1 \
+            ORDER BY due LIMIT 1";
         let row = sqlx::query(select)
             .bind(now)
             .fetch_optional(&mut *connection)
@@ -375,13 +378,13 @@ impl Store {
         Ok(due.map(|due| due.saturating_sub(now)))
     }
 
-    /// Closes it.
+    /// Closes the store.
     pub async fn close(&self) {
         self.database.close().await;
     }
 
-    /// One step of a job's life. The number of the job that it is a part of, if that has come to
-    /// its end with it.
+    /// Performs one step of a job's life. Returns the number of the job that it is a part of, if
+    /// that has ended with it.
     async fn change(
         &self,
         id: i64,
@@ -418,7 +421,7 @@ impl Store {
         Ok(has_ended.then_some(job))
     }
 
-    /// Writes what a job is from `now` on. Its row is locked.
+    /// Writes a job's life as of `now`. Its row must be locked.
     async fn write_life(
         &self,
         transaction: &mut Transaction<'static, Any>,
@@ -428,9 +431,11 @@ impl Store {
         with: &AttemptEnd,
     ) -> Result<(), StoreError> {
         let change = next_numbers(transaction, "change", 1).await?;
-        let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, in_vain = $5, fence = $6, lease_until = $7, \
-            ended = $8, progress = COALESCE($9, progress), report = COALESCE($10, report), error = COALESCE($11, error), \
-            exit_code = COALESCE($12, exit_code), travelled = travelled + $13, change_number = $14 WHERE id = $15";
+        let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, \
+            in_vain = $5, fence = $6, lease_until = $7, ended = $8, progress = COALESCE($9, \
+            progress), report = COALESCE($10, report), error = COALESCE($11, error), \
+            exit_code = COALESCE($12, exit_code), travelled = travelled + $13, change_number = $14 \
+            WHERE id = $15";
         sqlx::query(update)
             .bind(life.state.word())
             .bind(life.wish.word())
@@ -452,7 +457,7 @@ impl Store {
         Ok(())
     }
 
-    /// A job that the transaction goes on to change.
+    /// Locks and returns a job that the transaction changes.
     async fn to_change(
         &self,
         transaction: &mut Transaction<'static, Any>,
@@ -464,8 +469,8 @@ impl Store {
         kept.ok_or(StoreError::Missing(id))
     }
 
-    /// A job that the transaction may change; none if there is none, or another has it and `suffix`
-    /// says not to wait.
+    /// Locks and returns a job. `None` if it does not exist, or if another transaction has locked
+    /// it and `suffix` says not to wait.
     async fn locked(
         &self,
         transaction: &mut Transaction<'static, Any>,
@@ -481,7 +486,7 @@ impl Store {
     }
 }
 
-/// What varies a job's pauses from others'.
+/// Returns a seed, so that jobs' retry pauses differ.
 fn seed(id: i64) -> u64 {
     id.unsigned_abs()
 }

@@ -1,14 +1,14 @@
-//! Who asks, and whether they may.
+//! Authentication of local callers.
 //!
-//! Over a Unix socket the system says who is at the other end: the user that the service runs for,
-//! and root, may ask. On loopback anybody on the machine can connect, and so can any page in a
-//! browser, so there a request must
+//! Over a Unix socket, the kernel reports the peer's user: the user that the service runs as and
+//! root are admitted. On loopback, any user of the machine can connect, and so can any page in a
+//! browser. There, a request must
 //!
-//! - name this machine in `Host`: a page of another site that has its name resolved to 127.0.0.1
-//!   (DNS rebinding) does not;
-//! - have no `Origin`, or that of the service itself: no other page can have it sent;
-//! - bring the token, which only who can read the user's files has, or the cookie of a page that
-//!   was opened with a ticket ([`Sessions`]).
+//! - name this machine in `Host`; a page of another site whose name resolves to 127.0.0.1 (DNS
+//!   rebinding) does not;
+//! - have no `Origin`, or the service's own; no other page can send such a request;
+//! - carry the token, which only those who can read the user's files have, or the cookie of a page
+//!   that was opened with a ticket ([`Sessions`]).
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -31,29 +31,29 @@ use crate::key_gate::take_account;
 use crate::listen::source;
 use crate::problem::{Problem, ProblemKind};
 
-/// Bytes of a token before they are written as text.
+/// Length of a token, in bytes, before it is encoded as text.
 const TOKEN_BYTES: usize = 32;
 
-/// The other end of a connection.
+/// Peer of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
-    /// A process of this user on this machine; none if the system does not say.
+    /// Process on this machine with this user ID; `None` if the system does not report one.
     Local(Option<u32>),
-    /// Somebody who can connect to where the service listens.
+    /// Peer that connected over TCP.
     Network(SocketAddr),
 }
 
-/// Who asks, once it is known.
+/// Authenticated caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// The user's name.
+    /// Name of the user.
     pub user: String,
-    /// The key that signed the request; none of the user that the service runs for, who needs none.
+    /// Key that signed the request. `None` for the user that the service runs as, who needs none.
     pub key: Option<PublicKey>,
 }
 
-/// What a caller on loopback must bring. Shown nowhere: only its text in a file that the user alone
-/// can read.
+/// Secret that callers on loopback must present. It is never logged; its text is only in a file
+/// that the user alone can read.
 #[derive(Clone)]
 pub struct Token {
     text: String,
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// A new one.
+    /// Creates a random token.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -79,7 +79,7 @@ impl Token {
         })
     }
 
-    /// Writes it into a new file that only this user can read, in the place of an older one.
+    /// Writes the token into a new file that only this user can read, replacing an older file.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -95,7 +95,7 @@ impl Token {
         std::fs::rename(&beside, file)
     }
 
-    /// The one in that file.
+    /// Reads the token from a file.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -104,7 +104,7 @@ impl Token {
         Ok(Self { text })
     }
 
-    /// As it is sent.
+    /// Returns the token as it is sent.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -113,15 +113,15 @@ impl Token {
         blake3::hash(self.text.as_bytes())
     }
 
-    /// Whether `other` is the same, in a time that does not depend on where they differ.
+    /// Returns true if `other` equals the token, in constant time.
     fn is(&self, other: &str) -> bool {
         self.hash() == blake3::hash(other.as_bytes())
     }
 }
 
-/// Pages in browsers that may ask. A page is opened with a *ticket*, which stands in the part of
-/// its address that no server sees, is good once, and for a minute; it exchanges it for a cookie,
-/// which no script can read and no other site's page has sent.
+/// Browser pages that are signed in. A page is opened with a *ticket* in the fragment of its
+/// address, which no server sees. The ticket is valid once, for a minute. The page exchanges it for
+/// a cookie that no script can read and that no page of another site can send.
 #[derive(Debug, Default)]
 pub struct Sessions {
     inner: Mutex<SessionsInner>,
@@ -129,28 +129,28 @@ pub struct Sessions {
 
 #[derive(Debug, Default)]
 struct SessionsInner {
-    /// Until when each is good.
+    /// Tickets with the time when each expires.
     tickets: Vec<(Hash, Instant)>,
-    /// The oldest first.
+    /// Sessions, the oldest first.
     sessions: Vec<Hash>,
 }
 
-/// How long a ticket is good for.
+/// Lifetime of a ticket.
 const TICKET_LIFE: Duration = Duration::from_secs(60);
-/// Tickets that are good at once: the oldest goes for a new one.
+/// Maximum number of valid tickets; a new one replaces the oldest.
 const MAX_TICKETS: usize = 8;
-/// Pages that are signed in at once: the oldest goes for a new one.
+/// Maximum number of signed-in pages; a new one replaces the oldest.
 const MAX_SESSIONS: usize = 64;
-/// The name of a page's cookie.
+/// Name of the session cookie.
 pub const COOKIE: &str = "longhaul";
 
 impl Sessions {
     fn inner(&self) -> MutexGuard<'_, SessionsInner> {
-        // What is in there is whole at any moment.
+        // The state is consistent at any moment, so a poisoned lock can be used.
         self.inner.lock()
     }
 
-    /// A ticket for a page that is about to be opened.
+    /// Creates a ticket for a page that is about to be opened.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -165,7 +165,8 @@ impl Sessions {
         Ok(ticket)
     }
 
-    /// The value of `Set-Cookie` for who brings a ticket that is good; it is not any more.
+    /// Exchanges a valid ticket for the value of `Set-Cookie`, and invalidates the ticket. Returns
+    /// `None` for an invalid one.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -188,7 +189,7 @@ impl Sessions {
         )))
     }
 
-    /// Whether one of the cookies is that of a page that was opened with a ticket.
+    /// Returns true if one of the cookies belongs to a signed-in page.
     fn knows(&self, cookies: &str) -> bool {
         let named = cookies.split(';');
         let mut values =
@@ -198,39 +199,42 @@ impl Sessions {
     }
 }
 
-/// Decides who may ask. See the module.
+/// Admission of local callers: by user ID on a Unix socket, by token or cookie on loopback.
 #[derive(Debug, Clone)]
 pub struct Gate {
-    /// The user that the service runs for.
+    /// ID of the user that the service runs as.
     pub uid: u32,
-    /// That user's name.
+    /// Name of that user.
     pub user: String,
-    /// What callers on loopback bring; none: nobody is let in there.
+    /// Token that callers on loopback present. If `None`, no token is accepted there.
     pub token: Option<Token>,
-    /// Pages that may ask there.
+    /// Pages that are signed in.
     pub sessions: Arc<Sessions>,
 }
 
 impl Gate {
-    /// Who asks, if they may.
+    /// Returns the caller of a request, if it is admitted.
     ///
     /// # Errors
-    /// Says why not.
+    /// The reason why it is not.
     pub fn admit(&self, peer: Peer, headers: &HeaderMap) -> Result<Caller, Problem> {
         self.reached(peer, headers)?;
         match peer {
             Peer::Local(Some(uid)) if uid == self.uid || uid == 0 => Ok(self.caller()),
             Peer::Local(_) => Err(forbidden("this service is another user's")),
             Peer::Network(_) => {
-                // Newer browsers say so themselves. A page may be led to from anywhere, but only it
-                // may ask.
+                // Newer browsers send this header. Any site may link to the page, but only the page
+                // itself may send requests.
                 let site = text(headers, HeaderName::from_static("sec-fetch-site"));
                 if !matches!(site, None | Some("same-origin" | "none")) {
                     return Err(forbidden("a page of another site asks"));
                 }
                 let bearer = text(headers, header::AUTHORIZATION)
                     .and_then(|value| value.strip_prefix("Bearer "));
-                let by_token = matches!((&self.token, bearer), (Some(expected), Some(token)) if expected.is(token));
+                let by_token = matches!(
+                    (&self.token, bearer),
+                    (Some(expected), Some(token)) if expected.is(token)
+                );
                 let by_cookie = || {
                     text(headers, header::COOKIE)
                         .is_some_and(|cookies| self.sessions.knows(cookies))
@@ -239,18 +243,19 @@ impl Gate {
                     true => Ok(self.caller()),
                     false => Err(Problem::new(
                         ProblemKind::Unauthenticated,
-                        "open the page with longhaul ui, or bring the agent's token: Authorization: Bearer TOKEN",
+                        "open the page with longhaul ui, or bring the agent's token: \
+                        Authorization: Bearer TOKEN",
                     )),
                 }
             }
         }
     }
 
-    /// Whether a request came the way that only this machine's own programs and pages take, whoever
-    /// asks.
+    /// Checks that a request came from this machine's own programs and pages, without
+    /// authenticating it.
     ///
     /// # Errors
-    /// Says why not.
+    /// The reason why the request is refused.
     pub fn reached(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Problem> {
         let Peer::Network(_) = peer else {
             return Ok(());
@@ -288,8 +293,8 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Whether `host`, as it stands in the header, is this machine by its own names, with a port or
-/// without.
+/// Returns true if the header value `host` is a loopback name of this machine, with or without a
+/// port.
 fn is_this_machine(host: &str) -> bool {
     ["127.0.0.1", "localhost", "[::1]"].iter().any(|name| {
         host.strip_prefix(name).is_some_and(|rest| {
@@ -301,7 +306,7 @@ fn is_this_machine(host: &str) -> bool {
     })
 }
 
-/// Lets on what came the way that only this machine's own programs and pages take.
+/// Middleware that admits requests from this machine's own programs and pages.
 pub async fn guard_way(
     State(gate): State<Arc<Gate>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
@@ -314,7 +319,7 @@ pub async fn guard_way(
     }
 }
 
-/// Lets a request on to its handler with its [`Caller`], or answers with the reason.
+/// Middleware that passes a request to its handler with its [`Caller`], or answers with the reason.
 pub async fn guard(
     State(gate): State<Arc<Gate>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
@@ -377,14 +382,14 @@ mod tests {
     }
 
     #[test]
-    fn on_loopback_host_origin_and_token_must_all_be_right() {
+    fn loopback_needs_the_right_host_origin_and_token() {
         let gate = gate();
         let host = ("host", b"127.0.0.1:7512".as_slice());
         let token = ("authorization", b"Bearer right".as_slice());
         assert_eq!(ask(&gate, &[host, token]), Ok(()));
         assert_eq!(ask(&gate, &[("host", b"localhost"), token]), Ok(()));
         assert_eq!(ask(&gate, &[("host", b"[::1]:80"), token]), Ok(()));
-        // Rebinding: the name in the address bar is another.
+        // DNS rebinding: the address bar shows another name.
         for other in [
             "evil.example",
             "127.0.0.1.evil.example",
@@ -400,7 +405,7 @@ mod tests {
             );
         }
         assert_eq!(ask(&gate, &[token]), Err(403));
-        // Cross-site, also with the right token.
+        // A cross-site request is refused even with the right token.
         let own = ("origin", b"http://127.0.0.1:7512".as_slice());
         assert_eq!(ask(&gate, &[host, own, token]), Ok(()));
         for other in [
@@ -412,7 +417,7 @@ mod tests {
         ] {
             assert_eq!(ask(&gate, &[host, ("origin", other), token]), Err(403));
         }
-        // No token, a stale one, none there is.
+        // No token, an outdated one, and one that never existed.
         assert_eq!(ask(&gate, &[host]), Err(401));
         for wrong in [
             b"Bearer wrong".as_slice(),
@@ -431,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_good_once_and_for_a_minute_and_its_cookie_for_no_other_site() {
+    fn ticket_is_valid_once_for_a_minute_and_one_site() {
         let gate = gate();
         let now = Instant::now();
         let ticket = gate.sessions.ticket(now).unwrap();
@@ -455,7 +460,7 @@ mod tests {
             ask(&gate, &[host, ("cookie", b"longhaul=made-up")]),
             Err(401)
         );
-        // The right cookie does not help another site's page.
+        // The right cookie does not help a page of another site.
         let others = [
             ("origin", "http://evil.example"),
             ("sec-fetch-site", "cross-site"),
@@ -467,7 +472,7 @@ mod tests {
                 Err(403)
             );
         }
-        // A crowd of tickets and pages is bounded.
+        // The numbers of tickets and pages are bounded.
         let first = gate.sessions.ticket(now).unwrap();
         for _ in 0..MAX_TICKETS {
             gate.sessions.ticket(now).unwrap();
@@ -481,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_in_a_file_for_its_user_alone_and_in_no_log() {
+    fn token_is_private_and_never_logged() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("token");

@@ -1,4 +1,5 @@
-//! Keys that may ask from other machines: a file with a line for each, `lhk1:... NAME all|read`.
+//! Keys that may call the service from other machines: a file with one line for each,
+//! `lhk1:... NAME all|read`.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from a file
 
@@ -10,82 +11,85 @@ use std::path::{Path, PathBuf};
 
 use longhaul_proto::PublicKey;
 
-/// Longest file that is read, in bytes: some thousands of keys.
+/// Maximum size of the file, in bytes: room for some thousands of keys.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// Longest name, in bytes.
+/// Maximum length of a name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// What a key may ask for.
+/// Rights of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Whatever the user may.
+    /// All that the user may do.
     All,
-    /// What changes nothing.
+    /// Read-only requests.
     Read,
 }
 
-/// Whose a key is, and what it may.
+/// Name and rights of an authorized key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authorized {
-    /// The name of whoever has it.
+    /// Name of the key's holder.
     pub name: String,
-    /// What it may.
+    /// Rights of the key.
     pub role: Role,
 }
 
-/// The keys of a file.
+/// Authorized keys by public key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthorizedKeys(BTreeMap<PublicKey, Authorized>);
 
-/// The file cannot be taken.
+/// The file of authorized keys is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the authorized keys {}: {source}", .path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// Who may write it may let anybody in.
-    #[error("{}: others than its owner may write it (mode {mode:04o}), or its owner is neither this user nor root", .path.display())]
+    /// Others may write the file, and so could admit anybody.
+    #[error("{}: others than its owner may write it (mode {mode:04o}), or its owner is neither \
+        this user nor root", .path.display())]
     Exposed {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Its permissions.
+        /// Permissions of the file.
         mode: u32,
     },
-    /// A line cannot be understood.
-    #[error("{}:{line}: expected KEY NAME, and all or read, the name of letters, digits, '.', '_', '-' and '@': {why}", .path.display())]
+    /// A line is malformed.
+    #[error("{}:{line}: expected KEY NAME, and all or read, the name of letters, digits, '.', '_', \
+        '-' and '@': {why}", .path.display())]
     Line {
-        /// Of which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its number.
+        /// Number of the line.
         line: usize,
-        /// What is wrong with it.
+        /// Description of the error.
         why: &'static str,
     },
-    /// Nobody could ask.
+    /// The file has no key, so nobody could call the service.
     #[error("{}: it has no key: nobody could ask", .path.display())]
     Empty {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
     },
 }
 
 impl AuthorizedKeys {
-    /// Reads a file.
+    /// Reads a file of authorized keys.
     ///
     /// # Errors
-    /// It cannot be read or understood, has no key, or `user` is not who says what stands in it.
+    /// The file cannot be read or parsed, has no key, or can be written by others than `user` and
+    /// root.
     pub fn load(path: &Path, user: u32) -> Result<Self, KeysError> {
         let failed = |source| KeysError::File {
             path: path.into(),
             source,
         };
         let file = File::open(path).map_err(failed)?;
-        // Of the opened file, so that it cannot be another than the one checked.
+        // Metadata of the opened file, so that the file read is the one checked.
         let metadata = file.metadata().map_err(failed)?;
         let mode = metadata.mode() & 0o7777;
         if mode & 0o022 != 0 || (metadata.uid() != user && metadata.uid() != 0) {
@@ -101,11 +105,11 @@ impl AuthorizedKeys {
         Self::parse(&text, path)
     }
 
-    /// Reads the text of such a file; `path` is what errors call it. Lines that begin with `#`, and
-    /// empty ones, are skipped.
+    /// Parses the text of such a file; `path` is its name in errors. Empty lines and lines that
+    /// begin with `#` are skipped.
     ///
     /// # Errors
-    /// A line cannot be understood, a key is there twice, or none is.
+    /// A line is malformed, a key is repeated, or there is none.
     pub fn parse(text: &str, path: &Path) -> Result<Self, KeysError> {
         let mut keys = BTreeMap::new();
         for (index, line) in text.lines().enumerate() {
@@ -144,24 +148,24 @@ impl AuthorizedKeys {
         }
     }
 
-    /// Keys that are kept elsewhere than in a file. There may be none.
+    /// Creates the set from keys that are stored elsewhere. It may be empty.
     pub fn of(keys: impl IntoIterator<Item = (PublicKey, Authorized)>) -> Self {
         Self(keys.into_iter().collect())
     }
 
-    /// Whose that key is, if it is there.
+    /// Returns the entry of a key.
     #[must_use]
     pub fn get(&self, key: &PublicKey) -> Option<&Authorized> {
         self.0.get(key)
     }
 
-    /// How many there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

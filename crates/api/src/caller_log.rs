@@ -6,18 +6,19 @@ use longhaul_hop::{EventLog, Payer};
 
 use crate::access::Caller;
 
-/// Bounded log of what callers have a service do. Each has lines of its own, so one that asks
-/// without end does not silence the others.
+/// Bounded log of requests. Each caller has its own allowance of lines, so a busy caller does not
+/// silence the others.
 #[derive(Debug, Default)]
 pub struct CallerLog(EventLog);
 
 impl CallerLog {
-    /// Writes `line` on the account of `caller`, or of all whose name is not known, unless there
-    /// were too many. It is given the number of lines left out since the last, if there were any.
+    /// Writes `line` on the account of `caller`, or of unknown callers together, unless the
+    /// allowance is used up. The closure receives the number of lines omitted since the last one,
+    /// if any.
     pub fn log(&self, caller: Option<&Caller>, line: impl FnOnce(Option<u64>)) {
         let payer = caller.map(|caller| match caller.key {
             Some(key) => Payer::Key(key),
-            // The user that the service runs for.
+            // The user that the service runs as.
             None => Payer::source(Ipv4Addr::LOCALHOST.into()),
         });
         self.0.log(payer, line);

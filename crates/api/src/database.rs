@@ -1,5 +1,5 @@
-//! The store: SQLite in a file, or PostgreSQL by its URL. One set of queries serves both, with `$1`
-//! for what is bound.
+//! Database of a service: SQLite in a file, or PostgreSQL by URL. The same queries serve both, with
+//! `$1` for bound values.
 
 mod checkpoints;
 
@@ -17,19 +17,20 @@ use tokio::time::timeout;
 
 use checkpoints::Checkpoints;
 
-/// Connections at once: a service asks little, and each of them costs memory.
+/// Maximum number of connections. A service runs few queries, and each connection costs memory.
 const MAX_CONNECTIONS: u32 = 4;
-/// How long a request waits for a connection, and in SQLite for another writer.
+/// Maximum wait for a connection and, in SQLite, for another writer.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// What each connection to SQLite begins with: readers beside a writer, and what was committed is
-/// on the disk. The log is brought into the file by [`Checkpoints`]; only if that falls behind by
-/// so many pages (of 4 KiB), by whoever commits.
-const SQLITE_SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA busy_timeout = 10000; \
-    PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 8192; PRAGMA cache_size = -2048";
+/// Settings of each SQLite connection: readers run beside a writer, and a commit is on disk. The
+/// write-ahead log is checkpointed by [`Checkpoints`]. Only if that falls behind by this many pages
+/// (of 4 KiB) does the committing connection do it.
+const SQLITE_SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
+    PRAGMA busy_timeout = 10000; PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 8192; \
+    PRAGMA cache_size = -2048";
 
-/// How a server is to see that whoever has a connection is gone without a word, in settings of each
-/// session: what a transaction has locked is free again within seconds, and so is the connection. A
-/// server that does not know one of them goes without.
+/// Session settings with which a PostgreSQL server detects a client that vanished. Its locks and
+/// its connection are free again within seconds. A setting that the server does not know is
+/// skipped.
 const POSTGRES_SETTINGS: &[(&str, &str)] = &[
     ("idle_in_transaction_session_timeout", "5000"),
     ("tcp_keepalives_idle", "3"),
@@ -37,54 +38,55 @@ const POSTGRES_SETTINGS: &[(&str, &str)] = &[
     ("tcp_keepalives_count", "4"),
     ("tcp_user_timeout", "7000"),
 ];
-/// How long connections that were given up may take to be closed.
+/// Maximum time to close abandoned connections.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Which program keeps it.
+/// Database system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A file that one service has for itself.
+    /// SQLite: a file that one service uses alone.
     Sqlite,
-    /// A server that several share.
+    /// PostgreSQL: a server that several services share.
     Postgres,
 }
 
-/// The store cannot be opened.
+/// The database cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Neither of the two.
+    /// The URL is not one of PostgreSQL.
     #[error(
-        "the store's URL does not begin with postgres://: give that, or nothing for a file of this user's"
+        "the store's URL does not begin with postgres://: give that, or nothing for a file of this \
+        user's"
     )]
     Url,
-    /// The path has characters that its URL could not have.
+    /// The path contains characters that cannot be part of its URL.
     #[error("the store's path, {0}, is not UTF-8")]
     Path(String),
-    /// It does not answer, or is not ours.
+    /// The database does not answer, or does not belong to this service.
     #[error("cannot open the store: {0}")]
     Connect(#[from] sqlx::Error),
-    /// It was made by a newer release, or by somebody else.
+    /// The database was created by a newer release or by another program.
     #[error("cannot bring the store to this release's form: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
 }
 
-/// The store.
+/// Pool of connections to a database.
 #[derive(Debug, Clone)]
 pub struct Database {
     options: AnyConnectOptions,
     pool: Arc<RwLock<AnyPool>>,
     kind: Kind,
-    /// Of SQLite.
+    /// Present for SQLite only.
     checkpoints: Option<Checkpoints>,
-    /// How often connections were given up.
+    /// Number of times the connections were abandoned.
     given_up: watch::Sender<u64>,
 }
 
 impl Database {
-    /// That in a file, which is made if it is not there.
+    /// Opens the SQLite database in a file, which is created if it does not exist.
     ///
     /// # Errors
-    /// It cannot be opened, or brought to the form that `migrations` give.
+    /// The database cannot be opened, or `migrations` fail.
     pub async fn sqlite(file: &Path, migrations: &Migrator) -> Result<Self, OpenError> {
         let Some(path) = file.to_str() else {
             return Err(OpenError::Path(file.display().to_string()));
@@ -101,10 +103,10 @@ impl Database {
         .await
     }
 
-    /// That at a server: `postgres://user@host/name`.
+    /// Opens the PostgreSQL database at a URL: `postgres://user@host/name`.
     ///
     /// # Errors
-    /// It cannot be reached, or brought to the form that `migrations` give.
+    /// The database cannot be reached, or `migrations` fail.
     pub async fn postgres(url: &str, migrations: &Migrator) -> Result<Self, OpenError> {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err(OpenError::Url);
@@ -115,7 +117,7 @@ impl Database {
     async fn open(url: &str, kind: Kind, migrations: &Migrator) -> Result<Self, OpenError> {
         sqlx::any::install_default_drivers();
         let options = AnyConnectOptions::from_str(url)?;
-        // A pool would try again for as long as it may, and not say why.
+        // A pool would retry until its timeout, and not report the cause.
         let mut first = AnyConnection::connect_with(&options).await?;
         if kind == Kind::Sqlite {
             first.execute(SQLITE_SETTINGS).await?;
@@ -136,22 +138,22 @@ impl Database {
         })
     }
 
-    /// Which program keeps it.
+    /// Returns the database system.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// For queries that change nothing.
+    /// Returns the pool, for queries that change nothing.
     pub fn pool(&self) -> AnyPool {
-        // A pool is whole at any moment.
+        // A pool is consistent at any moment, so a poisoned lock can be used.
         self.pool.read().clone()
     }
 
-    /// A connection beside the pool, that goes when it is dropped. `settings` are made in its
-    /// session, as far as the server knows them.
+    /// Opens a connection outside the pool, which is closed when it is dropped. Applies `settings`
+    /// to its session, as far as the server knows them.
     ///
     /// # Errors
-    /// The store does not answer.
+    /// The database does not answer.
     pub async fn connection(&self, settings: &[(&str, &str)]) -> sqlx::Result<AnyConnection> {
         let mut connection = AnyConnection::connect_with(&self.options).await?;
         prepare(&mut connection, self.kind).await?;
@@ -161,39 +163,39 @@ impl Database {
         Ok(connection)
     }
 
-    /// Gives up all connections, and whatever waits for an answer on one of them
-    /// ([`Self::unless_given_up`]): for when the server is no longer reached and nobody says so.
-    /// What is asked next is asked over new ones.
+    /// Abandons all connections and cancels the work that waits for them
+    /// ([`Self::unless_given_up`]). Used when the server can no longer be reached and does not
+    /// report it. Later queries use new connections.
     pub fn give_up(&self) {
         let new = pool(&self.options, self.kind);
         let old = std::mem::replace(&mut *self.pool.write(), new);
         self.given_up.send_modify(|times| *times += 1);
         tokio::spawn(async move {
-            // Those that hang are closed when the system gives them up.
+            // Connections that hang are closed when the operating system gives up on them.
             let _ = timeout(CLOSE_TIMEOUT, old.close()).await;
         });
     }
 
-    /// Does `work` with the database; none where connections are given up meanwhile: whether it was
-    /// done is not known then.
+    /// Runs `work`. Returns `None` if connections are abandoned meanwhile; the work may then have
+    /// been done or not.
     pub async fn unless_given_up<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut given_up = self.given_up.subscribe();
         tokio::select! {
             biased;
             done = work => Some(done),
-            // The sender is here: this ends only when it says so.
+            // The sender lives in `self`, so this completes only on a change.
             _ = given_up.changed() => None,
         }
     }
 
-    /// Begins a transaction that changes something. In SQLite there is one at a time; in
-    /// PostgreSQL, rows that it has read to change them are to be locked ([`Self::for_update`]).
+    /// Begins a transaction that writes. In SQLite there is one at a time. In PostgreSQL, rows that
+    /// are read in order to change them must be locked ([`Self::for_update`]).
     ///
     /// # Errors
-    /// The store does not answer.
+    /// The database does not answer.
     pub async fn write(&self) -> sqlx::Result<Transaction<'static, Any>> {
         if let Some(checkpoints) = &self.checkpoints {
-            // What this one writes is taken into account by the next one.
+            // The next checkpoint includes what this transaction writes.
             checkpoints.written();
         }
         match self.kind {
@@ -202,7 +204,7 @@ impl Database {
         }
     }
 
-    /// What ends a query for rows that the transaction goes on to change.
+    /// Returns the suffix of a query that selects rows to be changed in the same transaction.
     pub fn for_update(&self) -> &'static str {
         match self.kind {
             Kind::Sqlite => "",
@@ -210,7 +212,7 @@ impl Database {
         }
     }
 
-    /// The same, leaving out those that another transaction has under way.
+    /// Like [`Self::for_update`], but skips rows that another transaction has locked.
     pub fn for_update_skip_locked(&self) -> &'static str {
         match self.kind {
             Kind::Sqlite => "",
@@ -218,10 +220,10 @@ impl Database {
         }
     }
 
-    /// Milliseconds since the Unix epoch, by the clock that all who share the store have in common.
+    /// Returns milliseconds since the Unix epoch, by a clock that all users of the database share.
     ///
     /// # Errors
-    /// The store does not answer.
+    /// The database does not answer.
     pub async fn now(&self, connection: &mut AnyConnection) -> sqlx::Result<i64> {
         match self.kind {
             Kind::Sqlite => Ok(system_now()),
@@ -233,9 +235,9 @@ impl Database {
         }
     }
 
-    /// Closes it, when all that was begun has ended.
+    /// Closes the database once all queries have ended.
     pub async fn close(&self) {
-        // The last connection that is closed takes the log with it.
+        // The last connection to close removes the write-ahead log.
         if let Some(checkpoints) = &self.checkpoints {
             checkpoints.end().await;
         }
@@ -247,13 +249,13 @@ fn pool(options: &AnyConnectOptions, kind: Kind) -> AnyPool {
     AnyPoolOptions::new()
         .max_connections(MAX_CONNECTIONS)
         .acquire_timeout(ACQUIRE_TIMEOUT)
-        // A file does not go away; a server may.
+        // A file does not disappear; a server may.
         .test_before_acquire(kind == Kind::Postgres)
         .after_connect(move |connection, _| Box::pin(prepare(connection, kind)))
         .connect_lazy_with(options.clone())
 }
 
-/// What each connection begins with.
+/// Applies the settings of a new connection.
 async fn prepare(connection: &mut AnyConnection, kind: Kind) -> sqlx::Result<()> {
     match kind {
         Kind::Sqlite => connection.execute(SQLITE_SETTINGS).await.map(drop),
@@ -261,7 +263,7 @@ async fn prepare(connection: &mut AnyConnection, kind: Kind) -> sqlx::Result<()>
     }
 }
 
-/// Makes settings of a session, as far as the server knows them.
+/// Applies session settings, as far as the server knows them.
 async fn set(connection: &mut AnyConnection, settings: &[(&str, &str)]) -> sqlx::Result<()> {
     for (name, value) in settings {
         sqlx::query("SELECT set_config(name, $2, false) FROM pg_settings WHERE name = $1")
@@ -273,12 +275,12 @@ async fn set(connection: &mut AnyConnection, settings: &[(&str, &str)]) -> sqlx:
     Ok(())
 }
 
-/// The last of the next `count` numbers of a counter, in the table `counters (name, value)`.
-/// Whoever else wants one waits until this transaction has ended, so numbers are seen in their
-/// order.
+/// Reserves the next `count` numbers of a counter in the table `counters (name, value)`, and
+/// returns the last. Other transactions that want numbers wait until this one has ended, so numbers
+/// become visible in order.
 ///
 /// # Errors
-/// The store does not answer, or has no such counter.
+/// The database does not answer, or has no such counter.
 pub async fn next_numbers(
     transaction: &mut Transaction<'static, Any>,
     counter: &'static str,
@@ -296,7 +298,7 @@ pub async fn next_numbers(
     row.try_get("value")
 }
 
-/// Milliseconds since the Unix epoch, by this machine's clock.
+/// Returns milliseconds since the Unix epoch, by this machine's clock.
 pub fn system_now() -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

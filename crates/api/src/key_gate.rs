@@ -1,18 +1,18 @@
-//! Who asks from another machine: keys that a file lists, by requests that they have signed.
+//! Authentication of callers on other machines, by signed requests and a list of keys.
 //!
-//! A request is let in when it
+//! A request is admitted if it
 //!
-//! - is signed (RFC 9421) by a key that is listed, over its method, its target, the hash of its
-//!   body, and `Idempotency-Key` where it has that;
-//! - is for this service: its `Host` is one of the names that the service was given, with the port,
-//!   so that whom a key asks elsewhere cannot send it here;
-//! - is of now: signed within the last 120 s by the clock here, at most 10 s ahead of it, not
-//!   expired, and not before this service started, which has forgotten what was before;
-//! - was not here before: nonces are remembered for as long as they could come again, on the
-//!   account of the key;
-//! - asks for what the key's role allows.
+//! - is signed (RFC 9421) by a listed key, over its method, its target, the hash of its body, and
+//!   `Idempotency-Key` if it has one;
+//! - is addressed to this service: its `Host` is one of the names that the service was given, with
+//!   the port, so that another service which the key calls cannot forward the request here;
+//! - is recent: signed within the last 120 s by the local clock, at most 10 s ahead of it, not
+//!   expired, and not signed before this service started, as nonces from before are forgotten;
+//! - is new: nonces are remembered, on the key's account, for as long as a request could be
+//!   replayed;
+//! - is covered by the key's role.
 //!
-//! Nothing else lets anybody in: no token, no cookie, no page of another site or of this one.
+//! Nothing else admits a request: no token, no cookie, no page of this or another site.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,30 +35,30 @@ use crate::problem::{Problem, ProblemKind};
 use crate::signatures::message::{Scheme, normalised};
 use crate::signatures::{Message, Presented, Purpose, SignatureError, digest};
 
-/// Most bytes of a request's body, unless the service says otherwise.
+/// Default maximum size of a request's body, in bytes.
 pub const MAX_BODY_BYTES: usize = 1 << 20;
-/// How long a body may take.
+/// Maximum time to receive a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connection's place among those that are open. It is a newcomer's until a request that came by
-/// it has been let in.
+/// Permit of an open connection. The connection stays pending until one of its requests has been
+/// admitted.
 pub type SharedPlace = Arc<Mutex<Place>>;
 
-/// See the module.
+/// Authentication of signed requests: keys, names of the service, and nonces that were used.
 #[derive(Debug)]
 pub struct KeyGate {
     keys: RwLock<Arc<AuthorizedKeys>>,
-    /// Hosts with ports, as `@authority` has them.
+    /// Hosts with ports, in the form of `@authority`.
     names: Vec<String>,
-    /// What was signed before this second is not let in.
+    /// Time in seconds since 1970. Requests signed before it are refused.
     since: u64,
-    /// The command that runs the service, for messages.
+    /// Command that runs the service, for messages.
     command: &'static str,
     max_body_bytes: usize,
     seen: Mutex<ReplayMemory<PublicKey>>,
 }
 
-/// A request whose signature is good, up to its body.
+/// Request whose signature is valid, and whose body was not checked yet.
 #[derive(Debug)]
 struct Checked {
     presented: Presented,
@@ -66,9 +66,9 @@ struct Checked {
 }
 
 impl KeyGate {
-    /// One for those keys, of a service that is reached as `names` (hosts with ports) and started
-    /// at `since`, in seconds since 1970. Requests that were signed before that second are not let
-    /// in: nothing must have been let in during it by whoever was here before.
+    /// Creates a gate for these keys and a service that is reached as `names` (hosts with ports).
+    /// `since` is its start, in seconds since 1970. Requests that were signed before it are
+    /// refused, as an earlier process may have admitted them.
     pub fn new<T: AsRef<str>>(
         keys: AuthorizedKeys,
         names: impl IntoIterator<Item = T>,
@@ -83,7 +83,7 @@ impl KeyGate {
         ))
     }
 
-    /// The same for the service that `command` runs, which takes bodies of at most
+    /// Like [`Self::new`], for the service that `command` runs, with bodies of at most
     /// `max_body_bytes`.
     pub fn of<T: AsRef<str>>(
         command: &'static str,
@@ -105,13 +105,12 @@ impl KeyGate {
         }
     }
 
-    /// These keys are let in from now on.
+    /// Replaces the authorized keys.
     pub fn replace_keys(&self, keys: AuthorizedKeys) {
         *self.keys.write() = Arc::new(keys);
     }
 
-    /// Whether a request may be, as far as that shows before its body. `now` is in milliseconds
-    /// since 1970.
+    /// Checks all of a request except its body. `now` is in milliseconds since 1970.
     fn check(&self, parts: &Parts, now: u64) -> Result<Checked, Problem> {
         for (field, named) in [
             (header::ORIGIN, "a page"),
@@ -169,7 +168,7 @@ impl KeyGate {
         })
     }
 
-    /// The rest: its body is the one that was signed, and it was not here before.
+    /// Checks that the body is the one that was signed, and that the request is not a replay.
     fn complete(
         &self,
         checked: &Checked,
@@ -193,7 +192,7 @@ impl KeyGate {
     }
 }
 
-/// Of a key and a nonce of its own, in 128 bits.
+/// Hashes a key and its nonce into 128 bits.
 fn nonce_id(presented: &Presented) -> SessionId {
     let mut hasher = blake3::Hasher::new();
     hasher.update(presented.key.as_bytes());
@@ -203,7 +202,7 @@ fn nonce_id(presented: &Presented) -> SessionId {
     SessionId::from_bytes(id)
 }
 
-/// Whatever changes what is done must be covered.
+/// Checks that the signature covers all parts that determine the request's effect.
 fn covers_what_counts(presented: &Presented, parts: &Parts) -> Result<(), SignatureError> {
     let uncovered = |component| Err(SignatureError::Uncovered(component));
     if !presented.covers("@method") {
@@ -247,8 +246,8 @@ impl From<ReplayError> for Problem {
     }
 }
 
-/// Lets a request on to its handler with its [`Caller`], or answers with the reason. Its body is
-/// read first.
+/// Middleware that reads the body and passes the request to its handler with its [`Caller`], or
+/// answers with the reason.
 pub async fn guard_keys(
     State(gate): State<Arc<KeyGate>>,
     request: Request,
@@ -260,7 +259,7 @@ pub async fn guard_keys(
     }
 }
 
-/// Puts the connection of a request that is let in on `payer`'s account.
+/// Charges the connection of an admitted request to `payer`.
 pub(crate) fn take_account(request: &Extensions, payer: Payer) -> Result<(), Problem> {
     let Some(place) = request.get::<SharedPlace>() else {
         return Ok(());
@@ -295,12 +294,12 @@ async fn admit(gate: &KeyGate, request: Request) -> Result<Request, Problem> {
     };
     let caller = gate.complete(&checked, &parts, &body, now())?;
     parts.extensions.insert(caller);
-    // What a role may not do is refused above by the method; what it may not cause, by the handler.
+    // The method was checked against the role above. Handlers check what else the role excludes.
     parts.extensions.insert(checked.authorized.role);
     Ok(Request::from_parts(parts, Body::from(body)))
 }
 
-/// Milliseconds since 1970.
+/// Returns milliseconds since 1970.
 fn now() -> u64 {
     u64::try_from(system_now()).unwrap_or_default()
 }

@@ -1,15 +1,15 @@
-//! What Longhaul's HTTP services stand on.
+//! Common parts of Longhaul's HTTP services.
 //!
-//! | room | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`access`] | says who asks, and turns away who may not: by the user at the other end of a Unix socket, by a token on loopback |
-//! | [`key_gate`] | says who asks from another machine: keys of a file ([`authorized_keys`]) that have signed what they ask for |
-//! | [`signatures`] | signed requests (RFC 9421): signs them, and says whether a signature is good. Pure |
-//! | [`tls`] | the certificate of a service, and how one is known |
-//! | [`listen`] | where a service listens: a Unix socket of its user, loopback, and other addresses with TLS alone |
-//! | [`CallerLog`] | bounds what each caller can have a service write into its log |
-//! | [`problem`] | typed errors (RFC 9457), also for what axum itself refuses |
-//! | [`database`] | the store: SQLite in a file, or PostgreSQL by its URL, with the same queries |
+//! | [`access`] | authenticates local callers, by user on a Unix socket and by token on loopback |
+//! | [`key_gate`] | authenticates callers on other machines, by [`authorized_keys`] |
+//! | [`signatures`] | signs requests (RFC 9421) and verifies signatures. Pure |
+//! | [`tls`] | certificate of a service, and how clients verify it |
+//! | [`listen`] | listeners: a Unix socket, loopback, and other addresses with TLS only |
+//! | [`CallerLog`] | bounds the log lines that each caller can cause |
+//! | [`problem`] | typed errors (RFC 9457), also for requests that axum rejects |
+//! | [`database`] | SQLite in a file, or PostgreSQL by URL, with the same queries |
 
 pub mod access;
 pub mod authorized_keys;

@@ -1,4 +1,4 @@
-//! Where a service listens.
+//! Listeners of a service.
 
 mod secured;
 mod serving;
@@ -16,26 +16,27 @@ pub use serving::{Acceptor, Opening, serve};
 /// A service cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Others could reach it.
+    /// Other machines could reach the address.
     #[error(
-        "{0} is not a loopback address: with --authorized-keys FILE an agent listens there, by TLS and for those keys"
+        "{0} is not a loopback address: with --authorized-keys FILE an agent listens there, by TLS \
+        and for those keys"
     )]
     NotLoopback(SocketAddr),
-    /// The socket cannot be made.
+    /// The socket cannot be created.
     #[error("cannot listen on {place}: {source}")]
     Socket {
-        /// Where.
+        /// Path or address.
         place: String,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
 }
 
-/// Listens on a Unix socket, in a directory that only the user can open. Whoever listened there
-/// before must be known to be gone: its socket is removed.
+/// Listens on a Unix socket, in a directory that only the user can open. Removes an existing
+/// socket, so the caller must know that its previous listener has ended.
 ///
 /// # Errors
-/// The socket cannot be made.
+/// The socket cannot be created.
 pub fn unix(path: &Path) -> Result<UnixListener, ListenError> {
     let failed = |source| ListenError::Socket {
         place: path.display().to_string(),
@@ -51,7 +52,7 @@ pub fn unix(path: &Path) -> Result<UnixListener, ListenError> {
 /// Listens on loopback.
 ///
 /// # Errors
-/// The address is not one of this machine alone, or the socket cannot be made.
+/// The address is not a loopback address, or the socket cannot be created.
 pub async fn loopback(address: SocketAddr) -> Result<TcpListener, ListenError> {
     if !address.ip().is_loopback() {
         return Err(ListenError::NotLoopback(address));

@@ -11,34 +11,34 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What kind of error: the last part of a problem's `type`.
+/// Kind of error: the last part of a problem's `type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProblemKind {
-    /// The request cannot be understood, or asks for what cannot be.
+    /// The request is malformed, or asks for something impossible.
     Invalid,
-    /// Who asks has not shown who they are.
+    /// The caller is not authenticated.
     Unauthenticated,
-    /// Who asks may not, or asks in a way that only somebody else's page would.
+    /// The caller has no right to this, or the request comes from a page of another site.
     Forbidden,
-    /// There is no such thing.
+    /// The resource does not exist.
     NotFound,
-    /// It is there, but not asked for in this way.
+    /// The resource does not support this method.
     Method,
-    /// It cannot be done in the state that things are in.
+    /// The request conflicts with the current state.
     Conflict,
-    /// There is no room for it, then.
+    /// There is not enough bandwidth at that time.
     NoRoom,
-    /// The same idempotency key came with another request before.
+    /// The idempotency key was already used for another request.
     KeyReused,
-    /// Too much in one request.
+    /// The request is too large.
     TooLarge,
-    /// Who asks does so too often.
+    /// The caller sends too many requests.
     TooMany,
-    /// The service cannot do it now.
+    /// The service is temporarily unavailable.
     Unavailable,
-    /// Another of the services that share a store does it.
+    /// Another service that shares the database leads and must be asked.
     NotLeading,
-    /// The service works, but what it needs for this cannot be reached or does not answer.
+    /// The service works, but a party that it needs for this request does not answer.
     Unreachable,
 }
 
@@ -96,24 +96,24 @@ impl ProblemKind {
     }
 }
 
-/// An error, as it is sent (RFC 9457).
+/// Error as it is sent (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema, thiserror::Error)]
 #[error("{detail}")]
 pub struct Problem {
-    /// What kind: `urn:longhaul:problem:` and a word.
+    /// Kind of problem: `urn:longhaul:problem:` and a word.
     #[serde(rename = "type")]
     #[schema(example = "urn:longhaul:problem:not-found")]
     pub kind: String,
-    /// The kind, for people.
+    /// Title of the kind, for people to read.
     pub title: String,
-    /// The HTTP status.
+    /// HTTP status.
     pub status: u16,
-    /// What it is this time, in one line for people.
+    /// Description of this problem, in one line.
     pub detail: String,
 }
 
 impl Problem {
-    /// One of `kind`; `detail` is one line for people, and may quote what came with the request.
+    /// Creates a problem. `detail` is one line for people to read, and may quote the request.
     pub fn new(kind: ProblemKind, detail: impl AsRef<str>) -> Self {
         Self {
             kind: format!("urn:longhaul:problem:{}", kind.word()),
@@ -146,7 +146,7 @@ impl From<sqlx::Error> for Problem {
     }
 }
 
-/// A body in JSON, which may have no fields that nobody knows if its type says so.
+/// JSON body of a request. Unknown fields are refused if its type denies them.
 #[derive(Debug)]
 pub struct Body<T>(pub T);
 
@@ -168,7 +168,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// What stands behind `?`.
+/// Query parameters of a request.
 #[derive(Debug)]
 pub struct Asked<T>(pub T);
 
@@ -185,7 +185,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
-/// What the path names.
+/// Path parameters of a request.
 #[derive(Debug)]
 pub struct Named<T>(pub T);
 
@@ -194,7 +194,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Named<T
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let path = Path::<T>::from_request_parts(parts, state).await;
-        // A name that cannot be one names nothing.
+        // A malformed name names no resource.
         path.map(|Path(value)| Self(value))
             .map_err(|rejection: PathRejection| {
                 Problem::new(ProblemKind::NotFound, rejection.body_text())

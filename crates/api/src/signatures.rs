@@ -1,15 +1,15 @@
 //! Signed requests: HTTP Message Signatures (RFC 9421) with Ed25519, over a body's hash (RFC 9530).
 //! Pure: no I/O, no clock.
 //!
-//! | room | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`message`] | what of a request can be covered, and the text that is signed |
+//! | [`message`] | components of a request that can be covered, and the text that is signed |
 //! | [`sign`] | signs a request |
-//! | [`presented`] | reads the signature of a request, and says whether it is the key's |
+//! | [`presented`] | parses the signature of a request and verifies it |
 //! | [`digest`] | `Content-Digest` |
 //!
-//! A key signs for one [`Purpose`] at a time, which stands in the parameter `tag`: what was signed
-//! for one is worth nothing for another.
+//! A key signs for one [`Purpose`] at a time, given by the parameter `tag`. A signature for one
+//! purpose is not valid for another.
 
 pub mod digest;
 pub mod message;
@@ -20,17 +20,17 @@ pub use message::Message;
 pub use presented::Presented;
 pub use sign::sign;
 
-/// What a request is signed for.
+/// Purpose of a signed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Asking a service of Longhaul's.
+    /// Request to a Longhaul service.
     Api,
-    /// Reporting to somebody's service that something has happened.
+    /// Event notice to a user's own service.
     Notice,
 }
 
 impl Purpose {
-    /// The signature's parameter `tag`.
+    /// Returns the signature's parameter `tag`.
     #[must_use]
     pub const fn tag(self) -> &'static str {
         match self {
@@ -40,37 +40,37 @@ impl Purpose {
     }
 }
 
-/// A request's signature is none, or not good.
+/// The request has no valid signature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// There is none for this purpose.
+    /// The request has no signature for this purpose.
     #[error("the request is not signed (RFC 9421, with the tag {0})")]
     Missing(&'static str),
-    /// More than one for this purpose.
+    /// The request has several signatures for this purpose.
     #[error("the request has several signatures with the tag {0}")]
     Several(&'static str),
-    /// The fields cannot be read.
+    /// The signature fields are malformed.
     #[error("the request's signature cannot be read: {0}")]
     Malformed(&'static str),
-    /// A part of a request that is not signed here.
+    /// The signature covers a component that is not supported.
     #[error("the signature covers {0}, which is not understood here")]
     Component(String),
-    /// A field that is covered and not there.
+    /// The signature covers a field that the request does not have.
     #[error("the signature covers {0}, which the request does not have")]
     Absent(String),
-    /// What has to be covered is not.
+    /// The signature does not cover a required component.
     #[error("the signature does not cover {0}")]
     Uncovered(&'static str),
-    /// It is another key's, or of another request.
+    /// The signature is by another key, or for another request.
     #[error("the signature is not that of the key {0} over this request")]
     Wrong(String),
-    /// `Content-Digest` is not there, or has no hash that is known here.
+    /// `Content-Digest` is missing, or has no supported hash.
     #[error("Content-Digest has no sha-256")]
     NoDigest,
-    /// The body is another.
+    /// The body does not match its hash.
     #[error("the body is not the one that was signed")]
     Digest,
-    /// The key cannot sign.
+    /// The request cannot be signed.
     #[error("the request cannot be signed: {0}")]
     CannotSign(String),
 }

@@ -1,8 +1,8 @@
-//! TLS of a service: the certificate that it shows, and how who asks knows it.
+//! TLS of a service: its certificate, and how clients verify it.
 //!
-//! A service's own certificate is made of its Ed25519 key, and the same each time for the same key
-//! and names. Who asks knows it by that key, as other servers of Longhaul's are known; a
-//! certificate of a site's own is known by the authority that signed it.
+//! A service's own certificate is made from its Ed25519 key, and is the same each time for the same
+//! key and names. Clients verify it by that key, like other Longhaul servers. A site's own
+//! certificate is verified by the authority that signed it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,53 +25,53 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// The one protocol inside.
+/// The only ALPN protocol.
 const ALPN: &[u8] = b"http/1.1";
-/// Bytes of a certificate's serial number (RFC 5280 allows 20).
+/// Length of a certificate's serial number, in bytes (RFC 5280 allows 20).
 const SERIAL_BYTES: usize = 16;
 
-/// What a service makes its connections with.
+/// TLS configuration of a service.
 pub type ServerTls = Arc<ServerConfig>;
-/// What who asks makes them with.
+/// TLS configuration of a client.
 pub type ClientTls = Arc<ClientConfig>;
 
-/// A certificate, a key or roots cannot be had.
+/// A certificate, a key or root certificates are not available.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read, or has no such thing.
+    /// A file cannot be read, or does not contain what was expected.
     #[error("{}: no {what} in PEM form: {why}", .path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What was looked for.
+        /// Expected content.
         what: &'static str,
-        /// What is wrong.
+        /// Cause.
         why: String,
     },
-    /// A private key that everybody on the machine can read.
+    /// All users of the machine can read the private key.
     #[error("{}: everybody can read this private key: chmod o-rwx", .0.display())]
     Exposed(PathBuf),
-    /// A name that no certificate can have.
+    /// A certificate cannot contain this name.
     #[error("{0}: no name that a certificate can have")]
     Name(String),
-    /// The certificate and the key do not fit, or are of a kind that is not known.
+    /// The certificate and the key do not match, or their kind is not supported.
     #[error("the certificate cannot be used: {0}")]
     Unusable(String),
-    /// This machine has no certificates of authorities.
+    /// This machine has no root certificates.
     #[error("this machine has no certificates of authorities (ca-certificates): {0}")]
     NoRoots(String),
 }
 
-/// A service's certificate and private key, ready for TLS, and the certificate as text.
+/// A service's certificate with its private key, ready for TLS, and as text.
 #[derive(Debug, Clone)]
 pub struct Certificate {
-    /// What connections are made with.
+    /// Configuration for connections.
     pub config: ServerTls,
-    /// It and what it was signed with, in PEM form.
+    /// The certificate and its chain, in PEM form.
     pub pem: Option<String>,
 }
 
-/// Our key as `rcgen` asks for it.
+/// The service's key with the interface that `rcgen` expects.
 struct Signer<'a> {
     key: &'a SigningKey,
     public: PublicKey,
@@ -97,10 +97,10 @@ impl rcgen::SigningKey for Signer<'_> {
 }
 
 impl Certificate {
-    /// The service's own, made of its key, for these names (of hosts, or addresses).
+    /// Creates the service's own certificate from its key, for these names (hosts or addresses).
     ///
     /// # Errors
-    /// A name is none.
+    /// A name is invalid.
     pub fn own(key: &SigningKey, names: &[String]) -> Result<Self, TlsError> {
         let unusable = |error: &dyn ToString| TlsError::Unusable(error.to_string());
         let mut params = CertificateParams::default();
@@ -119,7 +119,7 @@ impl Certificate {
             params.subject_alt_names.push(name);
         }
         let mut subject = DistinguishedName::new();
-        // What is unlike for unlike keys, lest one be taken for another's issuer.
+        // Differs between keys, so that one certificate is not taken for another's issuer.
         subject.push(
             DnType::CommonName,
             format!("Longhaul {}", short(&key.public())),
@@ -143,10 +143,10 @@ impl Certificate {
         })
     }
 
-    /// That of a site, in files.
+    /// Reads a site's certificate from files.
     ///
     /// # Errors
-    /// They cannot be read, do not fit, or everybody can read the key.
+    /// The files cannot be read, do not match, or all users can read the key.
     pub fn of_site(certificates: &Path, key: &Path) -> Result<Self, TlsError> {
         use std::os::unix::fs::MetadataExt;
         let chain = read_certificates(certificates, |path| std::fs::read(path))?;
@@ -167,7 +167,7 @@ impl Certificate {
     }
 }
 
-/// Reads certificates with `read`, which says how much the file is trusted.
+/// Reads certificates with `read`, which determines how far the file is trusted.
 fn read_certificates(
     path: &Path,
     read: impl FnOnce(&Path) -> io::Result<Vec<u8>>,
@@ -186,14 +186,14 @@ fn read_certificates(
     }
 }
 
-/// The end of a key's text: enough to tell keys apart.
+/// Returns the end of a key's text, enough to tell keys apart.
 fn short(key: &PublicKey) -> String {
     let text = key.to_string();
     let (_, digits) = text.split_once(':').unwrap_or_default();
     digits.chars().take(32).collect()
 }
 
-/// The same for the same key and names, and no other.
+/// Derives a serial number that is unique for each key and set of names.
 fn serial(key: &PublicKey, names: &[String]) -> SerialNumber {
     let mut hasher = blake3::Hasher::new();
     hasher.update(key.as_bytes());
@@ -203,7 +203,7 @@ fn serial(key: &PublicKey, names: &[String]) -> SerialNumber {
     }
     let mut bytes = [0; SERIAL_BYTES];
     hasher.finalize_xof().fill(&mut bytes);
-    // Positive, and of its full length (RFC 5280, section 4.1.2.2).
+    // Positive, and of full length (RFC 5280, section 4.1.2.2).
     bytes[0] = bytes[0] & 0x7f | 0x40;
     SerialNumber::from_slice(&bytes)
 }
@@ -236,17 +236,17 @@ fn server(
     Ok(Arc::new(config))
 }
 
-/// Asked whether the service's Ed25519 key is the right one.
+/// Callback that returns true if the service's Ed25519 key is trusted.
 pub type IsTrusted = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 
-/// How a service is known.
+/// Method of verifying a service.
 #[derive(Clone)]
 pub enum Known {
-    /// By its Ed25519 key alone.
+    /// By its Ed25519 key only.
     ByKey(IsTrusted),
     /// By an authority whose certificate is in this file.
     ByAuthority(PathBuf),
-    /// By an authority that this machine trusts, or else by its Ed25519 key.
+    /// By an authority that this machine trusts, otherwise by its Ed25519 key.
     Either(IsTrusted),
     /// By an authority that this machine trusts.
     BySystem,
@@ -263,16 +263,16 @@ impl std::fmt::Debug for Known {
     }
 }
 
-/// What a connection to a service that is known so is made with.
+/// Creates the configuration of a client that verifies services in this way.
 ///
 /// # Errors
-/// The certificates of authorities cannot be read.
+/// The root certificates cannot be read.
 pub fn client(known: Known) -> Result<ClientTls, TlsError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let (authorities, is_trusted) = match known {
         Known::ByKey(is_trusted) => (None, Some(is_trusted)),
         Known::ByAuthority(file) => (Some(roots_of(&file)?), None),
-        // A machine without any can know a service by its key all the same.
+        // A machine without root certificates can still verify a service by its key.
         Known::Either(is_trusted) => (system_roots().ok(), Some(is_trusted)),
         Known::BySystem => (Some(system_roots()?), None),
     };
@@ -298,7 +298,7 @@ pub fn client(known: Known) -> Result<ClientTls, TlsError> {
 
 fn roots_of(file: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    // The file decides which services are the right ones.
+    // The file determines which services are trusted.
     let trusted = |path: &Path| read_trusted_file(path).map(String::into_bytes);
     for certificate in read_certificates(file, trusted)? {
         let added = roots.add(certificate);
@@ -323,8 +323,7 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
     }
 }
 
-/// Knows a service by an authority or by its key. The handshake's signature is verified in either
-/// case.
+/// Verifier by authority or by key. The handshake's signature is verified in either case.
 struct Verifier {
     authorities: Option<Arc<WebPkiServerVerifier>>,
     is_trusted: Option<IsTrusted>,
@@ -402,16 +401,16 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// The key of a certificate, if it is an Ed25519 key.
+/// Returns the key of a certificate, if it is an Ed25519 key.
 fn ed25519_key(certificate: &CertificateDer<'_>) -> Result<Option<PublicKey>, rustls::Error> {
     let parsed = ParsedCertificate::try_from(certificate)?;
     Ok(PublicKey::from_spki(&parsed.subject_public_key_info()))
 }
 
-/// Makes a connection to the service at `host`, as that stands in a URL, secure.
+/// Performs the TLS handshake with the service at `host`, as written in a URL.
 ///
 /// # Errors
-/// The service is not known so, or the connection broke off.
+/// The service cannot be verified, or the connection failed.
 pub async fn connect(
     tls: &ClientTls,
     host: &str,

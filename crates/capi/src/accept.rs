@@ -50,10 +50,10 @@ pub unsafe extern "C-unwind" fn lsl_accept4(
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return fail(libc::EINVAL);
     }
-    // SAFETY: takes no pointer. A session whose descriptor finds no place would be lost, so the
-    // place is tried first.
+    // SAFETY: takes no pointer. A session is lost if no descriptor is free for it, so that is
+    // checked first.
     match unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) } {
-        // SAFETY: a descriptor that was just made, which nobody has.
+        // SAFETY: the descriptor was just made, and nothing else has it.
         free if free >= 0 => drop(unsafe { OwnedFd::from_raw_fd(free) }),
         _ => return fail(libc::EMFILE),
     }
@@ -63,7 +63,7 @@ pub unsafe extern "C-unwind" fn lsl_accept4(
             iov_base: packet.as_mut_ptr().cast(),
             iov_len: packet.len(),
         };
-        // Room for one descriptor, aligned as its head.
+        // Space for one descriptor, aligned as its header.
         let mut room = [0u64; 4];
         // SAFETY: zeros are a message without parts.
         let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -84,7 +84,7 @@ pub unsafe extern "C-unwind" fn lsl_accept4(
         // SAFETY: filled in by the system call.
         let socket = unsafe { passed(&message) };
         if got == 0 {
-            // The on-ramp takes no more, or the program has shut the listener down.
+            // The on-ramp stopped accepting, or the program has shut the listener down.
             return fail(libc::EINVAL);
         }
         let packet = packet.get(..got).unwrap_or_default();
@@ -104,7 +104,7 @@ pub unsafe extern "C-unwind" fn lsl_accept4(
     }
 }
 
-/// The descriptor that came with a message.
+/// Returns the descriptor that came with a message.
 ///
 /// # Safety
 /// The message was filled in by `recvmsg`.
@@ -114,7 +114,7 @@ unsafe fn passed(message: &libc::msghdr) -> Option<OwnedFd> {
     if (head.cmsg_level, head.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
         return None;
     }
-    // SAFETY: a message of this type holds one descriptor at least, which is ours from now on.
+    // SAFETY: a message of this type holds at least one descriptor, which this process now owns.
     unsafe {
         Some(OwnedFd::from_raw_fd(
             libc::CMSG_DATA(head).cast::<c_int>().read_unaligned(),
@@ -122,7 +122,8 @@ unsafe fn passed(message: &libc::msghdr) -> Option<OwnedFd> {
     }
 }
 
-/// Makes what came with a packet a socket as `accept` gives it; gives it with its peer's address.
+/// Turns a received descriptor into a socket as `accept` returns it. Returns it with the address of
+/// its peer.
 fn accepted(
     listener: c_int,
     at: SocketAddr,
@@ -139,8 +140,8 @@ fn accepted(
         return None;
     };
     let fd = socket.as_raw_fd();
-    // A session comes as a socket of IPv4 or IPv6, whichever the on-ramp likes; reported is what
-    // the listener is.
+    // The on-ramp chooses IPv4 or IPv6 for the session's socket. The reported family is the
+    // listener's.
     let (peer, local) = match at {
         SocketAddr::V4(_) => (
             canonical(peer),
@@ -176,8 +177,8 @@ fn accepted(
     Some((socket, reported(peer, None, native)))
 }
 
-/// The address of this end: where the listener is bound, or, where that is any, what the session
-/// came to as the on-ramp says, else what the socket says.
+/// Returns the local address: the listener's unless that is unspecified, else the one that the
+/// on-ramp reports for the session, else the socket's.
 fn own(at: SocketAddr, came_to: Option<SocketAddr>, fd: c_int, otherwise: IpAddr) -> IpAddr {
     if at.ip().is_unspecified() {
         let of = came_to

@@ -11,32 +11,32 @@ use longhaul_ramp::{MAX_NAME, MAX_ROUTE};
 use crate::guard::guarded;
 use crate::system::Errno;
 
-/// `AF_LSL`: a number that no family of Linux has.
+/// `AF_LSL`: a number that no address family of Linux uses.
 pub const AF_LSL: c_int = 0x4c53;
 
 /// `LSL_ACCEPTOR`: the destination speaks the session protocol itself.
 pub const ACCEPTOR: u32 = 1;
-/// `LSL_CLOSED`: no connection where there is no route.
+/// `LSL_CLOSED`: no connection if there is no route.
 pub const CLOSED: u32 = 2;
 /// `LSL_DIRECT`: no depots.
 pub const DIRECT: u32 = 4;
 
-/// `LSL_HOPS_MAX`, as many as a route may have.
+/// `LSL_HOPS_MAX`: maximum number of hops of a route.
 pub const MAX_HOPS: usize = 16;
 
 /// `struct lsl_hop`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct LslHop {
-    /// Name or address, zero-ended.
+    /// Name or address, NUL-terminated.
     pub host: [u8; 254],
-    /// In network byte order; 0 for a depot's usual one.
+    /// Port in network byte order; 0 for a depot's default port.
     pub port: u16,
-    /// Not 0: depots may add others before this one.
+    /// If not 0, depots may insert others before this one.
     pub loose: u8,
-    /// 0.
+    /// Always 0.
     pub reserved: u8,
-    /// The depot's key in its text form, zero-ended; empty for any.
+    /// The depot's key in its text form, NUL-terminated; empty to accept any.
     pub key: [u8; 60],
 }
 
@@ -46,23 +46,23 @@ pub struct LslHop {
 pub struct SockaddrLsl {
     /// `AF_LSL`.
     pub family: sa_family_t,
-    /// In network byte order.
+    /// Port in network byte order.
     pub port: u16,
-    /// [`ACCEPTOR`], [`CLOSED`], [`DIRECT`].
+    /// Combination of [`ACCEPTOR`], [`CLOSED`] and [`DIRECT`].
     pub flags: u32,
-    /// IPv6, or a mapped address of IPv4; `::` for none.
+    /// IPv6 address, or a mapped IPv4 address; `::` if unknown.
     pub address: [u8; 16],
-    /// Of an address of IPv6 that is link-local.
+    /// Scope of a link-local IPv6 address.
     pub scope: u32,
-    /// How many hops there are.
+    /// Number of hops.
     pub hop_count: u32,
-    /// Zero-ended; empty for none.
+    /// NUL-terminated name; empty if there is no name.
     pub name: [u8; 256],
-    /// The depots of the route, in order.
+    /// Depots of the route, in order.
     pub hops: [LslHop; MAX_HOPS],
 }
 
-/// A destination, read.
+/// A destination, parsed and checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     /// Its address, if it is known.
@@ -73,17 +73,18 @@ pub struct Destination {
     pub port: u16,
     /// The route in its text form.
     pub route: Option<String>,
-    /// Bits of `flags`.
+    /// Bits of [`SockaddrLsl::flags`].
     pub flags: u32,
 }
 
-/// A zero-ended text in an array of C; `None` if it is not ended, or no UTF-8.
+/// Returns the NUL-terminated text in a C array, or `None` if it has no NUL or is not UTF-8.
 fn text(bytes: &[u8]) -> Option<&str> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     std::str::from_utf8(bytes.get(..end)?).ok()
 }
 
-/// Puts a text into an array of C, with zeros behind it, one at least; `false` if it does not fit.
+/// Copies a text into a C array and pads it with at least one NUL. Returns false if it does not
+/// fit.
 fn put(text: &str, place: &mut [u8]) -> bool {
     place.fill(0);
     if text.len() >= place.len() {
@@ -96,10 +97,10 @@ fn put(text: &str, place: &mut [u8]) -> bool {
 }
 
 impl SockaddrLsl {
-    /// Its length, which `connect` and its like are given.
+    /// Length that is passed to `connect` and similar calls.
     pub const LENGTH: socklen_t = size_of::<Self>() as socklen_t;
 
-    /// Without anything.
+    /// Returns an address without destination, route or flags.
     pub const fn empty() -> Self {
         Self {
             family: AF_LSL as sa_family_t,
@@ -119,7 +120,7 @@ impl SockaddrLsl {
         }
     }
 
-    /// An address, and the name that led to it.
+    /// Returns an address with the name that resolved to it.
     pub fn of(address: Option<SocketAddr>, name: Option<&str>) -> Self {
         let mut lsl = Self::empty();
         if let Some(address) = address {
@@ -138,14 +139,14 @@ impl SockaddrLsl {
         lsl
     }
 
-    /// Its bytes, without hops that there are not.
+    /// Returns its bytes, without unused hops.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: a structure of bytes and numbers, without padding (a test compares its members'
         // sizes).
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
     }
 
-    /// Reads an address that C gives, which may end behind the last hop that it has.
+    /// Reads an address that C gives; it may end after its last hop.
     ///
     /// # Safety
     /// `address` has `length` bytes.
@@ -155,8 +156,7 @@ impl SockaddrLsl {
             return Err(libc::EINVAL);
         }
         let mut lsl = Self::empty();
-        // SAFETY: so many bytes are there, and not more than there is room for; any bytes are a
-        // value of it.
+        // SAFETY: `address` has that many bytes, which fit; any bytes are a valid value.
         unsafe {
             std::ptr::copy_nonoverlapping(address.cast::<u8>(), (&raw mut lsl).cast(), length)
         };
@@ -167,16 +167,16 @@ impl SockaddrLsl {
         Ok(lsl)
     }
 
-    /// Its address; `None` for `::`.
+    /// Returns its address, or `None` for `::`.
     pub fn ip(&self) -> Option<IpAddr> {
         let ip = Ipv6Addr::from(self.address);
         (!ip.is_unspecified()).then(|| IpAddr::V6(ip).to_canonical())
     }
 
-    /// What it says.
+    /// Parses it into a destination.
     ///
     /// # Errors
-    /// `EINVAL` where it is ill-formed.
+    /// `EINVAL` if it is ill-formed.
     pub fn destination(&self) -> Result<Destination, Errno> {
         let name = text(&self.name).ok_or(libc::EINVAL)?;
         if name.len() > MAX_NAME {
@@ -196,7 +196,7 @@ impl SockaddrLsl {
         })
     }
 
-    /// The route in its text form; `None` if the rules are to say.
+    /// Returns the route in its text form, or `None` if the rules decide.
     fn route(&self) -> Result<Option<String>, Errno> {
         let hops = self
             .hops
@@ -240,7 +240,7 @@ impl SockaddrLsl {
         Ok((!route.is_empty()).then_some(route))
     }
 
-    /// Puts in the hops of a route in its text form.
+    /// Sets the hops from a route in its text form.
     fn set_route(&mut self, route: &str) -> Result<(), Errno> {
         self.flags &= !DIRECT;
         self.hop_count = 0;
@@ -264,7 +264,7 @@ impl SockaddrLsl {
     }
 }
 
-/// `[~][key@]host[:port]`.
+/// Parses `[~][key@]host[:port]`.
 fn read_hop(text: &str, hop: &mut LslHop) -> Option<()> {
     let (loose, text) = match text.strip_prefix('~') {
         Some(rest) => (1, rest),
@@ -296,16 +296,16 @@ fn read_hop(text: &str, hop: &mut LslHop) -> Option<()> {
     Some(())
 }
 
-/// `lsl_set_route`: puts the hops of a route in its text form into an address.
+/// `lsl_set_route`: sets the hops of an address from a route in its text form.
 ///
 /// # Safety
-/// `address` is NULL or valid; `route` is NULL or zero-ended.
+/// `address` is NULL or valid; `route` is NULL or NUL-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lsl_set_route(address: *mut SockaddrLsl, route: *const c_char) -> c_int {
     guarded(|| {
         // SAFETY: the caller says that it is NULL or valid.
         let address = unsafe { address.as_mut() }.ok_or(libc::EFAULT)?;
-        // SAFETY: the caller says that it is NULL or zero-ended.
+        // SAFETY: the caller says that it is NULL or NUL-terminated.
         let route = unsafe { crate::guard::text(route) }.ok_or(libc::EFAULT)?;
         let mut changed = *address;
         changed.set_route(route.to_str().map_err(|_| libc::EINVAL)?)?;

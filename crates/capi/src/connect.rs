@@ -1,8 +1,8 @@
 //! `lsl_connect`.
 //!
-//! The program's own socket is connected, by the kernel, to a listener of the on-ramp on loopback,
-//! or directly to its destination where the on-ramp says so. `crates/ramp` specifies what is said
-//! meanwhile.
+//! The kernel connects the program's own socket to a listener of the on-ramp on loopback, or
+//! directly to its destination if the on-ramp says so. `crates/ramp` specifies the messages between
+//! the two.
 
 use std::ffi::{OsString, c_int};
 use std::net::{IpAddr, SocketAddr};
@@ -22,26 +22,26 @@ use crate::table::{self, Pending, State};
 use crate::wish::Wishes;
 use crate::{fill, ramp, resolve, settle};
 
-/// Milliseconds that a connection over loopback may take.
+/// Maximum duration of a connection over loopback, in milliseconds.
 const MAX_LOOPBACK: c_int = 5_000;
 
-/// What `connect` has to do.
+/// Action that `connect` has to take.
 enum Plan {
-    /// What the program said.
+    /// Call the system with the program's arguments.
     Real,
-    /// The system call, with the addresses of the destination, until one answers.
+    /// Call the system with each address of the destination, until one answers.
     Direct(Vec<SocketAddr>, c_int),
-    /// Nothing: this is the result.
+    /// Return this result.
     Answer(Result<(), Errno>),
     /// Wait for the route.
     Wait(Waiting),
 }
 
-/// A route that a blocking `connect` waits for.
+/// A route for which a blocking `connect` waits.
 struct Waiting {
     cookie: u64,
     ramp: Arc<OwnedFd>,
-    /// The limit is `LSL_CONNECT_TIMEOUT`, after which the attempt is given up.
+    /// If true, the limit is `LSL_CONNECT_TIMEOUT`, and the attempt ends when it expires.
     gives_up: bool,
 }
 
@@ -78,7 +78,7 @@ unsafe fn plan(fd: c_int, address: *const sockaddr, length: socklen_t) -> Plan {
     if address.is_null() || (length as usize) < size_of::<libc::sa_family_t>() {
         return Plan::Real;
     }
-    // SAFETY: the caller says that so much is there.
+    // SAFETY: the caller says that `address` has that many bytes.
     let family = c_int::from(unsafe { address.cast::<libc::sa_family_t>().read_unaligned() });
     if family == libc::AF_UNSPEC {
         forget(fd);
@@ -117,8 +117,8 @@ unsafe fn plan(fd: c_int, address: *const sockaddr, length: socklen_t) -> Plan {
         return plan;
     }
     if tcp_state(fd).is_some_and(|state| state != TCP_CLOSE) {
-        // It is connected, or on its way without us: the kernel knows what to say. It is given an
-        // address that it understands.
+        // The socket is connected or connecting without the library, so the kernel knows the right
+        // error. It is given an address that it understands.
         let somewhere = SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 9));
         let address = destination.address.unwrap_or(somewhere);
         return if family == AF_LSL {
@@ -142,7 +142,8 @@ unsafe fn plan(fd: c_int, address: *const sockaddr, length: socklen_t) -> Plan {
         .unwrap_or_else(|errno| Plan::Answer(Err(errno)))
 }
 
-/// Reads where to; `None` where the kernel is to say what is wrong with it, or can alone go there.
+/// Reads the destination. Returns `None` if the kernel has to report its error, or if only the
+/// kernel can connect to it.
 ///
 /// # Safety
 /// `address` has `length` bytes.
@@ -205,7 +206,7 @@ fn forget(fd: c_int) {
     }
 }
 
-/// What is to be said of an attempt that was made before; `None` if there is none.
+/// Returns the outcome of an earlier attempt, or `None` if there was no such attempt.
 fn begun_before(fd: c_int, cookie: u64) -> Option<Plan> {
     if let Some(result) = settle::result(fd, cookie) {
         return Some(Plan::Answer(result));
@@ -239,7 +240,7 @@ fn begun_before(fd: c_int, cookie: u64) -> Option<Plan> {
     }
 }
 
-/// How long to wait: as long as `SO_SNDTIMEO` or the program's own limit says, whichever is less.
+/// Limits the wait to `SO_SNDTIMEO` or the program's own limit, whichever is less.
 fn waiting(fd: c_int, cookie: u64, ramp: Arc<OwnedFd>, limit: Option<u32>) -> Waiting {
     let sending: Option<libc::timeval> = option(fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO).ok();
     let sending =
@@ -256,15 +257,15 @@ fn waiting(fd: c_int, cookie: u64, ramp: Arc<OwnedFd>, limit: Option<u32>) -> Wa
     }
 }
 
-/// Waits for the route, interrupted by signals as `connect` is: the system call that waits is
-/// restarted by the kernel where `connect` would be.
+/// Waits for the route. Signals interrupt it as they interrupt `connect`: the kernel restarts the
+/// system call that waits in the same cases.
 fn wait(fd: c_int, waiting: &Waiting) -> Result<(), Errno> {
     loop {
         if let Some(result) = quietly(None, || settle::result(fd, waiting.cookie)) {
             return result;
         }
         let mut byte = 0u8;
-        // SAFETY: room for one byte.
+        // SAFETY: the buffer holds one byte.
         let come = unsafe {
             libc::recv(
                 waiting.ramp.as_raw_fd(),
@@ -288,8 +289,8 @@ fn wait(fd: c_int, waiting: &Waiting) -> Result<(), Errno> {
     }
 }
 
-/// The system call, for each address until one answers. A socket that does not wait goes to the
-/// first.
+/// Calls the system with each address until one answers. A nonblocking socket tries the first
+/// address only.
 fn direct(fd: c_int, addresses: &[SocketAddr], family: c_int) -> Result<(), Errno> {
     let mut result = Err(libc::EHOSTUNREACH);
     for address in addresses {
@@ -327,7 +328,7 @@ impl Attempt {
             || self.destination.flags & address::ACCEPTOR != 0
     }
 
-    /// Asks the on-ramp, and does what it says.
+    /// Asks the on-ramp, and follows its answer.
     fn begin(&self) -> Result<Plan, Errno> {
         let path: Option<&OsString> = self.wishes.onramp.as_ref();
         let answer = ramp::dial(path.map(OsString::as_os_str), true).and_then(|ramp| {
@@ -336,7 +337,7 @@ impl Attempt {
         });
         let (ramp, packet) = match answer {
             Ok(answer) => answer,
-            // A route that is too long for a message, say, is the program's mistake.
+            // A route that is too long for a message, for example, is the program's mistake.
             Err(libc::ENAMETOOLONG) if path.is_none() && self.destination.route.is_some() => {
                 return Err(libc::EINVAL);
             }
@@ -392,7 +393,7 @@ impl Attempt {
         )
     }
 
-    /// Without an on-ramp: directly, unless that is not what is meant.
+    /// Continues without an on-ramp: directly, unless that was ruled out.
     fn without(&self, reason: &str) -> Result<Plan, Errno> {
         if self.closed() || self.acceptor() {
             self.note(reason, false);
@@ -402,7 +403,7 @@ impl Attempt {
     }
 
     fn direct(&self, reason: &str) -> Result<Plan, Errno> {
-        // What the kernel is told to do itself need not be known here, unless somebody may ask.
+        // An ordinary connection is recorded only if something may ask about it later.
         if self.is_lsl || table::is_used() {
             self.note(reason, false);
         }
@@ -425,7 +426,7 @@ impl Attempt {
         ))
     }
 
-    /// Remembers where it leads.
+    /// Records where the connection leads.
     fn note(&self, reason: &str, carried: bool) {
         table::with(|table| {
             let entry = table.entry(self.cookie);
@@ -438,7 +439,7 @@ impl Attempt {
         });
     }
 
-    /// Connects to the on-ramp's listener, and lets it begin.
+    /// Connects to the on-ramp's listener, and tells the on-ramp to begin.
     fn via(
         &self,
         ramp: OwnedFd,
@@ -450,7 +451,8 @@ impl Attempt {
         if self.to_loopback(listener).is_err() {
             disconnect(self.fd);
             return self.without(
-                "the socket can't be connected to the on-ramp: it is bound to another address or device",
+                "the socket can't be connected to the on-ramp: it is bound to another address or \
+                 device",
             );
         }
         let Some(local) = local_address(self.fd) else {
@@ -507,8 +509,7 @@ impl Attempt {
         if system::wait(self.fd, libc::POLLOUT, MAX_LOOPBACK) == 0 {
             return Err(libc::ETIMEDOUT);
         }
-        // Says what has become of it, and settles for the kernel that it was reported to the
-        // program.
+        // Reads the outcome, and thereby tells the kernel that it was reported to the program.
         match connect() {
             Err(libc::EISCONN) => Ok(()),
             other => other,

@@ -1,7 +1,7 @@
-//! Reading and writing: the system calls, but for what a failed route says.
+//! Reading and writing: the system calls, plus the error of a failed route.
 //!
-//! A route that has failed resets the socket's connection to the on-ramp. The first call that meets
-//! this gives the error of the route in place of `ECONNRESET`.
+//! A route that has failed resets the socket's connection to the on-ramp. The first call afterwards
+//! returns the error of the route instead of `ECONNRESET`.
 
 use std::ffi::{c_int, c_void};
 
@@ -14,16 +14,16 @@ use crate::settle::{known, look_after, take_failure};
 use crate::system::{errno, set_errno};
 use crate::table;
 
-/// Which way a call goes.
+/// Direction of the bytes of a call.
 enum Way {
     In,
     Out {
-        /// The flags of `send`.
+        /// Flags of `send`.
         flags: c_int,
     },
 }
 
-/// Calls `call` for a socket that may be one of ours.
+/// Makes a system call on a socket that the library may know.
 #[inline]
 fn on(fd: c_int, way: Way, call: impl Fn() -> ssize_t) -> ssize_t {
     if listen::is_marked(fd) {
@@ -43,7 +43,7 @@ fn on(fd: c_int, way: Way, call: impl Fn() -> ssize_t) -> ssize_t {
     result
 }
 
-/// What a listener says. The on-ramp's messages are not the program's to read.
+/// Fails a call on a listener. The on-ramp's messages must not reach the program.
 fn at_listener(way: &Way) -> ssize_t {
     set_errno(match way {
         Way::In => libc::ENOTCONN,
@@ -58,7 +58,7 @@ fn at_listener(way: &Way) -> ssize_t {
     -1
 }
 
-/// Urgent data has no way through a session.
+/// Refuses urgent data, which a session cannot carry.
 fn refuses_urgent(fd: c_int, flags: c_int) -> bool {
     flags & libc::MSG_OOB != 0
         && quietly(None, || known(fd, |entry| Some(entry.carried))).unwrap_or(false)
@@ -191,8 +191,8 @@ pub unsafe extern "C-unwind" fn lsl_send(
     })
 }
 
-/// `sendto(2)`. With `MSG_FASTOPEN` it connects, and then sends: nothing may leave before the route
-/// stands.
+/// `sendto(2)`. With `MSG_FASTOPEN` it connects first and then sends: nothing may leave before the
+/// route stands.
 ///
 /// # Safety
 /// As for the system call.

@@ -1,9 +1,9 @@
 //! Keeping a socket from being writable until its route stands.
 //!
 //! The program's socket is connected to the on-ramp long before the route stands, so `poll` would
-//! say too early that it may write. Its send buffer is made small, but larger than the on-ramp's
-//! receive window, and filled with bytes that the on-ramp reads and throws away when the route
-//! stands.
+//! report it writable too early. The send buffer is therefore made small, but larger than the
+//! on-ramp's receive window, and filled up. The on-ramp reads and discards these bytes when the
+//! route stands.
 
 use std::ffi::c_int;
 use std::thread::sleep;
@@ -13,45 +13,43 @@ use longhaul_ramp::MAX_FILL;
 
 use crate::system::{errno, option, set_option, unacknowledged};
 
-/// Bytes that are sent at once.
+/// Bytes per write.
 const CHUNK: usize = 16 * 1024;
 
-/// `SO_BUF_LOCK`'s bit for the send buffer.
+/// Bit of `SO_BUF_LOCK` for the send buffer.
 const LOCKED: c_int = 1;
 
-/// The least that a send buffer is made, as it is asked for, in bytes. The kernel doubles it.
+/// Minimum size of a shrunk send buffer as passed to the kernel, in bytes. The kernel doubles it.
 const MIN_BUFFER: c_int = 32 * 1024;
 
-/// How many times the peer's window that buffer is at least. What the peer's kernel takes in leaves
-/// the buffer when it is acknowledged, which may be later; what is left then must be more than two
-/// thirds, or the socket is writable.
+/// Minimum size of that buffer, in receive windows of the peer. Bytes leave the buffer when the
+/// peer's kernel acknowledges them, possibly later. More than two thirds of the buffer must still
+/// be full then, or the socket becomes writable.
 const WINDOWS: u32 = 3;
 
-/// How long what was put in front is waited for at most: a receiver delays an acknowledgement for
-/// 40 ms.
+/// Maximum wait for the filler to drain: a receiver delays an acknowledgement by up to 40 ms.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
-/// The pause before it is looked again.
+/// Pause between two checks.
 const DRAIN_PAUSE: Duration = Duration::from_micros(50);
 
-/// What a send buffer was before it was made small.
+/// State of a send buffer before it was shrunk.
 #[derive(Debug, Clone, Copy)]
 pub struct SendBuffer {
-    /// As the kernel reports it: twice what is asked for.
+    /// Size as the kernel reports it: twice what is asked for.
     pub size: c_int,
-    /// Whether the program had set it, so that the kernel does not fit it to the path.
+    /// If true, the program had set the size, so the kernel does not adapt it to the path.
     pub locked: bool,
 }
 
-/// Fills the socket up; gives how many bytes that took, and what the buffer was.
+/// Fills the socket. Returns the number of filler bytes and the previous state of the buffer.
 ///
-/// Where the kernel can't undo a small buffer (before Linux 5.14), it is left as large as it is,
-/// and more goes in.
+/// Before Linux 5.14 the kernel cannot undo a small buffer, so its size stays and more bytes go in.
 pub fn fill(fd: c_int) -> (u32, Option<SendBuffer>) {
     let buffer = make_small(fd);
     let zeros = [0u8; CHUNK];
     let mut sent = 0u32;
     while sent < MAX_FILL - CHUNK as u32 {
-        // SAFETY: the bytes are as many as said.
+        // SAFETY: the pointer and the length are those of the bytes.
         let more = unsafe {
             libc::send(
                 fd,
@@ -69,9 +67,9 @@ pub fn fill(fd: c_int) -> (u32, Option<SendBuffer>) {
     (sent, buffer)
 }
 
-/// Waits until less than `size` bytes are in the send buffer. A route that stands is reported
-/// before the on-ramp has thrown away what was put in front, so a program that makes its send
-/// buffer small at once would find no room in it.
+/// Waits until less than `size` bytes are in the send buffer. A route is reported before the
+/// on-ramp has discarded the filler. A program that shrinks its send buffer at once would find no
+/// space in it.
 pub fn drain_below(fd: c_int, size: c_int) {
     let end = Instant::now() + DRAIN_TIMEOUT;
     while unacknowledged(fd).is_ok_and(|bytes| bytes >= size.max(1)) && Instant::now() < end {
@@ -79,9 +77,9 @@ pub fn drain_below(fd: c_int, size: c_int) {
     }
 }
 
-/// The receive window that the peer offers, in bytes; `None` before Linux 5.4.
+/// Returns the receive window that the peer offers, in bytes, or `None` before Linux 5.4.
 fn peer_window(fd: c_int) -> Option<u32> {
-    /// Where `tcpi_snd_wnd` stands in `struct tcp_info`, in numbers of 32 bits.
+    /// Index of `tcpi_snd_wnd` in `struct tcp_info`, in 32-bit words.
     const SEND_WINDOW_INDEX: usize = 228 / 4;
     let info: [u32; SEND_WINDOW_INDEX + 1] = option(fd, libc::IPPROTO_TCP, libc::TCP_INFO).ok()?;
     info.last().copied()
@@ -102,8 +100,8 @@ fn make_small(fd: c_int) -> Option<SendBuffer> {
 }
 
 impl SendBuffer {
-    /// Makes it as it was. One that the program had not set is given back to the kernel, which fits
-    /// it to what is sent; setting its size as well would tell `epoll` of a second edge.
+    /// Restores the buffer. If the program had not set its size, the kernel adapts it to the
+    /// traffic again. Setting the size as well would cause a second edge for `epoll`.
     pub fn restore(self, fd: c_int) {
         if self.locked {
             let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &(self.size / 2));
@@ -123,7 +121,7 @@ mod tests {
     use crate::system::wait;
 
     #[test]
-    fn a_size_that_was_set_is_set_again() {
+    fn program_set_buffer_size_is_restored() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let fd = near.as_raw_fd();
@@ -137,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_buffer_has_room_when_what_filled_it_was_taken() {
+    fn small_buffer_has_space_after_filler_is_read() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();
@@ -150,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_is_not_waited_for() {
+    fn draining_gives_up_if_the_peer_does_not_read() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         fill(near.as_raw_fd());
@@ -159,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_writable_again_when_what_fills_it_was_read() {
+    fn socket_is_writable_after_filler_is_read() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         set_option(
             listener.as_raw_fd(),

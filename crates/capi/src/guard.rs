@@ -1,11 +1,11 @@
-//! What calls from C pass through.
+//! Guards around the body of every function that C calls.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::system::{Errno, fail};
 
-/// Runs `body` for a C caller: its error as -1 and `errno`, a panic as `EPROTO`.
+/// Runs `body` for a C caller. An error becomes -1 and `errno`, a panic becomes `EPROTO`.
 pub fn guarded(body: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
     quietly(Err(libc::EPROTO), body).unwrap_or_else(fail)
 }
@@ -17,32 +17,31 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE`.
 const CANCEL_DISABLE: c_int = 1;
 
-/// Runs `body`; gives `otherwise` if it panics. A thread that is to be cancelled meanwhile is
-/// cancelled later: what that unwinds must not pass through here.
+/// Runs `body`, and returns `otherwise` if it panics. Cancellation of the thread is delayed
+/// meanwhile, because its unwinding must not pass through here.
 pub fn quietly<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
     let mut before = CANCEL_DISABLE;
-    // SAFETY: a place for the state that was.
+    // SAFETY: the pointer is valid for the previous state.
     unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut before) };
     let result = catch_unwind(AssertUnwindSafe(body));
-    // SAFETY: the state that was.
+    // SAFETY: restores the previous state.
     unsafe { pthread_setcancelstate(before, std::ptr::null_mut()) };
     match result {
         Ok(result) => result,
         Err(payload) => {
-            // Dropping what was thrown may throw again; leaking it in that rare case is the lesser
-            // evil.
+            // Dropping the panic's payload may panic again. In that rare case a leak is better.
             std::mem::forget(payload);
             otherwise
         }
     }
 }
 
-/// A string of C; `None` for NULL.
+/// Returns a C string, or `None` for NULL.
 ///
 /// # Safety
-/// `text` is NULL, or zero-ended and not changed while the result is used.
+/// `text` is NULL, or NUL-terminated and not changed while the result is used.
 pub unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
-    // SAFETY: not NULL; the caller says that it is zero-ended.
+    // SAFETY: not NULL; the caller says that it is NUL-terminated.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
 }
 

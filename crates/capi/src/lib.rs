@@ -1,9 +1,9 @@
-//! The C library: what `include/longhaul.h` declares.
+//! The C library that `include/longhaul.h` declares.
 //!
-//! It is a thin client of the on-ramp on the same machine, which alone knows of routes, sessions
-//! and keys: there is neither TLS nor a thread here. The header is the document; what stands here
-//! keeps its promises. A socket is an ordinary TCP socket of the program's all the while, so most
-//! functions are the system calls and a look at what is known of the socket ([`table`]).
+//! It is a thin client of the on-ramp on the same machine. The on-ramp alone knows routes, sessions
+//! and keys; the library has neither TLS nor threads. The header documents the functions. A socket
+//! remains an ordinary TCP socket of the program, so most functions make the system call and
+//! consult what is known of the socket ([`table`]).
 
 #![allow(unsafe_code)] // pointers and descriptors come from C; each use says why it holds
 

@@ -1,10 +1,10 @@
-//! `lsl_listen`, and what else is done with listeners but accepting.
+//! `lsl_listen`, and all calls on listeners except accepting.
 //!
-//! The on-ramp takes the sessions. The descriptor that the program listens with becomes the Unix
-//! socket on which it hands them over, each with the descriptor of a connected TCP socket. So
-//! `poll` says when there is one, and `dup`, `fork` and `SCM_RIGHTS` do as for any other.
+//! The on-ramp takes the sessions. The program's descriptor becomes the Unix socket on which the
+//! on-ramp hands them over, each as the descriptor of a connected TCP socket. So `poll` reports a
+//! waiting session, and `dup`, `fork` and `SCM_RIGHTS` work as for any descriptor.
 //!
-//! The Unix socket's own name says where sessions are taken, so a process that was given the
+//! The name of the Unix socket says where sessions are taken, so a process that was given the
 //! descriptor can tell, too.
 
 use std::ffi::c_int;
@@ -26,9 +26,8 @@ use crate::system::{canonical, mapped};
 use crate::table::{self, Listening, State};
 use crate::{ramp, settle};
 
-/// A bit for each of the first descriptors that have been listeners of ours: what reads or writes
-/// asks here first. A bit that is set may be out of date; of descriptors that are not here nothing
-/// is said.
+/// One bit for each of the first 65,536 descriptors that has been a listener of the library. Calls
+/// that read or write check it first. A set bit may be out of date; descriptors beyond have no bit.
 static LISTENERS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
 fn bit(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
@@ -42,7 +41,8 @@ fn mark(fd: c_int) {
     }
 }
 
-/// Whether the descriptor is a listener of ours, for those who ask often.
+/// Returns true if the descriptor is a listener of the library; fast enough for every read and
+/// write.
 #[inline]
 pub fn is_marked(fd: c_int) -> bool {
     let Some((word, bit)) = bit(fd) else {
@@ -58,10 +58,10 @@ pub fn is_marked(fd: c_int) -> bool {
     is_one
 }
 
-/// What names of our Unix sockets begin with, behind the zero of an abstract name.
+/// Prefix of the names of these Unix sockets, after the zero byte of an abstract name.
 const NAME: &str = "longhaul-listen/";
 
-/// Options of a listener that accepted sockets have too.
+/// Options that accepted sockets inherit from their listener.
 const INHERITED: [(c_int, c_int); 11] = [
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
     (libc::SOL_SOCKET, libc::SO_OOBINLINE),
@@ -76,7 +76,7 @@ const INHERITED: [(c_int, c_int); 11] = [
     (libc::IPPROTO_IP, libc::IP_TTL),
 ];
 
-/// Options that a listener keeps, but which go no further.
+/// Options of a listener that accepted sockets do not inherit.
 const LISTENER_OPTIONS: [(c_int, c_int); 3] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT),
@@ -101,10 +101,10 @@ pub unsafe extern "C" fn lsl_listen(fd: c_int, backlog: c_int) -> c_int {
     }
 }
 
-/// Listens through the on-ramp; `None` where the system call is to do it.
+/// Listens through the on-ramp. Returns `None` if the system call has to be made instead.
 fn listen(fd: c_int) -> Result<Option<()>, Errno> {
     if at(fd).is_some() {
-        // How many may wait is the on-ramp's affair.
+        // The on-ramp limits the number of waiting sessions itself.
         return Ok(Some(()));
     }
     let (Some(family), Some(cookie)) = (tcp_family(fd), cookie(fd)) else {
@@ -138,7 +138,7 @@ fn listen(fd: c_int) -> Result<Option<()>, Errno> {
         tv_usec: 0,
     };
     let timeout = option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO).unwrap_or(forever);
-    // Nobody else gets the port before the on-ramp has it.
+    // Keeps the port until the on-ramp has it.
     let held = hold(fd)?;
     if let Err(errno) = become_listener(fd, &ramp) {
         become_again(fd, &held, &options);
@@ -179,7 +179,7 @@ fn listen(fd: c_int) -> Result<Option<()>, Errno> {
     Ok(Some(()))
 }
 
-/// A socket that is not connected, with the options of another.
+/// Returns an unconnected socket with the options of `fd`.
 fn options_of(fd: c_int, family: c_int) -> Result<OwnedFd, Errno> {
     // SAFETY: takes no pointer.
     let low = checked(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
@@ -209,7 +209,7 @@ fn copy_options<'a>(from: c_int, to: c_int, which: impl Iterator<Item = &'a (c_i
     }
 }
 
-/// Gives an accepted socket what it has of its listener's.
+/// Copies the inherited options of a listener to an accepted socket.
 pub fn inherit(listener: c_int, accepted: c_int) {
     if let Some(options) = options(listener) {
         copy_options(options.as_raw_fd(), accepted, INHERITED.iter());
@@ -217,9 +217,9 @@ pub fn inherit(listener: c_int, accepted: c_int) {
     }
 }
 
-/// Copies the sizes of buffers that a program has set.
+/// Copies the buffer sizes that a program has set.
 fn copy_buffers(from: c_int, to: c_int) {
-    /// `SO_BUF_LOCK`'s bits.
+    /// Bits of `SO_BUF_LOCK`, and their options.
     const LOCKS: [(c_int, c_int); 2] = [(1, libc::SO_SNDBUF), (2, libc::SO_RCVBUF)];
     let locks: c_int = option(from, libc::SOL_SOCKET, libc::SO_BUF_LOCK).unwrap_or(0);
     for (bit, name) in LOCKS {
@@ -231,8 +231,8 @@ fn copy_buffers(from: c_int, to: c_int) {
     }
 }
 
-/// Keeps the program's own socket, bound as it is, in such a way that the on-ramp can listen at its
-/// address all the same: both have `SO_REUSEADDR`, and this one does not listen (socket(7)).
+/// Keeps the program's own bound socket in such a way that the on-ramp can still listen at its
+/// address: both have `SO_REUSEADDR`, and this one does not listen (socket(7)).
 fn hold(fd: c_int) -> Result<OwnedFd, Errno> {
     // SAFETY: takes no pointer.
     let low = checked(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) })?;
@@ -242,7 +242,7 @@ fn hold(fd: c_int) -> Result<OwnedFd, Errno> {
     Ok(held)
 }
 
-/// The program's descriptor leads to the Unix socket from now on, with the flags that it had.
+/// Points the program's descriptor to the Unix socket, with the flags that it had.
 fn become_listener(fd: c_int, ramp: &OwnedFd) -> Result<(), Errno> {
     // SAFETY: takes no pointer.
     let status = checked(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
@@ -252,7 +252,7 @@ fn become_listener(fd: c_int, ramp: &OwnedFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Puts another socket in a descriptor's place; whether it is closed on exec stays.
+/// Replaces the socket behind a descriptor, which keeps its close-on-exec flag.
 fn stand_in(fd: c_int, socket: &OwnedFd) -> Result<(), Errno> {
     // SAFETY: these take no pointer.
     unsafe {
@@ -267,7 +267,7 @@ fn stand_in(fd: c_int, socket: &OwnedFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Undoes that: the descriptor leads to the program's own socket again, which is bound as it was.
+/// Undoes [`become_listener`]: the descriptor leads to the program's own bound socket again.
 fn become_again(fd: c_int, held: &OwnedFd, options: &OwnedFd) {
     if let Ok(reuse) = option::<c_int>(options.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR) {
         let _ = set_option(
@@ -277,7 +277,7 @@ fn become_again(fd: c_int, held: &OwnedFd, options: &OwnedFd) {
             &reuse,
         );
     }
-    // The flags of status are the socket's own; that of closing on exec is the descriptor's.
+    // Status flags belong to the socket, close-on-exec to the descriptor.
     let _ = stand_in(fd, held);
 }
 
@@ -294,7 +294,7 @@ fn name(socket: c_int, at: SocketAddr) {
         *place = byte.cast_signed();
     }
     let length = size_of::<libc::sa_family_t>() + text.len();
-    // SAFETY: so much of the address is set.
+    // SAFETY: that much of the address is set.
     unsafe { libc::bind(socket, (&raw const address).cast(), length as socklen_t) };
 }
 
@@ -303,7 +303,7 @@ fn named(socket: c_int) -> Option<SocketAddr> {
     // SAFETY: zeros are an address without a path.
     let mut address: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };
     let mut length = size_of::<libc::sockaddr_un>() as socklen_t;
-    // SAFETY: the place has the length that is given.
+    // SAFETY: the buffer has the given length.
     let found = unsafe { libc::getsockname(socket, (&raw mut address).cast(), &raw mut length) };
     if found != 0 || c_int::from(address.sun_family) != libc::AF_UNIX {
         return None;
@@ -315,8 +315,8 @@ fn named(socket: c_int) -> Option<SocketAddr> {
     text.strip_prefix(NAME)?.split_once('/')?.0.parse().ok()
 }
 
-/// Where a listener of ours takes sessions; `None` for any other descriptor. One that came from
-/// elsewhere is known from now on.
+/// Returns the address where a listener of the library takes sessions, or `None` for any other
+/// descriptor. A listener that came from another process is recorded.
 pub fn at(fd: c_int) -> Option<SocketAddr> {
     let known = settle::known(fd, |entry| match entry.state() {
         State::Listening(listening) => Some(Some(listening.at)),
@@ -342,7 +342,7 @@ pub fn at(fd: c_int) -> Option<SocketAddr> {
     Some(at)
 }
 
-/// The socket that keeps a listener's options.
+/// Returns the socket that keeps a listener's options.
 pub fn options(fd: c_int) -> Option<Arc<OwnedFd>> {
     at(fd)?;
     settle::known(fd, |entry| match entry.state() {
@@ -351,11 +351,11 @@ pub fn options(fd: c_int) -> Option<Arc<OwnedFd>> {
     })
 }
 
-/// `shutdown(2)` of a listener: `None` where the descriptor is none.
+/// `shutdown(2)` of a listener. Returns `None` if the descriptor is not a listener.
 pub fn shut_down(fd: c_int, how: c_int) -> Option<c_int> {
     at(fd)?;
     Some(match how {
-        // As for TCP, writing is nothing that a listener does.
+        // As for TCP, shutting down writing of a listener has no effect.
         libc::SHUT_WR => 0,
         libc::SHUT_RD | libc::SHUT_RDWR => {
             // SAFETY: takes no pointer.
@@ -372,7 +372,8 @@ mod tests {
     use super::*;
     use crate::system::RawAddress;
 
-    /// A socket that is bound to a free port of loopback, or to `port`, and listens nowhere.
+    /// Returns a socket that is bound to `port` of loopback (any free one if 0) and does not
+    /// listen.
     fn bound(port: u16) -> Result<OwnedFd, Errno> {
         let at = RawAddress::from(SocketAddr::from(([127, 0, 0, 1], port)));
         // SAFETY: the socket was just made, and the address has the length that is given.

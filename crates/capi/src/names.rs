@@ -1,27 +1,26 @@
-//! Which names led to which addresses: what the resolver was asked, remembered for the connections
-//! that follow.
+//! Names and the addresses that they resolved to, remembered for the connections that follow.
 
 use std::net::IpAddr;
 
 use longhaul_ramp::MAX_NAME;
 
-/// How many addresses are remembered; the oldest make room.
+/// Maximum number of remembered addresses; the oldest are dropped first.
 const MAX_NAMES: usize = 128;
 
-/// The last addresses that names led to.
+/// The most recent addresses that names resolved to.
 pub struct Names {
-    /// In the order in which they came.
+    /// In the order in which they were resolved.
     known: Vec<(IpAddr, String)>,
 }
 
 impl Names {
-    /// None.
+    /// Returns an empty list.
     pub const fn new() -> Self {
         Self { known: Vec::new() }
     }
 
-    /// A name has led to an address. Names that are addresses, or longer than any, are not
-    /// remembered.
+    /// Remembers that `name` resolved to `address`. Names that are addresses or too long for a name
+    /// are ignored.
     pub fn remember(&mut self, name: &str, address: IpAddr) {
         if name.is_empty() || name.len() > MAX_NAME || name.parse::<IpAddr>().is_ok() {
             return;
@@ -34,7 +33,7 @@ impl Names {
         self.known.push((address, name.to_owned()));
     }
 
-    /// The name that led to an address last.
+    /// Returns the last name that resolved to `address`.
     pub fn name_of(&self, address: IpAddr) -> Option<&str> {
         let address = address.to_canonical();
         let mut known = self.known.iter();
@@ -63,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_not_remembered() {
+    fn invalid_names_are_not_remembered() {
         let mut names = Names::new();
         let address: IpAddr = "192.0.2.1".parse().unwrap();
         for name in ["", "192.0.2.1", "::1", &"x".repeat(MAX_NAME + 1)] {
@@ -73,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_make_room() {
+    fn oldest_names_are_dropped_first() {
         let mut names = Names::new();
         let address = |n: usize| IpAddr::V4(Ipv4Addr::from(u32::try_from(n).unwrap()));
         for n in 0..=MAX_NAMES {

@@ -1,4 +1,4 @@
-//! `lsl_getsockopt`, `lsl_setsockopt`: those of the system, and the level `SOL_LSL`.
+//! `lsl_getsockopt` and `lsl_setsockopt`: the system's options, and the level `SOL_LSL`.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
@@ -18,9 +18,9 @@ use crate::{fill, listen, ramp};
 /// `SOL_LSL`: the level of the options below.
 pub const SOL_LSL: c_int = 0x4c53;
 
-/// What keys in text form begin with.
+/// Prefix of keys in text form.
 const KEY_PREFIX: &str = "lhk1:";
-/// Longest text of a key, in bytes.
+/// Maximum length of a key's text, in bytes.
 const MAX_KEY: usize = 57;
 
 /// The options of `SOL_LSL`, with the numbers of `enum lsl_option`.
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn lsl_setsockopt(
             if value.is_null() {
                 return Err(libc::EFAULT);
             }
-            // SAFETY: the caller says that so much is there.
+            // SAFETY: the caller says that `value` has that many bytes.
             let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) };
             set_wish(fd, name, bytes)?;
             Ok(0)
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn lsl_setsockopt(
         && length as usize >= size_of::<c_int>()
         && !value.is_null()
     {
-        // SAFETY: the caller says that so much is there.
+        // SAFETY: the caller says that `value` has that many bytes.
         let size = unsafe { value.cast::<c_int>().read_unaligned() };
         if quietly(None, || set_small_buffer(fd, size)).is_some() {
             return 0;
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn lsl_setsockopt(
     unsafe { libc::setsockopt(target, level, name, value, length) }
 }
 
-/// Options that work on a listener's own descriptor: how long it waits, and what went wrong.
+/// Returns true for options that work on a listener's own descriptor: its timeout and its error.
 fn is_of_both(level: c_int, name: c_int) -> bool {
     let own = [
         libc::SO_RCVTIMEO,
@@ -121,8 +121,8 @@ fn is_of_both(level: c_int, name: c_int) -> bool {
     level == libc::SOL_SOCKET && own.contains(&name)
 }
 
-/// While a route is being made the send buffer is kept small; what the program sets is what it will
-/// be.
+/// Records a send buffer size that the program sets while its route is being made. Until then the
+/// buffer is kept small.
 fn set_small_buffer(fd: c_int, size: c_int) -> Option<()> {
     table::has_pending().then_some(())?;
     let cookie = cookie(fd)?;
@@ -139,7 +139,7 @@ fn set_small_buffer(fd: c_int, size: c_int) -> Option<()> {
     })
 }
 
-/// Whether a route stands that begins or ends with this socket.
+/// Returns true if a route stands that begins or ends with this socket.
 fn is_routed(fd: c_int) -> bool {
     known(fd, |entry| {
         matches!(entry.state(), State::Connected { .. }).then_some(())
@@ -152,7 +152,7 @@ fn number<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Errno> {
     bytes.try_into().map_err(|_| libc::EINVAL)
 }
 
-/// A text, with or without its zero; `None` if it is empty.
+/// Returns a text, with or without a terminating NUL, or `None` if it is empty.
 fn words(bytes: &[u8], longest: usize) -> Result<Option<String>, Errno> {
     let end = bytes
         .iter()
@@ -273,7 +273,7 @@ pub unsafe extern "C" fn lsl_getsockopt(
     }
 }
 
-/// As [`give`], but says how much was given, as `getsockopt` does.
+/// Like [`give`], but sets the length to what was written, as `getsockopt` does.
 ///
 /// # Safety
 /// As for [`give`].
@@ -295,7 +295,7 @@ unsafe fn give_option(
     Ok(())
 }
 
-/// The send buffer that the program will have.
+/// Returns the send buffer size that the program will have once its route stands.
 fn small_buffer(fd: c_int) -> Option<c_int> {
     table::has_pending().then_some(())?;
     known(fd, |entry| match entry.state() {
@@ -333,7 +333,7 @@ fn wish(fd: c_int, name: c_int) -> Result<Vec<u8>, Errno> {
                 bytes.push(0);
                 bytes
             }
-            // Who has come has shown one; who is to be connected to must.
+            // An accepted peer has shown its key; a peer to connect to must show the requested one.
             Name::PeerKey => match entry.key.or(wishes.key) {
                 Some(key) => ended(&key_text(&key)),
                 None => ended(""),
@@ -345,7 +345,7 @@ fn wish(fd: c_int, name: c_int) -> Result<Vec<u8>, Errno> {
                 .to_vec(),
         })
     });
-    // Of a socket that nothing was said about: the defaults.
+    // Defaults for a socket without any options.
     value.map_or_else(
         || {
             Ok(match name {
@@ -363,13 +363,13 @@ fn wish(fd: c_int, name: c_int) -> Result<Vec<u8>, Errno> {
     )
 }
 
-/// A key from its text form.
+/// Parses a key in its text form.
 fn key_of(text: &str) -> Option<[u8; 32]> {
     let digits = text.strip_prefix(KEY_PREFIX)?.to_ascii_uppercase();
     BASE32_NOPAD.decode(digits.as_bytes()).ok()?.try_into().ok()
 }
 
-/// A key in its text form.
+/// Returns the text form of a key.
 fn key_text(key: &[u8; 32]) -> String {
     format!(
         "{KEY_PREFIX}{}",

@@ -15,7 +15,7 @@ use crate::system::{
 use crate::table::State;
 use crate::{listen, ramp, settle};
 
-/// An address in the form in which it is reported to a program.
+/// Encodes an address in the form that is reported to a program.
 pub fn reported(address: SocketAddr, name: Option<&str>, native: bool) -> Vec<u8> {
     if native {
         SockaddrLsl::of(Some(address), name).bytes().to_vec()
@@ -64,7 +64,8 @@ fn own_name(fd: c_int) -> Option<Vec<u8>> {
         return Some(reported(local, None, native));
     }
     let own = local_address(fd)?;
-    // It is connected to the on-ramp; reported is what it would be for its destination.
+    // The socket is connected to the on-ramp. Reports the address it would have for its
+    // destination.
     let chosen = leads
         .filter(|_| own.ip().to_canonical().is_loopback())
         .and_then(source);
@@ -83,8 +84,8 @@ fn own_name(fd: c_int) -> Option<Vec<u8>> {
     }
 }
 
-/// The address that the kernel would choose at this end for a connection to there. Nothing is sent:
-/// a socket of UDP is connected by choosing it. `None` where there is no way.
+/// Returns the local address that the kernel would choose for a connection to `to`, or `None` if it
+/// is unreachable. Nothing is sent: connecting a UDP socket only chooses the address.
 fn source(to: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = match to.ip() {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -95,7 +96,7 @@ fn source(to: SocketAddr) -> Option<IpAddr> {
     Some(probe.local_addr().ok()?.ip())
 }
 
-/// What is known of where a socket leads.
+/// Known peer of a socket.
 enum Peer {
     Is(Vec<u8>),
     NotConnected,
@@ -142,7 +143,7 @@ fn peer(fd: c_int) -> Peer {
             )),
         })
     });
-    // The kernel's word on whether it is connected.
+    // The kernel decides whether it is connected.
     let Some(real) = peer_address(fd) else {
         return if matches!(known, Some(None)) {
             Peer::NotConnected
@@ -164,7 +165,7 @@ fn peer(fd: c_int) -> Peer {
         Some(None) => Peer::NotConnected,
         Some(Some((peer, name, native, carried))) if carried || native => match peer {
             Some(peer) => shaped(peer, name.as_deref(), native),
-            // By name alone: the address is known to the far end only.
+            // Connected by name alone: only the far end knows the address.
             None if native => {
                 let mut lsl = SockaddrLsl::of(None, name.as_deref());
                 lsl.port = real.port().to_be();
@@ -173,7 +174,7 @@ fn peer(fd: c_int) -> Peer {
             None => Peer::Unknown,
         },
         Some(Some(_)) => Peer::Unknown,
-        // It may have come from another process.
+        // The socket may have come from another process.
         None if real.ip().to_canonical().is_loopback() => match asked(fd) {
             Some(peer) => shaped(peer, None, false),
             None => Peer::Unknown,
@@ -182,7 +183,7 @@ fn peer(fd: c_int) -> Peer {
     }
 }
 
-/// The on-ramp's word on where a socket leads that is connected to loopback.
+/// Asks the on-ramp where a socket leads that is connected to loopback.
 fn asked(fd: c_int) -> Option<SocketAddr> {
     let local = local_address(fd)?;
     let local = SocketAddr::new(local.ip().to_canonical(), local.port());

@@ -1,4 +1,4 @@
-//! Talking to the on-ramp.
+//! Messages to and from the on-ramp.
 
 use std::ffi::{OsStr, OsString, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -11,35 +11,35 @@ use longhaul_ramp::{MAX_MESSAGE, Reply, Request, SOCKET_VARIABLE};
 use crate::start;
 use crate::system::{Errno, checked, errno, set_option};
 
-/// Seconds within which the on-ramp answers what it answers at once.
+/// Maximum wait, in seconds, for requests that the on-ramp answers immediately.
 const MAX_ANSWER_SECONDS: i64 = 10;
 
-/// Descriptors of ours are put out of the way of programs that count on low numbers.
+/// Lowest descriptor for the library's own use, so that programs get the low numbers they expect.
 const LOWEST_DESCRIPTOR: c_int = 500;
 
-/// A packet that was received.
+/// A received packet.
 pub struct Packet {
     bytes: [u8; MAX_MESSAGE],
     length: usize,
 }
 
 impl Packet {
-    /// What it says; a packet that says nothing is a failure of the on-ramp.
+    /// Decodes the packet. One that cannot be decoded is a failure of the on-ramp.
     pub fn reply(&self) -> Result<Reply<'_>, Errno> {
         Reply::decode(self.bytes.get(..self.length).unwrap_or_default()).map_err(|_| libc::EPROTO)
     }
 }
 
-/// An environment variable that is set to something, unless this program has more rights than its
-/// user.
+/// Returns an environment variable. Returns `None` if it is unset or empty, or if this program has
+/// more rights than its user.
 pub fn variable(name: &str) -> Option<OsString> {
-    // SAFETY: asks about this process only.
+    // SAFETY: reads a value of this process only.
     let is_secure = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
     std::env::var_os(name).filter(|value| is_secure && !value.is_empty())
 }
 
-/// Where the on-ramp listens unless `$LONGHAUL_ONRAMP` says otherwise: in the directory of the
-/// state, by the same rules as `longhaul`'s own.
+/// Returns the default path of the on-ramp's socket, used unless `$LONGHAUL_ONRAMP` is set. It is
+/// in the state directory, found by the same rules as by `longhaul` itself.
 pub fn usual_path() -> Option<PathBuf> {
     let below = |name, path| Some(PathBuf::from(variable(name)?).join(path));
     let state = variable("LONGHAUL_STATE")
@@ -50,8 +50,8 @@ pub fn usual_path() -> Option<PathBuf> {
     Some(state.join(longhaul_ramp::SOCKET_IN_STATE))
 }
 
-/// Connects to an on-ramp: to the one at `path`; else to `$LONGHAUL_ONRAMP`; else to the usual one,
-/// which is started if it does not run and `may_start`.
+/// Connects to an on-ramp: the one at `path`, else at `$LONGHAUL_ONRAMP`, else at the default path.
+/// The default one is started if it does not run and `may_start` is true.
 pub fn dial(path: Option<&OsStr>, may_start: bool) -> Result<OwnedFd, Errno> {
     if let Some(path) = path {
         return dial_at(path);
@@ -90,7 +90,7 @@ fn dial_at(path: &OsStr) -> Result<OwnedFd, Errno> {
     let socket = match checked(high) {
         // SAFETY: a descriptor that was just made.
         Ok(high) => unsafe { OwnedFd::from_raw_fd(high) },
-        // Where the limit is low, low ones must do.
+        // With a low limit on descriptors, low numbers have to do.
         Err(_) => low,
     };
     let soon = libc::timeval {
@@ -125,7 +125,7 @@ pub fn send(ramp: c_int, request: &Request<'_>) -> Result<(), Errno> {
     let message = request.encode();
     let bytes = message.finished().map_err(|_| libc::ENAMETOOLONG)?;
     loop {
-        // SAFETY: the bytes are as many as said.
+        // SAFETY: the pointer and the length are those of the bytes.
         let sent =
             unsafe { libc::send(ramp, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
         if sent >= 0 {
@@ -137,14 +137,14 @@ pub fn send(ramp: c_int, request: &Request<'_>) -> Result<(), Errno> {
     }
 }
 
-/// Receives a packet, with these flags of `recv`. What ends without one is `ECONNRESET`.
+/// Receives a packet, with these flags of `recv`. The end of the connection is `ECONNRESET`.
 pub fn receive(ramp: c_int, flags: c_int) -> Result<Packet, Errno> {
     let mut packet = Packet {
         bytes: [0; MAX_MESSAGE],
         length: 0,
     };
     let place: *mut c_void = packet.bytes.as_mut_ptr().cast();
-    // SAFETY: there is room for so many bytes.
+    // SAFETY: the buffer has that many bytes.
     match unsafe { libc::recv(ramp, place, MAX_MESSAGE, flags) } {
         0 => Err(libc::ECONNRESET),
         length => {
@@ -154,7 +154,7 @@ pub fn receive(ramp: c_int, flags: c_int) -> Result<Packet, Errno> {
     }
 }
 
-/// Asks something that is answered at once.
+/// Sends a request that is answered immediately, and receives the answer.
 pub fn ask(ramp: c_int, request: &Request<'_>) -> Result<Packet, Errno> {
     send(ramp, request)?;
     wait_at_most(ramp, MAX_ANSWER_SECONDS * 1000);
@@ -167,7 +167,7 @@ pub fn ask(ramp: c_int, request: &Request<'_>) -> Result<Packet, Errno> {
     }
 }
 
-/// A wait for the on-ramp lasts at most so many milliseconds from now on; 0 is for ever.
+/// Limits each wait for the on-ramp to `milliseconds`; 0 means no limit.
 pub fn wait_at_most(ramp: c_int, milliseconds: i64) {
     let limit = libc::timeval {
         tv_sec: milliseconds / 1000,
@@ -176,7 +176,7 @@ pub fn wait_at_most(ramp: c_int, milliseconds: i64) {
     let _ = set_option(ramp, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &limit);
 }
 
-/// A path, from bytes of C.
+/// Returns a path from C bytes.
 pub fn path_from(bytes: &[u8]) -> OsString {
     OsString::from_vec(bytes.to_vec())
 }

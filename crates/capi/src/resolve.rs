@@ -1,4 +1,4 @@
-//! Names: `lsl_getaddrinfo`, and what the resolver said.
+//! Name resolution: `lsl_getaddrinfo`, and remembering what the resolver answered.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ unsafe extern "C" {
     fn gethostbyname(name: *const c_char) -> *mut hostent;
 }
 
-/// Addresses of a resolver's answer.
+/// Returns the addresses of a resolver's answer.
 ///
 /// # Safety
 /// `found` is NULL or a list from `getaddrinfo`.
@@ -23,17 +23,17 @@ unsafe fn listed(mut found: *const addrinfo) -> Vec<SocketAddr> {
     let mut addresses = Vec::new();
     // SAFETY: the caller says that it is a list, which ends with NULL.
     while let Some(one) = unsafe { found.as_ref() } {
-        // SAFETY: the address has the length that stands beside it.
+        // SAFETY: the address has the length that is given with it.
         addresses.extend(unsafe { read_address(one.ai_addr, one.ai_addrlen) });
         found = one.ai_next;
     }
     addresses
 }
 
-/// The addresses of a name, for a socket of this family.
+/// Resolves a name for a socket of this family.
 pub fn addresses(name: &str, port: u16, family: c_int) -> Result<Vec<SocketAddr>, Errno> {
     let name = CString::new(name).map_err(|_| libc::EINVAL)?;
-    // SAFETY: zeros are hints that ask for nothing.
+    // SAFETY: zeros are hints without any restriction.
     let mut hints: addrinfo = unsafe { std::mem::zeroed() };
     hints.ai_socktype = libc::SOCK_STREAM;
     hints.ai_family = if family == libc::AF_INET {
@@ -42,13 +42,13 @@ pub fn addresses(name: &str, port: u16, family: c_int) -> Result<Vec<SocketAddr>
         libc::AF_UNSPEC
     };
     let mut found = ptr::null_mut();
-    // SAFETY: zero-ended, valid, and a place for the list.
+    // SAFETY: NUL-terminated and valid; the pointer for the list is valid.
     if unsafe { libc::getaddrinfo(name.as_ptr(), ptr::null(), &raw const hints, &raw mut found) }
         != 0
     {
         return Err(libc::EHOSTUNREACH);
     }
-    // SAFETY: a list that was just given, and is given back once.
+    // SAFETY: a list that was just returned; it is freed once.
     let mut addresses = unsafe { listed(found) };
     // SAFETY: as above.
     unsafe { libc::freeaddrinfo(found) };
@@ -58,8 +58,8 @@ pub fn addresses(name: &str, port: u16, family: c_int) -> Result<Vec<SocketAddr>
     Ok(addresses)
 }
 
-/// `getaddrinfo(3)`. With `AF_LSL` among the hints it gives `sockaddr_lsl`, with name and address;
-/// a name that is not known here is given without one, for the route's far end to resolve.
+/// `getaddrinfo(3)`. With `AF_LSL` in the hints it returns `sockaddr_lsl` with name and address. A
+/// name that does not resolve here is returned without address, for the route's far end to resolve.
 ///
 /// # Safety
 /// As for the function of the C library.
@@ -80,7 +80,7 @@ pub unsafe extern "C-unwind" fn lsl_getaddrinfo(
     let code = unsafe { libc::getaddrinfo(node, service, hints, result) };
     if code == 0 {
         quietly((), || {
-            // SAFETY: given by the function, which has succeeded; the name is the caller's.
+            // SAFETY: the function succeeded and set the list; the name is the caller's.
             let (addresses, name) = unsafe { (listed(*result), text(node)) };
             remember(name, addresses.into_iter().map(|address| address.ip()));
         });
@@ -90,7 +90,7 @@ pub unsafe extern "C-unwind" fn lsl_getaddrinfo(
 
 fn remember(name: Option<&CStr>, addresses: impl Iterator<Item = IpAddr>) {
     if let Some(name) = name.and_then(|name| name.to_str().ok()) {
-        // What the list is made of is made before the table is held.
+        // Allocates before the table is locked.
         let addresses: Vec<IpAddr> = addresses.collect();
         table::with(|table| {
             addresses
@@ -100,7 +100,7 @@ fn remember(name: Option<&CStr>, addresses: impl Iterator<Item = IpAddr>) {
     }
 }
 
-/// One element of a list of ours, in one piece.
+/// Element of a list that this library returns, in one allocation.
 #[repr(C)]
 struct Element {
     info: addrinfo,
@@ -115,20 +115,20 @@ unsafe fn lsl_list(
     asked: &addrinfo,
     result: *mut *mut addrinfo,
 ) -> c_int {
-    // SAFETY: a copy of numbers; the pointers in it are not followed by the resolver.
+    // SAFETY: a copy of numbers; the resolver does not follow the pointers in it.
     let mut hints: addrinfo = unsafe { ptr::read(asked) };
     hints.ai_family = libc::AF_UNSPEC;
     hints.ai_socktype = libc::SOCK_STREAM;
     hints.ai_protocol = libc::IPPROTO_TCP;
     let mut found = ptr::null_mut();
-    // SAFETY: the caller's strings, and a place for the list.
+    // SAFETY: the caller's strings; the pointer for the list is valid.
     let code = unsafe { libc::getaddrinfo(node, service, &raw const hints, &raw mut found) };
-    // SAFETY: the caller says that it is NULL or zero-ended.
+    // SAFETY: the caller says that it is NULL or NUL-terminated.
     let name = unsafe { text(node) }.and_then(|name| name.to_str().ok());
     let is_name = name.is_some_and(|name| name.parse::<IpAddr>().is_err());
     let addresses = match code {
         0 => {
-            // SAFETY: a list that was just given, and is given back once.
+            // SAFETY: a list that was just returned; it is freed once.
             let addresses = unsafe { listed(found) };
             // SAFETY: as above.
             unsafe { libc::freeaddrinfo(found) };
@@ -141,7 +141,7 @@ unsafe fn lsl_list(
         }
         code => return code,
     };
-    // The port of a name that is not known here: of the service alone.
+    // For a name that does not resolve here, the port comes from the service alone.
     let port = match addresses.first() {
         Some(None) => {
             hints.ai_flags = 0;
@@ -212,7 +212,7 @@ pub unsafe extern "C" fn lsl_freeaddrinfo(mut list: *mut addrinfo) {
         return;
     }
     while !list.is_null() {
-        // SAFETY: made by `make_list`, of whose elements `info` is the first member.
+        // SAFETY: made by `make_list`; `info` is the first member of its elements.
         let element = unsafe { Box::from_raw(list.cast::<Element>()) };
         list = element.info.ai_next;
     }

@@ -1,4 +1,4 @@
-//! What has become of a connection whose route is being made.
+//! Settling of connections whose route is being made.
 
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
@@ -9,11 +9,12 @@ use crate::ramp;
 use crate::system::{self, Errno, disconnect, option};
 use crate::table::{self, Entry, State, Table};
 
-/// Milliseconds that the reset of a loopback connection may take after its failure was reported.
+/// Maximum wait, in milliseconds, for the reset of a loopback connection after its failure was
+/// reported.
 const MAX_RESET_WAIT: c_int = 1_000;
 
-/// Reads the on-ramp's result for a socket, if it has come. It stays where it is, for other
-/// processes that have the socket too.
+/// Reads the on-ramp's result for a socket, if it has come. The result stays in the queue for other
+/// processes that have the socket, too.
 pub fn settle(table: &mut Table, cookie: u64, fd: c_int) {
     let Some(State::Connecting(pending)) = table.get(cookie).map(|entry| entry.state()) else {
         return;
@@ -48,8 +49,8 @@ pub fn settle(table: &mut Table, cookie: u64, fd: c_int) {
     }
 }
 
-/// What `connect` says of a connection that it began earlier; `None` while the route is being made,
-/// and for sockets that have none.
+/// Returns the result that `connect` reports for a connection that it began earlier. Returns `None`
+/// while the route is being made, and for sockets without a route.
 pub fn result(fd: c_int, cookie: u64) -> Option<Result<(), Errno>> {
     let result = table::with(|table| {
         settle(table, cookie, fd);
@@ -72,8 +73,8 @@ pub fn result(fd: c_int, cookie: u64) -> Option<Result<(), Errno>> {
     result
 }
 
-/// Brings the kernel's view of a socket whose route failed to where an ordinary connection's is
-/// that was refused: closed at both ends, and without an error.
+/// Brings a socket whose route failed into the state of one whose connection was refused: closed at
+/// both ends, without a pending error.
 fn after_failure(fd: c_int) {
     if system::wait(fd, 0, MAX_RESET_WAIT) == 0 {
         disconnect(fd);
@@ -81,8 +82,7 @@ fn after_failure(fd: c_int) {
     let _ = option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR);
 }
 
-/// The failure of a socket's route that has not been reported to the program; it counts as reported
-/// from now on.
+/// Takes the failure of a socket's route that has not been reported to the program yet.
 pub fn take_failure(fd: c_int) -> Option<Errno> {
     if !table::is_used() {
         return None;
@@ -105,7 +105,7 @@ pub fn take_failure(fd: c_int) -> Option<Errno> {
     failed
 }
 
-/// Looks after a socket whose route may be being made, before the program uses it.
+/// Settles a socket whose route may be being made, before the program uses it.
 pub fn look_after(fd: c_int) {
     if table::has_pending()
         && let Some(cookie) = system::cookie(fd)
@@ -114,7 +114,7 @@ pub fn look_after(fd: c_int) {
     }
 }
 
-/// Something of what is known of a socket; `None` where nothing is.
+/// Returns a property of a known socket, or `None` if the socket is not known.
 pub fn known<R>(fd: c_int, ask: impl FnOnce(&mut Entry) -> Option<R>) -> Option<R> {
     if !table::is_used() {
         return None;

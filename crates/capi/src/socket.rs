@@ -14,7 +14,7 @@ use crate::system::{
 };
 use crate::table::{self, State};
 
-/// `socket(2)`. With `AF_LSL` it is a socket for connections by routes.
+/// `socket(2)`. With `AF_LSL` it returns a socket for connections by routes.
 ///
 /// # Safety
 /// As for the system call.
@@ -57,14 +57,14 @@ pub unsafe extern "C" fn lsl_bind(fd: c_int, address: *const sockaddr, length: s
     }
     let is_lsl = !address.is_null()
         && length as usize >= size_of::<libc::sa_family_t>()
-        // SAFETY: the caller says that so much is there.
+        // SAFETY: the caller says that `address` has that many bytes.
         && c_int::from(unsafe { address.cast::<libc::sa_family_t>().read_unaligned() }) == AF_LSL;
     if !is_lsl {
         // SAFETY: the caller's promise is the system call's.
         return unsafe { libc::bind(fd, address, length) };
     }
     guarded(|| {
-        // SAFETY: the caller says that so much is there.
+        // SAFETY: the caller says that `address` has that many bytes.
         let to = unsafe { SockaddrLsl::read(address, length) }?.destination()?;
         let family = tcp_family(fd).ok_or(libc::EAFNOSUPPORT)?;
         let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, to.port));
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn lsl_shutdown(fd: c_int, how: c_int) -> c_int {
                 matches!(entry.state(), State::Connecting(_)).then_some(())
             };
             known(fd, is_connecting)?;
-            // As for a connection whose handshake is under way: there is none any more.
+            // As for a connection during its handshake: it is gone afterwards.
             disconnect(fd);
             cookie(fd).map(|cookie| {
                 table::with(|table| table.set_state(cookie, State::Spent));
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn lsl_shutdown(fd: c_int, how: c_int) -> c_int {
 /// As for the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn lsl_close(fd: c_int) -> c_int {
-    // What is left of other sockets is swept out in its time; these hold descriptors of ours.
+    // Entries of other sockets are swept later; these hold descriptors of the library.
     let holds = |entry: &mut table::Entry| {
         matches!(entry.state(), State::Connecting(_) | State::Listening(_)).then_some(())
     };

@@ -1,7 +1,7 @@
-//! Starting the on-ramp where none runs.
+//! Starting an on-ramp if none is running.
 //!
-//! It is to be nobody's child that the program could meet: no signal reports its end, and no `wait`
-//! of the program's finds it. So it is started by a child that sends no signal and is gone at once.
+//! It must not become a child that the program can notice: no signal reports its end, and no `wait`
+//! of the program finds it. So a child that sends no signal starts it, and exits at once.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -14,13 +14,13 @@ use std::{io, ptr};
 use crate::ramp::variable;
 use crate::system::{Errno, errno};
 
-/// Milliseconds that it may take until it listens.
+/// Maximum time until the on-ramp listens, in milliseconds.
 const MAX_START: i64 = 5_000;
 
-/// Milliseconds after a failure during which it is not tried again.
+/// Time after a failure before the next attempt, in milliseconds.
 const RETRY_AFTER: i64 = 60_000;
 
-/// When it could not be started last, in milliseconds of the monotonic clock; 0 for never.
+/// Time of the last failure, in milliseconds of the monotonic clock; 0 for never.
 static FAILED_AT: AtomicI64 = AtomicI64::new(0);
 
 /// Starts the on-ramp, and calls `dial` until it answers.
@@ -32,14 +32,14 @@ pub fn start(dial: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno
     let begun = now();
     let answered = program().ok_or(libc::ENOENT).and_then(|program| {
         let ended = spawn(&program)?;
-        // Its end of the pipe is closed when it ends.
+        // The pipe is closed when the on-ramp ends.
         loop {
             match dial() {
                 Err(libc::ENOENT | libc::ECONNREFUSED) if now() - begun < MAX_START => {}
                 other => return other,
             }
             if crate::system::wait(ended.as_raw_fd(), libc::POLLIN, 10) != 0 {
-                // Somebody else may have started one at the same time.
+                // Another process may have started one at the same time.
                 return dial();
             }
         }
@@ -51,19 +51,19 @@ pub fn start(dial: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno
     answered
 }
 
-/// Milliseconds of the monotonic clock.
+/// Returns the monotonic clock, in milliseconds.
 fn now() -> i64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: a place for a time.
+    // SAFETY: the pointer is valid for a time.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec * 1000 + time.tv_nsec / 1_000_000
 }
 
-/// The program: `$LONGHAUL_PROGRAM`, `longhaul` beside this library or in the `bin` beside its
-/// directory, or in `$PATH`.
+/// Returns the program: `$LONGHAUL_PROGRAM`, `longhaul` next to this library or in the `bin` next
+/// to its directory, or in `$PATH`.
 fn program() -> Option<PathBuf> {
     if let Some(program) = variable("LONGHAUL_PROGRAM") {
         return Some(program.into());
@@ -83,15 +83,16 @@ fn is_program(file: &Path) -> bool {
     let Ok(path) = CString::new(file.as_os_str().as_bytes()) else {
         return false;
     };
-    // SAFETY: a zero-ended path.
+    // SAFETY: a NUL-terminated path.
     file.is_file() && unsafe { libc::access(path.as_ptr(), libc::X_OK) } == 0
 }
 
-/// The file that this code is in: the library, or the program if it is linked statically.
+/// Returns the file that contains this code: the library, or the program if it is linked
+/// statically.
 fn library() -> Option<PathBuf> {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
     let here = ptr::from_ref(&FAILED_AT).cast::<c_void>();
-    // SAFETY: an address, and a place for what is known of it.
+    // SAFETY: an address, and a valid pointer for the result.
     if unsafe { libc::dladdr(here, found.as_mut_ptr()) } == 0 {
         return None;
     }
@@ -100,12 +101,12 @@ fn library() -> Option<PathBuf> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: a zero-ended string that lives as long as the object is loaded.
+    // SAFETY: a NUL-terminated string that lives as long as the object is loaded.
     let name = unsafe { CStr::from_ptr(name) };
     std::fs::canonicalize(Path::new(OsStr::from_bytes(name.to_bytes()))).ok()
 }
 
-/// Starts `longhaul onramp`; gives the end of a pipe that says when it has ended.
+/// Starts `longhaul onramp`. Returns the reading end of a pipe that is closed when it ends.
 fn spawn(program: &Path) -> Result<io::PipeReader, Errno> {
     let path = CString::new(program.as_os_str().as_bytes()).map_err(|_| libc::ENOENT)?;
     let arguments: [*const c_char; 3] = [c"longhaul".as_ptr(), c"onramp".as_ptr(), ptr::null()];
@@ -121,7 +122,8 @@ fn spawn(program: &Path) -> Result<io::PipeReader, Errno> {
         -1 => Err(errno()),
         child => {
             let mut status = 0;
-            // SAFETY: our child, which ends at once; `__WCLONE` because it sends no signal.
+            // SAFETY: a child of this process that ends at once; `__WCLONE` because it sends no
+            // signal.
             while unsafe { libc::waitpid(child as libc::pid_t, &raw mut status, libc::__WCLONE) }
                 < 0
                 && errno() == libc::EINTR
@@ -131,30 +133,30 @@ fn spawn(program: &Path) -> Result<io::PipeReader, Errno> {
     }
 }
 
-/// In the child: begins a child of its own, in a session of its own, which becomes the on-ramp.
+/// Starts a grandchild in a session of its own, which becomes the on-ramp. Runs in the child.
 ///
 /// # Safety
-/// To be called in a child that has nothing else to do. `arguments` ends with NULL.
+/// To be called in a child that does nothing else. `arguments` ends with NULL.
 unsafe fn become_onramp(program: &CStr, arguments: &[*const c_char; 3], held: c_int) -> ! {
-    /// The first descriptor that is not one of the standard three.
+    /// First descriptor after the standard three.
     const FIRST: c_int = 3;
     // SAFETY: system calls, and functions that are safe after a fork. The arguments are zero-ended.
     unsafe {
         if libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) == 0 {
             libc::setsid();
-            // What the program ignores or blocks is its own affair.
+            // Signals that the program ignores or blocks are not inherited.
             let mut none = MaybeUninit::uninit();
             libc::sigemptyset(none.as_mut_ptr());
             libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-            // Above the standard three, and not closed by exec.
+            // Above the standard three, and kept open by exec.
             let held = libc::fcntl(held, libc::F_DUPFD, FIRST);
             let nothing = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
             for standard in 0..FIRST {
                 libc::dup2(nothing, standard);
             }
-            // All but the pipe, which goes to a number of its own.
+            // Closes all but the pipe, which gets a fixed number.
             libc::dup2(held, FIRST);
             libc::syscall(libc::SYS_close_range, FIRST + 1, u32::MAX, 0);
             libc::execv(program.as_ptr(), arguments.as_ptr());

@@ -1,5 +1,4 @@
-//! Thin ways to the system calls: options, addresses and errors of descriptors that belong to the
-//! program.
+//! Thin wrappers of system calls: options, addresses and errors of the program's descriptors.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -7,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
 
-/// A number of `errno`.
+/// A value of `errno`.
 pub type Errno = c_int;
 
-/// This thread's `errno`.
+/// Returns this thread's `errno`.
 pub fn errno() -> Errno {
     // SAFETY: the C library keeps one errno for each thread, at an address that is valid as long as
     // the thread.
@@ -23,44 +22,44 @@ pub fn set_errno(errno: Errno) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// What a call of the C library that failed returns.
+/// Sets `errno`, and returns -1 as a failed call of the C library does.
 pub fn fail(errno: Errno) -> c_int {
     set_errno(errno);
     -1
 }
 
-/// A result of a call: the number, or what `errno` says.
+/// Converts the result of a call: the number, or `errno` if it failed.
 pub fn checked(result: c_int) -> Result<c_int, Errno> {
     if result < 0 { Err(errno()) } else { Ok(result) }
 }
 
-/// An option of a socket. `T` is a structure or number of C for which any bytes are a value.
+/// Returns an option of a socket. Any bytes must be a valid value of `T`, a C structure or number.
 pub fn option<T: Copy>(fd: c_int, level: c_int, name: c_int) -> Result<T, Errno> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as socklen_t;
-    // SAFETY: the place has the length that is given.
+    // SAFETY: the buffer has the given length.
     checked(unsafe {
         libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length)
     })?;
-    // SAFETY: zeros, over which the kernel may have written; any bytes are a value of `T`.
+    // SAFETY: zeros that the kernel may have overwritten; any bytes are a value of `T`.
     Ok(unsafe { value.assume_init() })
 }
 
 /// Sets an option of a socket.
 pub fn set_option<T: Copy>(fd: c_int, level: c_int, name: c_int, value: &T) -> Result<(), Errno> {
     let length = size_of::<T>() as socklen_t;
-    // SAFETY: the value has the length that is given.
+    // SAFETY: the value has the given length.
     checked(unsafe { libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), length) })
         .map(drop)
 }
 
-/// A number that the kernel gives to one socket only, whichever descriptors lead to it, and to no
-/// later one. `None` for what is no socket.
+/// Returns the kernel's unique number of a socket. All its descriptors share the number, and no
+/// later socket gets it. Returns `None` if `fd` is not a socket.
 pub fn cookie(fd: c_int) -> Option<u64> {
     option(fd, libc::SOL_SOCKET, libc::SO_COOKIE).ok()
 }
 
-/// A TCP socket's family; `None` for anything else.
+/// Returns the address family of a TCP socket, or `None` for anything else.
 pub fn tcp_family(fd: c_int) -> Option<c_int> {
     let number = |name| option::<c_int>(fd, libc::SOL_SOCKET, name).ok();
     let family = number(libc::SO_DOMAIN)?;
@@ -70,15 +69,15 @@ pub fn tcp_family(fd: c_int) -> Option<c_int> {
     is_tcp.then_some(family)
 }
 
-/// The state of a TCP socket, one of the kernel's `TCP_` numbers.
+/// Returns the state of a TCP socket, one of the kernel's `TCP_` numbers.
 pub fn tcp_state(fd: c_int) -> Option<u8> {
     option(fd, libc::IPPROTO_TCP, libc::TCP_INFO).ok()
 }
 
-/// The kernel's number of a socket that is not connected.
+/// State of a socket that is not connected.
 pub const TCP_CLOSE: u8 = 7;
 
-/// Bytes in a TCP socket's send buffer that the peer has not acknowledged.
+/// Returns the bytes in a TCP socket's send buffer that the peer has not acknowledged.
 pub fn unacknowledged(fd: c_int) -> Result<c_int, Errno> {
     let mut bytes: c_int = 0;
     // SAFETY: the kernel writes one int.
@@ -86,15 +85,14 @@ pub fn unacknowledged(fd: c_int) -> Result<c_int, Errno> {
     Ok(bytes)
 }
 
-/// Whether calls on the descriptor shall not wait.
+/// Returns true if calls on the descriptor do not block.
 pub fn is_nonblocking(fd: c_int) -> bool {
     // SAFETY: takes no pointer.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     flags >= 0 && flags & libc::O_NONBLOCK != 0
 }
 
-/// Waits for events for at most so many milliseconds, whatever signals come; gives those that were
-/// found.
+/// Waits for events for at most `milliseconds`, regardless of signals. Returns the events found.
 pub fn wait(fd: c_int, events: i16, milliseconds: c_int) -> i16 {
     let mut asked = libc::pollfd {
         fd,
@@ -102,7 +100,7 @@ pub fn wait(fd: c_int, events: i16, milliseconds: c_int) -> i16 {
         revents: 0,
     };
     loop {
-        // SAFETY: one structure, as said.
+        // SAFETY: one structure, as the count says.
         match unsafe { libc::poll(&raw mut asked, 1, milliseconds) } {
             0 => return 0,
             found if found > 0 => return asked.revents,
@@ -112,8 +110,7 @@ pub fn wait(fd: c_int, events: i16, milliseconds: c_int) -> i16 {
     }
 }
 
-/// Takes a connection away from a socket, which may then connect anew, and the error that this
-/// leaves.
+/// Disconnects a socket, so that it can connect again, and clears its pending error.
 pub fn disconnect(fd: c_int) {
     let nowhere = sockaddr {
         sa_family: libc::AF_UNSPEC as u16,
@@ -124,14 +121,15 @@ pub fn disconnect(fd: c_int) {
     let _ = option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR);
 }
 
-/// An address in the form of C.
+/// An address in its C form.
 pub struct RawAddress {
     storage: sockaddr_storage,
     length: socklen_t,
 }
 
 impl RawAddress {
-    /// For a socket of this family: IPv4 addresses become mapped ones for a socket of IPv6.
+    /// Returns the address for a socket of this family. For IPv6 sockets, an IPv4 address becomes a
+    /// mapped one.
     pub fn for_family(address: SocketAddr, family: c_int) -> Self {
         match address {
             SocketAddr::V4(v4) if family == libc::AF_INET6 => Self::from(SocketAddr::V6(
@@ -141,17 +139,17 @@ impl RawAddress {
         }
     }
 
-    /// For calls that read it.
+    /// Returns a pointer for calls that read the address.
     pub fn as_ptr(&self) -> *const sockaddr {
         (&raw const self.storage).cast()
     }
 
-    /// In bytes.
+    /// Returns the length in bytes.
     pub fn length(&self) -> socklen_t {
         self.length
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the address.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `length` is at most the storage's, all of which is initialised.
         unsafe {
@@ -162,7 +160,7 @@ impl RawAddress {
 
 impl From<SocketAddr> for RawAddress {
     fn from(address: SocketAddr) -> Self {
-        // SAFETY: zeros are an address of no family.
+        // SAFETY: zeros are an address without family.
         let mut storage: sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
         let length = match address {
             SocketAddr::V4(v4) => {
@@ -200,7 +198,7 @@ impl From<SocketAddr> for RawAddress {
     }
 }
 
-/// Reads an address of IPv4 or IPv6; `None` for another family, or where it is too short.
+/// Reads an IPv4 or IPv6 address. Returns `None` for another family, or if it is too short.
 ///
 /// # Safety
 /// `address` is NULL or has `length` bytes.
@@ -209,7 +207,7 @@ pub unsafe fn read_address(address: *const sockaddr, length: socklen_t) -> Optio
     if address.is_null() || length < size_of::<libc::sa_family_t>() {
         return None;
     }
-    // SAFETY: the caller says that so many bytes are there; no alignment is assumed.
+    // SAFETY: the caller says that `address` has that many bytes; no alignment is assumed.
     match c_int::from(unsafe { address.cast::<libc::sa_family_t>().read_unaligned() }) {
         libc::AF_INET if length >= size_of::<sockaddr_in>() => {
             // SAFETY: as above.
@@ -228,12 +226,12 @@ pub unsafe fn read_address(address: *const sockaddr, length: socklen_t) -> Optio
     }
 }
 
-/// An address of IPv4 as one, where it is mapped.
+/// Returns the IPv4 address of a mapped one; others are returned unchanged.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// An address of IPv4 as a mapped one.
+/// Returns the IPv6-mapped form of an IPv4 address.
 pub fn mapped(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(v4) => SocketAddr::new(v4.to_ipv6_mapped().into(), address.port()),
@@ -247,24 +245,24 @@ type NameCall = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_
 fn name_by(call: NameCall, fd: c_int) -> Option<SocketAddr> {
     let mut storage = MaybeUninit::<sockaddr_storage>::zeroed();
     let mut length = size_of::<sockaddr_storage>() as socklen_t;
-    // SAFETY: the place has the length that is given.
+    // SAFETY: the buffer has the given length.
     checked(unsafe { call(fd, storage.as_mut_ptr().cast(), &raw mut length) }).ok()?;
-    // SAFETY: the kernel wrote that much, and not more than there is.
+    // SAFETY: the kernel wrote that many bytes, which fit.
     unsafe { read_address(storage.as_ptr().cast(), length) }
 }
 
-/// Where a socket is bound, as the kernel has it.
+/// Returns the address to which the kernel has bound a socket.
 pub fn local_address(fd: c_int) -> Option<SocketAddr> {
     name_by(libc::getsockname, fd)
 }
 
-/// Where a socket is connected to, as the kernel has it.
+/// Returns the address to which the kernel has connected a socket.
 pub fn peer_address(fd: c_int) -> Option<SocketAddr> {
     name_by(libc::getpeername, fd)
 }
 
-/// Gives bytes to a caller who has room for `*length` of them, and says how many there were, as
-/// `getsockname` does.
+/// Copies bytes to a caller's buffer of `*length` bytes, and sets `*length` to their full number,
+/// as `getsockname` does.
 ///
 /// # Safety
 /// `place` is NULL or has room for `*length` bytes; `length` is NULL or valid.
@@ -278,7 +276,7 @@ pub unsafe fn give(bytes: &[u8], place: *mut c_void, length: *mut socklen_t) -> 
         return Err(libc::EINVAL);
     }
     let count = bytes.len().min(room as usize);
-    // SAFETY: there is room for so many, and they are ours.
+    // SAFETY: the destination has that many bytes, and does not overlap the source.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast(), count) };
     // SAFETY: as above.
     unsafe { length.write(bytes.len() as socklen_t) };

@@ -1,12 +1,12 @@
-//! What is known of the program's sockets.
+//! Table of the program's known sockets.
 //!
-//! A socket is known by the cookie that the kernel gives it, not by its descriptor: so what `dup`,
-//! `fork`, `fcntl` and `close` do to descriptors need not be followed. Entries of sockets that are
-//! gone are swept out when there have come to be many.
+//! A socket is identified by the kernel's cookie, not by its descriptor. So the library need not
+//! follow what `dup`, `fork`, `fcntl` and `close` do to descriptors. Entries of closed sockets are
+//! swept when the table has grown large.
 //!
-//! Functions of this library may be called from signal handlers, so nothing that a handler can
-//! interrupt holds the lock: signals wait while it is held, and it is never held for longer than a
-//! few system calls. It is taken around `fork`, so a child finds the table whole.
+//! Functions of this library may be called from signal handlers. So signals are blocked while the
+//! lock is held, and it is never held for longer than a few system calls. It is taken around
+//! `fork`, so a child finds the table consistent.
 
 use std::cell::UnsafeCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,101 +21,100 @@ use crate::names::Names;
 use crate::system::{self, Errno};
 use crate::wish::Wishes;
 
-/// Sockets whose connection is being made, of which so many may be known before those that are gone
-/// are looked for.
+/// Minimum number of connecting sockets before entries of closed ones are swept.
 const MIN_PENDING_SWEPT: usize = 32;
 
-/// The same of all sockets.
+/// Minimum number of known sockets before entries of closed ones are swept.
 const MIN_SWEPT: usize = 256;
 
-/// What is known of one socket.
+/// Known properties of one socket.
 #[derive(Default)]
 pub struct Entry {
     state: State,
     /// Made by `lsl_socket(AF_LSL)`: its addresses are reported as `sockaddr_lsl`.
     pub native: bool,
-    /// Whether its bytes go through the on-ramp.
+    /// If true, its bytes go through the on-ramp.
     pub carried: bool,
-    /// Where it leads, as the program asked for it.
+    /// Destination address, as the program asked for it.
     pub peer: Option<SocketAddr>,
-    /// The name by which it was asked for.
+    /// Name of the destination.
     pub peer_name: Option<String>,
-    /// What `getsockname` says, where the kernel would say something else.
+    /// Address that `getsockname` reports, if it differs from the kernel's.
     pub local: Option<SocketAddr>,
-    /// The key that the other end has shown.
+    /// Key that the peer has shown.
     pub key: Option<[u8; 32]>,
-    /// What the program wishes.
+    /// Options that the program has set.
     pub wishes: Wishes,
-    /// Why it goes by a route, or directly, or not at all.
+    /// Reason why it uses a route, connects directly, or fails.
     pub reason: String,
 }
 
 impl Entry {
-    /// What it is doing.
+    /// Returns the state of the socket.
     pub fn state(&self) -> &State {
         &self.state
     }
 }
 
-/// What a socket is doing.
+/// State of a socket.
 #[derive(Default)]
 pub enum State {
-    /// Nothing yet, or what the kernel says.
+    /// Not used yet, or left to the kernel.
     #[default]
     Idle,
     /// The on-ramp is making its route.
     Connecting(Pending),
-    /// It stands.
+    /// The route stands.
     Connected {
-        /// Whether `connect` has said so.
+        /// If true, `connect` has reported it to the program.
         reported: bool,
     },
-    /// It failed, which has not been reported to the program.
+    /// The route failed; the program has not been told yet.
     Failed(Errno),
-    /// It failed, which has been reported to the program.
+    /// The route failed; the program has been told.
     Spent,
-    /// It takes sessions.
+    /// It accepts sessions.
     Listening(Listening),
 }
 
 /// A route that is being made.
 pub struct Pending {
-    /// Where its result comes.
+    /// Socket on which the on-ramp reports the result.
     pub ramp: Arc<OwnedFd>,
-    /// The send buffer, which is kept small meanwhile.
+    /// Previous state of the send buffer, which is kept small meanwhile.
     pub buffer: Option<crate::fill::SendBuffer>,
 }
 
 /// A listener. The program's descriptor leads to the Unix socket from which sessions come.
 pub struct Listening {
-    /// Where sessions are taken.
+    /// Address at which sessions are accepted.
     pub at: SocketAddr,
-    /// A TCP socket that keeps the options which accepted ones are to have.
+    /// A TCP socket that keeps the options for accepted sockets.
     pub options: Arc<OwnedFd>,
 }
 
-/// Everything that is known.
+/// All known sockets and names.
 pub struct Table {
     entries: BTreeMap<u64, Entry>,
-    /// How many of them are [`State::Connecting`].
+    /// Number of entries that are [`State::Connecting`].
     pending: usize,
-    /// Which names led to which addresses.
+    /// Names, and the addresses that they resolved to.
     pub names: Names,
-    /// With so many entries those that are gone are looked for.
+    /// Number of entries at which closed sockets are swept.
     sweep_at: usize,
-    /// The same of those that are being connected.
+    /// Number of connecting entries at which closed sockets are swept.
     sweep_pending_at: usize,
 }
 
 static ENTRIES: AtomicUsize = AtomicUsize::new(0);
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether anything is known of any socket.
+/// Returns true if any socket is known.
 pub fn is_used() -> bool {
     ENTRIES.load(Ordering::Relaxed) > 0
 }
 
-/// Whether any connection is being made.
+/// Returns true if any connection is being made.
 pub fn has_pending() -> bool {
     PENDING.load(Ordering::Relaxed) > 0
 }
@@ -131,12 +130,12 @@ impl Table {
         }
     }
 
-    /// What is known of the socket with this cookie.
+    /// Returns the entry of the socket with this cookie.
     pub fn get(&mut self, cookie: u64) -> Option<&mut Entry> {
         self.entries.get_mut(&cookie)
     }
 
-    /// The same; something is known from now on.
+    /// Returns the entry of the socket with this cookie, and creates it if needed.
     pub fn entry(&mut self, cookie: u64) -> &mut Entry {
         if !self.entries.contains_key(&cookie) {
             self.sweep_if_many();
@@ -144,7 +143,7 @@ impl Table {
         self.entries.entry(cookie).or_default()
     }
 
-    /// The socket does something else from now on; gives what it did.
+    /// Sets the state of a socket. Returns the previous one.
     pub fn set_state(&mut self, cookie: u64, state: State) -> State {
         let begins = usize::from(matches!(state, State::Connecting(_)));
         let before = std::mem::replace(&mut self.entry(cookie).state, state);
@@ -153,7 +152,7 @@ impl Table {
         before
     }
 
-    /// Nothing is known from now on.
+    /// Removes the entry of a socket.
     pub fn forget(&mut self, cookie: u64) {
         if let Some(entry) = self.entries.remove(&cookie) {
             self.pending -= usize::from(matches!(entry.state, State::Connecting(_)));
@@ -175,7 +174,7 @@ impl Table {
     }
 }
 
-/// The cookies of all sockets that this process has; `None` where they can't be known.
+/// Returns the cookies of all sockets of this process, or `None` if they cannot be determined.
 fn open_sockets() -> Option<BTreeSet<u64>> {
     let folder = std::fs::read_dir("/proc/self/fd").ok()?;
     let numbers =
@@ -183,7 +182,7 @@ fn open_sockets() -> Option<BTreeSet<u64>> {
     Some(numbers.filter_map(system::cookie).collect())
 }
 
-/// Whether any descriptor of this process leads to the socket.
+/// Returns true if a descriptor of this process leads to the socket.
 pub fn is_open(cookie: u64) -> bool {
     open_sockets().is_none_or(|open| open.contains(&cookie))
 }
@@ -191,11 +190,11 @@ pub fn is_open(cookie: u64) -> bool {
 struct Shared {
     lock: UnsafeCell<libc::pthread_mutex_t>,
     table: UnsafeCell<Table>,
-    /// Signals of the thread that forks, while it does.
+    /// Signal mask of the thread that is forking.
     forking: UnsafeCell<MaybeUninit<libc::sigset_t>>,
 }
 
-// SAFETY: all of it is used by whoever holds the lock.
+// SAFETY: all fields are used only while the lock is held.
 unsafe impl Sync for Shared {}
 
 static SHARED: Shared = Shared {
@@ -204,7 +203,7 @@ static SHARED: Shared = Shared {
     forking: UnsafeCell::new(MaybeUninit::uninit()),
 };
 
-/// Holds the lock, with all signals waiting.
+/// Holds the lock, with all signals blocked.
 struct Hold {
     signals: libc::sigset_t,
 }
@@ -212,7 +211,7 @@ struct Hold {
 fn hold() -> Hold {
     let mut signals = MaybeUninit::uninit();
     let mut all = MaybeUninit::uninit();
-    // SAFETY: both are places for a set of signals; the lock is a mutex that is initialised.
+    // SAFETY: both pointers are valid for a signal set; the mutex is initialised.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), signals.as_mut_ptr());
@@ -225,7 +224,7 @@ fn hold() -> Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // SAFETY: this thread holds the lock, and had these signals before.
+        // SAFETY: this thread holds the lock, and had this signal mask before.
         unsafe {
             libc::pthread_mutex_unlock(SHARED.lock.get());
             libc::pthread_sigmask(
@@ -255,7 +254,7 @@ extern "C" fn after_fork() {
 
 static FORKS_SEEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Does something with the table. `errno` stays as it is.
+/// Calls `body` with the table locked. `errno` stays as it is.
 pub fn with<R>(body: impl FnOnce(&mut Table) -> R) -> R {
     let errno = system::errno();
     let held = hold();

@@ -1,36 +1,36 @@
-//! What a program wishes of a connection: options of the level `SOL_LSL`.
+//! Wishes of a program for a connection: options of the level `SOL_LSL`.
 
 use std::ffi::OsString;
 
 use longhaul_ramp::Wish;
 
-/// What a program wishes of a connection.
+/// Wishes of a program for a connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wishes {
-    /// Words for the logs and policies of depots.
+    /// Text for the logs and policies of depots.
     pub purpose: Option<String>,
     /// Bytes that will be sent.
     pub size: Option<u64>,
-    /// Bits a second.
+    /// Rate in bit/s.
     pub rate: Option<u64>,
-    /// Seconds that it may take.
+    /// Maximum duration, in seconds.
     pub duration: Option<u64>,
-    /// The route, in its text form; the rules decide if `None`.
+    /// Route in its text form; if `None`, the rules decide.
     pub route: Option<String>,
-    /// Milliseconds after which a `connect` that waits gives up.
+    /// Milliseconds after which a blocking `connect` gives up.
     pub connect_timeout: Option<u32>,
-    /// No connection where there is no route.
+    /// If true, the connection fails if there is no route.
     pub closed: bool,
-    /// The destination speaks the session protocol itself.
+    /// If true, the destination speaks the session protocol itself.
     pub acceptor: bool,
-    /// The key that the destination must show.
+    /// Key that the destination must show.
     pub key: Option<[u8; 32]>,
-    /// The socket of the on-ramp to go by, and so the identity to show.
+    /// Socket of the on-ramp to use, which determines the identity that is shown.
     pub onramp: Option<OsString>,
 }
 
 impl Wishes {
-    /// As it is reported to the on-ramp.
+    /// Returns the wishes in the form that is sent to the on-ramp.
     pub fn reported(&self) -> Wish<'_> {
         Wish {
             purpose: self.purpose.as_deref(),

@@ -1,5 +1,5 @@
-//! The suite of socket behaviour, the same source built twice: over plain TCP, and through the
-//! library. Both must print the same lines, but for the differences that are meant.
+//! The suite of socket behaviour. The same source is built twice: over plain TCP, and with the
+//! library. Both must print the same lines, except for the intended differences.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use support::{Installed, Onramp, World, run};
 
-/// What differs by design: the case, what TCP does, what a session does. `docs/capi.md` says why.
+/// Differences by design: the case, the result of TCP, the result of a session. `docs/capi.md`
+/// explains them.
 const DIFFERENCES: [(&str, &str, &str); 1] = [(
     "urgent-data",
     "urgent-data: send:ok recv:EINVAL",

@@ -1,5 +1,6 @@
-//! The library as C programs get it: installed into a folder, found with pkg-config, linked both
-//! ways, and run; its manual page; and that its environment is `longhaul`'s.
+//! Tests of the library as C programs get it: installed into a folder, found with pkg-config,
+//! linked statically and dynamically, and run. Also tests its manual page and its environment
+//! variables.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
@@ -17,7 +18,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(Path::new(HERE).join(name)).unwrap()
 }
 
-/// The functions of the interface.
+/// Returns the names of the interface's functions.
 fn functions() -> Vec<String> {
     let map = read("longhaul.map");
     let names = map.lines().filter_map(|line| line.trim().strip_suffix(';'));
@@ -37,7 +38,7 @@ fn the_header_is_clean_c_and_cpp() {
             .args(strict)
             .arg(&header));
     }
-    // Together with the macro header, before it and behind it.
+    // Together with the macro header, included before and after it.
     let macros = Installed::get().path("include/longhaul-sockets.h");
     for standard in ["-std=c99", "-std=gnu17"] {
         run(Command::new("cc")
@@ -57,8 +58,8 @@ fn the_header_is_clean_c_and_cpp() {
 }
 
 #[test]
-fn the_macro_header_changes_types_of_nothing() {
-    // Where the system's headers declare a function that is renamed, its type must be that of
+fn macro_header_keeps_function_types() {
+    // If the system's headers declare a function that is renamed, its type must be that of
     // longhaul.h.
     let source = Installed::get().folder().join("types.c");
     let names = functions();
@@ -78,7 +79,8 @@ fn the_macro_header_changes_types_of_nothing() {
         assert!(names.contains(&format!("lsl_{name}")), "{name}");
         if *name != "accept4" {
             text += &format!(
-                "_Static_assert(__builtin_types_compatible_p(__typeof__(&{name}), __typeof__(&lsl_{name})), \"{name}\");\n"
+                "_Static_assert(__builtin_types_compatible_p(__typeof__(&{name}), \
+                 __typeof__(&lsl_{name})), \"{name}\");\n"
             );
         }
     }
@@ -123,7 +125,8 @@ fn the_layout_is_what_c_compilers_make_of_the_header() {
         text += &format!("_Static_assert(offsetof({place}) == {offset}, \"{place}\");\n");
     }
     text += &format!(
-        "_Static_assert(sizeof(struct sockaddr_lsl) == {} && sizeof(struct lsl_hop) == {}, \"sizes\");\n",
+        "_Static_assert(sizeof(struct sockaddr_lsl) == {} && sizeof(struct lsl_hop) == {}, \
+         \"sizes\");\n",
         size_of::<Address>(),
         size_of::<Hop>()
     );
@@ -201,7 +204,7 @@ fn the_manual_page_formats_and_names_every_function() {
 }
 
 #[test]
-fn the_document_shows_the_examples() {
+fn document_shows_the_examples() {
     let page = read("../../docs/capi.md");
     for example in ["examples/send.c", "python/examples/send.py"] {
         assert!(

@@ -1,4 +1,4 @@
-//! `AF_LSL`: what a program of its own does with addresses, routes, options and names.
+//! Tests of `AF_LSL`: addresses, routes, options and names of programs written for the library.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
@@ -58,7 +58,7 @@ address: 0 name:"" mapped:1
 "#;
 
 #[test]
-fn a_program_of_its_own() {
+fn native_program_uses_af_lsl() {
     let installed = Installed::get();
     let Some(world) = World::new() else { return };
     let onramp = Onramp::start(&world, World::NEAR);

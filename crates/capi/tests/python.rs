@@ -1,4 +1,4 @@
-//! The Python module: its wheel is built and installed, and its own tests run.
+//! Tests of the Python module: its wheel is built and installed, and its own tests run.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
@@ -24,7 +24,7 @@ fn the_wheel_holds_what_it_needs_and_works() {
         .arg(python.join("backend.py"))
         .arg(folder.path())
         .env("LONGHAUL_LIBRARY", installed.path("lib/liblonghaul.so.0")));
-    // A wheel is a zip file that is unpacked where modules are looked for.
+    // A wheel is a zip file that is unpacked into a directory of modules.
     let site = folder.path().join("site");
     run(Command::new("python3")
         .args(["-m", "zipfile", "-e"])

@@ -1,5 +1,5 @@
-//! A program of others, from the source that its authors published, compiled with the macro header
-//! and run between two machines.
+//! Test with a published program of others: compiled from its original source with the macro
+//! header, and run between two machines.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 
 use support::{Installed, Onramp, World, run};
 
-/// Bytes that are sent.
+/// Number of bytes that are sent.
 const BYTES: usize = 20_000_000;
 
-/// The folder of a package's source; `None`, and why on standard error, where it can't be had.
+/// Returns the folder of a package's source. If it cannot be had, returns `None` and prints the
+/// reason.
 fn source(package: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sources");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/fetch-source");
@@ -35,7 +36,7 @@ fn source(package: &str) -> Option<PathBuf> {
     Some(folder.join(package))
 }
 
-/// Bytes that no part of is like another.
+/// Returns bytes without repetitions.
 fn bytes(count: usize) -> Vec<u8> {
     let mut state = 1u64;
     std::iter::repeat_with(|| {
@@ -49,7 +50,7 @@ fn bytes(count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn nuttcp_is_compiled_anew_and_moves_its_bytes() {
+fn nuttcp_is_compiled_and_moves_its_bytes() {
     let Some(source) = source("nuttcp") else {
         return;
     };

@@ -1,6 +1,7 @@
-//! Where no on-ramp runs, the library starts one.
+//! Tests that the library starts an on-ramp if none is running.
 
-#![allow(clippy::unwrap_used, clippy::panic, unsafe_code)] // a test that can't go on has failed; who listens at a socket is asked of the kernel
+// a test that can't go on has failed; who listens at a socket is asked of the kernel
+#![allow(clippy::unwrap_used, clippy::panic, unsafe_code)]
 
 mod support;
 
@@ -11,12 +12,12 @@ use std::process::{Command, Stdio};
 
 use support::{Installed, World, program};
 
-/// The on-ramp that listens at a socket, ended with the test: nobody's child.
+/// The on-ramp that listens at a socket. It is nobody's child, and ends with the test.
 struct Started(PathBuf);
 
 impl Started {
     fn process(&self) -> Option<i32> {
-        // SAFETY: a socket, an address and a place of the lengths that are given.
+        // SAFETY: a socket, an address and a buffer with the given lengths.
         unsafe {
             let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0);
             let socket = std::os::fd::FromRawFd::from_raw_fd(socket);
@@ -52,7 +53,7 @@ impl Started {
 impl Drop for Started {
     fn drop(&mut self) {
         if let Some(process) = self.process().filter(|process| *process > 1) {
-            // SAFETY: takes no pointer; the process that answered at a path of this test.
+            // SAFETY: takes no pointer; the process answered at a path of this test.
             unsafe { libc::kill(process, libc::SIGKILL) };
         }
     }

@@ -1,14 +1,14 @@
-//! Random requests for bandwidth on real networks: every answer is looked over by the independent
-//! checker of `longhaul-circuits`.
+//! Trials with random bandwidth requests on real networks. The independent checker of
+//! `longhaul-circuits` verifies each answer.
 //!
-//! | module | what it does |
+//! | module | purpose |
 //! |---|---|
 //! | [`networks`] | ESnet, and three networks of the Internet Topology Zoo |
-//! | [`requests`] | the requests, always the same for one seed |
-//! | [`trial`] | asks for all of them and checks the answers; what OSCARS' published rule grants of the same ones |
-//! | [`load`] | how long a decision takes with many reservations on the books |
+//! | [`requests`] | the requests, the same for the same seed |
+//! | [`trial`] | makes the requests and checks the answers; applies OSCARS' published rule, too |
+//! | [`load`] | duration of a decision with many existing reservations |
 //!
-//! For tests and figures; nothing that decides uses it.
+//! For tests and figures only; no decision depends on it.
 
 pub mod load;
 pub mod networks;
@@ -22,29 +22,29 @@ pub const MINUTE: Moment = 60_000;
 /// An hour, in milliseconds.
 pub const HOUR: Moment = 60 * MINUTE;
 
-/// Why a trial could not come to its end.
+/// Error that ends a trial.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A network is not what the book can work with, or its file cannot be read.
+    /// A network is unsuitable, or its file cannot be read.
     #[error("{network}: {why}")]
     Network {
-        /// Which.
+        /// Name of the network.
         network: &'static str,
-        /// Why, for people.
+        /// Cause.
         why: String,
     },
-    /// An answer is wrong.
+    /// The checker found an answer to be wrong.
     #[error("request {number}: {what}")]
     Wrong {
-        /// Which request, from 0.
+        /// Index of the request, from 0.
         number: usize,
-        /// What is wrong, for people.
+        /// Description of the error.
         what: String,
     },
-    /// The book refuses its own entry.
+    /// The book refused its own entry.
     #[error("the book: {0}")]
     Book(String),
-    /// More is promised than there is.
+    /// More is promised on a link than it can carry.
     #[error("a link is overbooked: {0}")]
     Overbooked(String),
 }

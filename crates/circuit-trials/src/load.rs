@@ -1,5 +1,4 @@
-//! How many requests a second are decided and kept with many reservations on the books, and how
-//! long one takes.
+//! Rate and duration of decisions with many existing reservations.
 
 use std::time::{Duration, Instant};
 
@@ -17,52 +16,52 @@ use serde::{Deserialize, Serialize};
 use crate::trial::keep;
 use crate::{Error, HOUR, MINUTE};
 
-/// The time over which reservations are spread: what a year of planning ahead holds.
+/// Period over which reservations are spread: a year of planning ahead.
 const SPREAD: Moment = 365 * 24 * HOUR;
-/// Requests for each reservation that is wanted on the books, at most.
+/// Maximum number of requests per wanted reservation.
 const MAX_TRIES: usize = 4;
 
-/// What is measured.
+/// Parameters of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// Reservations on the books.
+    /// Number of existing reservations.
     pub reservations: usize,
-    /// Requests that are timed.
+    /// Number of timed requests.
     pub requests: usize,
-    /// What the requests are made of.
+    /// Seed of the requests.
     pub seed: u64,
-    /// Whether counter-offers are worked out for what is refused.
+    /// If true, refusals include counter-offers.
     pub offers: bool,
 }
 
-/// What it took.
+/// Result of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Took {
-    /// Reservations that were on the books.
+    /// Number of reservations that existed.
     pub booked: usize,
-    /// Requests decided, and kept where granted, in a second.
+    /// Requests decided per second, including the storage of granted ones.
     pub per_second: f64,
-    /// The share of them that was granted.
+    /// Share of requests that were granted.
     pub granted: f64,
-    /// The time of one, in milliseconds: the median, the 99th percentile, the longest.
+    /// Median duration of a request, in milliseconds.
     pub p50_ms: f64,
-    /// See `p50_ms`.
+    /// 99th percentile of the duration, in milliseconds.
     pub p99_ms: f64,
-    /// See `p50_ms`.
+    /// Longest duration, in milliseconds.
     pub longest_ms: f64,
 }
 
-/// The requests of a load, always the same for one seed.
+/// Requests of a measurement, the same for the same seed.
 #[derive(Debug, Clone)]
 pub struct Requests<'a> {
     network: &'a Network,
     random: Xoshiro256PlusPlus,
-    /// What the middle one of the links may reserve.
+    /// Reservable rate of the median link.
     middle: Rate,
 }
 
 impl<'a> Requests<'a> {
-    /// For a network.
+    /// Creates the requests for a network.
     #[must_use]
     pub fn new(network: &'a Network, seed: u64) -> Self {
         let mut rooms: Vec<Rate> = network.links().iter().map(Link::reservable).collect();
@@ -74,13 +73,13 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// One for what is on the books before anything is timed: small, so that as many as are wanted
+    /// Returns a request for the time before the measurement. It is small, so that enough of them
     /// fit.
     pub fn small(&mut self) -> Request {
         request(&mut self.random, self.network, self.middle / 4_000)
     }
 
-    /// One that is timed.
+    /// Returns a request that is timed.
     pub fn timed(&mut self) -> Request {
         request(&mut self.random, self.network, self.middle / 50)
     }
@@ -121,7 +120,7 @@ fn request(random: &mut Xoshiro256PlusPlus, network: &Network, unit: Rate) -> Re
     }
 }
 
-/// Decides, and keeps what is granted; whether it was.
+/// Decides a request, stores what is granted, and returns true if it was.
 fn ask(book: &mut Book, request: &Request, terms: &Terms) -> Result<bool, Error> {
     let decision = book.decide(request, terms, 0);
     match (decision.change, decision.answer) {
@@ -133,10 +132,10 @@ fn ask(book: &mut Book, request: &Request, terms: &Terms) -> Result<bool, Error>
     }
 }
 
-/// Fills the book and times what is asked then.
+/// Fills the book, then times further requests.
 ///
 /// # Errors
-/// [`Error::Book`]: the book refuses its own entry.
+/// [`Error::Book`]: the book refused its own entry.
 pub fn run(network: &Network, load: &Load) -> Result<Took, Error> {
     let mut requests = Requests::new(network, load.seed);
     let mut book = Book::new(network.clone());

@@ -1,4 +1,4 @@
-//! Real networks as the book knows them.
+//! Real networks in the form that the book uses.
 
 use std::path::Path;
 
@@ -9,9 +9,9 @@ use longhaul_map::{Graph, Map, esnet, graphml};
 
 use crate::Error;
 
-/// What a link is taken to carry where its file does not say, in bit/s.
+/// Assumed capacity of a link without one in its file, in bit/s.
 const ASSUMED_CAPACITY: Rate = 10_000_000_000;
-/// What a link is taken to delay where its file does not say, in microseconds.
+/// Assumed latency of a link without one in its file, in microseconds.
 const ASSUMED_LATENCY: u64 = 1_000;
 
 macro_rules! data {
@@ -20,11 +20,11 @@ macro_rules! data {
     };
 }
 
-/// The networks of the trials.
+/// Names of the networks.
 pub const NAMES: [&str; 4] = ["ESnet", "Abilene", "Geant2012", "Uunet"];
 
-/// A map as a network: sites as nodes, each direction of each link as a link, and half of it to
-/// reserve where the map does not say.
+/// Converts a map into a network. Sites become nodes, and each direction of a link becomes a link.
+/// Half of it is reservable if the map does not state how much.
 fn of_graph(graph: &Graph, network: &'static str) -> Result<Network, Error> {
     let links = graph.edges().iter().map(|edge| {
         let whole = |rate: quantities::Rate| rate.bits_per_second() as Rate;
@@ -53,15 +53,15 @@ fn of_graph(graph: &Graph, network: &'static str) -> Result<Network, Error> {
     Network::new(nodes, links.collect()).map_err(|error| why(error.to_string()))
 }
 
-/// The network of this name, one of [`NAMES`].
+/// Returns a network by its name, one of [`NAMES`].
 ///
 /// # Errors
-/// [`Error::Network`]: there is none of this name, or its file is not what it should be.
+/// [`Error::Network`]: the name is unknown, or the file is invalid.
 pub fn network(name: &'static str) -> Result<Network, Error> {
     of_graph(&Graph::of(&map(name)?), name)
 }
 
-/// The same as a map.
+/// Returns a network as a map.
 ///
 /// # Errors
 /// As [`network`].

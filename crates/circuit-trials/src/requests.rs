@@ -1,4 +1,4 @@
-//! Random requests, always the same for one seed.
+//! Random requests, the same for the same seed.
 
 use std::collections::BTreeSet;
 
@@ -11,24 +11,23 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::{HOUR, MINUTE};
 
-/// Requests, each with the moment at which it is asked: always the same for one seed.
+/// Random requests with the time of each.
 pub struct Requests {
     random: Xoshiro256PlusPlus,
     nodes: u32,
     links: u32,
-    /// The rates that are asked for are multiples of this: a fiftieth of what may be reserved of
-    /// the link in the middle, by room.
+    /// Unit of requested rates: a fiftieth of the median reservable rate of the links.
     unit: Rate,
-    /// Between two requests, on average, in milliseconds.
+    /// Mean time between two requests, in milliseconds.
     every: Moment,
     now: Moment,
 }
 
 impl Requests {
-    /// For ends in `network`, at rates that its links could carry.
+    /// Creates requests between ends in `network`, at rates that its links could carry.
     #[must_use]
     pub fn new(network: &Network, seed: u64) -> Self {
-        // The larger a network, the more it is asked for.
+        // Larger networks get more requests.
         let links = u32::try_from(network.links().len())
             .unwrap_or(u32::MAX)
             .max(1);
@@ -59,19 +58,19 @@ impl Requests {
         }
     }
 
-    /// The next request, for so many paths.
+    /// Returns the next request, over `paths` paths, with its time.
     pub fn next(&mut self, paths: usize) -> (Moment, Request) {
         self.now += self.random.random_range(0..=2 * self.every);
-        // Many windows begin and end on the hour, as people's do.
+        // Many windows begin and end on the hour, as people choose them.
         let round = if self.chance(0.7) { HOUR } else { MINUTE };
         let ahead = self.random.random_range(0..36 * HOUR);
         let start = (self.now + ahead).div_euclid(round) * round + round;
         let length = (1 + self.random.random_range(0..8))
             * if self.chance(0.6) { HOUR } else { 10 * MINUTE };
-        // Few are large, and some are larger than any one link has room for.
+        // Few rates are large; some exceed what any single link can carry.
         let rate = 10_f64.powf(self.random.random_range(0.3..1.9)).round() as Rate * self.unit;
         let wish = if self.chance(0.35) {
-            // What the rate carries in a part of the window.
+            // Volume that the rate carries in part of the window.
             let part = self.random.random_range(0.2..0.95) * length as f64;
             let bytes = Volume::carried(rate, part as u64).bytes();
             let most = self.chance(0.5).then_some(rate.saturating_mul(2));

@@ -1,5 +1,5 @@
-//! Asks for one request after the other and checks each answer; and what OSCARS' published rule
-//! grants of the same requests.
+//! A trial: makes requests one after another and checks each answer. Also applies OSCARS' published
+//! rule to the same requests.
 
 use std::collections::BTreeMap;
 
@@ -17,40 +17,40 @@ use longhaul_circuits::time::{Moment, Rate, Volume};
 use crate::requests::Requests;
 use crate::{Error, MINUTE};
 
-/// How a trial is made.
+/// Parameters of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trial {
-    /// How many requests.
+    /// Number of requests.
     pub requests: usize,
-    /// What the requests are made of.
+    /// Seed of the requests.
     pub seed: u64,
-    /// Over how many paths at once each may go.
+    /// Maximum number of paths per request.
     pub paths: usize,
-    /// Whether an asker who is refused takes an offer that is near to what was asked for.
+    /// If true, a refused caller accepts an offer that is close to its request.
     pub takes_offers: bool,
 }
 
-/// What came of a trial.
+/// Result of a trial.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// Requests that were granted, those by an offer included.
+    /// Number of granted requests, including accepted offers.
     pub granted: usize,
-    /// Requests that were granted by taking an offer.
+    /// Number of accepted offers.
     pub by_offer: usize,
-    /// What was granted carries, in all.
+    /// Total volume of granted requests.
     pub booked: Volume,
-    /// What the checker found the answers to be.
+    /// Verdicts of the checker, with their numbers.
     pub verdicts: BTreeMap<Verdict, usize>,
-    /// The refusals, by the kind of their proof.
+    /// Numbers of refusals by the kind of their proof.
     pub proofs: BTreeMap<&'static str, usize>,
-    /// Offers that were made, each of which was good when taken at once.
+    /// Number of offers. Each one was granted when requested immediately.
     pub offers: usize,
-    /// Offers of a later start before which the bound on the flow would allow another.
+    /// Number of offers of a later start for which the flow bound would allow an earlier one.
     pub not_earliest: usize,
 }
 
 impl Outcome {
-    /// Refusals of which nothing shows whether they are right.
+    /// Returns the number of refusals that the checker could neither confirm nor refute.
     #[must_use]
     pub fn open(&self) -> usize {
         self.verdicts
@@ -60,11 +60,11 @@ impl Outcome {
     }
 }
 
-/// Asks for everything, one after the other, and looks every answer over.
+/// Makes all requests, one after another, and checks each answer.
 ///
 /// # Errors
-/// [`Error::Wrong`] at the first answer that is wrong, [`Error::Overbooked`] where more is promised
-/// than there is, [`Error::Book`] where the book refuses its own entry.
+/// [`Error::Wrong`] at the first wrong answer, [`Error::Overbooked`] if more is promised than
+/// available, [`Error::Book`] if the book refused its own entry.
 pub fn run(network: &Network, trial: &Trial) -> Result<Outcome, Error> {
     let mut book = Book::new(network.clone());
     let mut checker = Checker::new(network);
@@ -113,10 +113,10 @@ pub fn run(network: &Network, trial: &Trial) -> Result<Outcome, Error> {
     }
 }
 
-/// Holds and commits: what is granted, and what it carries.
+/// Holds and commits a granted request. Returns each reservation with its volume and plan.
 ///
 /// # Errors
-/// [`Error::Book`]: the book refuses its own entry.
+/// [`Error::Book`]: the book refused its own entry.
 pub fn keep(
     book: &mut Book,
     change: Change,
@@ -145,7 +145,8 @@ pub fn keep(
     Ok(kept)
 }
 
-/// Whether an asker takes an offer: the same soon, or at half the rate or more.
+/// Returns the offer that a caller accepts: one that ends at most a window's length later, or one
+/// with at least half the rate.
 fn taken<'a>(request: &Request, refusal: &'a Refusal) -> Option<&'a Offer> {
     let Refusal::NoRoom(none) = refusal else {
         return None;
@@ -185,7 +186,7 @@ fn write(book: &mut Book, change: Change, now: Moment) -> Result<(), Error> {
     }
 }
 
-/// Ends and forgets what is over.
+/// Ends and forgets expired reservations.
 fn finish(book: &mut Book, checker: &mut Checker<'_>, now: Moment) -> Result<(), Error> {
     for change in book.due(now) {
         let Change::Event { id, .. } = change else {
@@ -221,7 +222,7 @@ fn look_over(
     let offers = [&none.offers.later, &none.offers.slower, &none.offers.volume];
     for offer in offers.into_iter().flatten() {
         outcome.offers += 1;
-        // An offer is good when it is taken at once.
+        // An offer is granted if it is requested immediately.
         match book.decide(&offer.request, terms, now).answer {
             Answer::Granted(plan) if plan == offer.plan => {}
             other => return Err(format!("an offer is not kept: {offer:?}: {other:?}")),
@@ -235,7 +236,7 @@ fn look_over(
     Ok(())
 }
 
-/// What a request carries, if it is granted; a volume as the rate that it needs.
+/// Returns the rate and volume of a request; for a volume, the rate that it needs.
 fn wanted(request: &Request) -> (Rate, Volume) {
     let length = request.window.length();
     match request.wish {
@@ -247,8 +248,8 @@ fn wanted(request: &Request) -> (Rate, Volume) {
     }
 }
 
-/// What OSCARS' published rule grants of the same requests over one path, and what that carries. A
-/// volume is asked for as the rate that it needs.
+/// Returns the number and volume of requests that OSCARS' published rule grants over one path. A
+/// volume is requested as the rate that it needs.
 #[must_use]
 pub fn by_oscars(network: &Network, trial: &Trial) -> (usize, Volume) {
     let mut oscars = Oscars::new(network);
@@ -265,7 +266,7 @@ pub fn by_oscars(network: &Network, trial: &Trial) -> (usize, Volume) {
     (granted, booked)
 }
 
-/// What all requests of a trial would carry.
+/// Returns the total volume of a trial's requests.
 #[must_use]
 pub fn asked(network: &Network, trial: &Trial) -> Volume {
     let mut requests = Requests::new(network, trial.seed);

@@ -1,11 +1,11 @@
-//! Random requests on real networks: every answer is looked over by the independent checker.
+//! Random requests on real networks, with each answer verified by the independent checker.
 
 #![allow(clippy::unwrap_used)] // A test that can't go on has failed.
 
 use longhaul_circuit_trials::networks::network;
 use longhaul_circuit_trials::trial::{Outcome, Trial, by_oscars, run};
 
-/// Of each network; `longhaul-figures figures admission` asks for more.
+/// Number of requests per network; `longhaul-figures figures admission` uses more.
 const REQUESTS: usize = 300;
 
 fn holds(name: &'static str) {

@@ -1,4 +1,4 @@
-//! Where keys and known servers are kept.
+//! Directories and files of keys and known servers.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,36 +6,37 @@ use std::path::{Path, PathBuf};
 use longhaul_proto::text::printable;
 use longhaul_session::{Error as SessionError, Identity};
 
-/// What keeps this machine from knowing who it is.
+/// Reasons why the directory or the identity of this machine cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
-    /// Nothing says where keys are kept.
+    /// No environment variable says where keys are kept: set `LONGHAUL_HOME` or `HOME`.
     #[error("neither LONGHAUL_HOME nor HOME is set: say where keys are to be kept")]
     Nowhere,
-    /// The directory can't be made.
+    /// The directory cannot be created: check the permissions of the one above it.
     #[error("cannot make the directory {}", shown(path))]
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// No key can have that name.
+    /// The name cannot name a key: use letters, digits, '.', '_' and '-'.
     #[error("{0:?} can't name a key: use letters, digits, '.', '_' and '-'")]
     KeyName(String),
-    /// The file of the identity.
+    /// The file of the identity cannot be read or written.
     #[error(transparent)]
     Identity(#[from] SessionError),
 }
 
-/// The value of an environment variable that is set to something.
+/// Returns the value of an environment variable, or `None` if it is unset or empty.
 fn from(name: &str) -> Option<PathBuf> {
     std::env::var_os(name)
         .filter(|value| !value.is_empty())
         .map(PathBuf::from)
 }
 
-/// The directory: `$LONGHAUL_HOME`, else `$XDG_CONFIG_HOME/longhaul`, else `~/.config/longhaul`.
+/// Returns the directory of keys: `$LONGHAUL_HOME`, else `$XDG_CONFIG_HOME/longhaul`, else
+/// `~/.config/longhaul`.
 ///
 /// # Errors
 /// [`HomeError::Nowhere`].
@@ -46,9 +47,9 @@ pub fn dir() -> Result<PathBuf, HomeError> {
         .ok_or(HomeError::Nowhere)
 }
 
-/// Where what one command leaves for the next is kept, and nothing that anybody has to:
-/// `$LONGHAUL_STATE`, else `state` in `$LONGHAUL_HOME`, else `$XDG_STATE_HOME/longhaul`, else
-/// `~/.local/state/longhaul`; none where nothing says.
+/// Returns the directory of state that one command leaves for the next and that may be deleted at
+/// any time: `$LONGHAUL_STATE`, else `state` in `$LONGHAUL_HOME`, else `$XDG_STATE_HOME/longhaul`,
+/// else `~/.local/state/longhaul`. Returns `None` if none of these variables nor `HOME` is set.
 #[must_use]
 pub fn state_dir() -> Option<PathBuf> {
     let below = |name, path| Some(from(name)?.join(path));
@@ -58,7 +59,7 @@ pub fn state_dir() -> Option<PathBuf> {
         .or_else(|| below("HOME", ".local/state/longhaul"))
 }
 
-/// The directory, made if it wasn't there, for its owner alone.
+/// Returns the directory of keys. Creates it, accessible to its owner alone, if it does not exist.
 ///
 /// # Errors
 /// [`HomeError::Nowhere`], [`HomeError::Directory`].
@@ -68,7 +69,7 @@ pub fn make_dir() -> Result<PathBuf, HomeError> {
     Ok(dir)
 }
 
-/// Makes a directory, and those above it, for their owner alone, where they are not there.
+/// Creates a directory and its missing parents, accessible to their owner alone.
 ///
 /// # Errors
 /// [`HomeError::Directory`].
@@ -84,13 +85,13 @@ pub fn make_private(dir: &Path) -> Result<(), HomeError> {
     })
 }
 
-/// A path as a person may see it.
+/// Returns a path in printable form.
 #[must_use]
 pub fn shown(path: &Path) -> String {
     printable(path.as_os_str().as_encoded_bytes())
 }
 
-/// The file of servers whose keys were accepted before.
+/// Returns the path of the file of servers whose keys were accepted before.
 ///
 /// # Errors
 /// As [`make_dir`].
@@ -98,7 +99,7 @@ pub fn known_hosts() -> Result<PathBuf, HomeError> {
     Ok(make_dir()?.join("known_hosts"))
 }
 
-/// The file of the identity called `name`; the default one when none.
+/// Returns the path of the identity called `name`, or of the default identity.
 ///
 /// # Errors
 /// As [`make_dir`], and [`HomeError::KeyName`].
@@ -119,8 +120,8 @@ fn is_name(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
-/// The identity in `file`, or the default one, which is made when it is first needed: then `made`
-/// is called with it and its file.
+/// Loads the identity in `file`, or the default identity. The default one is created when first
+/// needed; then `made` is called with it and its path.
 ///
 /// # Errors
 /// As [`make_dir`], and [`HomeError::Identity`].
@@ -140,7 +141,7 @@ pub fn identity(
             made(&identity, &file);
             Ok(identity)
         }
-        // Another command may have made it just now.
+        // Another command may have created it meanwhile.
         Err(_) if file.exists() => Ok(Identity::load(&file)?),
         Err(error) => Err(error.into()),
     }

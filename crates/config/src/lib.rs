@@ -1,9 +1,9 @@
-//! Who one is, whom one knows, and which routes lead where: one place for every command and
+//! This machine's identity, the servers it knows, and its table of routes, for every command and
 //! library.
 //!
 //! - [`home`]: the directories, the identity and the file of known servers.
-//! - [`routes`]: `routes.toml`, the rules by which connections of programs find their route. Pure
-//!   but for [`routes::RouteTable::load`].
+//! - [`routes`]: `routes.toml`, the rules that assign routes to the connections of programs. Pure
+//!   except for [`routes::RouteTable::load`].
 
 #![forbid(unsafe_code)]
 

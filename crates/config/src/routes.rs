@@ -1,20 +1,21 @@
-//! `routes.toml`: by which route the connections of programs go that know nothing of routes. The
-//! first rule that fits decides; what none fits goes directly.
+//! `routes.toml`: the routes for connections of programs that do not choose routes themselves. The
+//! first matching rule decides. A connection that matches no rule is made directly.
 //!
 //! ```toml
 //! [[route]]
 //! to = ["*.archive.example", "192.0.2.0/24"]     # names and networks of destinations
-//! ports = [2811, "50000-51000"]                  # their ports; all when left out
-//! via = "campus.example,backbone.example"        # depots to pass, as for --route; "direct" when left out
-//! offramp = "lhk1:...@gateway.example:7512"      # where the session ends, and plain TCP begins; its key as in known_hosts if left out
-//! always = true                                  # also where no gain is expected; false when left out
-//! fall_back = false                              # no direct connection where the route fails; true when left out
+//! ports = [2811, "50000-51000"]                  # their ports; default: all
+//! via = "campus.example,backbone.example"        # depots, as for --route; default: "direct"
+//! # where the session ends and plain TCP begins; without a key, the one in known_hosts applies
+//! offramp = "lhk1:...@gateway.example:7512"
+//! always = true                                  # even if no gain is expected; default: false
+//! fall_back = false                              # no direct connection on failure; default: true
 //! ```
 //!
-//! In place of `offramp`, `acceptor = true` says that the destinations speak the session protocol
-//! themselves. With neither, a rule says that its destinations are connected to directly.
+//! Instead of `offramp`, `acceptor = true` says that the destinations speak the session protocol
+//! themselves. A rule with neither connects to its destinations directly.
 //!
-//! A table that a controller gives ([`controllers`]) is trusted less: it names no keys.
+//! A table that a controller gives ([`controllers`]) is trusted less: it cannot set keys.
 #![deny(clippy::indexing_slicing)] // what is read here comes from a file
 
 pub mod controllers;
@@ -31,10 +32,10 @@ use longhaul_session::read_trusted_file;
 use serde::Deserialize;
 use toml::Spanned;
 
-/// Why a table of routes can't be had.
+/// Reasons why a table of routes cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum RoutesError {
-    /// It cannot be read: check the path and its permissions.
+    /// The file cannot be read: check the path and its permissions.
     #[error(
         "{}: cannot read the table of routes: {source}",
         crate::home::shown(file)
@@ -42,36 +43,36 @@ pub enum RoutesError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A line of it does not say what it must: mend it.
+    /// A line of the file is invalid: correct it as the message says.
     #[error("{}:{line}: {problem}", crate::home::shown(file))]
     Line {
         /// The file.
         file: PathBuf,
-        /// The line, counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// What is wrong, and what to write.
+        /// What is wrong, and what to write instead.
         problem: String,
     },
 }
 
-/// The rules of a file, in its order.
+/// The rules of a file, in the file's order.
 #[derive(Debug, Clone, Default)]
 pub struct RouteTable {
     rules: Vec<RouteRule>,
     author: Author,
 }
 
-/// Who wrote a table of routes, and so what it is trusted with.
+/// Author of a table of routes, which decides how far it is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Author {
     /// The user of this machine's on-ramp.
     #[default]
     User,
-    /// A controller. Its rules name no keys of off-ramps, and only speed connections up: what is
-    /// local stays local, and a route that fails is no reason not to connect.
+    /// A controller. Its rules set no keys of off-ramps and only speed connections up: local
+    /// traffic stays local, and a route that fails does not prevent a direct connection.
     Controller,
 }
 
@@ -79,32 +80,32 @@ pub enum Author {
 #[derive(Debug, Clone)]
 pub struct RouteRule {
     to: Vec<HostPattern>,
-    /// All when it is empty.
+    /// Destination ports; all if empty.
     ports: Vec<RangeInclusive<u16>>,
-    /// The line of the file on which it begins.
+    /// Line of the file on which the rule begins.
     pub line: usize,
     /// Depots to pass.
     pub via: Route,
-    /// Where the session ends.
+    /// End of the session.
     pub end: SessionEnd,
-    /// Whether it is taken also where no gain is expected.
+    /// If true, the route is used even if no gain is expected.
     pub always: bool,
-    /// Whether a direct connection takes its place where it fails before anything was sent.
+    /// If true, a direct connection is made when the route fails before anything was sent.
     pub fall_back: bool,
 }
 
-/// Where the session of a rule ends.
+/// End of a rule's session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// There is none: the destinations are connected to directly.
+    /// No session: the connection to the destination is direct.
     None,
     /// At the destination, which speaks the session protocol.
     Destination,
     /// At an off-ramp, which connects to the destination.
     Offramp {
-        /// Where it listens.
+        /// Address on which it listens.
         at: Endpoint,
-        /// Its key; as it stands among the known servers if `None`.
+        /// Its key; if `None`, the one in `known_hosts`.
         key: Option<PublicKey>,
     },
 }
@@ -144,13 +145,13 @@ const fn yes() -> bool {
 }
 
 impl RouteRule {
-    /// The destinations that it is for.
+    /// Returns the destinations of the rule.
     #[must_use]
     pub fn to(&self) -> &[HostPattern] {
         &self.to
     }
 
-    /// Their ports; all when it is empty.
+    /// Returns the destination ports; all if empty.
     #[must_use]
     pub fn ports(&self) -> &[RangeInclusive<u16>] {
         &self.ports
@@ -158,7 +159,7 @@ impl RouteRule {
 }
 
 impl RouteTable {
-    /// Reads a file; one that is not there has no rules.
+    /// Reads a file. A file that does not exist has no rules.
     ///
     /// # Errors
     /// [`RoutesError`].
@@ -173,7 +174,7 @@ impl RouteTable {
         }
     }
 
-    /// Reads the text of such a file; `file` is what errors call it.
+    /// Parses the text of a table; `file` is its name in errors.
     ///
     /// # Errors
     /// [`RoutesError::Line`].
@@ -196,19 +197,20 @@ impl RouteTable {
         })
     }
 
-    /// Who wrote it.
+    /// Returns the author of the table.
     #[must_use]
     pub const fn author(&self) -> Author {
         self.author
     }
 
-    /// The rules, in the order of the file.
+    /// Returns the rules, in the order of the file.
     #[must_use]
     pub fn rules(&self) -> &[RouteRule] {
         &self.rules
     }
 
-    /// The rule for a destination, by its address, the name that led to it, or both.
+    /// Returns the first rule that matches a destination by its address, the name that resolved to
+    /// it, or both.
     #[must_use]
     pub fn rule(
         &self,
@@ -224,7 +226,7 @@ impl RouteTable {
     }
 }
 
-/// What is wrong, and the byte of the text where it stands.
+/// Byte offset of a problem in the text, and the problem.
 type Wrong = (usize, String);
 
 fn read(rule: RuleText, line: usize) -> Result<RouteRule, Wrong> {

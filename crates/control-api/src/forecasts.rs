@@ -1,4 +1,4 @@
-//! What is expected of paths.
+//! Forecasts of what paths will carry.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -17,66 +17,66 @@ pub struct Spread {
     pub p90: f64,
 }
 
-/// How many of past values lay between `p10` and `p90` of the forecasts made before them; what was
-/// meant is 0.8.
+/// Share of past values that lay between `p10` and `p90` of the forecast made before each. The
+/// target is 0.8.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Coverage {
-    /// Of the last hundred; none before there were as many.
+    /// Share over the last 100 values; left out until there are that many.
     pub of_100: Option<f64>,
-    /// Of the last thousand; none before there were as many.
+    /// Share over the last 1,000 values; left out until there are that many.
     pub of_1000: Option<f64>,
 }
 
-/// What is expected of one quantity of one path next.
+/// Forecast of the next value of one quantity of one path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Forecast {
-    /// Where the path begins.
+    /// End where the path begins.
     #[schema(value_type = String)]
     pub from: End,
-    /// Where it ends.
+    /// End where the path ends.
     #[schema(value_type = String)]
     pub to: End,
-    /// Who measured it: what different reporters say is kept apart.
+    /// Key of the reporter that measured it. Values of different reporters are kept apart.
     #[schema(value_type = String)]
     pub reporter: Key,
-    /// What of it, which says the unit.
+    /// Quantity that is forecast, which determines the unit.
     pub quantity: Quantity,
-    /// The next value.
+    /// Expected next value.
     pub next: Spread,
-    /// When the last value was measured that it rests on.
+    /// Time of the latest measurement that the forecast uses.
     #[schema(value_type = u64)]
     pub measured_ms: Moment,
-    /// On how many values it rests.
+    /// Number of values that the forecast uses.
     pub samples: u64,
-    /// How good the forecasts of this path were.
+    /// Accuracy of past forecasts of this path.
     pub coverage: Coverage,
 }
 
-/// Which forecasts: `GET /forecasts`.
+/// Query of `GET /forecasts`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ForecastQuery {
-    /// Only of paths that begin there.
+    /// Only paths that begin at this end.
     #[param(value_type = Option<String>)]
     pub from: Option<End>,
-    /// Only of paths that end there.
+    /// Only paths that end at this end.
     #[param(value_type = Option<String>)]
     pub to: Option<End>,
-    /// Only of this quantity.
+    /// Only this quantity.
     pub quantity: Option<Quantity>,
-    /// Only those that follow: `next` of the answer before.
+    /// Only items after this position: `next` of the previous page.
     pub after: Option<String>,
-    /// Most of one answer.
+    /// Maximum number of items in one answer.
     #[param(minimum = 1, maximum = 5000)]
     pub limit: Option<u32>,
 }
 
-/// Some of the forecasts, by path and quantity.
+/// One page of forecasts, ordered by path and quantity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ForecastPage {
-    /// What was found.
+    /// Forecasts on this page.
     pub items: Vec<Forecast>,
-    /// What to ask for as `after` for those that follow; none if nothing does.
+    /// Value of `after` for the next page; left out on the last one.
     pub next: Option<String>,
 }

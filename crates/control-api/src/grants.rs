@@ -1,53 +1,54 @@
-//! Grants of circuits that depots have in use: whether they still hold.
+//! Renewal of circuit grants that depots have in use.
 //!
-//! A grant holds for a minute at most, so a depot asks again and again: `POST /grants/renewals`
-//! with [`GrantsInUse`], answered with [`Renewals`]. What is not renewed has ended.
+//! A grant is valid for one minute at most, so a depot renews it repeatedly: it sends
+//! [`GrantsInUse`] to `POST /grants/renewals` and receives [`Renewals`]. A grant that is not
+//! renewed has ended.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::Key;
 
-/// Most grants of one question.
+/// Maximum number of grants in one request.
 pub const MAX_GRANTS_IN_USE: usize = 500;
 
 /// Grants that a depot has in use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GrantsInUse {
-    /// 500 at most.
+    /// The grants, 500 at most.
     pub items: Vec<GrantInUse>,
 }
 
 /// A grant that a depot has in use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct GrantInUse {
-    /// The circuit, as the controller named it.
+    /// Name of the circuit, as the controller gave it.
     pub circuit: String,
     /// The key whose sessions use it.
     #[schema(value_type = String)]
     pub holder: Key,
 }
 
-/// The answer about grants in use.
+/// Answer to a renewal request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Renewals {
-    /// One for each grant that was asked about.
+    /// One renewal for each grant in the request.
     pub items: Vec<Renewal>,
 }
 
 /// Renewal of a grant, or the reason of its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Renewal {
-    /// The circuit, as it was asked about.
+    /// Name of the circuit, as requested.
     pub circuit: String,
-    /// The holder, as it was asked about.
+    /// Key of the holder, as requested.
     #[schema(value_type = String)]
     pub holder: Key,
     /// The renewed grant, signed by the controller: `lhg1:` and base32 digits. `None` if the grant
     /// has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<String>,
-    /// Why it has ended, in one line.
+    /// Reason why the grant has ended, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
 }

@@ -1,8 +1,8 @@
-//! The map: sites, hosts, depots and links. An operator puts it there; depots that register
-//! themselves are added to it.
+//! The map: sites, hosts, depots and links. An operator uploads it; depots that register themselves
+//! are added to it.
 //!
-//! `PUT /map` takes a [`Map`]; what was read from files of any format is sent as that.
-//! `PUT /depots/{key}` takes a [`Registration`], signed with that key, and again before it ends.
+//! `PUT /map` takes a [`Map`], whatever file format it was read from. `PUT /depots/{key}` takes a
+//! [`Registration`] signed with that key, and must be repeated before the registration expires.
 
 pub use longhaul_map::{
     Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Host, Link, Map, Registration,
@@ -13,36 +13,35 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{End, Key, Moment};
 
-/// The answer to a registration.
+/// Answer to a registration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Registered {
-    /// What the depot is called on the map: its own name, unless that belongs to another key.
+    /// Name of the depot on the map: its own, unless that name belongs to another key.
     pub name: String,
-    /// The next registration is expected within this many seconds: a third of the time for which
-    /// this one holds.
+    /// Seconds until the next registration is expected: a third of this one's validity.
     pub again_in_s: f64,
-    /// Until when it holds, in milliseconds since the Unix epoch: from then on the depot is stale.
+    /// Time when the registration expires. From then on the depot is stale.
     #[schema(value_type = u64)]
     pub until_ms: Moment,
 }
 
-/// All depots that are known.
+/// All known depots.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DepotList {
-    /// As they stand on the map.
+    /// The depots, as they are on the map.
     pub items: Vec<Depot>,
 }
 
-/// The name of a depot, and the key that it belongs to: the first that registered it. It stays with
-/// that key until the operator releases it: `DELETE /names/{name}`.
+/// Name of a depot and the key that owns it: the first that registered the name. The key keeps it
+/// until the operator releases it: `DELETE /names/{name}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DepotName {
-    /// The name as it was registered; case does not tell names apart.
+    /// Name as it was registered. Names are compared without regard to case.
     pub name: String,
-    /// Its key.
+    /// Key that owns the name.
     #[schema(value_type = String)]
     pub key: Key,
-    /// When it was first registered, in milliseconds since the Unix epoch.
+    /// Time of the first registration under this name.
     #[schema(value_type = u64)]
     pub since_ms: Moment,
 }
@@ -50,43 +49,43 @@ pub struct DepotName {
 /// All names that depots registered: `GET /names`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DepotNameList {
-    /// By name.
+    /// The names, in alphabetical order.
     pub items: Vec<DepotName>,
 }
 
-/// The map as it is now: `GET /map`.
+/// Current map: `GET /map`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct KnownMap {
-    /// Grows with each change.
+    /// Version of the map; each change increments it.
     pub version: u64,
-    /// When it was made.
+    /// Time of the last change.
     #[schema(value_type = u64)]
     pub made_ms: Moment,
-    /// What the operator put there, with depots that registered themselves.
+    /// The operator's map, with depots that registered themselves.
     pub map: Map,
-    /// What registrations say that could not be taken as it is, a line each.
+    /// Registrations that could not be applied as they are, one line each.
     pub problems: Vec<String>,
 }
 
-/// The answer to a map that was put there.
+/// Answer to an uploaded map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MapChanged {
-    /// How many sites there are now.
+    /// Number of sites on the new map.
     pub sites: usize,
-    /// How many depots, without those that registered themselves alone.
+    /// Number of depots on the new map, without those that only registered themselves.
     pub depots: usize,
-    /// How many hosts.
+    /// Number of hosts on the new map.
     pub hosts: usize,
-    /// How many links.
+    /// Number of links on the new map.
     pub links: usize,
 }
 
-/// Which table: `GET /routes.toml`, as depots, clients and on-ramps read it.
+/// Query of `GET /routes.toml`, the table that depots, clients and on-ramps read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RoutesFileQuery {
-    /// Where the routes begin; whoever asks, if left out.
+    /// End where the routes begin; the caller, if left out.
     #[param(value_type = Option<String>)]
     pub from: Option<End>,
 }

@@ -1,34 +1,34 @@
-//! What was measured of paths.
+//! Measurements of paths.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{End, Key, Moment};
 
-/// Most measurements of one batch.
+/// Maximum number of measurements in one batch.
 pub const MAX_BATCH: usize = 5_000;
 
-/// What of a path was measured, and in which unit.
+/// Measured property of a path, which determines the unit.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
-    /// What it carried, in bits per second.
+    /// Throughput, in bits per second.
     Rate,
-    /// The round-trip time, in seconds.
+    /// Round-trip time, in seconds.
     Rtt,
-    /// The time in one direction, in seconds.
+    /// One-way delay, in seconds.
     Delay,
-    /// The share of segments or packets that were lost, from 0 to 1.
+    /// Share of segments or packets that were lost, from 0 to 1.
     Loss,
 }
 
 impl Quantity {
-    /// All of them.
+    /// All quantities.
     pub const ALL: [Self; 4] = [Self::Rate, Self::Rtt, Self::Delay, Self::Loss];
 
-    /// As it is written.
+    /// Returns the quantity's name in JSON.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -40,23 +40,23 @@ impl Quantity {
     }
 }
 
-/// What it was measured with.
+/// Method of a measurement.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
-    /// A small exchange made for it.
+    /// A small exchange made for the measurement.
     Probe,
-    /// A copy of a client's.
+    /// A client's copy.
     Transfer,
-    /// A hop that a depot relayed over.
+    /// A hop over which a depot relayed.
     Relay,
-    /// Another program's archive, as pScheduler's.
+    /// Archive of another program, such as pScheduler.
     Archive,
 }
 
-/// What held a flow back: the verdict of `drs`.
+/// Factor that limited a flow: the verdict of `drs`.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
 )]
@@ -66,7 +66,7 @@ pub enum Limit {
     Application,
     /// The send buffer.
     SendBuffer,
-    /// The receiver's window.
+    /// The receive window.
     ReceiveWindow,
     /// A pacing rate.
     Pacing,
@@ -76,30 +76,30 @@ pub enum Limit {
     Path,
 }
 
-/// Under which conditions. What is not known is left out.
+/// Conditions of a measurement. Unknown ones are left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Conditions {
-    /// How many bytes were moved.
+    /// Number of bytes moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// How long it took, in seconds.
+    /// Duration, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub duration_s: Option<f64>,
-    /// By how many streams at once; `rate` is theirs together.
+    /// Number of parallel streams; `rate` is their sum.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub streams: Option<u32>,
-    /// By which congestion control, as the system names it.
+    /// Congestion control algorithm, as the system names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 32)]
     pub congestion: Option<String>,
-    /// What held it back. A rate that anything but the congestion window or the path held back is a
-    /// lower bound of what the path carries.
+    /// Factor that limited the flow. If it is neither the congestion window nor the path, the
+    /// measured rate is only a lower bound of what the path can carry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// The transfer that it was part of.
+    /// ID of the transfer that the measurement belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 128)]
     pub transfer: Option<String>,
@@ -108,31 +108,31 @@ pub struct Conditions {
 /// One value of one quantity of one path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Measurement {
-    /// Where the path begins.
+    /// End where the path begins.
     #[schema(value_type = String, min_length = 1, max_length = 253, example = "depot-a")]
     pub from: End,
-    /// Where it ends.
+    /// End where the path ends.
     #[schema(value_type = String, min_length = 1, max_length = 253, example = "depot-b")]
     pub to: End,
-    /// What of it.
+    /// Measured quantity.
     pub quantity: Quantity,
-    /// When: the middle of the time that it took.
+    /// Time of the measurement: the middle of its duration.
     #[schema(value_type = u64)]
     pub at_ms: Moment,
-    /// How much, in the quantity's unit.
+    /// Value, in the quantity's unit.
     #[schema(minimum = 0)]
     pub value: f64,
-    /// With what.
+    /// Method of the measurement.
     pub source: Source,
-    /// Under which conditions.
+    /// Conditions of the measurement.
     #[serde(default)]
     pub conditions: Conditions,
 }
 
-/// Measurements to keep: `POST /measurements`. All of them are kept, or none.
+/// Measurements to store: `POST /measurements`. Either all of them are stored, or none.
 ///
-/// A depot may report hops that it is an end of, a client paths that it is an end of. The same
-/// measurement (reporter, path, quantity and moment) is kept once, however often it comes.
+/// A depot may report hops that it is an end of, a client paths that it is an end of. Measurements
+/// with the same reporter, path, quantity and time are stored once, however often they arrive.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Batch {
     /// At most 5,000.
@@ -140,105 +140,105 @@ pub struct Batch {
     pub measurements: Vec<Measurement>,
 }
 
-/// The answer to a batch, given when it is on the disk.
+/// Answer to a batch, sent once the batch is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BatchKept {
-    /// How many were new.
+    /// Number of measurements that were new.
     pub kept: usize,
-    /// How many were there before.
+    /// Number of measurements that were already stored.
     pub duplicates: usize,
 }
 
-/// Which measurements: `GET /measurements`.
+/// Query of `GET /measurements`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct MeasurementQuery {
-    /// Only of paths that begin there.
+    /// Only paths that begin at this end.
     #[param(value_type = Option<String>)]
     pub from: Option<End>,
-    /// Only of paths that end there.
+    /// Only paths that end at this end.
     #[param(value_type = Option<String>)]
     pub to: Option<End>,
-    /// Only of this quantity.
+    /// Only this quantity.
     pub quantity: Option<Quantity>,
-    /// Only those measured at or after this moment.
+    /// Only measurements taken at or after this time.
     #[param(value_type = Option<u64>)]
     pub since_ms: Option<Moment>,
-    /// Only those measured before this moment.
+    /// Only measurements taken before this time.
     #[param(value_type = Option<u64>)]
     pub before_ms: Option<Moment>,
-    /// Only those kept later: `next` of the answer before.
+    /// Only measurements stored after this position: `next` of the previous page.
     pub after: Option<String>,
-    /// Most of one answer.
+    /// Maximum number of items in one answer.
     #[param(minimum = 1, maximum = 5000)]
     pub limit: Option<u32>,
 }
 
-/// A measurement as it is kept.
+/// Stored measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct KeptMeasurement {
-    /// What was measured.
+    /// The measurement.
     #[serde(flatten)]
     pub measurement: Measurement,
-    /// Who said so.
+    /// Key of its reporter.
     #[schema(value_type = String)]
     pub reporter: Key,
 }
 
-/// Some of the measurements, in the order in which they were kept.
+/// One page of measurements, in the order in which they were stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MeasurementPage {
-    /// What was found.
+    /// Measurements on this page.
     pub items: Vec<KeptMeasurement>,
-    /// What to ask for as `after` for those that follow, also for those that come in later; none if
-    /// nothing was found.
+    /// Value of `after` for the next page, including measurements that arrive later; left out if
+    /// this page is empty.
     pub next: Option<String>,
 }
 
-/// Measurements as pScheduler reports them: `GET /pscheduler`.
+/// Measurements in pScheduler's format: `GET /pscheduler`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PschedulerPage {
-    /// Each as its HTTP archiver would send it. Those of ends without a host name or an address are
-    /// left out.
+    /// Each measurement as pScheduler's HTTP archiver would send it. Measurements between ends
+    /// without a host name or an address are left out.
     #[schema(value_type = Vec<Object>)]
     pub items: Vec<serde_json::Value>,
-    /// What to ask for as `after` for those that follow, also for those that come in later; none if
-    /// nothing was found.
+    /// Value of `after` for the next page, including measurements that arrive later; left out if
+    /// this page is empty.
     pub next: Option<String>,
 }
 
-/// Measurements of one path in one span of time, brought together when they were old.
+/// Summary of old measurements of one path over one period.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Summary {
-    /// Where the path begins.
+    /// End where the path begins.
     #[schema(value_type = String)]
     pub from: End,
-    /// Where it ends.
+    /// End where the path ends.
     #[schema(value_type = String)]
     pub to: End,
-    /// What of it.
+    /// Measured quantity.
     pub quantity: Quantity,
-    /// When the span begins.
+    /// Start of the period.
     #[schema(value_type = u64)]
     pub at_ms: Moment,
-    /// How long it is, in seconds.
+    /// Length of the period, in seconds.
     pub span_s: u64,
-    /// How many measurements there were.
+    /// Number of measurements in the period.
     pub count: u64,
-    /// The least of them.
+    /// Smallest value.
     pub least: f64,
-    /// Their mean.
+    /// Mean value.
     pub mean: f64,
-    /// The greatest of them.
+    /// Largest value.
     pub greatest: f64,
 }
 
-/// Some of the summaries, by time.
+/// One page of summaries, ordered by time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SummaryPage {
-    /// What was found.
+    /// Summaries on this page.
     pub items: Vec<Summary>,
-    /// What to ask for as `after` for those that follow; none if nothing does.
+    /// Value of `after` for the next page; left out on the last one.
     pub next: Option<String>,
 }

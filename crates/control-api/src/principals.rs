@@ -1,12 +1,12 @@
-//! Who may ask for what: a principal has roles, and a role is a list of rights of the form
-//! (resource, permission, constraint), as OSCARS had it.
+//! Access control: a principal has roles, and a role is a list of rights of the form (resource,
+//! permission, constraint), as in OSCARS.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{Key, Moment};
 
-/// What is asked about.
+/// Kind of resource that a right covers.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
 )]
@@ -22,20 +22,20 @@ pub enum Resource {
     Measurements,
     /// Forecasts.
     Forecasts,
-    /// Questions for routes, and tables of routes.
+    /// Route questions and route tables.
     Routes,
-    /// Reports of transfers.
+    /// Transfer reports.
     Transfers,
-    /// What depots are to measure.
+    /// Measurements that depots are asked to take.
     Probes,
-    /// Reservations of bandwidth.
+    /// Bandwidth reservations.
     Reservations,
     /// The controller's own state: its name, release and counters.
     Controller,
 }
 
 impl Resource {
-    /// All of them.
+    /// All resources.
     pub const ALL: [Self; 10] = [
         Self::Principals,
         Self::Map,
@@ -50,26 +50,26 @@ impl Resource {
     ];
 }
 
-/// What is done to it.
+/// Action that a right permits.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Permission {
-    /// Nothing changes.
+    /// Read without changing anything.
     Read,
-    /// Something is added, changed or removed; of reservations, all that follows.
+    /// Add, change or remove. For reservations, this includes all permissions below.
     Write,
-    /// A reservation is asked for, committed or aborted.
+    /// Request, commit or abort a reservation.
     Create,
-    /// A reservation is changed or cancelled.
+    /// Change or cancel a reservation.
     Modify,
-    /// The paths of a reservation are set up or torn down.
+    /// Set up or tear down the paths of a reservation.
     Signal,
 }
 
 impl Permission {
-    /// All of them.
+    /// All permissions.
     pub const ALL: [Self; 5] = [
         Self::Read,
         Self::Write,
@@ -79,23 +79,23 @@ impl Permission {
     ];
 }
 
-/// To which of them a right is limited.
+/// Subset of a resource to which a right is limited.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Constraint {
-    /// To none: all.
+    /// The whole resource.
     Any,
-    /// To what is the asker's own: its registration, hops that it is an end of, its transfers,
-    /// routes that begin at it; of reservations, those that it asked for, and to ask for some,
-    /// those that it is an end of.
+    /// Items of the caller's own: its registration, hops that it is an end of, its transfers, and
+    /// routes that begin at it. Of reservations, those that it requested; it may request those that
+    /// it is an end of.
     Own,
-    /// To what belongs to one site of the map; of reservations, to those that begin or end there.
+    /// Items that belong to one site of the map. Of reservations, those that begin or end there.
     Site(String),
 }
 
-/// How much may be reserved by a right to create or modify reservations. What is left out is not
-/// capped, but where a usual limit is stated. A right to write any reservations, without limits, is
-/// an operator's and has none of these either.
+/// Limits of a right to create or modify reservations. A limit that is left out has its stated
+/// default, or does not apply. A right to write any reservation, without limits, is an operator's,
+/// and none of these defaults apply to it.
 #[derive(
     Debug,
     Clone,
@@ -112,29 +112,28 @@ pub enum Constraint {
 )]
 #[serde(default, deny_unknown_fields)]
 pub struct ReservationLimits {
-    /// The highest rate of one reservation, in bit/s. A volume goes no faster.
+    /// Maximum rate of one reservation, in bit/s. A volume is also sent no faster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
-    /// The longest window, in seconds.
+    /// Maximum length of a window, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<u64>,
-    /// How far ahead a window may end, in seconds; 400 days if it is left out.
+    /// Maximum time from now to the end of a window, in seconds; 400 days if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead_s: Option<u64>,
-    /// Number of reservations of one key that are not over, each window of a recurrence one; 2,000
-    /// if it is left out.
+    /// Maximum number of unfinished reservations per key, where each window of a recurrence counts;
+    /// 2,000 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reservations: Option<u32>,
-    /// Number of those that are held and not committed; 500 if it is left out.
+    /// Maximum number of these that are held but not committed; 500 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<u32>,
-    /// How many paths at once.
+    /// Maximum number of paths at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 8)]
     pub paths: Option<u32>,
-    /// The part of what a link carries that may be reserved by all together when this is granted,
-    /// in per cent. It can only be less than what the map allows for the link: half, where the map
-    /// does not say.
+    /// Share of a link's capacity that all reservations together may use when this one is granted,
+    /// in per cent. It can only lower what the map allows for the link, which is half by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 100)]
     pub link_share_percent: Option<u8>,
@@ -144,28 +143,28 @@ pub struct ReservationLimits {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Right {
-    /// About what.
+    /// Resource that the right covers.
     pub resource: Resource,
-    /// To do what.
+    /// Permitted action.
     pub permission: Permission,
-    /// To which of them.
+    /// Subset of the resource.
     pub constraint: Constraint,
-    /// How much of it, where it is to create or modify reservations.
+    /// Limits, for rights to create or modify reservations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<ReservationLimits>,
 }
 
-/// A role.
+/// Named list of rights.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Role {
-    /// Its name.
+    /// Name of the role.
     #[serde(default)]
     pub name: String,
-    /// What it allows.
+    /// Rights of the role.
     #[schema(max_items = 100)]
     pub rights: Vec<Right>,
-    /// Whether it is always there, and cannot be changed.
+    /// If true, the role always exists and cannot be changed.
     #[serde(default)]
     pub builtin: bool,
 }
@@ -173,21 +172,21 @@ pub struct Role {
 /// All roles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RoleList {
-    /// By their names.
+    /// The roles, in alphabetical order.
     pub items: Vec<Role>,
 }
 
-/// Whoever may ask: a key with roles.
+/// A key with roles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Principal {
-    /// Its key.
+    /// Key of the principal.
     #[schema(value_type = String)]
     pub key: Key,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// The names of its roles.
+    /// Names of the principal's roles.
     pub roles: Vec<String>,
-    /// When it was first let in.
+    /// Time when the principal was first granted a role.
     #[schema(value_type = u64)]
     pub created_ms: Moment,
 }
@@ -195,15 +194,16 @@ pub struct Principal {
 /// All principals.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PrincipalList {
-    /// By their names.
+    /// The principals, in alphabetical order.
     pub items: Vec<Principal>,
 }
 
-/// What a role is granted with: `PUT /principals/{key}/roles/{role}`.
+/// Body of `PUT /principals/{key}/roles/{role}`, which grants a role.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    /// What people call the principal; if left out, it stays as it was, or is the end of its key.
+    /// Display name of the principal. If left out, the name stays as it is; a new principal is
+    /// named by the end of its key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._@-]+$")]
     pub name: Option<String>,

@@ -1,4 +1,4 @@
-//! What depots are to measure between each other.
+//! Measurements that depots are asked to take between each other.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,70 +6,70 @@ use utoipa::ToSchema;
 use crate::measurements::Measurement;
 use crate::{End, Key, Moment};
 
-/// One thing to measure.
+/// One measurement to take.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ProbeTask {
-    /// Its number.
+    /// ID of the task.
     pub id: String,
-    /// Who is to measure: whoever asked.
+    /// Depot that measures: the caller.
     #[schema(value_type = String)]
     pub from: End,
-    /// Towards whom.
+    /// End to measure towards.
     #[schema(value_type = String)]
     pub to: End,
-    /// Where that one listens: HOST:PORT.
+    /// Address where the target listens: HOST:PORT.
     pub address: String,
-    /// Its key, if it is known.
+    /// Key of the target, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub key: Option<Key>,
-    /// How.
+    /// Kind of measurement.
     pub kind: ProbeKind,
-    /// Not before this moment.
+    /// Earliest start.
     #[schema(value_type = u64)]
     pub not_before_ms: Moment,
-    /// Not after it: the time is then somebody else's.
+    /// End of the time slot. After it, the slot belongs to another depot.
     #[schema(value_type = u64)]
     pub not_after_ms: Moment,
 }
 
-/// How something is measured.
+/// Kind of measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbeKind {
-    /// Some exchanges of a few bytes: the round-trip time.
+    /// Exchanges of a few bytes each, which measure the round-trip time.
     RoundTrips {
-        /// How many.
+        /// Number of exchanges.
         count: u32,
     },
-    /// That many bytes from here to there.
+    /// A bulk transfer to the target.
     Bulk {
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
 }
 
-/// What a depot is to measure next: `GET /probes`.
+/// Measurements that a depot is to take next: `GET /probes`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ProbeList {
-    /// By time.
+    /// The tasks, ordered by time.
     pub items: Vec<ProbeTask>,
-    /// When to ask again, in seconds.
+    /// Seconds until the depot should ask again.
     pub again_in_s: u64,
 }
 
-/// What came of it: `POST /probes/{id}/result`.
+/// Result of a task: `POST /probes/{id}/result`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ProbeResult {
-    /// What was measured; none where nothing was.
+    /// Measurements taken; empty if there are none.
     #[serde(default)]
     #[schema(max_items = 5000)]
     pub measurements: Vec<Measurement>,
-    /// Why nothing was, in one line for people.
+    /// Reason why nothing was measured, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1000)]
     pub error: Option<String>,
-    /// Whether it was left out because the path carried real traffic.
+    /// If true, the task was skipped because the path carried real traffic.
     #[serde(default)]
     pub path_in_use: bool,
 }

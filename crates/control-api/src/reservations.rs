@@ -1,18 +1,16 @@
-//! Reservations of bandwidth: what is asked for, what is granted, or why it is not and what could
-//! be had instead.
+//! Reservations of bandwidth: requests, grants, and refusals with counter-offers.
 //!
-//! `POST /reservations` takes a [`ReservationRequest`]. What is granted is answered with 201 and
-//! [`Reserved`]: paths with rates, for each piece of time. What there is no room for is answered
-//! with 409 and a [`RefusedProblem`]: the links that are full, until when, and offers that are
-//! granted when they are asked for at once.
+//! `POST /reservations` takes a [`ReservationRequest`]. A request that is granted is answered with
+//! 201 and [`Reserved`]: paths with rates, for each piece of time. One that does not fit is
+//! answered with 409 and a [`RefusedProblem`]: the links that are full, until when, and offers that
+//! are granted when requested immediately.
 //!
-//! A reservation has three states, as the NSI Connection Service 2 has them (GFD.212): whether it
-//! is reserved, whether its paths are to be set up in its window, and its life. With `hold` it is
-//! held for a minute and is lost unless it is committed (`POST /reservations/{id}/commit`);
-//! without, both happen at once.
+//! A reservation has three states, as in the NSI Connection Service 2 (GFD.212): reservation,
+//! provisioning and life cycle. With `hold`, bandwidth is held for a minute and lost unless the
+//! reservation is committed (`POST /reservations/{id}/commit`). Without it, both happen at once.
 //!
-//! Its *circuit* is what the nodes on its paths do for it. Its streams are recognised by the ends'
-//! addresses; where it has several paths at once, or asks for it (`pin`), each path has source
+//! Its *circuit* is the configuration of the nodes on its paths. Nodes recognise its streams by the
+//! addresses of its ends. If it has several paths at once, or requests `pin`, each path has source
 //! ports of its own.
 
 mod refusal;
@@ -24,142 +22,142 @@ use crate::{End, Moment};
 
 pub use refusal::{FullLink, NotLeadingProblem, Offer, Offers, Proof, Refusal, RefusedProblem};
 
-/// What a reservation is for.
+/// Rate or volume to reserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Wish {
-    /// One rate through all of the window, over paths that stay the same.
+    /// One rate throughout the window, over paths that stay the same.
     Rate {
-        /// In bit/s.
+        /// Rate, in bit/s.
         #[schema(minimum = 1, example = 5_000_000_000_u64)]
         rate_bps: u64,
     },
-    /// So much until the end of the window, at rates and over paths that may change.
+    /// A volume by the end of the window, at rates and over paths that may change.
     Volume {
-        /// How much, in bytes.
+        /// Volume, in bytes.
         #[schema(minimum = 1)]
         bytes: u64,
-        /// The highest rate that the ends can use, in bit/s; any, if left out.
+        /// Maximum rate that the ends can use, in bit/s; unlimited if left out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at_most_bps: Option<u64>,
-        /// How it is spread over the window.
+        /// Distribution of the volume over the window.
         #[serde(default)]
         pace: Pace,
     },
 }
 
-/// How a volume is spread over its window.
+/// Distribution of a volume over its window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pace {
-    /// As much as goes, as early as it goes.
+    /// As much as possible, as early as possible.
     #[default]
     Early,
-    /// At one rate through all of the window where that goes; else as early as it goes.
+    /// Prefer one constant rate throughout the window; otherwise as early as possible.
     Even,
 }
 
-/// What several paths must not share.
+/// Elements that parallel paths must not share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Disjoint {
-    /// They may share links.
+    /// Paths may share links.
     #[default]
     No,
-    /// They share no link, in either direction.
+    /// Paths share no link, in either direction.
     Links,
-    /// They share no link, and no site but those at their ends.
+    /// Paths share no link, and no site except their ends.
     Sites,
 }
 
-/// Which of several paths is better, where one will do.
+/// Choice among several possible paths, where one is enough.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preference {
-    /// With the fewest hops; of equal ones, the least latency.
+    /// Fewest hops; then lowest latency.
     #[default]
     FewestHops,
-    /// With the least latency; of equal ones, the fewest hops.
+    /// Lowest latency; then fewest hops.
     LeastLatency,
-    /// With the most room on its fullest link.
+    /// Most bandwidth left on its fullest link.
     MostRoom,
 }
 
-/// The same again, at other times.
+/// Repetition of a reservation at other times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Recurrence {
-    /// A recurrence rule (RFC 5545, section 3.3.10), with COUNT or UNTIL; the window of the request
-    /// is the first one.
+    /// Recurrence rule (RFC 5545, section 3.3.10), with COUNT or UNTIL. The window of the request
+    /// is the first occurrence.
     #[schema(max_length = 1000, example = "FREQ=WEEKLY;BYDAY=MO,WE;COUNT=10")]
     pub rule: String,
-    /// The time zone in whose days and hours the rule counts, by its IANA name; UTC if left out.
+    /// Time zone for the rule's days and hours, by its IANA name; UTC if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 100, example = "America/Denver")]
     pub time_zone: Option<String>,
 }
 
-/// What is asked for: `POST /reservations`.
+/// Request for a reservation: `POST /reservations`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReservationRequest {
-    /// Where the bytes come from: a host, a depot or a site of the map.
+    /// Source of the bytes: a host, a depot or a site of the map.
     #[schema(value_type = String, min_length = 1, max_length = 253)]
     pub from: End,
-    /// Where they go.
+    /// Destination of the bytes.
     #[schema(value_type = String, min_length = 1, max_length = 253)]
     pub to: End,
-    /// What for.
+    /// Rate or volume to reserve.
     pub wish: Wish,
-    /// When it begins; now, if left out.
+    /// Start of the window; now, if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub start_ms: Option<Moment>,
-    /// When it ends: the first moment that is not part of it. Of a volume: the deadline.
+    /// End of the window, exclusive. For a volume, its deadline.
     #[schema(value_type = u64)]
     pub end_ms: Moment,
-    /// How many paths there may be at once.
+    /// Maximum number of paths at once.
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 8, default = 1)]
     pub paths: u32,
-    /// What they must not share.
+    /// Elements that the paths must not share.
     #[serde(default)]
     pub disjoint: Disjoint,
-    /// Which is better, where one will do.
+    /// Choice among several possible paths.
     #[serde(default)]
     pub preference: Preference,
-    /// Sites that paths must not pass.
+    /// Sites that paths must avoid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 100)]
     pub avoid_sites: Vec<String>,
-    /// Links that they must not use, in either direction.
+    /// Links that paths must avoid, in either direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 100)]
     pub avoid_links: Vec<String>,
-    /// The same again: all of them are granted, or none.
+    /// Repetitions. Either all occurrences are granted, or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recurrence: Option<Recurrence>,
-    /// Whether it is only held, until it is committed or a minute is over.
+    /// If true, the reservation is only held until it is committed or a minute has passed.
     #[serde(default)]
     pub hold: bool,
-    /// Whether its paths are set up in its window without a further request, once it is committed.
+    /// If true, its paths are set up in its window without a further request, once it is committed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub provision: bool,
-    /// Whether it is for streams with source ports of its own, though one path would need none: so
+    /// If true, its streams get source ports of their own even if one path would not need them, so
     /// that other streams between the ends stay out of it. The answer names the ports.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pin: bool,
-    /// The address, or the prefix, that its streams come from, where the map knows several of that
-    /// end: `192.0.2.1`, `192.0.2.0/24`. It must be one that the map knows the end by; whoever runs
-    /// the controller may name any.
+    /// Address or prefix that its streams come from, if the map knows several for that end:
+    /// `192.0.2.1`, `192.0.2.0/24`. It must be one that the map lists for the end; the controller's
+    /// operator may name any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 49, example = "192.0.2.1")]
     pub from_address: Option<String>,
-    /// The one that they go to.
+    /// Address or prefix that its streams go to, by the same rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 49, example = "198.51.100.1")]
     pub to_address: Option<String>,
-    /// What it is for, for people.
+    /// Purpose, for people to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
     pub description: Option<String>,
@@ -177,209 +175,208 @@ const fn one() -> u32 {
     1
 }
 
-/// What is to be different: `PATCH /reservations/{id}`. What is left out stays; a volume counts
-/// from now on.
+/// Change of a reservation: `PATCH /reservations/{id}`. Fields that are left out stay the same. A
+/// volume counts from now on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReservationChange {
-    /// What for.
+    /// New rate or volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wish: Option<Wish>,
-    /// When it begins: not earlier than now.
+    /// New start of the window, not earlier than now.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub start_ms: Option<Moment>,
-    /// When it ends.
+    /// New end of the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub end_ms: Option<Moment>,
-    /// How many paths there may be at once.
+    /// New maximum number of paths at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 8)]
     pub paths: Option<u32>,
-    /// What they must not share.
+    /// Elements that the paths must not share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disjoint: Option<Disjoint>,
-    /// Which is better, where one will do.
+    /// Choice among several possible paths.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preference: Option<Preference>,
-    /// Whether the change is only held, beside what is promised, until it is committed or a minute
-    /// is over.
+    /// If true, the change is only held, in addition to what is promised, until it is committed or
+    /// a minute has passed.
     pub hold: bool,
 }
 
 /// One direction of a link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LinkDirection {
-    /// The link's name on the map.
+    /// Name of the link on the map.
     pub link: String,
-    /// The site from which it leads.
+    /// Site that the direction leads from.
     pub from: String,
-    /// The site to which it leads.
+    /// Site that the direction leads to.
     pub to: String,
 }
 
-/// Source ports from the first to the last, with both.
+/// Range of source ports, inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SourcePortRange {
-    /// The first.
+    /// First port.
     pub first: u16,
-    /// The last.
+    /// Last port.
     pub last: u16,
 }
 
-/// What went over a path, as the first node on it counts that is set up.
+/// Traffic of a path, as counted by the first node on it that is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Carried {
-    /// Bytes that were sent on, with IP's headers and perhaps the link's, since it was set up.
+    /// Bytes forwarded since the path was set up, including IP headers and possibly link headers.
     pub bytes: u64,
-    /// Packets that were sent on.
+    /// Packets forwarded.
     pub packets: u64,
-    /// Packets that were not, because there were more than the rate allows.
+    /// Packets that exceeded the rate and were dropped.
     pub drops: u64,
-    /// When it was counted.
+    /// Time of the count.
     #[schema(value_type = u64)]
     pub at_ms: Moment,
 }
 
-/// A path, and what goes over it.
+/// Reserved path with its rate and traffic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReservedPath {
-    /// In bit/s.
+    /// Reserved rate, in bit/s.
     pub rate_bps: u64,
-    /// Its links, in order.
+    /// Links of the path, in order.
     pub links: Vec<LinkDirection>,
-    /// The source ports (TCP) by which its streams are recognised: bind the sockets of this path to
-    /// them. All streams between the ends' addresses belong to a path without.
+    /// TCP source ports by which the path's streams are recognised: bind the sockets of this path
+    /// to them. If left out, all streams between the ends' addresses belong to the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_ports: Option<SourcePortRange>,
-    /// What went over it, where that is counted.
+    /// Traffic of the path, where it is counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<Carried>,
 }
 
-/// Paths, and when.
+/// Paths over one period.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Piece {
-    /// The first moment of it.
+    /// Start of the period.
     #[schema(value_type = u64)]
     pub start_ms: Moment,
-    /// The first moment behind it.
+    /// End of the period, exclusive.
     #[schema(value_type = u64)]
     pub end_ms: Moment,
-    /// Which, the widest first.
+    /// Paths of the period, the one with the highest rate first.
     pub paths: Vec<ReservedPath>,
 }
 
-/// Where a reservation, or a change of one, stands.
+/// Reservation state of a reservation or of a change to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReserveState {
-    /// Nothing is under way: what is promised holds.
+    /// No change is pending; what is promised is valid.
     Start,
-    /// It is looked whether there is room.
+    /// The controller checks whether there is enough bandwidth.
     Checking,
-    /// Room is held, until it is committed, aborted, or too late.
+    /// Bandwidth is held until it is committed, aborted or expires.
     Held,
-    /// What is held is being made what is promised.
+    /// The held bandwidth is being committed.
     Committing,
-    /// There was no room.
+    /// There was not enough bandwidth.
     Failed,
-    /// It was not committed in time.
+    /// The hold expired before it was committed.
     Timeout,
-    /// What was held is being given back.
+    /// The held bandwidth is being released.
     Aborting,
 }
 
-/// Whether its paths are set up in its window.
+/// Provisioning state: whether the paths are set up in the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProvisionState {
-    /// They aren't.
+    /// Paths are not set up.
     Released,
-    /// They are to be.
+    /// Paths are being set up.
     Provisioning,
-    /// They are, while the window lasts.
+    /// Paths are set up while the window lasts.
     Provisioned,
-    /// They are to be no more.
+    /// Paths are being torn down.
     Releasing,
 }
 
-/// Where its life stands.
+/// Life-cycle state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LifeState {
-    /// It can be used.
+    /// The reservation can be used.
     Created,
-    /// What carried it failed.
+    /// A path of the reservation failed.
     Failed,
-    /// Its window is over.
+    /// Its window has passed.
     PassedEndTime,
-    /// It is being ended.
+    /// It is being terminated.
     Terminating,
-    /// It is ended: nothing of it is left.
+    /// It is terminated and holds no resources.
     Terminated,
 }
 
-/// The states of a reservation (GFD.212, section 5).
+/// States of a reservation (GFD.212, section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReservationState {
-    /// Whether it, or a change of it, is reserved.
+    /// State of the reservation or of a change to it.
     pub reserve: ReserveState,
-    /// Whether it is provisioned; none before it was committed.
+    /// Provisioning state; left out before the reservation was committed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provision: Option<ProvisionState>,
-    /// Its life.
+    /// Life-cycle state.
     pub life: LifeState,
 }
 
-/// How the circuit of a reservation stands: its paths on the network.
+/// State of a reservation's circuit on the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CircuitStanding {
-    /// Nothing of it is to be there yet, or between two pieces of it.
+    /// Nothing is to be set up yet, or the time is between two pieces.
     Waiting,
-    /// Some of it is missing.
+    /// Part of it is still missing.
     SettingUp,
-    /// All of it is there, as far as nodes are set up at all.
+    /// All of it is set up, as far as its nodes have drivers.
     SetUp,
-    /// It could not be set up, or broke in its window.
+    /// It could not be set up, or it broke within its window.
     Failed,
-    /// Some of it may still be there.
+    /// Parts of it may still be set up.
     TearingDown,
     /// Nothing of it can be set up: no node on its paths has a driver, or the addresses of its ends
-    /// are not known.
+    /// are unknown.
     Unmanaged,
 }
 
-/// A circuit.
+/// Circuit of a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Circuit {
-    /// How it stands.
+    /// State of the circuit.
     pub standing: CircuitStanding,
-    /// Sites on its paths that are not set up, because no driver is configured for them: what
-    /// leaves them is best effort.
+    /// Sites on its paths without a configured driver. Traffic that leaves them is best effort.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_set_up: Vec<String>,
-    /// Why nothing of it can be set up, or what is missing, in one line.
+    /// Reason why nothing can be set up, or what is missing, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// What lets sessions use one path of a reservation at the depots on it.
+/// Grant with which sessions use one path of a reservation at the depots on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PathGrant {
     /// The path.
     pub path: ReservedPath,
-    /// The depots for which it holds, by name.
+    /// Names of the depots that accept the grant.
     pub depots: Vec<String>,
-    /// The way over the path's depots in the direction in which the bytes go, one depot of each
-    /// site that has any, in the form of `--route`: hops that must follow directly, with their
-    /// keys. None where no depot of the path has an address.
+    /// Route over the path's depots in the direction of the bytes, in the form of `--route`: one
+    /// depot of each site that has any, as hops that must follow directly, with their keys. Left
+    /// out if no depot of the path has an address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
-    /// The grant, signed by the controller, for the key that asked: `lhg1:` and base32 digits.
-    /// `None` if no depot of the map stands on the path, or it begins more than a minute from now.
+    /// Grant for the key that asked, signed by the controller: `lhg1:` and base32 digits. `None` if
+    /// the path has no depot of the map, or begins more than a minute from now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<String>,
 }
@@ -387,145 +384,144 @@ pub struct PathGrant {
 /// Grants of the paths of a reservation: `GET /reservations/{id}/grants`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PathGrants {
-    /// From when on they hold.
+    /// Start of the grants' validity.
     #[schema(value_type = u64)]
     pub start_ms: Moment,
-    /// Until when: at most a minute from now, or from their beginning. Ask again before that;
-    /// depots ask by themselves about those that are in use.
+    /// End of the grants' validity, at most a minute from now or from their start. Ask again before
+    /// it; depots renew the grants that are in use by themselves.
     #[schema(value_type = u64)]
     pub end_ms: Moment,
-    /// One for each path.
+    /// One grant for each path.
     pub items: Vec<PathGrant>,
 }
 
-/// What is held and not promised yet.
+/// Bandwidth that is held but not promised yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HeldReservation {
-    /// Until when.
+    /// Time when the hold expires.
     #[schema(value_type = u64)]
     pub until_ms: Moment,
-    /// What for.
+    /// Rate or volume.
     pub wish: Wish,
-    /// When it begins.
+    /// Start of the window.
     #[schema(value_type = u64)]
     pub start_ms: Moment,
-    /// When it ends.
+    /// End of the window.
     #[schema(value_type = u64)]
     pub end_ms: Moment,
-    /// All that would be promised.
+    /// Paths that would be promised.
     pub pieces: Vec<Piece>,
 }
 
 /// A reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reservation {
-    /// Its number.
+    /// ID of the reservation.
     pub id: u64,
-    /// The number of the first of those that were granted together, where it recurs.
+    /// ID of the first reservation of its series, if it recurs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<u64>,
-    /// Whose it is: a key, or `operator`.
+    /// Owner: a key, or `operator`.
     pub owner: String,
-    /// What people call its owner.
+    /// Display name of the owner.
     pub owner_name: String,
-    /// Where the bytes come from.
+    /// Source of the bytes.
     #[schema(value_type = String)]
     pub from: End,
-    /// Where they go.
+    /// Destination of the bytes.
     #[schema(value_type = String)]
     pub to: End,
-    /// What for.
+    /// Rate or volume.
     pub wish: Wish,
-    /// When it begins.
+    /// Start of the window.
     #[schema(value_type = u64)]
     pub start_ms: Moment,
-    /// When it ends: the first moment that is not part of it.
+    /// End of the window, exclusive.
     #[schema(value_type = u64)]
     pub end_ms: Moment,
-    /// How many paths there may be at once.
+    /// Maximum number of paths at once.
     pub paths: u32,
-    /// What they must not share.
+    /// Elements that the paths must not share.
     pub disjoint: Disjoint,
-    /// Which is better, where one will do.
+    /// Choice among several possible paths.
     pub preference: Preference,
-    /// What it is for, for people.
+    /// Purpose, for people to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Its states.
+    /// States of the reservation.
     pub state: ReservationState,
-    /// What is promised, in order of time; nothing before it was committed.
+    /// Promised paths, ordered by time; empty before the reservation was committed.
     pub pieces: Vec<Piece>,
-    /// What is held besides.
+    /// Bandwidth that is held in addition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldReservation>,
-    /// Links on which more is promised than may be reserved since the map was changed, or that are
-    /// not on it any more. The promise stays on the books; a change of the reservation has it
-    /// planned anew.
+    /// Links that are no longer on the map, or where more is promised than may be reserved since
+    /// the map changed. The promise stays recorded; a change of the reservation plans it again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub impaired: Vec<LinkDirection>,
-    /// The address or the prefix that its streams come from; none is known if it is left out, and
-    /// nothing can be set up.
+    /// Address or prefix that its streams come from. If left out, none is known, and nothing can be
+    /// set up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_address: Option<String>,
-    /// The one that they go to.
+    /// Address or prefix that its streams go to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_address: Option<String>,
-    /// Its circuit, where it is provisioned or being released.
+    /// Circuit, if the reservation is provisioned or being released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub circuit: Option<Circuit>,
-    /// Why it failed, in one line.
+    /// Reason for a failure, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// When it was asked for.
+    /// Time of the request.
     #[schema(value_type = u64)]
     pub created_ms: Moment,
 }
 
-/// Reservations as they are now: what is answered to whatever changes some.
+/// Current state of changed reservations: the answer to every request that changes some.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reserved {
-    /// Those that were changed, by number: more than one where it recurs.
+    /// Changed reservations, ordered by ID; several if they recur.
     pub reservations: Vec<Reservation>,
 }
 
-/// Which reservations: `GET /reservations`.
+/// Query of `GET /reservations`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ReservationQuery {
-    /// Only those that can still be used.
+    /// If true, only reservations that can still be used.
     pub active: Option<bool>,
-    /// Only the asker's own.
+    /// If true, only the caller's own.
     pub own: Option<bool>,
-    /// Only those of this series.
+    /// Only reservations of this series.
     pub series: Option<u64>,
-    /// Only those that end after this moment.
+    /// Only reservations that end after this time.
     #[param(value_type = Option<u64>)]
     pub since_ms: Option<Moment>,
-    /// Only those that begin before it.
+    /// Only reservations that begin before this time.
     #[param(value_type = Option<u64>)]
     pub before_ms: Option<Moment>,
-    /// Only those that follow: `next` of the answer before.
+    /// Only items after this position: `next` of the previous page.
     pub after: Option<String>,
-    /// Most of one answer.
+    /// Maximum number of items in one answer.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
 }
 
-/// Reservations, by number.
+/// One page of reservations, ordered by ID.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReservationPage {
-    /// Those that the asker may see.
+    /// Reservations that the caller may see.
     pub items: Vec<Reservation>,
-    /// What to ask for as `after`; none if nothing follows by now.
+    /// Value of `after` for the next page; left out if nothing follows yet.
     pub next: Option<String>,
 }
 
-/// Which of a series are cancelled: `DELETE /reservations/{id}`.
+/// Query of `DELETE /reservations/{id}`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct CancelQuery {
-    /// All of its series that have not ended.
+    /// If true, cancels all reservations of the series that have not ended.
     pub series: Option<bool>,
 }

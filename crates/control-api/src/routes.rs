@@ -1,4 +1,4 @@
-//! By which depots a transfer goes.
+//! Routes of transfers over depots.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -6,42 +6,46 @@ use utoipa::{IntoParams, ToSchema};
 use crate::forecasts::Spread;
 use crate::{End, Key, Moment};
 
-/// What is to be moved, and from where to where: `POST /routes/question`.
+/// Transfer for which routes are requested: `POST /routes/question`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteQuestion {
-    /// The end that opens connections; whoever asks, if left out.
+    /// End that opens the connections; the caller, if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, max_length = 253)]
     pub from: Option<End>,
-    /// The other end: an end, or a name or address that a host of the map is known by.
-    #[schema(value_type = String, min_length = 1, max_length = 253, example = "dtn1.campus.example")]
+    /// The other end: its name, or a name or address that a host of the map is known by.
+    #[schema(
+        value_type = String,
+        min_length = 1,
+        max_length = 253,
+        example = "dtn1.campus.example"
+    )]
     pub to: End,
-    /// Whether the bytes come from `to`: it is fetched, not sent. Routes are still those that the
-    /// one who asks opens, from `from` to `to`.
+    /// If true, the bytes come from `to`: they are fetched, not sent. Routes still lead from `from`
+    /// to `to`, as the caller opens the connections.
     #[serde(default)]
     pub receives: bool,
-    /// How many bytes; if left out, many.
+    /// Number of bytes; if left out, a large transfer is assumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// By how many streams it may go; as many as are good, if left out.
+    /// Maximum number of streams; if left out, as many as are useful.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1024)]
     pub streams: Option<u32>,
-    /// By which congestion control, as the system names it.
+    /// Congestion control algorithm, as the system names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 32)]
     pub congestion: Option<String>,
-    /// The route that is used until now, in the form of `--route`: it is left for another only
-    /// where that gains enough.
+    /// Route in use, in the form of `--route`. Another one is chosen only if it gains enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 4096)]
     pub current: Option<String>,
-    /// Whether a route may be tried of which little is known, at a stated cost. Never for small or
-    /// urgent transfers.
+    /// If true, a route about which little is known may be tried, at a stated cost. Never set it
+    /// for small or urgent transfers.
     #[serde(default)]
     pub may_explore: bool,
-    /// Depots that are not to be used, by name: those that have just failed.
+    /// Names of depots to avoid: those that have just failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 100)]
     pub avoid: Vec<String>,
@@ -50,164 +54,163 @@ pub struct RouteQuestion {
 /// A depot on a route.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Passed {
-    /// Its name on the map.
+    /// Name of the depot on the map.
     pub depot: String,
-    /// Where it listens: HOST:PORT.
+    /// Address where it listens: HOST:PORT.
     pub address: String,
-    /// Its key, if it is known: whoever answers there must show it.
+    /// Key that the server at this address must present, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub key: Option<Key>,
 }
 
-/// What holds a route back.
+/// Limiting factor of a route.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Bottleneck {
-    /// Where the hop begins.
+    /// End where the hop begins.
     #[schema(value_type = String)]
     pub from: End,
-    /// Where it ends.
+    /// End where the hop ends.
     #[schema(value_type = String)]
     pub to: End,
-    /// What of it: `set-up`, `slow-start`, `rate`, `window`, `loss`, `relay` or `host`.
+    /// Kind of limit: `set-up`, `slow-start`, `rate`, `window`, `loss`, `relay` or `host`.
     pub why: String,
 }
 
-/// One route, and what is expected of it.
+/// A route and its forecast.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RouteOption {
-    /// The depots to pass, in order; none is the direct route.
+    /// Depots to pass, in order; empty for the direct route.
     pub via: Vec<Passed>,
-    /// The same in the form of `--route`: `direct`, or HOST:PORT with commas between them, with
+    /// The route in the form of `--route`: `direct`, or HOST:PORT with commas between them, with
     /// keys where they are known.
     pub route: String,
-    /// How long the whole transfer would take by it alone, in seconds; none where that is not
-    /// known.
+    /// Duration of the whole transfer over this route alone, in seconds; left out if unknown.
     pub seconds: Option<Spread>,
-    /// The rate that it would come to, in bits per second.
+    /// Rate that the transfer would reach, in bits per second.
     pub rate_bps: Option<Spread>,
-    /// What holds it back.
+    /// Limiting factor of the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bottleneck: Option<Bottleneck>,
-    /// The share of the bytes that goes by it, from 0 to 1; 0 of those that are not used.
+    /// Share of the bytes that takes this route, from 0 to 1; 0 if it is not used.
     pub share: f64,
-    /// Whether it is used to learn what it is worth.
+    /// If true, the route is used to measure it.
     #[serde(default)]
     pub explores: bool,
 }
 
-/// The answer to a question.
+/// Answer to a route question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RouteAnswer {
-    /// What to use, all at once, each for its share. Never empty: where nothing is known, it is the
+    /// Routes to use in parallel, each for its share. Never empty: if nothing is known, it is the
     /// direct route.
     pub routes: Vec<RouteOption>,
-    /// What else was looked at, the best first.
+    /// Other routes that were considered, the best first.
     pub others: Vec<RouteOption>,
-    /// Where to go when all of `routes` fail, in this order; the direct route is among these or
-    /// those.
+    /// Routes to try, in this order, when all of `routes` fail. The direct route is in `routes` or
+    /// here.
     pub fall_back: Vec<RouteOption>,
-    /// How long it takes by `routes` together, in seconds: what is promised. None where too little
-    /// is known to promise anything.
+    /// Promised duration over `routes` together, in seconds. Left out if too little is known for a
+    /// promise.
     pub seconds: Option<Spread>,
-    /// Why, in at most five lines for people.
+    /// Explanation in at most five lines.
     #[schema(max_items = 5)]
     pub why: Vec<String>,
-    /// The version of the map that it rests on.
+    /// Version of the map that was used.
     pub map_version: u64,
-    /// When it was given.
+    /// Time of the answer.
     #[schema(value_type = u64)]
     pub made_ms: Moment,
-    /// Until when it is worth anything.
+    /// Time when the answer expires.
     #[schema(value_type = u64)]
     pub valid_until_ms: Moment,
 }
 
-/// Which table: `GET /routes/table`.
+/// Query of `GET /routes/table`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct TableQuery {
-    /// Where the routes begin; whoever asks, if left out.
+    /// End where the routes begin; the caller, if left out.
     #[param(value_type = Option<String>)]
     pub from: Option<End>,
-    /// Only to this end.
+    /// Only routes to this end.
     #[param(value_type = Option<String>)]
     pub to: Option<End>,
-    /// Whether the bytes come from there: they are fetched, not sent. Not, if left out.
+    /// If true, the bytes come from the destinations: they are fetched, not sent. False, if left
+    /// out.
     pub receives: Option<bool>,
-    /// Only those that follow: `next` of the answer before.
+    /// Only items after this position: `next` of the previous page.
     pub after: Option<String>,
-    /// Most destinations of one answer.
+    /// Maximum number of destinations in one answer.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
 }
 
-/// Routes from one end to others, to keep: what a client goes by when the controller does not
-/// answer.
+/// Routes from one end to others. A client stores the table and uses it when the controller does
+/// not answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RouteTable {
-    /// Where they begin.
+    /// End where the routes begin.
     #[schema(value_type = String)]
     pub from: End,
-    /// Whether they are for bytes that come from the destinations.
+    /// If true, the routes are for bytes that come from the destinations.
     #[serde(default)]
     pub receives: bool,
-    /// The version of the map that it rests on.
+    /// Version of the map that was used.
     pub map_version: u64,
-    /// When it was made.
+    /// Time when the table was made.
     #[schema(value_type = u64)]
     pub made_ms: Moment,
-    /// Until when it is worth anything: later it is as if it were not there.
+    /// Time when the table expires. After it, the table is ignored.
     #[schema(value_type = u64)]
     pub valid_until_ms: Moment,
-    /// Where to, by name.
+    /// Destinations, in alphabetical order.
     pub destinations: Vec<Destination>,
-    /// What to ask for as `after` for the destinations that follow; none if none does.
+    /// Value of `after` for the next page of destinations; left out on the last one.
     pub next: Option<String>,
 }
 
 /// Routes to one end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Destination {
-    /// The end.
+    /// The destination.
     #[schema(value_type = String)]
     pub to: End,
-    /// Names, addresses and networks that it is known by.
+    /// Names, addresses and networks that the destination is known by.
     pub addresses: Vec<String>,
-    /// By size of the transfer, ascending; none where all simply go direct.
+    /// Routes by size of the transfer, ascending; empty if all sizes simply take the direct route.
     pub sizes: Vec<SizeClass>,
-    /// How long transfers of some sizes take by the direct route, by size, ascending; none where
-    /// that is not known.
+    /// Durations over the direct route by size of the transfer, ascending; empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub direct: Vec<DirectTime>,
 }
 
-/// How long a transfer takes by the direct route.
+/// Duration of a transfer over the direct route.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DirectTime {
-    /// Of so many bytes.
+    /// Size of the transfer, in bytes.
     pub bytes: u64,
-    /// In seconds.
+    /// Duration, in seconds.
     pub seconds: Spread,
 }
 
-/// What to use for transfers of some sizes.
+/// Routes for transfers of a range of sizes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SizeClass {
-    /// For transfers of at least so many bytes, and fewer than those of the next class.
+    /// Minimum size of a transfer, in bytes. The class ends where the next one begins.
     pub at_least_bytes: u64,
-    /// How many bytes a typical transfer of this class has; 0 where that is not said.
+    /// Size of a typical transfer of this class, in bytes; 0 if not stated.
     #[serde(default)]
     pub typical_bytes: u64,
-    /// What to use, all at once, the first one before all; `seconds` and `rate_bps` are those of a
-    /// typical transfer of this class.
+    /// Routes to use in parallel, the most important one first. `seconds` and `rate_bps` are those
+    /// of a typical transfer of this class.
     pub routes: Vec<RouteOption>,
-    /// Where to go when these fail, in this order.
+    /// Routes to try when these fail, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fall_back: Vec<RouteOption>,
-    /// How long a typical transfer would take by the direct route, in seconds; none where that is
-    /// not known, or dead.
+    /// Duration of a typical transfer over the direct route, in seconds; left out if unknown or if
+    /// the direct route is dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_seconds: Option<Spread>,
 }

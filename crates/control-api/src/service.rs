@@ -1,38 +1,39 @@
-//! The controller itself.
+//! State of the controller itself.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{Key, Moment};
 
-/// A controller, and what it has: `GET /controller`.
+/// Description of a controller: `GET /controller`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ControllerInfo {
-    /// What it is known by.
+    /// Name of the controller.
     pub name: String,
-    /// Its release.
+    /// Release of the controller.
     pub version: String,
-    /// Its key.
+    /// Key of the controller.
     #[schema(value_type = String)]
     pub key: Key,
-    /// When it started.
+    /// Time when it started.
     #[schema(value_type = u64)]
     pub started_ms: Moment,
-    /// The version of the map.
+    /// Version of the map.
     pub map_version: u64,
-    /// Paths and quantities that something was measured of, per reporter.
+    /// Number of measured series, one per path, quantity and reporter.
     pub series: u64,
-    /// Whether other controllers may share its store.
+    /// If true, other controllers may share its store.
     pub shared: bool,
-    /// Whether it leads those that share its store: it alone takes what changes reservations.
+    /// If true, it leads the controllers that share its store. Only the leader accepts changes of
+    /// reservations.
     #[serde(default)]
     pub leads: bool,
-    /// Where the one answers that leads, where that is another and known.
+    /// URL of the leader, if that is another controller and known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<String>,
 }
 
-/// Whether it is there, and whether it can do its work: `GET /healthz`, `GET /readyz`.
+/// Health of the controller: `GET /healthz` (it runs), `GET /readyz` (it can do its work).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
     /// `ok`, or what is missing.

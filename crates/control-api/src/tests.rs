@@ -1,4 +1,4 @@
-//! What is sent is what is read, and what may be left out may.
+//! Tests that values survive a round trip through JSON, and that optional fields may be left out.
 
 use super::measurements::{Measurement, Quantity, Source};
 use super::principals::{Constraint, Right};
@@ -15,7 +15,7 @@ fn a_measurement_needs_no_conditions() {
 }
 
 #[test]
-fn a_question_needs_only_where_to_and_a_right_says_all() {
+fn route_question_needs_only_a_destination() {
     let question: RouteQuestion = serde_json::from_str(r#"{"to": "h"}"#).unwrap();
     assert!(!question.may_explore && question.bytes.is_none());
     let right = r#"{"resource": "map", "permission": "write", "constraint": {"site": "s"}}"#;
@@ -27,7 +27,7 @@ fn a_question_needs_only_where_to_and_a_right_says_all() {
 }
 
 #[test]
-fn a_reservation_needs_only_ends_a_wish_and_an_end_of_the_window() {
+fn reservation_needs_only_ends_wish_and_end() {
     let text = r#"{"from": "a", "to": "b", "wish": {"volume": {"bytes": 10}}, "end_ms": 5}"#;
     let request: ReservationRequest = serde_json::from_str(text).unwrap();
     assert_eq!(

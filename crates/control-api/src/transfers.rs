@@ -1,4 +1,4 @@
-//! What was promised of transfers, and what they took.
+//! Promised and actual durations of transfers.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -6,129 +6,130 @@ use utoipa::{IntoParams, ToSchema};
 use crate::forecasts::{Coverage, Spread};
 use crate::{End, Key, Moment};
 
-/// How a transfer ended.
+/// Outcome of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// All is there.
+    /// Everything was transferred.
     Done,
-    /// Some is not, for reasons that have nothing to do with the network: a file that cannot be
+    /// Some of it was not, for reasons unrelated to the network, such as a file that cannot be
     /// read.
     Incomplete,
-    /// It broke off.
+    /// It failed before its end.
     Failed,
-    /// Somebody ended it.
+    /// A user cancelled it.
     Cancelled,
 }
 
-/// By which route how much went.
+/// Bytes that a transfer moved over one route.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RouteUsed {
-    /// The depots that it passed, in order from the one who reports, by their names on the map or
-    /// their addresses; none is the direct route.
+    /// Depots that it passed, in order from the reporter, by their names on the map or their
+    /// addresses; empty for the direct route.
     #[schema(max_items = 16)]
     pub via: Vec<String>,
-    /// How many bytes of content it carried.
+    /// Number of content bytes.
     pub bytes: u64,
-    /// By how many streams.
+    /// Number of streams.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streams: Option<u32>,
-    /// Whether it failed in between.
+    /// If true, the route failed during the transfer.
     #[serde(default)]
     pub failed: bool,
 }
 
-/// What a transfer took: `POST /transfers`.
+/// Report of a finished transfer: `POST /transfers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TransferReport {
-    /// What tells it from all others of whoever reports it; the same report twice counts once.
+    /// ID, unique among the reporter's transfers. The same report sent twice counts once.
     #[schema(min_length = 1, max_length = 128)]
     pub id: String,
-    /// Where it began; whoever reports it, if left out.
+    /// End where the transfer began; the reporter, if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, max_length = 253)]
     pub from: Option<End>,
-    /// Where it ended; whoever reports it, if left out.
+    /// End where the transfer ended; the reporter, if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, max_length = 253)]
     pub to: Option<End>,
-    /// How many bytes of content it carried.
+    /// Number of content bytes.
     pub bytes: u64,
-    /// When it began.
+    /// Time when it began.
     #[schema(value_type = u64)]
     pub began_ms: Moment,
-    /// How long it took, in seconds.
+    /// Duration, in seconds.
     #[schema(minimum = 0)]
     pub seconds: f64,
-    /// How it ended.
+    /// Outcome of the transfer.
     pub outcome: Outcome,
-    /// What was promised when it began: `seconds` of the answer; none where nothing was.
+    /// Duration promised at its start: `seconds` of the answer. Left out if none was promised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promised: Option<Spread>,
-    /// By which routes it went.
+    /// Routes that it used.
     #[serde(default)]
     #[schema(max_items = 64)]
     pub routes: Vec<RouteUsed>,
-    /// Why it failed, in one line for people.
+    /// Reason for a failure, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1000)]
     pub error: Option<String>,
 }
 
-/// The answer to a report, given when it is on the disk.
+/// Answer to a report, sent once the report is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReportKept {
-    /// Whether it was new.
+    /// If true, the report was new.
     pub is_new: bool,
 }
 
-/// A report as it is kept.
+/// Stored report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct KeptReport {
-    /// What was said.
+    /// The report.
     #[serde(flatten)]
     pub report: TransferReport,
-    /// Who said so.
+    /// Key of its reporter.
     #[schema(value_type = String)]
     pub reporter: Key,
 }
 
-/// Which reports: `GET /transfers`.
+/// Query of `GET /transfers`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct TransferQuery {
-    /// Only those kept later: `next` of the answer before.
+    /// Only reports stored after this position: `next` of the previous page.
     pub after: Option<String>,
-    /// Most of one answer.
+    /// Maximum number of items in one answer.
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
 }
 
-/// Some of the reports, in the order in which they were kept.
+/// One page of reports, in the order in which they were stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TransferPage {
-    /// What was found.
+    /// Reports on this page.
     pub items: Vec<KeptReport>,
-    /// What to ask for as `after` for those that follow; none if nothing was found.
+    /// Value of `after` for the next page; left out if this page is empty.
     pub next: Option<String>,
 }
 
-/// How promises were kept: `GET /transfers/score`.
+/// Accuracy of promises: `GET /transfers/score`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Score {
-    /// How many promises could be scored.
+    /// Number of promises that could be scored.
     pub scored: u64,
-    /// Transfers that were given up before it was clear whether they would have kept their time.
+    /// Number of transfers that ended early, before it was clear whether they would have kept the
+    /// promise.
     pub undecided: u64,
-    /// The share that took between p10 and p90; 0.8 is meant.
+    /// Share that took between p10 and p90; the target is 0.8.
     pub within: Option<f64>,
-    /// The shares that were over by p10, by p50 and by p90; 0.1, 0.5 and 0.9 are meant.
+    /// Shares that had finished by p10, by p50 and by p90; the targets are 0.1, 0.5 and 0.9.
     pub over_by: Option<Spread>,
-    /// Transfers that ended well and of which nothing was promised.
+    /// Number of successful transfers without a promise.
     pub unpromised: u64,
-    /// Transfers that broke off.
+    /// Number of failed transfers.
     pub failed: u64,
-    /// `within` of the last ones.
+    /// `within` over the last transfers.
     pub coverage: Coverage,
 }

@@ -1,4 +1,5 @@
-//! One service: a request, and the answer to it. Each has a connection of its own.
+//! Client of one service: sends a request and receives the answer. Each request has its own
+//! connection.
 
 use std::path::PathBuf;
 
@@ -15,20 +16,19 @@ use tokio::net::UnixStream;
 use crate::error::ClientError;
 use crate::https::Https;
 
-/// Most bytes of an answer that nobody asked to be shorter: a job's report names a thousand
-/// failures.
+/// Default maximum size of an answer, in bytes. A job's report can list a thousand failures.
 pub const MAX_ANSWER_BYTES: usize = 64 << 20;
-/// Of an answer that is no problem document, so much is shown.
+/// Maximum number of bytes shown of an answer that is not a problem document.
 const MAX_SHOWN_BYTES: usize = 200;
 
-/// How a service is reached.
+/// Transport to a service.
 #[derive(Debug)]
 enum Way {
     Socket(PathBuf),
     Https(Box<Https>),
 }
 
-/// A service that can be asked.
+/// Client of a service.
 #[derive(Debug)]
 pub struct ServiceClient {
     service: &'static str,
@@ -37,7 +37,7 @@ pub struct ServiceClient {
 }
 
 impl ServiceClient {
-    /// At a Unix socket: the system says there who asks.
+    /// Creates a client for a service at a Unix socket, where the kernel identifies the caller.
     #[must_use]
     pub const fn at_socket(service: &'static str, socket: PathBuf) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl ServiceClient {
         }
     }
 
-    /// On another machine.
+    /// Creates a client for a service on another machine.
     #[must_use]
     pub fn elsewhere(service: &'static str, https: Https) -> Self {
         Self {
@@ -57,19 +57,19 @@ impl ServiceClient {
         }
     }
 
-    /// Takes no answer that has more bytes.
+    /// Sets the maximum size of an answer, in bytes.
     #[must_use]
     pub fn taking_at_most(self, max_answer: usize) -> Self {
         Self { max_answer, ..self }
     }
 
-    /// What is asked, in a word for messages.
+    /// Returns the kind of service, in one word for messages.
     #[must_use]
     pub const fn service(&self) -> &'static str {
         self.service
     }
 
-    /// The socket, where it is one.
+    /// Returns the path of the socket, if the service is at one.
     #[must_use]
     pub fn socket(&self) -> Option<&std::path::Path> {
         match &self.way {
@@ -78,7 +78,7 @@ impl ServiceClient {
         }
     }
 
-    /// Connects, and asks nothing: whether it is there and the right one.
+    /// Connects without a request, to check that the service answers and is the right one.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -89,7 +89,7 @@ impl ServiceClient {
         }
     }
 
-    /// Asks, and reads the answer. An answer without content is `null`.
+    /// Sends a request and parses the answer. An answer without content is `null`.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -106,7 +106,7 @@ impl ServiceClient {
         serde_json::from_slice(text).map_err(|error| self.not_understood(error.to_string()))
     }
 
-    /// Asks, and leaves the answer to be read.
+    /// Sends a request and returns the response without reading its body.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -153,7 +153,7 @@ impl ServiceClient {
         }
     }
 
-    /// All of an answer, if it is one; what it says, if it is a problem.
+    /// Reads a successful answer; turns a problem document into an error.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -165,10 +165,10 @@ impl ServiceClient {
         }
     }
 
-    /// All of an answer, whatever it is.
+    /// Reads the whole answer, whatever its status.
     ///
     /// # Errors
-    /// It broke off, or is too long.
+    /// The connection failed, or the answer is too long.
     pub async fn whole(
         &self,
         response: Response<Incoming>,
@@ -182,7 +182,7 @@ impl ServiceClient {
         Ok((status, body.to_bytes()))
     }
 
-    /// It ended within an answer.
+    /// Creates the error of a connection that ended within an answer.
     pub fn broke_off(&self, error: impl ToString) -> ClientError {
         ClientError::BrokeOff {
             service: self.service,
@@ -190,7 +190,7 @@ impl ServiceClient {
         }
     }
 
-    /// It says what is no answer.
+    /// Creates the error of a malformed answer.
     #[must_use]
     pub fn not_understood(&self, why: String) -> ClientError {
         ClientError::Answer {
@@ -223,7 +223,7 @@ impl ServiceClient {
         sent.map_err(|error| self.broke_off(error))
     }
 
-    /// What is said by an answer that is no success.
+    /// Creates the error of an answer without success.
     pub(crate) fn problem(&self, status: StatusCode, bytes: &[u8]) -> ClientError {
         match serde_json::from_slice(bytes) {
             Ok(problem) => ClientError::Refused(problem),

@@ -1,5 +1,4 @@
-//! What can be asked of a controller. Each question has a bound in time of its own: who asks has
-//! something else to do.
+//! Requests to a controller. Each has a time limit, so that the caller is never held up.
 
 mod reservations;
 
@@ -23,35 +22,34 @@ use crate::client::ServiceClient;
 use crate::error::ClientError;
 use crate::settings::{SERVICE, Settings};
 
-/// A controller that can be asked, or several that share a store: then the next is asked when one
-/// does not answer, or cannot do it now.
+/// Client of a controller, or of several that share a store. With several, it asks the next one if
+/// one does not answer or is unavailable.
 #[derive(Debug)]
 pub struct Controller {
-    /// One at least.
+    /// Clients of the controllers; never empty.
     clients: Vec<ServiceClient>,
-    /// Which of them answered last.
+    /// Index of the controller that answered last.
     at: AtomicUsize,
     within: Duration,
 }
 
 pub use reservations::{Action, Granted};
 
-/// How often something is sent to one controller before that counts as no answer.
+/// Maximum number of attempts with a single controller.
 const SENT_AT_MOST: u32 = 3;
-/// For how long several are asked for what only the one that leads does: until another leads in
-/// place of one that is gone.
+/// Time for which several controllers are retried, until a new leader has replaced one that failed.
 const FAILOVER_TIME: Duration = Duration::from_secs(30);
-/// The pause until they are asked again.
+/// Pause between two rounds of attempts.
 const FAILOVER_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long an answer may take unless less is said.
+/// Default time limit of an answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Controller {
-    /// The one that `settings` name, asked with `key`.
+    /// Creates a client of the controllers in `settings`, which signs with `key`.
     ///
     /// # Errors
-    /// The certificates of authorities cannot be read.
+    /// The root certificates cannot be read.
     pub fn new(settings: &Settings, key: &SigningKey) -> Result<Self, TlsError> {
         let clients = settings.sites().map(|site| site.client(key));
         Ok(Self {
@@ -61,7 +59,7 @@ impl Controller {
         })
     }
 
-    /// The one that `client` asks.
+    /// Creates a client of a single controller.
     #[must_use]
     pub fn of(client: ServiceClient) -> Self {
         Self {
@@ -71,13 +69,13 @@ impl Controller {
         }
     }
 
-    /// The same, with no more time than this for an answer.
+    /// Sets the time limit of an answer.
     #[must_use]
     pub fn within(self, within: Duration) -> Self {
         Self { within, ..self }
     }
 
-    /// What it is.
+    /// Requests a description of the controller.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -85,7 +83,7 @@ impl Controller {
         self.ask("GET", "/controller", None::<&()>).await
     }
 
-    /// The map as it is now.
+    /// Requests the current map.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -93,7 +91,7 @@ impl Controller {
         self.ask("GET", "/map", None::<&()>).await
     }
 
-    /// By which depots a transfer goes.
+    /// Requests the routes of a transfer.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -101,7 +99,7 @@ impl Controller {
         self.ask("POST", "/routes/question", Some(question)).await
     }
 
-    /// A page of the table of routes.
+    /// Requests a page of the route table.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -129,7 +127,7 @@ impl Controller {
         self.ask("GET", &path, None::<&()>).await
     }
 
-    /// The rules of `routes.toml` for whoever asks, as on-ramps read them.
+    /// Requests the caller's rules for `routes.toml`, as on-ramps read them.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -145,7 +143,7 @@ impl Controller {
         .await
     }
 
-    /// Reports what a transfer took.
+    /// Reports a finished transfer.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -156,7 +154,7 @@ impl Controller {
         self.ask("POST", "/transfers", Some(report)).await
     }
 
-    /// Reports what was measured.
+    /// Reports measurements.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -164,7 +162,7 @@ impl Controller {
         self.ask("POST", "/measurements", Some(batch)).await
     }
 
-    /// Says that a depot is there; signed with its key.
+    /// Registers a depot; the request is signed with its key.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -173,7 +171,7 @@ impl Controller {
         self.ask("PUT", &path, Some(registration)).await
     }
 
-    /// Says that the depot with that key is there no longer.
+    /// Removes the registration of the depot with that key.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -182,7 +180,7 @@ impl Controller {
         self.ask("DELETE", &path, None::<&()>).await
     }
 
-    /// What is to be measured next.
+    /// Requests the measurements to take next.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -190,7 +188,7 @@ impl Controller {
         self.ask("GET", "/probes", None::<&()>).await
     }
 
-    /// Reports what came of a probe.
+    /// Reports the result of a probe.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -211,8 +209,8 @@ impl Controller {
             .await
     }
 
-    /// Asks one after the other, beginning with the one that answered last, until one answers. All
-    /// share the time.
+    /// Asks the controllers in turn until one answers, beginning with the one that answered last.
+    /// They share the time limit.
     async fn each<'a, T, F>(
         &'a self,
         ask: impl Fn(&'a ServiceClient) -> F,
@@ -250,15 +248,15 @@ impl Controller {
                 }
             }
         }
-        // There is one at least.
+        // There is at least one client.
         Err(last.unwrap_or(ClientError::Request {
             service: SERVICE,
             why: "none is named".to_owned(),
         }))
     }
 
-    /// The same, again and again where no answer came: of one, a few times; of several, for as long
-    /// as they may take to agree on who leads.
+    /// Like [`Self::each`], with retries if no answer came. A single controller is asked a few
+    /// times, several for as long as they may take to agree on a leader.
     async fn insist<'a, T, F>(
         &'a self,
         ask: impl Fn(&'a ServiceClient) -> F,
@@ -284,7 +282,7 @@ impl Controller {
     }
 }
 
-/// A text as a part of a path or a query (RFC 3986, section 2.3).
+/// Percent-encodes text for a path or a query (RFC 3986, section 2.3).
 #[must_use]
 pub fn encoded(text: &str) -> String {
     use std::fmt::Write;
@@ -293,7 +291,7 @@ pub fn encoded(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            // Writing to a string can't fail.
+            // Writing to a string cannot fail.
             let _ = write!(encoded, "%{byte:02X}");
         }
     }
@@ -305,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_in_a_path_is_encoded() {
+    fn path_segments_are_percent_encoded() {
         assert_eq!(encoded("depot-1.example"), "depot-1.example");
         assert_eq!(encoded("lhk1:a/b c\u{e9}"), "lhk1%3Aa%2Fb%20c%C3%A9");
     }

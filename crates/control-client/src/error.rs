@@ -1,4 +1,4 @@
-//! Why a service could not be asked.
+//! Errors of requests to a service.
 
 use std::path::PathBuf;
 
@@ -6,109 +6,112 @@ use longhaul_api::Problem;
 use longhaul_api::signatures::SignatureError;
 use longhaul_proto::{Endpoint, PublicKey};
 
-/// A service cannot be asked, or says no.
+/// A request to a service failed or was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens at the socket.
+    /// No service listens at the socket.
     #[error("nothing answers at {}: {source}", longhaul_config::home::shown(.path))]
     NoSocket {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// Nobody answers there.
+    /// The connection to the server failed.
     #[error("cannot connect to the {service} at {server}: {source}")]
     Unreachable {
-        /// What was asked, in a word.
+        /// Kind of service, in one word.
         service: &'static str,
-        /// Where.
+        /// Address of the server.
         server: Endpoint,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// What answers there is not known.
+    /// The server's key is not known.
     #[error(
-        "the server {server} is not known and shows key {found}: if that is its key, give --host-key {found}, or --accept-new to \
-         remember it"
+        "the server {server} is not known and shows key {found}: if that is its key, give \
+        --host-key {found}, or --accept-new to remember it"
     )]
     Unknown {
-        /// Where.
+        /// Address of the server.
         server: Endpoint,
-        /// The key that it showed.
+        /// Key that the server presented.
         found: PublicKey,
     },
-    /// It is not who it was.
+    /// The server presented another key than before.
     #[error(
-        "the {service} at {server} shows key {found}, but {expected} is expected: somebody may be in between"
+        "the {service} at {server} shows key {found}, but {expected} is expected: somebody may be \
+        in between"
     )]
     OtherKey {
-        /// What was asked, in a word.
+        /// Kind of service, in one word.
         service: &'static str,
-        /// Where.
+        /// Address of the server.
         server: Endpoint,
-        /// The key that is pinned or known.
+        /// Pinned or known key.
         expected: PublicKey,
-        /// The key that it showed.
+        /// Key that the server presented.
         found: PublicKey,
     },
-    /// TLS did not come about.
+    /// The TLS handshake failed.
     #[error(
-        "no secure connection to the {service} at {server}: {source}; --ca FILE names the authority of its certificate"
+        "no secure connection to the {service} at {server}: {source}; --ca FILE names the \
+        authority of its certificate"
     )]
     NotSecure {
-        /// What was asked, in a word.
+        /// Kind of service, in one word.
         service: &'static str,
-        /// Where.
+        /// Address of the server.
         server: Endpoint,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
     /// The request cannot be signed.
     #[error(transparent)]
     Sign(#[from] SignatureError),
-    /// The request cannot be made.
+    /// The request cannot be built.
     #[error("cannot ask the {service} that: {why}")]
     Request {
-        /// What was asked, in a word.
+        /// Kind of service, in one word.
         service: &'static str,
-        /// What is wrong with it.
+        /// Description of the error.
         why: String,
     },
-    /// It says why not.
+    /// The service refused the request.
     #[error("{}", .0.detail)]
     Refused(Problem),
-    /// It ended in between.
+    /// The connection failed before the answer was complete.
     #[error("the {service} broke off: {why}")]
     BrokeOff {
-        /// What was asked, in a word.
+        /// Kind of service, in one word.
         service: &'static str,
-        /// How.
+        /// Cause.
         why: String,
     },
-    /// It did not answer in time.
+    /// The service did not answer in time.
     #[error("the {service} did not answer within {} ms", .within.as_millis())]
     Silent {
-        /// What was asked, in a word.
+        /// Kind of service, in one word.
         service: &'static str,
-        /// The bound.
+        /// Time limit.
         within: std::time::Duration,
     },
-    /// It is of another release.
+    /// The answer cannot be parsed; the service may be of another release.
     #[error(
-        "the {service}'s answer is not understood: {why}; if it is of another release, start it anew"
+        "the {service}'s answer is not understood: {why}; if it is of another release, start it \
+        anew"
     )]
     Answer {
-        /// What was asked, in a word.
+        /// Kind of service, in one word.
         service: &'static str,
-        /// What is not.
+        /// Description of the error.
         why: String,
     },
 }
 
 impl ClientError {
-    /// Whether the same request may be answered at another time: nothing is wrong with it, or with
-    /// who asks.
+    /// Returns true if the same request may succeed later: neither the request nor the caller is at
+    /// fault.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! A service on another machine: by TLS, with requests that the caller's key has signed.
+//! Client of a service on another machine: TLS, with requests signed by the caller's key.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -16,24 +16,23 @@ use tokio::net::TcpStream;
 
 use crate::error::ClientError;
 
-/// How a service is known.
+/// Method of verifying a service.
 #[derive(Clone)]
 pub enum Trust {
-    /// By its key alone.
+    /// By its key only.
     Key(ServerTrust),
-    /// By an authority that this machine trusts, or else by its key.
+    /// By an authority that this machine trusts, otherwise by its key.
     AuthorityOrKey(ServerTrust),
     /// By an authority whose certificate is in this file.
     Authority(PathBuf),
 }
 
-/// What was found of the key that the service showed, if it was asked for.
+/// Key that the service presented with the verdict on it, if it was checked.
 type Seen = Arc<OnceLock<(PublicKey, Verdict)>>;
-/// Called each time a connection stands, since the service has proved then to have the key that it
-/// shows.
+/// Callback after each TLS handshake, which has proved that the service holds the key it presents.
 type Proved = Box<dyn Fn() + Send + Sync>;
 
-/// See the module.
+/// TLS client of one service.
 pub struct Https {
     service: &'static str,
     server: Endpoint,
@@ -49,7 +48,7 @@ impl std::fmt::Debug for Https {
     }
 }
 
-/// What `trust` says of the key that a server shows.
+/// Returns the verdict of `trust` on a key that a server presents.
 #[must_use]
 pub fn verdict(trust: &ServerTrust, server: &Endpoint, found: &PublicKey) -> Verdict {
     match trust {
@@ -62,10 +61,11 @@ pub fn verdict(trust: &ServerTrust, server: &Endpoint, found: &PublicKey) -> Ver
 }
 
 impl Https {
-    /// A `service`, in a word for messages, at `server`, asked with `key`.
+    /// Creates a client for the server at `server`, which signs with `key`. `service` is a word for
+    /// messages.
     ///
     /// # Errors
-    /// The certificates of authorities cannot be read.
+    /// The root certificates cannot be read.
     pub fn new(
         service: &'static str,
         server: Endpoint,
@@ -96,7 +96,7 @@ impl Https {
         })
     }
 
-    /// Has `proved` called each time a connection stands.
+    /// Sets a callback for each established connection.
     #[must_use]
     pub fn telling(self, proved: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
@@ -105,22 +105,22 @@ impl Https {
         }
     }
 
-    /// The key that the service showed, if it was asked for one.
+    /// Returns the key that the service presented, if it was checked.
     #[must_use]
     pub fn shown_key(&self) -> Option<PublicKey> {
         self.seen.get().map(|(found, _)| *found)
     }
 
-    /// As `Host` has it.
+    /// Returns the authority, as in `Host`.
     #[must_use]
     pub fn authority(&self) -> String {
         self.server.to_string()
     }
 
-    /// A connection to a service that is the right one.
+    /// Connects to the service and verifies it.
     ///
     /// # Errors
-    /// [`ClientError`]: it cannot be reached, or is not known.
+    /// [`ClientError`]: the service cannot be reached, or is not trusted.
     pub async fn connect(
         &self,
     ) -> Result<impl hyper::rt::Read + hyper::rt::Write + Send + Unpin + use<>, ClientError> {
@@ -130,8 +130,8 @@ impl Https {
             Host::Ip(ip) => ip.to_string(),
         };
         let connecting = async {
-            // A look-up that ends with whoever asked: the system's own holds a thread, which the
-            // end of a program would wait for.
+            // This resolver stops when the caller does. The system's resolver would occupy a thread
+            // that delays the end of the program.
             let addresses = Resolver::new().addresses(&self.server).await?;
             TcpStream::connect(addresses.as_slice()).await
         };
@@ -142,7 +142,7 @@ impl Https {
                 server: server.clone(),
                 source,
             })?;
-        // One request and one answer: nothing is gained by waiting for more to send.
+        // One request and one answer: delaying small packets gains nothing.
         let _ = stream.set_nodelay(true);
         let secured = tls::connect(&self.tls, &host, stream).await;
         let secured = secured.map_err(|source| match self.seen.get() {
@@ -165,7 +165,7 @@ impl Https {
         Ok(hyper_util::rt::TokioIo::new(secured))
     }
 
-    /// The request, signed now: what is signed is good for a minute.
+    /// Signs a request now; the signature is valid for a minute.
     ///
     /// # Errors
     /// The key cannot sign.

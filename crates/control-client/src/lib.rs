@@ -1,13 +1,13 @@
-//! Asks HTTP services of Longhaul's, as who has a key here.
+//! Client of Longhaul's HTTP services, with a key of its own.
 //!
-//! | room | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`client`] | one service: a request, and the answer to it, over TLS or at a Unix socket |
-//! | [`https`] | a service on another machine: known by its key or an authority; requests are signed |
-//! | [`url`] | how a service is named: `https://HOST[:PORT]`, `unix:/PATH` |
-//! | [`settings`] | `controller.toml`: which controller this machine asks, and how it is known |
-//! | [`spool`] | what is to be reported to a controller, until it has been |
-//! | [`controller`] | what can be asked of a controller, by the types of `longhaul-control-api` |
+//! | [`client`] | one service: a request and its answer, over TLS or a Unix socket |
+//! | [`https`] | a service on another machine: verified TLS with signed requests |
+//! | [`url`] | name of a service: `https://HOST[:PORT]`, `unix:/PATH` |
+//! | [`settings`] | `controller.toml`: the controllers of this machine, and how they are verified |
+//! | [`spool`] | reports that wait until a controller has received them |
+//! | [`controller`] | requests to a controller, with the types of `longhaul-control-api` |
 
 #![forbid(unsafe_code)]
 

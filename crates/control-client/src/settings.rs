@@ -1,12 +1,12 @@
-//! `controller.toml`: which controller this machine asks, and how it is known. It lies beside the
-//! keys.
+//! `controller.toml`: the controllers of this machine, and how they are verified. The file is next
+//! to the keys.
 //!
 //! ```toml
 //! url = "https://control.example:7513"     # or unix:/PATH, on this machine
-//! key = "lhk1:..."                         # its key; or, in place of that:
+//! key = "lhk1:..."                         # its key; or instead:
 //! authority = "/etc/ssl/site.pem"          # the authority that signed its certificate
 //!
-//! [[other]]                                # as many as there are that share its store; asked when it does not answer, or does not lead
+//! [[other]]                                # others that share its store, tried if it fails
 //! url = "https://control2.example:7513"
 //! key = "lhk1:..."
 //! ```
@@ -27,36 +27,36 @@ use crate::client::ServiceClient;
 use crate::https::{Https, Trust};
 use crate::url::ServiceUrl;
 
-/// The file's name, beside the keys.
+/// Name of the file, next to the keys.
 pub const FILE: &str = "controller.toml";
-/// Longest file that is read, in bytes.
+/// Maximum size of the file, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
-/// What the service is called in messages.
+/// Name of the service in messages.
 pub(crate) const SERVICE: &str = "controller";
-/// Most controllers that share a store.
+/// Maximum number of controllers that share a store.
 pub const MAX_CONTROLLERS: usize = 16;
-/// Most bytes of an answer of a controller: a page of a table of routes, above all.
+/// Maximum size of a controller's answer, in bytes; the largest are pages of route tables.
 pub(crate) const MAX_ANSWER_BYTES: usize = 8 << 20;
 
-/// Which controller is asked.
+/// Controllers of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The first.
+    /// First controller.
     pub first: Site,
-    /// Others that share its store: one of them is asked when it does not answer, or does not lead.
+    /// Others that share its store, used if it does not answer or does not lead.
     pub others: Vec<Site>,
 }
 
-/// A controller, and how it is known.
+/// A controller, and how it is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
-    /// Where it answers.
+    /// URL of the controller.
     pub url: ServiceUrl,
-    /// How it is known; at a Unix socket the system says who is there.
+    /// Method of verification. `None` for a Unix socket, where the kernel identifies the peer.
     pub known: Option<KnownBy>,
 }
 
-/// How a controller on another machine is known.
+/// Method of verifying a controller on another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KnownBy {
     /// By its key.
@@ -65,25 +65,25 @@ pub enum KnownBy {
     Authority(PathBuf),
 }
 
-/// Why the file is of no use.
+/// Error of the settings file.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("{}: cannot {action} which controller is asked: {source}", shown(.file))]
     File {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// What was done.
+        /// Attempted action.
         action: &'static str,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// It does not say what it must.
+    /// The file is malformed.
     #[error("{}: {problem}; longhaul controller use URL writes it anew", shown(.file))]
     Malformed {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// What is wrong.
+        /// Description of the error.
         problem: String,
     },
 }
@@ -120,7 +120,7 @@ impl From<Site> for Settings {
 }
 
 impl Settings {
-    /// Reads the file; none if it is not there.
+    /// Reads the file. Returns `None` if it does not exist.
     ///
     /// # Errors
     /// [`SettingsError`].
@@ -149,10 +149,10 @@ impl Settings {
         parsed.map(Some)
     }
 
-    /// Reads the text of such a file.
+    /// Parses the text of such a file.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the error.
     pub fn parse(text: &str) -> Result<Self, String> {
         let read: Text = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         if read.other.len() >= MAX_CONTROLLERS {
@@ -168,12 +168,12 @@ impl Settings {
         })
     }
 
-    /// All of them, the first one first.
+    /// Returns all controllers, the first one first.
     pub fn sites(&self) -> impl Iterator<Item = &Site> {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// The text of such a file.
+    /// Returns the settings as the text of such a file.
     #[must_use]
     pub fn text(&self) -> String {
         let (key, authority) = self.first.known_text();
@@ -191,11 +191,11 @@ impl Settings {
             authority,
             other: others.collect(),
         };
-        // A few strings can always be written.
+        // A few strings can always be serialized.
         toml::to_string(&text).unwrap_or_default()
     }
 
-    /// Writes the file, at one stroke.
+    /// Writes the file atomically.
     ///
     /// # Errors
     /// [`SettingsError::File`].
@@ -239,10 +239,10 @@ impl Site {
         }
     }
 
-    /// Asks that controller, with this key.
+    /// Creates a client of this controller, which signs with this key.
     ///
     /// # Errors
-    /// The certificates of authorities cannot be read.
+    /// The root certificates cannot be read.
     pub fn client(&self, key: &SigningKey) -> Result<ServiceClient, TlsError> {
         let client = match &self.url {
             ServiceUrl::Unix(path) => ServiceClient::at_socket(SERVICE, path.clone()),
@@ -250,7 +250,7 @@ impl Site {
                 let trust = match &self.known {
                     Some(KnownBy::Authority(file)) => Trust::Authority(file.clone()),
                     Some(KnownBy::Key(key)) => Trust::Key(ServerTrust::Pinned(*key)),
-                    // Whoever is not said to be known is not.
+                    // Without a method of verification, no server is trusted.
                     None => Trust::Key(ServerTrust::Callback(std::sync::Arc::new(|_, _| {
                         longhaul_session::Verdict::Unknown
                     }))),
@@ -263,10 +263,10 @@ impl Site {
     }
 }
 
-/// Puts a file in place at one stroke: who reads it meanwhile reads the old one or the new one.
+/// Replaces a file atomically: concurrent readers see the old or the new content.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
     let dir = file.parent().unwrap_or(Path::new("."));
     let mut new = tempfile::NamedTempFile::new_in(dir)?;
@@ -275,7 +275,7 @@ pub fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A file of at most so many bytes; none where it is longer, or can't be read.
+/// Reads a file of at most `most` bytes. Returns `None` if it is longer or cannot be read.
 #[must_use]
 pub fn read_within(file: &Path, most: u64) -> Option<Vec<u8>> {
     let len = std::fs::metadata(file).ok()?.len();

@@ -1,8 +1,8 @@
-//! What is to be reported to a controller, on this machine's disk until it has been: a folder of
-//! bounded size, one file for each.
+//! Reports that wait on disk until the controller has received them: a directory of bounded size
+//! with one file for each.
 //!
-//! A report that cannot be sent waits for the next one. The controller keeps each once, so that it
-//! does no harm to send one twice: two programs may do so.
+//! A report that cannot be sent waits until the next one is sent. The controller stores each once,
+//! so it does no harm if two programs send the same one.
 #![deny(clippy::indexing_slicing)] // what is read here comes from files
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
@@ -19,30 +19,30 @@ use crate::controller::Controller;
 use crate::error::ClientError;
 use crate::settings::{read_within, replace};
 
-/// Most that waits; beyond, the oldest is forgotten.
+/// Maximum number of waiting reports; the oldest is dropped beyond it.
 pub const MAX_ENTRIES: usize = 128;
-/// Longest of them, in bytes.
+/// Maximum size of a report, in bytes.
 pub const MAX_ENTRY_BYTES: usize = 256 << 10;
 
-/// The folder.
+/// Directory of waiting reports.
 #[derive(Debug, Clone)]
 pub struct Spool(pub PathBuf);
 
-/// Something to report.
+/// Report for a controller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Entry {
-    /// What a transfer took.
+    /// A finished transfer.
     Transfer(TransferReport),
-    /// What was measured.
+    /// Measurements.
     Measurements(Batch),
 }
 
 impl Spool {
-    /// Keeps it until it is reported. The folder is made where it is not there.
+    /// Stores the entry until it is reported. Creates the directory if needed.
     ///
     /// # Errors
-    /// It cannot be written, or is too long.
+    /// The entry cannot be written, or is too long.
     pub fn put(&self, entry: &Entry) -> io::Result<()> {
         let text = serde_json::to_vec(entry)?;
         if text.len() > MAX_ENTRY_BYTES {
@@ -60,7 +60,7 @@ impl Spool {
         Ok(())
     }
 
-    /// What waits, the oldest first.
+    /// Returns the files of waiting reports, the oldest first.
     #[must_use]
     pub fn waiting(&self) -> Vec<PathBuf> {
         let Ok(entries) = std::fs::read_dir(&self.0) else {
@@ -77,11 +77,11 @@ impl Spool {
         waiting
     }
 
-    /// Reports it all, the oldest first. What cannot be read, and what the controller will not
-    /// have, is forgotten.
+    /// Sends all waiting reports, the oldest first. Reports that cannot be read, and those that the
+    /// controller refuses, are dropped.
     ///
     /// # Errors
-    /// Nothing can be reported to the controller now: what is left waits.
+    /// The controller cannot receive reports now; the rest keeps waiting.
     pub async fn report(&self, controller: &Controller) -> Result<(), ClientError> {
         for path in self.waiting() {
             let reported = match read(&path) {
@@ -95,7 +95,7 @@ impl Spool {
             };
             match reported {
                 Err(error) if error.is_passing() => return Err(error),
-                // Another program may have reported it.
+                // Another program may have sent it.
                 _ => drop(std::fs::remove_file(&path)),
             }
         }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_waits_than_the_bound_and_what_is_broken_is_forgotten() {
+    fn spool_is_bounded_and_drops_broken_entries() {
         let dir = tempfile::tempdir().unwrap();
         let spool = Spool(dir.path().join("reports"));
         assert!(spool.waiting().is_empty());

@@ -1,4 +1,4 @@
-//! How a service is named: `https://HOST[:PORT]`, or `unix:/PATH` on this machine.
+//! Name of a service: `https://HOST[:PORT]`, or `unix:/PATH` on this machine.
 #![deny(clippy::indexing_slicing)] // a person writes it
 
 use std::fmt;
@@ -8,19 +8,19 @@ use std::str::FromStr;
 use longhaul_proto::Endpoint;
 use longhaul_proto::text::printable;
 
-/// What a URL's port is when it names none.
+/// Port of a URL that names none.
 const HTTPS_PORT: u16 = 443;
 
-/// Where a service answers.
+/// Location of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServiceUrl {
-    /// By TLS.
+    /// Over TLS.
     Https(Endpoint),
-    /// At a socket of this machine.
+    /// At a socket on this machine.
     Unix(PathBuf),
 }
 
-/// A text that names no service.
+/// The text does not name a service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}: a service is named as https://HOST:PORT, or as unix:/PATH on this machine")]
 pub struct UrlError(String);

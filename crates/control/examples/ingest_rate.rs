@@ -1,8 +1,8 @@
-//! How many measurements a second are kept, on the disk, before they are acknowledged: in SQLite,
-//! and in the PostgreSQL that is named.
+//! Measures how many measurements per second are stored on disk and acknowledged: in SQLite, and in
+//! the given PostgreSQL.
 //!
 //! `cargo run --release -p longhaul-control --example ingest_rate -- [SECONDS] [POSTGRESQL-URL]`;
-//! the file is made in the working directory and removed.
+//! the file is created in the working directory and removed.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,11 +18,11 @@ use longhaul_control_api::measurements::{Conditions, Limit, Measurement, Quantit
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-/// Reporters at a time, each of which waits for its answer before it goes on.
+/// Number of concurrent reporters, each of which waits for its answer.
 const REPORTERS: u64 = 32;
-/// Measurements of a batch.
+/// Number of measurements in a batch.
 const BATCH: u64 = 100;
-/// Paths that a reporter measures.
+/// Number of paths that a reporter measures.
 const PATHS: u64 = 50;
 
 fn main() {
@@ -64,7 +64,8 @@ async fn measure(name: &str, store: Store, seconds: u64) {
             .unwrap_or_default()
     };
     println!(
-        "{name}: {:.0} measurements/s acknowledged; a batch of {BATCH} waits {:.1} ms (median), {:.1} ms (p99)",
+        "{name}: {:.0} measurements/s acknowledged; a batch of {BATCH} waits {:.1} ms (median), \
+        {:.1} ms (p99)",
         acknowledged as f64 / took,
         quantile(50).as_secs_f64() * 1e3,
         quantile(99).as_secs_f64() * 1e3,
@@ -79,7 +80,7 @@ async fn measure(name: &str, store: Store, seconds: u64) {
     store.close().await;
 }
 
-/// How long each batch waited.
+/// Reports batches until `until`, and returns the wait of each.
 async fn report(ingest: Ingest, reporter: u64, until: Instant) -> Vec<Duration> {
     let mut waits = Vec::new();
     let mut at_ms = 1_800_000_000_000;

@@ -1,9 +1,9 @@
-//! How many requests for reservations a second are decided, written to the disk and answered with
-//! many reservations on the books, and how long each waits: by a writer on SQLite, on real
-//! networks. What the disk alone takes is measured before and afterwards.
+//! Measures how many reservation requests per second are decided, written to disk and answered with
+//! many existing reservations, and the wait of each: by a writer on SQLite, on real networks. The
+//! disk alone is measured before and after.
 //!
 //! `cargo run --release -p longhaul-control --example reservation_rate -- [NETWORK] [RESERVATIONS]
-//! [REQUESTS]`; the file is made in the working directory and removed.
+//! [REQUESTS]`; the file is created in the working directory and removed.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,16 +33,16 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Records that are appended at once where the books are filled.
+/// Number of records that are appended at a time when filling the journal.
 const RECORDS_AT_ONCE: usize = 10_000;
-/// Small requests for each reservation that is wanted on the books, at most.
+/// Maximum number of small requests per wanted reservation.
 const MAX_TRIES: usize = 4;
-/// Askers at a time, each of which waits for its answer before it goes on.
+/// Number of concurrent callers, each of which waits for its answer.
 const ASKERS: usize = 8;
-/// Writes of [`SYNCED_BYTES`] that are synced one after another, and timed.
+/// Number of timed writes of [`SYNCED_BYTES`], each synced before the next.
 const SYNCS: usize = 500;
 const SYNCED_BYTES: usize = 4096;
-/// Requests that arrive in a second, whether those before are answered or not.
+/// Number of requests that arrive in a second, whether earlier ones are answered or not.
 const ARRIVALS: u32 = 1_000;
 
 fn main() {
@@ -66,7 +66,7 @@ fn operator() -> Asker {
     }
 }
 
-/// A request as it comes, in names.
+/// Converts a request into a command, in names.
 fn command(names: &Names, request: &Request) -> Command {
     let place = |node: NodeId| Place {
         name: names.site(node).to_owned(),
@@ -96,7 +96,7 @@ async fn network(name: &'static str, reservations: usize, requests: usize) {
     println!("{name}: {}", disk(dir));
     let store = Store::sqlite(&dir.join("control.sqlite")).await.unwrap();
     let began = Instant::now();
-    // For each of two ways to ask, and each of three to counter.
+    // For each of two arrival patterns, and each of three ways to make counter-offers.
     let (booked, asks) = fill(&store, &map, reservations, 6 * requests).await;
     let mut asks = asks.into_iter();
     println!(
@@ -108,7 +108,7 @@ async fn network(name: &'static str, reservations: usize, requests: usize) {
         let (book, writer) = open(store.clone(), maps, Arc::new(|| 0));
         let (end, ends) = watch::channel(false);
         let writing = tokio::spawn(writer.countering(counter).run(ends));
-        // What is not read yet is waited for.
+        // Waits until the journal has been read.
         let names = book.read(|desk, _| desk.names().clone()).await.unwrap();
         let offers = match counter {
             Counter::Refuse => "without offers",
@@ -135,7 +135,7 @@ async fn network(name: &'static str, reservations: usize, requests: usize) {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// What the disk takes to keep a few bytes, with nothing else to do.
+/// Measures how long the idle disk takes to sync a few bytes.
 fn disk(dir: &Path) -> String {
     let path = dir.join("synced");
     let mut file = std::fs::File::create(&path).unwrap();
@@ -149,14 +149,15 @@ fn disk(dir: &Path) -> String {
     waits.sort_unstable();
     std::fs::remove_file(&path).unwrap();
     format!(
-        "the disk alone keeps {SYNCED_BYTES} bytes in {:.1} ms (median), {:.1} ms (p99), {:.1} ms (longest)",
+        "the disk alone keeps {SYNCED_BYTES} bytes in {:.1} ms (median), {:.1} ms (p99), {:.1} ms \
+        (longest)",
         percentile(&waits, 50),
         percentile(&waits, 99),
         percentile(&waits, 100),
     )
 }
 
-/// Fills the journal; how many reservations are in it, and what is asked next.
+/// Fills the journal. Returns the number of reservations, and the requests that follow.
 async fn fill(
     store: &Store,
     map: &Map,
@@ -195,14 +196,14 @@ async fn fill(
     (booked, timed.take(timed_requests).collect())
 }
 
-/// How requests were answered.
+/// Waits of requests.
 struct Took {
     seconds: f64,
-    /// Of those that were granted, refused, and refused with offers left out.
+    /// Waits of requests that were granted, refused, and refused with offers left out.
     waits: [Vec<Duration>; 3],
 }
 
-/// What one request was answered.
+/// Kind of an answer.
 #[derive(Clone, Copy)]
 enum Answered {
     Granted,
@@ -223,7 +224,7 @@ impl Took {
     }
 }
 
-/// The wait of which so many per cent are at most as long, in milliseconds.
+/// Returns a percentile of the waits, in milliseconds.
 fn percentile(waits: &[Duration], share: usize) -> f64 {
     let place = waits.len().saturating_sub(1) * share / 100;
     waits.get(place).map_or(0.0, Duration::as_secs_f64) * 1e3
@@ -237,7 +238,8 @@ impl std::fmt::Display for Took {
         let share = |waits: &[Duration]| waits.len() as f64 * 100.0 / all.len() as f64;
         write!(
             f,
-            "{:.0} requests/s; one waits {:.1} ms (median), {:.1} ms (p99), {:.1} ms (longest); {:.0} % granted, p99 {:.1} ms; refused p99 {:.1} ms, {:.1} % with offers left out",
+            "{:.0} requests/s; one waits {:.1} ms (median), {:.1} ms (p99), {:.1} ms (longest); \
+            {:.0} % granted, p99 {:.1} ms; refused p99 {:.1} ms, {:.1} % with offers left out",
             all.len() as f64 / self.seconds,
             percentile(&all, 50),
             percentile(&all, 99),
@@ -250,7 +252,7 @@ impl std::fmt::Display for Took {
     }
 }
 
-/// Asks; what was answered, and how long that took.
+/// Sends a command, and returns the kind of its answer and the wait.
 async fn ask(book: Book, command: Command) -> (Answered, Duration) {
     let began = Instant::now();
     let answered = match book.ask(operator(), command, None).await {
@@ -264,7 +266,7 @@ async fn ask(book: Book, command: Command) -> (Answered, Duration) {
     (answered, began.elapsed())
 }
 
-/// So many askers at a time.
+/// Sends commands with a fixed number of concurrent callers.
 async fn in_turn(book: &Book, commands: Vec<Command>) -> Took {
     let began = Instant::now();
     let mut askers = JoinSet::new();
@@ -283,7 +285,7 @@ async fn in_turn(book: &Book, commands: Vec<Command>) -> Took {
     Took::of(began.elapsed().as_secs_f64(), &answers)
 }
 
-/// So many a second.
+/// Sends commands at a fixed rate.
 async fn arriving(book: &Book, commands: Vec<Command>) -> Took {
     let began = Instant::now();
     let mut next = interval(Duration::from_secs(1) / ARRIVALS);

@@ -1,9 +1,9 @@
-//! Who may do what: rights of the form (resource, permission, constraint), as OSCARS had them.
-//! Pure: no I/O, no clock.
+//! Access control: rights of the form (resource, permission, constraint), as in OSCARS. Pure: no
+//! I/O, no clock.
 //!
 //! A principal has roles, a role has rights, and a request is allowed if one right of one role
-//! covers it. Nothing is ever forbidden by a right, so the order of roles and rights does not
-//! matter, and what no right covers is refused.
+//! covers it. Rights only allow and never forbid, so the order of roles and rights does not matter.
+//! A request that no right covers is refused.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ use longhaul_control_api::principals::{
     Constraint, Permission, ReservationLimits, Resource, Right, Role,
 };
 
-/// What a request is about, as constraints see it.
+/// Subject of a request, as constraints see it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subject {
-    /// Whether it is the asker's own.
+    /// If true, it is the caller's own.
     pub own: bool,
-    /// The sites that all of it belongs to; of a reservation, those at its ends.
+    /// Sites that all of it belongs to; of a reservation, those at its ends.
     pub sites: BTreeSet<String>,
 }
 
 impl Subject {
-    /// The asker's own.
+    /// Creates the subject of something of the caller's own.
     #[must_use]
     pub fn own() -> Self {
         Self {
@@ -30,7 +30,7 @@ impl Subject {
         }
     }
 
-    /// The asker's own if that is so.
+    /// Creates a subject that is the caller's own if `own` is true.
     #[must_use]
     pub fn own_if(own: bool) -> Self {
         Self {
@@ -39,46 +39,46 @@ impl Subject {
         }
     }
 
-    /// Everybody's.
+    /// Creates a subject that is neither the caller's own nor part of any site.
     #[must_use]
     pub fn all() -> Self {
         Self::default()
     }
 }
 
-/// Why a request is refused.
+/// Reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// No role of the asker's has anything to do with it.
+    /// The caller's roles do not include this permission at all.
     #[error(
         "no role of {who} may {permission} {resource}: longhaul control grant gives it one that may"
     )]
     NoRight {
-        /// The asker.
+        /// Name of the caller.
         who: String,
-        /// What was to be done.
+        /// Requested action.
         permission: &'static str,
-        /// To what.
+        /// Requested resource.
         resource: &'static str,
     },
-    /// Some role allows it, but not for this.
+    /// A role includes this permission, but not for this subject.
     #[error("{who} may {permission} {resource} only {limits}")]
     Limited {
-        /// The asker.
+        /// Name of the caller.
         who: String,
-        /// What was to be done.
+        /// Requested action.
         permission: &'static str,
-        /// To what.
+        /// Requested resource.
         resource: &'static str,
-        /// For what it would be allowed.
+        /// Subjects for which it would be allowed.
         limits: String,
     },
 }
 
-/// Whether one of `rights` covers the request.
+/// Checks that one of `rights` covers the request.
 ///
 /// # Errors
-/// [`Refused`]: none does.
+/// [`Refused`] if none does.
 pub fn decide(
     who: &str,
     rights: &[Right],
@@ -121,7 +121,7 @@ pub fn decide(
     })
 }
 
-/// Returns whether these rights let a key register itself as a depot.
+/// Returns true if these rights let a key register itself as a depot.
 #[must_use]
 pub fn may_register(rights: &[Right]) -> bool {
     let subject = Subject::own();
@@ -131,15 +131,15 @@ pub fn may_register(rights: &[Right]) -> bool {
     concerned.any(|right| covers(&right.constraint, &subject))
 }
 
-/// How far ahead a window may end where a role does not say, in seconds: 400 days.
+/// Default maximum time from now to the end of a window, in seconds: 400 days.
 pub const USUAL_AHEAD_S: u64 = 400 * 86_400;
-/// Reservations of one key where its role does not say.
+/// Default maximum number of reservations of one key.
 pub const USUAL_RESERVATIONS: u32 = 2_000;
-/// Holds of one key where its role does not say: a recurrence of each day of a year, and some.
+/// Default maximum number of holds of one key: a recurrence on each day of a year, and some more.
 pub const USUAL_HOLDS: u32 = 500;
 
-/// The limits of a right, with the usual ones where it has none. A right to write all reservations
-/// is an operator's.
+/// Returns the limits of a right, with defaults for those it has not. A right to write all
+/// reservations is an operator's and has no limits.
 fn limits_of(right: &Right) -> ReservationLimits {
     let is_operators = right.permission == Permission::Write && right.constraint == Constraint::Any;
     let limits = match right.limits {
@@ -154,8 +154,8 @@ fn limits_of(right: &Right) -> ReservationLimits {
     }
 }
 
-/// How much the rights that cover a request allow: what is within one of these is allowed. None
-/// where no right covers it.
+/// Returns the limits of the rights that cover a request: what is within one of them is allowed.
+/// Empty if no right covers it.
 #[must_use]
 pub fn limits(
     rights: &[Right],
@@ -169,7 +169,8 @@ pub fn limits(
     covering.map(limits_of).collect()
 }
 
-/// Whether a right is about that. Whoever may write reservations may do all to them.
+/// Returns true if a right covers that permission. The permission to write reservations includes
+/// all.
 fn concerns(right: &Right, resource: Resource, permission: Permission) -> bool {
     let of_write = matches!(
         permission,
@@ -220,10 +221,10 @@ const fn resource_word(resource: Resource) -> &'static str {
     }
 }
 
-/// The role of whoever runs the controller.
+/// Name of the operator's role.
 pub const OPERATOR: &str = "operator";
 
-/// The roles that are always there.
+/// Returns the roles that always exist.
 #[must_use]
 pub fn builtin_roles() -> Vec<Role> {
     use Constraint::{Any, Own};
@@ -258,7 +259,7 @@ pub fn builtin_roles() -> Vec<Role> {
                 (Resource::Measurements, Write, Own),
                 (Resource::Transfers, Read, Own),
                 (Resource::Transfers, Write, Own),
-                // What it is called, and its release; not what it counts.
+                // The controller's name and release, but not its counters.
                 (Resource::Controller, Read, Own),
             ],
         ),

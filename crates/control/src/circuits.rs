@@ -1,14 +1,14 @@
-//! Circuits of reservations: what is promised and provisioned is set up on the network
-//! ([`longhaul_setup`]), and what becomes of it is taken into the book.
+//! Circuits of reservations: sets up what is promised and provisioned on the network
+//! ([`longhaul_setup`]), and reports the result to the book.
 //!
-//! | room | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`plan`] | a reservation as a circuit. Pure |
-//! | [`grants`] | what lets sessions use its paths at the depots on them. Pure |
-//! | [`following`] | what of the book is followed, brought up to date by what has changed. Pure |
-//! | [`judge`] | what the book is to take of how circuits stand, and what people see of it. Pure |
-//! | [`keeper`] | the one task that follows the book, conducts, and counts |
-//! | [`view`] | what is known of circuits at the moment |
+//! | [`plan`] | converts a reservation into a circuit. Pure |
+//! | [`grants`] | grants with which sessions use its paths at their depots. Pure |
+//! | [`following`] | tracks the reservations that concern the network, incrementally. Pure |
+//! | [`judge`] | derives the report to the book and the displayed state of a circuit. Pure |
+//! | [`keeper`] | the task that follows the book, runs the drivers, and counts traffic |
+//! | [`view`] | current state of circuits |
 
 pub mod following;
 pub mod grants;

@@ -1,4 +1,4 @@
-//! The controller: what it knows at the moment, and how that follows the store.
+//! The controller's state in memory, and its updates from the store.
 
 mod access;
 mod following;
@@ -36,54 +36,54 @@ use crate::store::retention::Retention;
 use crate::store::{Changes, Store, StoreError};
 use crate::weather::Weather;
 
-/// How long the start waits until it is known who leads.
+/// Maximum wait at the start for the election of a leader.
 const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a controller is given when it starts.
+/// Settings of a controller.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What it is known by.
+    /// Name of the controller.
     pub name: String,
-    /// Its key.
+    /// Public key of the controller.
     pub key: PublicKey,
-    /// Its private half, with which it signs grants of circuits.
+    /// Private key, which signs circuit grants.
     pub signer: SigningKey,
-    /// How long what is kept.
+    /// Retention of stored data.
     pub retention: Retention,
-    /// What is made of registrations.
+    /// Policy for registrations of depots.
     pub registrations: RegistrationPolicy,
-    /// Which nodes are set up, and how.
+    /// Nodes to set up, and their drivers.
     pub setup: SetupConfig,
-    /// Roots that certificates in signed requests may lead to.
+    /// Root certificates for signed requests.
     pub roots: Roots,
-    /// Where it answers other machines, as a URL: for those who ask another controller while this
-    /// one leads.
+    /// URL at which other machines reach this controller. Other controllers refer callers to it
+    /// while this one leads.
     pub advertise: Option<String>,
 }
 
-/// A controller can't begin.
+/// A controller cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum BeginError {
-    /// The store does not answer, or has what cannot be read.
+    /// The store does not answer, or its content cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What nodes are set up, and how, makes no sense.
+    /// The configuration of nodes and drivers is invalid.
     #[error(transparent)]
     Setup(#[from] SetupFault),
 }
 
-/// Who may do what, as the store has it.
+/// Rights of all principals, as stored.
 #[derive(Debug, Default)]
 struct Authorities {
     by_key: BTreeMap<PublicKey, (String, Vec<Right>)>,
 }
 
-/// The map, registrations and names of depots as the store has them.
+/// Stored map, registrations and names of depots.
 #[derive(Debug, Default)]
 struct Sources {
     map: Map,
     registrations: BTreeMap<PublicKey, Registration>,
-    /// Names that depots registered, with the keys they belong to.
+    /// Names that depots registered, with the keys that own them.
     names: BTreeMap<String, PublicKey>,
 }
 
@@ -100,24 +100,24 @@ struct Inner {
     metrics: Metrics,
     log: CallerLog,
     authorities: RwLock<Arc<Authorities>>,
-    /// Keys that are let in at all.
+    /// Gate that is updated with the keys of all principals.
     gate: RwLock<Option<Arc<KeyGate>>>,
-    /// What the map of `places` is made of.
+    /// Inputs from which `places` is made.
     file: Mutex<Sources>,
     places: RwLock<Arc<Places>>,
     weather: Mutex<Weather>,
-    /// The last changes that are known; none before anything is.
+    /// Change numbers of the store that are known; `None` before the first read.
     changes: Mutex<Option<Changes>>,
     map_version: AtomicU64,
     started_ms: u64,
     is_ready: AtomicBool,
 }
 
-/// See the module. Cheap to clone.
+/// State of the controller. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Controller(Arc<Inner>);
 
-/// What goes on while it serves; see [`Controller::begin`].
+/// Tasks of a running controller; see [`Controller::begin`].
 #[derive(Debug)]
 pub struct Work {
     writers: tokio::task::JoinSet<()>,
@@ -134,7 +134,7 @@ impl Inner {
 }
 
 fn read<T: Clone>(lock: &RwLock<T>) -> T {
-    // What is in there is whole at any moment.
+    // The value is consistent at any moment, so a poisoned lock can be used.
     lock.read().clone()
 }
 
@@ -143,9 +143,9 @@ fn set<T>(lock: &RwLock<T>, value: T) {
 }
 
 impl Controller {
-    /// Reads what it must know before anybody asks, and begins to work: writing what comes,
-    /// following the store, forgetting what is old. Forecasts are rebuilt in the background;
-    /// [`Self::is_ready`] says when they are.
+    /// Loads the state from the store, and starts the controller's tasks: writing, following the
+    /// store, and removing old data. Forecasts are rebuilt in the background; [`Self::is_ready`]
+    /// reports when they are.
     ///
     /// # Errors
     /// [`BeginError`].
@@ -174,7 +174,7 @@ impl Controller {
             book.clone(),
             leadership.clone(),
             move || {
-                // That it makes sense was seen above.
+                // The configuration was validated above.
                 let (nodes, drivers) = setup.drivers().unwrap_or_default();
                 Conductor::new(Reconciler::new(setup.owner(), nodes), drivers)
             },
@@ -218,7 +218,7 @@ impl Controller {
         let mut writers = tokio::task::JoinSet::new();
         writers.spawn(writer.run(writers_end.clone()));
         writers.spawn(book_writer.run(writers_end));
-        // Whoever asks from now on learns who leads, if that can be known.
+        // From now on, callers learn who leads, if that can be known.
         let mut first = this.0.leadership.clone();
         let _ = timeout(
             FIRST_LEADER_TIMEOUT,
@@ -235,71 +235,71 @@ impl Controller {
         Ok((this, work))
     }
 
-    /// What it was given when it started.
+    /// Returns the settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.0.settings
     }
 
-    /// What it keeps.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.0.store
     }
 
-    /// Where measurements are given to be kept.
+    /// Returns the queue for measurements to store.
     #[must_use]
     pub fn ingest(&self) -> &Ingest {
         &self.0.ingest
     }
 
-    /// The book of reservations.
+    /// Returns the book of reservations.
     #[must_use]
     pub fn book(&self) -> &Book {
         &self.0.book
     }
 
-    /// What is known of circuits.
+    /// Returns the current state of circuits.
     #[must_use]
     pub fn circuits(&self) -> &CircuitsView {
         &self.0.circuits
     }
 
-    /// Whether it leads, or who does.
+    /// Returns whether this controller leads, or which one does.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         self.0.leadership.borrow().clone()
     }
 
-    /// What it counts.
+    /// Returns the metrics.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
 
-    /// The bounded log of what callers have it do.
+    /// Returns the bounded log of requests.
     pub(crate) fn log(&self) -> &CallerLog {
         &self.0.log
     }
 
-    /// The map as it is now.
+    /// Returns the current map.
     #[must_use]
     pub fn places(&self) -> Arc<Places> {
         read(&self.0.places)
     }
 
-    /// What the network is like. Hold it shortly.
+    /// Locks the forecasts and routes. Hold the lock only briefly.
     pub fn weather(&self) -> MutexGuard<'_, Weather> {
         self.0.weather.lock()
     }
 
-    /// When it started.
+    /// Returns the time of the start.
     #[must_use]
     pub fn started_ms(&self) -> u64 {
         self.0.started_ms
     }
 
-    /// Whether it knows all that the store has.
+    /// Returns true once forecasts have been rebuilt from the store.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.0.is_ready.load(Ordering::Acquire)
@@ -307,26 +307,26 @@ impl Controller {
 }
 
 impl Work {
-    /// Waits until all that was begun has ended, and closes the store. The controller must have
-    /// been told to stop, and nobody ask it any more.
+    /// Waits for all tasks and closes the store. `stop` must be true already, and no requests may
+    /// follow.
     pub async fn end(mut self, controller: &Controller) {
         while self.others.join_next().await.is_some() {}
         self.end_writers.send_replace(true);
         while self.writers.join_next().await.is_some() {}
-        // To the last it alone writes; then another may lead.
+        // Until now this controller was the only writer; from here another may lead.
         self.end_candidate.send_replace(true);
         while self.candidate.join_next().await.is_some() {}
         controller.store().close().await;
     }
 }
 
-/// Completes when it is time to end.
+/// Completes when `stop` is true.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // Who could have said so is gone: that is an end, too.
+    // A dropped sender means the same.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// Milliseconds since the Unix epoch, by this machine's clock.
+/// Returns milliseconds since the Unix epoch, by this machine's clock.
 pub(crate) fn now_ms() -> u64 {
     crate::reservations::api_moment(system_now())
 }

@@ -1,5 +1,5 @@
-//! The API: `/api/v1`, described by `/api/v1/openapi.json`, and whether the controller is there
-//! (`/healthz`), can work (`/readyz`), and what it counts (`/metrics`).
+//! The API: `/api/v1`, described by `/api/v1/openapi.json`, health (`/healthz`), readiness
+//! (`/readyz`) and metrics (`/metrics`).
 
 #![allow(
     unused_qualifications,
@@ -40,17 +40,17 @@ use crate::authority::{Refused, Subject};
 use crate::controller::Controller;
 use crate::store::{Once, StoreError};
 
-/// Most bytes of a body that a key sends: a batch of measurements, or a map of some thousand links.
-/// Many may send one at a time.
+/// Maximum size of a signed request's body, in bytes: a batch of measurements, or a map of some
+/// thousand links. Many callers may send one at a time.
 pub const MAX_BODY_BYTES: usize = 2 << 20;
-/// And of one that comes over the socket: any map that can be.
+/// Maximum size of a body over the socket, in bytes: any valid map.
 const MAX_LOCAL_BODY_BYTES: usize = 64 << 20;
-/// Most bytes of an idempotency key.
+/// Maximum length of an idempotency key, in bytes.
 const MAX_KEY_BYTES: usize = 200;
-/// Requests that take longer than this are reported in the log.
+/// Duration from which a request is logged as slow.
 const SLOW_REQUEST: Duration = Duration::from_secs(2);
 
-/// The API of `controller` for whoever runs it, over its Unix socket.
+/// Creates the router for the operator, over the Unix socket.
 pub fn router(controller: Controller, gate: Gate) -> Router {
     let api = api()
         .layer(DefaultBodyLimit::max(MAX_LOCAL_BODY_BYTES))
@@ -58,7 +58,7 @@ pub fn router(controller: Controller, gate: Gate) -> Router {
     whole(controller, api)
 }
 
-/// The same for other machines: for keys alone.
+/// Creates the router for other machines, for signed requests only.
 pub fn router_for_keys(controller: Controller, gate: Arc<KeyGate>) -> Router {
     let api = api()
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
@@ -66,7 +66,7 @@ pub fn router_for_keys(controller: Controller, gate: Arc<KeyGate>) -> Router {
     whole(controller, api)
 }
 
-/// What pScheduler's HTTP archiver sends, and nothing else: on loopback, for who brings the token.
+/// Creates the router for pScheduler's HTTP archiver only: on loopback, with a token.
 pub fn router_for_archives(controller: Controller, gate: Gate) -> Router {
     let gate = Arc::new(gate);
     let api = Router::new()
@@ -83,7 +83,7 @@ pub fn router_for_archives(controller: Controller, gate: Gate) -> Router {
 fn whole(controller: Controller, api: Router<Controller>) -> Router {
     Router::new()
         .merge(api)
-        // Whether it is there is reported to anybody who can connect.
+        // Health is reported to anybody who can connect.
         .route("/healthz", get(service::health))
         .route("/readyz", get(service::ready))
         .fallback(async || Problem::new(ProblemKind::NotFound, "the API is beneath /api/v1"))
@@ -99,7 +99,7 @@ fn whole(controller: Controller, api: Router<Controller>) -> Router {
         .with_state(controller)
 }
 
-/// What is asked by callers that are known.
+/// Routes for authenticated callers.
 fn api() -> Router<Controller> {
     let v1 = Router::new()
         .route("/controller", get(service::info))
@@ -177,14 +177,14 @@ async fn with_headers(mut response: Response) -> Response {
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     );
-    // What is asked for changes.
+    // Answers change, so they must not be cached.
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
-/// Answers what waits for the store when connections to it are given up.
+/// Answers requests that wait for the store when its connections are abandoned.
 async fn while_there(
     State(controller): State<Controller>,
     request: axum::extract::Request,
@@ -197,7 +197,7 @@ async fn while_there(
     }
 }
 
-/// Counts what was answered, and says in the log what took long.
+/// Counts answers, and logs slow requests.
 async fn count(
     State(controller): State<Controller>,
     request: axum::extract::Request,
@@ -211,10 +211,16 @@ async fn count(
     let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     tracing::debug!(%method, path, status, milliseconds, "answered");
     if took > SLOW_REQUEST {
-        controller.log().log(
-            None,
-            |left_out| tracing::warn!(%method, path, status, milliseconds, left_out, "a request took long"),
-        );
+        controller.log().log(None, |left_out| {
+            tracing::warn!(
+                %method,
+                path,
+                status,
+                milliseconds,
+                left_out,
+                "a request took long"
+            )
+        });
     }
     response
 }
@@ -250,7 +256,7 @@ impl From<Refused> for Problem {
     }
 }
 
-/// Whether `caller` may read all of it, or only its own: then its key.
+/// Checks that `caller` may read. Returns `None` if it may read all, or its key if only its own.
 fn read_all_or_own(
     controller: &Controller,
     caller: &Caller,
@@ -266,7 +272,7 @@ fn read_all_or_own(
     Ok(caller.key.map(|key| key.to_string()))
 }
 
-/// What a caller is called in the store: its key, or `operator` for whoever runs the controller.
+/// Returns the caller's name in the store: its key, or `operator`.
 fn reporter(caller: &Caller) -> String {
     match &caller.key {
         Some(key) => key.to_string(),
@@ -274,7 +280,7 @@ fn reporter(caller: &Caller) -> String {
     }
 }
 
-/// The idempotency key of a request with that content, if it has one.
+/// Returns the idempotency key of a request with that content, if it has one.
 fn once(
     caller: &Caller,
     headers: &HeaderMap,
@@ -296,7 +302,7 @@ fn invalid(detail: impl AsRef<str>) -> Problem {
     Problem::new(ProblemKind::Invalid, detail)
 }
 
-/// How many of something are asked for.
+/// Returns the page size, checked against its maximum.
 fn limit(asked: Option<u32>, usual: u32, most: u32) -> Result<u32, Problem> {
     let limit = asked.unwrap_or(usual);
     match (1..=most).contains(&limit) {
@@ -305,7 +311,7 @@ fn limit(asked: Option<u32>, usual: u32, most: u32) -> Result<u32, Problem> {
     }
 }
 
-/// Where to go on: `next` of the answer before.
+/// Parses the position after which a page begins: `next` of the previous page.
 fn cursor(after: Option<&str>) -> Result<i64, Problem> {
     let Some(after) = after else {
         return Ok(0);

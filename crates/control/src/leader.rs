@@ -1,58 +1,57 @@
-//! Which of the controllers that share a store leads: it alone writes reservations, has circuits
-//! set up, and brings old measurements together.
+//! Election of the leader among controllers that share a store. Only the leader writes
+//! reservations, has circuits set up, and summarizes old measurements.
 //!
-//! | room | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`election`] | what is made of the server's answers and of their absence. Pure |
-//! | [`candidate`] | the task that asks for the lock, over a connection that it keeps for that |
+//! | [`election`] | state machine of the server's answers and their absence. Pure |
+//! | [`candidate`] | the task that requests the lock, over a connection of its own |
 //!
-//! Whoever has the lock of PostgreSQL leads. The server takes it back when nothing has come from
-//! its holder for [`SERVER_LIMIT_MS`]; the holder stops to lead [`LEASE_MS`] after it asked last,
-//! which is before that. Should a machine stand still so long that two lead all the same, the epoch
-//! of the journal refuses what the older one writes ([`crate::store::reservations`]).
+//! The holder of a PostgreSQL lock leads. The server revokes the lock when nothing has come from
+//! its holder for [`SERVER_LIMIT_MS`]. The holder stops leading [`LEASE_MS`] after its last
+//! request, which is earlier. If a machine is suspended so long that two controllers lead, the
+//! epoch of the journal refuses what the older one writes ([`crate::store::reservations`]).
 
 pub mod candidate;
 pub mod election;
 
 use tokio::sync::watch;
 
-/// How long who leads does so after it asked the server for the last time and was answered, in
-/// milliseconds.
+/// Time for which a leader leads after its last answered request, in milliseconds.
 pub const LEASE_MS: u64 = 4_000;
-/// How long the server leaves the lock to whom nothing comes from, in milliseconds.
+/// Time after which the server revokes the lock of a silent holder, in milliseconds.
 pub const SERVER_LIMIT_MS: u64 = 8_000;
 
-/// A controller that leads, as others are to know it.
+/// The leader, as other controllers know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leader {
-    /// What it is known by.
+    /// Name of the leader.
     pub name: String,
-    /// Where it answers other machines, if it does.
+    /// URL at which other machines reach it, if any.
     pub url: Option<String>,
 }
 
-/// Whether this controller leads.
+/// Leadership as this controller knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leadership {
-    /// It has its store for itself.
+    /// This controller has a store of its own.
     Alone,
-    /// It does.
+    /// This controller leads.
     Leading {
-        /// The journal's epoch, which was taken over the connection that has the lock: nobody who
-        /// has lost it can take another.
+        /// Epoch of the journal. It was taken over the connection with the lock, so a controller
+        /// that has lost the lock cannot take another one.
         epoch: i64,
     },
-    /// Another one does: the last of which it is known.
+    /// Another controller leads.
     Following {
-        /// Who.
+        /// The last known leader.
         leader: Option<Leader>,
     },
-    /// The store does not answer: who leads is not known.
+    /// The store does not answer, so the leader is unknown.
     Lost,
 }
 
 impl Leadership {
-    /// What tells this time of leading from others, if it leads.
+    /// Returns the term of leading, if this controller leads.
     #[must_use]
     pub const fn term(&self) -> Option<i64> {
         match self {
@@ -62,7 +61,7 @@ impl Leadership {
         }
     }
 
-    /// Where the one answers that leads, where that is another.
+    /// Returns the URL of the leader, if that is another controller.
     #[must_use]
     pub fn elsewhere(&self) -> Option<&str> {
         match self {
@@ -74,7 +73,7 @@ impl Leadership {
     }
 }
 
-/// Completes when it changes; never where nobody is left who could change it.
+/// Completes when the value changes; never once its sender is gone.
 pub(crate) async fn changed<T>(watched: &mut watch::Receiver<T>) {
     if watched.changed().await.is_err() {
         std::future::pending::<()>().await;

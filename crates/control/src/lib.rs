@@ -1,21 +1,21 @@
-//! The controller: keeps a map and what was measured of its paths, and answers with forecasts and
+//! The controller: stores a map and measurements of its paths, and answers with forecasts and
 //! routes, over HTTP.
 //!
-//! | room | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`authority`] | who may do what: roles, rights, constraints. Pure |
-//! | [`places`] | the map with depots that registered themselves, and who speaks for which end of a path. Pure |
-//! | [`probes`] | who measures what between depots, and when. Pure |
-//! | [`weather`] | forecasts and routes in memory: brings [`longhaul_weather`] what it decides on. No I/O |
-//! | [`reservations`] | bandwidth that is promised: brings [`longhaul_circuits`] what it decides on, and its journal to the store |
-//! | [`circuits`] | reservations as circuits: brings [`longhaul_setup`] what is to be there, and the book what became of it |
-//! | [`leader`] | which of the controllers that share a store leads |
-//! | [`store`] | what is kept, in SQLite or PostgreSQL |
-//! | [`controller`] | what is known at the moment, and how that follows the store |
-//! | [`metrics`] | what is counted, as OpenMetrics |
+//! | [`authority`] | access control: roles, rights, constraints. Pure |
+//! | [`places`] | the map with registered depots, and the ends that each key speaks for. Pure |
+//! | [`probes`] | schedule of measurements between depots. Pure |
+//! | [`weather`] | forecasts and routes in memory: the inputs of [`longhaul_weather`]. No I/O |
+//! | [`reservations`] | reserved bandwidth: inputs of [`longhaul_circuits`], and the journal |
+//! | [`circuits`] | circuits: requests to [`longhaul_setup`], and results to the book |
+//! | [`leader`] | election of a leader among controllers that share a store |
+//! | [`store`] | stored data, in SQLite or PostgreSQL |
+//! | [`controller`] | state in memory, and its updates from the store |
+//! | [`metrics`] | metrics as OpenMetrics |
 //! | [`http`] | the API, with the types of [`longhaul_control_api`] |
 //!
-//! It stores, asks and answers; what decides is elsewhere and does no I/O.
+//! This crate stores, asks and answers. Decisions are made by other crates, which do no I/O.
 
 #![forbid(unsafe_code)]
 

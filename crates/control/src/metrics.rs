@@ -1,6 +1,6 @@
-//! What a controller counts, and the OpenMetrics text of it, with how the newest values of what is
-//! measured are distributed. No label carries a key, a name or an address, and the number of series
-//! does not depend on what others report.
+//! Metrics of a controller in OpenMetrics format, with the distribution of the newest measured
+//! values. No label contains a key, a name or an address. The number of series does not depend on
+//! reports.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use prometheus_client::registry::Registry;
 
 use crate::controller::Controller;
 
-/// What begins the name of each metric.
+/// Prefix of all metric names.
 const PREFIX: &str = "longhaul_control";
 
-/// What was answered.
+/// Labels of an answered request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
     method: String,
     status: u16,
 }
 
-/// Why something was refused.
+/// Labels of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Why {
     reason: &'static str,
 }
 
-/// See the module. Cheap to clone.
+/// Metrics of a controller. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
@@ -53,13 +53,13 @@ pub struct Metrics {
     ended: Counter,
 }
 
-/// A reservation's.
+/// Labels of reservations.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct State {
     state: &'static str,
 }
 
-/// A circuit's.
+/// Labels of circuits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Standing {
     standing: &'static str,
@@ -72,7 +72,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All at zero.
+    /// Creates the metrics, all at zero.
     #[must_use]
     pub fn new() -> Self {
         let this = Self {
@@ -176,7 +176,7 @@ impl Metrics {
     }
 
     pub(crate) fn answered(&self, method: &str, status: u16) {
-        // Of others' words only the ones that services know.
+        // Other methods share one label, as callers can invent any.
         let known = ["GET", "HEAD", "PUT", "POST", "DELETE"].contains(&method);
         let method = if known { method } else { "other" }.to_owned();
         self.requests
@@ -213,7 +213,7 @@ impl Metrics {
     }
 }
 
-/// The page of a controller.
+/// Returns the metrics page of a controller.
 #[must_use]
 pub fn page(controller: Controller) -> Page {
     Page::new(move || text(&controller))
@@ -270,14 +270,14 @@ fn text(controller: &Controller) -> String {
     }
     let mut page = String::new();
     if encode(&mut page, &metrics.registry).is_err() {
-        // Text takes whatever is written to it.
+        // Writing to a string cannot fail.
         return page;
     }
     let counted = page.strip_suffix("# EOF\n").unwrap_or(&page);
     format!("{counted}{newest}# EOF\n")
 }
 
-/// The metric of a quantity behind the prefix, its unit, and what it is.
+/// Returns the metric name of a quantity without the prefix, its unit, and its description.
 const fn family(quantity: Quantity) -> (&'static str, &'static str, &'static str) {
     match quantity {
         Quantity::Rate => (
@@ -303,12 +303,11 @@ const fn family(quantity: Quantity) -> (&'static str, &'static str, &'static str
     }
 }
 
-/// The values below which a tenth, half, and nine tenths of these lie, which are in order; nothing
-/// of none.
+/// Returns the first, fifth and ninth deciles of sorted values; nothing if there are no values.
 fn quantiles(values: &[f64]) -> impl Iterator<Item = (&'static str, f64)> {
     let last = values.len().checked_sub(1);
     let quantile = move |(label, tenths): (&'static str, usize)| {
-        // The nearest rank: what is shown was measured.
+        // Nearest rank, so each result is a measured value.
         Some((label, *values.get((last? * tenths + 5) / 10)?))
     };
     [("0.1", 1), ("0.5", 5), ("0.9", 9)]
@@ -321,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_values_that_were_measured() {
+    fn quantiles_are_measured_values() {
         assert_eq!(quantiles(&[]).count(), 0);
         let of = |values: &[f64]| {
             quantiles(values)

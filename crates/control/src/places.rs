@@ -1,5 +1,5 @@
-//! The map as it is now, and who stands where on it: values made from what the store has, without
-//! I/O.
+//! The current map, and the sites and ends of its hosts and depots. Built from the store's content,
+//! without I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,42 +12,42 @@ use longhaul_setup::streams::Prefix;
 use crate::authority::Subject;
 use crate::reservations::wanted::Place;
 
-/// Milliseconds of a second.
+/// Milliseconds in a second.
 const SECOND_MS: f64 = 1000.0;
 
-/// The operator's map with registrations, and what is looked up in it.
+/// The operator's map with registered depots, and indexes of it.
 #[derive(Debug, Clone, Default)]
 pub struct Places {
     /// The map.
     pub known: KnownMap,
-    /// Names of depots, and the keys they belong to.
+    /// Names of depots, with the keys that own them.
     names: DepotNames,
-    /// Depots by their keys: those of the operator's map, and those whose registration holds.
+    /// Names of depots by key: those on the operator's map, and those with a valid registration.
     depots: BTreeMap<PublicKey, String>,
-    /// Depots by their keys, with those whose registration holds no more.
+    /// Names of depots by key, including those whose registration has expired.
     known_depots: BTreeMap<PublicKey, String>,
-    /// Sites of depots and hosts by their names.
+    /// Sites of depots and hosts by name.
     sites: HashMap<String, Option<String>>,
     hosts: BTreeSet<String>,
-    /// The next moment at which a depot becomes stale, in seconds since the Unix epoch.
+    /// Time when the next depot becomes stale, in seconds since the Unix epoch.
     stale_at: Option<f64>,
 }
 
-/// Whoever asks, as far as the map knows it.
+/// Caller, as far as the map knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Speaker {
-    /// The ends of paths that it speaks for: the first one is what it is called.
+    /// Ends of paths that it speaks for; the first one is its name.
     pub ends: Vec<String>,
 }
 
 impl Speaker {
-    /// Whether it speaks for that end.
+    /// Returns true if it speaks for that end.
     #[must_use]
     pub fn is(&self, end: &str) -> bool {
         self.ends.iter().any(|own| own == end)
     }
 
-    /// What it is called.
+    /// Returns the caller's name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.ends.first().map_or("", String::as_str)
@@ -55,7 +55,7 @@ impl Speaker {
 }
 
 impl Places {
-    /// Made from what the store has. `version` tells it from those before; `names` are those of
+    /// Builds the map from the store's content. `version` is its number; `names` are those of
     /// `map`, with their owners.
     #[must_use]
     pub fn of(
@@ -93,8 +93,8 @@ impl Places {
             .iter()
             .map(|host| (host.name.clone(), Some(host.site.clone())));
         let of_depots = in_force.map(|depot| (depot.name.clone(), depot.site.clone()));
-        // Where a host and a depot have one name, the host's place stands: it is the operator's
-        // word.
+        // If a host and a depot have the same name, the host's site counts, as the operator named
+        // it.
         let sites = of_depots.chain(of_hosts).collect();
         let hosts = map.hosts.iter().map(|host| host.name.clone()).collect();
         Self {
@@ -113,22 +113,22 @@ impl Places {
         }
     }
 
-    /// Whether a depot has become stale since this was made.
+    /// Returns true if a depot has become stale since this was built.
     #[must_use]
     pub fn is_old(&self, now_ms: u64) -> bool {
         self.stale_at
             .is_some_and(|stale_at| stale_at <= seconds(now_ms))
     }
 
-    /// What the depot with that key is called, while it is on the operator's map or its
-    /// registration holds.
+    /// Returns the name of the depot with that key, if it is on the operator's map or has a valid
+    /// registration.
     #[must_use]
     pub fn depot(&self, key: &PublicKey) -> Option<&str> {
         self.depots.get(key).map(String::as_str)
     }
 
-    /// For which ends a principal speaks that has this key and that name: for the depot of that
-    /// key, for the host of that name, and for itself.
+    /// Returns the ends that a principal with that key and name speaks for: the depot of that key,
+    /// the host of that name, and the key itself.
     #[must_use]
     pub fn speaker(&self, key: &PublicKey, name: &str) -> Speaker {
         let depot = self.depot(key).map(str::to_owned);
@@ -142,8 +142,8 @@ impl Places {
         }
     }
 
-    /// Ends that a key spoke for when it reported, whether or not its registration still holds:
-    /// what it measured stays its own report when it registers again, falls silent or loses its
+    /// Returns the ends that a key spoke for when it reported, even if its registration has
+    /// expired. Its measurements stay its own when it registers again, falls silent or loses its
     /// role.
     #[must_use]
     pub fn reporter(&self, key: &PublicKey, name: &str) -> Speaker {
@@ -157,21 +157,21 @@ impl Places {
         speaker
     }
 
-    /// Returns whether the operator's map has the depot with that key.
+    /// Returns true if the operator's map has the depot with that key.
     #[must_use]
     pub fn is_listed(&self, key: &PublicKey) -> bool {
         let mut depots = self.known.map.depots.iter();
         depots.any(|depot| depot.key == *key && depot.source != DepotSource::Registered)
     }
 
-    /// Names of depots, and the keys they belong to.
+    /// Returns the names of depots, with the keys that own them.
     #[must_use]
     pub const fn names(&self) -> &DepotNames {
         &self.names
     }
 
-    /// What a request about a path is about: the speaker's own if it is one of its ends, and a
-    /// site's if both ends stand there.
+    /// Returns the subject of a request about a path. It is the speaker's own if the speaker is one
+    /// of its ends, and a site's if both ends are at that site.
     #[must_use]
     pub fn path(&self, speaker: Option<&Speaker>, from: &str, to: &str) -> Subject {
         let own = speaker.is_some_and(|speaker| speaker.is(from) || speaker.is(to));
@@ -182,7 +182,7 @@ impl Places {
         }
     }
 
-    /// What a request about one end is about.
+    /// Returns the subject of a request about one end.
     #[must_use]
     pub fn end(&self, speaker: Option<&Speaker>, end: &str) -> Subject {
         Subject {
@@ -191,14 +191,14 @@ impl Places {
         }
     }
 
-    /// The site of a host or a depot.
+    /// Returns the site of a host or a depot.
     #[must_use]
     pub fn site(&self, end: &str) -> Option<&str> {
         self.sites.get(end)?.as_deref()
     }
 
-    /// Where an end of a reservation is: a host or a depot, by its name or by an address that a
-    /// host is known by; else the site of that name.
+    /// Returns an end of a reservation: a host or a depot by its name or by an address of a host,
+    /// otherwise the site of that name.
     #[must_use]
     pub fn place(&self, name: &str) -> Option<Place> {
         let map = &self.known.map;
@@ -221,15 +221,15 @@ impl Places {
         })
     }
 
-    /// The addresses that a host or a depot is known by, the best first; names are not looked up.
-    /// What a depot says of itself does not count: by addresses its streams are told from those of
-    /// others.
+    /// Returns the addresses of a host or a depot, the best first, without resolving names.
+    /// Addresses that a depot registered do not count, as addresses distinguish its streams from
+    /// those of others.
     #[must_use]
     pub fn addresses(&self, end: &str) -> Vec<Prefix> {
         let map = &self.known.map;
         if let Some(host) = map.host(end) {
             let texts = host.addresses.iter();
-            // Brackets, as URLs have them around IPv6.
+            // IPv6 addresses may be in brackets, as in URLs.
             return texts
                 .filter_map(|text| text.trim_matches(['[', ']']).parse().ok())
                 .collect();
@@ -245,8 +245,8 @@ impl Places {
         ips.collect()
     }
 
-    /// The end that is meant by a name or an address: itself where it is a host, a depot or a key,
-    /// else the host that is known by it.
+    /// Returns the end with a name or an address: the name itself for a host, a depot or a key,
+    /// otherwise the host that is known by it.
     #[must_use]
     pub fn meant<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         if self.sites.contains_key(name) || name.parse::<PublicKey>().is_ok() {
@@ -264,13 +264,13 @@ impl Places {
     }
 }
 
-/// Returns whether a depot speaks for its name: by the operator's map, or while its registration
-/// holds.
+/// Returns true if a depot speaks for its name: on the operator's map, or while its registration is
+/// valid.
 fn is_in_force(depot: &Depot) -> bool {
     depot.source != DepotSource::Registered || depot.state.usable()
 }
 
-/// A moment in seconds since the Unix epoch.
+/// Converts milliseconds to seconds since the Unix epoch.
 pub(crate) fn seconds(ms: u64) -> f64 {
     ms as f64 / SECOND_MS
 }

@@ -1,64 +1,64 @@
-//! What depots are to measure between each other, and when: no depot is at an end of two
-//! measurements at a time, and what they carry is a stated share of each link. Pure: who measures
-//! what in a moment hangs on the depots of the map and the moment alone, so that every controller
-//! of a fleet says the same.
+//! Schedule of measurements between depots. No depot is an end of two measurements at a time, and
+//! measurements use a bounded share of each link. Pure: the schedule depends only on the map's
+//! depots and the time, so all controllers of a fleet agree on it.
 //!
-//! Time is divided into slots, and in each slot depots are paired as in a round-robin tournament
-//! (the circle method: all but one go round, one stays): after as many slots as there are depots,
-//! less one, each pair has had its turn.
+//! Time is divided into slots. In each slot depots are paired as in a round-robin tournament (the
+//! circle method: one stays, the others rotate). After as many slots as there are depots, less one,
+//! each pair has had its turn.
 
 use longhaul_control_api::probes::ProbeKind;
 
-/// How long a pair has to itself, in milliseconds: a train over the longest paths on Earth takes
-/// eight round trips of a third of a second.
+/// Length of a slot, in milliseconds. A train over the longest paths on Earth takes eight round
+/// trips of a third of a second.
 pub const SLOT_MS: u64 = 3_000;
-/// Of what a link carries, the most that measurements of one pair take of it on average.
+/// Maximum share of a link's capacity that measurements of one pair use on average.
 pub const MAX_SHARE: f64 = 0.01;
-/// The most that one measurement carries, in bytes.
+/// Maximum size of one measurement, in bytes.
 pub const MAX_BYTES: u64 = 64 << 20;
-/// What one carries where nobody knows what the link does, in bytes.
+/// Size of a measurement over a link of unknown capacity, in bytes.
 pub const UNKNOWN_LINK_BYTES: u64 = 1 << 20;
-/// The most that one carries where those before it were over before their path's rate could be
-/// seen, in bytes.
+/// Maximum size of a measurement after ones that ended before the path's rate was visible, in
+/// bytes.
 pub const MAX_UNSEEN_BYTES: u64 = 16 << 20;
-/// A train of fewer bytes says nothing of a rate: then round trips alone are measured.
+/// Minimum size of a train, in bytes. A smaller one does not show a rate, so only round trips are
+/// measured.
 const MIN_TRAIN_BYTES: u64 = 128 << 10;
-/// Exchanges of a measurement of round trips.
+/// Number of exchanges when measuring round trips.
 const ROUND_TRIPS: u32 = 10;
-/// Turns of a pair until everything comes again: either direction.
+/// Number of turns of a pair in a cycle: one for each direction.
 const TURNS: u64 = 2;
 
-/// A turn of a depot.
+/// Turn of a depot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
-    /// The number of the slot.
+    /// Number of the slot.
     pub slot: u64,
-    /// Towards which depot, by its place in the list.
+    /// Index of the target depot.
     pub to: usize,
 }
 
-/// The turns of the depot at `place` among `depots` in which it begins a measurement, from `first`
-/// on, in so many slots.
+/// Returns the turns in which the depot at index `place` among `depots` starts a measurement, in
+/// `slots` slots from `first` on.
 pub fn turns(depots: usize, place: usize, first: u64, slots: u64) -> impl Iterator<Item = Turn> {
     (first..first.saturating_add(slots)).filter_map(move |slot| {
         let (to, turn) = partner(depots, place, slot)?;
-        // In every other turn the other one begins.
+        // The depots of a pair take turns in starting.
         let begins = (turn % 2 == 0) == (place < to);
         begins.then_some(Turn { slot, to })
     })
 }
 
-/// With whom a depot is paired in a slot, and which turn of theirs it is.
+/// Returns the depot that a depot is paired with in a slot, and the number of their turn.
 fn partner(depots: usize, place: usize, slot: u64) -> Option<(usize, u64)> {
     if depots < 2 || place >= depots {
         return None;
     }
-    // Where their number is odd, one of them rests.
+    // If the number of depots is odd, one of them rests.
     let seats = depots + depots % 2;
     let (last, rounds) = (seats - 1, (seats - 1) as u64);
     let round = usize::try_from(slot % rounds).ok()?;
     let to = if place == last {
-        // The one with whom the sum of places, on the circle, is the round: twice the place.
+        // The last depot meets the one whose index on the circle, doubled, is the round.
         match round % 2 {
             0 => round / 2,
             _ => (round + last) / 2,
@@ -70,16 +70,16 @@ fn partner(depots: usize, place: usize, slot: u64) -> Option<(usize, u64)> {
     (to < depots).then_some((to, slot / rounds % TURNS))
 }
 
-/// What is known of a path that is to be measured.
+/// Knowledge about a path to measure.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct KnownPath {
-    /// What it carries, in bits per second, as the map states it or as it was measured.
+    /// Capacity in bits per second, as stated on the map or measured.
     pub rate_bps: Option<f64>,
-    /// The bytes of the last train over it, if that was over before its rate could be seen.
+    /// Size of the last train, if it ended before its rate was visible.
     pub unseen_bytes: Option<u64>,
 }
 
-/// How a turn is used among so many depots.
+/// Returns the kind of measurement for a turn among `depots` depots.
 #[must_use]
 pub fn kind(depots: usize, path: &KnownPath) -> ProbeKind {
     match bulk_bytes(depots, path) {
@@ -88,8 +88,8 @@ pub fn kind(depots: usize, path: &KnownPath) -> ProbeKind {
     }
 }
 
-/// What one measurement may carry so that all of a pair stay within their share; twice as much as
-/// the one before where that did not show the rate.
+/// Returns the size of a measurement that keeps the pair within its share. It is twice the previous
+/// size if that did not show the rate.
 fn bulk_bytes(depots: usize, path: &KnownPath) -> u64 {
     let longer = path
         .unseen_bytes

@@ -1,15 +1,15 @@
-//! What a controller keeps, in SQLite or PostgreSQL: the same queries for both.
+//! Store of a controller, in SQLite or PostgreSQL, with the same queries for both.
 //!
-//! | room | what is kept |
+//! | module | content |
 //! |---|---|
 //! | [`principals`] | principals, and roles that an operator made |
-//! | [`places`] | the operator's map, and what depots said of themselves |
-//! | [`names`] | names of depots, and the keys that registered them first |
-//! | [`measurements`] | measurements, written by one writer that brings requests together |
-//! | [`retention`] | what becomes of old ones |
+//! | [`places`] | the operator's map, and registrations of depots |
+//! | [`names`] | names of depots, and the keys that own them |
+//! | [`measurements`] | measurements, written by one writer that groups requests |
+//! | [`retention`] | summaries and removal of old measurements |
 //! | [`transfers`] | reports of transfers |
 //! | [`reservations`] | the journal of reservations |
-//! | [`leaders`] | the lock of the one that leads |
+//! | [`leaders`] | the lock of the leader |
 
 pub mod leaders;
 pub mod measurements;
@@ -31,53 +31,54 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
-/// For how long the answer to a request with an idempotency key is kept, in milliseconds.
+/// Time for which the answer to a request with an idempotency key is stored, in milliseconds.
 pub const REQUEST_KEY_LIFE_MS: i64 = 24 * 3600 * 1000;
 
-/// Something cannot be kept or found.
+/// Something cannot be stored or found.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is no such thing.
+    /// The item does not exist.
     #[error("there is no {what} {name}")]
     Missing {
-        /// What kind of thing.
+        /// Kind of the item.
         what: &'static str,
-        /// Which.
+        /// Name of the item.
         name: String,
     },
-    /// The same key came with another request before.
+    /// The idempotency key was already used for another request.
     #[error("the idempotency key {0:?} was used for another request")]
     KeyReused(String),
-    /// The key registered as many names of depots as one key may.
+    /// The key has registered its maximum number of depot names.
     #[error(
-        "{key} has registered {} names of depots, and no key may have more: use one of these, or have the operator release one (longhaul control release NAME)",
+        "{key} has registered {} names of depots, and no key may have more: use one of these, or \
+        have the operator release one (longhaul control release NAME)",
         longhaul_map::MAX_NAMES_OF_KEY
     )]
     TooManyNames {
         /// The key.
         key: String,
     },
-    /// What is kept is not what was.
+    /// A stored item cannot be read.
     #[error("the store has a {what} that cannot be read: {why}")]
     Unreadable {
-        /// What kind of thing.
+        /// Kind of the item.
         what: &'static str,
-        /// What is wrong.
+        /// Description of the error.
         why: String,
     },
-    /// It takes no more now.
+    /// Too many requests are waiting.
     #[error("more comes in than can be written: try again later")]
     Busy,
-    /// It is not known what the journal of reservations says.
+    /// The journal of reservations cannot be read at the moment.
     #[error("reservations cannot be read or written now: try again")]
     Behind,
-    /// Another controller leads, and it is asked.
+    /// Another controller leads and must be asked.
     #[error("this controller does not lead: {}", ask_elsewhere(.leader.as_deref()))]
     NotLeading {
-        /// Where that one answers, if it is known.
+        /// URL of the leader, if known.
         leader: Option<String>,
     },
-    /// Connections to it were given up.
+    /// The connections to the store were abandoned.
     #[error("the store does not answer any more: try again")]
     Silent,
     /// Another controller writes the journal of reservations.
@@ -86,7 +87,7 @@ pub enum StoreError {
     /// The controller is ending.
     #[error("the controller is ending: try again")]
     Ending,
-    /// It does not answer.
+    /// The store does not answer.
     #[error("the store does not answer: {0}")]
     Sql(#[from] sqlx::Error),
 }
@@ -98,16 +99,16 @@ fn ask_elsewhere(leader: Option<&str>) -> String {
     }
 }
 
-/// See the module.
+/// Store of a controller.
 #[derive(Debug, Clone)]
 pub struct Store {
     database: Database,
-    /// Whoever writes holds it, in the order in which they came: in SQLite one can write at a time,
-    /// and would else ask again and again.
+    /// Lock of the local writer, taken in order. SQLite allows one writer at a time, and would
+    /// otherwise be polled.
     writing: Arc<Mutex<()>>,
 }
 
-/// A transaction, and the right to write.
+/// Transaction with the lock of the local writer.
 pub(crate) struct Writing {
     pub transaction: Transaction<'static, Any>,
     _turn: Option<OwnedMutexGuard<()>>,
@@ -120,18 +121,18 @@ impl Writing {
 }
 
 impl Store {
-    /// That in a file, which only one controller may have.
+    /// Opens the store in a file, which only one controller may use.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The store cannot be opened.
     pub async fn sqlite(file: &Path) -> Result<Self, OpenError> {
         Ok(Self::of(Database::sqlite(file, &MIGRATIONS).await?))
     }
 
-    /// That at a server.
+    /// Opens the store at a server.
     ///
     /// # Errors
-    /// It cannot be reached.
+    /// The store cannot be reached.
     pub async fn postgres(url: &str) -> Result<Self, OpenError> {
         Ok(Self::of(Database::postgres(url, &MIGRATIONS).await?))
     }
@@ -143,16 +144,16 @@ impl Store {
         }
     }
 
-    /// Whether other controllers may change it.
+    /// Returns true if other controllers may use the store.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.database.kind() == Kind::Postgres
     }
 
-    /// Whether it answers.
+    /// Checks that the store answers.
     ///
     /// # Errors
-    /// It does not.
+    /// The store does not answer.
     pub async fn is_there(&self) -> Result<(), StoreError> {
         sqlx::query("SELECT value FROM counters WHERE name = 'change'")
             .fetch_one(&self.database.pool())
@@ -160,20 +161,20 @@ impl Store {
         Ok(())
     }
 
-    /// Milliseconds since the Unix epoch, by the clock that all who share the store have in common.
+    /// Returns milliseconds since the Unix epoch, by a clock that all users of the store share.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The store does not answer.
     pub async fn now(&self) -> Result<i64, StoreError> {
         let mut connection = self.database.pool().acquire().await?;
         Ok(self.database.now(&mut connection).await?)
     }
 
-    /// The numbers of the last changes: others who share the store see by them whether what they
-    /// know is old.
+    /// Returns the numbers of the last changes, by which other controllers notice that their state
+    /// is outdated.
     ///
     /// # Errors
-    /// It does not answer.
+    /// The store does not answer.
     pub async fn changes(&self) -> Result<Changes, StoreError> {
         let rows = sqlx::query(
             "SELECT name, value FROM counters WHERE name IN ('change', 'registration')",
@@ -191,7 +192,7 @@ impl Store {
         Ok(changes)
     }
 
-    /// Closes it, when all that was begun has ended.
+    /// Closes the store once all queries have ended.
     pub async fn close(&self) {
         self.database.close().await;
     }
@@ -207,14 +208,15 @@ impl Store {
         })
     }
 
-    /// What was answered to the request with this key before, if it was.
+    /// Returns the stored answer to a request with this idempotency key, if there is one.
     async fn answered(
         &self,
         transaction: &mut Transaction<'static, Any>,
         once: &Once,
     ) -> Result<Option<String>, StoreError> {
         let row = sqlx::query(
-            "SELECT request_hash, answer FROM request_keys WHERE principal = $1 AND request_key = $2",
+            "SELECT request_hash, answer FROM request_keys WHERE principal = $1 \
+            AND request_key = $2",
         )
         .bind(&once.principal)
         .bind(&once.key)
@@ -229,7 +231,7 @@ impl Store {
         }
     }
 
-    /// Remembers what a request with a key is answered.
+    /// Stores the answer to a request with an idempotency key.
     async fn remember(
         &self,
         transaction: &mut Transaction<'static, Any>,
@@ -238,7 +240,8 @@ impl Store {
         now: i64,
     ) -> Result<(), StoreError> {
         sqlx::query(
-            "INSERT INTO request_keys (principal, request_key, request_hash, answer, kept) VALUES ($1, $2, $3, $4, $5)",
+            "INSERT INTO request_keys (principal, request_key, request_hash, answer, kept) \
+            VALUES ($1, $2, $3, $4, $5)",
         )
         .bind(&once.principal)
         .bind(&once.key)
@@ -251,28 +254,28 @@ impl Store {
     }
 }
 
-/// How often what is kept has changed.
+/// Numbers of changes of stored data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Principals, roles and the operator's map.
+    /// Changes of principals, roles and the operator's map.
     pub by_operator: i64,
-    /// What depots said of themselves.
+    /// Changes of registrations.
     pub registration: i64,
 }
 
-/// A request that does nothing a second time.
+/// Idempotency key of a request, which makes it take effect once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Once {
-    /// Who asks.
+    /// Principal that sent the request.
     pub principal: String,
-    /// The idempotency key.
+    /// The key.
     pub key: String,
-    /// The hash of what is asked.
+    /// Hash of the request's content.
     pub hash: String,
 }
 
 impl Once {
-    /// Of a request's content.
+    /// Creates the idempotency key of a request with this content.
     #[must_use]
     pub fn of(principal: &str, key: &str, content: &[u8]) -> Self {
         Self {
@@ -283,17 +286,17 @@ impl Once {
     }
 }
 
-/// A number that others gave as one that databases can keep.
+/// Converts a number into the signed form that databases store.
 pub(crate) fn kept(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The other way round.
+/// Converts a stored number back.
 fn loaded(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 
-/// The parameters of so many rows of so many columns, as they stand behind `VALUES`.
+/// Returns the parameter list after `VALUES` for this many rows and columns.
 fn values(rows: usize, columns: usize) -> String {
     let row = |row: usize| {
         let parameters: Vec<String> = (1..=columns)

@@ -1,6 +1,6 @@
-//! What the network is like and will be: forecasts of all that is measured, and the hops and
-//! outcomes that routes are chosen from. All of it lies in memory, is rebuilt from the store at the
-//! start, and does no I/O; what decides is in [`longhaul_weather`].
+//! Forecasts of all measured quantities, and the hops and outcomes from which routes are chosen.
+//! All of it is in memory, is rebuilt from the store at the start, and does no I/O.
+//! [`longhaul_weather`] makes the decisions.
 
 mod answer;
 mod assumed;
@@ -27,44 +27,44 @@ use assumed::{WithinSite, within_sites};
 use crate::probes::KnownPath;
 use crate::store::measurements::SeriesKey;
 
-/// For how long what is assumed is taken for new, in seconds.
+/// Time after which assumed hops are renewed, in seconds.
 const ASSUMED_FOR_S: f64 = 60.0;
-/// Streams of a transfer that does not say how many: as many as a copy begins with on a path where
-/// they matter (`docs/routes.md`).
+/// Default number of streams of a transfer: as many as a copy begins with on a path where they
+/// matter (`docs/copying.md`).
 const USUAL_STREAMS: u16 = 16;
 
-/// A series and its newest value.
+/// Series with its newest value.
 #[derive(Debug)]
 struct Known {
     series: Series,
     newest: f64,
 }
 
-/// See the module.
+/// Forecasts and routes of the network.
 #[derive(Debug)]
 pub struct Weather {
     series: BTreeMap<SeriesKey, Known>,
     names: Vec<String>,
     ids: HashMap<String, NodeId>,
-    /// How many series each reporter has.
+    /// Number of series of each reporter.
     of_reporters: HashMap<String, usize>,
-    /// By their ends, what hops are taken for now.
+    /// Current forecasts of measured hops, by their ends.
     measured: BTreeMap<(NodeId, NodeId), HopForecast>,
-    /// The bytes of the last train over a path, where that was over before its rate could be seen.
+    /// Size of the last train over each path, in bytes, if it ended before the rate was visible.
     unseen: HashMap<(NodeId, NodeId), u64>,
-    /// When a path was last seen to carry real traffic, in milliseconds since the Unix epoch.
+    /// Time when each path last carried real traffic, in milliseconds since the Unix epoch.
     carried: HashMap<(NodeId, NodeId), u64>,
     reports: Reports,
-    /// The key that last reported for each end of a hop, its beginning first.
+    /// Key that last reported for each end of a hop, its start first.
     reporters: HashMap<(NodeId, NodeId), [Option<Box<str>>; 2]>,
     hops: Hops,
-    /// Hops within sites, as the map has them: assumed where they were not measured.
+    /// Hops within sites on the map, whose forecasts are assumed until they are measured.
     within_sites: Vec<WithinSite>,
-    /// When they were assumed last, in seconds since the Unix epoch.
+    /// Time of the last assumption, in seconds since the Unix epoch.
     assumed_at: f64,
-    /// Hops that were inferred since `hops` were made, or before, and are not measured.
+    /// Inferred forecasts of hops.
     inferred: BTreeMap<(NodeId, NodeId), HopForecast>,
-    /// Whether hops are known that `hops` does not have.
+    /// If true, `hops` does not include all known hops.
     has_new: bool,
     depots: Depots,
     outcomes: Outcomes,
@@ -76,18 +76,18 @@ pub struct Weather {
     map_version: u64,
 }
 
-/// What the map says of depots.
+/// Depots and hosts of the map.
 #[derive(Debug, Default)]
 struct Depots {
-    /// By the name.
+    /// Depots by name.
     known: HashMap<String, DepotPlace>,
-    /// Names by the first address, as routes have it.
+    /// Names by first address, as in routes.
     by_address: HashMap<String, String>,
     /// Names and networks of hosts.
     hosts: BTreeMap<String, Vec<String>>,
     /// Sites by the names of hosts and depots.
     sites: HashMap<String, String>,
-    /// The depots of each site, by name.
+    /// Depots of each site, by name.
     at_site: HashMap<String, Vec<String>>,
 }
 
@@ -128,19 +128,19 @@ impl Default for Weather {
 }
 
 impl Weather {
-    /// How many series there are.
+    /// Returns the number of series.
     #[must_use]
     pub fn len(&self) -> usize {
         self.series.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no series.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.series.is_empty()
     }
 
-    /// Goes by this map from now on.
+    /// Replaces the map.
     pub fn take_map(&mut self, map: &Places, version: u64) {
         let mut depots = Depots::default();
         for depot in &map.depots {
@@ -153,7 +153,7 @@ impl Weather {
                 rate: rate.unwrap_or(f64::INFINITY),
                 ..Relay::UNLIMITED
             });
-            // The operator's word stands above what depots say of themselves.
+            // The operator's map takes precedence over registrations.
             let is_listed = depot.source != DepotSource::Registered;
             if is_listed || !depots.by_address.contains_key(&address) {
                 depots
@@ -177,7 +177,7 @@ impl Weather {
             .depots
             .iter()
             .map(|depot| (&depot.name, depot.site.as_ref()));
-        // As in `Places`: where a host and a depot have one name, the host's place stands.
+        // As in `Places`: if a host and a depot have the same name, the host's site counts.
         let of_both = of_depots.chain(of_hosts);
         depots.sites = of_both
             .filter_map(|(name, site)| Some((name.clone(), site?.clone())))
@@ -191,7 +191,7 @@ impl Weather {
         self.inferred.clear();
         self.depots = depots;
         self.within_sites = within_sites(map);
-        // Hops may be gone, or new.
+        // Hops may have been added or removed.
         self.has_new = true;
         self.map_version = version;
         for (id, name) in self.names.iter().enumerate() {
@@ -199,7 +199,7 @@ impl Weather {
         }
     }
 
-    /// The number of an end, which it gets when it is first named.
+    /// Returns the number of an end, which is assigned when it is first named.
     fn id(&mut self, name: &str) -> NodeId {
         if let Some(id) = self.ids.get(name) {
             return *id;
@@ -211,8 +211,8 @@ impl Weather {
         id
     }
 
-    /// Makes the hops anew if some are known that are not among them, and assumes those within
-    /// sites again from time to time: what is assumed does not age.
+    /// Rebuilds the hops if new ones are known, and renews assumed ones from time to time, as
+    /// assumptions do not age.
     fn renew(&mut self, now: f64) {
         if !self.has_new && now - self.assumed_at < ASSUMED_FOR_S {
             return;
@@ -250,7 +250,7 @@ impl Weather {
         let ends: Vec<(NodeId, NodeId)> =
             known.chain(assumed.iter().map(|(ends, _)| *ends)).collect();
         let mut hops = Hops::new(nodes, &ends);
-        // What was measured of a hop itself stands above what was inferred.
+        // Measurements of a hop itself take precedence over inference.
         for ((from, to), taken) in self.inferred.iter().chain(&self.measured) {
             if let Some(hop) = hops.hop(*from, *to) {
                 let _ = hops.update(hop, taken);
@@ -264,7 +264,7 @@ impl Weather {
         self.names.get(index).cloned().unwrap_or_default()
     }
 
-    /// Forecasts behind the first `skip`, at most `limit`, by path and quantity.
+    /// Returns at most `limit` forecasts by path and quantity, after the first `skip`.
     #[must_use]
     pub fn forecasts(&self, query: &ForecastQuery, skip: usize, limit: usize) -> Vec<Forecast> {
         let wanted = |key: &SeriesKey| {
@@ -295,14 +295,15 @@ impl Weather {
         all.skip(skip).take(limit).collect()
     }
 
-    /// When a path was last seen to carry real traffic, in milliseconds since the Unix epoch.
+    /// Returns the time when a path last carried real traffic, in milliseconds since the Unix
+    /// epoch.
     #[must_use]
     pub fn carried_ms(&self, from: &str, to: &str) -> Option<u64> {
         let path = (*self.ids.get(from)?, *self.ids.get(to)?);
         self.carried.get(&path).copied()
     }
 
-    /// What is known of a path that is to be measured.
+    /// Returns what is known of a path to measure.
     #[must_use]
     pub fn known_path(&self, from: &str, to: &str) -> KnownPath {
         let ends = self.ids.get(from).copied().zip(self.ids.get(to).copied());
@@ -312,14 +313,14 @@ impl Weather {
         })
     }
 
-    /// The newest value of each series.
+    /// Returns the newest value of each series.
     pub fn newest(&self) -> impl Iterator<Item = (&SeriesKey, f64)> {
         self.series.iter().map(|(key, known)| (key, known.newest))
     }
 }
 
 impl Depots {
-    /// What a place allows: a depot that is not stale relays, all else is an end.
+    /// Returns a node: a depot that is not stale can relay, everything else is an end.
     fn node(&self, name: &str) -> Node {
         Node {
             relay: self.known.get(name).and_then(|depot| depot.relay),

@@ -1,4 +1,4 @@
-//! The dashboard for Grafana: its form, and that it asks for metrics that there are.
+//! Tests of the Grafana dashboard: its form, and that all metrics it queries exist.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// What a controller says of paths; `docs/operating.md` lists it, and is held against the sources.
+/// Metrics of paths. `docs/operating.md` lists them and is checked against the sources.
 const OF_PATHS: [&str; 4] = [
     "longhaul_control_path_rate_bits_per_second",
     "longhaul_control_path_rtt_seconds",
@@ -15,7 +15,7 @@ const OF_PATHS: [&str; 4] = [
     "longhaul_control_path_loss_ratio",
 ];
 
-/// Columns of a dashboard.
+/// Number of columns of a dashboard.
 const COLUMNS: u64 = 24;
 
 fn root(path: &str) -> String {
@@ -41,7 +41,7 @@ fn text<'a>(of: &'a Value, name: &str) -> &'a str {
         .unwrap_or_else(|| panic!("{name} is no text in {of}"))
 }
 
-/// The names of metrics in an expression.
+/// Returns the names of metrics in an expression.
 fn metrics(expression: &str) -> Vec<&str> {
     expression
         .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
@@ -49,7 +49,7 @@ fn metrics(expression: &str) -> Vec<&str> {
         .collect()
 }
 
-/// All that a dashboard asks Prometheus for.
+/// Returns all Prometheus expressions of a dashboard.
 fn expressions(dashboard: &Value) -> Vec<String> {
     let panels = list(dashboard, "panels").iter();
     let targets = panels
@@ -64,7 +64,7 @@ fn expressions(dashboard: &Value) -> Vec<String> {
 }
 
 #[test]
-fn it_asks_for_metrics_that_there_are() {
+fn dashboard_queries_existing_metrics() {
     let operating = root("docs/operating.md");
     let mut asked = BTreeSet::new();
     for expression in expressions(&dashboard()) {
@@ -84,7 +84,7 @@ fn it_asks_for_metrics_that_there_are() {
 }
 
 #[test]
-fn its_form_is_grafanas() {
+fn dashboard_has_grafanas_form() {
     let dashboard = dashboard();
     assert!(dashboard["schemaVersion"].as_u64().unwrap() >= 36);
     for field in ["title", "uid", "refresh"] {

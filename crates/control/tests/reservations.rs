@@ -1,6 +1,5 @@
-//! The journal of reservations and the one that writes it, kept by SQLite and by PostgreSQL: the
-//! same tests. Whatever ends a writer, and wherever, nothing that it acknowledged is lost, and
-//! nothing is there twice.
+//! Tests of the journal of reservations and its writer, with SQLite and with PostgreSQL. Wherever a
+//! writer is killed, nothing that it acknowledged is lost, and nothing exists twice.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -35,9 +34,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 const HOUR: i64 = 3_600_000;
-/// Requests at a time when a writer is killed.
+/// Number of concurrent requests when a writer is killed.
 const REQUESTS: usize = 4;
-/// No run of a writer is as long as this, in polls.
+/// Number of polls that no run of a writer reaches.
 const MANY_POLLS: usize = 10_000;
 
 /// One link of 10 Gbit/s, half of which may be reserved.
@@ -58,7 +57,8 @@ fn operator() -> Asker {
 }
 
 fn reserve(name: &str, bps: u64, hold: bool) -> Command {
-    let request = json!({"from": "west", "to": "east", "wish": {"rate": {"rate_bps": bps}}, "end_ms": HOUR,
+    let request = json!({"from": "west", "to": "east",
+        "wish": {"rate": {"rate_bps": bps}}, "end_ms": HOUR,
         "description": name, "hold": hold});
     let place = |site: &str| Place {
         name: site.to_owned(),
@@ -80,7 +80,7 @@ fn once(name: &str) -> Once {
     Once::of("reservations r", name, name.as_bytes())
 }
 
-/// A clock that stands still until it is set.
+/// Clock that stands still until it is set.
 #[derive(Clone, Default)]
 struct Time(Arc<AtomicI64>);
 
@@ -100,7 +100,7 @@ fn opened(store: &Store, time: &Time) -> (Book, Writer) {
     open(store.clone(), maps, time.clock())
 }
 
-/// A writer that writes until this is dropped.
+/// Writer that runs until this is dropped.
 struct Writing {
     book: Book,
     task: tokio::task::JoinHandle<()>,
@@ -121,7 +121,7 @@ impl Writing {
     }
 }
 
-/// How often each description is there.
+/// Returns the number of reservations with each description.
 async fn there(book: &Book) -> BTreeMap<String, u32> {
     let look = |desk: &Desk, now| {
         desk.list(&operator(), &ReservationQuery::default(), 0, 100_000, now)
@@ -138,7 +138,7 @@ async fn journal(store: &Store) -> Vec<(i64, Record)> {
     store.reservation_records(0, 100_000).await.unwrap()
 }
 
-async fn a_writer_that_has_a_newer_one_beside_it_appends_nothing(store: Store) {
+async fn superseded_writer_appends_nothing(store: Store) {
     let mut desk = Desk::new().unwrap();
     let mut records = Vec::new();
     desk.take_map(&map(), &mut records).unwrap();
@@ -162,7 +162,7 @@ async fn a_writer_that_has_a_newer_one_beside_it_appends_nothing(store: Store) {
         .await
         .unwrap_err();
     assert!(matches!(fenced, StoreError::Fenced), "{fenced}");
-    // What is there is not written over, and of what is refused no part stays.
+    // Existing records are not overwritten, and no part of a refused batch stays.
     let twice = [records[0].clone(), records[0].clone()];
     assert!(
         store
@@ -178,7 +178,7 @@ async fn a_writer_that_has_a_newer_one_beside_it_appends_nothing(store: Store) {
     assert_eq!(journal(&store).await.len(), 2);
 }
 
-async fn what_many_ask_at_once_is_decided_one_after_the_other(store: Store) {
+async fn concurrent_requests_are_decided_in_sequence(store: Store) {
     let time = Time::default();
     let writing = Writing::begin(&store, &time);
     let mut tasks = JoinSet::new();
@@ -202,7 +202,7 @@ async fn what_many_ask_at_once_is_decided_one_after_the_other(store: Store) {
     assert_eq!(there(&again.book).await, before);
 }
 
-async fn the_same_key_reserves_once_whenever_it_comes(store: Store) {
+async fn idempotency_key_reserves_once(store: Store) {
     let time = Time::default();
     let writing = Writing::begin(&store, &time);
     let mut tasks = JoinSet::new();
@@ -223,7 +223,7 @@ async fn the_same_key_reserves_once_whenever_it_comes(store: Store) {
         reused,
         Err(AskError::Store(StoreError::KeyReused(_)))
     ));
-    // What is refused is not remembered: it may go another time.
+    // A refusal is not remembered, as the request may succeed later.
     let much = || {
         writing.book.ask(
             operator(),
@@ -244,12 +244,12 @@ async fn the_same_key_reserves_once_whenever_it_comes(store: Store) {
         .book
         .ask(operator(), reserve("a", 1, false), Some(once("a")))
         .await;
-    // It is answered as it was then.
+    // The answer is the original one.
     assert_eq!(asked.unwrap().reservations[0].pieces.len(), 1);
     assert_eq!(there(&again.book).await.len(), 2);
 }
 
-async fn holds_time_out_in_the_journal_also_when_nobody_was_there(store: Store) {
+async fn holds_expire_even_after_downtime(store: Store) {
     let time = Time::default();
     let writing = Writing::begin(&store, &time);
     let held = writing
@@ -282,9 +282,9 @@ async fn holds_time_out_in_the_journal_also_when_nobody_was_there(store: Store) 
     );
 }
 
-/// What is offered beside the writer is granted on the book as its record left it, whatever was
-/// decided meanwhile.
-async fn offers_are_good_at_the_record_that_they_name(store: Store) {
+/// Counter-offers from the background search are granted by the book at the record that they name,
+/// whatever was decided meanwhile.
+async fn offers_are_valid_at_their_record(store: Store) {
     let time = Time::default();
     let writing = Writing::begin(&store, &time);
     let mut tasks = JoinSet::new();
@@ -337,9 +337,9 @@ async fn offers_are_good_at_the_record_that_they_name(store: Store) {
     assert!(taken > 0, "nothing was offered");
 }
 
-/// Two controllers that both write, on one store: whoever is asked takes the lead, and no bandwidth
-/// is promised twice.
-async fn two_writers_promise_nothing_twice(store: Store) {
+/// Two controllers write to one store. Whichever is asked takes the lead, and no bandwidth is
+/// promised twice.
+async fn two_writers_never_overbook(store: Store) {
     let time = Time::default();
     let both = [Writing::begin(&store, &time), Writing::begin(&store, &time)];
     let mut tasks = JoinSet::new();
@@ -358,7 +358,7 @@ async fn two_writers_promise_nothing_twice(store: Store) {
                 {
                     Ok(_) => return 1,
                     Err(AskError::Desk(DeskError::NoRoom(_))) => return 0,
-                    // The other one came between, again and again.
+                    // The other writer came between repeatedly.
                     Err(AskError::Store(StoreError::Busy | StoreError::Behind)) => {}
                     Err(error) => panic!("{error}"),
                 }
@@ -378,7 +378,7 @@ async fn two_writers_promise_nothing_twice(store: Store) {
     );
 }
 
-/// A future that is dropped in the middle, after so many polls.
+/// Future that is dropped after a number of polls.
 struct Killed<F> {
     future: Option<Pin<Box<F>>>,
     polls: usize,
@@ -398,10 +398,10 @@ impl<F: Future<Output = ()>> Future for Killed<F> {
     }
 }
 
-/// The writer is dropped after one poll, after two, and so on, until it was not before all was
-/// answered: within any of its steps, between appending and answering too. What is asked again with
-/// the same key is there once then.
-async fn a_writer_that_is_killed_anywhere_loses_and_doubles_nothing(store: Store) {
+/// The writer is dropped after one poll, after two, and so on, until all requests are answered.
+/// This covers every step, including the one between appending and answering. A repeated request
+/// with the same key then exists once.
+async fn killed_writer_loses_and_repeats_nothing(store: Store) {
     let time = Time::default();
     let (mut all, mut broken) = (Vec::new(), 0);
     for polls in 1..MANY_POLLS {
@@ -458,13 +458,13 @@ async fn a_writer_that_is_killed_anywhere_loses_and_doubles_nothing(store: Store
 }
 
 on_both!(
-    a_writer_that_has_a_newer_one_beside_it_appends_nothing,
-    what_many_ask_at_once_is_decided_one_after_the_other,
-    offers_are_good_at_the_record_that_they_name,
-    the_same_key_reserves_once_whenever_it_comes,
-    holds_time_out_in_the_journal_also_when_nobody_was_there,
-    two_writers_promise_nothing_twice,
-    a_writer_that_is_killed_anywhere_loses_and_doubles_nothing,
+    superseded_writer_appends_nothing,
+    concurrent_requests_are_decided_in_sequence,
+    offers_are_valid_at_their_record,
+    idempotency_key_reserves_once,
+    holds_expire_even_after_downtime,
+    two_writers_never_overbook,
+    killed_writer_loses_and_repeats_nothing,
 );
 
 fn writing_led_by(store: &Store, time: &Time, leadership: watch::Receiver<Leadership>) -> Writing {
@@ -474,10 +474,10 @@ fn writing_led_by(store: &Store, time: &Time, leadership: watch::Receiver<Leader
     Writing { book, task, end }
 }
 
-/// One has the lock, and with it an epoch. When another has it, the one before is refused whatever
-/// it believes, and takes no epoch back.
+/// The holder of the lock has an epoch. When another controller holds the lock, the earlier one is
+/// refused, whatever it assumes, and takes no epoch.
 #[tokio::test]
-async fn whoever_has_the_lock_no_more_writes_nothing() {
+async fn former_lock_holder_writes_nothing() {
     let server = postgres::Postgres::start();
     server.create_database("leaders");
     let store = Store::postgres(&server.url_of("leaders")).await.unwrap();
@@ -504,7 +504,7 @@ async fn whoever_has_the_lock_no_more_writes_nothing() {
         .ask(operator(), reserve("a", 1, false), Some(once("a")))
         .await
         .unwrap();
-    // The other one turns it away, and reads what was written.
+    // The other controller refuses the request, and reads what was written.
     let turned_away = follower
         .book
         .ask(operator(), reserve("b", 1, false), None)
@@ -525,7 +525,7 @@ async fn whoever_has_the_lock_no_more_writes_nothing() {
     while !second.ask().await.unwrap().0 {}
     let new = second.lead(&named("second")).await.unwrap();
     assert!(new > old);
-    // It has not received it yet.
+    // It has not received the news yet.
     for _ in 0..2 {
         let refused = of_first
             .book
@@ -550,11 +550,10 @@ async fn whoever_has_the_lock_no_more_writes_nothing() {
     );
 }
 
-/// The file loses its last records, as it does where they were never committed: what is left is the
-/// book as it was. One that is missing in the middle, or is no record, is no book at all, and is
-/// reported.
+/// If the file loses its last records, as if they were never committed, the rest is the book as it
+/// was. A missing or malformed record in the middle makes the journal invalid, which is reported.
 #[tokio::test]
-async fn a_journal_with_a_hole_is_reported_and_one_that_ends_early_is_not_one() {
+async fn journal_may_end_early_but_not_have_a_hole() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("control.sqlite");
     let time = Time::default();
@@ -581,7 +580,7 @@ async fn a_journal_with_a_hole_is_reported_and_one_that_ends_early_is_not_one() 
             .unwrap();
         sqlx::Connection::close(connection).await.unwrap();
     };
-    // The commit of the last one is gone: it is held, and not promised.
+    // The last commit is missing, so the reservation is held and not promised.
     edit("DELETE FROM reservation_journal WHERE number = $1", last).await;
     let store = Store::sqlite(&file).await.unwrap();
     let writing = Writing::begin(&store, &time);

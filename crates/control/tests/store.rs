@@ -1,4 +1,4 @@
-//! The store, kept by SQLite and by PostgreSQL: the same tests.
+//! Tests of the store, with SQLite and with PostgreSQL.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -46,7 +46,7 @@ fn kept(reporter: &str, measurements: &[Measurement]) -> Kept {
     }
 }
 
-/// A writer that writes until this is dropped.
+/// Writer that runs until this is dropped.
 struct Writing {
     ingest: Ingest,
     kept: mpsc::UnboundedReceiver<Kept>,
@@ -94,7 +94,7 @@ async fn principals_have_roles_and_lose_them(store: Store) {
         found.map(|principal| (principal.name.clone(), principal.roles.join(" ")))
     };
     assert_eq!(of(ana), Some(("a".into(), "client depot".into())));
-    // Without a name it has the end of its key.
+    // A principal without a name is named by the end of its key.
     let (name, roles) = of(ben).unwrap();
     assert!(ben.to_string().ends_with(&name) && roles == "reader");
     store.revoke(&ana, Some("depot")).await.unwrap();
@@ -105,7 +105,7 @@ async fn principals_have_roles_and_lose_them(store: Store) {
     assert_eq!(left[0].roles, ["client"]);
 }
 
-async fn roles_that_an_operator_made_are_beside_the_others(store: Store) {
+async fn custom_roles_coexist_with_builtin_ones(store: Store) {
     let right = |constraint| Right {
         resource: Resource::Measurements,
         permission: Permission::Read,
@@ -144,12 +144,12 @@ async fn roles_that_an_operator_made_are_beside_the_others(store: Store) {
     );
     store.remove_role("local").await.unwrap();
     assert!(store.remove_role("local").await.is_err());
-    // Whoever had no other is nobody now.
+    // A key without another role is no principal any more.
     assert!(store.principals().await.unwrap().is_empty());
     assert_eq!(store.roles().await.unwrap(), authority::builtin_roles());
 }
 
-async fn the_map_is_the_last_one_that_was_put_there(store: Store) {
+async fn latest_map_is_returned(store: Store) {
     assert_eq!(store.map().await.unwrap(), Map::default());
     let map = |name: &str| -> Map {
         let text = format!(r#"{{"sites": [{{"name": "{name}"}}]}}"#);
@@ -160,7 +160,7 @@ async fn the_map_is_the_last_one_that_was_put_there(store: Store) {
     assert_eq!(store.map().await.unwrap(), map("b"));
 }
 
-async fn a_registration_takes_the_place_of_the_one_before(store: Store) {
+async fn registration_replaces_the_previous_one(store: Store) {
     let registration = |sent_at: f64| {
         let text = format!(
             r#"{{"key": "{}", "name": "d", "addresses": [{{"endpoint": "d:7510"}}], "version": "1", "sent_at": {sent_at}, "valid_for_seconds": 90}}"#,
@@ -176,7 +176,7 @@ async fn a_registration_takes_the_place_of_the_one_before(store: Store) {
     assert!(store.registrations().await.unwrap().is_empty());
 }
 
-async fn measurements_come_back_as_they_came_each_once(store: Store) {
+async fn measurements_survive_a_round_trip_once(store: Store) {
     let mut writing = writing(&store);
     let mut with_conditions = measurement("a", 3, 1e9 / 3.0);
     with_conditions.conditions = Conditions {
@@ -191,7 +191,7 @@ async fn measurements_come_back_as_they_came_each_once(store: Store) {
     ];
     let answer = writing.ingest.keep(kept("r", &batch), None).await.unwrap();
     assert_eq!((answer.kept, answer.duplicates), (3, 0));
-    // The same again, with one more, and one that is there twice itself.
+    // The same batch again, with one more measurement, and one that is contained twice.
     let again = [
         measurement("a", 2, 99.0),
         measurement("a", 4, 4.0),
@@ -199,7 +199,7 @@ async fn measurements_come_back_as_they_came_each_once(store: Store) {
     ];
     let answer = writing.ingest.keep(kept("r", &again), None).await.unwrap();
     assert_eq!((answer.kept, answer.duplicates), (1, 2));
-    // Another reporter's are others.
+    // Measurements of another reporter are different ones.
     let answer = writing.ingest.keep(kept("s", &batch), None).await.unwrap();
     assert_eq!((answer.kept, answer.duplicates), (3, 0));
     let found = all(&store).await;
@@ -214,7 +214,7 @@ async fn measurements_come_back_as_they_came_each_once(store: Store) {
     assert_eq!(writing.kept.recv().await.unwrap().measurements, batch);
 }
 
-async fn questions_for_measurements_are_answered_in_pages(store: Store) {
+async fn measurements_are_returned_in_pages(store: Store) {
     let writing = writing(&store);
     for from in ["a", "b"] {
         let batch: Vec<Measurement> = (0..10)
@@ -251,14 +251,14 @@ async fn questions_for_measurements_are_answered_in_pages(store: Store) {
     assert!(ask(&none, None).await.is_empty());
 }
 
-async fn a_request_that_is_sent_twice_is_answered_as_before(store: Store) {
+async fn repeated_request_gets_the_first_answer(store: Store) {
     let writing = writing(&store);
     let batch = [measurement("a", 1, 1.0)];
     let once = Once::of("r", "first", b"content");
     let keep = |once: Once| writing.ingest.keep(kept("r", &batch), Some(once));
     let first = keep(once.clone()).await.unwrap();
     assert_eq!((first.kept, keep(once.clone()).await.unwrap()), (1, first));
-    // With another key it is another request, and what it brings is there already.
+    // With another idempotency key it is another request, but its measurements exist already.
     assert_eq!(
         keep(Once::of("r", "second", b"content"))
             .await
@@ -268,12 +268,13 @@ async fn a_request_that_is_sent_twice_is_answered_as_before(store: Store) {
     );
     let reused = keep(Once::of("r", "first", b"other")).await.unwrap_err();
     assert!(matches!(reused, StoreError::KeyReused(_)), "{reused}");
-    // Another principal's keys are others.
+    // Another principal has other keys.
     assert!(keep(Once::of("s", "first", b"other")).await.is_ok());
 }
 
-/// Many at a time, and some of them the same: each is there once, and the answers add up.
-async fn what_many_bring_at_once_is_kept_once(store: Store) {
+/// Many concurrent batches, some of them equal: each measurement is stored once, and the answers
+/// add up.
+async fn concurrent_batches_are_stored_once(store: Store) {
     let writing = writing(&store);
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..16_u64 {
@@ -298,10 +299,10 @@ async fn what_many_bring_at_once_is_kept_once(store: Store) {
     );
 }
 
-async fn old_measurements_become_summaries_and_go(store: Store) {
+async fn old_measurements_are_summarized_then_removed(store: Store) {
     let writing = writing(&store);
     let now = u64::try_from(system_now()).unwrap();
-    // At the beginning of an hour, so that all of it is in one span of each length.
+    // At the beginning of an hour, so that all values are in one span of each length.
     let hour = now / 3_600_000 * 3_600_000 - 48 * 3_600_000;
     let old: Vec<Measurement> = (0..100_u32)
         .map(|next| measurement("a", hour + u64::from(next) * 6_000, f64::from(next)))
@@ -369,14 +370,14 @@ async fn old_measurements_become_summaries_and_go(store: Store) {
     assert!((long.mean - 49.5).abs() < 1e-9 && i64::try_from(long.span_s) == Ok(LONG_SPAN));
     run(keep(day, day, day)).await;
     assert!(ask().await.is_empty());
-    // What comes late to a span that is there is added to it.
+    // A late value is added to an existing summary.
     run(keep(0, 100 * day, 100 * day)).await;
     writing
         .ingest
         .keep(kept("r", &[measurement("a", now + 1, 9.0)]), None)
         .await
         .unwrap();
-    // A measurement is old when its moment is over, which it is here at once.
+    // With no retention, a measurement is old at once.
     while store.count_measurements().await.unwrap() > 0 {
         run(keep(0, 100 * day, 100 * day)).await;
     }
@@ -425,19 +426,19 @@ async fn a_report_counts_once(store: Store) {
 
 on_both!(
     principals_have_roles_and_lose_them,
-    roles_that_an_operator_made_are_beside_the_others,
-    the_map_is_the_last_one_that_was_put_there,
-    a_registration_takes_the_place_of_the_one_before,
-    measurements_come_back_as_they_came_each_once,
-    questions_for_measurements_are_answered_in_pages,
-    a_request_that_is_sent_twice_is_answered_as_before,
-    what_many_bring_at_once_is_kept_once,
-    old_measurements_become_summaries_and_go,
+    custom_roles_coexist_with_builtin_ones,
+    latest_map_is_returned,
+    registration_replaces_the_previous_one,
+    measurements_survive_a_round_trip_once,
+    measurements_are_returned_in_pages,
+    repeated_request_gets_the_first_answer,
+    concurrent_batches_are_stored_once,
+    old_measurements_are_summarized_then_removed,
     a_report_counts_once,
 );
 
 #[tokio::test]
-async fn what_is_kept_is_there_when_the_file_is_opened_again() {
+async fn stored_data_survives_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("control.sqlite");
     let store = Store::sqlite(&file).await.unwrap();
@@ -447,7 +448,7 @@ async fn what_is_kept_is_there_when_the_file_is_opened_again() {
         .keep(kept("r", &[measurement("a", 1, 1.0)]), None)
         .await
         .unwrap();
-    // No close: as if it had been killed. What comes then belongs to the same series.
+    // The store is not closed, as after a crash. New measurements continue the same series.
     let again = Store::sqlite(&file).await.unwrap();
     let second = writing(&again);
     let batch = [measurement("a", 1, 1.0), measurement("a", 2, 1.0)];

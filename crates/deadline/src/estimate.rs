@@ -1,61 +1,62 @@
-//! What best effort carries: a forecast, which gives way to what the copy measures itself.
+//! Estimate of the best-effort rate: a forecast, which the copy's own measurements gradually
+//! replace.
 
 use std::time::Duration;
 
-/// After so much measuring, the forecast counts no more.
+/// Length of measurement from which the forecast no longer counts.
 const MEASURED_WHOLLY: Duration = Duration::from_secs(60);
-/// Where there is no forecast, a measurement counts from this length on: slow start is over on any
-/// path ...
+/// Length of measurement that is always sufficient without a forecast: slow start is over on any
+/// path.
 const MEASURED_AT_LEAST: Duration = Duration::from_secs(5);
-/// ... or, where the deadline is near, from one part in so many of the time to it on ...
+/// Divisor of the time to the deadline: near the deadline, a measurement of that length is
+/// sufficient.
 const TIME_OVER_MEASURED: u32 = 4;
-/// ... but from no less than this: on most paths slow start is over by then.
+/// Minimum length of a sufficient measurement: on most paths, slow start is over by then.
 const MEASURED_AT_VERY_LEAST: Duration = Duration::from_secs(2);
-/// What is measured of the past is taken for the next hours as one in ten less, or more, than by
-/// these factors.
+/// Factors from a measured rate to the p10 and p90 of the rate in the next hours.
 const P10_FACTOR: f64 = 0.75;
 const P90_FACTOR: f64 = 1.25;
-/// No rate is slower, in bit/s, so that logarithms exist.
+/// Minimum rate, in bit/s, so that its logarithm exists.
 const LEAST_BPS: f64 = 1.0;
 
-/// Quantiles of a rate, in bit/s: in nine cases of ten it is `p10` or more.
+/// Quantiles of a rate, in bit/s. In nine of ten cases it is `p10` or more.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
-    /// One case in ten is below.
+    /// Rate that is exceeded in nine of ten cases.
     pub p10: f64,
-    /// Half are.
+    /// Median rate.
     pub p50: f64,
-    /// Nine in ten are.
+    /// Rate that is exceeded in one of ten cases.
     pub p90: f64,
 }
 
-/// What a copy has measured of itself.
+/// Measurement of a copy's own rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
-    /// What it carries by best effort, in bit/s.
+    /// Best-effort rate, in bit/s.
     pub bps: f64,
-    /// Over what time that was measured.
+    /// Length of the measurement.
     pub over: Duration,
 }
 
 impl Rates {
-    /// Whether these can be three quantiles of a rate.
+    /// Returns true if the values are valid quantiles of a rate.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.p10 > 0.0 && self.p10 <= self.p50 && self.p50 <= self.p90 && self.p90.is_finite()
     }
 }
 
-/// How long a measurement must have lasted to count without a forecast, of a copy that has so long
-/// to its deadline.
+/// Returns the length of measurement that is sufficient without a forecast, for a copy with this
+/// much time to its deadline.
 #[must_use]
 pub fn long_enough(to_deadline: Duration) -> Duration {
     (to_deadline / TIME_OVER_MEASURED).clamp(MEASURED_AT_VERY_LEAST, MEASURED_AT_LEAST)
 }
 
-/// What is expected of best effort: by the forecast to begin with, by what is measured in the end,
-/// and in between by the mean of their logarithms. None where too little is known: no forecast, and
-/// no measurement that is [`long_enough`].
+/// Returns the expected best-effort rate. It begins as the forecast, ends as the measurement, and
+/// is the weighted mean of their logarithms in between. `None` without a forecast and without a
+/// measurement that is [`long_enough`].
 #[must_use]
 pub fn blend(
     forecast: Option<Rates>,
@@ -99,7 +100,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_blend_lies_between_what_is_announced_and_what_is_seen(reported in 1e3..1e11_f64, seen in 0.0..1e11_f64, secs in 0..200_u64) {
+        fn estimate_is_between_forecast_and_measurement(
+            reported in 1e3..1e11_f64,
+            seen in 0.0..1e11_f64,
+            secs in 0..200_u64,
+        ) {
             let forecast = Rates { p10: reported / 2.0, p50: reported, p90: reported * 2.0 };
             let measured = Measured { bps: seen, over: Duration::from_secs(secs) };
             let found = blend(Some(forecast), Some(measured), MEASURED_AT_LEAST).unwrap();
@@ -113,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_of_nothing() {
+    fn no_estimate_without_data() {
         let short = Measured {
             bps: 1e9,
             over: Duration::from_secs(1),

@@ -1,21 +1,21 @@
-//! The decisions. Whoever carries them out looks at the copy every second or so, and feeds what
-//! became of requests.
+//! Decisions about reservations. The caller samples the copy about once a second, and reports the
+//! results of requests.
 //!
-//! - Best effort **will do** where it carries what is left before the deadline at its p10 rate,
-//!   less a margin of time ([`bounds::MARGIN_SHARE`]): nothing is asked.
-//! - What it is not sure to carry is **reserved**, as a volume by the deadline. It is held first,
-//!   and committed only if it is still needed then.
-//! - It is **changed** where what is promised and best effort at its p10 no longer carry what is
-//!   left ([`bounds::CHANGED_ABOVE`]): a path has failed, the walk has found more, the copy is
-//!   slower than it was to be; and where less than half of it is needed
+//! - Best effort **suffices** if it carries the remaining bytes before the deadline at its p10
+//!   rate, less a margin of time ([`bounds::MARGIN_SHARE`]). Then nothing is requested.
+//! - The rest is **reserved**, as a volume by the deadline. It is held first, and committed only if
+//!   it is still needed then.
+//! - A reservation is **changed** if it and best effort at p10 no longer carry the remaining bytes
+//!   ([`bounds::CHANGED_ABOVE`]): a path has failed, the directory walk found more, or the copy is
+//!   slower than expected. It is also changed if less than half of it is needed
 //!   ([`bounds::CHANGED_BELOW`]).
-//! - It is **returned** where best effort would do with [`bounds::RELEASED_ABOVE`] to spare, and
-//!   when the copy is over.
-//! - That the deadline may be missed is **reported** once, and once that it cannot be met, with
-//!   what could be had instead.
+//! - It is **returned** if best effort suffices with [`bounds::RELEASED_ABOVE`] to spare, and when
+//!   the copy is over.
+//! - A **report** is made once that the deadline may be missed, and once that it cannot be met,
+//!   with counter-offers.
 //!
-//! What keeps it from flapping: whatever leads to a request must have held for a while, there are
-//! pauses between requests that double, and there are at most [`bounds::MAX_REQUESTS`] in all.
+//! To prevent flapping, the cause of a request must have lasted for a while, pauses between
+//! requests double, and there are at most [`bounds::MAX_REQUESTS`] in all.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -39,20 +39,20 @@ pub use events::{Action, Ask, Event, Look, Mode, Outlook, Refusal, Why};
 
 #[derive(Debug, Clone, PartialEq)]
 enum State {
-    /// Nothing is under way.
+    /// No request is pending.
     Idle,
-    /// A request is, for a change of what is promised if that is so.
+    /// A request is pending; it is a change if something is promised already.
     Asked,
-    /// What is held is being committed.
+    /// A commit of held bandwidth is pending.
     Committing(Promise),
-    /// A request or a commit is under way for a copy that is over, or what is held is being given
-    /// back.
+    /// The copy is over and a request or a commit is still pending, or held bandwidth is being
+    /// returned.
     Ending,
-    /// What is promised is being given back.
+    /// The promised bandwidth is being returned.
     Returning,
 }
 
-/// See the module.
+/// Reservation planner of one copy.
 #[derive(Debug, Clone)]
 pub struct Planner {
     begun: Moment,
@@ -62,37 +62,38 @@ pub struct Planner {
     promise: Option<Promise>,
     failed: BTreeSet<PathId>,
     last: Look,
-    /// What best effort carried when it was measured last while nothing was reserved, and what it
-    /// carries beside what is reserved now.
+    /// Last best-effort measurement without a reservation, and the current one beside a
+    /// reservation.
     alone: Option<Measured>,
     beside: Option<Measured>,
     requests: u32,
     not_before: Moment,
-    /// Since when more is needed than there is; less than half of it; nothing of it; and since when
-    /// the deadline is expected to be missed.
+    /// Times since when more is needed than promised; less than half; nothing; and since when the
+    /// deadline is expected to be missed.
     short_since: Option<Moment>,
     ample_since: Option<Moment>,
     spare_since: Option<Moment>,
     missed_since: Option<Moment>,
     refusal: Option<Refusal>,
-    /// The last request was for a counter-offer.
+    /// If true, the last request accepted a counter-offer.
     is_counter_offer: bool,
-    /// The most bytes that were ever promised at once.
+    /// Maximum number of bytes promised at once.
     most_promised: f64,
     gave_up: bool,
-    /// What was reported of the deadline: that it cannot be met, or that it may be missed.
+    /// Last report: `Some(true)` that the deadline cannot be met, `Some(false)` that it may be
+    /// missed.
     warned: Option<bool>,
     over: bool,
-    /// The latest moment that was ever said: clocks may be set back.
+    /// Latest time seen, as clocks may be set back.
     now: Moment,
-    /// Times that what is promised could not be given back.
+    /// Number of failed attempts to return what is promised.
     kept: u32,
     why: Why,
     account: Account,
 }
 
 impl Planner {
-    /// For a copy that begins now.
+    /// Creates the planner of a copy that begins now.
     #[must_use]
     pub fn new(now: Moment, deadline: Option<Moment>, mode: Mode) -> Self {
         Self {
@@ -127,40 +128,40 @@ impl Planner {
         }
     }
 
-    /// Why it stands as it does.
+    /// Returns the reason for the current state.
     #[must_use]
     pub const fn why(&self) -> Why {
         self.why
     }
 
-    /// What was reserved and returned so far.
+    /// Returns what was reserved and returned so far.
     #[must_use]
     pub const fn account(&self) -> &Account {
         &self.account
     }
 
-    /// What is promised now.
+    /// Returns the current promise.
     #[must_use]
     pub const fn promise(&self) -> Option<&Promise> {
         self.promise.as_ref()
     }
 
-    /// Requests so far.
+    /// Returns the number of requests so far.
     #[must_use]
     pub const fn requests(&self) -> u32 {
         self.requests
     }
 
-    /// What best effort is expected to carry, where that is known. Beside a reservation, what is
-    /// measured beside it counts alone, once that is long enough: both may share a link, and then
-    /// best effort no longer carries what it did before.
+    /// Returns the expected best-effort rate, if known. Beside a reservation, only measurements
+    /// made beside it count, once they are long enough. Both may share a link, so earlier
+    /// measurements no longer apply.
     #[must_use]
     pub fn expected(&self) -> Option<Rates> {
         let long = self.long_enough();
         blend(None, self.beside, long).or_else(|| blend(self.last.forecast, self.alone, long))
     }
 
-    /// The moment by which all is to be there so that the deadline is met, with the margin.
+    /// Returns the time by which the copy should be complete: the deadline less the margin.
     #[must_use]
     pub fn aim(&self) -> Option<Moment> {
         let deadline = self.deadline?;
@@ -168,14 +169,13 @@ impl Planner {
         Some(deadline - margin.min(deadline))
     }
 
-    /// Whether nothing is held, promised or under way any more, so that whoever carries actions out
-    /// need not wait.
+    /// Returns true if nothing is held, promised or pending, so that no more actions follow.
     #[must_use]
     pub fn is_clear(&self) -> bool {
         self.state == State::Idle && self.promise.is_none()
     }
 
-    /// Takes in what happened, and says what is to be done.
+    /// Handles an event, and returns the actions to take.
     pub fn on(&mut self, now: Moment, event: Event) -> Vec<Action> {
         let now = now.max(self.now);
         self.now = now;
@@ -269,7 +269,7 @@ impl Planner {
         long_enough(Duration::from_millis(self.span()))
     }
 
-    /// Takes in what best effort carries: alone, or beside what is reserved at this moment.
+    /// Records the best-effort rate, alone or beside a reservation.
     fn take_measurement(&mut self, now: Moment, measured: Option<Measured>) {
         let is_beside = |promise: &Promise| promise.at(now).next().is_some();
         if self.promise.as_ref().is_some_and(is_beside) {
@@ -278,8 +278,8 @@ impl Planner {
         }
         let long = self.long_enough();
         let is_long = |measured: &Measured| measured.over >= long;
-        // Best effort alone carries what it carried beside the last reservation, or more. What has
-        // only begun to be measured replaces none of that.
+        // Best effort alone carries at least what it carried beside the last reservation. A
+        // measurement that has just begun does not replace that one.
         let lasted = measured
             .filter(is_long)
             .or(self.beside.take().filter(is_long));
@@ -288,7 +288,7 @@ impl Planner {
 
     fn came_to_nothing(&mut self) -> Vec<Action> {
         match std::mem::replace(&mut self.state, State::Idle) {
-            // It may have been committed, and the answer lost.
+            // The commit may have succeeded, with its answer lost.
             State::Committing(_) => {
                 self.state = State::Ending;
                 return vec![Action::Abort];
@@ -307,7 +307,7 @@ impl Planner {
         self.ended()
     }
 
-    /// Gives back what there is when the copy is over.
+    /// Returns what is held or promised when the copy is over.
     fn ended(&mut self) -> Vec<Action> {
         if !self.over {
             return Vec::new();
@@ -322,7 +322,7 @@ impl Planner {
     }
 
     fn looked(&mut self, now: Moment) -> Vec<Action> {
-        // What is over is not promised any more, and was not returned.
+        // A promise that has expired is removed, and does not count as returned.
         if self.state == State::Idle
             && self
                 .promise
@@ -340,7 +340,7 @@ impl Planner {
         actions
     }
 
-    /// What is reserved by the deadline.
+    /// Requests what must be reserved to meet the deadline.
     fn by_need(&mut self, now: Moment) -> Vec<Action> {
         let Some(need) = self.need(now) else {
             return Vec::new();
@@ -387,7 +387,7 @@ impl Planner {
         vec![self.ask(now, Ask::Volume { bytes, by })]
     }
 
-    /// A rate for as long as the copy is expected to take.
+    /// Requests a fixed rate for the expected duration of the copy.
     fn by_rate(&mut self, now: Moment, bps: f64) -> Vec<Action> {
         let waited = now - self.begun >= MAX_ESTIMATE_WAIT_MS;
         let is_known = self.last.is_all || waited;
@@ -425,7 +425,7 @@ impl Planner {
         if self.promise.is_none() {
             self.why = Why::NoRoom;
         }
-        // The counter-offer is taken where best effort, as it is expected to be, carries the rest.
+        // Accept the counter-offer if best effort, at its expected rate, carries the rest.
         let Some((aim, need)) = self.aim().filter(|aim| *aim > now).zip(self.need(now)) else {
             return self.warning(now).into_iter().collect();
         };

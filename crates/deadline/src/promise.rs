@@ -1,54 +1,54 @@
-//! What a controller has promised: paths and their rates, for stretches of time.
+//! Promised bandwidth: paths and their rates over time.
 
 use std::collections::BTreeSet;
 
 use crate::{Moment, carried};
 
-/// Tells a granted path from others, for as long as a copy lasts.
+/// ID of a granted path, unique during a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u32);
 
-/// Paths, and when.
+/// Paths over one period.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Piece {
-    /// The first moment of it.
+    /// Start of the period.
     pub start: Moment,
-    /// The first moment behind it.
+    /// End of the period, exclusive.
     pub end: Moment,
-    /// Which, each with its rate in bit/s.
+    /// Paths with their rates in bit/s.
     pub paths: Vec<(PathId, f64)>,
 }
 
-/// So long before the end of a grant its way is left, in milliseconds, or one part in eight of its
-/// time if that is less: what is under way is delivered with the rate of the circuit.
+/// Time before the end of a grant at which its path is left, in milliseconds, or an eighth of the
+/// grant's time if that is less. Data in flight is then still delivered at the circuit's rate.
 pub const LEFT_BEFORE_MS: Moment = 2000;
-/// One part in so many of a grant's time goes unused at most.
+/// Divisor of a grant's time: at most that part of it goes unused.
 const TIME_OVER_LEFT_BEFORE: Moment = 8;
 
-/// Until when the way of a grant is used. Where the network tells its streams by their ports it is
-/// used to the end; no more is counted on.
+/// Returns the time until which a grant's path is counted on. If the network recognises streams by
+/// their ports, the path is used to its end, but that is not counted on.
 #[must_use]
 pub fn used_until(start: Moment, end: Moment) -> Moment {
     let time = end.saturating_sub(start);
     end.saturating_sub(LEFT_BEFORE_MS.min(time / TIME_OVER_LEFT_BEFORE))
 }
 
-/// All that is promised.
+/// All promised paths.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Promise {
-    /// In order of time.
+    /// Pieces, ordered by time.
     pub pieces: Vec<Piece>,
 }
 
 impl Promise {
-    /// Bytes that could go from a moment on, at the promised rates.
+    /// Returns the bytes that the promised rates carry from a point in time on.
     #[must_use]
     pub fn left(&self, from: Moment) -> f64 {
         self.bytes(from, Moment::MAX, &BTreeSet::new(), |piece| piece.end)
     }
 
-    /// Bytes that go between two moments, over paths that have not failed, for as long as they are
-    /// used.
+    /// Returns the bytes carried between two points in time, over paths that have not failed, while
+    /// they are used.
     #[must_use]
     pub fn carries(&self, from: Moment, to: Moment, failed: &BTreeSet<PathId>) -> f64 {
         self.bytes(from, to, failed, |piece| used_until(piece.start, piece.end))
@@ -74,13 +74,13 @@ impl Promise {
         within.sum()
     }
 
-    /// The first moment at which nothing more is promised; 0 where nothing is.
+    /// Returns the end of the last piece; 0 if there is none.
     #[must_use]
     pub fn end(&self) -> Moment {
         self.pieces.iter().map(|piece| piece.end).max().unwrap_or(0)
     }
 
-    /// The paths of a moment, with their rates in bit/s.
+    /// Returns the paths at a point in time, with their rates in bit/s.
     pub fn at(&self, now: Moment) -> impl Iterator<Item = (PathId, f64)> + '_ {
         let open = self
             .pieces

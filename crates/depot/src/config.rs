@@ -1,4 +1,4 @@
-//! What an operator may say about a depot. Every field has a default that is safe to run with.
+//! Configuration of a depot. Every field has a default that is safe to run with.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -11,40 +11,39 @@ use longhaul_proto::{DEPOT_PORT, Endpoint, Host, SigningKey, text::printable};
 
 use crate::observe::HopObserver;
 
-/// A depot: where it listens, who it is, whom it serves.
+/// Configuration of a depot: its listeners, identity, policy and limits.
 #[derive(Debug, Clone)]
 pub struct DepotConfig {
-    /// Where to listen.
+    /// Addresses to listen on.
     pub listen: Vec<Listen>,
-    /// Who this depot is: in the list of depots passed, by which it knows a loop, and in its
-    /// answers, which it signs.
+    /// Key of this depot. It identifies the depot in the list of passed depots, which reveals
+    /// loops, and signs its answers.
     pub key: SigningKey,
-    /// Who may go where.
+    /// Policy that decides which principal may connect to which destination.
     pub policy: Policy,
-    /// Where to serve the OpenMetrics page (`/metrics`, plain HTTP): nowhere when `None`. Anyone
-    /// who can connect there can read it, so loopback is the place for it.
+    /// Address of the OpenMetrics page (`/metrics`, plain HTTP); not served if `None`. Anyone who
+    /// can connect to it can read it, so it belongs on loopback.
     pub metrics: Option<SocketAddr>,
-    /// What stands on that page beside the depot's own metrics.
+    /// Further metrics for that page, besides the depot's own.
     pub metrics_beside: Option<Page>,
-    /// Congestion control towards next hops; the first that matches counts, else the kernel's
-    /// default.
+    /// Congestion control towards next hops; the first match applies, else the kernel's default.
     pub next_congestion: Vec<NextCongestion>,
-    /// How much it takes on.
+    /// Limits on the load.
     pub limits: Limits,
-    /// How long it waits.
+    /// Time limits.
     pub timeouts: Timeouts,
-    /// Threads that sessions run on: one for each processor is right. With 0, sessions are tasks of
-    /// the runtime that runs the depot.
+    /// Number of threads for sessions; one per processor is recommended. With 0, sessions are tasks
+    /// of the runtime that runs the depot.
     pub workers: usize,
-    /// Who learns of the hops that are relayed over.
+    /// Observer of the hops that the depot relays over.
     pub hop_observer: Option<HopObserver>,
-    /// Read the policy's file again on SIGHUP. A policy that did not come from a file stays.
+    /// If true, reloads the policy's file on SIGHUP. A policy that did not come from a file stays.
     pub reload_on_hangup: bool,
 }
 
 impl DepotConfig {
-    /// A depot with key `key` at every address of this machine, port 7510, that allows what
-    /// `policy` allows.
+    /// Returns a depot with key `key` at every local address, port 7510, that allows what `policy`
+    /// allows.
     #[must_use]
     pub fn new(key: SigningKey, policy: Policy) -> Self {
         Self {
@@ -66,20 +65,22 @@ impl DepotConfig {
     }
 }
 
-/// Congestion control towards some next hops. Text: `HOP=NAME`, where HOP is a host pattern
-/// ([`HostPattern`]) with a port or without, such as `*=bbr` or `10.0.0.0/8=cubic`.
+/// Congestion control towards some next hops.
+///
+/// Text: `HOP=NAME`, where HOP is a host pattern ([`HostPattern`]), optionally with a port, such as
+/// `*=bbr` or `10.0.0.0/8=cubic`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextCongestion {
-    /// Which hosts.
+    /// Pattern of the hosts.
     pub host: HostPattern,
-    /// Which port; any when `None`.
+    /// Port; any when `None`.
     pub port: Option<u16>,
     /// The kernel's name of the algorithm.
     pub name: String,
 }
 
 impl NextCongestion {
-    /// Whether this is for a connection to `address`, which `endpoint` led to.
+    /// Returns true if this applies to a connection to `address`, to which `endpoint` resolved.
     pub(crate) fn applies(&self, endpoint: &Endpoint, address: SocketAddr) -> bool {
         let host = match (&self.host, &endpoint.host) {
             (HostPattern::Network(network), _) => network.contains(address.ip().to_canonical()),
@@ -94,7 +95,7 @@ impl NextCongestion {
 impl FromStr for NextCongestion {
     type Err = String;
 
-    /// The error is one printable line, whatever the text is.
+    /// Parses the text. The error is always one printable line.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::read(text).map_err(|problem| printable(problem.as_bytes()))
     }
@@ -127,20 +128,20 @@ impl NextCongestion {
     }
 }
 
-/// Bounds. They hold whatever the peers do.
+/// Limits on a depot's load. They hold whatever the peers do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Sessions at a time. One principal (or source, where a rule lets anybody in) may have half of
-    /// them, two a third each, and so on; further ones are answered "overloaded".
+    /// Maximum number of concurrent sessions. One principal (or source, if a rule admits anybody)
+    /// may have half of them, two a third each, and so on; others are answered "overloaded".
     pub sessions: usize,
-    /// Connections at a time whose OPEN has not been verified. For one more, the oldest of the
-    /// fullest source is reset.
+    /// Maximum number of connections whose OPEN is not verified yet. One more evicts the oldest of
+    /// the fullest source, which is reset.
     pub unauthenticated: usize,
-    /// Name look-ups at a time, shared among principals as sessions are.
+    /// Maximum number of concurrent name look-ups, shared among principals like sessions.
     pub lookups: usize,
-    /// Size to ask for when a pipe is made, bytes.
+    /// Requested size of a pipe, in bytes.
     pub pipe: usize,
-    /// All pipes together, bytes. Directions that find none copy instead.
+    /// Maximum total size of all pipes, in bytes. Beyond it, directions copy instead.
     pub pipes: usize,
 }
 
@@ -167,28 +168,28 @@ impl Default for Limits {
     }
 }
 
-/// Waits. Each ends in a status or a reset.
+/// Time limits of a depot. Each ends in a status or a reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For the whole OPEN, from the moment the connection was accepted.
+    /// Limit for the whole OPEN, counted from when the connection was accepted.
     pub header: Duration,
-    /// The same when all places for connections without a verified OPEN are taken; in between while
-    /// more than half are.
+    /// Limit for the OPEN when all permits for unverified connections are taken. It is interpolated
+    /// while more than half are taken.
     pub least_header: Duration,
-    /// For reaching the next hop, name look-up included; the OPEN's own set-up budget counts when
-    /// it is shorter.
+    /// Limit for reaching the next hop, including name look-up. The OPEN's own set-up budget
+    /// applies if it is shorter.
     pub dial: Duration,
-    /// For any byte to move either way. It is looked at once in this time, so a silent session
-    /// lasts for one to two of it.
+    /// Limit without a byte in either direction. It is checked once per period, so a silent session
+    /// lasts one to two periods.
     pub idle: Duration,
-    /// The same once one direction has ended.
+    /// Idle limit once one direction has ended.
     pub half_closed: Duration,
-    /// For sent bytes to be acknowledged by the next TCP (TCP_USER_TIMEOUT), and for a silent
-    /// peer's TCP to answer keepalives.
+    /// Limit for the next TCP to acknowledge sent bytes (TCP_USER_TIMEOUT), and for a silent peer's
+    /// TCP to answer keepalives.
     pub unacknowledged: Duration,
-    /// For sessions to finish once the depot is told to stop.
+    /// Limit for sessions to finish once the depot is told to stop.
     pub drain: Duration,
-    /// For a refused initiator to read why.
+    /// Limit for a refused initiator to read the reason.
     pub refusal: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! A depot's life: open the listeners, accept, reload, drain.
+//! Life cycle of a depot: open the listeners, accept, reload, drain.
 
 use std::future::Future;
 use std::io;
@@ -26,14 +26,16 @@ use crate::relay::pipe::{PipeBounds, PipePool};
 use crate::serve::{Shared, serve};
 use crate::workers::Workers;
 
-/// Spare pipes kept open between bursts.
+/// Maximum number of free pipes that are kept open.
 const SPARE_PIPES: usize = 32;
 
-/// Runs a depot until `shutdown` resolves, then drains: listeners close, sessions get
-/// [`Timeouts::drain`] to finish, and what is left is reset.
+/// Runs a depot until `shutdown` resolves, then drains it.
+///
+/// While draining, the listeners are closed and sessions get [`Timeouts::drain`] to finish. The
+/// remaining ones are then reset.
 ///
 /// # Errors
-/// [`Error`] when it cannot start. Once it runs, what goes wrong with a session is that session's
+/// [`Error`] when it cannot start. Once it runs, the error of a session becomes that session's
 /// status or reset.
 ///
 /// [`Timeouts::drain`]: crate::Timeouts::drain
@@ -53,12 +55,12 @@ pub struct Depot {
     shared: Arc<Shared>,
 }
 
-/// What a depot carries.
+/// Current load of a depot.
 #[derive(Debug, Clone)]
 pub struct Activity(Arc<Metrics>);
 
 impl Activity {
-    /// How many sessions are relayed now.
+    /// Returns the number of sessions relayed now.
     #[must_use]
     pub fn sessions(&self) -> i64 {
         self.0.sessions_active.get()
@@ -70,7 +72,7 @@ impl Depot {
     /// runtime.
     ///
     /// # Errors
-    /// [`Error`], which names what cannot be had.
+    /// [`Error`], which names the resource that is not available.
     pub fn bind(config: DepotConfig) -> Result<Self, Error> {
         if config.listen.is_empty() {
             return Err(Error::NoListener);
@@ -131,7 +133,8 @@ impl Depot {
         })
     }
 
-    /// Where it listens, in the order of the configuration, with the ports that port 0 became.
+    /// Returns the addresses of the listeners, in the order of the configuration, with the actual
+    /// ports if port 0 was requested.
     #[must_use]
     pub fn local_addresses(&self) -> Vec<SocketAddr> {
         self.listeners
@@ -140,19 +143,19 @@ impl Depot {
             .collect()
     }
 
-    /// What it carries, to be looked at while it runs.
+    /// Returns a handle to its load, readable while it runs.
     #[must_use]
     pub fn activity(&self) -> Activity {
         Activity(Arc::clone(&self.shared.metrics))
     }
 
-    /// The grants of circuits that are in use while it runs.
+    /// Returns the circuit grants in use while it runs.
     #[must_use]
     pub fn grants(&self) -> GrantsInUse {
         GrantsInUse(Arc::clone(&self.shared))
     }
 
-    /// Where the metrics page is.
+    /// Returns the address of the metrics page.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.page
@@ -221,7 +224,7 @@ fn listen(at: &Listen, config: &DepotConfig) -> Result<Listener, Error> {
         })
 }
 
-/// One listener and what its connections need.
+/// One listener and the resources for its connections.
 struct Door {
     listener: Listener,
     shared: Arc<Shared>,
@@ -229,9 +232,10 @@ struct Door {
 }
 
 impl Door {
-    /// Accepts for ever. Each connection's task holds a clone of `phases`.
+    /// Accepts connections until it is dropped. Each connection's task holds a clone of
+    /// `phases`.
     async fn accept(mut self, phases: Phases) {
-        // The whole of the log for a lack of descriptors, however long it lasts.
+        // Bounds the log for a shortage of descriptors, however long it lasts.
         let mut warnings = LogRate::new(3, 1);
         let began = tokio::time::Instant::now();
         loop {
@@ -261,7 +265,7 @@ impl Door {
     }
 }
 
-/// Reads the policy again on each SIGHUP; one with a mistake changes nothing.
+/// Reloads the policy on each SIGHUP. An invalid policy changes nothing.
 async fn reload(mut hangup: Signal, shared: Arc<Shared>) {
     while hangup.recv().await.is_some() {
         let Some(reloaded) = shared.policy.reload().await else {
@@ -282,7 +286,7 @@ async fn reload(mut hangup: Signal, shared: Arc<Shared>) {
     }
 }
 
-/// The metrics page. Gauges are read off the gate, which counts anyway.
+/// Renders the metrics page. Gauges are read from the gate, which counts connections anyway.
 fn render(shared: &Shared) -> String {
     let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let metrics = &shared.metrics;

@@ -1,4 +1,4 @@
-//! From an OPEN that the policy admits to a connection with the next hop.
+//! Dialling: from an OPEN that the policy admits to a connection with the next hop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::config::NextCongestion;
 use crate::refusal::Refused;
 
-/// What dialling needs from its depot.
+/// State of the depot that dialling needs.
 #[derive(Debug)]
 pub(crate) struct Dialler {
     finder: Finder,
@@ -33,12 +33,12 @@ impl Dialler {
         }
     }
 
-    /// This machine's addresses, for the policy.
+    /// Returns this machine's addresses, for the policy.
     pub(crate) fn own_addresses(&self) -> Arc<OwnAddresses> {
         self.finder.own_addresses()
     }
 
-    /// Finds the addresses where `open` may go (LH-ADMIT-3), by the `candidates`.
+    /// Finds the addresses to which the `candidates` let `open` go (LH-ADMIT-3).
     pub(crate) async fn authorise(
         &self,
         candidates: Candidates,
@@ -71,7 +71,7 @@ impl Dialler {
     }
 }
 
-/// What `open` asks of a depot's policy.
+/// Returns the request that `open` makes of a depot's policy.
 pub(crate) fn asked(open: &Open) -> Result<Asked<'_>, Refused> {
     match Asked::of(open) {
         Some(asked @ Asked::Relay { .. }) => Ok(asked),
@@ -82,12 +82,12 @@ pub(crate) fn asked(open: &Open) -> Result<Asked<'_>, Refused> {
     }
 }
 
-/// The words of a refusal by the policy.
+/// Returns the refusal of an OPEN that the policy does not allow.
 pub(crate) fn not_allowed(open: &Open) -> Refused {
     asked(open).map_or_else(|refused| refused, |asked| NoWay::not_allowed(asked).into())
 }
 
-/// How long an OPEN may still take here.
+/// Returns the deadline of an OPEN's set-up at this depot.
 pub(crate) fn deadline(open: &Open, since: Instant, dial: Duration) -> Instant {
     (since + open.setup_budget).min(Instant::now() + dial)
 }

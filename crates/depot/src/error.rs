@@ -1,5 +1,5 @@
-//! What can stop a depot from running. What can go wrong with one session is a status for its
-//! initiator, not an error here.
+//! Errors that prevent a depot from running. An error of one session is a status for its initiator
+//! instead.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,43 +7,42 @@ use std::net::SocketAddr;
 use longhaul_hop::CongestionError;
 use longhaul_policy::PolicyError;
 
-/// Why a depot does not run.
+/// Reason why a depot does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A listener cannot be opened: is another program there, or is the port below 1024?
+    /// A listener cannot be opened: check for another program on the address, or a port below 1024.
     #[error("{address}: cannot listen: {source}")]
     Listen {
-        /// Where.
+        /// Address of the listener.
         address: SocketAddr,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// Nowhere to listen: give at least one address.
+    /// The configuration names no address to listen on: give at least one.
     #[error("no address to listen at: give at least one")]
     NoListener,
     /// The metrics page cannot be served there: choose another address, or none.
     #[error("{address}: cannot serve metrics: {source}")]
     Metrics {
-        /// Where.
+        /// Address of the metrics page.
         address: SocketAddr,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// The kernel does not let this process use that congestion control: choose one of those it
-    /// lists.
+    /// The kernel does not let this process use that congestion control: choose a listed one.
     #[error(transparent)]
     Congestion(#[from] CongestionError),
-    /// The policy is wrong: mend the line it names.
+    /// The policy is invalid: fix the line that the error names.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The threads that sessions run on cannot be started: free some, or ask for fewer.
+    /// The threads that run sessions cannot be started: free some, or configure fewer.
     #[error("cannot start the threads that sessions run on: {0}")]
     Threads(io::Error),
-    /// Signals cannot be waited for, which reloading the policy needs.
+    /// Signals cannot be received, which reloading the policy needs.
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
-    /// The kernel does not report this machine's addresses, which the policy must know: are there
-    /// descriptors left?
+    /// The kernel does not report this machine's addresses, which the policy needs: check that
+    /// descriptors are left.
     #[error("cannot read this machine's addresses: {0}")]
     OwnAddresses(io::Error),
 }

@@ -1,6 +1,6 @@
-//! What must hold for any text as a setting of a depot; see [`longhaul_proto::fuzzing`].
+//! Properties of the parsers of a depot's settings; see [`longhaul_proto::fuzzing`].
 
-#![allow(clippy::unwrap_used)] // a broken property is to panic
+#![allow(clippy::unwrap_used)] // a broken property panics
 
 use longhaul_proto::fuzzing::{Seed, Target, assert_one_line, texts};
 
@@ -13,7 +13,7 @@ pub const TARGETS: &[Target] = &[Target {
     seeds: congestions,
 }];
 
-/// Any text as the congestion control towards some hosts.
+/// Tests any text as the congestion control towards some hosts.
 fn congestion(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

@@ -1,17 +1,17 @@
-//! Grants of circuits at this depot (LH-GRANT-3): which of them are in force, and what their
-//! sessions have under way.
+//! Circuit grants at this depot (LH-GRANT-3): the grants in force, and the use that their sessions
+//! make of them.
 //!
-//! Sessions, rates and bytes are counted by issuer and circuit, so a further grant of the same
-//! circuit adds nothing to them. Whether a grant is in force is kept for each of its holders: a
-//! controller withdraws it from one key, and not from another. An account stays until all of its
-//! grants are over, so that sessions that are opened one after the other do not each begin with a
-//! full bucket. Only grants whose signature was verified have one.
+//! Sessions, rates and bytes are counted by issuer and circuit, so another grant of the same
+//! circuit adds nothing to its bounds. Whether a grant is in force is tracked per holder: a
+//! controller may withdraw it from one key and not from another. An account stays until all of its
+//! grants are over, so that consecutive sessions do not each begin with a full bucket. Only grants
+//! with a verified signature have an account.
 //!
-//! | room | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`standing`] | the time in which a grant is in force, and what a withdrawal changes. Pure |
+//! | [`standing`] | the time in which a grant is in force, and the effect of a withdrawal. Pure |
 //! | [`session`] | one session's part of an account |
-//! | [`in_use`] | the grants in use, for the task that asks a controller whether they still hold |
+//! | [`in_use`] | the grants in use, for the task that asks a controller if they are still valid |
 
 mod in_use;
 mod session;
@@ -35,36 +35,36 @@ pub(crate) use session::{CountedGrant, GrantSession};
 pub(crate) use standing::Now;
 use standing::Standing;
 
-/// All grants that were used here and are not over.
+/// All grants that were used at this depot and are not over.
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
     accounts: Mutex<HashMap<AccountKey, Account>>,
-    /// Wakes the task that asks controllers: a grant is used that it has not asked about.
+    /// Wakes the task that asks controllers: a grant is in use that it has not asked about.
     unasked: Notify,
 }
 
 /// Issuer and circuit.
 type AccountKey = (PublicKey, Vec<u8>);
 
-/// A circuit with everything that its sessions share.
+/// A circuit with the state shared by its sessions.
 #[derive(Debug)]
 struct Account {
     sessions: u16,
-    /// Bits a second that its sessions have stated, in all.
+    /// Sum of the rates that its sessions have stated, in bit/s.
     stated: u64,
-    /// Bytes that its sessions that are over carried, both ways.
+    /// Bytes carried by its ended sessions, in both directions.
     carried: u64,
-    /// End of the grant that was issued last, in milliseconds since 1970-01-01 UTC. Its bounds
-    /// count.
+    /// End of the most recently issued grant, in milliseconds since 1970-01-01 UTC. The bounds of
+    /// that grant apply.
     newest_unix_ms: u64,
     max_sessions: u16,
-    /// Bits a second, with the headers of packets.
+    /// Rate in bit/s, including packet headers.
     rate: u64,
     limits: RateLimits,
     holders: HashMap<PublicKey, Holder>,
 }
 
-/// A key that a circuit was granted to.
+/// A key that holds a grant of the circuit.
 #[derive(Debug)]
 struct Holder {
     sessions: u16,
@@ -76,11 +76,11 @@ impl Grants {
         self.accounts.lock()
     }
 
-    /// Admits the session of an OPEN whose signature was verified to its circuit. `None` if it
-    /// carries no grant, or the policy names no controllers.
+    /// Admits the session of a verified OPEN to its circuit. Returns `None` if the OPEN carries no
+    /// grant, or the policy names no controllers.
     ///
     /// # Errors
-    /// [`StatusCode::GrantRefused`]: the grant does not count here, or all of it is in use.
+    /// [`StatusCode::GrantRefused`]: the grant is invalid here, or fully in use.
     pub(crate) fn enter(
         self: &Arc<Self>,
         open: &Open,
@@ -113,13 +113,13 @@ impl Grants {
             .entry(key.clone())
             .or_insert_with(|| Account::new(grant));
         if account.is_withdrawn_from(&grant.holder, now) {
-            // The controller is asked about it: what it has renewed counts from then on.
+            // The controller is asked about it; a renewal is valid from then on.
             self.unasked.notify_one();
             return Err(refused(
                 "its controller has withdrawn it: ask the controller for a new one".to_owned(),
             ));
         }
-        // Of two grants that end together the controller has to say which is newer.
+        // If two grants end at the same time, only the controller knows which is newer.
         if grant.end_unix_ms != account.newest_unix_ms {
             account.adopt(grant);
         }
@@ -149,8 +149,8 @@ impl Grants {
         ))
     }
 
-    /// Takes a grant that a controller has renewed, for the account that `issuer` began. Sessions
-    /// stay as they are. False if nobody uses it any more.
+    /// Applies a renewal by a controller to the account that `issuer` began. Sessions continue.
+    /// Returns false if the grant is no longer in use.
     fn renew(&self, issuer: PublicKey, grant: &CircuitGrant, now: Now) -> bool {
         let mut accounts = self.accounts();
         let Some(account) = accounts.get_mut(&(issuer, grant.circuit.clone())) else {
@@ -165,7 +165,7 @@ impl Grants {
         })
     }
 
-    /// Ends a grant for one holder. False if it was not in force.
+    /// Ends a grant for one holder. Returns false if it was not in force.
     fn withdraw(&self, key: &AccountKey, holder: &PublicKey, now: Now) -> bool {
         let accounts = self.accounts();
         let holder = accounts
@@ -180,7 +180,7 @@ impl Grants {
         })
     }
 
-    /// The grants that are not over, with their issuers and holders.
+    /// Returns the grants that are not over, with their issuers and holders.
     fn list(&self, now: Now) -> Vec<(AccountKey, PublicKey)> {
         let mut accounts = self.accounts();
         forget(&mut accounts, now);
@@ -194,7 +194,7 @@ impl Grants {
     }
 }
 
-/// Drops what is over and has no session.
+/// Drops holders that are over and have no session, and accounts without holders.
 fn forget(accounts: &mut HashMap<AccountKey, Account>, now: Now) {
     accounts.retain(|_, account| {
         account
@@ -222,7 +222,7 @@ impl Account {
         }
     }
 
-    /// Takes over the bounds of a grant, unless one that was issued later is known.
+    /// Applies the bounds of a grant, unless one that was issued later is known.
     fn adopt(&mut self, grant: &CircuitGrant) {
         if grant.end_unix_ms < self.newest_unix_ms {
             return;
@@ -234,7 +234,7 @@ impl Account {
         }
     }
 
-    /// Decides whether one more session, with this stated rate, is within what is granted.
+    /// Checks that one more session with this stated rate fits the grant.
     fn admits(&self, stated: u64) -> Result<(), String> {
         if self.sessions >= self.max_sessions {
             return Err(format!(

@@ -1,13 +1,13 @@
-//! The session-layer relay: accept, authorise, dial on, splice, drain.
+//! The session-layer relay: accepts, authorises, dials the next hop, splices, and drains.
 //!
-//! A depot reads one OPEN from each connection, holds it against its policy, dials the next hop,
-//! passes the OPEN on with the early data that came with it, answers one status, and from then on
-//! moves bytes blindly both ways with splice(2). How each end of a connection is passed on is in
-//! `docs/close-states.md`; what a depot defends against, and what not, is in
-//! `docs/threat-model.md`.
+//! A depot reads one OPEN from each connection, checks it against its policy, and dials the next
+//! hop. It forwards the OPEN with the early data that came with it, and answers with one status.
+//! From then on it moves bytes unread in both directions with splice(2). `docs/close-states.md`
+//! defines how each end of a connection is relayed. `docs/threat-model.md` lists what a depot
+//! defends against, and what it does not.
 //!
-//! [`run`] is the whole of it; [`Depot`] is the same in two steps, for those who need to know the
-//! ports first.
+//! [`run`] does all of this. [`Depot`] does the same in two steps, for callers that need to know
+//! the ports first.
 
 mod config;
 mod depot;

@@ -1,4 +1,4 @@
-//! What a depot counts, and the OpenMetrics text of it.
+//! Metrics of a depot, and their OpenMetrics text.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -28,34 +28,34 @@ macro_rules! label {
     };
 }
 label!(
-    /// Why something was turned away.
+    /// Reason why a connection was turned away.
     Reason { reason }
 );
 label!(
-    /// How a session ended.
+    /// Ending of a session.
     EndedBy { ending }
 );
 label!(
-    /// Which status an OPEN was refused with.
+    /// Status with which an OPEN was refused.
     RefusedWith { status }
 );
 label!(
-    /// Whether a policy reload worked.
+    /// Result of a policy reload.
     Outcome { outcome }
 );
 label!(
-    /// Which way bytes went.
+    /// Direction of relayed bytes.
     Way { direction }
 );
 
-/// What limited a hop: `upstream` is the one towards the initiator.
+/// Limit of a hop. `upstream` is the hop towards the initiator.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct HopLimit {
     hop: &'static str,
     limit: &'static str,
 }
 
-/// The counters of bytes moved, one for each direction; cheap to clone and to count with.
+/// Counters of moved bytes, one for each direction; cheap to clone and to update.
 #[derive(Debug, Clone)]
 pub(crate) struct Traffic {
     forward: Counter,
@@ -146,7 +146,8 @@ impl Metrics {
         );
         registry.register(
             "granted_bytes",
-            "Bytes that sessions with the grant of a circuit carried, both ways, counted as they end",
+            "Bytes that sessions with the grant of a circuit carried, both ways, counted as they \
+             end",
             metrics.granted_bytes.clone(),
         );
         registry.register(
@@ -188,7 +189,8 @@ impl Metrics {
         );
         registry.register_with_unit(
             "hop_limited",
-            "Time of ended bulk sessions, by hop (upstream: towards the initiator) and what limited it",
+            "Time of ended bulk sessions, by hop (upstream: towards the initiator) and what \
+             limited it",
             Unit::Seconds,
             metrics.limited.clone(),
         );
@@ -204,20 +206,21 @@ impl Metrics {
         })
     }
 
-    /// The page, in OpenMetrics text format 1.0. `pipe_bytes` is the capacity of all pipes now.
+    /// Returns the page in OpenMetrics text format 1.0. `pipe_bytes` is the current capacity of all
+    /// pipes.
     pub(crate) fn page(&self, pipe_bytes: usize) -> String {
         self.pipe_bytes
             .set(i64::try_from(pipe_bytes).unwrap_or(i64::MAX));
         let mut page = String::new();
         if prometheus_client::encoding::text::encode(&mut page, &self.registry).is_err() {
-            // Writing to a String does not fail; an empty page is the honest answer if it ever
-            // does.
+            // Writing to a String does not fail. If it ever does, an empty page is better than a
+            // partial one.
             page.clear();
         }
         page
     }
 
-    /// Counts for how long a session's hop was limited by what.
+    /// Adds the time for which each limit held at a session's hop.
     pub(crate) fn limited(&self, hop: &'static str, tally: &Tally) {
         for limit in Limit::ALL {
             let held = tally.held(limit).as_secs_f64();

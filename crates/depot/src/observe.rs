@@ -1,4 +1,4 @@
-//! What a depot saw of the hops that it relays over, for whoever wants to receive it.
+//! Observations of the hops that a depot relays over, for an interested observer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,46 +14,46 @@ use crate::probe::Train;
 pub enum HopEnd {
     /// This depot.
     Here,
-    /// Who has this key: an initiator, or another depot.
+    /// The party with this key: an initiator, or another depot.
     Key(PublicKey),
-    /// Who listens there.
+    /// The party that listens at this endpoint.
     At(Endpoint),
 }
 
-/// What a hop of a session did while it was looked at.
+/// Behaviour of a session's hop while it was observed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HopSeen {
-    /// For how long each limit held.
+    /// Time spent under each limit.
     pub tally: Tally,
-    /// Smoothed round trip at the latest look; zero before there is one.
+    /// Smoothed round-trip time at the latest sample; zero before the first.
     pub rtt: Duration,
-    /// Of the end that sends: segments sent, and those of them that were sent again.
+    /// Number of segments sent, if this end sends.
     pub segments: u64,
-    /// See `segments`.
+    /// Number of those segments that were retransmitted.
     pub lost: u64,
-    /// Bytes moved between the first look and the latest, and the time between.
+    /// Bytes moved between the first and the latest sample.
     pub bytes: u64,
-    /// See `bytes`.
+    /// Time between the first and the latest sample.
     pub time: Duration,
-    /// The congestion control of this end; empty where it does not send.
+    /// Congestion control of this end; empty if it does not send.
     pub congestion: String,
 }
 
-/// One hop of a session that has ended, or was a probe; bytes went `from` there `to` there.
+/// Report on one hop of an ended session or of a probe. Bytes moved from `from` to `to`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HopReport {
-    /// Where it begins.
+    /// Sending end.
     pub from: HopEnd,
-    /// Where it ends.
+    /// Receiving end.
     pub to: HopEnd,
-    /// What was seen.
+    /// Observed behaviour.
     pub seen: HopSeen,
-    /// The train that arrived, where the other end measured the path (LH-PROBE-2): then nobody's
-    /// data was on it.
+    /// Train that arrived when the other end measured the path (LH-PROBE-2). The hop then carried
+    /// no payload of a session.
     pub train: Option<Train>,
 }
 
-/// Learns of hops. Called by the threads that relay; must not block.
+/// Callback for hop reports. The threads that relay call it, so it must not block.
 #[derive(Clone)]
 pub struct HopObserver(pub Arc<dyn Fn(HopReport) + Send + Sync>);
 
@@ -63,10 +63,10 @@ impl fmt::Debug for HopObserver {
     }
 }
 
-/// Who stands at the other ends of the hops of a session that a depot passed on, as `open` went on:
-/// towards the initiator, and towards the acceptor.
+/// Returns the other ends of the two hops of a forwarded session, from its forwarded OPEN: towards
+/// the initiator, and towards the acceptor.
 pub(crate) fn ends(open: &Open) -> (HopEnd, HopEnd) {
-    // The last of those passed is this depot.
+    // The last passed depot is this one.
     let before = open.passed.iter().rev().nth(1).copied();
     let upstream = HopEnd::Key(before.unwrap_or(open.principal));
     let dialled = usize::from(open.cursor)
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ends_are_who_came_before_and_who_was_dialled() {
+    fn hop_ends_are_the_previous_hop_and_the_dialled_one() {
         let [me, other, next] = [1, 2, 3].map(|byte| PublicKey::from_bytes([byte; 32]));
         let route: Route = format!("a:1,b:2,{next}@c:3").parse().unwrap();
         let (id, destination) = (SessionId::from_bytes([0; 16]), "h:9".parse().unwrap());

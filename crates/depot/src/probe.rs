@@ -1,8 +1,9 @@
 //! Small measurements of the path between two depots: sessions with the service `probe`, which the
-//! depot that is asked ends itself.
+//! receiving depot ends itself.
 //!
-//! Nobody is dialled for them, nothing is passed on, and nothing that comes is kept. They are for
-//! keys that the policy names under `probes`, within bounds that cost next to nothing (LH-PROBE-3).
+//! No hop is dialled for them, nothing is forwarded, and received data is discarded. They are
+//! limited to keys that the policy names under `probes`, and to bounds that keep their cost
+//! negligible (LH-PROBE-3).
 
 mod measure;
 mod train;
@@ -28,19 +29,19 @@ use crate::observe::{HopEnd, HopReport, HopSeen};
 use crate::refusal::Refused;
 use crate::serve::Shared;
 
-/// How long a session may take (LH-PROBE-3).
+/// Maximum duration of a probe session (LH-PROBE-3).
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a train is looked at while it is under way.
+/// Interval between samples of a train in transit.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
-/// Bytes of a train that are written or read at once.
+/// Size of a read or write of a train, in bytes.
 const CHUNK: usize = 64 << 10;
 
-/// Whether it asks for a probe that ends here (LH-PROBE-1).
+/// Returns true if the OPEN asks for a probe that ends at this depot (LH-PROBE-1).
 pub(crate) fn is_probe(open: &Open) -> bool {
     open.service == Service::PROBE && open.next().endpoint().is_none()
 }
 
-/// Takes the session, and answers until it is over. `early` is what came behind the OPEN.
+/// Accepts the session, and answers until it is over. `early` is the data that came with the OPEN.
 pub(crate) async fn serve(
     shared: &Shared,
     upstream: &mut Conn,
@@ -65,7 +66,7 @@ pub(crate) async fn serve(
         .map_err(|why| Refused::from(Refusal::from(why)).on_account_of(payer))?;
     let mut status = Status::of_acceptor(StatusCode::Ok, open.position());
     let answered = async {
-        // Signed whatever the route says: who is measured shows who it is.
+        // Signed regardless of the route, because the measured depot must prove its key.
         status
             .sign_always(&shared.key, open)
             .map_err(io::Error::other)?;
@@ -78,7 +79,7 @@ pub(crate) async fn serve(
         };
         answer(&mut from).await
     };
-    // However it ends, there is nobody to report to: who measures sees it.
+    // A failure is not reported: the measuring end detects it.
     let arrived = match timeout(PROBE_TIMEOUT, answered).await {
         Ok(Ok(arrived)) => arrived,
         Ok(Err(error)) => {
@@ -87,7 +88,7 @@ pub(crate) async fn serve(
         }
         Err(_) => None,
     };
-    // Of a hop both ends are asked, so that neither can make it look better than it is.
+    // Both ends of a hop report, so that neither can make it look better than it is.
     if let (Some(observer), Some(train)) = (&shared.observer, arrived) {
         let rtt = TcpInfo::read(upstream).map(|info| info.rtt);
         (observer.0)(HopReport {
@@ -103,7 +104,7 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// What came early, and then the connection.
+/// Reader of the early data, and then of the connection.
 struct Before<'a> {
     early: io::Cursor<Vec<u8>>,
     conn: &'a mut Conn,
@@ -117,7 +118,7 @@ impl Before<'_> {
         }
     }
 
-    /// A message; none at the end.
+    /// Reads a message; `None` at the end of stream.
     async fn message(&mut self) -> io::Result<Option<ProbeMessage>> {
         let mut bytes = [0; PROBE_MESSAGE_BYTES];
         let mut read = 0;
@@ -135,8 +136,8 @@ impl Before<'_> {
     }
 }
 
-/// Answers until the initiator ends, or a bound is met (LH-PROBE-3). Gives what the last train says
-/// that arrived.
+/// Answers until the initiator ends, or a bound is reached (LH-PROBE-3). Returns the measurement of
+/// the last train that arrived.
 async fn answer(from: &mut Before<'_>) -> io::Result<Option<Train>> {
     let (mut exchanges, mut trains) = (0, 0u64);
     let mut chunk = vec![0; CHUNK];
@@ -158,7 +159,7 @@ async fn answer(from: &mut Before<'_>) -> io::Result<Option<Train>> {
     Ok(arrived)
 }
 
-/// Throws away the bytes of a train, and looks at how they come.
+/// Discards the bytes of a train, and samples their arrival.
 async fn take_train(
     from: &mut Before<'_>,
     bytes: u64,
@@ -174,7 +175,8 @@ async fn take_train(
             from.read(chunk.get_mut(..room).unwrap_or_default()),
         )
         .await;
-        // Where nothing came that a program would see, something may have come behind a gap.
+        // On a timeout, sample anyway: segments may have arrived after a gap, which a read does not
+        // show.
         if let Ok(read) = read {
             match read? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -189,7 +191,7 @@ async fn take_train(
     Ok(Train::of(bytes, began.elapsed(), &looks.0))
 }
 
-/// How far a train had come, every [`LOOK_INTERVAL`].
+/// Progress samples of a train, one per [`LOOK_INTERVAL`].
 #[derive(Default)]
 struct Looks(Vec<Look>);
 

@@ -1,4 +1,4 @@
-//! Saying no: the status, and the line in the log.
+//! Refusing an OPEN: the status, and the line in the log.
 
 use std::net::SocketAddr;
 
@@ -9,14 +9,14 @@ use longhaul_proto::{Open, Refusal, Status, StatusCode};
 use crate::metrics::RefusedWith;
 use crate::serve::Shared;
 
-/// Why an OPEN goes no further: the code and the words of the status.
+/// Reason why an OPEN is not forwarded: the code and the detail of the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) code: StatusCode,
     pub(crate) detail: String,
-    /// Early data may have gone on (LH-FALLBACK-1).
+    /// True if early data may have been forwarded (LH-FALLBACK-1).
     pub(crate) forwarded: bool,
-    /// Whose account the line in the log goes on; nobody's until the OPEN is verified.
+    /// Payer to whom the log line is charged; `None` until the OPEN is verified.
     pub(crate) payer: Option<Payer>,
 }
 
@@ -56,8 +56,8 @@ impl From<NoRoom> for Refused {
     }
 }
 
-/// Says why not (LH-DEPOT-4), and makes sure that it can be read (LH-STATUS-6). `open` is `None`
-/// when there was none that could be read.
+/// Answers with the reason (LH-DEPOT-4), and ensures that it can be read (LH-STATUS-6). `open` is
+/// `None` if no OPEN could be read.
 pub(crate) async fn refuse(
     shared: &Shared,
     upstream: Conn,
@@ -88,7 +88,7 @@ pub(crate) async fn refuse(
             "OPEN refused"
         );
     });
-    // Who could not read the OPEN does not know its own place: 0 (LH-CHAIN-2).
+    // A depot that could not read the OPEN does not know its position and reports 0 (LH-CHAIN-2).
     let mut status = Status::new(code, open.map_or(0, Open::position));
     status.at = open.and_then(|open| open.next().endpoint().cloned());
     status.payload_forwarded = forwarded;

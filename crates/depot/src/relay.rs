@@ -1,12 +1,13 @@
-//! Moves a session's bytes both ways, blindly (LH-DEPOT-3), until both sides have ended or one has
-//! died.
+//! Moves a session's bytes unread in both directions (LH-DEPOT-3) until both sides have ended or
+//! one has died.
 //!
-//! One future drives both directions, so a wake-up on either socket costs one task switch. What it
-//! promises is the table in `docs/close-states.md`: an end of stream on one side becomes a FIN on
-//! the other once everything before it has been delivered to the kernel (LH-END-1); a death on one
-//! side becomes a reset on the other (LH-END-3); nothing else ends a session but the idle timeout,
-//! the half-close timeout, a size beyond what was stated and the end of a drain, and those are
-//! resets too.
+//! One future drives both directions, so a wake-up on either socket costs one task switch. Its
+//! guarantees are the table in `docs/close-states.md`. An end of stream on one side becomes a FIN
+//! on the other once everything before it has been delivered to the kernel (LH-END-1). A death on
+//! one side becomes a reset on the other (LH-END-3).
+//!
+//! Besides these, only the idle timeout, the half-close timeout, a size beyond the stated one and
+//! the end of a drain end a session, and those are resets too.
 
 mod batch;
 mod direction;
@@ -29,72 +30,72 @@ use direction::{Advance, Direction, Stop};
 use hops::{HopTallies, Hops, HopsSeen};
 use pipe::PipePool;
 
-/// Which end of the relayed session: towards the initiator, or towards the acceptor.
+/// Side of the relayed session: towards the initiator, or towards the acceptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The hop that the OPEN came in on.
+    /// The hop on which the OPEN arrived.
     Upstream,
     /// The hop that was dialled.
     Downstream,
 }
 
-/// How a relayed session ended. Only [`Ending::Finished`] is clean.
+/// Outcome of a relayed session. Only [`Ending::Finished`] is clean.
 #[derive(Debug)]
 pub(crate) enum Ending {
     /// Both directions ended with a FIN and everything was delivered.
     Finished,
     /// A side was reset, timed out or became unreachable; the other was reset.
     Died(Side, io::Error),
-    /// No byte moved for the idle timeout; both sides were reset.
+    /// The idle timeout passed without a byte moving; both sides were reset.
     Idle,
     /// One direction had ended and no byte moved in the other for the half-close timeout; both were
     /// reset.
     HalfClosed,
-    /// One direction carried more than the initiator had stated, under a rule that bounds it
+    /// One direction exceeded the size stated by the initiator, under a rule that bounds it
     /// (LH-WISH-2); both were reset.
     BeyondSize,
     /// The depot was told to stop and the drain deadline passed; both were reset.
     Drained,
 }
 
-/// How long a session may be silent.
+/// Maximum idle times of a session.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Silence {
-    /// While both directions are open.
+    /// Limit while both directions are open.
     pub(crate) open: Duration,
-    /// Once one direction has ended.
+    /// Limit once one direction has ended.
     pub(crate) half_closed: Duration,
 }
 
-/// What a relay needs from its depot.
+/// State of the depot that a relay needs.
 #[derive(Debug, Clone)]
 pub(crate) struct RelayContext {
     pub(crate) pipes: Arc<PipePool>,
     pub(crate) silence: Silence,
     pub(crate) traffic: Traffic,
-    /// Caps to begin with: those of the policy rule, or of the circuit that was granted.
+    /// Initial rate limits: those of the policy rule, or of the granted circuit.
     pub(crate) limits: RateLimits,
-    /// Bytes that each direction may carry.
+    /// Maximum number of bytes that each direction may carry.
     pub(crate) most_bytes: u64,
 }
 
-/// What a relayed session did.
+/// Result of a relayed session.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) ending: Ending,
-    /// Bytes that the kernel took for the acceptor's side, without those sent before the relay
+    /// Bytes that the kernel accepted for the acceptor's side, without those sent before the relay
     /// began.
     pub(crate) forward: u64,
-    /// Bytes that the kernel took for the initiator's side.
+    /// Bytes that the kernel accepted for the initiator's side.
     pub(crate) backward: u64,
-    /// What limited its hops.
+    /// Time spent under each limit at both hops.
     pub(crate) hops: HopTallies,
-    /// What else was seen of them; none where it moved too little.
+    /// Further observations of the hops; `None` if too few bytes moved.
     pub(crate) seen: Option<HopsSeen>,
 }
 
-/// The future that relays. It ends with the sockets closed: cleanly after [`Ending::Finished`],
-/// else with resets.
+/// Future that relays. It completes with the sockets closed: cleanly after [`Ending::Finished`],
+/// otherwise with resets.
 pub(crate) struct Relay {
     /// `None` once closed.
     sides: Option<(Conn, Conn)>,
@@ -102,17 +103,17 @@ pub(crate) struct Relay {
     backward: Direction,
     context: RelayContext,
     timer: Pin<Box<Sleep>>,
-    /// Bytes moved when the timer was last set: silence is measured without touching the timer for
-    /// each byte.
+    /// Bytes moved when the timer was last set. Comparing it measures silence without resetting the
+    /// timer for every byte.
     moved_at_check: u64,
     half_closed_at_check: bool,
-    /// Once the session moves bulk data.
+    /// Set once the session moves bulk data.
     hops: Option<Box<Hops>>,
 }
 
 impl Relay {
-    /// Relays between `upstream` and `downstream`. `upstream_ended` says that the upstream's end of
-    /// stream has already been read (with the early data).
+    /// Relays between `upstream` and `downstream`. `upstream_ended` is true if the upstream's end
+    /// of stream has already been read (with the early data).
     pub(crate) fn new(
         upstream: Conn,
         downstream: Conn,
@@ -134,7 +135,7 @@ impl Relay {
         }
     }
 
-    /// Puts the session under other caps. It must be polled afterwards.
+    /// Replaces the rate limits. The relay must be polled afterwards.
     pub(crate) fn limit(&mut self, limits: RateLimits) {
         self.forward.limit(limits.forward);
         self.backward.limit(limits.backward);
@@ -160,7 +161,7 @@ impl Relay {
         }
     }
 
-    /// Moves what can be moved. `Some` is the ending.
+    /// Moves as many bytes as possible. Returns `Some` when the session has ended.
     fn advance(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
         let Some((upstream, downstream)) = &mut self.sides else {
             return Some(Ending::Finished);
@@ -194,9 +195,9 @@ impl Relay {
             (Advance::Ended, Advance::Ended) => return Some(Ending::Finished),
             _ => {}
         }
-        // A side that we still owe bytes to may die while nothing is read from it: because it has
-        // ended its own direction, or because that direction is held up. Its death must not wait
-        // for the next byte to be noticed.
+        // A side that is still owed bytes may die while nothing is read from it, because it has
+        // ended its own direction or that direction is held up. The detection must not wait for the
+        // next byte.
         if !self.forward.has_ended()
             && let Poll::Ready(error) = downstream.poll_broken(cx)
         {
@@ -267,7 +268,7 @@ mod tests {
     use super::*;
     use crate::metrics::Metrics;
 
-    /// A connection over loopback: the depot's end, and the other.
+    /// Returns a connection over loopback: the depot's end, and the other.
     async fn pair() -> (Conn, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -303,10 +304,10 @@ mod tests {
         }
     }
 
-    /// LH-END-3, where a side has died by the time that bytes for it arrive: writing them takes its
-    /// error, and no end may be passed on for what it seems to read then.
+    /// LH-END-3: if a side dies before bytes for it arrive, writing them consumes its error. The
+    /// end that a read then appears to return must not be relayed.
     #[tokio::test]
-    async fn a_death_that_a_write_finds_is_no_end_of_stream() {
+    async fn a_death_found_by_a_write_is_not_an_end_of_stream() {
         for initiator_dies in [false, true] {
             let (upstream, initiator) = pair().await;
             let (downstream, acceptor) = pair().await;

@@ -1,4 +1,4 @@
-//! One connection from its first byte to its last: set up, relay, count, log.
+//! One connection from its first byte to its last: set-up, relay, metrics and log.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::relay::pipe::PipePool;
 use crate::relay::{Ending, Relay, RelayContext, Report, Side, Silence};
 use crate::setup::{Established, Failure, set_up};
 
-/// What all connections of a depot share.
+/// State shared by all connections of a depot.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) key: SigningKey,
@@ -34,13 +34,13 @@ pub(crate) struct Shared {
     pub(crate) pipes: Arc<PipePool>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: EventLog,
-    /// Who learns of the hops that are relayed over.
+    /// Observer of the relayed hops.
     pub(crate) observer: Option<HopObserver>,
-    /// What circuits' grants have under way.
+    /// Use of circuit grants.
     pub(crate) grants: Arc<Grants>,
 }
 
-/// Serves one connection to its end. `phases` cut it short.
+/// Serves one connection to its end, or until `phases` ends it early.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     mut upstream: Conn,
@@ -55,8 +55,7 @@ pub(crate) async fn serve(
         header,
     } = entered;
     let draining = phases.clone();
-    // The set-up needs buffers that the relay does not: boxed, they are gone once the session is
-    // idle.
+    // The set-up needs buffers that the relay does not. Boxing frees them before the session idles.
     let setup = Box::pin(set_up(
         &shared,
         &mut upstream,
@@ -77,22 +76,22 @@ pub(crate) async fn serve(
             shared.metrics.sessions_active.dec();
         }
         Err(Failure::Refused(open, why)) => {
-            // As above: not a byte of it is kept for sessions that were not refused.
+            // Boxed as above: sessions that are not refused keep no memory for it.
             let refusing = Box::pin(refuse(&shared, upstream, peer, open.as_deref(), why));
             tokio::select! {
                 () = refusing => {}
                 () = eviction.wait() => evicted(&shared),
             }
         }
-        // It may end as cleanly as it came.
+        // A clean close, as the peer sent nothing.
         Err(Failure::Nothing) => upstream.close(),
-        // Dropped, and so reset; nobody is there to report to.
+        // The connection is dropped, and so reset; nobody is left to report to.
         Err(Failure::Lost(error)) => lost(&shared, peer, "lost", &error),
         Err(Failure::Abandoned(error)) => lost(&shared, peer, "abandoned", &error),
     }
 }
 
-/// The connection is dropped, which resets it: a flood is not worth an answer.
+/// Counts an evicted connection. Dropping it resets it, as a flood gets no answer.
 fn evicted(shared: &Shared) {
     let reason = Reason::new("evicted");
     shared.metrics.turned_away.get_or_create(&reason).inc();
@@ -128,8 +127,7 @@ async fn relay(
     } = session;
     let mut grant = grant.map(|session| CountedGrant::new(session, &shared.metrics));
     let limits = |grant: &Option<CountedGrant<'_>>| {
-        // What a controller has granted is held to that, and to the rule's rate while it is not in
-        // force.
+        // The rate of the grant applies while it is in force, and otherwise the rate of the rule.
         let granted = grant.as_ref().and_then(|grant| grant.session.limits());
         granted.unwrap_or_else(|| rule.limits())
     };
@@ -208,7 +206,7 @@ async fn relay(
     });
 }
 
-/// The ending as a word for logs and metrics, and the error behind it.
+/// Returns the ending as a word for logs and metrics, and its error.
 fn describe(ending: &Ending) -> (&'static str, Option<&io::Error>) {
     match ending {
         Ending::Finished => ("finished", None),

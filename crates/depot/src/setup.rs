@@ -1,7 +1,8 @@
-//! From accept to both connections standing: read the OPEN, check it, dial on, pass it on, answer.
+//! Session set-up, from accept to both connections: reads the OPEN, checks it, dials the next hop,
+//! forwards the OPEN, and answers.
 //!
-//! No round trip is added (LH-DEPOT-1): the dial begins as soon as the OPEN is verified, early data
-//! is read meanwhile (at most [`MAX_HELD`] bytes, LH-DEPOT-5), and the OPEN and what is held leave
+//! No round trip is added (LH-DEPOT-1). The dial begins as soon as the OPEN is verified. Early data
+//! is read meanwhile (at most [`MAX_HELD`] bytes, LH-DEPOT-5). The OPEN and the early data leave
 //! together in the first flight of the new connection.
 
 use std::io;
@@ -21,42 +22,42 @@ use crate::probe;
 use crate::refusal::Refused;
 use crate::serve::Shared;
 
-/// Bytes read at once while early data comes in.
+/// Size of a read of early data, in bytes.
 const CHUNK: usize = 4096;
 
 /// A session that has been set up.
 pub(crate) struct Established {
-    /// As it went on.
+    /// OPEN as forwarded.
     pub(crate) open: Open,
     pub(crate) downstream: Conn,
-    /// The upstream's end of stream came with the early data.
+    /// True if the upstream's end of stream came with the early data.
     pub(crate) upstream_ended: bool,
     pub(crate) rule: RuleSession,
     pub(crate) payer: Payer,
-    /// The next hop.
+    /// Address of the next hop.
     pub(crate) to: SocketAddr,
-    /// Bytes of early data that went on with the OPEN.
+    /// Bytes of early data forwarded with the OPEN.
     pub(crate) early: usize,
-    /// Bytes that it may carry each way.
+    /// Maximum number of bytes in each direction.
     pub(crate) most_bytes: Option<u64>,
-    /// Its place under the grant of a circuit, if it has one.
+    /// The session under a circuit grant, if it has one.
     pub(crate) grant: Option<GrantSession>,
 }
 
-/// Why a connection did not become a session.
+/// Reason why a connection did not become a session.
 pub(crate) enum Failure {
-    /// The peer left without a byte: a port check.
+    /// The peer closed without sending a byte: a port check.
     Nothing,
-    /// The peer died, or ended, within its OPEN.
+    /// The peer died or ended its stream within the OPEN.
     Lost(io::Error),
     /// The peer died while the next hop was dialled.
     Abandoned(io::Error),
-    /// The reason is to be reported to the peer; with the OPEN, if there was one.
+    /// The OPEN was refused, and the peer must be told why. Contains the OPEN, if there was one.
     Refused(Option<Box<Open>>, Refused),
 }
 
-/// Sets up the session that `upstream` asks for. Its place becomes a session's as soon as the OPEN
-/// is verified.
+/// Sets up the session that `upstream` asks for. Its permit is charged to the principal as soon as
+/// the OPEN is verified.
 pub(crate) async fn set_up(
     shared: &Shared,
     upstream: &mut Conn,
@@ -78,7 +79,7 @@ pub(crate) async fn set_up(
         }
     };
     if probe::is_probe(&open) {
-        // It ends here: nobody is dialled.
+        // The probe ends here: no hop is dialled.
         let served = probe::serve(shared, upstream, place, &open, early).await;
         return Err(served.map_or_else(
             |why| Failure::Refused(Some(Box::new(open)), why),
@@ -93,7 +94,9 @@ pub(crate) async fn set_up(
     let limit = deadline(&open, began, shared.timeouts.dial);
     let dialled = tokio::select! {
         dialled = dial(shared, candidates, &open, payer, limit) => dialled,
-        error = hold(upstream, &mut early, &mut upstream_ended) => return Err(Failure::Abandoned(error)),
+        error = hold(upstream, &mut early, &mut upstream_ended) => {
+            return Err(Failure::Abandoned(error));
+        }
     };
     let went_on = match dialled {
         Ok((way, rule, mut next)) => {
@@ -135,14 +138,14 @@ pub(crate) async fn set_up(
 fn pace(grant: &GrantSession, upstream: &Conn, downstream: &Conn) {
     for hop in [upstream, downstream] {
         if let Err(error) = drs::set_max_pacing_rate(hop, Some(grant.paced())) {
-            // Its bucket holds the sum all the same, if less smoothly.
+            // The rate limit bounds the sum in any case, only less smoothly.
             tracing::debug!(%error, "a hop of a circuit can't be paced");
         }
     }
 }
 
-/// The checks that cost nothing but a signature (LH-ADMIT-1): nobody is dialled and nothing
-/// resolved before they pass (LH-ADMIT-2). What may be shared among the rest comes last.
+/// Makes the checks that cost no more than a signature (LH-ADMIT-1). No name is resolved and no hop
+/// is dialled before they pass (LH-ADMIT-2). Checks of shared state come last.
 fn admit(
     shared: &Shared,
     peer: IpAddr,
@@ -184,7 +187,7 @@ fn admit(
     }
 }
 
-/// What may be shared among the rest: a place for a session, and the memory for replays.
+/// Takes from the shared resources: a session permit, and an entry in the replay memory.
 fn enter(
     shared: &Shared,
     open: &Open,
@@ -200,7 +203,7 @@ fn enter(
     Ok(())
 }
 
-/// Finds a way by the policy, takes a place under its rule, and connects.
+/// Finds a route by the policy, takes a permit under its rule, and connects.
 async fn dial(
     shared: &Shared,
     candidates: Candidates,
@@ -230,8 +233,8 @@ async fn dial(
     Ok((way, rule, next))
 }
 
-/// Sends the OPEN, one step further, and the early data behind it in one write. Returns the OPEN as
-/// it went.
+/// Sends the OPEN, advanced by one hop, together with the early data in one write. Returns the OPEN
+/// as forwarded.
 async fn pass_on(
     shared: &Shared,
     open: &Open,
@@ -240,7 +243,7 @@ async fn pass_on(
     limit: Instant,
     downstream: &mut Conn,
 ) -> Result<Open, Refused> {
-    // LH-ROUTE-5, LH-ROUTE-6, LH-ROUTE-7: and nothing else changes (LH-DEPOT-7).
+    // LH-ROUTE-5, LH-ROUTE-6, LH-ROUTE-7; nothing else changes (LH-DEPOT-7).
     let onward = open.passed_on(shared.key.public(), began.elapsed())?;
     let mut flight = BytesMut::with_capacity(1024 + early.len());
     onward.encode(&mut flight).map_err(Refusal::from)?;
@@ -249,7 +252,7 @@ async fn pass_on(
         forwarded: !early.is_empty(),
         ..Refused::new(code, detail)
     };
-    // A next hop that opens no window keeps us waiting here, and nowhere for ever.
+    // A next hop that opens no window blocks only this write, and only until the limit.
     match timeout_at(limit, downstream.write_all(&flight)).await {
         Ok(Ok(())) => Ok(onward),
         Ok(Err(error)) => Err(failed(
@@ -263,8 +266,8 @@ async fn pass_on(
     }
 }
 
-/// Reads early data while the next hop is dialled, up to the bound, and then only watches. Ends
-/// when the upstream dies.
+/// Reads early data while the next hop is dialled, up to the bound, and then only watches the
+/// upstream. Completes when the upstream dies.
 async fn hold(upstream: &mut Conn, early: &mut Vec<u8>, ended: &mut bool) -> io::Error {
     let mut chunk = [0u8; CHUNK];
     loop {
@@ -281,8 +284,8 @@ async fn hold(upstream: &mut Conn, early: &mut Vec<u8>, ended: &mut bool) -> io:
     }
 }
 
-/// Reports to the initiator that it has been dialled on (LH-DEPOT-2); from then on every byte
-/// towards it is from further on, the statuses of later places included (LH-DEPOT-6).
+/// Reports to the initiator that the next hop has been dialled (LH-DEPOT-2). From then on, every
+/// byte towards the initiator comes from later hops, including their statuses (LH-DEPOT-6).
 async fn answer_ok(
     shared: &Shared,
     upstream: &mut Conn,
@@ -290,7 +293,7 @@ async fn answer_ok(
     way: Way,
     early: usize,
 ) -> io::Result<()> {
-    // The onward OPEN has this depot among those passed, so their number is its place.
+    // The forwarded OPEN lists this depot among those passed, so their number is its position.
     let mut status = Status::new(
         StatusCode::Ok,
         u8::try_from(onward.passed.len()).unwrap_or(u8::MAX),

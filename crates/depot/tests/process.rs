@@ -1,12 +1,12 @@
-//! A depot in a process of its own: what 1,000 idle sessions cost it, and what its sudden death
-//! looks like from outside, and how it does without file descriptors. Started with
-//! `depot KEY [DESCRIPTORS]`, this program is that process.
+//! A depot in a separate process: the cost of 1,000 idle sessions, the effect of its sudden death,
+//! and its behaviour without free file descriptors. Started with `depot KEY [DESCRIPTORS]`, this
+//! program is that process.
 
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test says by panicking that it failed"
+    reason = "failed tests panic"
 )]
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -22,10 +22,11 @@ use longhaul_proto::{
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What an idle session may cost, bytes.
+/// Maximum memory of an idle session, in bytes.
 const BOUND: f64 = 64.0 * 1024.0;
 const SESSIONS: usize = 1000;
-/// What each session carries both ways before it idles: memory taken and not given back counts.
+/// Bytes that each session carries in both directions before it idles, so that memory never freed
+/// counts.
 const CARRIED: usize = 64 * 1024;
 
 fn main() {
@@ -35,7 +36,7 @@ fn main() {
         [word, key, descriptors] if word == "depot" => {
             be_a_depot(key, Some(descriptors.parse().expect("number")))
         }
-        // `cargo test` may ask for a list, or filter by name: both tests are one to it.
+        // `cargo test` may ask for a list, or filter by name: it sees both tests as one.
         arguments if arguments.iter().any(|argument| argument == "--list") => {
             println!("process: test")
         }
@@ -91,7 +92,7 @@ fn be_a_depot(key: &str, descriptors: Option<u64>) {
     });
 }
 
-/// The other process. Killed when dropped.
+/// The depot's process, killed when dropped.
 struct Other {
     child: Child,
     address: SocketAddr,
@@ -146,7 +147,7 @@ impl Other {
             .expect("metric")
     }
 
-    /// A session that stands: the initiator's stream and the acceptor's.
+    /// Returns an established session: the initiator's stream and the acceptor's.
     fn session(&self, listener: &TcpListener) -> (TcpStream, TcpStream) {
         let destination = listener.local_addr().expect("address");
         let route = Route::new(vec![Hop {
@@ -233,7 +234,7 @@ fn idle_sessions_are_cheap() {
     assert!(each < BOUND, "an idle session costs {each:.0} bytes");
 }
 
-/// LH-END-3: nobody may take the end of the process for the end of the stream.
+/// LH-END-3: the end of the process never looks like the end of the stream.
 fn a_killed_depot_resets_both_sides() {
     let mut depot = Other::start(None);
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
@@ -248,20 +249,20 @@ fn a_killed_depot_resets_both_sides() {
     }
 }
 
-/// More connections than it has descriptors: what stands goes on, and once some are free it accepts
-/// again.
+/// With more connections than descriptors, sessions continue, and the depot accepts again once some
+/// are free.
 fn without_descriptors_sessions_go_on() {
     const DESCRIPTORS: usize = 40;
     let depot = Other::start(Some(DESCRIPTORS as u64));
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let (mut initiator, mut acceptor) = depot.session(&listener);
-    // The kernel completes these handshakes whether or not the depot accepts.
+    // The kernel completes these handshakes even if the depot does not accept.
     let connect = |_| TcpStream::connect(depot.address).expect("connect");
     let strangers: Vec<TcpStream> = (0..2 * DESCRIPTORS).map(connect).collect();
     carry(&mut initiator, &mut acceptor);
     carry(&mut acceptor, &mut initiator);
     drop(strangers);
-    // They have all been accepted, and have all gone.
+    // All have been accepted, and all have closed.
     while depot.metric("longhaul_depot_connections_total") < 1.0 + 2.0 * DESCRIPTORS as f64
         || depot.metric("longhaul_depot_connections_unauthenticated") > 0.0
     {

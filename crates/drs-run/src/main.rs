@@ -1,7 +1,7 @@
-//! `drs`: right-sizes the TCP connections of programs that know nothing of it.
+//! `drs`: right-sizes the TCP connections of unmodified programs.
 //!
-//! `drs run -- program args` starts a program with the preload library in front of the C library;
-//! see `drs(1)`.
+//! `drs run -- program args` starts a program with the preload library before the C library; see
+//! `drs(1)`.
 
 mod run;
 mod summary;
@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use longhaul_output::message;
 use longhaul_preload::launch::Unfit;
 
-/// Exit code when `drs` itself fails, as `env`, `nice` and `timeout` have it.
+/// Exit code of `drs` for its own failures, as of `env`, `nice` and `timeout`.
 const FAILED: u8 = 125;
 
 #[derive(Parser)]
@@ -30,20 +30,20 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Runs a program, measures its TCP connections and right-sizes them.
+    /// Runs a program, and measures and right-sizes its TCP connections.
     Run(Run),
 }
 
 #[derive(Args)]
 struct Run {
-    /// How far to go.
+    /// How far right-sizing may go.
     #[arg(long, value_enum, default_value_t = Mode::Auto)]
     mode: Mode,
-    /// Append what was found and done to this file, one JSON object a line.
+    /// Append measurements and actions to this file, one JSON object per line.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// When the program has ended, say on standard error what limited its connections, what was
-    /// done and why nothing was.
+    /// When the program has ended, print on standard error what limited its connections, what was
+    /// done, and if nothing was, why.
     #[arg(long)]
     summary: bool,
     /// The program and its arguments, after `--`.
@@ -58,13 +58,13 @@ struct Run {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Mode {
-    /// Measure and change nothing.
+    /// Measure, and change nothing.
     Observe,
-    /// Act only where the kernel's own tuning is held down.
+    /// Act only if the kernel's own tuning is held down.
     Auto,
-    /// The Dynamic Right-Sizing of the paper.
+    /// Use the paper's Dynamic Right-Sizing.
     Classic,
-    /// The same with shrinking and shared memory.
+    /// Use the paper's algorithm with shrinking and shared memory.
     #[value(name = "paper+")]
     PaperPlus,
 }

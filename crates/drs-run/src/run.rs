@@ -1,4 +1,4 @@
-//! `drs run`: the program with the preload library before it.
+//! `drs run`: starts the program with the preload library.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ const STARTER: launch::Starter = launch::Starter {
     instead: "run a dynamically linked build, or tune the host",
 };
 
-/// Runs the program. Gives its exit code, or 128 and the number of the signal that ended it.
+/// Runs the program. Returns its exit code, or 128 plus the number of the signal that ended it.
 ///
 /// # Errors
-/// The library is not found, the program cannot be helped ([`Unfit`]) or not be started, or the log
+/// The library is not found, the program cannot be preloaded ([`Unfit`]) or started, or the log
 /// cannot be written.
 pub fn run(arguments: Run) -> Result<u8> {
     let mut words = arguments.program.iter();
@@ -43,7 +43,7 @@ pub fn run(arguments: Run) -> Result<u8> {
         return Err(not_started(&path, command.exec()).into());
     }
 
-    // A log of its own: the summary is of this run alone.
+    // A log of its own, so that the summary covers only this run.
     let log = tempfile::Builder::new()
         .prefix("drs-log-")
         .tempfile()
@@ -67,8 +67,8 @@ fn mode_word(mode: crate::Mode) -> String {
         .unwrap_or_default()
 }
 
-/// The log as a full path, since the program may change its folder; made now, so that a mistake is
-/// reported now.
+/// Returns the absolute path of the log, because the program may change its folder. The file is
+/// opened now, so that a mistake is reported now.
 fn writable(log: &Path) -> Result<PathBuf> {
     append(log, b"")?;
     log.canonicalize()

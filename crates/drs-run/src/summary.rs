@@ -1,4 +1,4 @@
-//! What a log says of a run, for people.
+//! Readable summary of a run's log.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -56,7 +56,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Reads a log's lines. Those that are none of ours are passed over.
+    /// Parses a log. Lines in another format are ignored.
     pub fn of(log: &[u8]) -> Self {
         let mut summary = Self {
             flows: BTreeMap::new(),
@@ -163,7 +163,7 @@ impl fmt::Display for Flow {
 }
 
 impl Flow {
-    /// Why a connection was left as it was.
+    /// Returns the reason why a connection was left as it was.
     fn why_nothing(&self) -> &'static str {
         let Some(end) = &self.end else {
             return "no more is known";
@@ -178,10 +178,11 @@ impl Flow {
         {
             "sending-application" => "the sending program had no more to send",
             "receiving-application" => "the receiving program read no faster",
-            // The receiving side cannot tell a sender that waits for the window from one that waits
-            // for something else.
+            // The receiver cannot distinguish a sender that waits for the window from one that
+            // waits for something else.
             "send-buffer" | "receive-window" | "sender" if end.unscaled => {
-                "window scaling is off at one of the ends (net.ipv4.tcp_window_scaling), so no window can be over 64 KiB"
+                "window scaling is off at one of the ends (net.ipv4.tcp_window_scaling), so no \
+                 window can be over 64 KiB"
             }
             "send-buffer" | "receive-window" => "no larger buffer can be had from this end",
             "pacing" => "someone set a pacing rate",
@@ -194,7 +195,7 @@ impl Flow {
     }
 }
 
-/// Limits by how often they were found.
+/// Limits, sorted by how often they were found.
 struct Limits<'a>(&'a BTreeMap<String, u32>);
 
 impl fmt::Display for Limits<'_> {
@@ -234,14 +235,14 @@ no line of ours
     }
 
     #[test]
-    fn without_window_scaling_that_is_the_reason() {
+    fn missing_window_scaling_is_the_reason() {
         let log = br#"{"event":"end","process":7,"flow":1,"seconds":2,"sent":10,"received":99,"unscaled":true,"verdicts":{"receiving sender":3}}"#;
         let text = Summary::of(log).to_string();
         assert!(text.contains("net.ipv4.tcp_window_scaling"), "{text}");
     }
 
     #[test]
-    fn an_empty_log() {
+    fn empty_log_has_an_empty_summary() {
         assert_eq!(Summary::of(b"").to_string(), "drs: 0 connections\n");
     }
 }

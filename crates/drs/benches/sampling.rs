@@ -1,7 +1,9 @@
-//! What it costs to watch a flow: the processor time of sampling and classifying both ends of a
-//! fast loopback flow at the default period, and the time of one sample. Prints one line of JSON.
+//! Cost of watching a flow: the processor time of sampling and classifying both ends of a fast
+//! loopback flow at the default period, and the time of one sample. Prints one line of JSON.
 //!
-//!     cargo bench -p drs --bench sampling
+//! ```text
+//! cargo bench -p drs --bench sampling
+//! ```
 
 use std::{
     hint::black_box,
@@ -14,10 +16,10 @@ use std::{
 use drs::{Estimator, SAMPLE_PERIOD, Sampler, Side, set_max_pacing_rate};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The flow that is watched, in bytes a second: 5 Gbit/s.
+/// Rate of the watched flow in bytes per second: 5 Gbit/s.
 const RATE: u64 = 5_000_000_000 / 8;
 const WATCHED_FOR: Duration = Duration::from_secs(5);
-/// Samples that are taken in a row for the time of one.
+/// Number of consecutive samples that are timed.
 const ROW: u32 = 100_000;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -37,7 +39,7 @@ fn main() -> Outcome<()> {
             while matches!((&receiver).read(&mut chunk), Ok(bytes) if bytes > 0) {}
         });
         let outcome = measure(&sender, &receiver);
-        // Wakes both threads, whatever came out.
+        // Wakes both threads, whatever the result.
         let _ = sender.shutdown(Shutdown::Both);
         let _ = receiver.shutdown(Shutdown::Both);
         outcome
@@ -48,7 +50,8 @@ fn measure(sender: &TcpStream, receiver: &TcpStream) -> Outcome<()> {
     let watched = watch(sender, receiver)?;
     let sample_ns = row(sender)?;
     println!(
-        "{{\"rate_gbps\":{:.2},\"samples_per_second\":{:.1},\"cpu_percent\":{:.4},\"sample_ns\":{sample_ns:.0},\
+        "{{\"rate_gbps\":{:.2},\"samples_per_second\":{:.1},\
+         \"cpu_percent\":{:.4},\"sample_ns\":{sample_ns:.0},\
          \"sample_classify_and_wake_ns\":{:.0},\"verdicts\":{}}}",
         watched.bits / 1e9,
         f64::from(watched.samples) / WATCHED_FOR.as_secs_f64(),
@@ -62,7 +65,7 @@ fn measure(sender: &TcpStream, receiver: &TcpStream) -> Outcome<()> {
 struct Watched {
     samples: u32,
     verdicts: u32,
-    /// This thread's processor time, waking up included.
+    /// Processor time of this thread, including wake-ups.
     cpu: Duration,
     bits: f64,
 }
@@ -99,7 +102,7 @@ fn watch(sender: &TcpStream, receiver: &TcpStream) -> Outcome<Watched> {
     })
 }
 
-/// Processor time of one sample, in nanoseconds, taken in a long row.
+/// Returns the mean processor time of one sample, in nanoseconds.
 fn row(socket: &TcpStream) -> Outcome<f64> {
     let sampler = Sampler::new();
     let before = thread_time();

@@ -1,4 +1,4 @@
-//! What right-sizing does to a socket, and why; and what it can only advise.
+//! Actions of right-sizing on a socket, their causes, and advice for what a socket cannot do.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,195 +7,196 @@ use quantities::{ByteCount, Rate, Time};
 
 use crate::CongestionName;
 
-/// One thing to set on a socket. Sizes of buffers are as `SO_RCVBUF` and `SO_SNDBUF` take them: the
-/// kernel doubles what is asked and counts its bookkeeping in, so payload gets about what is asked.
+/// One setting of a socket. Buffer sizes are as `SO_RCVBUF` and `SO_SNDBUF` take them: the kernel
+/// doubles the requested size and includes its bookkeeping, so payload gets about what is
+/// requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Gives the receive buffer back to the kernel's autotuning (`SO_BUF_LOCK`, Linux 5.15).
     UnlockReceive,
-    /// Gives the send buffer back likewise.
+    /// Gives the send buffer back to the kernel's autotuning (`SO_BUF_LOCK`, Linux 5.15).
     UnlockSend,
-    /// Sets the receive buffer, in bytes (`SO_RCVBUF`). This switches autotuning of the receive
-    /// window off.
+    /// Sets the receive buffer, in bytes (`SO_RCVBUF`). This switches off autotuning of the receive
+    /// window.
     ReceiveBuffer(u32),
-    /// Sets the send buffer, in bytes (`SO_SNDBUF`). This switches autotuning of it off.
+    /// Sets the send buffer, in bytes (`SO_SNDBUF`). This switches off its autotuning.
     SendBuffer(u32),
     /// Limits the window that this side offers, in bytes (`TCP_WINDOW_CLAMP`). The kernel never
-    /// takes back what it has offered.
+    /// takes back an offer.
     WindowClamp(u32),
-    /// Limits what the program may write ahead of what has been sent, in bytes
-    /// (`TCP_NOTSENT_LOWAT`).
+    /// Limits the unsent bytes that the program may write (`TCP_NOTSENT_LOWAT`).
     UnsentLimit(u32),
-    /// Paces the flow, in bytes a second (`SO_MAX_PACING_RATE`).
+    /// Paces the flow, in bytes per second (`SO_MAX_PACING_RATE`).
     PacingRate(u64),
-    /// Chooses the congestion control (`TCP_CONGESTION`).
+    /// Selects the congestion control (`TCP_CONGESTION`).
     CongestionControl(CongestionName),
 }
 
-/// Why something was set or advised, with the numbers that decided. Windows and buffers in bytes.
+/// Cause of an action or advice, with the numbers that decided. Windows and buffers are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// The program set a small buffer itself, and that buffer limits the flow.
     ProgramsOwnBuffer {
-        /// The buffer, as the kernel accounts it.
+        /// Buffer size, as the kernel accounts it.
         buffer: u32,
     },
-    /// The kernel's autotuning stands at its ceiling, and that limits the flow.
+    /// The kernel's autotuning has reached its ceiling, which limits the flow.
     AutotuneCeiling {
-        /// The ceiling: the third value of `tcp_rmem` or `tcp_wmem`.
+        /// Ceiling: the third value of `tcp_rmem` or `tcp_wmem`.
         ceiling: u32,
     },
-    /// Autotuning could grow the buffer that limits the flow, and does not.
+    /// Autotuning could grow the buffer that limits the flow, but does not.
     AutotuneStalled {
-        /// The buffer, as the kernel accounts it.
+        /// Buffer size, as the kernel accounts it.
         buffer: u32,
     },
     /// Neither autotuning nor an explicit setting can go higher on this host.
     HostLimit {
-        /// The largest buffer that this host gives, as the kernel accounts it.
+        /// Largest buffer that this host allows, as the kernel accounts it.
         limit: u32,
     },
-    /// The connection was made with window scaling that allows no larger window: the program set a
-    /// small buffer before it connected or listened.
+    /// The connection's window scaling allows no larger window, because the program set a small
+    /// buffer before it connected or listened.
     WindowScale {
-        /// The largest window.
+        /// Largest possible window.
         largest: u32,
     },
     /// The buffer allows far more than the path carries.
     Excess {
-        /// The buffer, as the kernel accounts it.
+        /// Buffer size, as the kernel accounts it.
         buffer: u32,
-        /// Bytes that come in a round trip.
+        /// Bytes that arrive per round trip.
         per_round: u64,
     },
     /// The peer offers a small window, which only the peer can change.
     PeerWindow {
-        /// The window it offers.
+        /// Window that the peer offers.
         window: u64,
     },
     /// The window was clamped below what the buffer can offer.
     ClampBelowBuffer {
-        /// The window offered.
+        /// Window that this side offers.
         window: u32,
     },
-    /// More data waits to be sent for the first time than the path needs.
+    /// More unsent data is queued than the path needs.
     UnsentBacklog {
-        /// Bytes that wait.
+        /// Unsent bytes.
         unsent: u64,
     },
     /// Losses without a standing queue hold the congestion window down.
     RandomLoss {
-        /// Losses in a million segments.
+        /// Losses per million segments.
         per_million: u32,
-        /// What Reno can carry there, in bit/s (Mathis et al. 1997: sqrt(3/2) MSS / (RTT sqrt p)).
+        /// Rate that Reno can reach under these losses, in bit/s (Mathis et al. 1997: sqrt(3/2) MSS
+        /// / (RTT sqrt p)).
         mathis_bps: u64,
     },
     /// The flow is in a slow start that only losses end.
     BlindSlowStart,
-    /// Slow start is over, and its first loss made good.
+    /// Slow start is over, and the flow has recovered from its first loss.
     SlowStartOver {
-        /// The congestion window now.
+        /// Current congestion window.
         window: u64,
     },
     /// The caller holds a reservation of this rate.
     Reserved {
-        /// Bytes a second.
+        /// Rate in bytes per second.
         rate: u64,
     },
-    /// Someone set a pacing rate, and it limits the flow.
+    /// A pacing rate that someone set limits the flow.
     PacedElsewhere {
-        /// Bit/s.
+        /// Pacing rate in bit/s.
         bps: u64,
     },
     /// The paper's rule: twice the estimated window of the sender.
     TwiceTheWindow {
-        /// Bytes that came in one round trip.
+        /// Bytes that arrived in one round trip.
         window: u64,
-        /// The round trip, in microseconds.
+        /// Round-trip time, in microseconds.
         rtt_us: u32,
     },
-    /// Slow start has ended: what came in a round trip stopped growing.
+    /// Slow start has ended: the bytes per round trip stopped growing.
     SlowStartEnded {
-        /// Bytes that come in one round trip.
+        /// Bytes that arrive per round trip.
         window: u64,
     },
     /// The path's bandwidth-delay product has changed.
     PathChanged {
-        /// Bytes that come in one round trip now.
+        /// Bytes that arrive per round trip now.
         window: u64,
     },
-    /// A shrink begun earlier is completed: what had been offered has arrived.
+    /// A shrink begun earlier is completed: everything that had been offered has arrived.
     OfferUsedUp {
-        /// The window offered.
+        /// Window that this side offers.
         window: u32,
     },
     /// The kernel lifted a clamp that a shrink still needs.
     ClampLifted {
-        /// The window offered.
+        /// Window that this side offers.
         window: u32,
     },
-    /// The budget gives this connection so much.
+    /// The budget grants this connection its share.
     Budget {
-        /// Its share, in bytes as the kernel accounts them.
+        /// Share, in bytes as the kernel accounts them.
         share: u64,
     },
 }
 
-/// An action, why it was taken, and what came of it.
+/// An action with its cause and outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Applied {
-    /// What was set.
+    /// Setting that was applied.
     pub action: Action,
-    /// Why.
+    /// Cause of the action.
     pub cause: Cause,
-    /// Whether the kernel took it.
+    /// Reaction of the kernel.
     pub outcome: Outcome,
 }
 
-/// What the kernel did with an action.
+/// Reaction of the kernel to an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was set; for buffers, what the kernel made of it, as it accounts them.
+    /// The setting was applied. For buffers, the resulting size as the kernel accounts it.
     Set(u32),
-    /// The kernel refused, with this error number. The flow goes on and this action is not tried
-    /// again.
+    /// The kernel refused with this error number. The flow continues, and the action is not
+    /// repeated.
     Refused(i32),
 }
 
-/// What no socket option of this side can do.
+/// Advice for limits that no socket option of this side can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
-    /// Use this many connections side by side.
+    /// Use this many parallel connections.
     Streams {
-        /// How many in all.
+        /// Total number of connections.
         streams: u32,
-        /// Why one is not enough.
+        /// Reason why one connection is not enough.
         cause: Cause,
     },
     /// Relay through a depot, so that each hop has its own shorter round trip.
     Depot {
-        /// Why.
+        /// Reason for the advice.
         cause: Cause,
     },
-    /// Whoever administers this host may raise a limit.
+    /// The administrator of this host may raise a limit.
     Raise {
-        /// The sysctl.
+        /// Name of the sysctl.
         sysctl: &'static str,
-        /// What it should at least be, in bytes.
+        /// Recommended minimum, in bytes.
         bytes: u64,
-        /// Why.
+        /// Reason for the advice.
         cause: Cause,
     },
-    /// Whoever set a pacing rate may lift it.
+    /// The pacing rate that limits the flow may be lifted by those who set it.
     LiftPacing {
-        /// Why.
+        /// Reason for the advice.
         cause: Cause,
     },
 }
 
 impl Action {
-    /// Whether a kernel that refuses one refuses the other: they set the same option, or choose the
-    /// same congestion control.
+    /// Returns true if a kernel that refuses one action refuses the other: both set the same
+    /// option, or select the same congestion control.
     pub(crate) fn is_like(self, other: Self) -> bool {
         match (self, other) {
             (Self::CongestionControl(one), Self::CongestionControl(another)) => one == another,
@@ -204,12 +205,12 @@ impl Action {
     }
 }
 
-/// A size as the kernel's options take it.
+/// Converts a size as the kernel's options take it.
 fn size(bytes: u32) -> ByteCount {
     ByteCount(u64::from(bytes))
 }
 
-/// A rate that is given in bytes a second.
+/// Converts a rate in bytes per second.
 fn rate_of(bytes_per_second: u64) -> Rate {
     Rate::nearest(bytes_per_second as f64 * 8.0)
 }

@@ -1,9 +1,9 @@
-//! `Mode::Auto`: acts where a verdict says that an option helps, and only there.
+//! `Mode::Auto`: acts only if a verdict says that an option helps.
 //!
 //! Linux autotunes both buffers by itself. An explicit size switches that off, and may be smaller
-//! than what autotuning would have reached, so a size is set only where autotuning stands at its
+//! than what autotuning would have reached. So a size is set only if autotuning has reached its
 //! ceiling and the explicit limit is higher. A buffer that the program set is given back to
-//! autotuning where the kernel can do that.
+//! autotuning if the kernel supports that.
 
 use std::time::Duration;
 
@@ -17,54 +17,54 @@ use crate::{
     orders::Orders,
 };
 
-/// Without window scaling (RFC 7323) no window is larger.
+/// Largest window without window scaling (RFC 7323).
 const LARGEST_UNSCALED: u64 = 65_535;
-/// Verdicts in a row before an action: one interval may be an accident.
+/// Consecutive verdicts before an action: one interval may be an accident.
 const VERDICTS: u32 = 2;
-/// Verdicts in a row before a buffer that may still be autotuned is taken for one that is not
-/// (kernels without `SO_BUF_LOCK`).
+/// Consecutive verdicts before a buffer is assumed not to be autotuned, on kernels without
+/// `SO_BUF_LOCK`.
 const VERDICTS_WITHOUT_LOCK_INFO: u32 = 10;
-/// Verdicts in a row before autotuning that could grow and does not is given a push.
+/// Consecutive verdicts before stalled autotuning is given a push.
 const VERDICTS_STALLED: u32 = 8;
-/// Verdicts in a row before losses or a clamp are acted on: a flow recovers from one loss within
-/// some round trips.
+/// Consecutive verdicts before an action on losses or a clamp: a flow recovers from one loss within
+/// a few round trips.
 const VERDICTS_SLOW: u32 = 5;
-/// Verdicts that the path is full, without one that the window binds between them, before memory is
-/// taken back: there is no hurry, and what the path carries right after a change says little.
+/// Verdicts of a full path, with no verdict of a binding window between them, before memory is
+/// taken back. There is no hurry, and the rate right after a change says little.
 const VERDICTS_EXCESS: u32 = 20;
-/// More streams than this are worse than a depot.
+/// Maximum number of streams; if more are needed, a depot is better.
 const MOST_STREAMS: u64 = 16;
-/// The least allowance for unsent data; what one wake-up of a program writes.
+/// Minimum allowance for unsent data, in bytes: what a program writes in one wake-up.
 const LEAST_UNSENT: u64 = 256 << 10;
-/// No window is cut below this.
+/// Minimum window that trimming leaves, in bytes.
 const LEAST_TRIMMED: u32 = 256 << 10;
-/// An unsent backlog of this many allowances is worth cutting.
+/// Number of allowances at which an unsent backlog is worth cutting.
 const BACKLOG: u64 = 4;
 
-/// The decider. Pure: samples and verdicts in, orders out.
+/// Decides on actions. Pure: samples and verdicts in, orders out.
 #[derive(Debug, Clone)]
 pub(crate) struct Auto {
     side: Side,
     host: Host,
-    /// What the caller wants to reach, in bit/s.
+    /// Rate that the caller wants to reach, in bit/s.
     pub aim_bps: Option<u64>,
-    /// A reservation of the caller's, in bytes a second.
+    /// Rate that the caller has reserved, in bytes per second.
     pub reserved: Option<u64>,
-    /// The congestion control stays as the host or the program chose it.
+    /// If true, the congestion control stays as the host or the program chose it.
     pub keeps_congestion: bool,
     paced: Option<u64>,
     last: Option<Limit>,
     in_a_row: u32,
-    /// A limit on unsent data was set, or is somebody else's to set.
+    /// If true, a limit on unsent data was set, or is left to others.
     pub unsent_limited: bool,
-    /// The window to which an excessive buffer is being cut, and what was on offer at the last
-    /// look.
+    /// Window to which an excessive buffer is being cut, and the window on offer at the last
+    /// sample.
     trimming: Option<(u32, u32)>,
     trimmed: bool,
-    /// How often the path was full since the window bound last, and the most bytes that came in a
-    /// round trip meanwhile.
+    /// Verdicts of a full path since the window was last the limit, and the most bytes that arrived
+    /// in a round trip meanwhile.
     full: (u32, u64),
-    /// The explicit size that the buffer has was set by this, not by the program.
+    /// If true, right-sizing set the explicit buffer size, not the program.
     raised: bool,
 }
 
@@ -87,9 +87,9 @@ impl Auto {
         }
     }
 
-    /// What to do about a verdict.
+    /// Returns the orders that follow from a verdict.
     pub(crate) fn decide(&mut self, sample: &Sample, verdict: &Verdict) -> Orders {
-        // `None` where the kernel does not report which buffers the program set.
+        // `None` if the kernel does not report which buffers the program set.
         let locks = Locks::of(&sample.buffers);
         self.in_a_row = if self.last == Some(verdict.limit) {
             self.in_a_row.saturating_add(1)
@@ -112,7 +112,7 @@ impl Auto {
         if verdict.limit == Limit::ReceiveWindow
             && let Some((window, _)) = self.trimming.take()
         {
-            // The path has become wider than what it was held to.
+            // The path became wider than the window to which it was held.
             let cause = Cause::ClampBelowBuffer { window };
             return Orders::one(Action::WindowClamp(sample.buffers.receive), cause);
         }
@@ -148,7 +148,7 @@ impl Auto {
         }
     }
 
-    /// The window that this side offers binds.
+    /// Acts on a window of this side that limits the flow.
     fn own_window(&mut self, sample: &Sample, verdict: &Verdict, locks: Option<Locks>) -> Orders {
         let buffer = sample.buffers.receive;
         let window = sample.info.receive_window;
@@ -169,7 +169,7 @@ impl Auto {
         {
             return self.relieve(verdict, Cause::WindowScale { largest });
         }
-        // A clamp of the program's own, or one left from before the buffer grew.
+        // A clamp by the program, or one left from before the buffer grew.
         if let Some(window) = window
             && u64::from(window) < u64::from(buffer) / 4
             && sample.buffers.receive_used < buffer / 4
@@ -203,7 +203,7 @@ impl Auto {
             Room::Set(bytes, cause) => {
                 self.raised = true;
                 Orders::one(Action::ReceiveBuffer(bytes), cause)
-                    // The clamp does not follow an explicit buffer on every kernel.
+                    // On some kernels the clamp does not follow an explicit buffer.
                     .and(Action::WindowClamp(bytes.saturating_mul(2)), cause)
             }
             Room::Wait => Orders::default(),
@@ -211,10 +211,10 @@ impl Auto {
         }
     }
 
-    /// Autotuning took far more than the path carries, as it does when losses are repaired: the
-    /// excess is promised to the sender and invites it to overflow the path's queue. First the
-    /// window is held to twice what comes in a round trip, then, when no more than that is on
-    /// offer, the buffer follows, and autotuning goes on from there.
+    /// Cuts a buffer for which autotuning took far more than the path carries, as it does when
+    /// losses are repaired. The excess is offered to the sender and invites it to overflow the
+    /// path's queue. First the window is clamped to twice the bytes per round trip. When no more
+    /// than that is on offer, the buffer follows, and autotuning continues from there.
     fn excess(&mut self, sample: &Sample, locks: Option<Locks>) -> Orders {
         let buffer = sample.buffers.receive;
         let unlocked = locks.is_some_and(|locks| !locks.receive);
@@ -230,7 +230,7 @@ impl Auto {
                 return if on_offer < before {
                     Orders::default()
                 } else {
-                    // The kernel lifts a clamp when it learns how much bookkeeping a segment takes.
+                    // The kernel lifts a clamp when it learns how much bookkeeping a segment needs.
                     Orders::one(Action::WindowClamp(target), cause)
                 };
             }
@@ -241,7 +241,7 @@ impl Auto {
         let target = u32::try_from(per_round.saturating_mul(2))
             .unwrap_or(u32::MAX)
             .max(LEAST_TRIMMED);
-        // The kernel doubles the target; less than four times too much is left alone.
+        // The kernel doubles the target; an excess of less than four times is left alone.
         if times < VERDICTS_EXCESS || buffer / 8 < target {
             return Orders::default();
         }
@@ -271,12 +271,12 @@ impl Auto {
         }
     }
 
-    /// Where more room for a buffer can come from. All sizes as the kernel accounts them.
+    /// Returns a way to enlarge a buffer. All sizes are as the kernel accounts them.
     fn room(&self, buffer: u32, autotune: u32, explicit: u32, locked: Option<bool>) -> Room {
         let grown = buffer.saturating_mul(2).min(explicit);
-        // Autotuning grows only when more than it expects comes in a round trip, and while a small
-        // buffer was locked it may have come to expect more than that buffer lets in. One step by
-        // hand sets it going.
+        // Autotuning grows only if more than it expects arrives in a round trip. While a small
+        // buffer was locked, it may have come to expect more than that buffer lets in. One manual
+        // step sets it going.
         let nudge = (grown > buffer).then_some(grown.min(autotune) / 2);
         match locked {
             Some(true) if autotune > buffer => {
@@ -288,10 +288,11 @@ impl Auto {
             Some(true) if explicit > buffer => {
                 Room::Set(grown / 2, Cause::ProgramsOwnBuffer { buffer })
             }
-            // Autotuning has not ended: its next step comes without us, or else needs a push. Its
-            // last step may fall a little short of the ceiling.
+            // Autotuning has not finished: its next step comes by itself, or else needs a push. Its
+            // last step may end a little below the ceiling.
             Some(false) if buffer < autotune - autotune / 8 => match nudge {
-                // What was cut does not come back by itself: autotuning still expects what it had.
+                // A trimmed buffer does not grow back by itself: autotuning still expects its
+                // former size.
                 Some(_) if self.trimmed || self.in_a_row >= VERDICTS_STALLED => {
                     Room::Unlock(nudge, Cause::AutotuneStalled { buffer })
                 }
@@ -302,7 +303,7 @@ impl Auto {
             {
                 Room::Wait
             }
-            // An eighth more is not worth switching autotuning off.
+            // A gain of an eighth does not justify switching autotuning off.
             Some(false) | None if explicit > buffer.saturating_add(buffer / 8) => Room::Set(
                 grown / 2,
                 Cause::AutotuneCeiling {
@@ -313,7 +314,7 @@ impl Auto {
         }
     }
 
-    /// A human may raise a limit of the host; a program gets by with streams meanwhile.
+    /// Advises to raise a limit of the host, and in turn to use streams meanwhile.
     fn raise(&self, sysctl: &'static str, buffer: u32, verdict: &Verdict, cause: Cause) -> Orders {
         if self.in_a_row.is_multiple_of(2) {
             let wanted = u64::from(buffer)
@@ -328,7 +329,7 @@ impl Auto {
         self.relieve(verdict, cause)
     }
 
-    /// How many times the present rate is wanted: 2 when nobody said.
+    /// Returns the factor by which the rate should grow: 2 without a goal of the caller.
     fn factor(&self, verdict: &Verdict) -> u64 {
         let now = verdict.evidence.goodput_bps.max(1.0) as u64;
         self.aim_bps
@@ -375,8 +376,8 @@ impl Auto {
         Orders::advise(Advice::Depot { cause })
     }
 
-    /// More lies unsent than a wake-up of the program needs: memory, and delay for whatever is
-    /// written next.
+    /// Cuts unsent data beyond what a wake-up of the program needs: it costs memory, and delays
+    /// whatever is written next.
     fn backlog(&mut self, verdict: &Verdict) -> Orders {
         let evidence = &verdict.evidence;
         let allowance = unsent_allowance(evidence.in_flight);
@@ -392,21 +393,21 @@ impl Auto {
     }
 }
 
-/// What may wait unsent, in bytes: half of what is in flight, so that a program that is late by
-/// half a round trip does not starve the flow.
+/// Returns the allowance for unsent bytes: half of what is in flight, so that a program that is
+/// late by half a round trip does not starve the flow.
 pub(crate) fn unsent_allowance(in_flight: u64) -> u32 {
     u32::try_from((in_flight / 2).max(LEAST_UNSENT)).unwrap_or(u32::MAX)
 }
 
-/// Where more room comes from; sizes as `SO_RCVBUF` takes them.
+/// A way to enlarge a buffer; sizes as `SO_RCVBUF` takes them.
 enum Room {
-    /// From autotuning, after a step by hand where one is possible.
+    /// Give it to autotuning, after one manual step if that is possible.
     Unlock(Option<u32>, Cause),
-    /// From an explicit size.
+    /// Set an explicit size.
     Set(u32, Cause),
-    /// From autotuning, by itself.
+    /// Wait for autotuning.
     Wait,
-    /// From nowhere on this host.
+    /// The buffer cannot grow on this host.
     None(Cause),
 }
 

@@ -1,16 +1,16 @@
 //! Buffer memory shared by connections, fairly by need.
 //!
-//! Max-min: whoever needs less than an even share gets its need, and what it leaves is shared
-//! evenly among the others. A connection gets more only out of memory that nobody holds, so the sum
-//! of what is held never exceeds the total, not even while shares move: what one must give back it
-//! gives back first.
+//! Shares are max-min fair: a connection that needs less than an even share gets its need, and the
+//! others share the remainder evenly. A connection gets more only from memory that nobody holds. So
+//! the sum of all shares never exceeds the total, not even while shares move: a connection gives
+//! memory back before another one gets it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// No share is smaller, in bytes as the kernel accounts them: a few segments must fit.
+/// Smallest share, in bytes as the kernel accounts them: a few segments must fit.
 pub const LEAST_SHARE: u64 = 8 << 10;
 
-/// Memory for the socket buffers of many connections. Bytes as the kernel accounts them: what
+/// Memory for the socket buffers of many connections. Bytes are as the kernel accounts them, as
 /// `SO_RCVBUF` reads back.
 #[derive(Debug)]
 pub struct Budget {
@@ -21,7 +21,7 @@ pub struct Budget {
 #[derive(Debug, Default)]
 struct Accounts {
     list: Vec<Option<Account>>,
-    /// The even share that binds now; needs below it are met in full.
+    /// Current even share; needs below it are met in full.
     level: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct Claim {
 }
 
 impl Budget {
-    /// A budget of `total` bytes.
+    /// Returns a budget of `total` bytes.
     #[must_use]
     pub fn new(total: u64) -> Arc<Self> {
         Arc::new(Self {
@@ -48,7 +48,7 @@ impl Budget {
         })
     }
 
-    /// Opens an account. It holds nothing yet.
+    /// Opens an account that holds nothing yet.
     #[must_use]
     pub fn join(self: &Arc<Self>) -> Claim {
         let mut accounts = self.lock();
@@ -68,13 +68,13 @@ impl Budget {
         }
     }
 
-    /// The total, in bytes.
+    /// Returns the total, in bytes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// What all connections hold now, in bytes: never over the total.
+    /// Returns the bytes that all connections hold now, at most the total.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.lock().held()
@@ -88,8 +88,8 @@ impl Budget {
 }
 
 impl Claim {
-    /// Says what this connection needs, and gives what it may hold from now on. If that is less
-    /// than before, the connection goes on holding the difference until it says
+    /// Requests `need` bytes for this connection. Returns the bytes that it may hold from now on.
+    /// If that is less than before, the connection still holds the difference until it calls
     /// [`holds`](Self::holds).
     pub fn ask(&self, need: u64) -> u64 {
         let mut accounts = self.budget.lock();
@@ -109,8 +109,8 @@ impl Claim {
         target
     }
 
-    /// Says what this connection really holds, after it shrank. More than was given is not
-    /// believed.
+    /// Reports the bytes that this connection holds after it shrank. More than was granted is
+    /// ignored.
     pub fn holds(&self, bytes: u64) {
         let mut accounts = self.budget.lock();
         if let Some(Some(account)) = accounts.list.get_mut(self.index) {
@@ -118,7 +118,7 @@ impl Claim {
         }
     }
 
-    /// What it holds now.
+    /// Returns the bytes that this connection holds now.
     #[must_use]
     pub fn held(&self) -> u64 {
         let accounts = self.budget.lock();
@@ -152,15 +152,15 @@ impl Accounts {
         self.list.iter().flatten().map(|account| account.held).sum()
     }
 
-    /// Finds the level at which the needs, cut at it, fill the total: those below it are met, the
-    /// rest is shared evenly.
+    /// Finds the level at which the needs, capped at it, fill the total. Needs below it are met in
+    /// full; the rest is shared evenly.
     fn share_out(&mut self, total: u64) {
         let mut left = total;
         let mut unmet = self.list.iter().flatten().count() as u64;
         let mut level = left / unmet.max(1);
         while unmet > 0 {
-            // Needs at or below the even share of what is left are met in full; then what they
-            // leave is shared anew.
+            // Needs up to the even share of the remainder are met in full, and what they leave is
+            // shared again.
             let met = self
                 .list
                 .iter()
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Asks for every need until nothing moves, each connection giving back what it is told to.
+    /// Requests every need until nothing changes; each connection gives back what it is told to.
     fn settle(claims: &[Claim], needs: &[u64]) -> Vec<u64> {
         for _ in 0..claims.len() + 2 {
             for (claim, need) in claims.iter().zip(needs) {
@@ -206,12 +206,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_closed_connection_held_is_free() {
+    fn closed_connection_returns_its_share() {
         let budget = Budget::new(100);
         let first = budget.join();
         assert_eq!(first.ask(80), 80);
         let second = budget.join();
-        // Nothing of the first one's is taken before it has given it back.
+        // The second one gets nothing of the first one's before that was given back.
         assert_eq!(second.ask(80), 20);
         assert_eq!(first.ask(80), 50);
         assert_eq!(budget.held(), 100);
@@ -224,7 +224,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_total_is_never_exceeded(total in 0u64..10_000, moves in prop::collection::vec((0usize..8, 0u64..5_000, 0u8..4), 1..200)) {
+        fn the_total_is_never_exceeded(total in 0u64..10_000,
+            moves in prop::collection::vec((0usize..8, 0u64..5_000, 0u8..4), 1..200)) {
             let budget = Budget::new(total);
             let mut claims: Vec<Option<Claim>> = (0..8).map(|_| None).collect();
             for (who, need, what) in moves {
@@ -238,19 +239,21 @@ mod tests {
                     }
                 }
                 prop_assert!(budget.held() <= total);
-                prop_assert_eq!(budget.held(), claims.iter().flatten().map(Claim::held).sum::<u64>());
+                prop_assert_eq!(budget.held(),
+                    claims.iter().flatten().map(Claim::held).sum::<u64>());
             }
         }
 
         #[test]
-        fn shares_are_max_min(total in 1_000u64..100_000, needs in prop::collection::vec(1u64..50_000, 1..20)) {
+        fn shares_are_max_min(total in 1_000u64..100_000,
+            needs in prop::collection::vec(1u64..50_000, 1..20)) {
             let budget = Budget::new(total);
             let claims: Vec<Claim> = needs.iter().map(|_| budget.join()).collect();
             let shares = settle(&claims, &needs);
             let most = shares.iter().copied().max().unwrap_or(0);
             for (share, need) in shares.iter().zip(&needs) {
-                // Whoever has less than its need has no less than anyone else, but for the rounding
-                // of an even division.
+                // A connection with less than its need has no less than any other, up to the
+                // rounding of an even division.
                 prop_assert!(share == need || share + 1 >= most, "{shares:?} of {needs:?}");
             }
             let (sum, wanted) = (shares.iter().sum::<u64>(), needs.iter().sum::<u64>());

@@ -14,7 +14,7 @@ pub(crate) struct Classic {
     side: Side,
     timer: WindowTimer,
     rounds: Rounds,
-    /// The window that the buffer was last sized for.
+    /// Window for which the buffer was last sized.
     window: u64,
 }
 
@@ -53,7 +53,7 @@ impl Classic {
         }
     }
 
-    /// The sender's window and the round trip it was seen in.
+    /// Returns the sender's window and the round-trip time in which it was measured.
     fn estimate(&mut self, sample: &Sample) -> Option<(u64, Duration)> {
         match self.side {
             Side::Receiving => {
@@ -67,8 +67,8 @@ impl Classic {
     }
 }
 
-/// The window on offer: what the kernel says, or else half the buffer, which is what it makes of
-/// one.
+/// Returns the window on offer: as the kernel reports it, else half the buffer, which is what the
+/// kernel offers.
 pub(crate) fn offered(sample: &Sample) -> u64 {
     sample
         .info
@@ -78,7 +78,7 @@ pub(crate) fn offered(sample: &Sample) -> u64 {
         .into()
 }
 
-/// All that the program has read.
+/// Returns the number of bytes that the program has read so far.
 pub(crate) fn read_by_program(sample: &Sample) -> Option<u64> {
     Some(
         sample
@@ -88,7 +88,7 @@ pub(crate) fn read_by_program(sample: &Sample) -> Option<u64> {
     )
 }
 
-/// The congestion window in bytes.
+/// Returns the congestion window in bytes.
 pub(crate) fn congestion_window(sample: &Sample) -> u64 {
     u64::from(sample.info.congestion_window) * u64::from(sample.info.send_mss)
 }
@@ -99,7 +99,7 @@ mod tests {
     use crate::model::Model;
 
     const KB: u64 = 1024;
-    /// 36 Mbit/s; 459,000 bytes in 102 ms.
+    /// 36 Mbit/s: 459,000 bytes in 102 ms.
     const RATE: u64 = 4_500_000;
 
     #[test]
@@ -119,8 +119,8 @@ mod tests {
             sized.arrived,
             20 * RATE
         );
-        // Twice a round trip's bytes, whose round trip a look of 20 ms makes a fifth too long at
-        // most.
+        // Twice the bytes of a round trip, which sampling every 20 ms overestimates by at most a
+        // fifth.
         assert!(
             (800 * KB..1200 * KB).contains(&sized.buffer),
             "{}",

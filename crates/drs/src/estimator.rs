@@ -1,9 +1,9 @@
-//! What limits a flow right now, found from [`Sample`]s and nothing else: no socket, no clock.
+//! Detection of a flow's current limit from [`Sample`]s alone, without socket or clock.
 //!
-//! Samples are gathered into intervals of about one round trip and at least 100 ms. Of each
-//! interval the counters' differences and the single looks are kept; `sending` and `receiving` make
-//! a [`Limit`] of them and of the little that is remembered of the flow. `docs/right-sizing.md`
-//! explains the rules and how often they are right.
+//! Samples are gathered into intervals of about one round trip and at least 100 ms. For each
+//! interval the differences of the counters and the single samples are kept. `sending` and
+//! `receiving` derive a [`Limit`] from them and from a short memory of the flow.
+//! `docs/right-sizing.md` explains the rules and their accuracy.
 
 mod holes;
 mod interval;
@@ -18,23 +18,22 @@ use std::time::Duration;
 use crate::{Limit, Sample, Verdict};
 use interval::Interval;
 
-/// No interval is shorter: counters of stalled time tick in steps of up to 10 ms.
+/// Minimum length of an interval: counters of stalled time tick in steps of up to 10 ms.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
-/// None has to be longer, however long the round trip.
+/// Maximum length of an interval, however long the round trip.
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Which end of the connection is looked at: the one that sends the bulk of the data or the one
-/// that receives it.
+/// End of the connection that is watched: the sender or the receiver of the bulk of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// Sees everything that holds the flow.
+    /// The sender, which sees every limit of the flow.
     Sending,
-    /// Sees less: its own program, the window that it offers, losses and a queue on the path. What
-    /// holds the sender back otherwise it can't tell apart and calls [`Limit::Sender`].
+    /// The receiver, which sees less: its own program, the window that it offers, losses, and a
+    /// queue on the path. It reports every other limit of the sender as [`Limit::Sender`].
     Receiving,
 }
 
-/// Watches one flow. See the module's documentation.
+/// Watches one flow, and derives verdicts on its limit from samples.
 #[derive(Debug, Clone)]
 pub struct Estimator {
     side: Side,
@@ -58,11 +57,11 @@ impl Estimator {
         }
     }
 
-    /// Takes the next sample. Gives a verdict when it closes an interval, which it does after one
-    /// round trip, but at least 100 ms and at most 1 s. One sample an interval is enough; several
-    /// ([`SAMPLE_PERIOD`](crate::SAMPLE_PERIOD)) see what goes on within.
+    /// Takes the next sample. Returns a verdict when it closes an interval, which happens after one
+    /// round trip, but at least 100 ms and at most 1 s. One sample per interval is enough; several
+    /// ([`SAMPLE_PERIOD`](crate::SAMPLE_PERIOD)) show events within it.
     ///
-    /// A sample whose time lies before the last one's begins anew.
+    /// A sample with a time before that of the last one resets the estimator.
     pub fn observe(&mut self, sample: &Sample) -> Option<Verdict> {
         if self
             .gathering
@@ -99,8 +98,8 @@ impl Estimator {
     }
 }
 
-/// Keeps single intervals from flickering: a limit that differs from the last verdict is believed
-/// when two intervals in a row say it. So a change is reported one interval late.
+/// Suppresses flickering verdicts: a limit that differs from the last verdict is accepted when two
+/// consecutive intervals show it. So a change is reported one interval late.
 #[derive(Debug, Clone, Copy, Default)]
 struct Smoothing {
     verdict: Option<Limit>,

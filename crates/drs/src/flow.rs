@@ -1,4 +1,4 @@
-//! A socket bound to what measures it, what judges it, and what right-sizes it.
+//! A socket, with its sampler, its estimator and its right-sizing.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -17,11 +17,12 @@ use crate::{
     slow_start::SlowStartGuard,
 };
 
-/// The window that [`Flow::opening_window`] opens, in bytes: sixteen of them carry 1 Gbit/s over
-/// 250 ms.
+/// Window that [`Flow::opening_window`] opens, in bytes: sixteen of them carry 1 Gbit/s over 250
+/// ms.
 pub const START_WINDOW: u32 = 2 << 20;
 
-/// One connection under right-sizing. Of a fixed size; a [`step`](Self::step) allocates nothing.
+/// One connection under right-sizing. It has a fixed size; a [`step`](Self::step) allocates
+/// nothing.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), drs::FlowError> {
@@ -50,10 +51,10 @@ pub struct Flow {
     sizing: Sizing,
     claim: Option<Claim>,
     fitted_rate: Option<u64>,
-    /// The most bytes that may wait unsent, where this keeps them few from the first look on; 0
-    /// before that.
+    /// Limit on unsent bytes if the flow keeps them few from the first sample on; 0 before that
+    /// sample.
     unsent_limit: Option<u32>,
-    /// The window that the first look is to open, in bytes.
+    /// Window to open at the first sample, in bytes.
     receive_window: Option<u32>,
     refused: [Option<Action>; 8],
     applied: [Applied; MAX_ACTIONS],
@@ -68,33 +69,33 @@ enum Sizing {
     PaperPlus(PaperPlus),
 }
 
-/// What came of one look.
+/// Result of one step.
 #[derive(Debug)]
 pub struct Step<'a> {
-    /// What the look gave.
+    /// Sample that was taken.
     pub sample: Sample,
-    /// The verdict, when an interval closed with this look.
+    /// Verdict, if an interval closed with this sample.
     pub verdict: Option<Verdict>,
-    /// What was set, and why; empty in most steps.
+    /// Actions with their causes; empty in most steps.
     pub actions: &'a [Applied],
-    /// What no option of this socket can do.
+    /// Advice for limits that no option of this socket can change.
     pub advice: Option<Advice>,
 }
 
-/// Why a step was not possible.
+/// Reason why a step was not possible.
 #[derive(Debug, thiserror::Error)]
 pub enum FlowError {
-    /// The socket gave no sample: it is no TCP socket, or the kernel is none that this understands.
+    /// The socket gave no sample: it is not a TCP socket, or the kernel is not supported.
     #[error(transparent)]
     Sample(#[from] SampleError),
 }
 
 impl Flow {
-    /// A flow of one side of a connection. It reads this host's limits from `/proc/sys/net`; where
-    /// many flows start, read them once and use [`with_host`](Self::with_host).
+    /// Returns a flow of one side of a connection. It reads this host's limits from
+    /// `/proc/sys/net`. If many flows start, read them once and use [`with_host`](Self::with_host).
     #[must_use]
     pub fn new(mode: Mode, side: Side) -> Self {
-        // The other modes ask the kernel and see what it grants.
+        // The other modes ask the kernel, and see what it grants.
         let host = match mode {
             Mode::Observe | Mode::Auto => Host::read(),
             Mode::Classic | Mode::PaperPlus => Host::default(),
@@ -102,7 +103,7 @@ impl Flow {
         Self::with_host(mode, side, host)
     }
 
-    /// Likewise, with limits that were read before.
+    /// Returns a flow with limits of the host that were read before.
     #[must_use]
     pub fn with_host(mode: Mode, side: Side, host: Host) -> Self {
         const NOTHING: Applied = Applied {
@@ -136,16 +137,16 @@ impl Flow {
     }
 
     /// Puts the flow's buffer under a budget that it shares with others. Only [`Mode::PaperPlus`]
-    /// sizes by one.
+    /// follows the budget.
     #[must_use]
     pub fn with_budget(mut self, budget: &Arc<Budget>) -> Self {
         self.claim = Some(budget.join());
         self
     }
 
-    /// Leaves the congestion control alone: losses then lead to advice only, and slow start ends as
-    /// it will. For callers whose user chose it, or who share a bottleneck with others that follow
-    /// losses.
+    /// Leaves the congestion control alone: losses then lead to advice only, and slow start is not
+    /// ended early. For callers whose user chose it, or who share a bottleneck with other
+    /// loss-based flows.
     #[must_use]
     pub fn keeping_congestion_control(mut self) -> Self {
         self.auto.keeps_congestion = true;
@@ -153,9 +154,10 @@ impl Flow {
         self
     }
 
-    /// Keeps little waiting to be sent from the first look on, and more as more is in flight
-    /// (`TCP_NOTSENT_LOWAT`), where [`Mode::Auto`] sends. For callers whose streams share their
-    /// work. It is no action of a [`Step`]; without it, only a large backlog is cut.
+    /// Keeps the unsent data small from the first sample on, and allows more as more is in flight
+    /// (`TCP_NOTSENT_LOWAT`). Works for senders in [`Mode::Auto`], and is meant for callers whose
+    /// streams share their work. It is not reported as an action of a [`Step`]. Without it, only a
+    /// large backlog is cut.
     #[must_use]
     pub fn limiting_unsent(mut self) -> Self {
         if self.mode == Mode::Auto && self.side == Side::Sending {
@@ -165,9 +167,10 @@ impl Flow {
         self
     }
 
-    /// Opens the receive window up to [`START_WINDOW`] at the first look, where [`Mode::Auto`]
-    /// receives ([`open_receive_window`](crate::open_receive_window)): the sender's slow start then
-    /// waits for no autotuning. For bulk data. It is no action of a [`Step`].
+    /// Opens the receive window up to [`START_WINDOW`] at the first sample
+    /// ([`open_receive_window`](crate::open_receive_window)), so that the sender's slow start need
+    /// not wait for autotuning. Works for receivers in [`Mode::Auto`], and is meant for bulk data.
+    /// It is not reported as an action of a [`Step`].
     #[must_use]
     pub fn opening_window(mut self) -> Self {
         if self.mode == Mode::Auto && self.side == Side::Receiving {
@@ -176,53 +179,53 @@ impl Flow {
         self
     }
 
-    /// Says what rate the caller wants to reach, in bit/s, so that advice can name a number of
-    /// streams. Without it, advice is to double.
+    /// Sets the rate that the caller wants to reach, in bit/s, so that advice can name a number of
+    /// streams. Without it, the advice is to double them.
     pub fn aim(&mut self, bps: Option<u64>) {
         self.auto.aim_bps = bps;
     }
 
-    /// Says that the caller holds a reservation, in bytes a second: [`Mode::Auto`] paces the
-    /// sending side to it, so that no burst meets the reservation's policer.
+    /// Sets the rate that the caller has reserved, in bytes per second. [`Mode::Auto`] paces the
+    /// sender to it, so that no burst meets the reservation's policer.
     pub fn reserve(&mut self, rate: Option<u64>) {
         self.auto.reserved = rate;
     }
 
-    /// Says at what rate the caller has the flow send because the path carries no more, in bytes a
-    /// second ([`FlowGuard::fitted_rate`](crate::FlowGuard::fitted_rate)). Held to that rate, the
-    /// flow is limited by the path, and not by pacing.
+    /// Sets the rate to which the caller limits the flow because the path carries no more, in bytes
+    /// per second ([`FlowGuard::fitted_rate`](crate::FlowGuard::fitted_rate)). At that rate the
+    /// limit counts as the path, not as pacing.
     pub const fn fitted(&mut self, rate: Option<u64>) {
         self.fitted_rate = rate;
     }
 
-    /// The mode.
+    /// Returns the mode.
     #[must_use]
     pub const fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The side that the socket is on.
+    /// Returns the side of the connection on which the socket is.
     #[must_use]
     pub const fn side(&self) -> Side {
         self.side
     }
 
-    /// The most recent verdict, if there was one.
+    /// Returns the most recent verdict, if there was one.
     #[must_use]
     pub const fn verdict(&self) -> Option<&Verdict> {
         self.latest.as_ref()
     }
 
-    /// Looks at the socket, judges, and acts as the mode allows. Call it about every
-    /// [`SAMPLE_PERIOD`](crate::SAMPLE_PERIOD); `now` runs from any fixed start and never goes
-    /// back. An action that the kernel refuses is reported and not tried again.
+    /// Samples the socket, judges, and acts as the mode allows. Call it about every
+    /// [`SAMPLE_PERIOD`](crate::SAMPLE_PERIOD). `now` counts from any fixed start and never goes
+    /// back. An action that the kernel refuses is reported and not repeated.
     ///
     /// # Errors
-    /// [`FlowError`] when there is nothing to look at; the socket itself is as it was.
+    /// [`FlowError`] if there is no sample; the socket is unchanged then.
     pub fn step(&mut self, socket: impl AsFd, now: Duration) -> Result<Step<'_>, FlowError> {
         let socket = socket.as_fd();
         if let Some(window) = self.receive_window.take() {
-            // Where the kernel refuses it, autotuning begins where it would have.
+            // If the kernel refuses, autotuning begins as usual.
             let _ = open_receive_window(socket, window);
         }
         let mut sample = self.sampler.sample(socket, now)?;
@@ -232,7 +235,7 @@ impl Flow {
         let in_flight = verdict.map_or(0, |verdict| verdict.evidence.in_flight);
         if let Some(limit) = self.unsent_limit.and_then(|limit| wider(limit, in_flight)) {
             self.unsent_limit = Some(limit);
-            // Where the kernel refuses it, what waits is as much as the program writes.
+            // If the kernel refuses, the program may write ahead as usual.
             let _ = options::apply(socket, Action::UnsentLimit(limit));
         }
         let orders = (self.guard.observe(&sample).iter()).fold(
@@ -270,7 +273,7 @@ impl Flow {
         }
     }
 
-    /// Carries out what was not refused before; gives how many were tried.
+    /// Carries out the actions that were not refused before. Returns the number of attempts.
     fn carry_out(&mut self, socket: BorrowedFd<'_>, orders: &Orders) -> usize {
         let mut count = 0;
         for (action, cause) in orders.iter() {
@@ -310,8 +313,8 @@ impl Flow {
     }
 }
 
-/// A limit on unsent bytes, where the one in force is narrow for what is in flight, or there is
-/// none.
+/// Returns a new limit on unsent bytes if the current one is small for what is in flight, or
+/// missing.
 fn wider(limit: u32, in_flight: u64) -> Option<u32> {
     let allowance = unsent_allowance(in_flight);
     (allowance >= limit.saturating_mul(2)).then_some(allowance)
@@ -348,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_is_not_tried_again() {
+    fn refused_action_is_not_repeated() {
         let (sender, _receiver) = pair();
         let mut flow = Flow::new(Mode::Auto, Side::Sending);
         let unknown = Action::CongestionControl(CongestionName::from_kernel(b"no-such"));
@@ -359,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn little_waits_to_be_sent_from_the_first_look_on_and_more_where_more_is_in_flight() {
+    fn unsent_limit_follows_bytes_in_flight() {
         let (sender, _receiver) = pair();
         for (mode, side, limit) in [
             (Mode::Auto, Side::Sending, Some(256 << 10)),
@@ -381,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_opened_once_at_the_first_look_and_single_bytes_still_wake_the_reader() {
+    fn window_opens_once_and_single_bytes_still_wake_reader() {
         let buffer =
             |socket: &TcpStream| rustix::net::sockopt::socket_recv_buffer_size(socket).unwrap();
         for (mode, side, opens) in [

@@ -1,30 +1,30 @@
-//! What this host allows a connection, from `/proc/sys/net`.
+//! Limits of this host for a connection, from `/proc/sys/net`.
 
 use std::ffi::CStr;
 
 use rustix::fs::{Mode, OFlags};
 
-/// Limits of the host, or of its network namespace where the kernel keeps them by namespace.
-/// Buffers in bytes as the kernel accounts them, so explicit limits are already doubled.
+/// Limits of the host, or of its network namespace for those that the kernel keeps by namespace.
+/// Buffers are in bytes as the kernel accounts them, so explicit limits are already doubled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Host {
-    /// Where autotuning of the receive buffer ends: the third value of `tcp_rmem` (by namespace).
+    /// Maximum of receive-buffer autotuning: the third value of `tcp_rmem` (by namespace).
     pub receive_autotune: u32,
-    /// The largest receive buffer that a program may set: twice `rmem_max` (the whole host's).
+    /// Largest receive buffer that a program may set: twice `rmem_max` (of the whole host).
     pub receive_explicit: u32,
-    /// Where autotuning of the send buffer ends: the third value of `tcp_wmem` (by namespace).
+    /// Maximum of send-buffer autotuning: the third value of `tcp_wmem` (by namespace).
     pub send_autotune: u32,
-    /// The largest send buffer that a program may set: twice `wmem_max` (the whole host's).
+    /// Largest send buffer that a program may set: twice `wmem_max` (of the whole host).
     pub send_explicit: u32,
-    /// Whether the kernel autotunes receive buffers at all (`tcp_moderate_rcvbuf`).
+    /// If true, the kernel autotunes receive buffers (`tcp_moderate_rcvbuf`).
     pub autotunes: bool,
-    /// Whether windows over 64 KB are offered at all (`tcp_window_scaling`).
+    /// If true, windows over 64 KB are offered (`tcp_window_scaling`).
     pub scales_windows: bool,
-    /// Whether an ordinary program may choose BBR (`tcp_allowed_congestion_control`).
+    /// If true, an unprivileged program may choose BBR (`tcp_allowed_congestion_control`).
     pub may_use_bbr: bool,
 }
 
-/// What Linux has when nobody tuned it: used for what cannot be read.
+/// Limits of an untuned Linux, used for values that cannot be read.
 impl Default for Host {
     fn default() -> Self {
         Self {
@@ -40,10 +40,10 @@ impl Default for Host {
 }
 
 impl Host {
-    /// Reads them, in the network namespace of the calling thread. What cannot be read is as on an
-    /// untuned Linux: at worst an action asks for less than it could get. Nothing is allocated, and
-    /// no function of the C library is called: it may be used in a signal handler, and a thread is
-    /// not cancelled in it.
+    /// Reads the limits in the network namespace of the calling thread. A limit that cannot be read
+    /// is assumed to be that of an untuned Linux: at worst an action asks for less than it could
+    /// get. It allocates nothing and calls no function of the C library. So it may be used in a
+    /// signal handler, and is not a cancellation point.
     #[must_use]
     pub fn read() -> Self {
         Self::from_files(file)
@@ -70,7 +70,7 @@ impl Host {
     }
 }
 
-/// What a short file has; what is longer is cut.
+/// Content of a short file; longer content is cut.
 struct Text {
     room: [u8; 256],
     used: usize,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_as_untuned() {
+    fn unreadable_limits_are_those_of_untuned_linux() {
         assert_eq!(Host::from_files(|_| None), Host::default());
         assert_eq!(
             Host::from_files(|_| Some(text("nonsense"))).receive_autotune,

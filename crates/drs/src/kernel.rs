@@ -1,6 +1,7 @@
-//! The system calls that no safe library has: reading a socket's options as bytes, and its queues'
-//! lengths.
-#![allow(unsafe_code)] // neither std, rustix nor socket2 reads TCP_INFO, TCP_CC_INFO, SO_MEMINFO or SIOCOUTQNSD
+//! System calls that no safe library provides: reading a socket's options as bytes, and the lengths
+//! of its queues.
+// neither std, rustix nor socket2 reads TCP_INFO, TCP_CC_INFO, SO_MEMINFO or SIOCOUTQNSD
+#![allow(unsafe_code)]
 
 use std::{
     io,
@@ -11,15 +12,15 @@ use std::{
 pub const SIOCINQ: libc::Ioctl = libc::FIONREAD;
 /// `SIOCOUTQ`, also called `TIOCOUTQ`.
 pub const SIOCOUTQ: libc::Ioctl = libc::TIOCOUTQ;
-/// Bytes not sent once; libc has no name for it.
+/// Request for the unsent bytes; libc has no name for it.
 pub const SIOCOUTQNSD: libc::Ioctl = 0x894B;
 
-/// `getsockopt`: how many bytes of `room` the kernel filled.
+/// Calls `getsockopt`. Returns the number of bytes of `room` that the kernel filled.
 pub fn option(socket: BorrowedFd<'_>, level: i32, name: i32, room: &mut [u8]) -> io::Result<usize> {
     let mut length = libc::socklen_t::try_from(room.len()).unwrap_or(libc::socklen_t::MAX);
-    // SAFETY: `room` is valid for writes of `length` bytes, or more, and outlives the call; the
-    // kernel writes at most `length` bytes and puts the number written into `length`. Any bytes are
-    // a valid `[u8]`.
+    // SAFETY: `room` is valid for writes of at least `length` bytes and outlives the call. The
+    // kernel writes at most `length` bytes and sets `length` to their number. Any bytes are a valid
+    // `[u8]`.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -35,7 +36,7 @@ pub fn option(socket: BorrowedFd<'_>, level: i32, name: i32, room: &mut [u8]) ->
     Ok(usize::try_from(length).unwrap_or(0).min(room.len()))
 }
 
-/// `setsockopt` with a value of any kind, as bytes.
+/// Calls `setsockopt` with a value of any kind, as bytes.
 pub fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     let length = libc::socklen_t::try_from(value.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: `value` is valid for reads of `length` bytes and outlives the call, which only reads
@@ -55,11 +56,11 @@ pub fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -
     Ok(())
 }
 
-/// The length of one of a socket's queues, in bytes. `request` is one of the three above.
+/// Returns the length of one of a socket's queues, in bytes. `request` is one of the three above.
 pub fn queue(socket: BorrowedFd<'_>, request: libc::Ioctl) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: each of the three requests writes one `int` to where its argument points, which is
-    // `bytes`, and it outlives the call.
+    // SAFETY: each of the three requests writes one `int` to its argument, which points to `bytes`
+    // and outlives the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut bytes) };
     if result != 0 {
         return Err(io::Error::last_os_error());

@@ -1,10 +1,10 @@
-//! Measures TCP flows, says what limits them, and right-sizes them where that helps.
+//! Measures TCP flows, finds what limits them, and right-sizes them if that helps.
 //!
-//! [`TcpInfo::read`] takes one sample of `TCP_INFO` from a connected socket. Kernels differ in how
-//! much they report, so what came with later versions is an `Option`. A [`Sample`] adds the
-//! socket's queues and buffers; a [`Verdict`] names what limits the flow, with its [`Evidence`] in
-//! numbers. [`Sampler`] takes samples, [`Estimator`] makes verdicts of them. [`Flow`] binds both to
-//! a socket, and acts on it as its [`Mode`] allows.
+//! [`TcpInfo::read`] takes one sample of `TCP_INFO` from a connected socket. Kernels differ in what
+//! they report, so fields of later versions are `Option`s. A [`Sample`] adds the socket's queues
+//! and buffers. A [`Verdict`] names the limit of the flow, with its [`Evidence`] in numbers.
+//! [`Sampler`] takes samples, [`Estimator`] derives verdicts from them. [`Flow`] binds both to a
+//! socket, and acts on it as its [`Mode`] allows.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), drs::SampleError> {

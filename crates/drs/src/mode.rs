@@ -1,29 +1,29 @@
-//! How far right-sizing may go.
+//! Modes of right-sizing.
 
 use std::{fmt, str::FromStr};
 
-/// What a [`Flow`](crate::Flow) does beyond looking.
+/// Mode of a [`Flow`](crate::Flow): how far it may change the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
     /// Sets nothing: samples, verdicts and advice only.
     #[default]
     Observe,
-    /// Acts only where a verdict says that it helps, and leaves the kernel's autotuning alone
-    /// otherwise.
+    /// Acts only if a verdict says that it helps, and otherwise leaves the kernel's autotuning
+    /// alone.
     Auto,
     /// The algorithm of Dynamic Right-Sizing in user space (DRS paper, section 1): the receive
     /// buffer is twice the estimated window of the sender, and only grows.
     Classic,
-    /// [`Classic`](Self::Classic) with that paper's open questions answered: half the buffer once
-    /// slow start has ended, safe shrinking, and a [`Budget`](crate::Budget) shared by connections.
+    /// [`Classic`](Self::Classic) with solutions for that paper's open questions: half the buffer
+    /// after slow start, safe shrinking, and a [`Budget`](crate::Budget) shared by connections.
     PaperPlus,
 }
 
 impl Mode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 4] = [Self::Observe, Self::Auto, Self::Classic, Self::PaperPlus];
 
-    /// A short stable word, for options, JSON and tables.
+    /// Returns its short stable name, for options, JSON and tables.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl FromStr for Mode {
     }
 }
 
-/// A word that names no [`Mode`].
+/// A word that is not the name of a [`Mode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no such mode: say observe, auto, classic or paper+")]
 pub struct UnknownMode;

@@ -1,5 +1,5 @@
-//! A small TCP in virtual time, for the deciders' tests: slow start, a bottleneck with a queue, a
-//! window that a buffer offers.
+//! A small model of TCP in virtual time, for tests of the deciders: slow start, a bottleneck with a
+//! queue, and a window that a buffer offers.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ const TICK: Duration = Duration::from_millis(1);
 /// trip.
 pub(crate) struct Model {
     pub now: Duration,
-    /// Base round trip.
+    /// Round-trip time without queueing.
     pub rtt: Duration,
-    /// Bottleneck, bytes a second.
+    /// Rate of the bottleneck, in bytes per second.
     pub rate: u64,
-    /// How much the bottleneck queues.
+    /// Maximum queue at the bottleneck, in bytes.
     pub queue_limit: u64,
-    /// `SO_RCVBUF` as asked: what the window may be.
+    /// `SO_RCVBUF` as requested, which limits the window.
     pub buffer: u64,
     pub clamp: u64,
-    /// The end of what was offered: it never moves back.
+    /// Right edge of the offered window; it never moves back.
     pub right_edge: u64,
     pub arrived: u64,
     pub dropped_at_receiver: u64,
@@ -30,9 +30,9 @@ pub(crate) struct Model {
     slow_start: bool,
     queue: u64,
     credit: f64,
-    /// Arrivals under way: when, and how much.
+    /// Data in flight: time of arrival and amount.
     wire: std::collections::VecDeque<(Duration, u64)>,
-    /// Acknowledgements under way: when, and up to where, with what right edge.
+    /// Acknowledgements in flight: time of arrival, acknowledged bytes and right edge.
     acks: std::collections::VecDeque<(Duration, u64, u64)>,
     acked: u64,
     peer_edge: u64,
@@ -70,8 +70,8 @@ impl Model {
         self.now += TICK;
         while let Some(&(at, bytes)) = self.wire.front().filter(|front| front.0 <= self.now) {
             self.wire.pop_front();
-            // The kernel's accounts: twice the size for payload and bookkeeping. Nothing is unread
-            // here, so only what comes at once counts.
+            // The kernel accounts for payload and bookkeeping with twice the size. Nothing is
+            // unread here, so only simultaneous arrivals count.
             if bytes > self.buffer * 2 {
                 self.dropped_at_receiver += bytes;
             }
@@ -96,7 +96,7 @@ impl Model {
         }
         while self.sent + MSS <= self.peer_edge && self.sent - self.acked + MSS <= self.cwnd {
             if self.queue + MSS > self.queue_limit {
-                // A drop, repaired at once as SACK would: the window halves.
+                // A drop, repaired at once as with SACK: the window halves.
                 self.slow_start = false;
                 self.cwnd = (self.cwnd / 2).max(2 * MSS);
                 break;
@@ -116,7 +116,7 @@ impl Model {
         }
     }
 
-    /// What the receiver's side would see.
+    /// Returns a sample as the receiver would see it.
     pub(crate) fn look(&self) -> Sample {
         let queueing = Duration::from_secs_f64(self.queue as f64 / self.rate as f64);
         Sample {
@@ -157,7 +157,7 @@ impl Model {
             .max(self.arrived + self.buffer.min(self.clamp));
     }
 
-    /// Runs for a time, looking every 20 ms.
+    /// Runs for a time, and samples every 20 ms.
     pub(crate) fn run(
         &mut self,
         millis: u64,

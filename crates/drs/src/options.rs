@@ -7,12 +7,12 @@ use std::{
 
 use crate::{Action, Buffers, Outcome, kernel, set_max_pacing_rate};
 
-/// Which buffers the program set itself, so that the kernel does not autotune them (`SO_BUF_LOCK`).
+/// Buffers that the program set itself, so that the kernel does not autotune them (`SO_BUF_LOCK`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Locks {
-    /// The send buffer.
+    /// If true, the send buffer is locked.
     pub send: bool,
-    /// The receive buffer.
+    /// If true, the receive buffer is locked.
     pub receive: bool,
 }
 
@@ -20,8 +20,8 @@ const SEND_LOCK: u32 = 1; // SOCK_SNDBUF_LOCK
 const RECEIVE_LOCK: u32 = 2; // SOCK_RCVBUF_LOCK
 
 impl Locks {
-    /// Asks about any socket, also one that is not connected yet; `None` where the kernel has no
-    /// `SO_BUF_LOCK` (before 5.15).
+    /// Reads the locks of any socket, even before it is connected. Returns `None` if the kernel has
+    /// no `SO_BUF_LOCK` (before 5.15).
     pub fn read(socket: impl AsFd) -> Option<Self> {
         let bits = get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_BUF_LOCK).ok()?;
         Some(Self {
@@ -30,7 +30,7 @@ impl Locks {
         })
     }
 
-    /// What a sample says; `None` where the kernel did not report it.
+    /// Returns the locks in a sample, or `None` if the kernel did not report them.
     pub(crate) fn of(buffers: &Buffers) -> Option<Self> {
         Some(Self {
             send: buffers.send_locked?,
@@ -44,8 +44,8 @@ impl Locks {
     }
 }
 
-/// Sets what the action says, and gives what the kernel made of it. [`Flow`](crate::Flow) does this
-/// by itself; a program that sizes its own buffers may want to as well.
+/// Applies an action to a socket, and returns the kernel's reaction. [`Flow`](crate::Flow) does
+/// this by itself. It is also for programs that size their own buffers.
 pub fn apply(socket: impl AsFd, action: Action) -> Outcome {
     let socket = socket.as_fd();
     let made = match action {
@@ -83,12 +83,12 @@ fn unlock(socket: BorrowedFd<'_>, change: impl FnOnce(&mut Locks)) -> io::Result
 }
 
 fn set_and_get(socket: BorrowedFd<'_>, level: i32, name: i32, value: u32) -> io::Result<u32> {
-    // The kernel takes a signed int and would read a larger one as negative.
+    // The kernel takes a signed int, and would read a larger value as negative.
     set(socket, level, name, value.min(i32::MAX.unsigned_abs()))?;
     get(socket, level, name)
 }
 
-/// `getsockopt` of one int.
+/// Reads an int with `getsockopt`.
 fn get(socket: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<u32> {
     let mut value = [0; 4];
     kernel::option(socket, level, name, &mut value)?;
@@ -168,7 +168,7 @@ mod tests {
             let block = vec![0; 64 << 10];
             while sender.write_all(&block).is_ok() {}
         });
-        // At most a gigabyte; a few hundred kilobytes do.
+        // At most a gigabyte; a few hundred kilobytes suffice.
         let mut read_until = |enough: &mut dyn FnMut(&TcpStream) -> bool| {
             let mut room = vec![0; 1 << 20];
             let mut left = 1u64 << 30;
@@ -183,7 +183,7 @@ mod tests {
         let buffer =
             |socket: &TcpStream| get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap();
         let mut looks = 0;
-        // A thousand reads, and it stays as it was set.
+        // After a thousand reads it is still as it was set.
         assert!(read_until(&mut |socket| {
             assert_eq!(buffer(socket), 32 << 10);
             looks += 1;

@@ -1,9 +1,8 @@
-//! What a decider wants done now: a few actions, each with its cause, and one piece of advice at
-//! most.
+//! Orders of a decider: a few actions, each with its cause, and at most one piece of advice.
 
 use crate::{Action, Advice, Cause};
 
-/// The most that one decision asks for.
+/// Maximum number of actions per decision.
 pub(crate) const MAX_ACTIONS: usize = 4;
 
 /// A fixed-size list, so that deciding never allocates.
@@ -18,7 +17,7 @@ impl Orders {
         Self::default().and(action, cause)
     }
 
-    /// The advice without the actions.
+    /// Returns the advice without the actions.
     pub(crate) fn advice_only(&self) -> Self {
         self.advice.map_or_else(Self::default, Self::advise)
     }
@@ -30,7 +29,7 @@ impl Orders {
         }
     }
 
-    /// Adds an action; what does not fit is left for the next decision.
+    /// Adds an action. One that does not fit is left for the next decision.
     #[must_use]
     pub(crate) fn and(mut self, action: Action, cause: Cause) -> Self {
         if let Some(free) = self.list.iter_mut().find(|slot| slot.is_none()) {

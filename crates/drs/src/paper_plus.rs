@@ -1,17 +1,17 @@
-//! `Mode::PaperPlus`: the paper's algorithm with the questions answered that it leaves open (DRS
-//! paper, section 4).
+//! `Mode::PaperPlus`: the paper's algorithm with solutions for the questions that it leaves open
+//! (DRS paper, section 4).
 //!
-//! - *When does slow start end?* The receiver sees it: in slow start what comes in a round trip
-//!   doubles. Three rounds that bring less than a quarter more than the best before have ended it
+//! - *When does slow start end?* The receiver sees it: in slow start, the bytes per round trip
+//!   double. Three rounds that bring less than a quarter more than the best before have ended it
 //!   (the test that BBR uses at the sender). The window then goes from twice to five quarters of
-//!   what a round trip carries: the quarter is how a later rise of the path is noticed.
+//!   what a round trip carries. The extra quarter shows a later rise of the path's rate.
 //! - *How can a buffer shrink safely?* In two steps. First the window is clamped: the kernel never
-//!   takes back what it has offered, it only offers no more. When what is on offer and unread fits,
-//!   the buffer itself shrinks. Nothing in flight is ever without room.
-//! - *Who gets how much?* A [`Budget`](crate::Budget).
+//!   takes back an offer, it only offers no more. When what is on offer and unread fits, the buffer
+//!   itself shrinks. So there is always room for everything in flight.
+//! - *Who gets how much?* A [`Budget`](crate::Budget) decides.
 //!
-//! Round trips are those of the kernel's receiver-side estimate where there is one, or else the
-//! paper's own.
+//! Round trips are those of the kernel's receiver-side estimate if there is one, else the paper's
+//! own.
 
 use std::time::Duration;
 
@@ -22,21 +22,21 @@ use crate::{
     receiver_rate::{Rounds, WindowTimer},
 };
 
-/// No window below this in slow start, which is as quick as it can be up to here.
+/// Minimum window in slow start, in bytes. Up to here slow start is not slowed down.
 const LEAST_STARTING: u64 = 64 << 10;
-/// No window below this afterwards: what losses are noticed by must always fit.
+/// Minimum window after slow start, in bytes, so that the segments that reveal a loss always fit.
 const LEAST_SETTLED: u64 = 16 << 10;
-/// In either, in segments: into a window smaller than one, a sender puts something only when its
-/// persist timer runs out (RFC 9293, section 3.8.6.2).
+/// Minimum window at any time, in segments. Into a window below one segment, a sender puts data
+/// only when its persist timer expires (RFC 9293, section 3.8.6.2).
 const LEAST_SEGMENTS: u64 = 4;
 /// Rounds without growth that end slow start.
 const FLAT_ROUNDS: u32 = 3;
-/// The need is the largest of this many rounds, so that a loss or a pause does not shrink it.
+/// Number of rounds of which the largest is the need, so that a loss or a pause does not shrink it.
 const MEMORY: usize = 8;
-/// Rounds with a longer round trip before it is looked into: by then the window has been cut to
-/// what the old one needs.
+/// Rounds with a longer round trip before a change of the path is considered. By then the window
+/// has been cut to what the old round trip needs.
 const LONGER_ROUNDS: u32 = 8;
-/// The least round trip is forgotten after two of these.
+/// Half the time after which the least round trip is forgotten.
 const RTT_MEMORY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
@@ -47,10 +47,10 @@ pub(crate) struct PaperPlus {
     base_rtt: LeastRtt,
     recent: Recent,
     slow_start: Option<SlowStart>,
-    /// The window that the buffer was last sized for; zero before the first time.
+    /// Window for which the buffer was last sized; zero before the first time.
     window: u64,
-    /// A buffer that will shrink to this when what is on offer fits, and what was on offer at the
-    /// last look.
+    /// Size to which the buffer will shrink when what is on offer fits, and the window on offer at
+    /// the last sample.
     pending: Option<(u64, u64)>,
 }
 
@@ -74,7 +74,8 @@ impl PaperPlus {
         }
     }
 
-    /// What to do after this look; `share` is what the budget grants as a window for a wanted one.
+    /// Returns the orders after a sample. `share` returns the window that the budget grants for a
+    /// wanted one.
     pub(crate) fn observe(&mut self, sample: &Sample, share: impl FnOnce(u64) -> u64) -> Orders {
         let per_round = match self.side {
             Side::Receiving => self.received_per_round(sample),
@@ -96,8 +97,8 @@ impl PaperPlus {
         self.resize(sample, wanted.min(granted), per_round, granted < wanted)
     }
 
-    /// Bytes that came in one round trip; `None` within a round, and when the program's reading was
-    /// the limit.
+    /// Returns the bytes that arrived in one round trip. Returns `None` within a round, and if the
+    /// program's reading was the limit.
     fn received_per_round(&mut self, sample: &Sample) -> Option<u64> {
         let read = read_by_program(sample)?;
         let timed = self.timer.observe(sample.at, read, offered(sample));
@@ -109,7 +110,7 @@ impl PaperPlus {
         (!program_is_slow && round.bytes > 0).then(|| round.bytes_in(base))
     }
 
-    /// Bytes that the sender may have in flight, once a round trip.
+    /// Returns the bytes that the sender may have in flight, once per round trip.
     fn in_flight(&mut self, sample: &Sample) -> Option<u64> {
         self.rounds.observe(sample.at, 0, sample.info.rtt)?;
         let peer = sample.info.send_window.map_or(u64::MAX, u64::from);
@@ -128,7 +129,7 @@ impl PaperPlus {
             return;
         };
         if self.side == Side::Sending {
-            // The sender knows.
+            // The sender knows when slow start has ended.
             if sample.info.slow_start_threshold.is_some() {
                 self.slow_start = None;
                 self.recent = Recent::of(per_round);
@@ -186,25 +187,25 @@ impl PaperPlus {
         }
     }
 
-    /// The second step of a shrink, when it is safe.
+    /// Completes a shrink when it is safe.
     fn finish_shrinking(&mut self, sample: &Sample) -> Orders {
         let Some((target, before)) = self.pending else {
             return Orders::default();
         };
         let (Some(window), unread) = (sample.info.receive_window, u64::from(sample.queues.unread))
         else {
-            // A kernel that does not report what it offered: the clamp alone has to do.
+            // The kernel does not report what it offered: the clamp alone has to do.
             self.pending = None;
             return Orders::default();
         };
-        // The buffer is twice the window; a quarter of that is left for bookkeeping of what is
-        // under way.
+        // The buffer is twice the window; a quarter of that is left for the bookkeeping of data in
+        // flight.
         let fits = u64::from(window) + unread <= target.saturating_add(target / 8)
             && u64::from(sample.buffers.receive_used) <= target;
         let bytes = u32::try_from(target).unwrap_or(u32::MAX);
         if !fits {
             // Some kernels raise the clamp again when they learn how much bookkeeping a segment
-            // takes.
+            // needs.
             self.pending = Some((target, window.into()));
             return if u64::from(window) > before {
                 Orders::one(Action::WindowClamp(bytes), Cause::ClampLifted { window })
@@ -218,7 +219,7 @@ impl PaperPlus {
     }
 }
 
-/// The largest of the last rounds.
+/// Largest of the last rounds.
 #[derive(Debug, Clone, Default)]
 struct Recent {
     bytes: [u64; MEMORY],
@@ -244,17 +245,17 @@ impl Recent {
     }
 }
 
-/// The least round trip of the last 10 to 20 seconds; forgotten sooner when the path shows to have
+/// Least round trip of the last 10 to 20 seconds; forgotten sooner if the path proves to have
 /// become longer.
 #[derive(Debug, Clone, Default)]
 struct LeastRtt {
     before: Option<Duration>,
     current: Option<Duration>,
     since: Duration,
-    /// Rounds in a row that took half as long again, and the least of them.
+    /// Consecutive rounds that took over half as long again, followed by the least of them.
     longer: u32,
     least_longer: Option<Duration>,
-    /// The least of the rounds before these, when they were longer as well.
+    /// Least of the rounds before these, if they were longer as well.
     tried: Option<Duration>,
 }
 
@@ -282,8 +283,8 @@ impl LeastRtt {
             return self.now();
         }
         // A slower path and a longer one look the same: as much is in flight, and it takes longer.
-        // The need reckoned with the old round trip cuts the window meanwhile; a queue of ours then
-        // drains, a longer path stays as long.
+        // The need computed with the old round trip cuts the window meanwhile. Then a queue of this
+        // flow drains, while a longer path stays as long.
         let least = self.least_longer.take().unwrap_or(rtt);
         self.longer = 0;
         match self.tried {
@@ -352,14 +353,14 @@ mod tests {
     }
 
     #[test]
-    fn a_slower_path_gives_memory_back_and_a_faster_one_takes_it_again() {
+    fn buffer_follows_a_slower_and_a_faster_path() {
         let (mut model, mut plus) = settled();
         model.rate = RATE / 4;
         model.run(30_000, |sample| plus.observe(sample, |window| window));
         assert!(model.buffer < 300 * KB, "{}", model.buffer);
         assert_eq!(model.dropped_at_receiver, 0);
         model.rate = RATE;
-        // Out of slow start a flow grows by a segment a round trip: 35 s for what was lost.
+        // After slow start a flow grows by one segment per round trip: 35 s for what was lost.
         model.run(60_000, |sample| plus.observe(sample, |window| window));
         assert!(model.buffer > 459_000, "{}", model.buffer);
         let before = model.arrived;

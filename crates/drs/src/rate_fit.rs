@@ -1,24 +1,24 @@
 //! Fits a flow's sending rate to its path, so that TCP never drives the path into loss.
 //!
-//! The Land Speed Record of 2003 held the window to capacity times round trip, known beforehand,
-//! because a flow that is left to itself doubles its window until a queue overflows, and then takes
-//! minutes to come back. Here the capacity is measured, and the sending rate is held to it
+//! The Land Speed Record of 2003 held the window to capacity times round trip, known beforehand. A
+//! flow without such a limit doubles its window until a queue overflows, and then takes minutes to
+//! recover. Here the capacity is measured, and the sending rate is held to it
 //! (`SO_MAX_PACING_RATE`), which keeps the bytes in flight at capacity times round trip as well:
 //!
 //! - In slow start a sender that does not pace sends each window as a burst. The bottleneck spreads
-//!   the burst to its own rate, and the acknowledgements come back at that rate ([`ack_train`]):
-//!   known many round trips before the window is as wide as the path.
-//! - A queue that stands, while nothing is lost, shows that the path is full: the delivery rate is
-//!   then its capacity.
-//! - From then on the rate is raised in small steps as long as all of it is delivered without a
-//!   queue, and taken back to the delivery rate when one stands ([`fitted`]).
+//!   the burst to its own rate, and the acknowledgements come back at that rate ([`ack_train`]). So
+//!   the capacity is known many round trips before the window is as wide as the path.
+//! - A standing queue without losses shows that the path is full: the delivery rate is then its
+//!   capacity.
+//! - From then on the rate rises in small steps as long as all of it is delivered without a queue,
+//!   and returns to the delivery rate when a queue stands ([`fitted`]).
 //! - A queue that stays although the flow steps back is made by others. The flow is then released,
 //!   and takes its share by TCP's own rules.
-//! - A flow that its own program, its buffer or its receiver holds back says nothing of the path,
-//!   and is left as it is ([`round`]).
+//! - A flow limited by its own program, its buffer or its receiver says nothing about the path, and
+//!   is left as it is ([`round`]).
 //! - Flows to one destination share the path's capacity in equal parts ([`siblings`]).
 //!
-//! Pure: samples go in, rates come out. [`RateFitter`](crate::RateFitter) does it to sockets.
+//! Pure: samples go in, rates come out. [`RateFitter`](crate::RateFitter) applies it to sockets.
 
 mod ack_train;
 mod draining;
@@ -39,22 +39,24 @@ use rtt_floor::RttFloor;
 pub use sample::FitSample;
 pub use siblings::Siblings;
 
-/// On shorter paths a flow recovers from losses so soon that there is nothing to gain.
+/// Minimum round trip of a fitted flow. On shorter paths a flow recovers from losses so fast that
+/// there is nothing to gain.
 const MIN_FITTED_RTT: Duration = Duration::from_millis(10);
-/// No slow start takes more round trips: 10 segments have become 10 GiB or more by then.
+/// Maximum length of slow start in round trips: 10 segments have become 10 GiB or more by then.
 const MAX_SLOW_START_ROUND_TRIPS: u32 = 32;
-/// From sample to sample while trains of acknowledgements are looked for, and at all other times.
+/// Sampling period while trains of acknowledgements are measured. At other times [`SAMPLE_PERIOD`]
+/// applies.
 const TRAIN_SAMPLE_PERIOD: Duration = Duration::from_micros(300);
 const SAMPLE_PERIOD: Duration = Duration::from_millis(10);
-/// No flow is held to fewer segments in a round trip.
+/// Minimum rate of a fitted flow, in segments per round trip.
 const MIN_SEGMENTS_PER_ROUND_TRIP: f64 = 2.0;
 
-/// The most that a socket may send.
+/// Maximum sending rate of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacingLimit {
-    /// Bytes a second.
+    /// Rate in bytes per second.
     Rate(u64),
-    /// As fast as TCP will.
+    /// No limit beyond TCP's own.
     Unlimited,
 }
 
@@ -64,16 +66,17 @@ impl PacingLimit {
     }
 }
 
-/// How far the fitting of a flow has come.
+/// Progress of fitting a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FitState {
-    /// Nothing is known of the path yet; only the ceiling holds the flow.
+    /// The capacity of the path is not known yet; only the ceiling limits the flow.
     Searching,
-    /// The flow sends at the path's capacity as measured, or its share of it, in bytes a second.
+    /// The flow sends at the measured capacity of the path, or its share of it, in bytes per
+    /// second.
     Fitted(u64),
-    /// The path would carry more than the ceiling, in bytes a second, which holds the flow.
+    /// The ceiling limits the flow, in bytes per second; the path would carry more.
     AtCeiling(u64),
-    /// Others fill the path's queue. The flow takes its share by TCP's rules from now on.
+    /// Others fill the path's queue. The flow takes its share by TCP's own rules from now on.
     Released,
 }
 
@@ -81,14 +84,14 @@ pub enum FitState {
 #[derive(Debug, Clone)]
 pub struct RateFit {
     ceiling: Option<u64>,
-    /// What the socket was limited to last.
+    /// Last limit that was requested for the socket.
     applied: PacingLimit,
     phase: Phase,
     last: Option<FitSample>,
     round: Round,
     rtt_floor: RttFloor,
     trains: AckTrains,
-    /// Whether siblings had been fitted when it had data for the first time; `None` before.
+    /// If true, siblings were already fitted when this flow first had data; `None` before that.
     is_newcomer: Option<bool>,
 }
 
@@ -100,8 +103,8 @@ enum Phase {
 }
 
 impl RateFit {
-    /// Begins to fit a flow, best from its start. No rate over `ceiling`, in bytes a second, is
-    /// ever asked for.
+    /// Begins to fit a flow, best from its start. It never asks for a rate over `ceiling`, in bytes
+    /// per second.
     #[must_use]
     pub fn new(ceiling: Option<u64>) -> Self {
         Self {
@@ -116,9 +119,8 @@ impl RateFit {
         }
     }
 
-    /// Takes the next sample; gives what the socket is to be limited to from now on, if that
-    /// changes. `siblings` are the flows to the same destination, this one among them, as they were
-    /// before this sample.
+    /// Takes the next sample. Returns the new limit of the socket if it changes. `siblings` are the
+    /// flows to the same destination, including this one, as they were before this sample.
     pub fn observe(&mut self, sample: &FitSample, siblings: &Siblings) -> Option<PacingLimit> {
         let last = self.last.replace(*sample);
         if sample.min_rtt >= MIN_FITTED_RTT && sample.delivered > 0 {
@@ -129,20 +131,20 @@ impl RateFit {
         self.change()
     }
 
-    /// Sets another ceiling, in bytes a second; gives the new limit if it changes.
+    /// Sets a new ceiling, in bytes per second. Returns the new limit if it changes.
     pub fn set_ceiling(&mut self, ceiling: Option<u64>) -> Option<PacingLimit> {
         self.ceiling = ceiling;
         self.change()
     }
 
-    /// Lets the flow go: no rate is fitted any more, and no limit stays behind but the ceiling.
-    /// Gives the new limit if it changes.
+    /// Releases the flow: its rate is no longer fitted, and no limit but the ceiling remains.
+    /// Returns the new limit if it changes.
     pub fn release(&mut self) -> Option<PacingLimit> {
         self.phase = Phase::Released;
         self.change()
     }
 
-    /// How far the fitting has come.
+    /// Returns the progress of the fitting.
     #[must_use]
     pub fn state(&self) -> FitState {
         match (&self.phase, self.ceiling) {
@@ -155,7 +157,7 @@ impl RateFit {
         }
     }
 
-    /// How long until the next sample is due.
+    /// Returns the time until the next sample is due.
     #[must_use]
     pub fn sample_period(&self) -> Duration {
         let in_slow_start = |last: &FitSample| {
@@ -209,7 +211,7 @@ impl RateFit {
         if !full_round {
             return None;
         }
-        // A burst makes a queue for a while; one that stands is there for a whole round.
+        // A burst makes a queue for a moment; a standing queue lasts for a whole round.
         let full = self.round.has_standing_queue(&self.rtt_floor, sample)
             && !self.round.is_delivering_more(sample)
             && !self.round.is_held(sample);

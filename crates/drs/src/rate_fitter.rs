@@ -1,8 +1,8 @@
-//! Fits the sending rates of sockets to their paths: one thread for all flows.
+//! Fits the sending rates of sockets to their paths, in one thread for all flows.
 //!
-//! A thread, and no task of a runtime, because a train of acknowledgements lasts milliseconds, and
-//! a runtime that moves bytes may take as long between two looks of its timer. It starts with the
-//! first flow and ends after the last.
+//! It is a thread and not an asynchronous task because a train of acknowledgements lasts
+//! milliseconds. A busy runtime may take as long between two checks of its timer. The thread starts
+//! with the first flow and ends after the last.
 
 use std::{
     collections::BTreeMap,
@@ -18,35 +18,35 @@ use crate::{
     FitSample, FitState, PacingLimit, RateFit, Siblings, TcpInfo, TcpInfoError, set_max_pacing_rate,
 };
 
-/// The most of one processor that looking at sockets may take. One flow in slow start, which is
-/// looked at 3000 times a second, takes less; many are looked at less often.
+/// Maximum share of one processor for sampling sockets. One flow in slow start, sampled 3000 times
+/// per second, takes less; many flows are sampled less often.
 const MAX_PROCESSOR_SHARE: f64 = 0.05;
 
-/// Fits flows for as long as their guards live. Clones fit together, and share one thread.
+/// Fits flows while their guards live. Clones fit together, and share one thread.
 #[derive(Debug, Clone, Default)]
 pub struct RateFitter(Arc<Shared>);
 
-/// One flow of a [`RateFitter`]. Dropped, it lets the flow go at once: the socket may send as fast
-/// as it might before.
+/// One flow of a [`RateFitter`]. Dropping it releases the flow at once: the socket gets its former
+/// limit back.
 #[derive(Debug)]
 pub struct FlowGuard {
     shared: Arc<Shared>,
     number: u64,
 }
 
-/// Why a flow cannot be fitted.
+/// Reason why a flow cannot be fitted.
 #[derive(Debug, thiserror::Error)]
 pub enum RateFitError {
     /// The socket reports too little of its flow.
     #[error(transparent)]
     TcpInfo(#[from] TcpInfoError),
-    /// The socket is not connected, or there is no descriptor for it.
+    /// The socket is not connected, or no descriptor is free for it.
     #[error("cannot watch the socket: {0}")]
     Socket(io::Error),
     /// The kernel does not limit the rate of this socket.
     #[error("cannot set SO_MAX_PACING_RATE: {0}")]
     Pacing(io::Error),
-    /// There is no thread to be had.
+    /// The thread cannot be started.
     #[error("cannot start a thread to fit sending rates: {0}")]
     Thread(io::Error),
 }
@@ -61,7 +61,7 @@ struct Shared {
 struct Flows {
     list: Vec<FittedFlow>,
     next_number: u64,
-    /// The thread runs.
+    /// If true, the thread runs.
     is_watched: bool,
 }
 
@@ -69,38 +69,39 @@ struct Flows {
 struct FittedFlow {
     number: u64,
     socket: OwnedFd,
-    /// Flows to the same address share a path.
+    /// Address of the peer; flows to the same one share a path.
     destination: IpAddr,
     began: Instant,
     earlier_retransmits: u32,
-    /// What someone had limited the socket to before, which comes back when the flow is let go.
+    /// Former limit of the socket, which is restored when the flow is released.
     earlier_limit: Option<u64>,
     fit: RateFit,
-    /// The socket, or the kernel, has refused; the flow is left to TCP.
+    /// Error of the socket or the kernel; the flow is left to TCP.
     failed: Option<Arc<RateFitError>>,
-    /// Taken in the sweep under way.
+    /// Sample of the current sweep.
     sample: Option<FitSample>,
 }
 
 impl RateFitter {
-    /// A fitter with a thread of its own.
+    /// Returns a fitter with a thread of its own.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The one of this process.
+    /// Returns the fitter of this process.
     #[must_use]
     pub fn of_process() -> Self {
         static OF_PROCESS: OnceLock<RateFitter> = OnceLock::new();
         OF_PROCESS.get_or_init(Self::new).clone()
     }
 
-    /// Fits the sending rate of a connected TCP socket to its path from now on, and never sets more
-    /// than `ceiling`, in bytes a second. A limit that the socket has already is a ceiling, too.
+    /// Fits the sending rate of a connected TCP socket to its path from now on. Never sets more
+    /// than `ceiling`, in bytes per second. A limit that the socket already has is a ceiling, too.
     ///
     /// # Errors
-    /// [`RateFitError`]: it is no connected TCP socket, the kernel reports too little, or there is no descriptor or thread to be had.
+    /// [`RateFitError`] if it is not a connected TCP socket, the kernel reports too little, or no
+    /// descriptor or thread is available.
     pub fn add(&self, socket: impl AsFd, ceiling: Option<u64>) -> Result<FlowGuard, RateFitError> {
         let socket = socket
             .as_fd()
@@ -150,10 +151,11 @@ impl RateFitter {
 }
 
 impl FlowGuard {
-    /// How far the fitting has come; the error that ended it, where one did.
+    /// Returns the progress of the fitting.
     ///
     /// # Errors
-    /// The socket, or the kernel, refused; the flow is left to TCP.
+    /// The error that ended the fitting: the socket or the kernel refused, and the flow is left to
+    /// TCP.
     pub fn state(&self) -> Result<FitState, Arc<RateFitError>> {
         let flows = self.shared.lock();
         match flows.list.iter().find(|flow| flow.number == self.number) {
@@ -162,7 +164,8 @@ impl FlowGuard {
         }
     }
 
-    /// The rate that the flow is held to because its path carries no more, in bytes a second.
+    /// Returns the rate to which the flow is limited because its path carries no more, in bytes per
+    /// second.
     #[must_use]
     pub fn fitted_rate(&self) -> Option<u64> {
         match self.state() {
@@ -171,7 +174,7 @@ impl FlowGuard {
         }
     }
 
-    /// Sets another ceiling, in bytes a second.
+    /// Sets a new ceiling, in bytes per second.
     pub fn set_ceiling(&self, ceiling: Option<u64>) {
         let mut flows = self.shared.lock();
         if let Some(flow) = flows
@@ -194,10 +197,10 @@ impl Drop for FlowGuard {
             .iter()
             .position(|flow| flow.number == self.number)
         {
-            // The descriptor is closed here as well, so that the connection ends when its owner
-            // closes it.
+            // The descriptor is closed here, too, so that the connection ends when its owner closes
+            // it.
             let flow = flows.list.swap_remove(at);
-            // A socket that refuses has been let go by its end.
+            // If the socket refuses, it has already ended.
             let _ = set_max_pacing_rate(&flow.socket, flow.earlier_limit);
         }
     }
@@ -205,13 +208,13 @@ impl Drop for FlowGuard {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Flows> {
-        // No sample leaves the list half changed.
+        // A panic cannot leave the list half changed.
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn watch(&self) {
         let mut flows = self.lock();
-        // The processor's time, and not the clock's: a sweep also waits, for its turn and for
+        // Measures processor time, not the clock's: a sweep also waits for its turn, and for
         // sockets that others have locked.
         let mut before = processor_time();
         let mut mean = Duration::ZERO;
@@ -231,14 +234,14 @@ impl Shared {
     }
 }
 
-/// Of this thread so far.
+/// Returns the processor time of this thread so far.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
 impl Flows {
-    /// Looks at every flow once.
+    /// Samples every flow once.
     fn sweep(&mut self) {
         for flow in &mut self.list {
             flow.look();
@@ -262,7 +265,7 @@ impl Flows {
         }
     }
 
-    /// How long until the next sweep, when one takes so long.
+    /// Returns the time until the next sweep, if one takes so long.
     fn pause(&self, sweep: Duration) -> Duration {
         let wanted = (self.list.iter().filter(|flow| flow.failed.is_none()))
             .map(|flow| flow.fit.sample_period())

@@ -1,14 +1,14 @@
-//! What a receiver can know of the path from what its program reads: round trips, and bytes in
+//! A receiver's knowledge of the path from what its program reads: round trips, and the bytes in
 //! each.
 //!
-//! The round trip is that of Dynamic Right-Sizing (Fisk and Feng 2001): data beyond the window on
-//! offer cannot come before the offer was received and answered, so the time in which one window of
-//! data is read is at least a round trip; the least of these is the estimate. It needs nothing but
-//! a count of bytes and a clock.
+//! The round trip is that of Dynamic Right-Sizing (Fisk and Feng 2001). Data beyond the window on
+//! offer cannot arrive before the offer was received and answered. So reading one window of data
+//! takes at least a round trip, and the least such time is the estimate. It needs only a count of
+//! bytes and a clock.
 
 use std::time::Duration;
 
-/// One round: what came, in what time.
+/// One round: its bytes and its duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Round {
     pub bytes: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    /// Bytes in `span` at this round's rate.
+    /// Returns the bytes in `span` at this round's rate.
     pub(crate) fn bytes_in(self, span: Duration) -> u64 {
         let nanos = self.lasted.as_nanos().max(1);
         u64::try_from(u128::from(self.bytes) * span.as_nanos() / nanos).unwrap_or(u64::MAX)
@@ -30,8 +30,8 @@ pub(crate) struct WindowTimer {
 }
 
 impl WindowTimer {
-    /// The least time so far in which a window was read. `read` counts all bytes read, `window` is
-    /// what is on offer.
+    /// Returns the least time so far in which a window was read. `read` counts all bytes read,
+    /// `window` is what is on offer.
     pub(crate) fn observe(&mut self, at: Duration, read: u64, window: u64) -> Option<Duration> {
         match self.mark {
             None => self.mark = Some((at, read.saturating_add(window))),
@@ -48,7 +48,7 @@ impl WindowTimer {
     }
 }
 
-/// Cuts the stream of looks into rounds of about a given length.
+/// Divides the stream of samples into rounds of about a given length.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rounds {
     open: Option<(Duration, u64)>,

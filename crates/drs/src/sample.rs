@@ -1,28 +1,28 @@
-//! One look at a connection: what the kernel's TCP says, and what lies in the socket's queues.
+//! One sample of a connection: the kernel's TCP information, and the state of the socket's queues.
 
 use std::time::Duration;
 
 use crate::TcpInfo;
 
-/// What is known of a connection at one moment. The estimator takes these and nothing else, so a
-/// recorded trace of them replays exactly.
+/// State of a connection at one moment. The estimator takes only these samples, so a recorded trace
+/// of them replays exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "trace", serde(default))]
 pub struct Sample {
-    /// When it was taken, from any fixed start, on a clock that never goes back.
+    /// Time of the sample, from any fixed start, on a monotonic clock.
     #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub at: Duration,
-    /// The kernel's own account of the connection.
+    /// The kernel's information about the connection.
     pub info: TcpInfo,
-    /// What waits in the socket.
+    /// Data that waits in the socket.
     pub queues: Queues,
-    /// How much may wait there.
+    /// Sizes of the socket's buffers.
     pub buffers: Buffers,
-    /// What the congestion control reports of itself, where it reports anything.
+    /// State of the congestion control, if it reports any.
     pub congestion: Congestion,
-    /// The rate, in bytes a second, that this flow is held to because its path carries no more
-    /// ([`crate::RateFit`]). The kernel does not know it: whoever fits the rate says it.
+    /// Rate, in bytes per second, to which this flow is limited because its path carries no more
+    /// ([`crate::RateFit`]). The kernel does not know it, so the caller that fits the rate sets it.
     pub fitted_rate: Option<u64>,
 }
 
@@ -31,66 +31,66 @@ pub struct Sample {
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "trace", serde(default))]
 pub struct Queues {
-    /// Received in order and not yet read by the program (`SIOCINQ`).
+    /// Bytes received in order and not yet read by the program (`SIOCINQ`).
     pub unread: u32,
-    /// Written by the program and not yet acknowledged by the peer (`SIOCOUTQ`).
+    /// Bytes written by the program and not yet acknowledged by the peer (`SIOCOUTQ`).
     pub unacknowledged: u32,
-    /// Of these, not yet sent once (`SIOCOUTQNSD`).
+    /// Part of these that has not been sent yet (`SIOCOUTQNSD`).
     pub unsent: u32,
 }
 
-/// Sizes of a socket's buffers, in bytes as the kernel accounts them: payload and its bookkeeping
-/// together, which for an explicit setting is twice what was asked.
+/// Sizes of a socket's buffers, in bytes as the kernel accounts them. They include payload and
+/// bookkeeping; an explicit setting counts twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "trace", serde(default))]
 pub struct Buffers {
-    /// The send buffer (`SO_SNDBUF`).
+    /// Send buffer (`SO_SNDBUF`).
     pub send: u32,
-    /// Memory that data to be sent takes up now (`SK_MEMINFO_WMEM_QUEUED`).
+    /// Memory used by data to be sent (`SK_MEMINFO_WMEM_QUEUED`).
     pub send_used: u32,
-    /// The receive buffer (`SO_RCVBUF`).
+    /// Receive buffer (`SO_RCVBUF`).
     pub receive: u32,
-    /// Memory that unread data takes up now (`SK_MEMINFO_RMEM_ALLOC`).
+    /// Memory used by unread data (`SK_MEMINFO_RMEM_ALLOC`).
     pub receive_used: u32,
-    /// Whether someone set the send buffer, so that the kernel does not size it any more
-    /// (`SO_BUF_LOCK`); `None` before Linux 5.14.
+    /// If true, someone set the send buffer, so that the kernel no longer sizes it (`SO_BUF_LOCK`);
+    /// `None` before Linux 5.14.
     pub send_locked: Option<bool>,
-    /// The same for the receive buffer.
+    /// If true, someone set the receive buffer; `None` before Linux 5.14.
     pub receive_locked: Option<bool>,
 }
 
-/// The congestion control of a connection.
+/// Congestion control of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "trace", serde(default))]
 pub struct Congestion {
-    /// Its name, as in `net.ipv4.tcp_congestion_control`; empty where unknown.
+    /// Name, as in `net.ipv4.tcp_congestion_control`; empty if unknown.
     pub name: CongestionName,
-    /// BBR's model of the path, when BBR is what runs (`TCP_CC_INFO`).
+    /// BBR's model of the path, if BBR is in use (`TCP_CC_INFO`).
     pub bbr: Option<Bbr>,
 }
 
-/// What BBR believes of the path (`struct tcp_bbr_info`).
+/// BBR's model of the path (`struct tcp_bbr_info`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "trace", serde(default))]
 pub struct Bbr {
-    /// Bandwidth of the bottleneck, in bytes a second.
+    /// Bandwidth of the bottleneck, in bytes per second.
     pub bandwidth: u64,
-    /// The path's round trip without queues.
+    /// Round-trip time of the path without queues.
     #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub min_rtt: Duration,
-    /// What it multiplies the bandwidth by to get the pacing rate, in 256ths: 739 while it starts
-    /// up, 88 while it drains what that queued, later 320, 192 and 256.
+    /// Factor from bandwidth to pacing rate, in 256ths: 739 during startup, 88 while it drains the
+    /// resulting queue, later 320, 192 and 256.
     pub pacing_gain: u32,
-    /// What it multiplies the bandwidth-delay product by to get the congestion window, in 256ths.
+    /// Factor from bandwidth-delay product to congestion window, in 256ths.
     pub window_gain: u32,
 }
 
 impl Bbr {
-    /// Whether it is still looking for the bandwidth (the state STARTUP), and has not seen it level
-    /// off yet.
+    /// Returns true if it is still searching for the bandwidth (the state STARTUP), and has not
+    /// seen it level off yet.
     #[must_use]
     pub const fn starts_up(&self) -> bool {
         self.pacing_gain >= 512
@@ -98,20 +98,20 @@ impl Bbr {
 }
 
 impl Congestion {
-    /// Whether it follows a model of the path rather than losses: some version of BBR.
+    /// Returns true if it follows a model of the path rather than losses: some version of BBR.
     #[must_use]
     pub fn is_model_based(&self) -> bool {
         self.name.as_str().starts_with("bbr")
     }
 }
 
-/// The name of a congestion control: at most 16 bytes (`TCP_CA_NAME_MAX`), kept without allocating.
+/// Name of a congestion control: at most 16 bytes (`TCP_CA_NAME_MAX`), kept without allocating.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct CongestionName([u8; 16]);
 
 impl CongestionName {
-    /// The name in the kernel's zero-ended form. What is too long or no ASCII becomes the unknown
-    /// name.
+    /// Returns the name in the kernel's NUL-terminated form. A name that is too long or not ASCII
+    /// becomes the unknown name.
     #[must_use]
     pub fn from_kernel(bytes: &[u8]) -> Self {
         let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -123,7 +123,7 @@ impl CongestionName {
         Self(kept)
     }
 
-    /// The name as text; empty when it is not known.
+    /// Returns the name as text; empty if unknown.
     #[must_use]
     pub fn as_str(&self) -> &str {
         let end = self
@@ -136,7 +136,7 @@ impl CongestionName {
 }
 
 impl Sample {
-    /// Bytes sent and not acknowledged.
+    /// Returns the bytes sent and not acknowledged.
     #[must_use]
     pub const fn in_flight(&self) -> u64 {
         self.queues
@@ -144,7 +144,7 @@ impl Sample {
             .saturating_sub(self.queues.unsent) as u64
     }
 
-    /// The congestion window, in bytes.
+    /// Returns the congestion window, in bytes.
     #[must_use]
     pub const fn congestion_window(&self) -> u64 {
         self.info.congestion_window as u64 * self.info.send_mss as u64

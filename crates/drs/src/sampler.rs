@@ -12,26 +12,26 @@ use crate::{
     kernel::{self, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD},
 };
 
-/// How often to look at a socket unless there is a reason for something else: five looks in the
-/// shortest interval of an [`Estimator`](crate::Estimator).
+/// Default sampling period: five samples in the shortest interval of an
+/// [`Estimator`](crate::Estimator).
 pub const SAMPLE_PERIOD: Duration = Duration::from_millis(20);
 
-/// Reads a [`Sample`] from any TCP socket. It holds nothing of the socket and may serve many.
+/// Reads a [`Sample`] from any TCP socket. It keeps no state of the socket, and may serve many.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sampler;
 
 impl Sampler {
-    /// A sampler.
+    /// Returns a sampler.
     #[must_use]
     pub const fn new() -> Self {
         Self
     }
 
-    /// Looks at the socket now. `at` says when that is: from any start, as long as it is the same
-    /// for all samples of a socket.
+    /// Samples the socket now. `at` is the time, from any start that is the same for all samples of
+    /// a socket.
     ///
     /// # Errors
-    /// [`SampleError`] when it is no TCP socket, is a listening one, or the kernel is older than
+    /// [`SampleError`] if it is not a TCP socket, is a listening one, or the kernel is older than
     /// 4.12.
     pub fn sample(&self, socket: impl AsFd, at: Duration) -> Result<Sample, SampleError> {
         let socket = socket.as_fd();
@@ -54,13 +54,13 @@ impl Sampler {
     }
 }
 
-/// Has a TCP socket send no faster than `rate` bytes a second (`SO_MAX_PACING_RATE`); `None` lifts
-/// the limit.
+/// Limits a TCP socket to sending `rate` bytes per second (`SO_MAX_PACING_RATE`); `None` lifts the
+/// limit.
 ///
 /// # Errors
-/// The kernel refuses: it is no socket.
+/// The kernel's error if it is not a socket.
 pub fn set_max_pacing_rate(socket: impl AsFd, rate: Option<u64>) -> io::Result<()> {
-    // Kernels from 4.20 on take 64 bits where `unsigned long` has them.
+    // Kernels from 4.20 on take 64 bits if `unsigned long` has them.
     let rate = libc::c_ulong::try_from(rate.unwrap_or(u64::MAX)).unwrap_or(libc::c_ulong::MAX);
     kernel::set_option(
         socket.as_fd(),
@@ -70,11 +70,11 @@ pub fn set_max_pacing_rate(socket: impl AsFd, rate: Option<u64>) -> io::Result<(
     )
 }
 
-/// Has a socket wake its reader only once so many bytes have come, or the stream ends
+/// Makes a socket wake its reader only when `bytes` have arrived, or the stream ends
 /// (`SO_RCVLOWAT`, 1 by default).
 ///
 /// # Errors
-/// The kernel refuses: it is no socket, or over 2 GiB were asked for.
+/// The kernel's error if it is not a socket, or `bytes` is over 2 GiB.
 pub fn set_receive_low_water_mark(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     let bytes = i32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
     kernel::set_option(
@@ -85,35 +85,35 @@ pub fn set_receive_low_water_mark(socket: impl AsFd, bytes: u32) -> io::Result<(
     )
 }
 
-/// Lets a socket offer a window of up to `bytes` from now on, without an end to the kernel's
-/// autotuning, which goes on from there.
+/// Lets a socket offer a window of up to `bytes` from now on. The kernel's autotuning stays on, and
+/// continues from there.
 ///
-/// A set-up of a few short messages leaves a window of some 64 KB, of which autotuning makes more
-/// only as more arrives in a round trip: with segments of 9000 bytes that can take seconds, and the
-/// slow start of a sender waits for it again and again. Asking to be woken for `bytes` at once
-/// (`SO_RCVLOWAT`) makes the kernel see to a buffer of that size, up to half the ceiling of its
-/// autotuning (`tcp_rmem`); `SO_RCVBUF` would end at `rmem_max` and switch autotuning off. The
-/// window still opens no faster than segments arrive, and a limit is no memory taken.
+/// A handshake of a few short messages leaves a window of about 64 KB. Autotuning enlarges it only
+/// as more arrives in a round trip. With segments of 9000 bytes that can take seconds, and a
+/// sender's slow start waits for it again and again. Requesting a wake-up for `bytes` at once
+/// (`SO_RCVLOWAT`) makes the kernel provide a buffer of that size, up to half the ceiling of its
+/// autotuning (`tcp_rmem`). `SO_RCVBUF` would end at `rmem_max` and switch autotuning off. The
+/// window still opens no faster than segments arrive, and a limit allocates no memory.
 ///
 /// # Errors
-/// The kernel's, when this is no TCP socket.
+/// The kernel's error if it is not a TCP socket.
 pub fn open_receive_window(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     set_receive_low_water_mark(&socket, bytes)?;
     set_receive_low_water_mark(&socket, 1)
 }
 
-/// Why there is no sample.
+/// Reason why there is no sample.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
     /// `TCP_INFO` cannot be read.
     #[error(transparent)]
     TcpInfo(#[from] TcpInfoError),
-    /// Another call refused.
+    /// Another system call failed.
     #[error("cannot read {call} of the socket: {source}")]
     Call {
-        /// Which.
+        /// Name of the call or option.
         call: &'static str,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
     /// The kernel reports less than is needed.
@@ -121,8 +121,8 @@ pub enum SampleError {
     Short(usize),
 }
 
-/// `SO_MEMINFO`: nine numbers today (Linux `include/uapi/linux/sock_diag.h`), of which the first
-/// six are used. It has what `SO_SNDBUF` and `SO_RCVBUF` give, too.
+/// Space for `SO_MEMINFO`: nine numbers today (Linux `include/uapi/linux/sock_diag.h`), of which
+/// the first six are used. They include the values of `SO_SNDBUF` and `SO_RCVBUF`.
 const MEMINFO_ROOM: usize = 64;
 const MEMINFO_LEAST: usize = 24;
 const SK_MEMINFO_RMEM_ALLOC: usize = 0;
@@ -165,7 +165,7 @@ fn parse_meminfo(bytes: &[u8]) -> Option<Buffers> {
     })
 }
 
-/// The `index`th number of 32 bits.
+/// Returns the 32-bit number at `index`.
 fn u32_at(bytes: &[u8], index: usize) -> Option<u32> {
     let at = index.checked_mul(4)?;
     Some(u32::from_ne_bytes(
@@ -173,8 +173,8 @@ fn u32_at(bytes: &[u8], index: usize) -> Option<u32> {
     ))
 }
 
-/// What the congestion control reports; that it reports nothing is no error, the estimator does
-/// with less.
+/// Returns the report of the congestion control. Without a report there is no error, because the
+/// estimator can do without it.
 fn congestion(socket: BorrowedFd<'_>) -> Congestion {
     let mut bytes = [0; 64];
     let length = kernel::option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut bytes)
@@ -189,8 +189,8 @@ fn congestion(socket: BorrowedFd<'_>) -> Congestion {
     congestion
 }
 
-/// `struct tcp_bbr_info` (Linux `include/uapi/linux/inet_diag.h`); later versions of BBR append to
-/// it.
+/// Parses `struct tcp_bbr_info` (Linux `include/uapi/linux/inet_diag.h`); later versions of BBR
+/// append to it.
 fn parse_bbr(bytes: &[u8]) -> Option<Bbr> {
     let number = |index: usize| u32_at(bytes, index);
     Some(Bbr {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_in_the_send_queue_is_seen() {
+    fn bytes_in_the_send_queue_are_sampled() {
         let (sender, receiver) = pair();
         sender.set_nonblocking(true).unwrap();
         let mut written = 0;
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_someone_set_is_seen_and_only_then() {
+    fn only_a_set_rate_counts_as_pacing() {
         let (sender, _receiver) = pair();
         let rate = || {
             Sampler::new()
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_someone_set_is_distinguished_from_one_that_the_kernel_sizes() {
+    fn set_buffer_is_distinguished_from_autotuned_one() {
         let (sender, _receiver) = pair();
         let locks = || {
             let buffers = Sampler::new()

@@ -2,55 +2,56 @@
 //!
 //! Reno doubles its window until a queue overflows, and loses up to half a window at once. CUBIC's
 //! slow start on Linux ends by the delay that it causes (HyStart; RFC 9406 describes its
-//! successor). A flow that has Reno therefore borrows CUBIC for the start, and gets Reno back when
-//! the first loss has been made good: the window is as wide again, or is cut once more. Not sooner,
-//! for Reno's one segment a round trip is slow where HyStart ended slow start too early because
-//! delay varies by itself, or where a short queue had the first loss come before the window was as
-//! wide as the path.
+//! successor). So a flow with Reno borrows CUBIC for its start. It gets Reno back when it has
+//! recovered from the first loss: the window is as wide again, or is cut once more. An earlier
+//! return would be slow, because Reno grows by one segment per round trip. HyStart may have ended
+//! slow start too early because the delay varies, or a short queue may have caused the first loss
+//! before the window was as wide as the path.
 
 use std::time::Duration;
 
 use crate::{Action, Cause, CongestionName, Sample, orders::Orders};
 
-/// On shorter paths a flow has recovered from the losses before anybody notices.
+/// Minimum round trip of a guarded flow. On shorter paths a flow recovers from the losses before
+/// anybody notices.
 const MIN_GUARDED_RTT: Duration = Duration::from_millis(20);
 
-/// The decider. Pure: samples in, orders out.
+/// Decides on the congestion control in slow start. Pure: samples in, orders out.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum SlowStartGuard {
-    /// Nothing was done yet.
+    /// No action was taken yet.
     #[default]
     Waiting,
     /// CUBIC is borrowed.
     Borrowed {
-        /// What the flow had.
+        /// The flow's own congestion control.
         own: CongestionName,
-        /// Segments that had been retransmitted by then.
+        /// Segments retransmitted before CUBIC was borrowed.
         retransmits: u32,
-        /// The widest congestion window since, in segments.
+        /// Widest congestion window since then, in segments.
         widest: u32,
     },
-    /// CUBIC is borrowed, and the first loss has come.
+    /// CUBIC is borrowed, and the first loss has happened.
     Regaining {
-        /// What the flow had.
+        /// The flow's own congestion control.
         own: CongestionName,
-        /// The widest congestion window before the loss, in segments.
+        /// Widest congestion window before the loss, in segments.
         widest: u32,
-        /// Where the loss set the threshold, in segments: another loss moves it.
+        /// Threshold that the loss set, in segments; another loss changes it.
         threshold: Option<u32>,
     },
-    /// Slow start is over, or nothing can be done about it.
+    /// Slow start is over, or cannot be helped.
     Over,
 }
 
 impl SlowStartGuard {
-    /// Takes a sample of the sending side.
+    /// Takes a sample of the sender.
     pub(crate) fn observe(&mut self, sample: &Sample) -> Orders {
         let info = &sample.info;
         let name = sample.congestion.name;
         let borrowed = matches!(self, Self::Borrowed { .. } | Self::Regaining { .. });
         if borrowed && name.as_str() != "cubic" {
-            // The kernel refused, or the program has chosen since.
+            // The kernel refused, or the program has chosen another one since.
             *self = Self::Over;
         }
         match self {
@@ -125,7 +126,7 @@ mod tests {
             .collect()
     }
 
-    /// A look at a flow that has borrowed, with this window.
+    /// Returns a sample of a flow that has borrowed CUBIC, with this window.
     fn later(window: u32, threshold: u32, retransmits: u32) -> Sample {
         let mut sample = sample(b"cubic", Some(threshold), retransmits);
         sample.info.congestion_window = window;
@@ -133,20 +134,20 @@ mod tests {
     }
 
     #[test]
-    fn reno_borrows_cubic_until_the_first_loss_is_made_good() {
+    fn reno_borrows_cubic_until_recovery_from_first_loss() {
         for (last, window) in [
             (later(400, 280, 12), "regained"),
             (later(250, 240, 15), "cut again"),
         ] {
             let mut guard = SlowStartGuard::default();
-            // The set-up's own retransmission is no loss of the flow's.
+            // The handshake's retransmission is not a loss of the flow.
             assert_eq!(
                 set(&guard.observe(&sample(b"reno", None, 1))),
                 ["congestion control cubic"]
             );
             assert_eq!(guard.observe(&sample(b"cubic", None, 1)), Orders::default());
             assert_eq!(guard.observe(&later(400, 390, 1)), Orders::default());
-            // One loss costs several segments, over several looks.
+            // One loss costs several segments, over several samples.
             assert_eq!(guard.observe(&later(390, 280, 2)), Orders::default());
             assert_eq!(guard.observe(&later(280, 280, 9)), Orders::default());
             assert_eq!(guard.observe(&later(399, 280, 12)), Orders::default());
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn others_have_their_own_way_and_a_flow_past_slow_start_has_no_need() {
+    fn only_reno_in_slow_start_borrows_cubic() {
         for (name, threshold) in [
             (b"cubic".as_slice(), None),
             (b"bbr", None),
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_or_chosen_since_is_left_as_it_is() {
+    fn refused_or_changed_congestion_control_is_kept() {
         for name in [b"reno".as_slice(), b"bbr"] {
             let mut guard = SlowStartGuard::default();
             guard.observe(&sample(b"reno", None, 0));

@@ -1,10 +1,10 @@
-//! For how long each limit held, over many intervals.
+//! Durations of each limit, over many intervals.
 
 use std::time::Duration;
 
 use crate::{Evidence, Limit, Verdict};
 
-/// What limited a flow, or several, so far.
+/// Durations of the limits of one or several flows so far.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Tally {
     held: [Duration; Limit::ALL.len()],
@@ -18,14 +18,14 @@ impl Tally {
         self.last = Some(*verdict);
     }
 
-    /// Counts time that was reported rather than measured: by the other end, say.
+    /// Counts time that was reported rather than measured, for example by the peer.
     pub fn hold(&mut self, limit: Limit, time: Duration) {
         if let Some(held) = self.held.get_mut(limit as usize) {
             *held = held.saturating_add(time);
         }
     }
 
-    /// Takes in another flow's.
+    /// Adds the counts of another flow.
     pub fn merge(&mut self, other: &Self) {
         for limit in Limit::ALL {
             self.hold(limit, other.held(limit));
@@ -33,7 +33,7 @@ impl Tally {
         self.last = other.last.or(self.last);
     }
 
-    /// What was counted since an earlier state of the same tally.
+    /// Returns what was counted since an earlier state of the same tally.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut since = *self;
@@ -43,13 +43,13 @@ impl Tally {
         since
     }
 
-    /// For how long a limit held.
+    /// Returns the duration of a limit.
     #[must_use]
     pub fn held(&self, limit: Limit) -> Duration {
         self.held.get(limit as usize).copied().unwrap_or_default()
     }
 
-    /// All that was counted.
+    /// Returns the total duration.
     #[must_use]
     pub fn total(&self) -> Duration {
         self.held
@@ -57,8 +57,8 @@ impl Tally {
             .fold(Duration::ZERO, |sum, held| sum.saturating_add(*held))
     }
 
-    /// The limit that held longest and its share of the time, 0 to 1; `None` when nothing was
-    /// counted.
+    /// Returns the limit that held longest, and its share of the time from 0 to 1. Returns `None`
+    /// if nothing was counted.
     #[must_use]
     pub fn chief(&self) -> Option<(Limit, f64)> {
         let total = self.total().as_secs_f64();
@@ -68,13 +68,13 @@ impl Tally {
         (total > 0.0).then(|| (limit, self.held(limit).as_secs_f64() / total))
     }
 
-    /// The latest verdict's evidence.
+    /// Returns the evidence of the latest verdict.
     #[must_use]
     pub fn evidence(&self) -> Option<Evidence> {
         self.last.map(|verdict| verdict.evidence)
     }
 
-    /// The latest verdict.
+    /// Returns the latest verdict.
     #[must_use]
     pub const fn last(&self) -> Option<Verdict> {
         self.last
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chief_limit_is_the_one_that_held_longest() {
+    fn dominant_limit_is_the_one_that_held_longest() {
         let mut tally = Tally::default();
         assert_eq!(tally.chief(), None);
         tally.add(&verdict(Limit::Growing, 300));

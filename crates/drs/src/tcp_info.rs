@@ -1,35 +1,35 @@
-//! One sample of what the kernel knows of a TCP connection (`TCP_INFO`, Linux
+//! One sample of the kernel's information about a TCP connection (`TCP_INFO`, Linux
 //! `include/uapi/linux/tcp.h`).
 //!
-//! The kernel copies as much of its structure as it has and says how much that is. Fields are taken
-//! by offset from the bytes that really came, so an older kernel gives `None`, never garbage.
+//! The kernel copies as much of its structure as it has, and reports the length. Fields are taken
+//! by offset from the bytes that were copied, so on an older kernel they are `None`, never garbage.
 
 use std::{os::fd::AsFd, time::Duration};
 
 use crate::kernel;
 
-/// Room for the structure of any kernel to come; today's is 248 to 280 bytes.
+/// Space for the structure of any future kernel; today it has 248 to 280 bytes.
 const MAX_TCP_INFO_BYTES: usize = 512;
-/// Up to `total_retrans`, which every Linux since 2.6 reports.
+/// Minimum size, up to `total_retrans`, which every Linux since 2.6 reports.
 const MIN_TCP_INFO_BYTES: usize = 104;
 
-/// What the kernel knows of a connection at one moment. Counters run from the connection's start.
+/// State of a connection at one moment. Counters run from the connection's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "trace", serde(default))]
 pub struct TcpInfo {
-    /// The state of the connection.
+    /// State of the connection.
     pub state: TcpState,
     /// Smoothed round-trip time (RFC 6298).
     #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub rtt: Duration,
-    /// Its mean deviation (RFC 6298).
+    /// Mean deviation of the round-trip time (RFC 6298).
     #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub rttvar: Duration,
-    /// The least round-trip time within the kernel's window (some minutes).
+    /// Least round-trip time within the kernel's window (some minutes).
     #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
     pub min_rtt: Option<Duration>,
-    /// Round-trip time as the receiving side estimates it; zero until it can.
+    /// Round-trip time as the receiver estimates it; zero until it can.
     #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub receive_rtt: Duration,
     /// Retransmission timeout.
@@ -39,106 +39,106 @@ pub struct TcpInfo {
     pub send_mss: u32,
     /// Congestion window, in segments of `send_mss`.
     pub congestion_window: u32,
-    /// Slow-start threshold, in segments; `None` while it has none, before the first loss.
+    /// Slow-start threshold, in segments; `None` before the first loss.
     pub slow_start_threshold: Option<u32>,
     /// Segments sent and not acknowledged.
     pub unacked: u32,
-    /// Segments that arrived although one before them is missing (RFC 2018).
+    /// Segments that arrived although an earlier one is missing (RFC 2018).
     pub sacked: u32,
-    /// Segments thought lost and not yet repaired.
+    /// Segments assumed lost and not yet repaired.
     pub lost: u32,
     /// Segments retransmitted so far.
     pub retransmits: u32,
-    /// Room that autotuning means to give the receiving side, in bytes.
+    /// Space that autotuning plans for the receiver, in bytes.
     pub receive_space: u32,
     /// Path MTU, in bytes.
     pub path_mtu: u32,
-    /// Bytes the peer has acknowledged.
+    /// Bytes that the peer has acknowledged.
     pub bytes_acked: Option<u64>,
     /// Bytes received in order.
     pub bytes_received: Option<u64>,
-    /// Bytes sent, retransmissions included.
+    /// Bytes sent, including retransmissions.
     pub bytes_sent: Option<u64>,
     /// Bytes retransmitted.
     pub bytes_retransmitted: Option<u64>,
-    /// Segments delivered that came back marked for congestion (ECN, RFC 3168).
+    /// Delivered segments that were marked for congestion (ECN, RFC 3168).
     pub delivered_ce: Option<u32>,
-    /// Bytes in the send buffer that have not been sent once.
+    /// Bytes in the send buffer that have not been sent yet.
     pub bytes_not_sent: Option<u32>,
-    /// Pacing rate, in bytes a second; `None` when the sender does not pace.
+    /// Pacing rate, in bytes per second; `None` if the sender does not pace.
     pub pacing_rate: Option<u64>,
-    /// The most that someone allows the sender to pace at, in bytes a second (`SO_MAX_PACING_RATE`,
-    /// or `bpf`); `None` when nobody set one. Unlike [`Self::pacing_rate`], which the kernel keeps
-    /// up to date whether it paces or not.
+    /// Maximum pacing rate that someone set, in bytes per second (`SO_MAX_PACING_RATE`, or `bpf`);
+    /// `None` if nobody did. The kernel updates [`Self::pacing_rate`], in contrast, whether it
+    /// paces or not.
     pub max_pacing_rate: Option<u64>,
-    /// Most recent delivery rate, in bytes a second.
+    /// Most recent delivery rate, in bytes per second.
     pub delivery_rate: Option<u64>,
-    /// Whether that rate was held down by the application having nothing to send.
+    /// If true, that rate was low because the application had nothing to send.
     pub delivery_rate_app_limited: Option<bool>,
     /// Time spent with data to send.
     #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
     pub busy: Option<Duration>,
-    /// Of that, time stalled on the peer's receive window.
+    /// Part of the busy time that was stalled on the peer's receive window.
     #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
     pub receive_window_limited: Option<Duration>,
-    /// Of that, time stalled on the send buffer.
+    /// Part of the busy time that was stalled on the send buffer.
     #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
     pub send_buffer_limited: Option<Duration>,
-    /// The peer's receive window now, in bytes.
+    /// Current receive window of the peer, in bytes.
     pub send_window: Option<u32>,
-    /// The window this side offers now, in bytes.
+    /// Window that this side offers now, in bytes.
     pub receive_window: Option<u32>,
     /// Segments that arrived out of order.
     pub out_of_order: Option<u32>,
     /// Segments with payload that arrived, in order or not.
     pub data_segments_received: Option<u32>,
-    /// Whether both ends agreed on timestamps (RFC 7323).
+    /// If true, both ends agreed on timestamps (RFC 7323).
     pub timestamps: bool,
-    /// Whether both ends agreed on selective acknowledgement (RFC 2018).
+    /// If true, both ends agreed on selective acknowledgement (RFC 2018).
     pub selective_acknowledgement: bool,
-    /// Whether both ends agreed on window scaling (RFC 7323).
+    /// If true, both ends agreed on window scaling (RFC 7323).
     pub window_scaling: bool,
-    /// How far the windows that this side offers are shifted (RFC 7323), fixed when the connection
-    /// was made: no window is over 65,535 shifted so. `None` without window scaling.
+    /// Shift of the windows that this side offers (RFC 7323), fixed when the connection was made.
+    /// The largest window is 65,535 shifted by it. `None` without window scaling.
     pub receive_window_shift: Option<u8>,
 }
 
-/// The state of a connection, as Linux numbers it.
+/// State of a connection, as Linux numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 pub enum TcpState {
-    /// Data may flow both ways.
+    /// Data may flow in both directions.
     Established,
     /// This side is connecting.
     SynSent,
     /// The peer is connecting.
     SynReceived,
-    /// This side closed its half; not acknowledged.
+    /// This side closed its half; not acknowledged yet.
     FinWait1,
     /// This side closed its half.
     FinWait2,
-    /// Both closed; waiting for stray segments.
+    /// Both sides closed; waiting for stray segments.
     TimeWait,
-    /// Gone.
+    /// Closed.
     #[default]
     Close,
     /// The peer closed its half.
     CloseWait,
-    /// The peer closed first, then this side; not acknowledged.
+    /// The peer closed first, then this side; not acknowledged yet.
     LastAck,
     /// Accepting connections.
     Listen,
-    /// Both closed at once.
+    /// Both sides closed at once.
     Closing,
-    /// A number without a name here.
+    /// An unknown number.
     Other(u8),
 }
 
 impl TcpInfo {
-    /// Takes a sample from a TCP socket.
+    /// Reads the information of a TCP socket.
     ///
     /// # Errors
-    /// [`TcpInfoError`] when it is no TCP socket, or the kernel is none that this understands.
+    /// [`TcpInfoError`] if it is not a TCP socket, or the kernel is not supported.
     pub fn read(socket: impl AsFd) -> Result<Self, TcpInfoError> {
         let mut bytes = [0; MAX_TCP_INFO_BYTES];
         let length = kernel::option(
@@ -150,7 +150,7 @@ impl TcpInfo {
         Self::parse(bytes.get(..length).unwrap_or(&bytes)).ok_or(TcpInfoError::Short(length))
     }
 
-    /// Reads the structure's bytes, however many came.
+    /// Parses the structure's bytes, however many there are.
     fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < MIN_TCP_INFO_BYTES {
             return None;
@@ -181,12 +181,12 @@ impl TcpInfo {
             bytes_acked: u64_at(120),
             bytes_received: u64_at(128),
             bytes_not_sent: u32_at(144),
-            // All ones until there is a sample.
+            // All ones until there is a measurement.
             min_rtt: u32_at(148)
                 .filter(|&us| us != u32::MAX)
                 .map(|us| Duration::from_micros(us.into())),
             delivery_rate: u64_at(160),
-            // A one-bit field in byte 7, there since the delivery rate is.
+            // A one-bit field in byte 7, present if the delivery rate is.
             delivery_rate_app_limited: u64_at(160)
                 .and(octet(7))
                 .map(|bits| bits & APP_LIMITED != 0),
@@ -217,7 +217,7 @@ impl TcpInfo {
     }
 }
 
-/// How kernels write "no limit": all ones, of 32 bits before Linux 4.20.
+/// Values that mean "no limit": all ones, with 32 bits before Linux 4.20.
 const UNLIMITED: [u64; 2] = [u64::MAX, u32::MAX as u64];
 
 /// `TCPI_OPT_TIMESTAMPS`, `TCPI_OPT_SACK`, `TCPI_OPT_WSCALE`.
@@ -252,13 +252,13 @@ impl TcpState {
     }
 }
 
-/// Why there is no sample.
+/// Reason why there is no information.
 #[derive(Debug, thiserror::Error)]
 pub enum TcpInfoError {
-    /// The kernel refused: most likely this is no TCP socket.
+    /// The kernel refused: most likely it is not a TCP socket.
     #[error("cannot read TCP_INFO: {0}")]
     Socket(#[from] std::io::Error),
-    /// The kernel reports less than any that this knows.
+    /// The kernel reports less than the minimum.
     #[error("the kernel reports {0} bytes of TCP_INFO, fewer than the {MIN_TCP_INFO_BYTES} needed")]
     Short(usize),
 }

@@ -1,5 +1,5 @@
-//! Samples as text, so that what a flow did can be kept and judged again: JSON lines, each an
-//! object with what changed since the line before. Durations are whole microseconds. Behind the
+//! Samples as text, so that a flow can be recorded and judged again. The format is JSON lines, each
+//! an object of the changes since the line before. Durations are whole microseconds. Needs the
 //! feature `trace`.
 
 use std::io::{self, BufRead, Write};
@@ -16,7 +16,7 @@ pub struct TraceWriter<W> {
 }
 
 impl<W: Write> TraceWriter<W> {
-    /// Begins a trace.
+    /// Starts a trace.
     pub fn new(out: W) -> Self {
         Self {
             out,
@@ -24,10 +24,10 @@ impl<W: Write> TraceWriter<W> {
         }
     }
 
-    /// Adds a sample.
+    /// Writes a sample.
     ///
     /// # Errors
-    /// The writer's.
+    /// The writer's error.
     pub fn write(&mut self, sample: &Sample) -> io::Result<()> {
         let now = serde_json::to_value(sample)?;
         let line = difference(&self.before, &now).unwrap_or_else(|| Value::Object(Map::new()));
@@ -37,10 +37,10 @@ impl<W: Write> TraceWriter<W> {
     }
 }
 
-/// Reads a trace back.
+/// Reads a trace.
 ///
 /// # Errors
-/// The reader's; `InvalidData` for what is no trace, which names the line.
+/// The reader's error, or `InvalidData` with the number of a line that is not part of a trace.
 pub fn read_trace(from: impl BufRead) -> io::Result<Vec<Sample>> {
     let mut whole = serde_json::to_value(Sample::default())?;
     let mut samples = vec![];
@@ -56,7 +56,7 @@ pub fn read_trace(from: impl BufRead) -> io::Result<Vec<Sample>> {
     Ok(samples)
 }
 
-/// What of `now` is not the same in `before`; `None` when all is.
+/// Returns what in `now` differs from `before`, or `None` if nothing does.
 fn difference(before: &Value, now: &Value) -> Option<Value> {
     match (before, now) {
         (_, same) if same == before => None,
@@ -82,7 +82,7 @@ fn merge(whole: &mut Value, change: Value) {
     }
 }
 
-/// A duration as whole microseconds.
+/// Serializes a duration as whole microseconds.
 pub(crate) mod micros {
     use std::time::Duration;
 
@@ -98,7 +98,7 @@ pub(crate) mod micros {
     }
 }
 
-/// The same for one that may be unknown.
+/// Serializes an optional duration as whole microseconds.
 pub(crate) mod micros_or_none {
     use std::time::Duration;
 
@@ -123,7 +123,7 @@ mod tests {
     use crate::{Bbr, CongestionName, TcpInfo, TcpState};
 
     #[test]
-    fn samples_come_back_as_they_were() {
+    fn samples_are_restored_from_their_trace() {
         let first = Sample {
             at: Duration::from_micros(1_500_001),
             info: TcpInfo {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_an_error_with_its_line() {
+    fn invalid_trace_is_an_error_with_its_line() {
         for bad in ["{}\nnonsense", "{}\n{\"at\":-1}", "{}\n[]"] {
             let error = read_trace(bad.as_bytes()).unwrap_err();
             assert!(error.to_string().starts_with("line 2 "), "{error}");

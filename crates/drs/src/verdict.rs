@@ -1,38 +1,37 @@
-//! What limits a flow, and the numbers that say so.
+//! Verdicts on the limit of a flow, with their evidence.
 
 use std::{fmt, time::Duration};
 
-/// What holds a flow to its present rate. Exactly one of these at a time; [`Evidence`] says why it
-/// was chosen.
+/// Limit of a flow's rate. Exactly one applies at a time; [`Evidence`] shows why it was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Limit {
     /// The sending program: it gives the socket less than the flow could carry.
     SendingApplication,
-    /// The receiving program: it reads slower than data arrives, so the window that it offers
+    /// The receiving program: it reads more slowly than data arrives, so the window that it offers
     /// closes.
     ReceivingApplication,
-    /// The send buffer: it is full of data that waits for its acknowledgement, and smaller than the
-    /// path's bandwidth-delay product.
+    /// The send buffer: it is full of unacknowledged data, and smaller than the path's
+    /// bandwidth-delay product.
     SendBuffer,
-    /// The receive window, at its ceiling: the receiving program reads all there is.
+    /// The receive window, at its ceiling: the receiving program reads everything that arrives.
     ReceiveWindow,
     /// A pacing rate that someone set (`SO_MAX_PACING_RATE`, or a rate-limiting queue discipline
     /// that TCP obeys).
     Pacing,
-    /// The congestion window, which still grows and has met no limit yet.
+    /// The congestion window, which still grows and has not met a limit yet.
     Growing,
     /// The congestion window, cut by losses that no standing queue explains.
     Loss,
-    /// The path: its bottleneck is full, shown by a standing queue or a delivery rate that more
-    /// data in flight does not raise.
+    /// The path: its bottleneck is full, shown by a standing queue, or by a delivery rate that does
+    /// not rise with more data in flight.
     Path,
-    /// Something at the sending end. Only the receiving side says so, which can't tell the sending
-    /// program, its send buffer, its pacing and a congestion window that still grows apart.
+    /// Something at the sender. Only the receiver reports this. It cannot distinguish the sending
+    /// program, its send buffer, its pacing and a congestion window that still grows.
     Sender,
 }
 
 impl Limit {
-    /// All of them, in the order in which tables show them.
+    /// All limits, in the order of tables.
     pub const ALL: [Self; 9] = [
         Self::SendingApplication,
         Self::ReceivingApplication,
@@ -45,7 +44,7 @@ impl Limit {
         Self::Sender,
     ];
 
-    /// A short stable word, for JSON, metrics and tables.
+    /// Returns its short stable name, for JSON, metrics and tables.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -71,52 +70,51 @@ impl fmt::Display for Limit {
 /// The verdict over one interval of a flow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Verdict {
-    /// What limits the flow.
+    /// Limit of the flow.
     pub limit: Limit,
-    /// The numbers that say so.
+    /// Numbers that support the verdict.
     pub evidence: Evidence,
 }
 
-/// What was measured over one interval, seen from the side that sends unless a field says
-/// otherwise. Shares are parts of the interval, 0 to 1.
+/// Measurements over one interval, seen from the sender unless a field says otherwise. Shares are
+/// parts of the interval, 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Evidence {
     /// Length of the interval.
     pub interval: Duration,
-    /// Payload that got through, in bit/s: acknowledged on the sending side, received in order on
-    /// the receiving side.
+    /// Goodput in bit/s: payload acknowledged at the sender, or received in order at the receiver.
     pub goodput_bps: f64,
     /// Smoothed round-trip time at the interval's end.
     pub rtt: Duration,
     /// The least round-trip time known of the path.
     pub min_rtt: Duration,
-    /// The congestion window, in bytes.
+    /// Congestion window, in bytes.
     pub congestion_window: u64,
     /// Bytes in flight: sent and not acknowledged.
     pub in_flight: u64,
-    /// The window that the peer offers, in bytes.
+    /// Window that the peer offers, in bytes.
     pub peer_window: u64,
-    /// The send buffer, in bytes as the kernel accounts them.
+    /// Send buffer, in bytes as the kernel accounts them.
     pub send_buffer: u64,
-    /// The receive buffer, likewise.
+    /// Receive buffer, in bytes as the kernel accounts them.
     pub receive_buffer: u64,
-    /// Bytes written by the program that were not yet sent once.
+    /// Bytes written by the program and not sent yet.
     pub unsent: u64,
-    /// Bytes received that the program has not read (receiving side).
+    /// Bytes received that the program has not read (receiver only).
     pub unread: u64,
-    /// Pacing rate, in bit/s; `None` where nothing paces.
+    /// Pacing rate, in bit/s; `None` if nothing paces.
     pub pacing_bps: Option<f64>,
-    /// The rate that the flow is held to because its path carries no more, in bit/s; `None` where
-    /// none was fitted.
+    /// Rate to which the flow is limited because its path carries no more, in bit/s; `None` if no
+    /// rate was fitted.
     pub fitted_bps: Option<f64>,
-    /// The kernel's own estimate of the delivery rate, in bit/s.
+    /// The kernel's estimate of the delivery rate, in bit/s.
     pub delivery_bps: Option<f64>,
-    /// Segments sent again in the interval.
+    /// Segments retransmitted in the interval.
     pub retransmits: u32,
     /// Share of the interval with data to send.
     pub busy: f64,
-    /// Share stalled on the peer's window.
+    /// Share of the interval stalled on the peer's window.
     pub receive_window_limited: f64,
-    /// Share stalled on the send buffer.
+    /// Share of the interval stalled on the send buffer.
     pub send_buffer_limited: f64,
 }

@@ -1,7 +1,7 @@
-//! Traces that real kernels left, judged again. Each was recorded in a lab flow that was built to
-//! have the limit its file is named after (`longhaul-figures figures classify`, with
-//! `LONGHAUL_FIGURES_EXAMPLES`), from its start to a second into its steady part, one look in 100
-//! ms.
+//! Verdicts on traces of real kernels. Each trace was recorded in a lab flow that was built to have
+//! the limit in its file name (`longhaul-figures figures classify`, with
+//! `LONGHAUL_FIGURES_EXAMPLES`). It runs from the flow's start to a second into its steady part,
+//! with one sample every 100 ms.
 
 #![allow(clippy::unwrap_used)] // a test that fails may panic, in its helpers too
 
@@ -13,7 +13,7 @@ use std::{
 
 use drs::{Estimator, Limit, Side};
 
-/// A trace's verdicts.
+/// Returns a trace's verdicts.
 fn verdicts(path: &Path, side: Side) -> std::io::Result<Vec<Limit>> {
     let samples = drs::read_trace(BufReader::new(File::open(path)?))?;
     let mut estimator = Estimator::new(side);
@@ -23,7 +23,7 @@ fn verdicts(path: &Path, side: Side) -> std::io::Result<Vec<Limit>> {
         .collect())
 }
 
-/// The files' names are `LIMIT_CLASS-CONGESTION_END.jsonl`: what that end can see of the flow's
+/// File names are `LIMIT_CLASS-CONGESTION_END.jsonl`: the limit that this end can see of the flow's
 /// class.
 #[test]
 fn recorded_flows_get_the_verdict_that_they_were_built_for() {
@@ -39,7 +39,7 @@ fn recorded_flows_get_the_verdict_that_they_were_built_for() {
             _ => Side::Sending,
         };
         let all = verdicts(&path, side).unwrap();
-        // The last quarter, and of short flows at least two.
+        // The last quarter, and at least two for short flows.
         let steady = (all.len() / 4).max(2);
         let verdicts = all
             .get(all.len().saturating_sub(steady)..)

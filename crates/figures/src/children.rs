@@ -8,10 +8,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a server or a depot may take to say that it listens.
+/// Maximum time until a server or a depot says that it listens.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
-/// How often it is looked whether a silent server listens.
+/// Interval of checks that a silent server listens.
 const LISTEN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A process that serves until it is dropped.
@@ -181,7 +181,7 @@ impl Drop for Server {
     }
 }
 
-/// Whether a TCP socket listens on `port` in the network namespace of process `pid`, by
+/// Returns true if a TCP socket listens on `port` in the network namespace of process `pid`, by
 /// proc_net(5).
 fn listens(pid: u32, port: u16) -> bool {
     ["tcp", "tcp6"].iter().any(|table| {

@@ -1,4 +1,4 @@
-//! How `longhaul cp` stands beside other programs, counted over all experiments that compare them.
+//! Comparison of `longhaul cp` with other programs, counted over all experiments that compare them.
 
 use crate::single::Basis;
 use crate::stats::Spread;
@@ -6,7 +6,7 @@ use crate::stats::Spread;
 /// `longhaul cp` beside the best of the other programs in one case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// What is copied over which path.
+    /// Data that is copied, and its path.
     pub case: String,
     /// The best of the others.
     pub rival: String,

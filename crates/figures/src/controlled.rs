@@ -1,5 +1,5 @@
-//! A controller in a lab: what experiments with reservations have in common. It has keys of its
-//! own, and so has whoever copies: homes that other runs use must not come to know it.
+//! A controller in a lab, shared by the experiments with reservations. It has keys of its own, and
+//! so has the client: the homes of other runs must not learn of it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -89,7 +89,8 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
     pub fn depot(&mut self, node: &str, controller: &str) -> Result<Value> {
         let policy = self.path("policy.toml");
         let rule = format!(
-            "controllers = [\"{}\"]\n[[allow]]\nprincipals = [\"{}\"]\nto = [\"10.77.0.0/16\"]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n",
+            "controllers = [\"{}\"]\n[[allow]]\nprincipals = [\"{}\"]\nto = [\"10.77.0.0/16\"]\n\
+             next_hops = [\"direct\", \"10.77.0.0/16\"]\n",
             self.controller_key, self.client_key
         );
         std::fs::write(&policy, rule).context("cannot write the depots' policy")?;
@@ -108,9 +109,8 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
         self.depots
             .push(Server::start(command, "longhaul depot", "listening")?);
         let address = format!("{}:{DEPOT_PORT}", self.address(node)?);
-        Ok(
-            serde_json::json!({"name": node, "key": key, "site": node, "addresses": [{"endpoint": address}]}),
-        )
+        Ok(serde_json::json!({"name": node, "key": key, "site": node,
+                "addresses": [{"endpoint": address}]}))
     }
 
     /// The process of the depot that was started at this place.
@@ -138,7 +138,8 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
     ) -> Result<String> {
         let (interface, gateways) = leaves(self.here.lab, node, to)?;
         let config = serde_json::json!({"owner": "longhaul", "links": {link: {
-            "interface": interface, "gateways": gateways, "rate": rate_bps as u64, "reservable": (share * 1e6) as u64}}});
+            "interface": interface, "gateways": gateways, "rate": rate_bps as u64,
+            "reservable": (share * 1e6) as u64}}});
         let file = self.path(&format!("router-{node}.json"));
         std::fs::write(&file, config.to_string())
             .context("cannot write the router's configuration")?;

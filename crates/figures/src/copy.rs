@@ -21,7 +21,7 @@ const COPY_TIMEOUT: Duration = Duration::from_secs(900);
 pub const SERVER_PORT: u16 = 7511;
 pub const DEPOT_PORT: u16 = 7510;
 
-/// What is copied: a file or a folder below a served root.
+/// A file or a folder below a served root, to be copied.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The folder that is served.
@@ -43,7 +43,7 @@ impl Source {
     }
 }
 
-/// What a copy that verified came to.
+/// Result of a copy that verified.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Copied {
     /// Bytes of file content that arrived.
@@ -59,7 +59,7 @@ pub struct Copied {
     /// Segments the sending ends of the copy's own connections sent again, as far as this end sees
     /// them.
     pub retransmits: u64,
-    /// What limited it for longest, by its own account.
+    /// Limit that held for longest, as the copy reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<String>,
 }

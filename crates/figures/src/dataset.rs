@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Where ordinary machines keep trees of real files, in the order they are tried.
+/// Folders of ordinary machines with trees of real files, in the order in which they are tried.
 const REAL_TREES: [&str; 4] = [
     "/usr/share/doc",
     "/usr/share/man",
@@ -16,7 +16,7 @@ const REAL_TREES: [&str; 4] = [
     "/usr/share",
 ];
 
-/// What a data set holds.
+/// Contents of a data set.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents {
     /// Regular files, the large one included.

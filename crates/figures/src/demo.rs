@@ -28,13 +28,13 @@ use crate::tools::Tools;
 
 const MIB: u64 = 1 << 20;
 
-/// How long the stream over the record's path lasts, in seconds.
+/// Duration of the stream over the record's path, in seconds.
 const RECORD_SECONDS: u32 = 12;
 
-/// How long GridFTP sends, in seconds.
+/// Duration of GridFTP's transfers, in seconds.
 const GRIDFTP_SECONDS: [u32; 1] = [10];
-/// How often a run is repeated when the lab did not keep up, and until when: the demonstration
-/// takes ten minutes at most. What did not in the end says so.
+/// Number of repeats if the lab did not keep up, and the time until which they are made: the
+/// demonstration takes at most ten minutes. Runs that stay invalid are marked.
 const RETRIES: u32 = 1;
 const RETRIES_END: Duration = Duration::from_secs(360);
 /// Copies of the mesh, each way.
@@ -71,7 +71,8 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
 
     if !small {
         println!(
-            "\nA file of 256 MiB where one can log in, 60 ms and one packet in ten thousand lost, without a server and by scp:"
+            "\nA file of 256 MiB where one can log in, 60 ms and one packet in ten thousand lost, \
+             without a server and by scp:"
         );
         let cells: Vec<_> = OVER_SSH
             .demonstrated()
@@ -80,29 +81,34 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
             .collect();
         stage.act(&OVER_SSH, &cells)?;
         println!(
-            "\nA folder over 20 ms and 100 Mbit/s, left alone, and with client and server killed in mid-copy and the same command typed again:"
+            "\nA folder over 20 ms and 100 Mbit/s, left alone, and with client and server killed \
+             in mid-copy and the same command typed again:"
         );
         let cells = kills::Cell::demonstrated().map(|cell| key(cell, first_seed));
         stage.act(&kills::Kills, &cells)?;
         println!(
-            "\nA file of 512 MiB over 100 ms and 1 Gbit/s as a job in the background, and with its agent killed at half of it and started again:"
+            "\nA file of 512 MiB over 100 ms and 1 Gbit/s as a job in the background, and with \
+             its agent killed at half of it and started again:"
         );
         let cells = jobs::Cell::DEMONSTRATED.map(|cell| key(cell, first_seed));
         stage.act(&jobs::Jobs, &cells)?;
         println!(
-            "\nFive files of 250 MB over three paths at once (400, 100 and 400 Mbit/s), of which the first goes and comes back in mid-copy:"
+            "\nFive files of 250 MB over three paths at once (400, 100 and 400 Mbit/s), of which \
+             the first goes and comes back in mid-copy:"
         );
         let cells = [key(multipath::Cell::demonstrated(), first_seed)];
         stage.act(&multipath::Multipath, &cells)?;
         println!(
-            "\nOne stream that nobody tuned over the Land Speed Record's path, 180 ms and 2.4 Gbit/s:"
+            "\nOne stream that nobody tuned over the Land Speed Record's path, 180 ms and 2.4 \
+             Gbit/s:"
         );
         let record = lsr::Lsr {
             seconds: RECORD_SECONDS,
         };
         stage.act(&record, &[key(lsr::Cell::LONGHAUL, first_seed)])?;
         println!(
-            "\nGridFTP between hosts that nobody tuned, as it is, and started by `longhaul run`, through two gateways:"
+            "\nGridFTP between hosts that nobody tuned, as it is, and started by `longhaul run`, \
+             through two gateways:"
         );
         let timed = gridftp::GridFtp {
             seconds: &GRIDFTP_SECONDS,
@@ -110,7 +116,8 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
         let cells = gridftp::Cell::DEMONSTRATED.map(|cell| key(cell, first_seed));
         stage.act(&timed, &cells)?;
         println!(
-            "\nSix copies of 64 KiB to 256 MiB over a mesh of six sites whose links change, directly, and by routes that a controller picks:"
+            "\nSix copies of 64 KiB to 256 MiB over a mesh of six sites whose links change, \
+             directly, and by routes that a controller picks:"
         );
         let mesh = mesh::Mesh {
             copies: MESH_COPIES,
@@ -119,12 +126,14 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
         let cells = mesh::Cell::DEMONSTRATED.map(|cell| key(cell, first_seed));
         stage.act(&mesh, &cells)?;
         println!(
-            "\nTen thousand requests for bandwidth on ESnet, by OSCARS' rule, and by Longhaul's over one path and over up to four, every answer checked:"
+            "\nTen thousand requests for bandwidth on ESnet, by OSCARS' rule, and by Longhaul's \
+             over one path and over up to four, every answer checked:"
         );
         let cells = admission::Cell::demonstrated().map(|cell| key(cell, first_seed));
         stage.act(&admission::Admission, &cells)?;
         println!(
-            "\nTwo copies with deadlines over a link of 200 Mbit/s that others fill, by best effort alone, and with what they reserve for themselves:"
+            "\nTwo copies with deadlines over a link of 200 Mbit/s that others fill, by best \
+             effort alone, and with what they reserve for themselves:"
         );
         let deadlines = deadlines::Deadlines {
             copies: DEADLINE_COPIES,
@@ -187,7 +196,7 @@ fn key<C>(factors: C, seed: u64) -> Key<C> {
     }
 }
 
-/// Where the acts are made.
+/// Setting in which the acts are made.
 struct Stage<'a> {
     tools: &'a Tools,
     started: Instant,
@@ -244,7 +253,7 @@ struct Crossings {
     slow: u64,
     /// The same between hosts with large buffers.
     fast: u64,
-    /// What is shown, and with how many seeds: one copy says little where losses decide.
+    /// Settings and their numbers of seeds: with random losses, one copy says little.
     settings: Vec<(Setting, u64)>,
 }
 
@@ -340,8 +349,8 @@ impl Crossings {
     }
 }
 
-/// Whether a setting's hosts are limited by neither a small window nor a loss rate fitted to a slow
-/// path.
+/// Returns true if a setting's hosts are limited neither by a small window nor by a loss rate
+/// fitted to a slow path.
 fn is_fast(setting: &Setting) -> bool {
     setting.hosts == "large buffers"
 }

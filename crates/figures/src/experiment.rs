@@ -1,8 +1,8 @@
-//! What an experiment is: its cells, the network they need, one run, and its page.
+//! An experiment: its cells, the network that they need, one run, and its page.
 //!
-//! An experiment says what it measures; the [runner](crate::runner) does the rest for all of them
-//! alike: labs, the gate of validity, repeats, deadlines, runs side by side, the store, and the
-//! parts of the page that every page has.
+//! An experiment says what it measures. The [runner](crate::runner) does the rest for all of them
+//! in the same way: labs, the gate of validity, repeats, deadlines, parallel runs, the store, and
+//! the common parts of every page.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -19,17 +19,17 @@ use crate::tools::Tools;
 
 /// One thing that is measured, run by run.
 pub trait Experiment: Send + Sync {
-    /// What tells its runs apart, beside the seed and the noise.
+    /// Properties that distinguish its runs, besides the seed and the noise.
     type Cell: Clone + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync;
-    /// What one run sees.
+    /// Observation of one run.
     type Seen: Clone + Serialize + DeserializeOwned + Send + Sync;
-    /// What is made once, before the first run.
+    /// State that is created once, before the first run.
     type Setup: Send + Sync;
 
     /// The name on the command line, and of its files.
     fn name(&self) -> &'static str;
 
-    /// What it shows, in a line.
+    /// Returns its subject in one line.
     fn title(&self) -> &'static str;
 
     /// Its cells, in the order of its tables.
@@ -42,7 +42,7 @@ pub trait Experiment: Send + Sync {
         2
     }
 
-    /// What one run of a cell takes.
+    /// Returns the cost of one run of a cell.
     fn cost(&self, cell: &Self::Cell) -> Cost;
 
     /// Makes what all runs use: files, keys, programs.
@@ -69,7 +69,7 @@ pub trait Experiment: Send + Sync {
     /// Whatever keeps the run from having a result.
     fn run(&self, here: &Here<'_, Self::Setup>, cell: &Self::Cell) -> Result<Self::Seen>;
 
-    /// What a run came to, in some words, for the line that reports its end.
+    /// Returns the outcome of a run in a few words, for the line that reports its end.
     fn outcome(&self, seen: &Self::Seen) -> String;
 
     /// Tables and plots of the runs without noise.
@@ -89,13 +89,13 @@ pub trait Experiment: Send + Sync {
         Vec::new()
     }
 
-    /// Whether what is seen of a cell hangs on time. What is only counted is the same however late
-    /// the lab is, so each such run counts.
+    /// Returns true if the observation of a cell depends on time. A mere count is the same however
+    /// late the lab is, so every such run counts.
     fn is_timed(&self, _cell: &Self::Cell) -> bool {
         true
     }
 
-    /// Whether a cell is measured under noise as well.
+    /// Returns true if a cell is also measured under noise.
     fn under_noise(&self, _cell: &Self::Cell) -> bool {
         true
     }
@@ -106,7 +106,7 @@ pub trait Experiment: Send + Sync {
     }
 }
 
-/// What one run takes.
+/// Cost of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
     /// Share of the machine, above 0 and up to 1: runs go side by side while their shares sum to at
@@ -120,7 +120,7 @@ pub struct Cost {
 pub struct Network {
     /// The scenario.
     pub scenario: Scenario,
-    /// What differs from it.
+    /// Changes to the scenario.
     pub overrides: Overrides,
 }
 
@@ -177,11 +177,11 @@ rate = "1 Gbit/s"
     }
 }
 
-/// Where a run takes place.
+/// Environment of a run.
 pub struct Here<'a, S> {
     /// Programs, keys, and a folder.
     pub tools: &'a Tools,
-    /// What was made once.
+    /// State that was created once.
     pub setup: &'a S,
     /// The network, which has carried nothing yet.
     pub lab: &'a Lab,

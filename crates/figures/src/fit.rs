@@ -23,11 +23,11 @@ use crate::tools::Tools;
 /// was not fitted to.
 const FIRST_SEED: u64 = 1001;
 
-/// What is fitted.
+/// Parameters of a fit.
 pub struct Fit {
     /// The setting whose scenario holds the loss.
     pub setting: Setting,
-    /// Which way is measured.
+    /// Route that is measured.
     pub way: Way,
     /// The path of the loss rate in the scenario, which spreads it over the links of the way.
     pub knob: &'static str,
@@ -49,7 +49,7 @@ pub enum What {
 }
 
 impl What {
-    /// What to vary and what to reach: the paper's averages at 32 MB.
+    /// Returns the parameters to vary and the goal: the paper's averages at 32 MB.
     pub fn fit(self) -> Fit {
         let bytes = 32 << 20;
         match self {
@@ -89,7 +89,8 @@ pub fn fit(tools: &Tools, fit: &Fit, start: f64, seeds: u64, steps: u32) -> Resu
     for step in 1..=steps {
         let mean = average(tools, fit, loss, seeds)?;
         println!(
-            "{} {} step {step}: loss {:.5}% gives a mean of {:.3} Mbit/s ({:.3}..{:.3}, {} runs), wanted {:.3}",
+            "{} {} step {step}: loss {:.5}% gives a mean of {:.3} Mbit/s ({:.3}..{:.3}, {} runs), \
+             wanted {:.3}",
             fit.setting.id,
             fit.way.word(),
             loss * 100.0,

@@ -24,7 +24,7 @@ pub struct Gateways<'a> {
     pub tools: &'a Tools,
     /// The network.
     pub lab: &'a Lab,
-    /// Where policies, tables and what the client remembers are kept.
+    /// Folder of policies, tables and the client's state.
     pub folder: &'a Path,
     /// Nodes with depots, in order from the client.
     pub depots: &'a [&'a str],
@@ -73,7 +73,8 @@ impl Gateways<'_> {
             .collect::<Result<Vec<_>>>()?
             .join(",");
         let table = format!(
-            "[[route]]\nto = [\"{}\"]\nvia = \"{via}\"\nofframp = \"{}@{}:{OFFRAMP_PORT}\"\nalways = true\n{more}",
+            "[[route]]\nto = [\"{}\"]\nvia = \"{via}\"\nofframp = \"{}@{}:{OFFRAMP_PORT}\"\n\
+             always = true\n{more}",
             self.lab.address(SERVER)?,
             self.tools.identities.server_key,
             self.lab.address(self.offramp)?

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn another_projects_history_says_nothing() {
+    fn history_of_another_project_is_ignored() {
         let named = set(&["1a2b3c4", "5555555"]);
         assert_eq!(lost(&named, &["99887766aa".to_owned()]), None);
         assert_eq!(lost(&named, &[]), None);

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The nodes that run depots in the measured scenarios.
 const DEPOTS: [&str; 8] = ["ornl", "houston", "gw1", "gw2", "depot", "a", "b", "c"];
 
-/// Where a lab's nodes have their addresses.
+/// Network of the addresses of a lab's nodes.
 const LAB: &str = "10.77.0.0/16";
 
 /// Key homes of everyone who takes part, and what they need to know of each other.
@@ -79,10 +79,11 @@ pub fn new_key(longhaul: &Path, home: &Path) -> Result<String> {
     }
 }
 
-/// Who may pass where: the client, to the server of any lab, by way of any of its depots, and the
-/// server to the client.
+/// Returns a policy: the client may reach the server of any lab through any of its depots, and the
+/// server the client.
 fn policy(client_key: &str, server_key: &str) -> String {
     format!(
-        "[[allow]]\nprincipals = [\"{client_key}\", \"{server_key}\"]\nto = [\"{LAB}\"]\nnext_hops = [\"direct\", \"{LAB}\"]\n"
+        "[[allow]]\nprincipals = [\"{client_key}\", \"{server_key}\"]\nto = [\"{LAB}\"]\n\
+         next_hops = [\"direct\", \"{LAB}\"]\n"
     )
 }

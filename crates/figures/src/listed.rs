@@ -27,7 +27,7 @@ pub trait Listed: Sync {
     /// See [`Experiment::title`].
     fn title(&self) -> &'static str;
 
-    /// How many runs an extent has, and how long they take.
+    /// Returns the number of runs in an extent, and their duration.
     fn size(&self, extent: &Extent) -> (usize, Duration);
 
     /// See [`runner::measure`].
@@ -36,27 +36,27 @@ pub trait Listed: Sync {
     /// As there.
     fn measure(&self, tools: &Tools, extent: &Extent, out: &Path, commit: &str) -> Result<()>;
 
-    /// What is made of the runs in `out`; `None` where there are none. The page says which runs are
-    /// of which commit, and that those of `lost` ones are of code that nobody can look up.
+    /// Renders the runs in `out`. Returns `None` if there are none. The page names the commit of
+    /// each run; runs of `lost` commits are marked, because their code cannot be looked up.
     ///
     /// # Errors
     /// The runs cannot be read, or a plot cannot be drawn.
     fn render(&self, out: &Path, lost: &LostCommits) -> Result<Option<Rendered>>;
 }
 
-/// What is made of an experiment's runs.
+/// Page and figures of an experiment's runs.
 pub struct Rendered {
     /// The name of the experiment.
     pub name: &'static str,
-    /// What it shows.
+    /// Subject in one line.
     pub title: &'static str,
     /// The whole page.
     pub page: Page,
-    /// What documents quote.
+    /// Figures that documents quote.
     pub figures: Vec<Figure>,
     /// The same under each kind of noise that was measured.
     pub noisy: Vec<(Noise, Vec<Figure>)>,
-    /// How many runs count, of how many.
+    /// Number of valid runs, and of all runs.
     pub runs: (usize, usize),
     /// `longhaul cp` beside other programs.
     pub comparisons: Vec<Comparison>,
@@ -120,7 +120,8 @@ impl<E: Experiment> Listed for E {
         let figures = self.figures(&clean);
         let inner = self.page(&clean)?;
         let mut page = Page::new(&format!(
-            "# {title}\n\nWritten by `longhaul-figures figures {name}`; every run is in [{name}.json]({name}.json)."
+            "# {title}\n\nWritten by `longhaul-figures figures {name}`; every run is in \
+             [{name}.json]({name}.json)."
         ));
         page.text.push_str(&inner.text);
         page.plots = inner.plots;
@@ -159,7 +160,8 @@ impl<E: Experiment> Listed for E {
     }
 }
 
-const UNDER_NOISE: &str = "The same figures where the links are not as steady as the scenario has them (`docs/wanbed.md` says how each is made).";
+const UNDER_NOISE: &str = "The same figures where the links are not as steady as the scenario has \
+    them (`docs/wanbed.md` says how each is made).";
 
 fn noise_table(clean: &[Figure], noisy: &[(Noise, Vec<Figure>)]) -> Table {
     let heads = noisy.iter().map(|(noise, _)| noise.title());
@@ -184,7 +186,7 @@ fn noise_table(clean: &[Figure], noisy: &[(Noise, Vec<Figure>)]) -> Table {
     table
 }
 
-/// Which runs count, and how many runs the cells have.
+/// Returns the text on valid runs, and on the number of runs per cell.
 fn validity<C: PartialEq, S>(records: &[Record<C, S>]) -> String {
     let valid = records.iter().filter(|record| record.gate.valid).count();
     let discarded: u32 = records.iter().map(|record| record.gate.discarded).sum();
@@ -203,8 +205,10 @@ fn validity<C: PartialEq, S>(records: &[Record<C, S>]) -> String {
     let cells = cells(records);
     let single = cells.iter().filter(|(.., runs)| *runs == 1).count();
     format!(
-        "{counted} {discarded} were thrown away and repeated because the lab did not keep up: late deliveries, drops of its own, or over 1 % of the \
-         processors' time taken by other guests of the host. The worst lag (99th percentile of a link) was {:.1} ms. \
+        "{counted} {discarded} were thrown away and repeated because the lab did not keep up: \
+         late deliveries, drops of its own, or over 1 % of the \
+         processors' time taken by other guests of the host. The worst lag (99th percentile of a \
+         link) was {:.1} ms. \
          {} cells have runs that count, \
          {single} of them a single one.",
         worst as f64 / 1e3,
@@ -249,7 +253,8 @@ fn made<C, S>(records: &[Record<C, S>], lost: &LostCommits) -> String {
     )
 }
 
-/// How many of `all` runs were made with the processors kept awake; nothing where none was.
+/// Returns the text on how many of `all` runs were made with the processors kept awake; empty if
+/// none were.
 fn kept_awake(awake: usize, all: usize) -> String {
     let runs = match awake {
         0 => return String::new(),
@@ -257,7 +262,8 @@ fn kept_awake(awake: usize, all: usize) -> String {
         some => format!("{some} of the runs"),
     };
     format!(
-        " The machine is a guest; in {runs} its processors were kept from halting (`docs/wanbed.md`)."
+        " The machine is a guest; in {runs} its processors were kept from halting \
+         (`docs/wanbed.md`)."
     )
 }
 

@@ -82,7 +82,7 @@ enum What {
     Figures(Figures),
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
-        /// What to fit.
+        /// The parameters to fit.
         #[arg(value_enum)]
         what: fit::What,
         /// Loss rate to start from, in percent.
@@ -115,7 +115,7 @@ enum What {
     Attacker(Attacker),
 }
 
-/// What to measure.
+/// The experiments to measure.
 #[derive(clap::Args)]
 struct Figures {
     /// Experiments, or `all`; none lists them.
@@ -132,7 +132,7 @@ struct Figures {
     /// Begin no run that would end after so many minutes; `--resume` goes on another time.
     #[arg(long)]
     minutes: Option<f64>,
-    /// How often a run is repeated when the lab did not keep up.
+    /// Number of repeats of a run if the lab did not keep up.
     #[arg(long, default_value_t = DEFAULT_RETRIES)]
     retries: u32,
     /// With which noise on the links (repeatable); as they are when not given.
@@ -152,7 +152,7 @@ struct Figures {
     out: PathBuf,
 }
 
-/// Where the published results are.
+/// Folder of the published results.
 const RESULTS: &str = "docs/results";
 
 fn main() -> ExitCode {

@@ -88,19 +88,21 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_between_marks_is_replaced_and_nothing_else() {
-        let text = "It carries <!-- figure lsr share -->7 %<!-- /figure --> there, twice <!-- figure lsr share --><!-- /figure -->.";
+    fn only_text_between_marks_is_replaced() {
+        let text = "It carries <!-- figure lsr share -->7 %<!-- /figure --> there, twice <!-- \
+            figure lsr share --><!-- /figure -->.";
         let (filled, missing) = fill(text, quote).unwrap();
         assert!(missing.is_empty());
         assert_eq!(
             filled,
-            "It carries <!-- figure lsr share -->99 %<!-- /figure --> there, twice <!-- figure lsr share -->99 %<!-- /figure -->."
+            "It carries <!-- figure lsr share -->99 %<!-- /figure --> there, twice <!-- figure \
+             lsr share -->99 %<!-- /figure -->."
         );
         assert_eq!(fill(&filled, quote).unwrap().0, filled);
     }
 
     #[test]
-    fn a_figure_that_there_is_not_stays_and_is_named() {
+    fn missing_figure_is_kept_and_named() {
         let text = "<!-- figure lsr other -->1<!-- /figure -->";
         assert_eq!(
             fill(text, quote).unwrap(),

@@ -1,17 +1,17 @@
-//! What a real path does beside delaying and losing: jitter, reordering, a queue that is managed.
+//! Noise of a real path besides delay and loss: jitter, reordering, a managed queue.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::Network;
 
-/// What is added to the links of a scenario.
+/// Noise that is added to the links of a scenario.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Noise {
-    /// Nothing.
+    /// Add nothing.
     #[default]
     None,
     /// The delay varies by 1 ms (standard deviation); packets stay in order.

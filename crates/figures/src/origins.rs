@@ -1,4 +1,4 @@
-//! Which runs of a page are of which commit.
+//! Commits of the runs on a page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -245,7 +245,8 @@ mod tests {
         let expected = [
             "| aaa | 2026-01-01 | 3 | copy rsync; of near |",
             "| aaa | 2026-01-01 | 6 | copy scp |",
-            "| an unknown commit (recorded as bbb, which the history does not have) | 2026-01-01 | 1 \
+            "| an unknown commit (recorded as bbb, which the history does not have) | 2026-01-01 \
+             | 1 \
              | copy rsync; of far; seed 1 |",
         ];
         assert_eq!(rows, expected);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::single::{Basis, SINGLE};
 use crate::stats::Spread;
 
-/// What an experiment has to say of its runs.
+/// Report of an experiment on its runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
     /// Markdown.
@@ -72,12 +72,12 @@ impl Table {
             .push(cells.into_iter().map(|cell| cell.to_string()).collect());
     }
 
-    /// Whether it has no rows.
+    /// Returns true if it has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// As Markdown. What would end a cell is escaped.
+    /// Returns the table as Markdown. Characters that would end a cell are escaped.
     pub fn markdown(&self) -> String {
         let line = |cells: &[String]| {
             let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
@@ -95,7 +95,7 @@ impl Table {
 pub struct Figure {
     /// Unlike any other's of the experiment.
     pub key: String,
-    /// What it is, as the head of a row; empty where it is only quoted.
+    /// Title, as the head of a row; empty if the figure is only quoted.
     pub title: String,
     /// The figure. One that rests on one run is marked as such.
     pub text: String,
@@ -125,8 +125,8 @@ impl Figure {
     }
 }
 
-/// A spread in a cell: the median, the least and the greatest, with so many digits behind the
-/// point; of one run the value, marked as single; `-` where there is none.
+/// Formats a spread in a cell: the median, the minimum and the maximum, with `digits` digits after
+/// the point. A single run's value is marked as single; `-` means that there is none.
 pub fn cell(spread: Option<Spread>, digits: usize) -> String {
     ranged(spread, |spread| spread.median, digits, "")
 }
@@ -160,7 +160,7 @@ fn ranged(spread: Option<Spread>, middle: fn(&Spread) -> f64, digits: usize, uni
     }
 }
 
-/// A number in a cell, with so many digits behind the point; `-` where there is none.
+/// Formats a number in a cell, with `digits` digits after the point; `-` means that there is none.
 pub fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
 }
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_without_rows_is_not_there_and_cells_cannot_end_their_row() {
+    fn empty_tables_vanish_and_cells_cannot_end_their_row() {
         let mut table = Table::new(["a", "b"]);
         assert_eq!(Page::default().table(&table).text, "");
         table.row(["1", "x|y"]);

@@ -1,4 +1,4 @@
-//! What the papers measured, to stand beside what is measured here.
+//! Measurements of the papers, for comparison with the measurements here.
 
 /// A column pair of the LSL paper: one path, average rates in Mbit/s by size.
 #[derive(Debug)]

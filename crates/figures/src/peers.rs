@@ -33,7 +33,7 @@ use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where programs lie that only root has in its PATH.
+/// Folders of programs that only root has in its PATH.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// A program that must be installed, and where Debian has it.
@@ -67,7 +67,7 @@ impl Need {
     }
 }
 
-/// What is reported of each program, and what it needs.
+/// A program of others: its description, and its needs.
 pub trait Program {
     /// A short name, for commands and records.
     fn name(&self) -> &'static str;
@@ -75,13 +75,13 @@ pub trait Program {
     fn title(&self) -> &'static str;
     /// The options it runs with, for a page; `N` stands for the number of streams.
     fn options(&self) -> &'static str;
-    /// What must be installed for both ends.
+    /// Returns the packages that must be installed for both ends.
     fn needs(&self) -> &'static [Need];
 
-    /// Whether all that it needs is installed.
+    /// Checks that all its needs are installed.
     ///
     /// # Errors
-    /// The first that is missing, in one line with its package.
+    /// The first one that is missing, in one line with its package.
     fn installed(&self) -> Result<()> {
         self.needs()
             .iter()
@@ -89,7 +89,7 @@ pub trait Program {
     }
 }
 
-/// What a peer is able to do.
+/// Abilities of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
     /// Data can also flow from the client to the server.
@@ -111,13 +111,13 @@ pub struct Item {
     /// Its name below the root: letters, digits, `.`, `-` and `_`, which no client's language takes
     /// for anything else.
     pub name: String,
-    /// Whether it is a folder.
+    /// If true, it is a folder.
     pub tree: bool,
 }
 
 /// A program that copies files between two nodes.
 pub trait Peer: Program {
-    /// What it is able to do.
+    /// Returns its abilities.
     fn abilities(&self) -> Abilities;
 
     /// Serves `root` in a node until the result is dropped, and returns once it listens.
@@ -155,7 +155,7 @@ pub trait Peer: Program {
     }
 }
 
-/// How clients come to use a relay.
+/// Way in which clients use a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayKind {
     /// It forwards every connection to one server: clients connect to the relay instead.
@@ -166,7 +166,7 @@ pub enum RelayKind {
 
 /// A program that passes TCP connections on, in a depot's place.
 pub trait Relay: Program {
-    /// How clients use it.
+    /// Returns the way in which clients use it.
     fn kind(&self) -> RelayKind;
 
     /// Relays to `server` until the result is dropped; the result's endpoint is what clients use in

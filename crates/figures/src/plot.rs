@@ -11,8 +11,8 @@ pub struct Curve {
     pub points: Vec<(u64, f64)>,
     /// Colour.
     pub colour: RGBColor,
-    /// What the paper printed is drawn with open points and a thin line; what was measured here is
-    /// drawn full.
+    /// If true, the curve was printed in the paper and is drawn with open points and a thin line.
+    /// Measurements of this project are drawn solid.
     pub from_paper: bool,
 }
 
@@ -24,7 +24,7 @@ pub fn rate_by_size(title: &str, curves: &[Curve]) -> Result<String> {
     drawn(title, |svg| draw_rate_by_size(svg, title, curves))
 }
 
-/// What `draw` draws.
+/// Returns the drawing of `draw`.
 ///
 /// # Errors
 /// The drawing library fails.
@@ -34,7 +34,7 @@ pub fn drawn(title: &str, draw: impl FnOnce(&mut String) -> Drawing) -> Result<S
     Ok(svg)
 }
 
-/// How a drawing went.
+/// Result of a drawing.
 pub type Drawing = Result<(), Box<dyn std::error::Error>>;
 
 fn draw_rate_by_size(svg: &mut String, title: &str, curves: &[Curve]) -> Drawing {

@@ -1,4 +1,4 @@
-//! Where a run is made: the code, the kernel, the processor, the day.
+//! Origin of a run: the code, the kernel, the processor, the day.
 
 use std::fs;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::process::Command;
 
 use crate::record::Made;
 
-/// What is measured, and what it is measured in: a change elsewhere (documents, results) makes no
-/// other program.
+/// Paths of the measured code and its scenarios. A change elsewhere (documents, results) does not
+/// change the program.
 const CODE: [&str; 3] = ["crates", "scenarios", "Cargo.lock"];
 
 impl Made {

@@ -18,7 +18,7 @@ use crate::store::replace;
 /// Name under which documents quote what is counted over all experiments.
 const ALL: &str = "all";
 
-/// What files should hold.
+/// Contents that files should have.
 #[derive(Default)]
 struct Wanted {
     files: Vec<(PathBuf, String)>,
@@ -149,7 +149,7 @@ fn unmarked_figures(one: &Rendered) -> Vec<String> {
         .collect()
 }
 
-/// What is counted over all experiments.
+/// Totals over all experiments.
 struct Totals {
     first: Option<String>,
     extremes: Option<String>,
@@ -250,8 +250,10 @@ const FIGURES_HEAD: &str = "Medians, with the least and the greatest run. *Singl
 
 const INDEX_HEAD: &str = "# Results
 
-Written by `longhaul-figures figures`. `longhaul-figures figures all` measures every cell of the plan,
-`longhaul-figures figures NAME` one experiment, and `--render` writes these pages again from the runs
+Written by `longhaul-figures figures`. `longhaul-figures figures all` measures every cell of the \
+plan,
+`longhaul-figures figures NAME` one experiment, and `--render` writes these pages again from the \
+runs
 that are there. Runs that a call does not make again stay; each page says which runs are of which
 commit. A commit that the history does not have is called unknown: nobody can look up what it
 measured (`unknown-commits.json` lists them). [engine](engine.md) is written by `make bench`.";

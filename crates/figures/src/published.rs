@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_run_of_this_commit_that_counts_is_there_already() {
+    fn resume_skips_only_valid_runs_of_this_commit() {
         let mut published = published();
         let key = published.records()[0].cell.clone();
         assert!(published.has(&key, "old") && !published.has(&key, "new"));

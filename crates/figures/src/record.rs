@@ -11,31 +11,31 @@ use crate::noise::Noise;
 pub struct Record<C, S> {
     /// Everything that tells it from other runs.
     pub cell: Key<C>,
-    /// What was seen.
+    /// Observation of the run.
     pub seen: S,
-    /// Whether the lab kept up.
+    /// Validity of the run: the lab kept up or not.
     pub gate: Gate,
-    /// Where and when it was made.
+    /// Origin and date of the run.
     pub made: Made,
 }
 
 /// Everything that tells a run from the others of its experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Key<C> {
-    /// What the experiment varies.
+    /// Factors that the experiment varies.
     #[serde(flatten)]
     pub factors: C,
     /// The seed of the lab and of whatever the experiment draws: runs of the same seed meet the
     /// same losses where they use the same links.
     pub seed: u64,
-    /// What was added to the scenario's links.
+    /// Noise that was added to the scenario's links.
     pub noise: Noise,
 }
 
 /// The verdict of the one gate that every run passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gate {
-    /// Whether the lab kept up: only then does the run count.
+    /// If true, the lab kept up; otherwise the run does not count.
     pub valid: bool,
     /// Why not, a clause each.
     pub reasons: Vec<String>,
@@ -77,18 +77,18 @@ impl Gate {
     }
 }
 
-/// Where and when a run was made.
+/// Origin and date of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
     /// The code that was measured: see [`crate::provenance`].
     pub commit: String,
     /// The kernel's release.
     pub kernel: String,
-    /// What carried the links.
+    /// Kind of link devices.
     pub backend: String,
     /// Model and number of the processors.
     pub processor: String,
-    /// Whether the processors, a guest's, were kept from halting meanwhile ([`wanbed::Awake`]).
+    /// If true, the processors of a guest were kept from halting ([`wanbed::Awake`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awake: bool,
     /// The day, in UTC: YYYY-MM-DD.

@@ -20,10 +20,10 @@ use crate::tools::Tools;
 /// it.
 pub const FIRST_PUBLISHED_SEED: u64 = 2001;
 
-/// How often a run is repeated when the lab did not keep up, where nobody says.
+/// Default number of repeats of a run if the lab did not keep up.
 pub const DEFAULT_RETRIES: u32 = 2;
 
-/// How much is measured.
+/// Extent of the measurements.
 #[derive(Clone, Debug)]
 pub struct Extent {
     /// Seeds of each cell, instead of the experiment's own number.
@@ -34,7 +34,7 @@ pub struct Extent {
     pub resume: bool,
     /// Begin no run that would end after this.
     pub until: Option<Instant>,
-    /// How often a run is repeated when the lab did not keep up.
+    /// Number of repeats of a run if the lab did not keep up.
     pub retries: u32,
     /// With which kinds of noise.
     pub noises: Vec<Noise>,
@@ -79,7 +79,7 @@ impl Extent {
     }
 }
 
-/// What these runs take when as many go side by side as fit.
+/// Returns the duration of these runs with as many in parallel as fit.
 pub fn about<E: Experiment>(experiment: &E, keys: &[KeyOf<E>]) -> Duration {
     let costs = keys.iter().map(|key| experiment.cost(&key.factors));
     Duration::from_secs_f64(
@@ -181,7 +181,7 @@ fn conclude(name: &str, outcomes: Vec<Result<bool>>) -> Result<()> {
     Ok(())
 }
 
-/// What a run came to, for a person.
+/// Returns the result of a run in one line for a person.
 pub fn line<E: Experiment>(experiment: &E, record: &RecordOf<E>) -> String {
     let doubt = match record.gate.valid {
         true => String::new(),

@@ -20,7 +20,7 @@ impl<'a, C: PartialEq, S> Runs<'a, C, S> {
         }
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no runs.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }

@@ -7,7 +7,7 @@ use crate::experiment::{Cost, Network};
 use crate::paper::{self, PaperCurve};
 use crate::tools::Tools;
 
-/// Which way a copy takes.
+/// Route of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
@@ -43,7 +43,7 @@ pub struct Setting {
     pub set: Vec<(String, String)>,
     /// Congestion control of the end hosts, as reported (the scenario or `set` puts it there).
     pub congestion: &'static str,
-    /// What the end hosts' buffers are, for people.
+    /// Buffers of the end hosts, as text for people.
     pub hosts: &'static str,
     /// Node the copy is started on; data flows towards it, as in the papers.
     pub client: &'static str,
@@ -56,15 +56,15 @@ pub struct Setting {
     /// Share of this machine that one run needs, direct and through depots: runs go side by side
     /// while the shares sum to at most 1.
     pub load: (f64, f64),
-    /// About what a copy comes to, direct and through depots, in Mbit/s: how long it lasts follows
-    /// from it.
+    /// Approximate rates of a copy, direct and through depots, in Mbit/s, from which its duration
+    /// follows.
     pub about_mbps: (f64, f64),
-    /// What the paper printed for this setting.
+    /// Figures that the paper printed for this setting.
     pub paper: Option<&'static PaperCurve>,
 }
 
 impl Setting {
-    /// What a copy of so many bytes takes, set-up of the lab included.
+    /// Returns the cost of a copy of `bytes`, including the setup of the lab.
     pub fn cost(&self, way: Way, bytes: u64) -> Cost {
         let of = |(direct, depots): (f64, f64)| match way {
             Way::Direct => direct,

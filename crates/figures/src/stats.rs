@@ -10,7 +10,7 @@ const DRAWN: usize = 2_000;
 /// The spread of one figure over the runs of a cell. All fields carry the unit of the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// How many samples.
+    /// Number of samples.
     pub count: usize,
     /// Smallest sample.
     pub min: f64,

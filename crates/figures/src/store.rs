@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Where the runs of one experiment are kept.
+/// Store of one experiment's runs.
 #[derive(Clone, Debug)]
 pub struct Store {
     path: PathBuf,
@@ -69,7 +69,7 @@ impl Store {
     }
 }
 
-/// Writes a file beside the old one and renames it, so that whoever is cut short has lost nothing.
+/// Writes a file next to the old one and renames it, so that an interruption loses nothing.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_come_back_as_they_were_and_no_file_is_no_run() {
+    fn stored_runs_are_restored_and_no_file_means_no_runs() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::of(folder.path(), "some");
         assert!(store.read::<f64>().unwrap().is_empty());

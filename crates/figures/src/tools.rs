@@ -1,4 +1,4 @@
-//! What every run uses: the built programs, the scenarios, keys, and a folder for files.
+//! Resources of every run: the built programs, the scenarios, keys, and a folder for files.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub struct Tools {
     pub longhaul: PathBuf,
     /// The folder of scenario files.
     pub scenarios: PathBuf,
-    /// Where sources and copies lie: memory-backed where there is one, so that no disk is measured.
+    /// Folder of sources and copies, memory-backed if possible, so that no disk is measured.
     pub scratch: tempfile::TempDir,
     /// Keys of client, server and depots.
     pub identities: Identities,
@@ -40,7 +40,7 @@ impl Tools {
         })
     }
 
-    /// Whether this machine's processors are kept from halting.
+    /// Returns true if this machine's processors are kept from halting.
     pub fn are_processors_awake(&self) -> bool {
         self.awake.is_some()
     }

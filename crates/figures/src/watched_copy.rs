@@ -16,11 +16,11 @@ pub struct WatchedCopy {
     started: Instant,
     lines: mpsc::Receiver<(Instant, Value)>,
     errors: Option<JoinHandle<String>>,
-    /// What it has said so far, with the seconds since its start.
+    /// Events so far, with the seconds since its start.
     pub events: Vec<(f64, Value)>,
 }
 
-/// How waiting for an event came out.
+/// Result of waiting for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// It was said.
@@ -31,13 +31,13 @@ pub enum Received {
     Nothing,
 }
 
-/// How a copy ended.
+/// End of a copy.
 pub struct Ended {
     /// Its exit code; none if a signal ended it.
     pub code: Option<i32>,
     /// The closing report, if it came to one.
     pub report: Option<Value>,
-    /// What it wrote to standard error.
+    /// Standard error of the copy.
     pub errors: String,
 }
 

@@ -50,7 +50,7 @@ fn every_experiment_is_listed_with_what_it_takes() {
 }
 
 #[test]
-fn what_there_is_not_is_said_in_one_line() {
+fn unknown_experiment_is_refused_in_one_line() {
     let (success, text) = figures(&["figures", "nothing-like-it"]);
     assert!(!success);
     assert!(

@@ -1,8 +1,8 @@
-//! The wall clock, as OPENs carry it.
+//! Wall clock in the form that OPENs carry.
 
 use std::time::SystemTime;
 
-/// Now, in milliseconds since 1970-01-01 UTC.
+/// Returns the current time in milliseconds since 1970-01-01 UTC.
 #[must_use]
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now()

@@ -1,10 +1,10 @@
-//! One hop's TCP connection, as the relay needs it: readiness from tokio, bytes by plain system
+//! One hop's TCP connection as the relay needs it: readiness from tokio, bytes by plain system
 //! calls.
 //!
-//! Writes are attempted first and waited for only after the kernel refuses (`EAGAIN`). Two things
-//! follow: a write costs one system call in the common case, and the readiness of the write side is
-//! free to carry another message, "this connection is broken", which [`Conn::poll_broken`] waits
-//! for even when there is nothing to write.
+//! Writes are attempted first, and wait only after the kernel refuses (`EAGAIN`). So a write costs
+//! one system call in the common case. It also leaves the write side's readiness free for another
+//! message, "this connection is broken". [`Conn::poll_broken`] waits for that even when there is
+//! nothing to write.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -20,27 +20,29 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// A connected, non-blocking TCP socket. From its first moment it is set to end with a reset
-/// (SO_LINGER 0, by [`Options`](crate::Options)), so that neither a path through the code nor the
-/// death of the whole process can make a cut session look finished (LH-END-3). A clean end is said
-/// aloud: by [`Conn::close`], [`Conn::end_cleanly`], or by shutting it down as an asynchronous
-/// stream.
+/// A connected, non-blocking TCP socket.
+///
+/// From the start it is set to end with a reset (SO_LINGER 0, by [`Options`](crate::Options)). So
+/// neither a code path nor the death of the process can make a truncated session look complete
+/// (LH-END-3). A clean end is explicit: by [`Conn::close`], [`Conn::end_cleanly`], or by shutting
+/// it down as an asynchronous stream.
 #[derive(Debug)]
 pub struct Conn {
-    /// `None` once the reactor has refused to take it again.
+    /// `None` once the reactor has refused a new registration.
     reactor: Option<AsyncFd<Arc<OwnedFd>>>,
     socket: Arc<OwnedFd>,
-    /// The reactor does not report bytes to read; see [`Conn::mute`].
+    /// True if the reactor does not report bytes to read; see [`Conn::mute`].
     muted: bool,
-    /// The last write was refused: the next must wait for the kernel to say that there is room.
+    /// True if the last write was refused: the next waits until the kernel reports room.
     write_blocked: AtomicBool,
-    /// The error of the socket, once something other than a read has taken it. The kernel reports
-    /// it once, and after that a socket that was reset reads as ended.
+    /// Error of the socket that an operation other than a read received.
+    ///
+    /// The kernel reports it once. After that, reads of a reset socket return end of stream.
     taken_error: OnceLock<Errno>,
 }
 
 impl Conn {
-    /// Wraps a non-blocking socket. Fails when it cannot be registered with tokio's reactor.
+    /// Wraps a non-blocking socket. Fails if it cannot be registered with tokio's reactor.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         let socket = Arc::new(fd);
         let reactor = Some(register(&socket, Interest::READABLE | Interest::WRITABLE)?);
@@ -53,7 +55,7 @@ impl Conn {
         })
     }
 
-    /// Connects to `addr`; `prepare` sets the options that must be there before the first packet.
+    /// Connects to `addr`. `prepare` sets the options that are needed before the first packet.
     pub async fn connect(
         addr: SocketAddr,
         prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
@@ -67,7 +69,7 @@ impl Conn {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
         prepare(fd.as_fd())?;
-        // Registered before it connects, so that no event can be missed.
+        // Registered before it connects, so that no event is missed.
         let conn = match rustix::net::connect(&fd, &addr) {
             Ok(()) => return Self::new(fd),
             Err(Errno::INPROGRESS | Errno::INTR) => Self::new(fd)?,
@@ -76,7 +78,7 @@ impl Conn {
         loop {
             let mut guard = conn.reactor()?.writable().await?;
             sockopt::socket_error(&conn.socket)??;
-            // A wake-up before the handshake is done has neither a peer nor an error.
+            // A spurious wake-up during the handshake: the socket has neither a peer nor an error.
             match rustix::net::getpeername(&conn.socket) {
                 Ok(_) => break,
                 Err(Errno::NOTCONN) => guard.clear_ready(),
@@ -86,10 +88,12 @@ impl Conn {
         Ok(conn)
     }
 
-    /// Runs `read` when bytes, an end or an error may be there; `Pending` once it says `EAGAIN`; on
-    /// a muted connection without a waker left behind: [`Conn::listen`] is next. `read` says how
-    /// many bytes it has read; 0 is the end of stream, and an error where the connection has failed
-    /// (LH-END-3).
+    /// Calls `read` when bytes, an end or an error may be available. Returns `Pending` once it
+    /// fails with `EAGAIN`. A muted connection then has no waker registered: call [`Conn::listen`]
+    /// next.
+    ///
+    /// `read` returns the number of bytes read. 0 is the end of stream, or becomes an error if the
+    /// connection has failed (LH-END-3).
     pub fn poll_read_with(
         &self,
         cx: &mut Context<'_>,
@@ -113,25 +117,26 @@ impl Conn {
         }
     }
 
-    /// What an end of stream that was read is: an end, or the error that a write has taken.
+    /// Returns `Ok` for a genuine end of stream, or the error that a write already consumed.
     fn end_of_stream(&self) -> io::Result<()> {
         self.taken_error
             .get()
             .map_or(Ok(()), |&errno| Err(errno.into()))
     }
 
-    /// Keeps an error for the reads to come.
+    /// Keeps an error for later reads.
     fn keep_error(&self, errno: Errno) {
-        // EPIPE is of a direction that had ended before, this end's or the peer's: what the peer
-        // has said is complete.
+        // EPIPE means that this direction had already ended, at this end or at the peer. The peer's
+        // data is complete.
         if errno != Errno::PIPE {
             let _ = self.taken_error.set(errno);
         }
     }
 
-    /// Ready when bytes, an end or an error may be there to read. Of a muted connection nobody
-    /// knows: it is ready, and the first read that finds nothing must be followed by
-    /// [`Conn::listen`].
+    /// Completes when bytes, an end or an error may be available to read.
+    ///
+    /// A muted connection always reports ready. The first read that finds nothing must then be
+    /// followed by [`Conn::listen`].
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.muted {
             Poll::Ready(Ok(()))
@@ -140,9 +145,8 @@ impl Conn {
         }
     }
 
-    /// Stops the reactor from reporting bytes to read, if there are any. For a reader that is held
-    /// up elsewhere: its thread would be woken by every packet that comes in meanwhile, for
-    /// nothing.
+    /// Stops the reactor from reporting bytes to read, if there are any. A reader that is held up
+    /// elsewhere calls this, so that incoming packets do not wake its thread in vain.
     pub fn mute(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.muted || self.reactor()?.poll_read_ready(cx)?.is_pending() {
             return Ok(());
@@ -151,7 +155,7 @@ impl Conn {
         self.register_again(cx, Interest::WRITABLE)
     }
 
-    /// Has the reactor report bytes to read again.
+    /// Makes the reactor report bytes to read again.
     pub fn listen(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if !self.muted {
             return Ok(());
@@ -161,10 +165,10 @@ impl Conn {
     }
 
     fn register_again(&mut self, cx: &mut Context<'_>, interest: Interest) -> io::Result<()> {
-        // The old registration must be gone first: a reactor watches a socket once.
+        // The old registration must be dropped first: a reactor watches a socket only once.
         self.reactor = None;
         self.reactor = Some(register(&self.socket, interest)?);
-        // Who waited for the old one waits in vain: everything is asked again.
+        // Wakers of the old registration are lost, so everything is polled again.
         cx.waker().wake_by_ref();
         Ok(())
     }
@@ -175,7 +179,7 @@ impl Conn {
             .ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Runs `write` at once, or, if the last write was refused, when there is room again.
+    /// Calls `write` at once, or, if the last write was refused, when there is room again.
     pub fn poll_write_with<R>(
         &self,
         cx: &mut Context<'_>,
@@ -206,8 +210,9 @@ impl Conn {
         }
     }
 
-    /// Ready once the connection is broken (reset, timed out, or both directions closed). Only a
-    /// caller that has not itself shut down writing may ask: then a hang-up can only mean that the
+    /// Completes once the connection is broken: reset, timed out, or both directions closed.
+    ///
+    /// Only a caller that has not shut down writing may poll this. A hang-up then means that the
     /// peer or the path has died.
     pub fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let reactor = match self.reactor() {
@@ -223,8 +228,8 @@ impl Conn {
                         return Poll::Ready(self.take_error());
                     }
                     if self.write_blocked.load(Ordering::Relaxed) {
-                        // Room for a refused write, arrived since it was last tried: that message
-                        // is not ours to eat.
+                        // This event reports room for a refused write. It belongs to the writer, so
+                        // it is not cleared here.
                         cx.waker().wake_by_ref();
                         return Poll::Pending;
                     }
@@ -239,56 +244,57 @@ impl Conn {
         std::future::poll_fn(|cx| self.poll_broken(cx)).await
     }
 
-    /// Whom this is a connection with.
+    /// Returns the address of the peer.
     pub fn peer(&self) -> io::Result<SocketAddr> {
         let peer = rustix::net::getpeername(&self.socket)?;
         peer.and_then(|peer| SocketAddr::try_from(peer).ok())
             .ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// The address at this end.
+    /// Returns the local address.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the system call.
     pub fn local(&self) -> io::Result<SocketAddr> {
         let local = rustix::net::getsockname(&self.socket)?;
         Ok(SocketAddr::try_from(local)?)
     }
 
-    /// Reports to the peer that no more bytes follow (FIN), leaving the other direction open.
+    /// Ends this direction (FIN), and leaves the other open.
     pub fn shutdown_write(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.socket, Shutdown::Write)?)
     }
 
-    /// Closes without a reset; for a connection both of whose directions have ended.
+    /// Closes without a reset. Used once both directions have ended.
     pub fn close(self) {
         self.end_cleanly();
     }
 
-    /// From now on the close is no reset: for who has ended its direction in another way, or has
-    /// nothing to say of the end.
+    /// Makes a later close clean instead of a reset. Used by callers that end their direction in
+    /// another way, or that do not signal an end.
     pub fn end_cleanly(&self) {
-        // Refused only by a socket that is already dead; then there is nobody left to report to.
+        // Fails only on a socket that is already dead, which leaves nobody to report to.
         let _ = sockopt::set_socket_linger(&self.socket, None);
     }
 
-    /// Whether the kernel can move bytes between this connection and a pipe (splice(2)), through
-    /// the descriptor that [`Conn::poll_read_with`] and [`Conn::poll_write_with`] lend. Where not,
-    /// bytes are read and written as those of any stream.
+    /// Returns true if the kernel can move bytes between this connection and a pipe (splice(2)),
+    /// through the descriptor that [`Conn::poll_read_with`] and [`Conn::poll_write_with`] lend.
+    ///
+    /// Otherwise bytes are read and written as with any stream.
     #[must_use]
     pub const fn splices(&self) -> bool {
         true
     }
 
-    /// What the kernel knows of it.
+    /// Returns the kernel's TCP_INFO of the connection.
     ///
     /// # Errors
-    /// When the kernel does not say.
+    /// Errors of the system call.
     pub fn info(&self) -> io::Result<TcpInfo> {
         TcpInfo::read(self).map_err(io::Error::other)
     }
 
-    /// The pending error of the socket, which this call clears.
+    /// Returns the pending error of the socket, and clears it.
     fn take_error(&self) -> io::Error {
         match sockopt::socket_error(&self.socket) {
             Ok(Err(errno)) | Err(errno) => {
@@ -300,14 +306,17 @@ impl Conn {
     }
 }
 
-/// Has the current runtime's reactor watch `socket`.
+/// Registers `socket` with the current runtime's reactor.
 pub(crate) fn register(
     socket: &Arc<OwnedFd>,
     interest: Interest,
 ) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     // SAFETY: an OwnedFd names the same open descriptor until it is dropped, and the AsyncFd holds
     // it for as long as it lives: what the reactor watches is what was registered.
-    #[allow(unsafe_code, reason = "AsyncFd asks for this promise since tokio 1.54")]
+    #[allow(
+        unsafe_code,
+        reason = "AsyncFd requires this guarantee since tokio 1.54"
+    )]
     let registered = unsafe { AsyncFd::register_with_interest(Arc::clone(socket), interest) };
     Ok(registered?)
 }
@@ -329,8 +338,7 @@ impl AsyncRead for Conn {
                 Err(error) => return Poll::Ready(Err(error.into())),
                 Ok((0, _)) if wanted > 0 => return Poll::Ready(self.end_of_stream()),
                 Ok((received, _)) => {
-                    // Less than was asked for was all there was: the next read need not find out by
-                    // asking.
+                    // A short read has emptied the socket, so the next read need not try.
                     if received < wanted {
                         guard.clear_ready();
                     }
@@ -370,7 +378,7 @@ impl AsyncWrite for Conn {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends this direction, and makes the close to come a clean one.
+    /// Ends this direction, and makes the later close a clean one.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.shutdown_write()?;
         self.end_cleanly();

@@ -1,4 +1,4 @@
-//! Connecting to the first of some addresses that answers, as RFC 8305 (Happy Eyeballs) has it.
+//! Connects to the first of several addresses that answers, according to RFC 8305 (Happy Eyeballs).
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,44 +12,43 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{Conn, Options};
 
-/// How long after one attempt the next one begins, unless that has failed before (RFC 8305, section
-/// 5: the recommended value).
+/// Delay between the start of one attempt and the next, unless the first fails sooner (RFC 8305,
+/// section 5: the recommended value).
 const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// A connection that stands.
+/// An established connection.
 #[derive(Debug)]
 pub struct Dialled {
     /// The connection.
     pub conn: Conn,
-    /// With whom.
+    /// Address of the peer.
     pub address: SocketAddr,
 }
 
-/// Why none of the addresses could be connected to: of the attempt that ended last.
+/// Reason why none of the addresses could be connected to: that of the attempt that ended last.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
-    /// There was none.
+    /// There was no address to try.
     #[error("no address")]
     NoAddress,
-    /// It is an IPv4 address, and the connection is to be dialled from an IPv6 address, or the
-    /// other way round.
+    /// The address and the configured source address are of different families (IPv4 and IPv6).
     #[error("{0}: the address to connect from is of the other family")]
     OtherFamily(SocketAddr),
-    /// It did not answer in time.
+    /// The address did not answer in time.
     #[error("{0}: no answer in time")]
     Timeout(SocketAddr),
-    /// It refused, cannot be reached, or this host lacks something.
+    /// The address refused or is unreachable, or this host lacks a resource.
     #[error("{address}: {source}")]
     Failed {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
 }
 
 impl DialError {
-    /// What a depot says of it.
+    /// Returns the status code with which a depot reports the error.
     #[must_use]
     pub fn code(&self) -> StatusCode {
         match self {
@@ -72,9 +71,11 @@ impl From<DialError> for io::Error {
     }
 }
 
-/// Connects to the first of `addresses` that answers before `deadline`. They are tried in their
-/// order, families in turn, and none waits for longer than a quarter of a second for the one
-/// before: a black hole costs that much. `options` says what is set for each.
+/// Connects to the first of `addresses` that answers before `deadline`.
+///
+/// They are tried in order, alternating between families. Each attempt starts at most a quarter of
+/// a second after the one before, which bounds the cost of an address that does not answer.
+/// `options` returns the socket options for each address.
 ///
 /// # Errors
 /// [`DialError`], of the attempt that ended last.
@@ -104,7 +105,7 @@ pub async fn dial(
     Ok(Dialled { conn, address })
 }
 
-/// The addresses of the first one's family and those of the other one in turn, each in their order
+/// Interleaves the addresses of the first one's family with those of the other, each in their order
 /// (RFC 8305, section 4).
 fn in_turn(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let is_first_family = |address: &SocketAddr| {
@@ -123,8 +124,9 @@ fn in_turn(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     ordered
 }
 
-/// The first attempt that succeeds, with its address: each begins when the one before has failed,
-/// or some time after it began. `failure` is that of no attempt.
+/// Returns the first attempt that succeeds, with its address. Each attempt starts when the one
+/// before has failed, or some time after it started. `failure` is returned if there are no
+/// attempts.
 async fn race<T>(
     attempts: Vec<(SocketAddr, impl Future<Output = io::Result<T>>)>,
     mut failure: DialError,
@@ -192,7 +194,7 @@ mod tests {
         SocketAddr::from(([192, 0, 2, 1], port))
     }
 
-    /// An attempt that succeeds after some time.
+    /// Returns an attempt that succeeds after some time.
     fn succeeds(port: u16, after_ms: u64) -> (SocketAddr, Attempt) {
         let attempt = async move {
             tokio::time::sleep(Duration::from_millis(after_ms)).await;
@@ -213,7 +215,7 @@ mod tests {
         (address(port), Box::pin(std::future::pending()))
     }
 
-    /// What comes of attempts within ten seconds, and after how many milliseconds.
+    /// Returns the result of the attempts within ten seconds, and the milliseconds it took.
     async fn raced(attempts: Vec<(SocketAddr, Attempt)>) -> (Result<u16, DialError>, u128) {
         let began = Instant::now();
         let deadline = began + Duration::from_secs(10);
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_black_hole_costs_no_more_than_the_delay() {
+    async fn an_unanswered_attempt_costs_only_the_delay() {
         let (ended, after) = raced(vec![never(1), succeeds(2, 40), succeeds(3, 10)]).await;
         assert_eq!((ended.unwrap(), after), (2, 290));
         let (ended, after) = raced(vec![never(1), never(2), succeeds(3, 10)]).await;
@@ -234,13 +236,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_one_is_waited_for_although_the_next_has_begun() {
+    async fn the_first_attempt_may_win_after_the_next_began() {
         let (ended, after) = raced(vec![succeeds(1, 400), succeeds(2, 400)]).await;
         assert_eq!((ended.unwrap(), after), (1, 400));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_fails_makes_way_at_once() {
+    async fn a_failed_attempt_starts_the_next_at_once() {
         let (ended, after) = raced(vec![fails(1, 5), fails(2, 5), succeeds(3, 5)]).await;
         assert_eq!((ended.unwrap(), after), (3, 15));
         let (ended, after) = raced(vec![fails(1, 5), fails(2, 7)]).await;
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn at_the_deadline_it_is_one_that_did_not_answer_which_is_named() {
+    async fn a_timeout_names_an_address_that_did_not_answer() {
         let (ended, after) = raced(vec![never(1), fails(2, 5)]).await;
         assert!(matches!(ended, Err(DialError::Timeout(at)) if at.port() == 1));
         assert_eq!(after, 10_000);

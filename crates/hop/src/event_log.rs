@@ -1,5 +1,5 @@
-//! What strangers, and keys, can make a program write into its log: a bounded number of lines, and
-//! a count of what was left out.
+//! Bound on the log lines that unknown peers and keys can cause: a limited number of lines, and a
+//! count of suppressed ones.
 
 use std::collections::HashMap;
 
@@ -10,18 +10,19 @@ use parking_lot::Mutex;
 
 use crate::Payer;
 
-/// Lines at once, and lines a second from then on, that one payer's events come to: a copy of many
-/// streams ends with a line for each.
+/// Burst and rate (lines per second) for the events of one payer. A copy with many streams ends
+/// with one line for each.
 const MAX_BURST_LINES: u32 = 256;
 const LINES_PER_SECOND: u32 = 20;
-/// The same for all newcomers together, about whom nothing is known.
+/// Burst and rate for all pending connections together, whose peers are unknown.
 const STRANGERS_BURST: u32 = 100;
 const STRANGERS_LINES_PER_SECOND: u32 = 10;
-/// Payers whose rate is remembered; one more makes those go that have been silent.
+/// Maximum number of payers whose rate is remembered. Beyond it, those that have been silent are
+/// forgotten.
 const MAX_PAYERS: usize = 1024;
 const FORGET_AFTER: Duration = Duration::from_secs(60);
 
-/// Decides whether an event is worth a line.
+/// Decides if an event is logged.
 #[derive(Debug)]
 pub struct EventLog {
     began: Instant,
@@ -35,7 +36,7 @@ struct State {
 }
 
 impl EventLog {
-    /// One that has let nothing through yet.
+    /// Creates a log with full bursts.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -47,8 +48,8 @@ impl EventLog {
         }
     }
 
-    /// Has `line` written for an event of `payer`, or of a newcomer, unless there were too many:
-    /// with the number of those that were left out since the last, if there were any.
+    /// Calls `line` for an event of `payer`, or of a pending connection, unless the rate is
+    /// exceeded. `line` receives the number of events suppressed since the last line, if any.
     pub fn log(&self, payer: Option<Payer>, line: impl FnOnce(Option<u64>)) {
         if let Some(left_out) = self.admit(payer) {
             line(Some(left_out).filter(|&left_out| left_out > 0));
@@ -98,8 +99,8 @@ mod tests {
         (0..events).filter(|_| log.admit(payer).is_some()).count() as u32
     }
 
-    /// A thousand times as many events as lines, from strangers and from a key; another key's are
-    /// logged all the same.
+    /// A thousand times as many events as lines, from unknown peers and from one key; another key's
+    /// events are still logged.
     #[test]
     fn a_flood_does_not_silence_others() {
         let log = EventLog::new();
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn payers_without_end_cost_bounded_memory() {
+    fn endless_payers_cost_bounded_memory() {
         let log = EventLog::new();
         for number in 0..2 * MAX_PAYERS as u32 {
             let _ = log.admit(Some(key(number)));

@@ -1,5 +1,5 @@
-//! The gate that every connection passes: newcomers up to their OPEN, then what is accounted to
-//! whoever showed who it is.
+//! Admission gate for connections: first as pending connections, then charged to a payer once their
+//! OPEN has been verified.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,22 +12,22 @@ use tokio::sync::oneshot;
 
 use crate::newcomers::{Newcomers, network};
 
-/// Prefix lengths by which sources are accounted where no key is.
+/// Prefix lengths of the networks to which sources without a key are charged.
 const SOURCE_V4: u32 = 32;
 const SOURCE_V6: u32 = 48;
 
-/// Bounds of a gate. They hold whatever the peers do.
+/// Limits of a gate. They hold whatever the peers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GateLimits {
-    /// Connections at a time whose OPEN has not been verified. One more makes the oldest of the
-    /// fullest source go.
+    /// Maximum number of connections whose OPEN is not verified yet. One more evicts the oldest of
+    /// the fullest source.
     pub newcomers: usize,
-    /// Connections at a time whose OPEN has been verified. One payer has a half of them at most,
-    /// two a third each, and so on.
+    /// Maximum number of connections whose OPEN is verified. A single payer may have half of them,
+    /// two payers a third each, and so on.
     pub verified: usize,
-    /// Time for the OPEN.
+    /// Time limit for the OPEN.
     pub header: Duration,
-    /// The same when all places for newcomers are taken.
+    /// Time limit for the OPEN when no permit for a pending connection is free.
     pub least_header: Duration,
 }
 
@@ -42,18 +42,18 @@ impl Default for GateLimits {
     }
 }
 
-/// On whose account something goes: a key, where it is let in by name, or a source address, where
-/// anybody is.
+/// Account to which resources are charged: a key if it is listed by name, or a source address if
+/// anybody is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Payer {
-    /// A principal that is listed.
+    /// A listed principal.
     Key(PublicKey),
     /// An IPv4 address, or the first address of an IPv6 /48.
     Source(IpAddr),
 }
 
 impl Payer {
-    /// The source that `peer` is accounted to.
+    /// Returns the source to which `peer` is charged.
     #[must_use]
     pub fn source(peer: IpAddr) -> Self {
         let peer = peer.to_canonical();
@@ -64,7 +64,7 @@ impl Payer {
     }
 }
 
-/// Everybody now connected.
+/// Gate that counts all current connections.
 #[derive(Debug)]
 pub struct Gate {
     state: Mutex<State>,
@@ -73,23 +73,23 @@ pub struct Gate {
 #[derive(Debug)]
 struct State {
     newcomers: Newcomers,
-    /// How to order each newcomer to go.
+    /// Eviction signal of each pending connection.
     evictions: HashMap<u64, oneshot::Sender<()>>,
     verified: Shares<Payer>,
 }
 
-/// A connection that was let in.
+/// An admitted connection.
 #[derive(Debug)]
 pub struct Entered {
-    /// Its place.
+    /// Permit of the connection.
     pub place: Place,
-    /// When it must go to make room.
+    /// Signal that the connection is evicted.
     pub eviction: Eviction,
-    /// How long its OPEN may take.
+    /// Time limit for its OPEN.
     pub header: Duration,
 }
 
-/// A connection's place; given back when dropped.
+/// Permit of a connection, released when dropped.
 #[derive(Debug)]
 pub struct Place {
     gate: Arc<Gate>,
@@ -102,23 +102,23 @@ enum Held {
     Verified(Payer),
 }
 
-/// Comes when a newcomer must make room for others; never once its OPEN has been verified.
+/// Signal that a pending connection is evicted. It never fires once the OPEN has been verified.
 #[derive(Debug)]
 pub struct Eviction(Option<oneshot::Receiver<()>>);
 
-/// There is no room for another verified connection.
+/// Error: there is no permit for another verified connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
-    /// For nobody.
+    /// All permits are in use.
     #[error("as many sessions as it can carry")]
     All,
-    /// For this payer.
+    /// This payer already uses its full share.
     #[error("as many sessions of this key or source as fit beside the others")]
     Share,
 }
 
 impl Gate {
-    /// A gate with these bounds.
+    /// Creates a gate with these limits.
     #[must_use]
     pub fn new(limits: GateLimits) -> Arc<Self> {
         Arc::new(Self {
@@ -130,8 +130,7 @@ impl Gate {
         })
     }
 
-    /// Lets a connection from `peer` in, whose OPEN is yet to come. Somebody else may have to go
-    /// for it.
+    /// Admits a connection from `peer` whose OPEN has not arrived yet. This may evict another one.
     #[must_use]
     pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Entered {
         let mut state = self.state();
@@ -142,7 +141,7 @@ impl Gate {
             .evicted
             .and_then(|number| state.evictions.remove(&number))
         {
-            // Who has just left by itself needs no order.
+            // A connection that has just closed needs no signal.
             let _ = evict.send(());
         }
         drop(state);
@@ -156,13 +155,13 @@ impl Gate {
         }
     }
 
-    /// Connections whose OPEN is yet to be verified.
+    /// Returns the number of connections whose OPEN is not verified yet.
     #[must_use]
     pub fn newcomers(&self) -> usize {
         self.state().newcomers.len()
     }
 
-    /// Connections whose OPEN has been verified.
+    /// Returns the number of connections whose OPEN is verified.
     #[must_use]
     pub fn verified(&self) -> usize {
         usize::try_from(self.state().verified.used()).unwrap_or(usize::MAX)
@@ -174,17 +173,16 @@ impl Gate {
 }
 
 impl Place {
-    /// Returns true once the connection is on somebody's account.
+    /// Returns true once the connection is charged to a payer.
     #[must_use]
     pub const fn is_verified(&self) -> bool {
         matches!(self.held, Held::Verified(_))
     }
 
-    /// The OPEN has been verified: from now on the connection goes on `payer`'s account, if there
-    /// is room for one more.
+    /// Charges the connection to `payer`, whose OPEN has been verified, if one more fits.
     ///
     /// # Errors
-    /// [`NoRoom`]; it is then a newcomer as before.
+    /// [`NoRoom`]; the connection then stays pending.
     pub fn verified(&mut self, payer: Payer) -> Result<(), NoRoom> {
         let Held::Newcomer(number) = self.held else {
             return Ok(());
@@ -216,7 +214,7 @@ impl Drop for Place {
 }
 
 impl Eviction {
-    /// Completes when the connection must go.
+    /// Completes when the connection is evicted.
     pub async fn wait(&mut self) {
         if let Some(evicted) = &mut self.0 {
             let reported = evicted.await.is_ok();
@@ -225,7 +223,7 @@ impl Eviction {
                 return;
             }
         }
-        // The place was given back, or is a newcomer's no more.
+        // The permit was released, or is no longer that of a pending connection.
         std::future::pending().await
     }
 }
@@ -250,7 +248,7 @@ mod tests {
         Payer::Key(PublicKey::from_bytes([number; 32]))
     }
 
-    /// Whether it has been told to go; asks once.
+    /// Returns true if the connection has been evicted; polls once.
     async fn reported(entered: &mut Entered) -> bool {
         tokio::select! {
             biased;
@@ -260,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_one_too_many_is_refused_and_who_is_verified_is_not() {
+    async fn excess_connections_are_evicted_but_verified_ones_stay() {
         let gate = gate(2, 10);
         let mut first = gate.enter(ip("192.0.2.1"));
         first.place.verified(key(1)).unwrap();

@@ -1,20 +1,18 @@
-//! One transport connection between two places of a route: how it is dialled, listened for, kept
-//! alive and ended, and how newcomers are let in. Both ends of a session and the depots between
-//! them stand on this.
+//! One transport connection between two hops of a route: dialling, listening, keep-alive, ending,
+//! and the admission of pending connections. Both ends of a session and the depots use it.
 //!
-//! - [`Conn`] is a connection: an asynchronous byte stream that ends cleanly only when told to,
-//!   lends its descriptor to splice(2) and reports what the kernel knows of it. Today every
-//!   connection is TCP; what stands above asks [`Conn::splices`] and takes no descriptor for
-//!   granted.
-//! - [`Resolver`] turns an endpoint into addresses, [`dial`] those into a [`Conn`].
-//! - [`Listener`] accepts; [`Gate`] decides who of the newcomers stays while there is room for some
-//!   only.
-//! - [`receive_open`] reads an OPEN, [`answer_and_linger`] says no and sees to it that it can be
-//!   read.
-//! - [`Life`] is that of a service that lets what is under way finish.
-//! - [`SharedPlaces`] are what is bounded among keys or sources; [`RateLimit`] is a rate that many
-//!   share; [`EventLog`] bounds what newcomers can make a program write into its log.
-//! - [`read_trusted_file`] reads what says who is trusted, unless others may write it.
+//! - [`Conn`] is a connection: an asynchronous byte stream that ends cleanly only on request. It
+//!   lends its descriptor to splice(2) and reports the kernel's statistics. Today every connection
+//!   is TCP; its users check [`Conn::splices`] and do not rely on a descriptor.
+//! - [`Resolver`] turns an endpoint into addresses, and [`dial`] turns those into a [`Conn`].
+//! - [`Listener`] accepts connections; [`Gate`] decides which pending connections stay when there
+//!   are too many.
+//! - [`receive_open`] reads an OPEN; [`answer_and_linger`] refuses it and ensures that the answer
+//!   can be read.
+//! - [`Life`] is the life cycle of a service that finishes its work before it stops.
+//! - [`SharedPlaces`] bounds a resource shared among keys or sources. [`RateLimit`] is a shared
+//!   rate limit. [`EventLog`] bounds the log lines that pending connections can cause.
+//! - [`read_trusted_file`] reads a file that grants trust, unless others may write it.
 //!
 //! The rules that the code cites (`LH-ACCEPT-1`) are those of `docs/protocol.md`.
 

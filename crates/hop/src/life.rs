@@ -1,23 +1,23 @@
-//! How far the life of a service has come, for all that lives with it: it runs, lets what is under
-//! way finish, and resets what is left.
+//! Life cycle of a service, announced to all its tasks: it runs, drains, and finally aborts what is
+//! left.
 
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-/// How far.
+/// Phase of a service's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// It takes what comes.
+    /// New work is accepted.
     Running,
-    /// What is under way finishes; nothing new is taken.
+    /// Current work finishes; new work is refused.
     Draining,
-    /// The time for that is over.
+    /// The time for draining is over.
     Aborting,
 }
 
-/// Where the phase is received. Whoever holds a clone is waited for at the end.
+/// Receiver of the phases. [`Life::end`] waits until all clones are dropped.
 #[derive(Debug, Clone)]
 pub struct Phases {
     phase: watch::Receiver<Phase>,
@@ -25,19 +25,19 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// How far it has come by now.
+    /// Returns the current phase.
     #[must_use]
     pub fn now(&self) -> Phase {
         *self.phase.borrow()
     }
 
-    /// Completes once it has come so far; also when the [`Life`] is gone, and so the service.
+    /// Completes once the phase is reached, or once the [`Life`] is dropped, and so the service.
     pub async fn reached(&mut self, least: Phase) {
         let _ = self.phase.wait_for(|phase| *phase >= least).await;
     }
 }
 
-/// The life of a service, where its phases are announced.
+/// Life cycle of a service, which announces its phases.
 #[derive(Debug)]
 pub struct Life {
     phase: watch::Sender<Phase>,
@@ -45,7 +45,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// A service that runs.
+    /// Creates a running service's life cycle.
     #[must_use]
     pub fn begin() -> (Self, Phases) {
         let (phase, received) = watch::channel(Phase::Running);
@@ -57,13 +57,13 @@ impl Life {
         (Self { phase, all_gone }, phases)
     }
 
-    /// Announces that nothing new is taken.
+    /// Announces that no new work is accepted.
     pub fn drain(&self) {
         self.phase.send_replace(Phase::Draining);
     }
 
-    /// Waits until nobody is left. Who is there after `limit` is told to abort; `late` is called
-    /// before.
+    /// Waits until all receivers are dropped. After `limit`, calls `late` and tells the remaining
+    /// ones to abort.
     pub async fn end(mut self, limit: Duration, late: impl FnOnce()) {
         if timeout(limit, self.all_gone.recv()).await.is_err() {
             late();
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_finishes_in_time_is_not_aborted_and_who_does_not_is() {
+    async fn only_tasks_that_miss_the_limit_are_aborted() {
         for (takes, late) in [(5, false), (50, true)] {
             let (life, phases) = Life::begin();
             let mut session = phases.clone();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_life_everything_is_reached() {
+    async fn a_dropped_life_reaches_every_phase() {
         let (life, mut phases) = Life::begin();
         drop(life);
         phases.reached(Phase::Aborting).await;

@@ -1,16 +1,18 @@
-//! Saying no, and the care that it is read (LH-STATUS-6).
+//! Answering a refused peer so that it can read the answer (LH-STATUS-6).
 
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Bytes that a refused initiator may still send while it has not read why: a ClientHello and more.
+/// Maximum bytes read from a refused initiator that has not read the answer: a ClientHello and
+/// more.
 const MAX_LINGER_BYTES: u64 = 64 * 1024;
 
-/// Sends `answer`, ends this direction, and reads and discards what the peer still sends: bytes
-/// that nobody has read would turn the close into a reset, which could destroy the answer on its
-/// way. Whoever does not take the answer, or sends on, within `time` is let go.
+/// Sends `answer`, ends this direction, and discards what the peer still sends.
+///
+/// Unread bytes would turn the close into a reset, which could destroy the answer in transit. A
+/// peer that does not read the answer, or keeps sending, is dropped after `time`.
 pub async fn answer_and_linger(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     answer: &[u8],
@@ -25,6 +27,6 @@ pub async fn answer_and_linger(
         )
         .await
     };
-    // A peer that is gone or does not read needs no report.
+    // Errors are ignored: a peer that is gone or does not read needs no report.
     let _ = timeout(time, answered).await;
 }

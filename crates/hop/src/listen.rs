@@ -1,4 +1,4 @@
-//! Accepting connections: errors of one connection are passed over, a lack of descriptors or memory
+//! Accepting connections. Errors of one connection are skipped; a shortage of descriptors or memory
 //! is waited out.
 
 use std::io;
@@ -16,22 +16,22 @@ use crate::conn::register;
 use crate::{CongestionError, Options, check_congestion};
 
 const BACKLOG: i32 = 1024;
-/// Wait after an accept that failed for want of descriptors or memory: at first, and at most.
+/// Initial and maximum pause after an accept that failed for lack of descriptors or memory.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where to listen, and with which congestion control.
+/// Address and congestion control of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listen {
-    /// Where.
+    /// Address to listen on.
     pub address: SocketAddr,
-    /// Congestion control (such as `bbr`) of the connections that come in here, for what is sent
-    /// back on them; the kernel's default when `None`.
+    /// Congestion control (such as `bbr`) of accepted connections, for the bytes sent on them; the
+    /// kernel's default when `None`.
     pub congestion: Option<String>,
 }
 
 impl Listen {
-    /// A listener at `address` with the kernel's congestion control.
+    /// Returns a listener at `address` with the kernel's congestion control.
     #[must_use]
     pub const fn at(address: SocketAddr) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Listen {
         }
     }
 
-    /// Listens there. Sent bytes have `unacknowledged` to be acknowledged
+    /// Opens the listener. Sent bytes must be acknowledged within `unacknowledged`
     /// ([`Options::unacknowledged`]).
     ///
     /// # Errors
@@ -63,20 +63,20 @@ pub struct Listener {
     pause: Duration,
 }
 
-/// Why an address cannot be listened on.
+/// Reason why an address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The kernel does not have the congestion control.
     #[error(transparent)]
     Congestion(#[from] CongestionError),
-    /// Is another program there, or is the port below 1024?
+    /// The address cannot be bound: check for another program on it, or a port below 1024.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 impl Listener {
-    /// Listens on `address`; what is accepted inherits the options. An unspecified IPv6 address
-    /// takes both families.
+    /// Listens on `address`. Accepted connections inherit the options. An unspecified IPv6 address
+    /// accepts both families.
     ///
     /// # Errors
     /// [`ListenError`].
@@ -84,11 +84,11 @@ impl Listener {
         Self::bind_prepared(address, options, |_| Ok(()))
     }
 
-    /// As [`Listener::bind`]; `prepare` sets further options, which must be there before it is
-    /// bound.
+    /// Listens on `address` like [`Listener::bind`]. `prepare` sets further options that are needed
+    /// before the socket is bound.
     ///
     /// # Errors
-    /// [`ListenError`]; what `prepare` says among it.
+    /// [`ListenError`], including errors of `prepare`.
     pub fn bind_prepared(
         address: SocketAddr,
         options: &Options,
@@ -103,18 +103,20 @@ impl Listener {
         })
     }
 
-    /// Where it listens, with the port that port 0 became.
+    /// Returns the local address, with the actual port if port 0 was requested.
     ///
     /// # Errors
-    /// When the kernel does not say.
+    /// Errors of the system call.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let address = rustix::net::getsockname(self.socket.get_ref())?;
         Ok(SocketAddr::try_from(address)?)
     }
 
-    /// The next connection, for [`Conn::new`](crate::Conn::new), on whichever thread is to have it.
-    /// `failed` is called when the system cannot give any for the moment: whoever waits in the
-    /// backlog waits on, and what ends meanwhile frees some.
+    /// Returns the next connection, for [`Conn::new`](crate::Conn::new) on the thread that will
+    /// serve it.
+    ///
+    /// `failed` is called when the system cannot accept for the moment. Connections then wait in
+    /// the backlog until closing ones free descriptors.
     pub async fn accept(&mut self, mut failed: impl FnMut(&io::Error)) -> (OwnedFd, SocketAddr) {
         loop {
             match self.next().await {
@@ -134,7 +136,8 @@ impl Listener {
 }
 
 impl Listener {
-    /// The next connection, on no reactor yet: whoever serves it puts it on its own.
+    /// Accepts the next connection without registering it with a reactor. The thread that serves it
+    /// does so.
     async fn next(&self) -> io::Result<(OwnedFd, SocketAddr)> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         loop {
@@ -172,7 +175,8 @@ fn bound(
     register(&Arc::new(fd), Interest::READABLE)
 }
 
-/// Errors of a connection that died in the backlog (accept(2)); the listener is fine.
+/// Returns true for errors of a connection that died in the backlog (accept(2)); the listener is
+/// fine.
 fn is_about_the_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

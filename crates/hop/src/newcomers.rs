@@ -1,23 +1,24 @@
-//! Who stays when there is room for so many newcomers only. Pure: connections are numbers, in the
-//! order in which they came.
+//! Choice of the pending connections that stay when there is room for a limited number. Pure:
+//! connections are numbers in order of arrival.
 //!
-//! A newcomer is a connection that has not shown yet that it may be here. Every one is let in; when
-//! that is one too many, the oldest of the fullest source makes room (so the crowd pays, not who
-//! comes next), and the time for the OPEN shrinks as the room fills.
+//! A pending connection has not yet proved that it is authorised. Every new one is admitted. When
+//! there are too many, the oldest of the fullest source is evicted, so a flood hurts itself and not
+//! the next to arrive. The time for the OPEN shrinks as the room fills.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// Prefix lengths by which sources are counted, each with the weight of one connection. An address,
-/// or the /64 of an IPv6 address (who has one of those has all of it), counts most; a wider
-/// network, which may be one party's or a whole university's, is the fullest only when it holds so
-/// many times more than any single source.
+/// Prefix lengths of the networks that are counted, each with the weight of one connection.
+///
+/// A single address, or the /64 of an IPv6 address (one party controls all of it), has the highest
+/// weight. A wider network may be one party's or a whole university's. It counts as fullest only
+/// when it holds many times more connections than any single source.
 const LEVELS_V4: [(u32, usize); 3] = [(32, 16), (24, 4), (16, 1)];
 const LEVELS_V6: [(u32, usize); 4] = [(64, 16), (56, 8), (48, 4), (32, 1)];
 
-/// The newcomers of one program.
+/// The pending connections of one program.
 #[derive(Debug)]
 pub(crate) struct Newcomers {
     max: usize,
@@ -25,29 +26,29 @@ pub(crate) struct Newcomers {
     least_header: Duration,
     next: u64,
     here: BTreeMap<u64, IpAddr>,
-    /// The connections of each network, the first being the oldest.
+    /// Connections of each network, oldest first.
     networks: HashMap<Network, BTreeSet<u64>>,
-    /// The networks by weight; of equals the one with the oldest connection is the last.
+    /// Networks by weight. Among equals, the one with the oldest connection is last.
     fullest: BTreeSet<(usize, Reverse<u64>, Network)>,
 }
 
-/// A prefix length and the first address.
+/// Prefix length and first address of a network.
 type Network = (u32, IpAddr);
 
-/// A newcomer that was let in.
+/// An admitted pending connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Admitted {
-    /// Its number, for [`Newcomers::leave`].
+    /// Number of the connection, for [`Newcomers::leave`].
     pub(crate) number: u64,
-    /// Who had to make room for it.
+    /// Connection that was evicted for it.
     pub(crate) evicted: Option<u64>,
-    /// How long its OPEN may take.
+    /// Time limit for its OPEN.
     pub(crate) header: Duration,
 }
 
 impl Newcomers {
-    /// Room for `max`, each with `header` for its OPEN while at most half of the room is taken, and
-    /// down to `least_header` when all is.
+    /// Creates room for `max` connections. The time limit for the OPEN is `header` while at most
+    /// half of the room is taken, and falls to `least_header` when all of it is.
     pub(crate) fn new(max: usize, header: Duration, least_header: Duration) -> Self {
         Self {
             max: max.max(1),
@@ -60,7 +61,7 @@ impl Newcomers {
         }
     }
 
-    /// Lets a connection from `source` in.
+    /// Admits a connection from `source`.
     pub(crate) fn enter(&mut self, source: IpAddr) -> Admitted {
         let number = self.next;
         self.next += 1;
@@ -84,7 +85,7 @@ impl Newcomers {
         }
     }
 
-    /// A connection has shown that it may be here, or has gone.
+    /// Removes a connection that has been verified or closed.
     pub(crate) fn leave(&mut self, number: u64) {
         if let Some(source) = self.here.remove(&number) {
             self.count(source, |connections| {
@@ -93,12 +94,12 @@ impl Newcomers {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of pending connections.
     pub(crate) fn len(&self) -> usize {
         self.here.len()
     }
 
-    /// Falls in a straight line from half full to full.
+    /// Returns the current time limit, which falls linearly from half full to full.
     fn header_time(&self) -> Duration {
         let over = (2 * self.here.len()).saturating_sub(self.max).min(self.max);
         let span = self.header.saturating_sub(self.least_header);
@@ -107,13 +108,13 @@ impl Newcomers {
             .saturating_sub(span.saturating_mul(whole(over)) / whole(self.max))
     }
 
-    /// The oldest of the fullest network. Who comes is not counted yet, so the last to come is
-    /// never the one to go.
+    /// Returns the oldest connection of the fullest network. The arriving connection is not counted
+    /// yet, so it is never the one evicted.
     fn victim(&self) -> Option<u64> {
         self.fullest.last().map(|(_, Reverse(oldest), _)| *oldest)
     }
 
-    /// Changes the connections of every network that `source` lies in.
+    /// Applies `change` to the connections of every network that contains `source`.
     fn count(&mut self, source: IpAddr, change: impl Fn(&mut BTreeSet<u64>)) {
         let levels: &[(u32, usize)] = if source.is_ipv4() {
             &LEVELS_V4
@@ -139,7 +140,7 @@ impl Newcomers {
     }
 }
 
-/// The first address of the network of `prefix` bits that `source` lies in.
+/// Returns the first address of the network of `prefix` bits that contains `source`.
 pub(crate) fn network(source: IpAddr, prefix: u32) -> IpAddr {
     match source.to_canonical() {
         IpAddr::V4(v4) => {

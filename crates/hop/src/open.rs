@@ -1,4 +1,4 @@
-//! Reading an OPEN off a connection.
+//! Reading an OPEN from a connection.
 
 use std::io;
 
@@ -6,23 +6,23 @@ use longhaul_proto::{Open, OpenDecoder, OpenError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::Instant;
 
-/// Read at once while the OPEN is awaited, in bytes; also the most early data that may come with
-/// it.
+/// Size of a read while the OPEN is awaited, in bytes; also the maximum early data that may arrive
+/// with it.
 const MAX_READ: usize = 4096;
 
-/// Why there is no OPEN.
+/// Reason why no OPEN was received.
 #[derive(Debug)]
 pub enum NoOpen {
-    /// The peer left without a byte: a port check.
+    /// The peer closed without sending a byte: a port check.
     Nothing,
-    /// The peer died, or ended, within its OPEN.
+    /// The peer died or ended its stream within the OPEN.
     Lost(io::Error),
-    /// What came is none.
+    /// The bytes are not an OPEN.
     Malformed(OpenError),
 }
 
-/// Reads up to the end of the OPEN: it, when its first byte came, and what came behind it
-/// (LH-OPEN-12).
+/// Reads up to the end of the OPEN. Returns it, the arrival time of its first byte, and the early
+/// data after it (LH-OPEN-12).
 ///
 /// # Errors
 /// [`NoOpen`].
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_open_comes_whole_with_what_is_behind_it_or_not_at_all() {
+    async fn an_open_is_received_whole_with_its_early_data() {
         let id = SessionId::from_bytes([1; 16]);
         let destination = "server.example:7511".parse().unwrap();
         let mut open = Open::new(

@@ -1,4 +1,4 @@
-//! The socket options of every hop, on connections both accepted and dialled.
+//! Socket options of every hop, for both accepted and dialled connections.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,32 +10,32 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-/// Most ports of a range that are tried for one connection: each costs a system call.
+/// Maximum number of ports of a range that are tried for one connection: each costs a system call.
 const MAX_PORTS_TRIED: usize = 4096;
-/// Where the next connection begins to look in a range, so that not each finds those before it
-/// there.
+/// Start of the search in a range for the next connection, so that it skips ports already in use.
 static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 
-/// A silent peer is probed after this long, and this often; it is given up after
-/// [`Options::unacknowledged`], which on Linux takes the place of a number of probes.
+/// Idle time before keepalive probes, and their interval. A silent peer is given up after
+/// [`Options::unacknowledged`], which on Linux replaces the number of probes.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What is set on a hop's connection.
+/// Socket options of a hop's connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How long sent data may go unacknowledged, and a silent peer unnoticed (TCP_USER_TIMEOUT, RFC
-    /// 5482). Linux counts a window that stays shut as well (since 5.11), so this also bounds how
-    /// long the far end may stop reading: long enough for a disk that stalls, far from the 15
-    /// minutes of the default.
+    /// Maximum time for which sent data may stay unacknowledged and a silent peer unnoticed
+    /// (TCP_USER_TIMEOUT, RFC 5482).
+    ///
+    /// Since 5.11, Linux also counts a zero window, so this bounds how long the peer may stop
+    /// reading. It is long enough for a stalled disk, and far below the default of 15 minutes.
     pub unacknowledged: Duration,
     /// Congestion control by its kernel name; the system's default if `None`.
     pub congestion: Option<String>,
-    /// The address of this host that a connection is dialled from; the system's choice if `None`.
-    /// Of no account to what listens.
+    /// Local address from which a connection is dialled; chosen by the system if `None`. Listeners
+    /// ignore it.
     pub source: Option<IpAddr>,
-    /// The ports of this host, one of which a connection is dialled from; the system's choice if
-    /// `None`. Circuits find by them which streams are theirs.
+    /// Local ports from which a connection is dialled; chosen by the system if `None`. Circuits use
+    /// them to identify their streams.
     pub source_ports: Option<RangeInclusive<u16>>,
 }
 
@@ -50,22 +50,22 @@ impl Default for Options {
     }
 }
 
-/// The kernel does not let this process use that congestion control: choose one of those it lists.
+/// Error: the kernel does not let this process use that congestion control; choose a listed one.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "congestion control {name:?} is not available here ({source}); the kernel has: {available}"
 )]
 pub struct CongestionError {
-    /// Its name.
+    /// Name of the congestion control.
     pub name: String,
-    /// What there is instead.
+    /// Names of those that are available.
     pub available: String,
-    /// Why.
+    /// Cause.
     pub source: io::Error,
 }
 
 impl Options {
-    /// With this congestion control.
+    /// Returns the default options with this congestion control.
     #[must_use]
     pub fn with_congestion(congestion: Option<String>) -> Self {
         Self {
@@ -74,13 +74,13 @@ impl Options {
         }
     }
 
-    /// The same, dialled from this address of the host's.
+    /// Sets the local address to dial from.
     #[must_use]
     pub fn dialled_from(self, source: Option<IpAddr>) -> Self {
         Self { source, ..self }
     }
 
-    /// The same, dialled from one of these ports.
+    /// Sets the local ports to dial from.
     #[must_use]
     pub fn from_ports(self, source_ports: Option<RangeInclusive<u16>>) -> Self {
         Self {
@@ -89,8 +89,7 @@ impl Options {
         }
     }
 
-    /// Binds a socket that is to connect to `to` to the address and the port that it is dialled
-    /// from.
+    /// Binds a socket that will connect to `to` to the configured source address and port.
     pub(crate) fn bind_source(&self, fd: BorrowedFd<'_>, to: SocketAddr) -> io::Result<()> {
         let Some(ports) = &self.source_ports else {
             if let Some(source) = self.source {
@@ -107,7 +106,7 @@ impl Options {
         let from_first = ports.clone().skip(first).chain(ports.clone().take(first));
         for port in from_first.take(MAX_PORTS_TRIED) {
             match rustix::net::bind(fd, &SocketAddr::new(source, port)) {
-                // Another program's, or of a connection that has just ended.
+                // The port belongs to another program, or to a connection that has just ended.
                 Err(Errno::ADDRINUSE | Errno::ACCESS) => {}
                 bound => return Ok(bound?),
             }
@@ -115,8 +114,9 @@ impl Options {
         Err(Errno::ADDRINUSE.into())
     }
 
-    /// Sets all of it but the source and its ports, before the socket connects or listens; what is
-    /// accepted inherits it. Closing resets unless told otherwise: see [`Conn`](crate::Conn).
+    /// Sets all options except the source and its ports, before the socket connects or listens.
+    /// Accepted connections inherit them. Closing resets unless told otherwise: see
+    /// [`Conn`](crate::Conn).
     pub(crate) fn apply(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         sockopt::set_socket_linger(fd, Some(Duration::ZERO))?;
         sockopt::set_tcp_nodelay(fd, true)?;
@@ -129,7 +129,7 @@ impl Options {
         )?;
         let millis = u32::try_from(self.unacknowledged.as_millis()).unwrap_or(u32::MAX);
         sockopt::set_tcp_user_timeout(fd, millis)?;
-        // Before connecting, so that the handshake and slow start are already under it.
+        // Set before connecting, so that it covers the handshake and slow start.
         if let Some(name) = &self.congestion {
             sockopt::set_tcp_congestion(fd, name)?;
         }
@@ -137,10 +137,10 @@ impl Options {
     }
 }
 
-/// Finds out at start, not at the first session, that a congestion control is not to be had.
+/// Checks at start-up that a congestion control is available, instead of at the first session.
 ///
 /// # Errors
-/// [`CongestionError`], with those that are.
+/// [`CongestionError`], with the available ones.
 pub fn check_congestion(name: &str) -> Result<(), CongestionError> {
     let tried = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)
         .and_then(|fd| sockopt::set_tcp_congestion(fd.as_fd(), name));

@@ -1,4 +1,4 @@
-//! Places that many ask for, each given back by itself when it is no longer held.
+//! Permits shared among many holders, each released when dropped.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -6,11 +6,12 @@ use std::sync::Arc;
 use longhaul_proto::{Full, Shares};
 use parking_lot::{Mutex, MutexGuard};
 
-/// So many places, shared so that whoever takes many is who goes without ([`Shares`]).
+/// A fixed number of permits, shared so that a holder that takes many exhausts only its own share
+/// ([`Shares`]).
 #[derive(Debug)]
 pub struct SharedPlaces<K>(Mutex<Shares<K>>);
 
-/// A place; given back when dropped.
+/// A permit, released when dropped.
 #[derive(Debug)]
 pub struct HeldPlace<K: Eq + Hash + Clone> {
     of: Arc<SharedPlaces<K>>,
@@ -18,16 +19,17 @@ pub struct HeldPlace<K: Eq + Hash + Clone> {
 }
 
 impl<K: Eq + Hash + Clone> SharedPlaces<K> {
-    /// `places` in all, of which one holder has at most half, two a third each, and so on.
+    /// Creates `places` permits. A single holder may have half of them, two a third each, and so
+    /// on.
     #[must_use]
     pub fn new(places: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Shares::new(places as u64, 1))))
     }
 
-    /// A place for `who`.
+    /// Takes a permit for `who`.
     ///
     /// # Errors
-    /// Which bound was met.
+    /// The bound that was reached.
     pub fn take(self: &Arc<Self>, who: K) -> Result<HeldPlace<K>, Full> {
         self.shares().take(&who, 1)?;
         Ok(HeldPlace {
@@ -52,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_comes_back_when_it_is_dropped() {
+    fn a_dropped_permit_is_released() {
         let places = SharedPlaces::new(2);
         let held = places.take('a').unwrap();
         assert_eq!(places.take('a').unwrap_err(), Full::Share);

@@ -1,4 +1,4 @@
-//! A token bucket: at most so many bytes a second, for all that draw from it in one direction.
+//! A token bucket that limits the bytes per second of all users in one direction.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,26 +7,25 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-/// How much may pass at once after a pause: a tenth of a second's worth, and never less than this
-/// many bytes.
+/// Minimum burst, in bytes. The burst is a tenth of a second's worth, but never less than this.
 const MIN_BURST: u64 = 64 * 1024;
-/// A direction that finds the bucket empty waits until at least so much is there, or ten
-/// milliseconds' worth if that is less, so that it does not wake for crumbs.
+/// Minimum grant to a direction that found the bucket empty, in bytes; or ten milliseconds' worth
+/// if that is less. It prevents wake-ups for tiny amounts.
 const MIN_GRANT: u64 = 16 * 1024;
 const YEAR_NANOS: u64 = 365 * 24 * 3600 * 1_000_000_000;
 
-/// Tokens are bytes; they arrive at the rate and are shared by all that draw from the bucket.
+/// A token bucket. Tokens are bytes; they arrive at the rate and are shared by all users.
 #[derive(Debug)]
 pub struct RateLimit {
-    /// Whether there is a rate: without one nobody waits for the lock.
+    /// True if there is a rate. Without one, no user takes the lock.
     capped: AtomicBool,
     bucket: Mutex<Bucket>,
 }
 
-/// The bucket itself; time is passed in.
+/// The bucket itself; time is an argument.
 #[derive(Debug)]
 struct Bucket {
-    /// No cap when `None`.
+    /// Rate limit; unlimited if `None`.
     rate: Option<Rate>,
     tokens: u64,
     filled: Instant,
@@ -36,18 +35,18 @@ struct Bucket {
 #[derive(Debug, Clone, Copy)]
 struct Rate(u64);
 
-/// What [`RateLimit::draw`] says.
+/// Result of [`RateLimit::draw`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grant {
-    /// So many bytes may pass now.
+    /// This many bytes may pass now.
     Bytes(usize),
-    /// None may; ask again after this long.
+    /// Bytes may pass again after this time.
     Wait(Duration),
 }
 
 impl RateLimit {
-    /// A bucket that starts full; without a cap when `bits_per_second` is `None`. Under 8 counts as
-    /// one byte a second.
+    /// Creates a full bucket; unlimited if `bits_per_second` is `None`. Fewer than 8 count as one
+    /// byte per second.
     #[must_use]
     pub fn new(bits_per_second: Option<u64>) -> Self {
         let rate = bits_per_second.map(Rate::of_bits);
@@ -57,15 +56,14 @@ impl RateLimit {
         }
     }
 
-    /// Changes the rate from now on. What was drawn stays drawn; a bucket that had no rate starts
-    /// full.
+    /// Changes the rate. Tokens already drawn stay drawn; a bucket that was unlimited starts full.
     pub fn set(&self, bits_per_second: Option<u64>) {
         let mut bucket = self.bucket();
         bucket.set(bits_per_second.map(Rate::of_bits), Instant::now());
         self.capped.store(bucket.rate.is_some(), Ordering::Relaxed);
     }
 
-    /// Draws up to `want` bytes' worth. What is not used goes back with [`RateLimit::refund`].
+    /// Draws up to `want` bytes. Return unused bytes with [`RateLimit::refund`].
     pub fn draw(&self, want: usize) -> Grant {
         if self.capped.load(Ordering::Relaxed) {
             self.bucket().draw(want, Instant::now())
@@ -74,7 +72,7 @@ impl RateLimit {
         }
     }
 
-    /// Gives back what was drawn and not used.
+    /// Returns bytes that were drawn and not used.
     pub fn refund(&self, bytes: usize) {
         if self.capped.load(Ordering::Relaxed) {
             self.bucket().refund(bytes);
@@ -99,8 +97,8 @@ impl Bucket {
         match (self.rate, rate) {
             (Some(old), Some(new)) => {
                 self.fill(old, now);
-                // The part of a byte that was on its way at the old rate would be many at a faster
-                // one.
+                // Discards the time that has earned part of a byte: at a faster rate it would be
+                // worth many bytes.
                 self.filled = now;
                 self.tokens = self.tokens.min(new.burst());
                 self.rate = rate;
@@ -109,13 +107,12 @@ impl Bucket {
         }
     }
 
-    /// Adds what has arrived since the last time.
+    /// Adds the tokens that have arrived since the last call.
     fn fill(&mut self, rate: Rate, now: Instant) {
         let elapsed = now.saturating_duration_since(self.filled);
         let arrived = (u128::from(rate.0) * elapsed.as_nanos()) / 1_000_000_000;
         if arrived > 0 {
-            // The clock moves by whole bytes only, so that the rest of a byte is not lost at each
-            // call.
+            // The clock advances by whole bytes only, so that fractions are not lost at each call.
             let spent = arrived * 1_000_000_000 / u128::from(rate.0);
             self.filled +=
                 Duration::from_nanos(u64::try_from(spent).unwrap_or(u64::MAX).min(YEAR_NANOS));
@@ -172,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// A draw of so many bytes; a wait of so many milliseconds; a new rate in bits a second.
+    /// A draw of this many bytes; a wait of this many milliseconds; a new rate in bit/s.
     #[derive(Debug, Clone)]
     enum Step {
         Draw(usize),
@@ -189,10 +186,12 @@ mod tests {
     }
 
     proptest! {
-        /// However often the rate changes, no more passes than the first burst and what has arrived
-        /// at the rates there were.
+        /// However often the rate changes, no more passes than the first burst and the bytes earned
+        /// at the rates in force.
         #[test]
-        fn no_change_of_rate_gives_bytes_away(first in 0..1_000_000_000u64, steps in vec(step(), 0..40)) {
+        fn rate_changes_never_exceed_the_earned_bytes(
+            first in 0..1_000_000_000u64, steps in vec(step(), 0..40),
+        ) {
             let mut now = Instant::now();
             let mut rate = Rate::of_bits(first);
             let mut bucket = Bucket::new(Some(rate), now);
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_used_can_be_drawn_again() {
+    async fn refunded_bytes_can_be_drawn_again() {
         let limit = RateLimit::new(Some(8));
         let Grant::Bytes(n) = limit.draw(MIN_BURST as usize) else {
             panic!("a bucket starts full")
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_empty_bucket_says_how_long_to_wait() {
+    async fn an_empty_bucket_returns_the_wait() {
         let limit = RateLimit::new(Some(8 * 1_000_000));
         let Grant::Bytes(_) = limit.draw(usize::MAX) else {
             panic!("a bucket starts full")
@@ -259,8 +258,7 @@ mod tests {
             panic!("nothing is left")
         };
         tokio::time::sleep(pause).await;
-        assert!(
-            matches!(limit.draw(1_000_000), Grant::Bytes(n) if n as u64 >= Rate(1_000_000).least_grant())
-        );
+        let least = Rate(1_000_000).least_grant();
+        assert!(matches!(limit.draw(1_000_000), Grant::Bytes(n) if n as u64 >= least));
     }
 }

@@ -1,5 +1,5 @@
-//! Names to addresses, by /etc/hosts and DNS as /etc/resolv.conf says. A look-up ends when whoever
-//! asked drops it: none outlives its asker, and none holds a thread.
+//! Name resolution by /etc/hosts and DNS, as configured in /etc/resolv.conf. Dropping a look-up
+//! cancels it, and no look-up occupies a thread.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,13 +16,13 @@ use hickory_resolver::{Hosts, TokioResolver};
 use longhaul_proto::{Endpoint, Host};
 use parking_lot::Mutex;
 
-/// Addresses of a name that are looked at.
+/// Maximum number of addresses used per name.
 const MAX_ADDRESSES: usize = 32;
-/// Questions under way at a name server at once: far more than a gate lets be asked.
+/// Maximum number of concurrent queries to a name server: far more than a gate permits.
 const MAX_QUESTIONS: usize = 4096;
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
-/// Looks names up. What it reads in the system's files follows their changes.
+/// Resolver of names. It reloads the system's files when they change.
 #[derive(Debug, Default)]
 pub struct Resolver {
     current: Mutex<Option<Current>>,
@@ -30,28 +30,28 @@ pub struct Resolver {
 
 #[derive(Debug)]
 struct Current {
-    /// When the files were last written.
+    /// Modification times of the files.
     written: [Option<SystemTime>; FILES.len()],
     names: Names,
 }
 
-/// Where names are found: first in the file of hosts, then by DNS.
+/// Sources of names: first the hosts file, then DNS.
 #[derive(Debug, Clone)]
 struct Names {
     hosts: Arc<Hosts>,
     dns: TokioResolver,
 }
 
-/// Why a name has no address.
+/// Reason why a name has no address.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    /// Nobody knows it: check the spelling.
+    /// The name does not exist: check the spelling.
     #[error("the name does not exist or has no address")]
     NotFound,
     /// The name servers did not answer.
     #[error("no answer from the name servers")]
     NoAnswer,
-    /// The system's settings cannot be used, or the name servers answer nonsense.
+    /// The system's settings cannot be used, or the name servers' answer is invalid.
     #[error("the look-up failed: {0}")]
     Failed(String),
 }
@@ -68,14 +68,14 @@ impl From<ResolveError> for io::Error {
 }
 
 impl Resolver {
-    /// One that has read nothing yet.
+    /// Creates a resolver that has read nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The addresses of `endpoint`, at least one and at most 32, IPv6 first. Bounded in time by
-    /// whoever drops it.
+    /// Returns the addresses of `endpoint`: 1 to 32, IPv6 first. The caller bounds the time by
+    /// dropping the future.
     ///
     /// # Errors
     /// [`ResolveError`].
@@ -87,8 +87,8 @@ impl Resolver {
             Host::Name(name) => name.as_str(),
         };
         let names = self.current()?;
-        // Asked by ourselves: a name that has an IPv4 address there would else wait for a name
-        // server to say that it has no IPv6 address.
+        // Checked here and not by the DNS library: for a name with only an IPv4 address in the
+        // file, that would ask a name server for an IPv6 address.
         let mut found = names.in_hosts(name);
         if found.is_empty() {
             found = names
@@ -134,7 +134,7 @@ impl Resolver {
 
 impl Names {
     fn read() -> Result<Self, NetError> {
-        // Without the file, or with one that cannot be read, DNS is all there is.
+        // If the file is missing or unreadable, only DNS is used.
         let hosts = Arc::new(Hosts::from_system().unwrap_or_default());
         let dns = dns()?;
         Ok(Self { hosts, dns })
@@ -165,7 +165,7 @@ fn dns() -> Result<TokioResolver, NetError> {
     let mut builder = if names_servers(Path::new(FILES[0])) {
         TokioResolver::builder_tokio()?
     } else {
-        // As the C library does where none is named, or without the file.
+        // The C library's default if the file is missing or names no server.
         let local = NameServerConfig::udp_and_tcp(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let config = ResolverConfig::from_parts(None, Vec::new(), vec![local]);
         TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
@@ -177,7 +177,7 @@ fn dns() -> Result<TokioResolver, NetError> {
     builder.build()
 }
 
-/// Whether a file such as /etc/resolv.conf names any name server.
+/// Returns true if a file such as /etc/resolv.conf names a name server.
 fn names_servers(file: &Path) -> bool {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     text.lines()
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_without_name_servers_is_as_none() {
+    fn a_file_without_name_servers_counts_as_missing() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("resolv.conf");
         assert!(!names_servers(&file));

@@ -1,27 +1,29 @@
-//! Files that grant trust: policies, lists of keys, known servers, routes, the operator's settings.
+//! Files that grant trust: policies, lists of keys, known servers, routes, operator settings.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Permission to write, of the group and of everybody.
+/// Write permission bits of the group and of others.
 const OTHERS_MAY_WRITE: u32 = 0o022;
 
-/// Reads the text of a file that grants trust, and refuses it where others than its owner may write
-/// it: they could grant themselves what it grants.
+/// Reads the text of a file that grants trust. Refuses it if users other than its owner may write
+/// it, since they could then grant themselves access.
 ///
 /// # Errors
-/// It cannot be read, is no text, or others may write it ([`io::ErrorKind::PermissionDenied`]).
+/// The file cannot be read, is not text, or is writable by others
+/// ([`io::ErrorKind::PermissionDenied`]).
 pub fn read_trusted_file(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
-    // Of the opened file, so that it cannot be another than the one checked.
+    // Taken from the open file, so that the checked file is the one that is read.
     let mode = file.metadata()?.mode() & 0o7777;
     if mode & OTHERS_MAY_WRITE != 0 {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!(
-                "others than its owner may write it (mode {mode:04o}), and it says who is trusted: run chmod go-w on it"
+                "others than its owner may write it (mode {mode:04o}), and it says who is trusted: \
+                 run chmod go-w on it"
             ),
         ));
     }
@@ -58,7 +60,7 @@ mod tests {
             refused.contains("mode 0666") && refused.contains("chmod go-w"),
             "{refused}"
         );
-        // A link is as good as what it leads to.
+        // A link is treated like its target.
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&file, &link).unwrap();
         assert!(read_trusted_file(&link).is_err());

@@ -1,6 +1,6 @@
-//! Connections over loopback: how they are made, what they carry, and how they end.
+//! Connections over loopback: creation, transfer, and end.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test that fails may panic, in its helpers too
+#![allow(clippy::unwrap_used, clippy::panic)] // failed tests panic, also in helpers
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ async fn pair() -> (Conn, Conn) {
     (dialled.conn, accepted)
 }
 
-/// More than the kernel holds, both ways at once, in pieces of any size.
+/// More bytes than the kernel buffers, in both directions at once, in pieces of any size.
 #[tokio::test]
 async fn bytes_arrive_both_ways_and_each_direction_ends_by_itself() {
     let (near, far) = pair().await;
@@ -50,9 +50,9 @@ async fn bytes_arrive_both_ways_and_each_direction_ends_by_itself() {
     assert!(one == sent && two == sent);
 }
 
-/// LH-END-3: what was not ended is reset, whatever was written.
+/// LH-END-3: a stream that was not ended is reset, whatever was written.
 #[tokio::test]
-async fn a_connection_that_is_dropped_is_reset_and_one_that_was_shut_down_is_not() {
+async fn a_drop_resets_unless_the_stream_was_shut_down() {
     let (mut near, mut far) = pair().await;
     near.write_all(b"half a").await.unwrap();
     drop(near);
@@ -67,7 +67,7 @@ async fn a_connection_that_is_dropped_is_reset_and_one_that_was_shut_down_is_not
     assert_eq!(received, b"whole");
 }
 
-/// The error of the first write that fails, once the peer's reset has come.
+/// Returns the error of the first write that fails, once the peer's reset has arrived.
 async fn write_error(conn: &mut Conn) -> io::Error {
     loop {
         if let Err(error) = conn.write_all(b"too late").await {
@@ -77,9 +77,9 @@ async fn write_error(conn: &mut Conn) -> io::Error {
     }
 }
 
-/// LH-END-3: the kernel reports a reset once, to whichever of reading and writing comes first.
+/// LH-END-3: the kernel reports a reset once, to the first read or write.
 #[tokio::test]
-async fn a_reset_that_a_write_has_reported_is_no_end_to_a_read() {
+async fn a_reset_reported_to_a_write_still_fails_reads() {
     let (mut near, far) = pair().await;
     drop(far);
     assert_eq!(
@@ -90,7 +90,7 @@ async fn a_reset_that_a_write_has_reported_is_no_end_to_a_read() {
         let error = near.read_to_end(&mut Vec::new()).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
-    // Of a peer that had ended its own direction before, what it has said is complete.
+    // If the peer had ended its own direction before, its data is complete.
     let (mut near, mut far) = pair().await;
     far.write_all(b"whole").await.unwrap();
     far.shutdown().await.unwrap();
@@ -104,9 +104,9 @@ async fn a_reset_that_a_write_has_reported_is_no_end_to_a_read() {
     assert_eq!(received, b"whole");
 }
 
-/// LH-STATUS-6: an answer is read although its reader had sent what nobody took.
+/// LH-STATUS-6: an answer can be read even though its reader had sent bytes that nobody read.
 #[tokio::test]
-async fn an_answer_outlives_what_its_reader_had_sent() {
+async fn an_answer_is_read_despite_unread_input() {
     let (mut near, far) = pair().await;
     near.write_all(&[7; 30_000]).await.unwrap();
     let answering = answer_and_linger(far, b"no", Duration::from_secs(20));

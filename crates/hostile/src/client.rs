@@ -1,4 +1,4 @@
-//! A client of `longhaul serve`: an honest session, and frames by hand inside.
+//! A client of `longhaul serve`: an honest session that carries hand-written frames.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,25 +15,25 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::frames;
 
-/// Most bytes received at once.
+/// Maximum number of bytes per read.
 const READ_BYTES: usize = 64 * 1024;
-/// Most of what a server said that is kept, in bytes.
+/// Maximum number of a server's bytes that are kept.
 const MAX_KEPT_BYTES: usize = 8 << 20;
 
-/// Whom to attack, as whom.
+/// Server under attack, and the identity of the attacker.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Where the server listens.
+    /// Address on which the server listens.
     pub address: SocketAddr,
-    /// Its key.
+    /// Key of the server.
     pub server: PublicKey,
-    /// Who attacks: a key that the server knows.
+    /// Identity of the attacker, a key that the server knows.
     pub identity: Arc<Identity>,
 }
 
 impl Target {
-    /// The server at `address` with key `server`, attacked with the default key of the folder
-    /// `home`.
+    /// Returns the server at `address` with key `server`, attacked with the default key of the
+    /// folder `home`.
     ///
     /// # Errors
     /// There is no key in `home`.
@@ -46,7 +46,7 @@ impl Target {
         })
     }
 
-    /// A session of one's own with it.
+    /// Opens a session with the server.
     ///
     /// # Errors
     /// As [`connect`].
@@ -54,7 +54,7 @@ impl Target {
         self.connect_over(Route::direct()).await
     }
 
-    /// The same, over depots.
+    /// Opens a session with the server over depots.
     ///
     /// # Errors
     /// As [`connect`].
@@ -62,7 +62,7 @@ impl Target {
         self.connect_for(Service::COPY, route).await
     }
 
-    /// The same, for questions about files.
+    /// Opens a session for questions about files.
     ///
     /// # Errors
     /// As [`connect`].
@@ -84,34 +84,34 @@ impl Target {
     }
 }
 
-/// A stream of a copy, to send and receive what one likes.
+/// A stream of a copy, for sending and receiving arbitrary bytes.
 #[derive(Debug)]
 pub struct Stream {
     from: ReadHalf<Session>,
     to: WriteHalf<Session>,
 }
 
-/// What was sent and received.
+/// Result of an exchange with the server.
 #[derive(Debug, Default)]
 pub struct Received {
-    /// What the server said, up to 8 MiB.
+    /// Bytes that the server sent, up to 8 MiB.
     pub bytes: Vec<u8>,
-    /// All bytes that it said.
+    /// Number of bytes that it sent.
     pub total: u64,
-    /// Bytes that it took.
+    /// Number of bytes that it accepted.
     pub sent: u64,
-    /// It closed the stream.
+    /// If true, it closed the stream.
     pub closed: bool,
 }
 
 impl Received {
-    /// Whether the server said a frame of this type.
+    /// Returns true if the server sent a frame of this type.
     #[must_use]
     pub fn has(&self, kind: u8) -> bool {
         self.count(kind) > 0
     }
 
-    /// How many frames of this type it said.
+    /// Returns the number of frames of this type that it sent.
     #[must_use]
     pub fn count(&self, kind: u8) -> usize {
         frames::split(&self.bytes)
@@ -122,8 +122,8 @@ impl Received {
 }
 
 impl Stream {
-    /// Sends all of `pieces` while it receives what comes back, then receives on until `enough` or
-    /// until the server closes, in `limit` altogether.
+    /// Sends all of `pieces` while receiving what comes back. Then receives until `enough` returns
+    /// true or the server closes, within `limit` altogether.
     pub async fn say(
         &mut self,
         parts: impl Iterator<Item = Vec<u8>>,
@@ -177,7 +177,7 @@ impl Stream {
         received
     }
 
-    /// Receives the first of what comes within `limit`, at most one frame's head and a few bytes.
+    /// Receives the first bytes that come within `limit`, at most one frame's head and a few bytes.
     pub async fn receive_a_little(&mut self, limit: Duration) -> Vec<u8> {
         let mut part = [0; 9];
         match timeout(limit, self.from.read(&mut part)).await {
@@ -186,19 +186,19 @@ impl Stream {
         }
     }
 
-    /// Says `bytes`, and leaves it at that.
+    /// Sends `bytes`, and nothing more.
     ///
     /// # Errors
-    /// The server does not take it.
+    /// The server does not accept them.
     pub async fn hold(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.to.write_all(bytes).await?;
         self.to.flush().await
     }
 }
 
-/// A session for each of `hellos`, in which that is said and then nothing more; those that stand
-/// once each has been answered, which is waited for no longer than `limit`. Without a HELLO no
-/// answer comes.
+/// Opens a session for each of `hellos`, in which that is sent and then nothing more. Returns the
+/// sessions that stand once each has been answered, within `limit`. Without a HELLO there is no
+/// answer.
 pub async fn hold_sessions(
     target: &Target,
     hellos: impl IntoIterator<Item = Vec<u8>>,
@@ -207,7 +207,7 @@ pub async fn hold_sessions(
     hold(target, Service::COPY, hellos, limit).await
 }
 
-/// The same, for questions about files.
+/// Like [`hold_sessions`], for questions about files.
 pub async fn hold_files_sessions(
     target: &Target,
     hellos: impl IntoIterator<Item = Vec<u8>>,
@@ -237,8 +237,8 @@ async fn hold(
     set.join_all().await.into_iter().flatten().collect()
 }
 
-/// So many copies beside each other, each of which begins so many files and ends none, for no
-/// longer than `limit`; their streams.
+/// Starts parallel copies that each begin `files` files and end none, within `limit`. Returns their
+/// streams.
 pub async fn hold_open_files(
     target: &Target,
     copies: usize,
@@ -264,8 +264,8 @@ pub async fn hold_open_files(
     set.join_all().await.into_iter().flatten().collect()
 }
 
-/// So many files, each with one block that is a hole, some 80 bytes on the wire: each opens a
-/// descriptor.
+/// Returns the frames of `files` files, each with one block that is a hole, some 80 bytes on the
+/// wire. Each file opens a descriptor.
 fn open_files(files: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..files).map(|id| {
         [
@@ -276,18 +276,18 @@ fn open_files(files: u64) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// FAILED frames, each with a reason of 512 bytes.
+/// Returns FAILED frames, each with a reason of 512 bytes.
 pub fn failures(count: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..count).map(|id| frames::failed(id, format!("f{id}").as_bytes(), 1, &[b'x'; 512]))
 }
 
-/// One file, and all its blocks of 1 MiB, each of which is a hole: 27 bytes on the wire.
+/// Returns one file with all its blocks of 1 MiB, each of which is a hole: 27 bytes on the wire.
 pub fn holes(blocks: u64) -> impl Iterator<Item = Vec<u8>> {
     std::iter::once(frames::file_in_blocks(0, b"holes", blocks << 20, 20))
         .chain((0..blocks).map(|block| frames::block(0, block << 20, 1 << 20, b"")))
 }
 
-/// Blocks of 64 KiB, each a hole and none beside another, of `files` files in turn.
+/// Returns blocks of 64 KiB, each a hole and none adjacent to another, of `files` files in turn.
 pub fn scattered(files: u64, blocks_of_each: u64) -> impl Iterator<Item = Vec<u8>> {
     let described =
         (0..files).map(|id| frames::file_in_blocks(id, format!("s{id}").as_bytes(), 1 << 40, 16));

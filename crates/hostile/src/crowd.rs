@@ -1,4 +1,4 @@
-//! Strangers: connections without a key, held, and made again when they are closed.
+//! Strangers: connections without a key that are held, and made again when they are closed.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,40 +14,40 @@ use tokio::time::{interval, sleep, timeout};
 use crate::flood::Pace;
 use crate::{opens, socket};
 
-/// Wait after a connection that could not be made.
+/// Pause after a connection that could not be made.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
-/// How often somebody who drips says a byte.
+/// Interval at which a dripping stranger sends a byte.
 const DRIP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a stranger does with a connection.
+/// Behaviour of a stranger on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// Says nothing.
+    /// Sends nothing.
     Idle,
-    /// Says one byte a second, each right as far as it goes.
+    /// Sends one byte per second, each valid so far.
     Drip,
-    /// Says half an OPEN at once, and no more.
+    /// Sends half an OPEN at once, and no more.
     HalfOpen,
-    /// Says something else than an OPEN, waits for the answer, and comes again.
+    /// Sends something other than an OPEN, waits for the answer, and connects again.
     Garbage,
 }
 
-/// Who comes, from where, and to do what.
+/// Number, origin and behaviour of strangers.
 #[derive(Clone, Debug)]
 pub struct Gathering {
-    /// Whom they connect to.
+    /// Address to which they connect.
     pub target: SocketAddr,
-    /// Their addresses, taken in turn; the system's choice when there are none.
+    /// Their addresses, used in turn; the system chooses if there are none.
     pub sources: Vec<IpAddr>,
-    /// Connections held at once.
+    /// Number of simultaneous connections.
     pub connections: usize,
-    /// Connections made in a second, at most.
+    /// Maximum number of new connections per second.
     pub per_second: u32,
-    /// What they do.
+    /// Behaviour on each connection.
     pub manner: Manner,
 }
 
-/// Strangers who come until this value is dropped; all their connections then close.
+/// Strangers who connect until this value is dropped; all their connections then close.
 #[derive(Debug)]
 pub struct Crowd {
     counts: Arc<Counts>,
@@ -63,7 +63,7 @@ struct Counts {
 }
 
 impl Crowd {
-    /// Lets them come. Must be called within a tokio runtime.
+    /// Starts the strangers. Must be called within a tokio runtime.
     #[must_use]
     pub fn gather(gathering: &Gathering) -> Self {
         let counts = Arc::new(Counts::default());
@@ -87,32 +87,31 @@ impl Crowd {
         }
     }
 
-    /// Connections that stand, as far as their own end knows.
+    /// Returns the number of connections that stand, as far as their own end knows.
     #[must_use]
     pub fn held(&self) -> usize {
         self.counts.held.load(Ordering::Relaxed)
     }
 
-    /// Connections made so far.
+    /// Returns the number of connections made so far.
     #[must_use]
     pub fn made(&self) -> u64 {
         self.counts.made.load(Ordering::Relaxed)
     }
 
-    /// Connections that the other side has closed so far.
+    /// Returns the number of connections that the server has closed so far.
     #[must_use]
     pub fn closed(&self) -> u64 {
         self.counts.closed.load(Ordering::Relaxed)
     }
 
-    /// Connections that could not be made.
+    /// Returns the number of connections that could not be made.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.counts.failed.load(Ordering::Relaxed)
     }
 
-    /// Waits until at least so many connections have been made, but no longer than `limit`; whether
-    /// they have.
+    /// Waits up to `limit` until at least `connections` have been made. Returns true if they have.
     pub async fn has_made(&self, connections: u64, limit: Duration) -> bool {
         let made = async {
             let mut look = interval(Duration::from_millis(10));
@@ -133,8 +132,8 @@ async fn member(
 ) {
     loop {
         pace.wait().await;
-        // A full queue drops the first packet; who waits for the kernel to repeat it comes too
-        // rarely.
+        // A full queue drops the first packet; waiting for the kernel to retransmit it would be too
+        // slow.
         match timeout(Duration::from_secs(2), socket::connect(target, source)).await {
             Ok(Ok(stream)) => {
                 counts.made.fetch_add(1, Ordering::Relaxed);
@@ -151,7 +150,7 @@ async fn member(
     }
 }
 
-/// Until the other side closes.
+/// Behaves as asked until the server closes.
 async fn behave(mut stream: TcpStream, manner: Manner) -> io::Result<()> {
     match manner {
         Manner::Idle => {}

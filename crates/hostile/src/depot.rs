@@ -1,4 +1,4 @@
-//! A depot that lies about what became of an OPEN, or leads sessions astray.
+//! A depot that lies about the result of an OPEN, or misdirects sessions.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,42 +15,42 @@ use tokio::task::JoinSet;
 use crate::status::Saying;
 use crate::{opens, socket};
 
-/// How long what the other side sends is received.
+/// Time for which the peer's data is still received.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
-/// How it lies.
+/// Kind of lie.
 #[derive(Clone, Debug)]
 pub enum Lie {
-    /// It does what a depot does.
+    /// It behaves as a depot should.
     None,
     /// It answers with this failure.
     Fails {
-        /// The code.
+        /// Status code.
         code: StatusCode,
-        /// Its words, as bytes.
+        /// Detail text, as bytes.
         detail: Vec<u8>,
     },
-    /// It dials nobody, says that all is well, and then a failure in the name of the next depot of
-    /// the route.
+    /// It dials nobody, reports success, and then a failure in the name of the route's next depot.
     FailsForNext {
-        /// The code.
+        /// Status code.
         code: StatusCode,
-        /// The key to name as the reporter's; its own if none.
+        /// Key of the alleged reporter; its own if `None`.
         reporter: Option<PublicKey>,
     },
-    /// It passes OPEN and early data on, relays nothing more, and says that nothing went on.
+    /// It forwards OPEN and early data, relays nothing more, and reports that nothing was
+    /// forwarded.
     NothingWentOn,
-    /// It waits for two sessions, gives each the OPEN of the other, and from then on relays; later
-    /// sessions are closed.
+    /// It waits for two sessions, gives each the OPEN of the other, and then relays. Later sessions
+    /// are closed.
     SwapsPairs,
 }
 
-/// Takes connections until it is dropped.
+/// A depot that accepts connections until it is dropped.
 #[derive(Debug)]
 pub struct HostileDepot {
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: SocketAddr,
-    /// The key that it appends to the list of depots passed.
+    /// Key that it appends to the list of depots passed.
     pub key: PublicKey,
     _task: JoinSet<()>,
 }
@@ -58,7 +58,7 @@ pub struct HostileDepot {
 struct Shared {
     lie: Lie,
     key: SigningKey,
-    /// The first session of a pair that is to be swapped, and whether a pair has been.
+    /// First session of a pair to be swapped, and whether a pair has been.
     waiting: Mutex<(Option<Taken>, bool)>,
 }
 
@@ -72,7 +72,7 @@ impl HostileDepot {
     /// Listens at `address`.
     ///
     /// # Errors
-    /// The address cannot be had, or there are no random numbers.
+    /// The address cannot be bound, or there are no random numbers.
     pub async fn start(address: SocketAddr, lie: Lie) -> io::Result<Self> {
         let signing = SigningKey::generate().map_err(io::Error::other)?;
         let key = signing.public();
@@ -100,7 +100,7 @@ impl Shared {
             return Ok(());
         };
         if early.is_empty() && matches!(self.lie, Lie::SwapsPairs | Lie::NothingWentOn) {
-            // The payload's first bytes belong to the session, whose OPEN is to be another's.
+            // The payload's first bytes belong to the session whose OPEN is swapped.
             let mut part = [0; 4096];
             let length = stream.read(&mut part).await?;
             early = part[..length].to_vec();
@@ -141,7 +141,7 @@ impl Shared {
         }
     }
 
-    /// Its own STATUS, signed as a depot's is.
+    /// Returns its own STATUS, signed like that of a depot.
     fn saying(
         &self,
         open: &Open,
@@ -206,7 +206,7 @@ impl Shared {
     }
 }
 
-/// Sends `bytes`, ends, and receives what the other side sends so that no reset overtakes them.
+/// Sends `bytes`, ends, and receives the peer's data, so that no reset overtakes them.
 async fn report(stream: TcpStream, bytes: &[u8]) -> io::Result<()> {
     answer_and_linger(stream, bytes, LINGER_TIME).await;
     Ok(())

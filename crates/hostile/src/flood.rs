@@ -1,4 +1,4 @@
-//! OPENs as fast as asked, from many addresses, and what is answered.
+//! A flood of OPENs at a given rate, from many addresses, and the answers to them.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,15 +12,15 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use crate::opens;
 
-/// How long one answer is waited for.
+/// Maximum wait for one answer.
 const ANSWER: Duration = Duration::from_secs(15);
 
-/// So many a second, at most, for all who share it.
+/// A rate limit that is shared by its clones.
 #[derive(Clone, Debug)]
 pub struct Pace(Arc<tokio::sync::Mutex<Interval>>);
 
 impl Pace {
-    /// At most `per_second`, in bursts where the clock is too coarse for less.
+    /// Returns a limit of `per_second`, in bursts if the clock is too coarse for less.
     #[must_use]
     pub fn new(per_second: u32) -> Self {
         let mut tick = interval(Duration::from_secs(1) / per_second.max(1));
@@ -28,7 +28,7 @@ impl Pace {
         Self(Arc::new(tokio::sync::Mutex::new(tick)))
     }
 
-    /// Waits for one's turn.
+    /// Waits until the limit permits one more.
     pub async fn wait(&self) {
         self.0.lock().await.tick().await;
     }
@@ -49,8 +49,8 @@ struct Counts {
 }
 
 impl Flood {
-    /// Sends what `make` gives, until it gives nothing more: `at_once` connections at a time from
-    /// `sources` in turn, so many a second at most. Must be called within a tokio runtime.
+    /// Sends what `make` returns until it returns `None`: `at_once` parallel connections from
+    /// `sources` in turn, up to the given rate. Must be called within a tokio runtime.
     #[must_use]
     pub fn start(
         target: SocketAddr,
@@ -82,27 +82,28 @@ impl Flood {
         Self { counts, members }
     }
 
-    /// OPENs that were sent or are being sent.
+    /// Returns the number of OPENs that were sent or are being sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.counts.lock().sent
     }
 
-    /// How often `code` was the answer.
+    /// Returns how often `code` was the answer.
     #[must_use]
     pub fn answered(&self, code: StatusCode) -> u64 {
         let counts = self.counts.lock();
         counts.answers.get(&code).copied().unwrap_or_default()
     }
 
-    /// All answers so far, and how many OPENs had none.
+    /// Returns the number of each answer so far, and of OPENs without an answer.
     #[must_use]
     pub fn tally(&self) -> (HashMap<StatusCode, u64>, u64) {
         let counts = self.counts.lock();
         (counts.answers.clone(), counts.without_answer)
     }
 
-    /// Waits until there is nothing more to send, but no longer than `limit`; whether all was sent.
+    /// Waits up to `limit` until there is nothing more to send. Returns true if everything was
+    /// sent.
     pub async fn finish(&mut self, limit: Duration) -> bool {
         let all = async { while self.members.join_next().await.is_some() {} };
         timeout(limit, all).await.is_ok()

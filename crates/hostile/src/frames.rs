@@ -1,15 +1,15 @@
-//! The frames of the copy protocol, written out again by hand: what an attacker would have.
+//! Frames of the copy protocol, written out by hand as an attacker would.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Size of a block, as a power of two, of the files that [`file()`] describes: 256 KiB.
+/// Block size, as a power of two, of the files that [`file()`] describes: 256 KiB.
 pub const BLOCK_LOG2: u8 = 18;
-/// RESULT: written by this copy.
+/// Outcome in a RESULT: written by this copy.
 pub const RESULT_NEW: u8 = 0;
-/// RESULT: was there with the same content.
+/// Outcome in a RESULT: already there with the same content.
 pub const RESULT_SAME: u8 = 255;
 
-/// A frame of this type.
+/// Builds a frame of this type.
 #[must_use]
 pub fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut out = ((body.len() + 1) as u32).to_le_bytes().to_vec();
@@ -23,22 +23,22 @@ fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// What a push asks for, beside where to.
+/// Flags of a push.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PushFlags {
-    /// The destination must be a directory.
+    /// If true, the destination must be a directory.
     pub into: bool,
-    /// Replace what is there.
+    /// If true, existing entries are replaced.
     pub overwrite: bool,
 }
 
-/// A copy of its own to `destination`, that may replace what is there.
+/// Builds the HELLO of a new copy to `destination` that may replace existing entries.
 #[must_use]
 pub fn push_hello(destination: &[u8], names: &[&[u8]]) -> Vec<u8> {
     token_hello(fresh_token(), destination, names)
 }
 
-/// The same, with a token of one's choice.
+/// Builds the HELLO of a push with a given token.
 #[must_use]
 pub fn token_hello(token: u64, destination: &[u8], names: &[&[u8]]) -> Vec<u8> {
     let flags = PushFlags {
@@ -48,7 +48,7 @@ pub fn token_hello(token: u64, destination: &[u8], names: &[&[u8]]) -> Vec<u8> {
     push(token, destination, names, flags)
 }
 
-/// A push with flags of one's choice.
+/// Builds the HELLO of a push with given flags.
 #[must_use]
 pub fn push(token: u64, destination: &[u8], names: &[&[u8]], flags: PushFlags) -> Vec<u8> {
     let mut body = hello_head(token);
@@ -60,7 +60,7 @@ pub fn push(token: u64, destination: &[u8], names: &[&[u8]], flags: PushFlags) -
     frame(1, &body)
 }
 
-/// A pull of `sources`.
+/// Builds the HELLO of a pull of `sources`.
 #[must_use]
 pub fn pull_hello(token: u64, recursive: bool, sources: &[&[u8]]) -> Vec<u8> {
     let mut body = hello_head(token);
@@ -70,14 +70,14 @@ pub fn pull_hello(token: u64, recursive: bool, sources: &[&[u8]]) -> Vec<u8> {
     frame(1, &body)
 }
 
-/// Each attack is a copy of its own, also beside those of other processes.
+/// Returns a new token: each attack is a copy of its own, even next to those of other processes.
 #[must_use]
 pub fn fresh_token() -> u64 {
     static COPIES: AtomicU64 = AtomicU64::new(1);
     COPIES.fetch_add(1, Ordering::Relaxed) | u64::from(std::process::id()) << 32
 }
 
-/// Offers every version there could be.
+/// Builds the beginning of a HELLO, which offers every possible version.
 fn hello_head(token: u64) -> Vec<u8> {
     let (oldest, newest) = (0u16.to_le_bytes(), u16::MAX.to_le_bytes());
     let mut body = [&b"LHCP"[..], &oldest, &newest].concat();
@@ -85,7 +85,7 @@ fn hello_head(token: u64) -> Vec<u8> {
     body
 }
 
-/// What stands at the front of an entry's frame.
+/// Builds the beginning of an entry's frame.
 #[must_use]
 pub fn head(id: u64, source: u32, path: &[u8]) -> Vec<u8> {
     let mut out = id.to_le_bytes().to_vec();
@@ -94,7 +94,7 @@ pub fn head(id: u64, source: u32, path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Permissions, and one second after 1970.
+/// Builds the metadata: permissions, and one second after 1970.
 fn meta(mode: u32) -> [u8; 16] {
     let mut meta = [0; 16];
     meta[..4].copy_from_slice(&mode.to_le_bytes());
@@ -104,7 +104,7 @@ fn meta(mode: u32) -> [u8; 16] {
 
 const READABLE: u32 = 0o644;
 
-/// SMALL, with a hash of one's choice.
+/// Builds a SMALL with a given hash.
 #[must_use]
 pub fn small(id: u64, source: u32, path: &[u8], data: &[u8], hash: [u8; 32]) -> Vec<u8> {
     frame(
@@ -113,13 +113,13 @@ pub fn small(id: u64, source: u32, path: &[u8], data: &[u8], hash: [u8; 32]) -> 
     )
 }
 
-/// SMALL with the hash of its data.
+/// Builds a SMALL with the hash of its data.
 #[must_use]
 pub fn honest_small(id: u64, path: &[u8], data: &[u8]) -> Vec<u8> {
     small(id, 0, path, data, *blake3::hash(data).as_bytes())
 }
 
-/// SYMLINK.
+/// Builds a SYMLINK.
 #[must_use]
 pub fn symlink(id: u64, path: &[u8], target: &[u8]) -> Vec<u8> {
     let mut body = [&head(id, 0, path)[..], &meta(READABLE)].concat();
@@ -127,25 +127,25 @@ pub fn symlink(id: u64, path: &[u8], target: &[u8]) -> Vec<u8> {
     frame(7, &body)
 }
 
-/// DIRECTORY.
+/// Builds a DIRECTORY.
 #[must_use]
 pub fn directory(id: u64, path: &[u8]) -> Vec<u8> {
     directory_with_mode(id, path, READABLE)
 }
 
-/// DIRECTORY with permissions of one's choice.
+/// Builds a DIRECTORY with given permissions.
 #[must_use]
 pub fn directory_with_mode(id: u64, path: &[u8], mode: u32) -> Vec<u8> {
     frame(6, &[&head(id, 0, path)[..], &meta(mode)].concat())
 }
 
-/// FILE, in blocks of 256 KiB.
+/// Builds a FILE, in blocks of 256 KiB.
 #[must_use]
 pub fn file(id: u64, path: &[u8], size: u64) -> Vec<u8> {
     file_in_blocks(id, path, size, BLOCK_LOG2)
 }
 
-/// FILE, in blocks of two to the power of `block_log2` bytes.
+/// Builds a FILE, in blocks of two to the power of `block_log2` bytes.
 #[must_use]
 pub fn file_in_blocks(id: u64, path: &[u8], size: u64, block_log2: u8) -> Vec<u8> {
     frame(
@@ -155,14 +155,15 @@ pub fn file_in_blocks(id: u64, path: &[u8], size: u64, block_log2: u8) -> Vec<u8
             &meta(READABLE),
             &size.to_le_bytes(),
             &[block_log2],
-            // No identity.
+            // Without an identity.
             &[0, 0],
         ]
         .concat(),
     )
 }
 
-/// BLOCK: `data` at its front, a hole for the rest. With no data it is 27 bytes on the wire.
+/// Builds a BLOCK: `data` at its beginning, a hole for the rest. Without data it has 27 bytes on
+/// the wire.
 #[must_use]
 pub fn block(id: u64, offset: u64, len: u32, data: &[u8]) -> Vec<u8> {
     let extents: u16 = if data.is_empty() { 0 } else { 1 };
@@ -181,14 +182,14 @@ pub fn block(id: u64, offset: u64, len: u32, data: &[u8]) -> Vec<u8> {
     frame(8, &body)
 }
 
-/// FILE_END.
+/// Builds a FILE_END.
 #[must_use]
 pub fn file_end(id: u64, hash: [u8; 32]) -> Vec<u8> {
     frame(9, &[&id.to_le_bytes()[..], &hash].concat())
 }
 
-/// A symbolic link to `target`, and what would be written through it: a small file, a directory and
-/// a file in blocks. These are four entries, `id` the first.
+/// Builds a symbolic link to `target` and entries to be written through it: a small file, a
+/// directory and a file in blocks. These are four entries; `id` is the first.
 #[must_use]
 pub fn beneath_a_link(id: u64, target: &[u8]) -> Vec<u8> {
     [
@@ -202,7 +203,7 @@ pub fn beneath_a_link(id: u64, target: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// FAILED, with a reason in words.
+/// Builds a FAILED with a detail text.
 #[must_use]
 pub fn failed(id: u64, path: &[u8], code: u8, detail: &[u8]) -> Vec<u8> {
     let mut body = head(id, 0, path);
@@ -211,13 +212,13 @@ pub fn failed(id: u64, path: &[u8], code: u8, detail: &[u8]) -> Vec<u8> {
     frame(10, &body)
 }
 
-/// END of a walk that found so many entries.
+/// Builds the END of a walk that found `entries` entries.
 #[must_use]
 pub fn end(entries: u64) -> Vec<u8> {
     frame(11, &[entries.to_le_bytes(), 0u64.to_le_bytes()].concat())
 }
 
-/// TOTALS.
+/// Builds a TOTALS.
 #[must_use]
 pub fn totals(entries: u64, bytes: u64, complete: bool) -> Vec<u8> {
     let body = [
@@ -228,7 +229,7 @@ pub fn totals(entries: u64, bytes: u64, complete: bool) -> Vec<u8> {
     frame(12, &body.concat())
 }
 
-/// ACCEPT.
+/// Builds an ACCEPT.
 #[must_use]
 pub fn accept(version: u16, max_streams: u16) -> Vec<u8> {
     frame(
@@ -237,7 +238,7 @@ pub fn accept(version: u16, max_streams: u16) -> Vec<u8> {
     )
 }
 
-/// REFUSE, with words.
+/// Builds a REFUSE with a detail text.
 #[must_use]
 pub fn refuse(detail: &[u8]) -> Vec<u8> {
     let mut body = vec![0];
@@ -245,7 +246,7 @@ pub fn refuse(detail: &[u8]) -> Vec<u8> {
     frame(3, &body)
 }
 
-/// The frames in `bytes`, as type and body; what is incomplete at the end is left out.
+/// Returns the frames in `bytes`, as type and body. An incomplete frame at the end is left out.
 #[must_use]
 pub fn split(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     let mut frames = Vec::new();
@@ -263,8 +264,8 @@ pub fn split(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     frames
 }
 
-/// The outcome that a RESULT in `bytes` reports of entry `id`: [`RESULT_NEW`], [`RESULT_SAME`], or
-/// a failure's code.
+/// Returns the outcome that a RESULT in `bytes` reports for entry `id`: [`RESULT_NEW`],
+/// [`RESULT_SAME`], or a failure's code.
 #[must_use]
 pub fn result_of(bytes: &[u8], id: u64) -> Option<u8> {
     let results = split(bytes).into_iter().filter(|(kind, _)| *kind == RESULT);
@@ -273,17 +274,17 @@ pub fn result_of(bytes: &[u8], id: u64) -> Option<u8> {
     outcomes.find_map(|(number, outcome)| (u64::from_le_bytes(*number) == id).then_some(outcome))
 }
 
-/// The type of a RESULT.
+/// Type of a RESULT.
 pub const RESULT: u8 = 14;
-/// The type of an ACK.
+/// Type of an ACK.
 pub const ACK: u8 = 13;
-/// The type of an END.
+/// Type of an END.
 pub const END: u8 = 11;
-/// The type of a DONE.
+/// Type of a DONE.
 pub const DONE: u8 = 15;
-/// The type of a REFUSE.
+/// Type of a REFUSE.
 pub const REFUSE: u8 = 3;
-/// The type of an ACCEPT.
+/// Type of an ACCEPT.
 pub const ACCEPT: u8 = 2;
 
 #[cfg(test)]

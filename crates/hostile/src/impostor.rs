@@ -1,4 +1,4 @@
-//! A server that shows a key which is not its own, and cannot prove it.
+//! A server that shows another server's key and cannot prove it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,19 +21,19 @@ use tokio_rustls::TlsAcceptor;
 use crate::socket;
 use crate::status::Saying;
 
-/// Takes connections until it is dropped.
+/// A server that accepts connections until it is dropped.
 #[derive(Debug)]
 pub struct Impostor {
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: SocketAddr,
     _task: JoinSet<()>,
 }
 
 impl Impostor {
-    /// Listens at `address` and shows `victim`, whose private half it does not have.
+    /// Listens at `address` and shows the key `victim`, whose private half it does not have.
     ///
     /// # Errors
-    /// The address cannot be had, or TLS cannot be set up.
+    /// The address cannot be bound, or TLS cannot be set up.
     pub async fn start(address: SocketAddr, victim: PublicKey) -> io::Result<Self> {
         let own = Arc::new(SigningKey::generate().map_err(io::Error::other)?);
         let pretending = move |stream| {
@@ -57,7 +57,7 @@ fn config(victim: PublicKey, own: &SigningKey, open: &Open) -> io::Result<Server
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(
             key,
         ))));
-    // The binding is no secret (LH-TLS-4).
+    // The binding is not secret (LH-TLS-4).
     let binding: String = open
         .binding()
         .iter()
@@ -89,7 +89,7 @@ async fn pretend(mut stream: TcpStream, own: &SigningKey, victim: PublicKey) -> 
     Ok(())
 }
 
-/// Takes every client: it is the server that is to be found out.
+/// Accepts every client, because the server is under test.
 #[derive(Debug)]
 struct Anybody;
 

@@ -1,20 +1,19 @@
 //! Peers that break the rules, for tests and measurements that run attacks against the built
 //! programs.
 //!
-//! Everything here speaks to addresses that its caller names: loopback, or the nodes of a lab. What
-//! an attacker would write by hand is written by hand ([`frames`], [`status`]), so that a check in
-//! a codec of this project cannot soften an attack.
+//! Everything here connects only to addresses that its caller names: loopback, or the nodes of a
+//! lab. Messages are written by hand, as by an attacker ([`frames`], [`status`]), so that a check
+//! in a codec of this project cannot soften an attack.
 //!
-//! - [`Crowd`]: strangers without a key, who hold connections or say something else than they
-//!   should.
-//! - [`Flood`]: OPENs, valid or spoilt, as fast as asked; [`opens`] makes them.
-//! - [`client`]: a client of `longhaul serve` with a session of its own and hand-written frames
-//!   inside.
-//! - [`HostileServer`], [`Impostor`]: servers that answer with what was not asked for, or with a
-//!   key that is not theirs.
+//! - [`Crowd`]: strangers without a key, who hold connections or send invalid data.
+//! - [`Flood`]: OPENs, valid or corrupted, at a given rate; [`opens`] makes them.
+//! - [`client`]: a client of `longhaul serve` with a session of its own that carries hand-written
+//!   frames.
+//! - [`HostileServer`], [`Impostor`]: servers that send answers without a question, or show a key
+//!   that is not theirs.
 //! - [`HostileDepot`]: a depot that lies, or swaps the sessions it carries.
 //! - [`SilentNames`]: a name server that never answers.
-//! - [`Usage`]: what an attacked process holds: descriptors, memory, processor time.
+//! - [`Usage`]: resources of an attacked process: descriptors, memory, processor time.
 
 #![forbid(unsafe_code)]
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
-/// Takes questions until it is dropped, and answers none.
+/// A name server that receives questions until it is dropped, and answers none.
 #[derive(Debug)]
 pub struct SilentNames {
     asked: Arc<AtomicU64>,
@@ -16,7 +16,7 @@ pub struct SilentNames {
 }
 
 impl SilentNames {
-    /// Listens at `address`: port 53 for resolvers that take no other.
+    /// Listens at `address`. Resolvers that know no other port need port 53.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -34,7 +34,7 @@ impl SilentNames {
         Ok(Self { asked, _task: task })
     }
 
-    /// Questions so far.
+    /// Returns the number of questions so far.
     #[must_use]
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)

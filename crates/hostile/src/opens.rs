@@ -1,4 +1,5 @@
-//! OPENs: valid, forged, bent, replayed, of depots that were never passed.
+//! OPENs: valid ones, forged ones, altered ones, replayed ones, and ones with depots that were
+//! never passed.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,10 +16,11 @@ use tokio::time::timeout;
 use crate::socket;
 use crate::status::{self, Reported};
 
-/// Time for set-up that these OPENs allow.
+/// Time for setup that these OPENs allow.
 const BUDGET: Duration = Duration::from_secs(10);
 
-/// A valid OPEN by `key`, as the depot at `depot` receives it, that asks for `destination` next.
+/// Builds a valid OPEN by `key`, as the depot at `depot` receives it, with `destination` as the
+/// next hop.
 ///
 /// # Errors
 /// The system gives no random numbers, or the library does not sign.
@@ -26,7 +28,7 @@ pub fn to_depot(key: &SigningKey, depot: SocketAddr, destination: Endpoint) -> i
     signed(key, depot, destination, unix_ms())
 }
 
-/// The same, signed at a time of one's choice, in milliseconds since 1970.
+/// Builds a valid OPEN that is signed at a given time, in milliseconds since 1970.
 ///
 /// # Errors
 /// As [`to_depot`].
@@ -40,7 +42,7 @@ pub fn signed(
     fresh(key, route, destination, at_unix_ms)
 }
 
-/// A valid OPEN by `key`, as the acceptor at `acceptor` receives it over no depot.
+/// Builds a valid OPEN by `key`, as the acceptor at `acceptor` receives it without depots.
 ///
 /// # Errors
 /// As [`to_depot`].
@@ -48,8 +50,8 @@ pub fn to_acceptor(key: &SigningKey, acceptor: SocketAddr) -> io::Result<Open> {
     fresh(key, Route::direct(), acceptor.into(), unix_ms())
 }
 
-/// A valid OPEN by `key`, as the off-ramp at `offramp` receives it over no depot, for the ordinary
-/// server `server`.
+/// Builds a valid OPEN by `key`, as the off-ramp at `offramp` receives it without depots, for the
+/// ordinary server `server`.
 ///
 /// # Errors
 /// As [`to_depot`].
@@ -72,7 +74,8 @@ fn fresh(
     Ok(open.departing())
 }
 
-/// An OPEN in the name of `victim`, whose key is no secret, with a signature that is not its own.
+/// Builds an OPEN in the name of `victim`, whose public key is known, with a signature that is not
+/// its own.
 ///
 /// # Errors
 /// As [`to_depot`].
@@ -81,7 +84,7 @@ pub fn forged(victim: PublicKey, depot: SocketAddr, destination: Endpoint) -> io
     forged_by(&own, victim, depot, destination)
 }
 
-/// The same, with the signature of `own`: for who makes many.
+/// Builds a forged OPEN with the signature of `own`, which is faster for many of them.
 ///
 /// # Errors
 /// As [`to_depot`].
@@ -96,7 +99,7 @@ pub fn forged_by(
     Ok(open)
 }
 
-/// `open` with the most depots passed that an OPEN may record: their number is not signed.
+/// Adds the maximum number of passed depots to `open`; their number is not signed.
 ///
 /// # Errors
 /// The system gives no random numbers.
@@ -108,17 +111,18 @@ pub fn with_all_depots_passed(mut open: Open) -> io::Result<Open> {
     Ok(open)
 }
 
-/// The bytes of `open`.
+/// Encodes `open`.
 ///
 /// # Errors
-/// It breaks a rule that its codec keeps.
+/// It breaks a rule that its codec enforces.
 pub fn bytes(open: &Open) -> io::Result<Vec<u8>> {
     let mut bytes = BytesMut::new();
     open.encode(&mut bytes).map_err(io::Error::other)?;
     Ok(bytes.to_vec())
 }
 
-/// The first `length` bytes of an OPEN that never ends: a header that announces 8 KiB, and zeros.
+/// Returns the first `length` bytes of an OPEN that never ends: a header that announces 8 KiB, and
+/// zeros.
 #[must_use]
 pub fn beginning(length: usize) -> Vec<u8> {
     let mut bytes = vec![0xf1, 0x4c, 0x48, 0x4f, 1, 1, 0x20, 0x00, 0, 0, 0, 0];
@@ -129,7 +133,7 @@ pub fn beginning(length: usize) -> Vec<u8> {
 /// Sends `bytes` to `target` and receives the first STATUS that comes back.
 ///
 /// # Errors
-/// No connection, or no STATUS within `limit`.
+/// The connection fails, or no STATUS comes within `limit`.
 pub async fn ask(
     target: SocketAddr,
     source: Option<IpAddr>,
@@ -181,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_an_open_is_no_mistake_yet() {
+    fn incomplete_open_is_not_an_error_yet() {
         let mut decoder = OpenDecoder::new();
         assert!(matches!(decoder.feed(&beginning(200)), Ok(None)));
     }

@@ -1,4 +1,4 @@
-//! A server that is what it says it is, and answers with what was not asked for.
+//! A server with its own key that sends answers without a question.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,33 +10,33 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// How long a session is kept at most.
+/// Maximum duration of a session.
 const SESSION_TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// What it says, whatever it is asked.
+/// Bytes that it sends, whatever it is asked.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// Frames, one behind the other.
+    /// Encoded frames, one after the other.
     pub frames: Vec<u8>,
-    /// The same for later, and after which time.
+    /// Delay and further frames to send after it.
     pub later: Option<(Duration, Vec<u8>)>,
 }
 
-/// Takes sessions until it is dropped.
+/// A server that accepts sessions until it is dropped.
 #[derive(Debug)]
 pub struct HostileServer {
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: SocketAddr,
-    /// Its key.
+    /// Key of the server.
     pub key: PublicKey,
     _task: JoinSet<()>,
 }
 
 impl HostileServer {
-    /// Listens at `address` and says `answer` to every copy.
+    /// Listens at `address` and sends `answer` to every copy.
     ///
     /// # Errors
-    /// The address cannot be had.
+    /// The address cannot be bound.
     pub async fn start(address: SocketAddr, answer: Answer) -> io::Result<Self> {
         let identity = Arc::new(Identity::generate().map_err(io::Error::other)?);
         let key = identity.public();
@@ -62,7 +62,7 @@ impl HostileServer {
     }
 }
 
-/// Sends `answer` once the client has begun, and receives to its end.
+/// Sends `answer` once the client has begun, and receives until its end.
 async fn say(mut session: Session, answer: &Answer) -> io::Result<()> {
     let mut received = vec![0; 64 * 1024];
     if session.read(&mut received).await? == 0 {

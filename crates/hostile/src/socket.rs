@@ -1,4 +1,4 @@
-//! Connections from an address of one's choice, and to one.
+//! Connections to and from given addresses.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,11 +22,11 @@ pub(crate) async fn connect(target: SocketAddr, source: Option<IpAddr>) -> io::R
     socket.connect(target).await
 }
 
-/// Takes connections at `address`, each by `take` and beside the others, until what is returned
-/// with the address is dropped.
+/// Accepts connections at `address` until the returned value is dropped. Each one is handled by
+/// `take`, in parallel with the others.
 ///
 /// # Errors
-/// The address cannot be had.
+/// The address cannot be bound.
 pub(crate) async fn listen<F>(
     address: SocketAddr,
     take: impl Fn(TcpStream) -> F + Send + 'static,

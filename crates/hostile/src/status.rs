@@ -1,13 +1,13 @@
-//! STATUS messages by hand: what a hostile depot sends, and what an attacker receives.
+//! STATUS messages by hand, as a hostile depot sends and an attacker receives them.
 
 use std::io;
 
 use longhaul_proto::{Open, SigningKey, StatusCode};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Bytes before the code.
+/// Number of bytes before the code.
 const HEADER: usize = 12;
-/// Longest message, in bytes (LH-STATUS-2).
+/// Maximum length of a message, in bytes (LH-STATUS-2).
 const MAX_STATUS_BYTES: usize = 1024;
 const FROM_ACCEPTOR: u8 = 1;
 const FORWARDED: u8 = 2;
@@ -16,45 +16,45 @@ const OPTION_DETAIL: u16 = 3;
 const OPTION_SIGNATURE: u16 = 4;
 const SIGNATURE_CONTEXT: &[u8] = b"longhaul STATUS signature v1\0";
 
-/// What a STATUS says, nothing of it checked but its length.
+/// Content of a STATUS, of which only the length was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reported {
-    /// The code.
+    /// Status code.
     pub code: StatusCode,
-    /// The place that the reporter says it is.
+    /// Position on the route that the reporter claims.
     pub place: u8,
-    /// Whether it says that it is the acceptor.
+    /// If true, the reporter claims to be the acceptor.
     pub acceptor: bool,
-    /// Its words.
+    /// Detail text.
     pub detail: String,
 }
 
-/// A STATUS to be made.
+/// A STATUS to be built.
 #[derive(Clone, Debug)]
 pub struct Saying<'a> {
-    /// The code.
+    /// Status code.
     pub code: StatusCode,
-    /// The place to say it from.
+    /// Position on the route to claim.
     pub place: u8,
-    /// Whether to say that it comes from the acceptor.
+    /// If true, it claims to come from the acceptor.
     pub acceptor: bool,
-    /// Whether to say that early data went on.
+    /// If true, it claims that early data was forwarded.
     pub forwarded: bool,
-    /// The key to name as the reporter's.
+    /// Key of the alleged reporter.
     pub reporter: Option<[u8; 32]>,
-    /// Words, as bytes: they need not be what a STATUS may carry.
+    /// Detail text, as bytes: they need not be valid in a STATUS.
     pub detail: &'a [u8],
 }
 
 impl Saying<'_> {
-    /// Such a STATUS, with a good checksum and without a signature.
+    /// Encodes the STATUS, with a valid checksum and without a signature.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         self.sealed(self.body())
     }
 
-    /// The same, signed by `key` as the answer to `open` (LH-STATUS-7), whoever is named as the
-    /// reporter.
+    /// Encodes the STATUS, signed by `key` as the answer to `open` (LH-STATUS-7), whoever is named
+    /// as the reporter.
     ///
     /// # Errors
     /// The library does not sign.
@@ -99,10 +99,10 @@ fn put(bytes: &mut Vec<u8>, option: u16, value: &[u8]) {
     bytes.extend_from_slice(value);
 }
 
-/// Reads one STATUS from the front of `stream`.
+/// Reads one STATUS from the beginning of `stream`.
 ///
 /// # Errors
-/// The stream ends, or says something else.
+/// The stream ends, or contains something else.
 pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Reported> {
     let mut bytes = vec![0; HEADER];
     stream.read_exact(&mut bytes).await?;

@@ -1,26 +1,26 @@
-//! What a process holds, as /proc reports it.
+//! Resources of a process, as /proc reports them.
 
 use std::fs;
 use std::io;
 
-/// What a process holds at a moment.
+/// Resources of a process at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Open descriptors.
     pub descriptors: u64,
     /// Resident memory, in bytes.
     pub resident: u64,
-    /// The most resident memory so far, in bytes.
+    /// Maximum resident memory so far, in bytes.
     pub most_resident: u64,
-    /// Processor time used so far, in seconds, of the program and of the kernel on its behalf.
+    /// Processor time used so far, in seconds, by the program and by the kernel on its behalf.
     pub processor_seconds: f64,
 }
 
 impl Usage {
-    /// Of the process with this number.
+    /// Reads the resources of the process with this number.
     ///
     /// # Errors
-    /// It is gone, or belongs to somebody else.
+    /// The process is gone, or belongs to another user.
     pub fn of(process: u32) -> io::Result<Self> {
         let descriptors = fs::read_dir(format!("/proc/{process}/fd"))?.count();
         let status = fs::read_to_string(format!("/proc/{process}/status"))?;
@@ -30,7 +30,7 @@ impl Usage {
             kib.unwrap_or_default() * 1024
         };
         let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-        // Behind the name, which may hold anything, the 12th and 13th fields are user and system
+        // After the name, which may contain anything, the 12th and 13th fields are user and system
         // time in ticks (proc(5)).
         let fields = stat
             .rsplit_once(')')
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_holds_something() {
+    fn usage_of_this_process_is_read() {
         let usage = Usage::of(std::process::id()).unwrap();
         assert!(usage.descriptors >= 3, "{usage:?}");
         assert!(

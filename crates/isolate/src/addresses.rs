@@ -1,15 +1,15 @@
-//! The addresses inside.
+//! Addresses inside the namespace.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The program's IPv4 address. 192.0.0.0/29 is for what a host keeps to itself (RFC 7335, section
-/// 4): no destination has one of these.
+/// IPv4 address of the program. 192.0.0.0/29 is reserved for use within a host (RFC 7335, section
+/// 4), so no destination has one of these addresses.
 pub const PROGRAM_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 2);
 
-/// The program's IPv6 address, a unique local one (RFC 4193).
+/// IPv6 address of the program, a unique local one (RFC 4193).
 pub const PROGRAM_V6: Ipv6Addr = Ipv6Addr::new(0xfd6c, 0x6f6e, 0x6768, 0x6175, 0, 0, 0, 2);
 
-/// The name servers' addresses, in the order of the host's; glibc knows no more (`MAXNS`).
+/// Addresses of the name servers, in the order of the host's; glibc uses at most three (`MAXNS`).
 pub const RESOLVERS: [Ipv4Addr; 3] = [
     Ipv4Addr::new(192, 0, 0, 3),
     Ipv4Addr::new(192, 0, 0, 4),
@@ -19,9 +19,9 @@ pub const RESOLVERS: [Ipv4Addr; 3] = [
 /// The port of DNS.
 pub const DNS: u16 = 53;
 
-/// Whether something may be sent there from the host: not to what the host has for itself, nor to
-/// the local link (where the way there is not known), nor to many at once. The kernel inside sends
-/// nothing of the sort; a program with its rights might.
+/// Returns true if the host may send to this address. Excluded are the host's own addresses, the
+/// local link (for which the interface is not known), and multicast. The kernel inside sends to
+/// none of these, but a program with its privileges might.
 pub fn may_leave(to: SocketAddr) -> bool {
     let ip = to.ip();
     let local = match ip {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_host_has_for_itself_is_not_reached() {
+    fn host_local_addresses_are_not_reached() {
         for near in [
             "127.0.0.1:80",
             "127.8.9.1:53",

@@ -1,7 +1,7 @@
-//! The bridge: reads the device, and knows which packet belongs to what.
+//! The bridge: reads the device, and assigns packets to connections and flows.
 //!
-//! One thread does all of it. What it keeps is bounded: connections, flows of UDP, the buffers of
-//! each, names.
+//! One thread does all of it. Its memory is bounded: connections, flows of UDP, their buffers, and
+//! names all have limits.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -26,10 +26,9 @@ use crate::start::Network;
 use crate::tcp::Connections;
 use crate::udp::Flows;
 
-/// How long connections may go on that the program has left behind when it ended, as at an on-ramp
-/// that stops.
+/// Time for connections that the program left open when it ended, as for an on-ramp that stops.
 const DRAIN: Duration = Duration::from_secs(60);
-/// Packets that are read one after the other before the connections have their turn.
+/// Maximum number of packets read before the connections have their turn.
 const BATCH: usize = 32;
 
 /// The running bridge.
@@ -40,10 +39,10 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Carries what the program sends, in a thread of its own.
+    /// Starts a thread that carries what the program sends.
     ///
     /// # Errors
-    /// No thread, or no descriptors for it.
+    /// No thread or descriptor is available.
     pub fn start(network: Network, wishes: Wishes) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -73,14 +72,15 @@ impl Bridge {
         Ok(Self { thread, stop })
     }
 
-    /// The program has ended: lets what it has sent reach its destinations, for a minute at most.
+    /// Waits, after the program has ended, until what it sent has reached its destinations, for at
+    /// most a minute.
     pub fn finish(self) {
         let _ = self.stop.send(());
         let _ = self.thread.join();
     }
 }
 
-/// Has the runtime say when the device has packets.
+/// Registers the device with the runtime.
 #[allow(unsafe_code)] // the runtime's one way to do so
 fn registered(device: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an owned descriptor stays open, and the same, until the `AsyncFd` is dropped.
@@ -95,7 +95,7 @@ pub(crate) struct Output {
 
 impl Wire for Output {
     fn send(&mut self, packet: &[u8]) {
-        // What the device does not take is lost, as on any network; TCP sends it again.
+        // A packet that the device does not take is lost, as on any network; TCP retransmits it.
         let _ = rustix::io::write(&*self.device, packet);
     }
 
@@ -104,7 +104,7 @@ impl Wire for Output {
     }
 }
 
-/// All that the bridge keeps.
+/// State of the bridge.
 pub(crate) struct Inside {
     device: Rc<AsyncFd<OwnedFd>>,
     output: RefCell<Output>,
@@ -115,7 +115,7 @@ pub(crate) struct Inside {
     pub(crate) connections: Connections,
     pub(crate) flows: Flows,
     began: Instant,
-    /// Connections that stand.
+    /// Number of established connections.
     standing: Cell<usize>,
     none_stands: Notify,
 }
@@ -149,7 +149,7 @@ impl Inside {
         }
     }
 
-    /// Reads packets until there is no device.
+    /// Reads packets until the device is gone.
     async fn receive(self: &Rc<Self>) {
         let mut packet = vec![0; MTU];
         while let Ok(mut ready) = self.device.readable().await {
@@ -163,7 +163,7 @@ impl Inside {
         }
     }
 
-    /// Reads some packets. `false` if there are no more for now.
+    /// Reads some packets. Returns false if there are no more for now.
     fn receive_some(self: &Rc<Self>, packet: &mut [u8]) -> io::Result<bool> {
         for _ in 0..BATCH {
             match rustix::io::read(&*self.device, &mut *packet) {
@@ -184,7 +184,7 @@ impl Inside {
         }
     }
 
-    /// Once the program has ended: what the device still holds, and then what is under way.
+    /// Drains, after the program has ended, the packets in the device and the open connections.
     async fn stop(self: &Rc<Self>, stopped: oneshot::Receiver<()>) {
         let _ = stopped.await;
         let mut packet = vec![0; MTU];
@@ -197,46 +197,46 @@ impl Inside {
         let _ = tokio::time::timeout(DRAIN, ended).await;
     }
 
-    /// The time, as connections are given it.
+    /// Returns the current time in the form that connections use.
     pub(crate) fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// When a time of theirs is.
+    /// Converts such a time.
     pub(crate) fn at(&self, time: Duration) -> Instant {
         self.began + time
     }
 
-    /// Uses the device for what is sent.
+    /// Calls `body` with the device for sending.
     pub(crate) fn with_output<T>(&self, body: impl FnOnce(&mut Output) -> T) -> T {
         body(&mut self.output.borrow_mut())
     }
 
-    /// Sends a packet that was made here, if it could be.
+    /// Sends a packet that was built here, if it could be built.
     pub(crate) fn send(&self, packet: Option<Vec<u8>>) {
         if let Some(packet) = packet {
             self.with_output(|output| output.send(&packet));
         }
     }
 
-    /// Counts a connection that stands, until the count is dropped.
+    /// Counts an established connection until the returned value is dropped.
     pub(crate) fn stands(self: &Rc<Self>) -> Standing {
         self.standing.set(self.standing.get() + 1);
         Standing(Rc::clone(self))
     }
 
-    /// How many do.
+    /// Returns the number of established connections.
     pub(crate) const fn standing(&self) -> usize {
         self.standing.get()
     }
 
-    /// The name that led to a destination last.
+    /// Returns the name that last resolved to a destination.
     pub(crate) fn name(&self, pair: &Pair) -> Option<String> {
         self.names.borrow().of(pair.far.ip()).map(str::to_owned)
     }
 }
 
-/// A connection that stands.
+/// An established connection in the count.
 pub(crate) struct Standing(Rc<Inside>);
 
 impl Drop for Standing {

@@ -1,4 +1,4 @@
-//! The TUN device: made, given its addresses, and all routes.
+//! The TUN device: its creation, addresses and routes.
 #![allow(unsafe_code)] // What the TUN driver is to make is said by an ioctl that no crate wraps.
 
 use std::io;
@@ -22,18 +22,18 @@ use rustix::net::{SocketFlags, SocketType, socket_with};
 
 use crate::addresses::{PROGRAM_V4, PROGRAM_V6};
 
-/// Its name.
+/// Name of the device.
 const NAME: &str = "longhaul";
-/// Longest packet, in bytes: the most that a TUN device takes, so that every datagram of UDP is
-/// one, and a connection's bytes come in few.
+/// Maximum length of a packet, in bytes: the maximum of a TUN device. So every UDP datagram is one
+/// packet, and a connection's bytes come in few.
 pub(crate) const MTU: usize = 65535;
-/// Packets that the device holds until they are read. The kernel's own 500 are fewer than what many
-/// connections may have under way.
+/// Packets that the device holds until they are read. The kernel's default of 500 is less than many
+/// connections may have in flight.
 const QUEUE: u32 = 4096;
-/// The loopback device of each network namespace.
+/// Interface index of loopback in each network namespace.
 const LOOPBACK: u32 = 1;
 
-/// Makes the device in the caller's network namespace.
+/// Creates the device in the caller's network namespace.
 pub(crate) fn make() -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let device = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
@@ -51,7 +51,7 @@ pub(crate) fn make() -> io::Result<OwnedFd> {
     Ok(device)
 }
 
-/// The number of an interface of the caller's network namespace.
+/// Returns the index of an interface of the caller's network namespace.
 pub(crate) fn index_of(name: &str) -> io::Result<u32> {
     let any = socket_with(
         rustix::net::AddressFamily::UNIX,
@@ -62,7 +62,7 @@ pub(crate) fn index_of(name: &str) -> io::Result<u32> {
     Ok(rustix::net::netdevice::name_to_index(&any, name)?)
 }
 
-/// Brings loopback and the device up, the latter with the program's addresses and all routes.
+/// Brings up loopback and the device, the latter with the program's addresses and all routes.
 pub(crate) fn configure() -> io::Result<()> {
     let device = index_of(NAME)?;
     let mut kernel = Kernel::open()?;
@@ -74,8 +74,7 @@ pub(crate) fn configure() -> io::Result<()> {
     ))?;
     kernel.ask(address(device, PROGRAM_V4.into()))?;
     kernel.ask(all_routes(device, AddressFamily::Inet))?;
-    // A kernel without IPv6, or one that is told to have none in new namespaces, has it not here
-    // either.
+    // If the kernel has no IPv6, or none in new namespaces, there is none here either.
     let _ = kernel
         .ask(address(device, PROGRAM_V6.into()))
         .and_then(|()| kernel.ask(all_routes(device, AddressFamily::Inet6)));
@@ -99,7 +98,7 @@ fn address(index: u32, address: IpAddr) -> RouteNetlinkMessage {
     };
     message.header.family = family;
     message.header.prefix_len = bits;
-    // Nobody else can have it: there is nobody else.
+    // Duplicates are impossible, because no other host is on the link.
     message.header.flags = AddressHeaderFlags::Nodad;
     message.header.index = index;
     message.attributes = vec![
@@ -133,7 +132,7 @@ impl Kernel {
         Ok(Self { socket, number: 0 })
     }
 
-    /// Has one thing done, and learns whether it was.
+    /// Sends one request, and returns its result.
     fn ask(&mut self, what: RouteNetlinkMessage) -> io::Result<()> {
         self.number += 1;
         let mut header = NetlinkHeader::default();

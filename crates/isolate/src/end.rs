@@ -1,8 +1,8 @@
-//! The far end of one connection of the program's: a TCP stack that has this one connection and
-//! nothing else.
+//! The far end of one connection of the program: a TCP stack with only this connection.
 //!
-//! One for each, so that a packet costs the same however many connections there are, and none has
-//! to wait for another's. Without I/O and clock: packets come and go as bytes, time is given.
+//! Each connection has its own stack, so the cost per packet does not grow with their number, and
+//! none waits for another. It has no I/O and no clock: packets come and go as bytes, and the time
+//! is passed in.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -19,35 +19,35 @@ use smoltcp::wire::{HardwareAddress, IpCidr, IpListenEndpoint};
 use crate::device::MTU;
 use crate::packet::{Pair, Segment};
 
-/// Bytes that are kept of each direction while the other side does not take them: what the program
-/// has sent (its window), and what it has not acknowledged.
+/// Buffer of each direction in bytes: received bytes that are not read yet (the program's window),
+/// and sent bytes that the program has not acknowledged.
 pub(crate) const BUFFER: usize = 256 * 1024;
-/// A kernel that does not acknowledge what was sent for so long is not there any more.
+/// Time without acknowledgement after which the program's kernel counts as gone.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(180);
 
-/// No less time passes between two calls of [`End::poll`] where nothing has come.
+/// Minimum time between two calls of [`End::poll`] without a packet between them.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
-/// How far behind the one that is expected a sequence number may be: what comes again, and was
-/// there before. What is further off is nothing that the program's kernel sends, and where half of
-/// all numbers lie between two, before and behind cannot be distinguished from each other.
+/// Maximum distance of a sequence number behind the expected one: a retransmission of received
+/// bytes. The program's kernel sends nothing further off. At half of all numbers, before and behind
+/// cannot be distinguished.
 const MAX_BYTES_BEHIND: i64 = 1 << 24;
 
-/// Where packets go.
+/// Output of packets.
 pub(crate) trait Wire {
     /// Sends a packet, or loses it.
     fn send(&mut self, packet: &[u8]);
-    /// Room to write one in.
+    /// Returns a buffer in which to build one.
     fn room(&mut self) -> &mut Vec<u8>;
 }
 
-/// What can be read.
+/// Input that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readable {
     /// Bytes.
     Bytes,
-    /// Nothing for now.
+    /// There is nothing for now.
     Nothing,
-    /// The program will send no more.
+    /// The program will not send more.
     End,
 }
 
@@ -56,26 +56,26 @@ pub(crate) struct End {
     interface: Interface,
     sockets: SocketSet<'static>,
     socket: SocketHandle,
-    /// Whether the program has said that it will send no more.
+    /// If true, the program has said that it will not send more.
     ended: bool,
-    /// Whether [`End::close`] was called.
+    /// If true, [`End::close`] was called.
     closed: bool,
-    /// Whether that was reported to the stack.
+    /// If true, the stack was told so.
     reported: bool,
     aborted: bool,
-    /// What had not been read when both directions had ended: the stack keeps a connection no
-    /// longer than that.
+    /// Bytes that were unread when both directions had ended, after which the stack drops a
+    /// connection.
     rest: VecDeque<u8>,
-    /// The program's sequence number that is expected next, but for what waits to be read.
+    /// Next expected sequence number of the program, not counting bytes that wait to be read.
     expected: u32,
-    /// Since when something waits to be acknowledged and nothing was received. (The stack's own
-    /// time-out ends idle connections as well.)
+    /// Time since which something waits to be acknowledged and nothing was received. (The stack's
+    /// own timeout also ends idle connections.)
     silent_since: Option<Duration>,
 }
 
 impl End {
-    /// Answers a program that asks for a connection with the packet `syn`. `seed` is nobody else's
-    /// to know: sequence numbers follow from it.
+    /// Answers a program that asks for a connection with the packet `syn`. `seed` must be secret,
+    /// because sequence numbers are derived from it.
     pub(crate) fn answer(
         pair: &Pair,
         (segment, syn): (&Segment, &[u8]),
@@ -95,7 +95,7 @@ impl End {
         });
         let buffer = || SocketBuffer::new(vec![0; BUFFER]);
         let mut socket = Socket::new(buffer(), buffer());
-        // Bytes come as the far side has sent them, and are not to wait for more.
+        // Bytes are passed on as the far side has sent them, without waiting for more.
         socket.set_nagle_enabled(false);
         let _ = socket.listen(IpListenEndpoint::from(pair.far));
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
@@ -117,7 +117,7 @@ impl End {
         end
     }
 
-    /// A packet of this connection has come.
+    /// Handles a packet of this connection.
     pub(crate) fn packet(
         &mut self,
         segment: &Segment,
@@ -138,18 +138,18 @@ impl End {
         self.poll(now, wire);
     }
 
-    /// Whether it is something that the program's kernel may send: it has received a window, and
-    /// the stack takes it on trust that nothing lies beyond the end of its buffer.
+    /// Returns true if the program's kernel may send this segment. The kernel knows its window, and
+    /// the stack assumes that nothing lies beyond the end of its buffer.
     fn may_come(&self, segment: &Segment) -> bool {
         let waiting = u32::try_from(self.socket().recv_queue()).unwrap_or(u32::MAX);
         let expected = self.expected.wrapping_add(waiting);
         let ahead = i64::from(segment.number().wrapping_sub(expected).cast_signed());
-        // The end of all bytes takes a number, and no room.
+        // The end of the stream takes a number, but no space.
         let room = i64::try_from(BUFFER).unwrap_or(0) - i64::from(waiting) + 1;
         ahead >= -MAX_BYTES_BEHIND && ahead + i64::from(segment.length()) <= room
     }
 
-    /// Sends what is to be sent by now. To be called after anything else, and at [`End::next`].
+    /// Sends what is due. To be called after any other call, and at [`End::next`].
     pub(crate) fn poll(&mut self, now: Duration, wire: &mut dyn Wire) {
         self.report_close();
         let mut pass = Pass::idle(wire);
@@ -197,7 +197,7 @@ impl End {
         }
     }
 
-    /// Whether the program's kernel has something to acknowledge.
+    /// Returns true if the program's kernel has something to acknowledge.
     fn waits_for_program(&self) -> bool {
         let socket = self.socket();
         let state = socket.state();
@@ -208,20 +208,20 @@ impl End {
             )
     }
 
-    /// When [`End::poll`] is to be called again, if nothing comes before.
+    /// Returns the time of the next call of [`End::poll`], if nothing comes before.
     pub(crate) fn next(&mut self, now: Duration) -> Option<Duration> {
         let at = self.interface.poll_at(instant(now), &self.sockets);
         let at = at.map(|at| Duration::from_micros(u64::try_from(at.total_micros()).unwrap_or(0)));
         let gone = self
             .silent_since
             .map(|since| since.saturating_add(UNACKNOWLEDGED));
-        // The stack may want to be called at once though it has nothing to do.
+        // The stack may ask to be called immediately although it has nothing to do.
         let soon = now.saturating_add(LEAST_WAIT);
         let next = at.into_iter().chain(gone).min();
         next.map(|next| next.max(soon))
     }
 
-    /// What there is to read.
+    /// Returns what can be read.
     pub(crate) fn readable(&self) -> Readable {
         let socket = self.socket();
         if socket.can_recv() || !self.rest.is_empty() {
@@ -233,7 +233,7 @@ impl End {
         }
     }
 
-    /// Reads: as many bytes as `take` says are gone then.
+    /// Reads bytes; `take` returns how many it consumed.
     pub(crate) fn read(&mut self, take: impl FnOnce(&[u8]) -> usize) {
         if !self.rest.is_empty() {
             let taken = take(self.rest.as_slices().0);
@@ -248,12 +248,12 @@ impl End {
         self.expected = self.expected.wrapping_add(taken);
     }
 
-    /// Whether there is room for bytes to the program.
+    /// Returns true if there is space for bytes to the program.
     pub(crate) fn has_room(&self) -> bool {
         !self.closed && self.socket().can_send()
     }
 
-    /// Writes: as many bytes of the room as `fill` says are sent.
+    /// Writes bytes; `fill` returns how many it put into the buffer.
     pub(crate) fn write(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) {
         let _ = self.socket_mut().send(|room| {
             let filled = fill(room).min(room.len());
@@ -261,13 +261,13 @@ impl End {
         });
     }
 
-    /// No more bytes will be written.
+    /// Ends the direction to the program.
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Reports to the stack that no more bytes will be written. Where both ends have said so it
-    /// takes no notice of windows that open, so that is left until all was acknowledged.
+    /// Tells the stack that no more bytes will be written. Once both ends have said so, the stack
+    /// ignores windows that open, so this waits until everything was acknowledged.
     fn report_close(&mut self) {
         let waits = self.socket().state() == State::CloseWait && self.socket().send_queue() > 0;
         if self.closed && !self.reported && !waits {
@@ -282,7 +282,7 @@ impl End {
         self.socket_mut().abort();
     }
 
-    /// Whether it is over, and both kernels know.
+    /// Returns true if it is over, and both kernels know.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(
             self.socket().state(),
@@ -290,12 +290,12 @@ impl End {
         )
     }
 
-    /// Whether it is over, and all was read.
+    /// Returns true if it is over, and everything was read.
     pub(crate) fn is_over(&self) -> bool {
         self.has_ended() && self.rest.is_empty()
     }
 
-    /// Whether it is over because the program's side has reset it, or is not there any more.
+    /// Returns true if it is over because the program's side has reset it, or is gone.
     pub(crate) fn is_reset(&self) -> bool {
         let socket = self.socket();
         let cut = matches!(socket.state(), State::Closed | State::Listen);
@@ -315,7 +315,7 @@ fn instant(now: Duration) -> Instant {
     Instant::from_micros(i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// One packet in, any number out.
+/// A device for the stack: one packet in, any number out.
 struct Pass<'a> {
     incoming: Option<&'a [u8]>,
     wire: &'a mut dyn Wire,
@@ -355,7 +355,8 @@ impl Device for Pass<'_> {
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ip;
         capabilities.max_transmission_unit = MTU;
-        // What comes out of the device was made in this machine's memory.
+        // Packets from the device were built in this machine's memory, so checksums need not be
+        // verified.
         let mut checksum = ChecksumCapabilities::default();
         checksum.tcp = Checksum::Tx;
         checksum.ipv4 = Checksum::Tx;
@@ -373,7 +374,7 @@ impl RxToken for In<'_> {
 impl TxToken for Out<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, length: usize, f: F) -> R {
         let mut room = std::mem::take(self.0.room());
-        // What it held before is written over.
+        // The previous content is overwritten.
         room.resize(length, 0);
         let result = f(&mut room);
         self.0.send(&room);

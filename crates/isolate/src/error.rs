@@ -1,22 +1,22 @@
-//! Why a program could not be started in a network of its own.
+//! Errors of starting a program in a network of its own.
 
 use std::io;
 
-/// What was being done. The number goes from the child to its parent.
+/// Step of the setup. Its number goes from the child to its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Step {
-    /// Making the namespaces.
+    /// Creating the namespaces.
     Namespaces = 1,
-    /// Keeping the caller's numbers in the user namespace.
+    /// Keeping the caller's user and group in the user namespace.
     Users = 2,
-    /// Covering files of the host with others.
+    /// Mounting files over those of the host.
     Mounts = 3,
-    /// Making the TUN device.
+    /// Creating the TUN device.
     Device = 4,
-    /// Giving it addresses and routes.
+    /// Setting the addresses and routes of the device.
     Addresses = 5,
-    /// Handing it over.
+    /// Handing over the device.
     HandOver = 6,
 }
 
@@ -39,20 +39,23 @@ impl Step {
     }
 }
 
-/// Why a program could not be started. Each says what to do.
+/// Reason why a program could not be started. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum IsolateError {
-    /// The kernel, or a policy of its, lets this user make none.
+    /// The kernel, or one of its policies, does not let this user create namespaces.
     #[error(
-        "this system lets this user make no network namespace ({0}): allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns), or run it as root"
+        "this system lets this user make no network namespace ({0}): allow user namespaces \
+         (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, \
+         kernel.apparmor_restrict_unprivileged_userns), or run it as root"
     )]
     NoNamespaces(io::Error),
     /// There is no TUN driver, or this user may not use it.
     #[error(
-        "this system has no TUN device for this user (/dev/net/tun: {0}): load it (modprobe tun), give the container the device, and let the user read and write it"
+        "this system has no TUN device for this user (/dev/net/tun: {0}): load it (modprobe tun), \
+         give the container the device, and let the user read and write it"
     )]
     NoDevice(io::Error),
-    /// The rest.
+    /// Another step of the setup failed.
     #[error("the program's own network could not be set up ({0}): {1}")]
     Failed(&'static str, io::Error),
     /// The program itself could not be executed.
@@ -61,7 +64,7 @@ pub enum IsolateError {
 }
 
 impl IsolateError {
-    /// Of a step that the child did not manage.
+    /// Returns the error of a step that failed in the child.
     pub(crate) fn at(step: Step, error: io::Error) -> Self {
         match step {
             Step::Namespaces | Step::Users => Self::NoNamespaces(error),

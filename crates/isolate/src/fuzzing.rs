@@ -1,11 +1,11 @@
-//! What must hold of whatever the program inside sends.
+//! Properties that must hold for any packet of the program.
 
 use std::time::Duration;
 
 use crate::end::{End, Wire};
 use crate::packet::{self, Packet};
 
-/// A packet that came out of the device is something, and no panic.
+/// Handles a packet from the device, which must not panic.
 pub(crate) fn packet(bytes: &[u8]) {
     match Packet::read(bytes) {
         Packet::Tcp(pair, segment) => {
@@ -24,7 +24,7 @@ pub(crate) fn packet(bytes: &[u8]) {
     }
 }
 
-/// Where packets are lost.
+/// A wire on which packets are lost.
 #[derive(Default)]
 struct Nowhere(Vec<u8>);
 

@@ -1,5 +1,4 @@
-//! What the child says to its parent before it becomes the program: here is the device, or what
-//! failed.
+//! Message of the child to its parent before it becomes the program: the device, or what failed.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,10 +11,10 @@ use rustix::net::{
 
 use crate::error::{IsolateError, Step};
 
-/// The first byte of a message with a device.
+/// First byte of a message with a device.
 const READY: u8 = 0;
 
-/// Both ends: the parent's, the child's.
+/// Returns both ends: the parent's and the child's.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC;
     Ok(rustix::net::socketpair(
@@ -26,7 +25,7 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// Hands the device over.
+/// Hands over the device.
 pub(crate) fn give(parent: &OwnedFd, device: &OwnedFd) -> io::Result<()> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut with = SendAncillaryBuffer::new(&mut room);
@@ -41,13 +40,14 @@ pub(crate) fn give(parent: &OwnedFd, device: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Says what failed.
+/// Reports what failed.
 pub(crate) fn fail(parent: &OwnedFd, step: Step, error: &io::Error) {
     let [a, b, c, d] = error.raw_os_error().unwrap_or(0).to_ne_bytes();
     let _ = rustix::net::send(parent, &[step.number(), a, b, c, d], SendFlags::NOSIGNAL);
 }
 
-/// What the child said, which has ended or become the program. `None` if it said nothing.
+/// Returns the message of a child that has ended or become the program, or `None` if there was
+/// none.
 pub(crate) fn take(child: &OwnedFd) -> Option<Result<OwnedFd, IsolateError>> {
     let mut bytes = [0; 5];
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

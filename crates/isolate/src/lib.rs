@@ -1,11 +1,11 @@
-//! Programs in a network namespace of their own, for those that nothing can be loaded before:
-//! statically linked ones, those that make their system calls themselves.
+//! Programs in a network namespace of their own, for programs that cannot be preloaded: statically
+//! linked ones, and those that make their system calls themselves.
 //!
-//! The namespace's only interface beside loopback is a TUN device. What comes out of it ends in
-//! this process: each TCP connection at a stack of its own, in user space, which asks the on-ramp
-//! how its destination is reached, as the preload object does; datagrams of UDP go on from the
-//! host. A connection is answered when the route, or the direct connection, stands, so what the
-//! program sees of one that fails is what a network would have shown it.
+//! The namespace's only interface besides loopback is a TUN device. Its packets end in this
+//! process. Each TCP connection has a stack of its own, in user space, and asks the on-ramp how to
+//! reach its destination, as the preload object does. UDP datagrams are sent on by the host. A
+//! connection is answered when the route, or the direct connection, stands. So a connection that
+//! fails looks to the program as on any network.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the program
 #![cfg_attr(

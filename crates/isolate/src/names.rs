@@ -1,5 +1,5 @@
-//! Which name led to which address: what answers of name servers say, remembered so that rules may
-//! name destinations.
+//! Names and the addresses that they resolved to, learnt from the answers of name servers, so that
+//! rules may name destinations.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,11 +8,10 @@ use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::RData;
 use longhaul_ramp::MAX_NAME;
 
-/// Addresses that are remembered. One that comes new takes the place of the one that was named
-/// longest ago.
+/// Maximum number of remembered addresses. A new one replaces the one that was named longest ago.
 const MAX_ADDRESSES: usize = 2048;
 
-/// The memory.
+/// Remembered addresses and their names.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     known: HashMap<IpAddr, Known>,
@@ -22,13 +21,13 @@ pub(crate) struct Names {
 #[derive(Debug)]
 struct Known {
     name: String,
-    /// When it was named.
+    /// Time at which it was named.
     at: u64,
 }
 
 impl Names {
-    /// Takes note of a name server's answer: its addresses belong to the name that was asked for,
-    /// by whichever other names it led there. What is no answer is passed over.
+    /// Learns from a name server's answer: its addresses belong to the requested name, through any
+    /// aliases. Other packets are ignored.
     pub(crate) fn learn(&mut self, packet: &[u8]) {
         let Ok(message) = Message::from_vec(packet) else {
             return;
@@ -56,7 +55,7 @@ impl Names {
         }
     }
 
-    /// The name that led to an address last.
+    /// Returns the name that last resolved to an address.
     pub(crate) fn of(&self, address: IpAddr) -> Option<&str> {
         self.known.get(&address).map(|known| known.name.as_str())
     }
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_end_to_addresses_but_to_what_is_remembered() {
+    fn remembered_addresses_are_bounded() {
         let mut names = Names::default();
         let address = |number: u32| Ipv4Addr::from(0x0a00_0000 + number);
         for number in 0..5000 {
@@ -151,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_packet_holds(packet: Vec<u8>, at: prop::sample::Index, byte: u8) {
+        fn arbitrary_packets_do_not_panic(packet: Vec<u8>, at: prop::sample::Index, byte: u8) {
             let mut names = Names::default();
             names.learn(&packet);
             let mut spoilt = answer("a.example.", vec![a("a.example.", Ipv4Addr::LOCALHOST)]);

@@ -1,4 +1,4 @@
-//! Packets of the device: what one is, and the few that are made here and not by the TCP stack.
+//! Packets of the device: their parsing, and the few that are built here and not by the TCP stack.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,58 +8,59 @@ use etherparse::{
     icmpv6::DestUnreachableCode,
 };
 
-/// Hops that a packet made here may go: one, to the program's kernel.
+/// Hop limit of packets built here; one hop, to the program's kernel, would do.
 const HOPS: u8 = 64;
-/// Bytes of a packet that an ICMP message about it has with it: its IP and transport headers with
-/// their options, and more than RFC 792 asks for.
+/// Bytes of a packet that are quoted in an ICMP message about it: its IP and transport headers with
+/// their options, which is more than RFC 792 requires.
 const QUOTED: usize = 128;
 
-/// Whose a packet is.
+/// Addresses of a packet's two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Pair {
-    /// The program's end.
+    /// Address of the program.
     pub(crate) program: SocketAddr,
-    /// The other one.
+    /// Address of the far end.
     pub(crate) far: SocketAddr,
 }
 
-/// A packet that came out of the device.
+/// A packet from the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packet<'a> {
-    /// Of a connection.
+    /// A segment of a connection.
     Tcp(Pair, Segment),
     /// A datagram.
     Udp(Pair, &'a [u8]),
-    /// Nothing that is answered.
+    /// A packet that is not answered.
     Other,
 }
 
-/// What matters of a TCP segment outside its connection.
+/// Properties of a TCP segment that matter outside its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Segment {
     syn: bool,
     reset: bool,
     acknowledges: Option<u32>,
     number: u32,
-    /// Sequence numbers that it takes.
+    /// Number of sequence numbers that it takes.
     length: u32,
 }
 
-/// Why nothing is at a destination, as it is reported to the program's kernel.
+/// Reason why a destination is unreachable, as reported to the program's kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unreachable {
     /// `ENETUNREACH`.
     Network,
     /// `EHOSTUNREACH`.
     Host,
-    /// `EACCES` of IPv6; IPv4 has no such message, and it is `EHOSTUNREACH` there.
+    /// `EACCES` of IPv6; IPv4 has no such message and gives `EHOSTUNREACH`.
     Prohibited,
     /// `ECONNREFUSED`, for UDP.
     Port,
 }
 
 impl<'a> Packet<'a> {
-    /// Looks at a packet. Fragments are [`Packet::Other`]: the device takes all in one piece.
+    /// Parses a packet. Fragments are [`Packet::Other`], because the device takes everything in one
+    /// piece.
     pub(crate) fn read(bytes: &'a [u8]) -> Self {
         let Ok(sliced) = SlicedPacket::from_ip(bytes) else {
             return Self::Other;
@@ -107,23 +108,23 @@ impl<'a> Packet<'a> {
 }
 
 impl Segment {
-    /// Whether it asks for a connection.
+    /// Returns true if it asks for a connection.
     pub(crate) const fn opens(&self) -> bool {
         self.syn && !self.reset && self.acknowledges.is_none()
     }
 
-    /// Its first sequence number.
+    /// Returns its first sequence number.
     pub(crate) const fn number(&self) -> u32 {
         self.number
     }
 
-    /// How many sequence numbers it takes.
+    /// Returns the number of sequence numbers that it takes.
     pub(crate) const fn length(&self) -> u32 {
         self.length
     }
 
-    /// The answer of a host that has no such connection (RFC 9293, section 3.10.7.1). To a reset
-    /// there is none.
+    /// Returns the answer of a host that has no such connection (RFC 9293, section 3.10.7.1), or
+    /// `None` for a reset, which is not answered.
     pub(crate) fn refusal(&self, pair: &Pair) -> Option<Vec<u8>> {
         if self.reset {
             return None;
@@ -141,7 +142,7 @@ impl Segment {
     }
 }
 
-/// A datagram to the program.
+/// Builds a datagram to the program.
 pub(crate) fn datagram(pair: &Pair, payload: &[u8]) -> Option<Vec<u8>> {
     let Pair { program, far } = pair;
     let udp = ip(far.ip(), program.ip())?.udp(far.port(), program.port());
@@ -150,7 +151,7 @@ pub(crate) fn datagram(pair: &Pair, payload: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Reports to the program's kernel that what it has sent did not arrive.
+/// Builds a report to the program's kernel that its packet did not arrive.
 pub(crate) fn unreachable(pair: &Pair, sent: &[u8], why: Unreachable) -> Option<Vec<u8>> {
     use etherparse::icmpv4::DestUnreachableHeader as V4;
     let quoted = sent.get(..sent.len().min(QUOTED))?;
@@ -179,8 +180,8 @@ pub(crate) fn unreachable(pair: &Pair, sent: &[u8], why: Unreachable) -> Option<
     })
 }
 
-/// The first packet of a flow of UDP as the program's kernel has sent it, as far as a message about
-/// it needs.
+/// Rebuilds the first packet of a UDP flow as the program's kernel sent it, as far as a message
+/// about it needs.
 pub(crate) fn sent(pair: &Pair) -> Option<Vec<u8>> {
     let udp = ip(pair.program.ip(), pair.far.ip())?.udp(pair.program.port(), pair.far.port());
     written(udp.size(0), |out| udp.write(out, &[]).is_ok())

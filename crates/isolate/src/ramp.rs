@@ -1,4 +1,4 @@
-//! How a destination is reached: the on-ramp is asked, as the preload object asks it.
+//! Reaching a destination: the on-ramp is asked, as by the preload object.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,40 +13,40 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_seqpacket::UnixSeqpacket;
 
-/// Within this the on-ramp answers a question, or it counts as gone. It does so at once.
+/// Time for an answer, after which the on-ramp counts as gone. It answers immediately.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// Longest that an attempt may take: no shorter than the system's own (`tcp_syn_retries`), and a
-/// kernel that waits for it has given up by then.
+/// Maximum duration of an attempt. It is not shorter than the system's own (`tcp_syn_retries`), and
+/// a waiting kernel has given up by then.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(135);
 
-/// What is wanted of connections.
+/// Wishes for connections.
 #[derive(Debug, Clone, Default)]
 pub struct Wishes {
-    /// The on-ramp's socket.
+    /// Socket of the on-ramp.
     pub ramp: PathBuf,
-    /// No connection where there is no route.
+    /// If true, connections without a route are refused.
     pub closed: bool,
-    /// What the connections are for, at most [`longhaul_ramp::MAX_PURPOSE`] bytes.
+    /// Purpose of the connections, at most [`longhaul_ramp::MAX_PURPOSE`] bytes.
     pub purpose: Option<String>,
-    /// Bytes.
+    /// Size of a transfer in bytes.
     pub size: Option<u64>,
-    /// Bits a second.
+    /// Requested rate in bit/s.
     pub rate: Option<u64>,
-    /// Seconds.
+    /// Maximum duration in seconds.
     pub duration: Option<u64>,
 }
 
-/// What the on-ramp said.
+/// The on-ramp's answer.
 enum Way {
-    /// With whom to report how far it is to, who would know.
+    /// Connect directly, and report the round-trip time over this socket, if the on-ramp wants it.
     Direct(Option<UnixSeqpacket>),
     Refused(Errno),
     Via(SocketAddr, u64, UnixSeqpacket),
 }
 
 impl Wishes {
-    /// Connects to a destination by the route that the on-ramp knows, or directly. The error is
-    /// what `connect` would report.
+    /// Connects to a destination by the on-ramp's route, or directly. The error is what `connect`
+    /// would report.
     pub(crate) async fn reach(
         &self,
         to: SocketAddr,
@@ -68,7 +68,7 @@ impl Wishes {
                 None => self.without_ramp(to).await,
             },
         }?;
-        // What is to be gathered, the program's own kernel has gathered.
+        // The program's own kernel has already coalesced small writes.
         let _ = stream.set_nodelay(true);
         Ok(stream)
     }
@@ -80,7 +80,7 @@ impl Wishes {
         direct(to).await
     }
 
-    /// `None` where nobody answers.
+    /// Asks the on-ramp for a destination. Returns `None` if it does not answer.
     async fn ask(&self, to: SocketAddr, name: Option<&str>) -> Option<Way> {
         let request = Request::Ask(Ask {
             address: Some(to.ip()),
@@ -93,7 +93,7 @@ impl Wishes {
                 rate: self.rate,
                 duration: self.duration,
             },
-            // The listener is for a socket of ours, whatever the program's is.
+            // The listener is for a socket of this process, whatever the program's is.
             v6: false,
             closed: self.closed,
             acceptor: false,
@@ -118,7 +118,7 @@ impl Wishes {
     }
 }
 
-/// Connects to a destination itself, or a name server.
+/// Connects to a destination or a name server directly.
 pub(crate) async fn direct(to: SocketAddr) -> Result<TcpStream, Errno> {
     match timeout(CONNECT_TIMEOUT, TcpStream::connect(to)).await {
         Ok(connected) => connected.map_err(|error| errno(&error)),
@@ -126,7 +126,7 @@ pub(crate) async fn direct(to: SocketAddr) -> Result<TcpStream, Errno> {
     }
 }
 
-/// Reports to the on-ramp how long a round trip to a destination takes.
+/// Reports the round-trip time of a destination to the on-ramp.
 async fn measured(stream: &TcpStream, to: SocketAddr, control: &UnixSeqpacket) {
     let Ok(info) = TcpInfo::read(stream.as_fd()) else {
         return;
@@ -146,7 +146,7 @@ async fn measured(stream: &TcpStream, to: SocketAddr, control: &UnixSeqpacket) {
     .await;
 }
 
-/// `None` where the on-ramp went away meanwhile.
+/// Connects through the on-ramp's listener. Returns `None` if the on-ramp went away meanwhile.
 async fn via(
     listener: SocketAddr,
     ticket: u64,

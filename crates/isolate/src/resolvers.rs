@@ -1,4 +1,4 @@
-//! The host's name servers, and what the program gets of them.
+//! The host's name servers, and their addresses for the program.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
@@ -8,13 +8,13 @@ use crate::addresses::{DNS, RESOLVERS};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Resolvers {
     hosts: Vec<SocketAddr>,
-    /// What stands in the program's `/etc/resolv.conf`.
+    /// Text of the program's `/etc/resolv.conf`.
     pub(crate) text: String,
 }
 
 impl Resolvers {
-    /// From the text of `resolv.conf`; `index` knows the numbers of the host's interfaces, for
-    /// addresses with a zone. All but the name servers stays as it is.
+    /// Parses `resolv.conf`. `index` returns the index of a host's interface, for addresses with a
+    /// zone. Everything but the name servers is kept.
     pub(crate) fn read(text: &str, index: impl Fn(&str) -> Option<u32>) -> Self {
         let mut hosts: Vec<SocketAddr> = Vec::new();
         let mut kept = String::new();
@@ -30,7 +30,7 @@ impl Resolvers {
             }
         }
         if hosts.is_empty() {
-            // As resolv.conf(5) has it.
+            // The default of resolv.conf(5).
             hosts.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), DNS));
         }
         for (address, _) in RESOLVERS.iter().zip(&hosts) {
@@ -39,7 +39,7 @@ impl Resolvers {
         Self { hosts, text: kept }
     }
 
-    /// Where the host's own resolver is that has this address inside, if it is one.
+    /// Returns the host's name server that has this address inside, if it is one.
     pub(crate) fn host(&self, inside: SocketAddr) -> Option<SocketAddr> {
         let place = RESOLVERS
             .iter()
@@ -76,11 +76,13 @@ mod tests {
     #[test]
     fn each_of_the_hosts_servers_has_an_address_inside() {
         let found = read(
-            "# made by hand\nsearch example.org\nnameserver 127.0.0.53\n nameserver fe80::1%eth0\nnameserver nonsense\nnameserver 2001:db8::5\nnameserver 9.9.9.9\noptions edns0\n",
+            "# made by hand\nsearch example.org\nnameserver 127.0.0.53\n nameserver fe80::1%eth0\n\
+             nameserver nonsense\nnameserver 2001:db8::5\nnameserver 9.9.9.9\noptions edns0\n",
         );
         assert_eq!(
             found.text,
-            "# made by hand\nsearch example.org\noptions edns0\nnameserver 192.0.0.3\nnameserver 192.0.0.4\nnameserver 192.0.0.5\n"
+            "# made by hand\nsearch example.org\noptions edns0\nnameserver 192.0.0.3\n\
+             nameserver 192.0.0.4\nnameserver 192.0.0.5\n"
         );
         assert_eq!(
             host(&found, "192.0.0.3:53").as_deref(),
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_server_it_is_the_host_itself() {
+    fn missing_name_server_defaults_to_the_host() {
         let found = read("");
         assert_eq!(found.text, "nameserver 192.0.0.3\n");
         assert_eq!(
@@ -111,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_stands_there(text: String) {
+        fn any_resolv_conf_gives_one_to_three_servers(text: String) {
             let found = read(&text);
             prop_assert!((1..=RESOLVERS.len()).contains(&found.hosts.len()));
         }

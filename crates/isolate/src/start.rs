@@ -1,4 +1,4 @@
-//! A program started in a network namespace of its own, whose one interface beside loopback is a
+//! Starting a program in a network namespace of its own, whose only interface besides loopback is a
 //! TUN device.
 #![allow(unsafe_code)] // Making namespaces between fork and exec has no safe face.
 
@@ -20,27 +20,29 @@ use crate::error::{IsolateError, Step};
 use crate::resolvers::Resolvers;
 use crate::{device, hand_over};
 
-/// Where the system says which name servers there are.
+/// Path of the system's list of name servers.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
-/// Most of it that is read, in bytes.
+/// Maximum number of bytes of it that are read.
 const MAX_RESOLV_CONF: u64 = 64 * 1024;
-/// Sockets by which the C library has names looked up by a service of the host's. Covered, so that
-/// it asks the name servers, whose answers are seen.
+/// Sockets by which the C library looks up names through a service of the host. They are covered,
+/// so that it asks the name servers, whose answers are seen.
 const NAME_SERVICES: [&str; 2] = [
     "/run/systemd/resolve/io.systemd.Resolve",
     "/run/nscd/socket",
 ];
 
-/// What a program's packets come out of. The network is there for as long as this is.
+/// Source of a program's packets. The network exists as long as this value.
 #[derive(Debug)]
 pub struct Network {
     pub(crate) device: OwnedFd,
     pub(crate) resolvers: Resolvers,
-    /// The program's `/etc/resolv.conf`. Another one could not be put over it without a name.
+    /// The program's `/etc/resolv.conf`. It keeps its name, because another one could not be
+    /// mounted over a nameless file.
     pub(crate) resolv_conf: NamedTempFile,
 }
 
-/// Whether a user namespace is needed: the caller may not make other namespaces without.
+/// Returns true if a user namespace is needed, because the caller may not create other namespaces
+/// without.
 #[must_use]
 pub fn needs_user_namespace() -> bool {
     let wanted = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
@@ -113,11 +115,11 @@ fn resolv_conf() -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// What the child is to make, before it becomes the program.
+/// Setup that the child makes before it becomes the program.
 struct Place {
     user: bool,
     resolv_conf: PathBuf,
-    /// The caller's user and group.
+    /// User and group of the caller.
     numbers: (u32, u32),
     parent: OwnedFd,
     caller: u32,
@@ -141,7 +143,7 @@ impl Place {
         let device = device::make().map_err(at(Step::Device))?;
         device::configure().map_err(at(Step::Addresses))?;
         hand_over::give(&self.parent, &device).map_err(at(Step::HandOver))?;
-        // Last, since a change of rights takes it back.
+        // Last, because a change of privileges undoes it.
         self.end_with_caller().map_err(at(Step::HandOver))
     }
 
@@ -154,7 +156,7 @@ impl Place {
         Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
     }
 
-    /// The caller's own numbers, and no others: user_namespaces(7) allows that much to everybody.
+    /// Maps only the caller's own user and group: user_namespaces(7) allows that to everybody.
     fn keep_user(&self) -> io::Result<()> {
         fs::write("/proc/self/setgroups", "deny")?;
         let (uid, gid) = self.numbers;
@@ -163,10 +165,11 @@ impl Place {
     }
 
     fn mounts(&self) -> io::Result<()> {
-        // What the host mounts later is seen here, and not the other way.
+        // Later mounts of the host are seen here, but not the reverse.
         let changes = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         mount_change("/", changes)?;
-        // Where it is a link, what it leads to is covered; where there is none, nothing can be.
+        // If it is a symbolic link, its target is covered. If it does not exist, nothing can be
+        // covered.
         if let Ok(target) = fs::canonicalize(RESOLV_CONF) {
             cover(&self.resolv_conf, &target)?;
         }
@@ -182,7 +185,7 @@ impl Place {
 
     fn end_with_caller(&self) -> io::Result<()> {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // It may have ended just before.
+        // The parent may have ended just before.
         let parent = rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get());
         if parent != i32::try_from(self.caller).ok() {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
@@ -191,11 +194,11 @@ impl Place {
     }
 }
 
-/// Puts a file over another one.
+/// Mounts a file over another one.
 fn cover(with: &Path, target: &Path) -> io::Result<()> {
     match mount_bind(with, target) {
-        // It is covered already, by a file that has no name any more: nothing goes on top of that,
-        // but in its place.
+        // It is already covered by a file without a name: nothing can be mounted over that, but it
+        // can be replaced.
         Err(rustix::io::Errno::NOENT) => {
             rustix::mount::unmount(target, UnmountFlags::DETACH)?;
             Ok(mount_bind(with, target)?)

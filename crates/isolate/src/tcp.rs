@@ -1,4 +1,4 @@
-//! The program's TCP connections: asked for, answered, carried.
+//! The program's TCP connections: requested, answered, carried.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -20,15 +20,17 @@ use crate::end::{End, Readable};
 use crate::packet::{Pair, Segment, Unreachable, unreachable};
 use crate::ramp;
 
-/// Connections at a time. A program that asks for more waits, as at a server whose queue is full.
+/// Maximum number of simultaneous connections. Further ones wait, as at a server whose queue is
+/// full.
 const MAX_CONNECTIONS: usize = 2048;
-/// Longest packet that asks for a connection, in bytes: its headers, with all their options.
+/// Maximum length of a packet that asks for a connection, in bytes: its headers, with all their
+/// options.
 const MAX_SYN: usize = 256;
-/// How long nothing is answered where nothing answered: until a kernel has given up by itself
+/// Time for which an unanswered destination stays silent: until a kernel has given up by itself
 /// (`tcp_syn_retries`).
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(140);
 
-/// What is known of connections.
+/// Known connections.
 #[derive(Default)]
 pub(crate) struct Connections {
     known: RefCell<HashMap<Pair, Connection>>,
@@ -37,27 +39,27 @@ pub(crate) struct Connections {
 }
 
 struct Connection {
-    /// Tells it from another one between the same ends.
+    /// Number that distinguishes it from others between the same ends.
     number: u64,
     stage: Stage,
 }
 
 enum Stage {
-    /// The destination is being reached. This packet, the last that asked, is answered then.
+    /// The destination is being reached. The last packet that asked is answered then.
     Asked(Segment, Vec<u8>),
-    /// Nothing answered there.
+    /// The destination did not answer.
     Silent,
     Stands(Rc<Flow>),
 }
 
-/// A connection that stands.
+/// An established connection.
 struct Flow {
     end: RefCell<End>,
-    /// A packet has come.
+    /// Notified when a packet has come.
     wake: Notify,
 }
 
-/// Its place among the connections.
+/// Permit of one connection.
 struct Place {
     inside: Rc<Inside>,
     pair: Pair,
@@ -76,11 +78,11 @@ impl Drop for Place {
 }
 
 impl Inside {
-    /// A segment has come from the program.
+    /// Handles a segment from the program.
     pub(crate) fn segment(self: &Rc<Self>, pair: Pair, segment: Segment, bytes: &[u8]) {
         let opens = segment.opens();
         let flow = match self.connections.known.borrow_mut().get_mut(&pair) {
-            // It is over there, and here nearly: this is another one.
+            // The old connection is over there, and nearly here: this is a new one.
             Some(Connection {
                 stage: Stage::Stands(flow),
                 ..
@@ -123,10 +125,11 @@ impl Inside {
         may_leave(pair.far) || self.resolvers.host(pair.far).is_some()
     }
 
-    /// A place for one more, if there is any.
+    /// Returns a permit for one more connection, if there is any.
     fn place(self: &Rc<Self>, pair: Pair, segment: Segment, syn: &[u8]) -> Option<Place> {
         let mut known = self.connections.known.borrow_mut();
-        // What has ended for the program may still be on its way to the far side.
+        // Data of a connection that has ended for the program may still be in flight to the far
+        // side.
         if known.len().max(self.standing()) >= MAX_CONNECTIONS {
             return None;
         }
@@ -143,8 +146,7 @@ impl Inside {
 }
 
 impl Place {
-    /// Reaches the destination, answers the program, and carries what they have to say to each
-    /// other.
+    /// Reaches the destination, answers the program, and carries data in both directions.
     async fn reach(self) {
         let inside = &self.inside;
         let far = self.pair.far;
@@ -180,7 +182,7 @@ impl Place {
         }
     }
 
-    /// Says what failed in the words that there are for it.
+    /// Reports a failure by the fitting packet.
     fn refuse(&self, errno: Errno, segment: &Segment, syn: &[u8]) {
         let unreachable = |why| unreachable(&self.pair, syn, why);
         let answer = match errno {
@@ -215,20 +217,20 @@ impl Place {
     }
 }
 
-/// What has become of the far side.
+/// State of the far side.
 #[derive(Default)]
 struct Far {
-    /// It sends no more.
+    /// If true, it sends no more.
     ended: bool,
-    /// It was reported that no more is sent.
+    /// If true, it was told that no more is sent.
     reported: bool,
-    /// It takes no more for now.
+    /// If true, it takes no more for now.
     full: bool,
-    /// It has reset the connection.
+    /// If true, it has reset the connection.
     dead: bool,
 }
 
-/// Carries to the end.
+/// Carries data until the connection ends.
 async fn carry(inside: &Inside, flow: &Flow, stream: TcpStream) {
     let mut far = Far::default();
     loop {
@@ -243,7 +245,7 @@ async fn carry(inside: &Inside, flow: &Flow, stream: TcpStream) {
             }
             inside.with_output(|output| end.poll(inside.now(), output));
             if end.is_reset() {
-                // As it was reset there, so it is here.
+                // A reset by the program is passed on as a reset.
                 let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
                 return;
             }
@@ -279,7 +281,7 @@ async fn carry(inside: &Inside, flow: &Flow, stream: TcpStream) {
     }
 }
 
-/// From the program.
+/// Carries data from the program.
 fn to_far(end: &mut End, stream: &TcpStream, far: &mut Far) {
     far.full = false;
     while end.readable() == Readable::Bytes && !far.full && !far.dead {
@@ -301,7 +303,7 @@ fn to_far(end: &mut End, stream: &TcpStream, far: &mut Far) {
     }
 }
 
-/// To the program.
+/// Carries data to the program.
 fn to_program(end: &mut End, stream: &TcpStream, far: &mut Far) {
     let mut more = true;
     while more && !far.ended && !far.dead && end.has_room() {

@@ -1,5 +1,5 @@
-//! The program's datagrams: each pair of ends has a socket of the host's, until it has been silent
-//! for a while.
+//! The program's datagrams: each pair of ends has a socket of the host, until it has been idle for
+//! a while.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,17 +17,17 @@ use crate::bridge::Inside;
 use crate::device::MTU;
 use crate::packet::{self, Pair, Unreachable};
 
-/// Flows at a time. One more takes the place of the one that was silent for longest.
+/// Maximum number of simultaneous flows. A further one replaces the one that was idle longest.
 const MAX_FLOWS: usize = 512;
-/// A flow that is silent for so long is over (RFC 4787, REQ-5).
+/// Idle time after which a flow is over (RFC 4787, REQ-5).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-/// One to a name server has no more to say by then.
+/// Idle time after which a flow to a name server is over.
 const DNS_IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What is known of flows.
+/// Known flows.
 pub(crate) struct Flows {
     known: RefCell<HashMap<Pair, Rc<Flow>>>,
-    /// Room for one datagram.
+    /// Buffer for one datagram.
     room: RefCell<Vec<u8>>,
 }
 
@@ -42,14 +42,14 @@ impl Default for Flows {
 
 struct Flow {
     socket: UdpSocket,
-    /// When something was carried last.
+    /// Time at which a datagram was last carried.
     last: Cell<Instant>,
-    /// Another one has its place.
+    /// Notified when another flow replaces this one.
     over: Notify,
 }
 
 impl Inside {
-    /// A datagram has come from the program.
+    /// Handles a datagram from the program.
     pub(crate) fn datagram(self: &Rc<Self>, pair: Pair, payload: &[u8], bytes: &[u8]) {
         let flow = self.flows.known.borrow().get(&pair).map(Rc::clone);
         let flow = match flow {
@@ -66,8 +66,8 @@ impl Inside {
             }
         };
         flow.last.set(Instant::now());
-        // What cannot be sent now is lost, as datagrams may be; an error of the one before is
-        // reported by the answer's side.
+        // A datagram that cannot be sent now is lost, as datagrams may be. An error of the previous
+        // one is reported by the receiving task.
         let _ = flow.socket.try_send(payload);
     }
 
@@ -92,7 +92,7 @@ impl Inside {
     }
 }
 
-/// A socket of the host's that knows its one peer.
+/// Returns a socket of the host that is connected to one peer.
 fn connected(to: SocketAddr) -> io::Result<UdpSocket> {
     let any: SocketAddr = match to {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -104,7 +104,7 @@ fn connected(to: SocketAddr) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket)
 }
 
-/// Brings the program what comes back.
+/// Carries answers to the program.
 async fn answers(inside: Rc<Inside>, pair: Pair, flow: Rc<Flow>) {
     let idle = if pair.far.port() == DNS {
         DNS_IDLE_TIMEOUT

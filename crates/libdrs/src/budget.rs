@@ -9,7 +9,7 @@ use drs::Budget;
 use crate::error::Code;
 use crate::guard::guarded;
 
-/// What `drs_budget` points to.
+/// The target of a `drs_budget` pointer.
 pub struct DrsBudget(pub(crate) Arc<Budget>);
 
 /// `drs_budget_new`.
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn drs_budget_new(bytes: u64, budget: *mut *mut DrsBudget)
 pub unsafe extern "C" fn drs_budget_free(budget: *mut DrsBudget) {
     guarded(|| {
         if !budget.is_null() {
-            // SAFETY: made by `Box::into_raw` in `drs_budget_new`; the caller gives it back once.
+            // SAFETY: made by `Box::into_raw` in `drs_budget_new`; the caller frees it once.
             drop(unsafe { Box::from_raw(budget) });
         }
         Ok(())

@@ -1,22 +1,22 @@
-//! `enum drs_error`, its sentences, and the library's version.
+//! `enum drs_error`, its messages, and the library's version.
 
 use std::ffi::{CStr, c_char, c_int};
 
 use rustix::io::Errno;
 
-/// What a call ended with; the numbers of `enum drs_error`.
+/// Result of a call, with the numbers of `enum drs_error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Code {
-    /// Done.
+    /// Success.
     Ok = 0,
-    /// A pointer that must not be NULL is.
+    /// A required pointer is NULL.
     Null = -1,
-    /// A side, a mode, a size or a number is none that this knows.
+    /// A side, mode, size or number is invalid.
     Invalid = -2,
     /// The descriptor is not open.
     BadDescriptor = -3,
-    /// The descriptor is no TCP socket.
+    /// The descriptor is not a TCP socket.
     NotTcp = -4,
     /// The kernel refused, or is too old.
     System = -5,
@@ -25,7 +25,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// What the kernel's refusal to report on a socket means.
+    /// Returns the code for the kernel's refusal to report on a socket.
     pub(crate) fn of_refusal(error: &std::io::Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::BADF) => Self::BadDescriptor,
@@ -52,13 +52,20 @@ fn sentence(error: c_int) -> &'static CStr {
     match error {
         OK => c"no error",
         NULL => c"a pointer is NULL: pass the flow, budget or place that the call needs",
-        INVALID => c"an argument is out of range: take side and mode from drs.h and set the report's size",
+        INVALID => {
+            c"an argument is out of range: take side and mode from drs.h and set the \
+            report's size"
+        }
         BAD_DESCRIPTOR => c"the descriptor is not open: free the flow before closing the socket",
         NOT_TCP => {
-            c"the descriptor is no TCP connection: only those can be measured, and listening sockets cannot"
+            c"the descriptor is no TCP connection: only those can be measured, and listening \
+                sockets cannot"
         }
         SYSTEM => c"the kernel gave no account of the socket: Linux 5.4 or later is needed",
-        INTERNAL => c"a defect in libdrs: the socket is as it was; free the flow and report what was printed",
+        INTERNAL => {
+            c"a defect in libdrs: the socket is as it was; free the flow and report what \
+            was printed"
+        }
         _ => c"no error of this libdrs: its version is older than the program's",
     }
 }

@@ -19,11 +19,10 @@ use crate::guard::guarded;
 use crate::report::{DrsAction, DrsReport, HAS_ADVICE, HAS_VERDICT, Place, Text};
 use crate::words;
 
-/// What `drs_flow` points to.
+/// The target of a `drs_flow` pointer.
 pub struct DrsFlow {
     descriptor: RawFd,
-    /// Steps of one flow from several threads go one behind the other. A panic poisons it, which
-    /// ends the flow.
+    /// Serializes steps of one flow from several threads. A panic poisons it, which ends the flow.
     flow: Mutex<Flow>,
 }
 
@@ -120,7 +119,7 @@ pub unsafe extern "C" fn drs_flow_step(
         // SAFETY: the caller promises that it is NULL or alive; only shared references to it are
         // ever made.
         let flow = unsafe { flow.as_ref() }.ok_or(Code::Null)?;
-        // SAFETY: the caller's promise about the report is the one that is asked for.
+        // SAFETY: `Place::new` asks for the caller's promise about the report.
         let place = unsafe { Place::new(report) }?;
         let mut found = DrsReport::empty();
         let outcome = flow.step(now, &mut found);
@@ -142,7 +141,7 @@ pub unsafe extern "C" fn drs_flow_step(
 pub unsafe extern "C" fn drs_flow_free(flow: *mut DrsFlow) {
     guarded(|| {
         if !flow.is_null() {
-            // SAFETY: made by `Box::into_raw` in `new`; the caller gives it back once.
+            // SAFETY: made by `Box::into_raw` in `new`; the caller frees it once.
             drop(unsafe { Box::from_raw(flow) });
         }
         Ok(())
@@ -152,7 +151,7 @@ pub unsafe extern "C" fn drs_flow_free(flow: *mut DrsFlow) {
 impl DrsFlow {
     fn step(&self, now: u64, report: &mut DrsReport) -> Result<(), Code> {
         let mut flow = self.flow.lock().map_err(|_| Code::Internal)?;
-        // Now within the lock, so that a clock read here cannot go back between two steps.
+        // Read within the lock, so that the clock cannot go back between two steps.
         let now = match now {
             u64::MAX => monotonic(),
             nanoseconds => Duration::from_nanos(nanoseconds),
@@ -169,12 +168,12 @@ fn monotonic() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
 }
 
-/// The descriptor for the length of one call.
+/// Borrows the descriptor for one call.
 fn borrow<'a>(fd: RawFd) -> Result<BorrowedFd<'a>, Code> {
     if fd < 0 {
         return Err(Code::BadDescriptor);
     }
-    // SAFETY: it is not -1. The header asks the caller to keep it open; where that is broken the
+    // SAFETY: it is not -1. The header asks the caller to keep it open. If the caller does not, the
     // kernel answers EBADF or for another socket, and no memory of this process is at stake.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
@@ -190,7 +189,7 @@ fn code_of(error: &FlowError) -> Code {
 
 fn check_tcp(fd: RawFd) -> Result<(), Code> {
     match TcpInfo::read(borrow(fd)?) {
-        // It has no data of its own.
+        // A listening socket has no data of its own.
         Ok(info) if info.state == TcpState::Listen => Err(Code::NotTcp),
         Ok(_) => Ok(()),
         Err(TcpInfoError::Socket(error)) => Err(Code::of_refusal(&error)),
@@ -198,7 +197,7 @@ fn check_tcp(fd: RawFd) -> Result<(), Code> {
     }
 }
 
-/// Puts what a step found into a report.
+/// Copies the results of a step into a report.
 fn put(step: &Step<'_>, report: &mut DrsReport) {
     if let Some(verdict) = &step.verdict {
         report.flags |= HAS_VERDICT;

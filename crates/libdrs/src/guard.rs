@@ -1,12 +1,12 @@
-//! What every call from C passes through.
+//! Guard around the body of every function that C calls.
 
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::Code;
 
-/// Runs `body` for a C caller: its error as a number, a panic as [`Code::Internal`], and `errno` as
-/// it was.
+/// Runs `body` for a C caller. An error becomes a number, a panic becomes [`Code::Internal`], and
+/// `errno` is preserved.
 pub(crate) fn guarded(body: impl FnOnce() -> Result<(), Code>) -> c_int {
     // SAFETY: the C library keeps one errno for each thread, at an address that is valid as long as
     // the thread.
@@ -15,8 +15,7 @@ pub(crate) fn guarded(body: impl FnOnce() -> Result<(), Code>) -> c_int {
         Ok(Ok(())) => Code::Ok,
         Ok(Err(code)) => code,
         Err(payload) => {
-            // Dropping what was thrown may throw again; leaking it in that rare case is the lesser
-            // evil.
+            // Dropping the panic's payload may panic again. In that rare case a leak is better.
             std::mem::forget(payload);
             Code::Internal
         }
@@ -49,7 +48,7 @@ mod tests {
         // SAFETY: this thread's errno.
         unsafe { *libc::__errno_location() = 77 };
         let code = guarded(|| {
-            // SAFETY: -1 is no descriptor, which the kernel reports through errno.
+            // SAFETY: -1 is not a descriptor, which the kernel reports through errno.
             unsafe { libc::close(-1) };
             Ok(())
         });

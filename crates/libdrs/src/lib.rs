@@ -1,7 +1,7 @@
-//! The C library: what `include/drs.h` declares, on top of the crate `drs`.
+//! The C library that `include/drs.h` declares, on top of the crate `drs`.
 //!
-//! The header is the document; what stands here keeps its promises. Every function passes through
-//! [`guard::guarded`], so that no panic crosses into C and `errno` stays as it was.
+//! The header documents the functions. Every function passes through [`guard::guarded`], so that no
+//! panic crosses into C and `errno` is preserved.
 
 #![allow(unsafe_code)] // pointers and descriptors come from C; each use says why it holds
 

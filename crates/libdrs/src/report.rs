@@ -1,4 +1,4 @@
-//! `struct drs_report`, as `drs.h` lays it out, and how a step fills one.
+//! `struct drs_report`, as `drs.h` lays it out, and how a step fills it.
 
 use std::ffi::c_char;
 use std::mem::{offset_of, size_of};
@@ -9,7 +9,7 @@ use drs::Evidence;
 
 use crate::error::Code;
 
-/// Room for actions in a report (`DRS_ACTIONS_MAX`).
+/// Maximum number of actions in a report (`DRS_ACTIONS_MAX`).
 pub(crate) const ACTIONS_MAX: usize = 8;
 
 pub(crate) const HAS_VERDICT: u32 = 1;
@@ -17,7 +17,7 @@ pub(crate) const HAS_ADVICE: u32 = 2;
 const HAS_PACING: u32 = 4;
 const HAS_DELIVERY: u32 = 8;
 
-/// `struct drs_action`: one thing that a step did.
+/// `struct drs_action`: one action of a step.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct DrsAction {
@@ -25,15 +25,15 @@ pub struct DrsAction {
     pub kind: u32,
     /// 0, or the errno of the kernel's refusal.
     pub failed: i32,
-    /// What was asked for.
+    /// Requested value.
     pub asked: u64,
-    /// What the kernel made of it.
+    /// Value that the kernel set.
     pub made: u64,
-    /// Why, as a zero-ended sentence.
+    /// Cause, as a NUL-terminated sentence.
     pub cause: [c_char; 128],
 }
 
-/// `struct drs_report`: what a step found. The members are documented in `drs.h`.
+/// `struct drs_report`: the results of a step. `drs.h` documents its members.
 #[derive(Clone, Copy)]
 #[repr(C)]
 #[allow(missing_docs)]
@@ -66,11 +66,11 @@ pub struct DrsReport {
     pub reserved: u32,
 }
 
-/// The size of the first version: a caller with less was built for nothing that ever was.
+/// Size of the first version. No caller was ever built for a smaller one.
 const FIRST_VERSION: usize = size_of::<DrsReport>();
 
 impl DrsReport {
-    /// All zeros, which is what a step found when it found nothing.
+    /// Returns a report of all zeros, the result of a step without results.
     #[must_use]
     pub const fn empty() -> Self {
         const NOTHING: DrsAction = DrsAction {
@@ -110,7 +110,7 @@ impl DrsReport {
         }
     }
 
-    /// The numbers that say why a verdict was given.
+    /// Copies the numbers that support a verdict.
     pub(crate) fn put_evidence(&mut self, evidence: &Evidence) {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.interval_us = micros(evidence.interval);
@@ -139,21 +139,21 @@ impl DrsReport {
     }
 }
 
-/// A caller's place for a report, with the size that the caller gave it.
+/// A caller's buffer for a report, with the size that the caller gave.
 pub(crate) struct Place {
     at: *mut DrsReport,
     size: usize,
 }
 
 impl Place {
-    /// The place at `at`; `None` for NULL.
+    /// Returns the buffer at `at`, or `None` for NULL.
     ///
     /// # Errors
-    /// [`Code::Invalid`] when its size member is less than the first version's size.
+    /// [`Code::Invalid`] if its size member is less than the first version's size.
     ///
     /// # Safety
     /// `at` is NULL, or valid for reads and writes of as many bytes as its first member says, while
-    /// the place is used.
+    /// the buffer is used.
     pub(crate) unsafe fn new(at: *mut DrsReport) -> Result<Option<Self>, Code> {
         if at.is_null() {
             return Ok(None);
@@ -167,13 +167,12 @@ impl Place {
         Ok(Some(Self { at, size }))
     }
 
-    /// Puts as much of the report there as the caller has room for, and says how much that is in
-    /// its size member.
+    /// Copies as much of the report as the caller's buffer holds, and sets its size member to that.
     pub(crate) fn fill(self, mut report: DrsReport) {
         let filled = self.size.min(size_of::<DrsReport>());
         report.size = u32::try_from(filled).unwrap_or(0);
-        // SAFETY: `new`'s caller promised `size` writable bytes, `filled` is no more than that nor
-        // than what is read; a local does not overlap the caller's memory.
+        // SAFETY: `new`'s caller promised `size` writable bytes. `filled` is at most that and at
+        // most the size of what is read. A local does not overlap the caller's memory.
         unsafe {
             ptr::copy_nonoverlapping(
                 (&raw const report).cast::<u8>(),
@@ -184,8 +183,7 @@ impl Place {
     }
 }
 
-/// Formats into a zero-ended array of C characters without allocating; what does not fit is cut
-/// off.
+/// Formats into a NUL-terminated array of C characters without allocating, and truncates.
 pub(crate) struct Text<'a> {
     room: &'a mut [c_char],
     used: usize,
@@ -199,7 +197,7 @@ impl<'a> Text<'a> {
 
 impl std::fmt::Write for Text<'_> {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        // The last place is for the zero.
+        // The last byte is for the NUL.
         let last = self.room.len().saturating_sub(1);
         for byte in text.bytes() {
             match self.room.get_mut(self.used) {
@@ -212,7 +210,7 @@ impl std::fmt::Write for Text<'_> {
     }
 }
 
-// `drs.h` puts them there; the C tests compare with what the C compiler says.
+// These are the offsets in `drs.h`; the C tests compare them with those of the C compiler.
 const _: () = assert!(
     offset_of!(DrsReport, actions) == 16 && offset_of!(DrsReport, advice) == 16 + ACTIONS_MAX * 152
 );
@@ -224,10 +222,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_cut_and_ended() {
+    fn text_is_truncated_and_nul_terminated() {
         let mut room = [1; 6];
         Text::new(&mut room).write_str("abcdefgh").unwrap();
-        // The last place was for the zero, and was left as it is.
+        // The last byte is for the NUL, and was not written.
         assert_eq!(
             room.map(|c| u8::from_ne_bytes(c.to_ne_bytes())),
             *b"abcde\x01"
@@ -241,10 +239,10 @@ mod tests {
     }
 
     #[test]
-    fn a_place_of_another_size() {
+    fn report_buffer_needs_the_first_versions_size() {
         let mut small = DrsReport::empty();
         small.size = 8;
-        // SAFETY: a whole report lies there.
+        // SAFETY: a whole report is there.
         let place = unsafe { Place::new(&raw mut small) };
         assert!(matches!(place, Err(Code::Invalid)));
         // SAFETY: NULL is allowed.
@@ -261,7 +259,7 @@ mod tests {
             added: 99,
         };
         later.known.size = u32::try_from(size_of::<Later>()).unwrap();
-        // SAFETY: as many bytes lie there as the size member says.
+        // SAFETY: as many bytes are there as the size member says.
         let place = unsafe { Place::new((&raw mut later).cast()) }
             .ok()
             .flatten()

@@ -1,10 +1,10 @@
-//! The short words of the numbers in `drs.h`, and those numbers for the types of `drs`.
+//! Numbers of `drs.h` for the types of `drs`, and their short names.
 
 use std::ffi::{CStr, c_char, c_int};
 
 use drs::{Limit, Mode, Side};
 
-/// The side that a number of `enum drs_side` stands for.
+/// Returns the side for a number of `enum drs_side`.
 pub(crate) fn side(number: c_int) -> Option<Side> {
     match number {
         1 => Some(Side::Sending),
@@ -13,7 +13,7 @@ pub(crate) fn side(number: c_int) -> Option<Side> {
     }
 }
 
-/// The mode that a number of `enum drs_mode` stands for.
+/// Returns the mode for a number of `enum drs_mode`.
 pub(crate) fn mode(number: c_int) -> Option<Mode> {
     match number {
         0 => Some(Mode::Observe),
@@ -24,7 +24,7 @@ pub(crate) fn mode(number: c_int) -> Option<Mode> {
     }
 }
 
-/// The number of `enum drs_limit` for a limit.
+/// Returns the number of `enum drs_limit` for a limit.
 pub(crate) fn limit(limit: Limit) -> u32 {
     match limit {
         Limit::SendingApplication => 1,
@@ -121,7 +121,7 @@ mod tests {
     fn limits_have_the_words_of_the_crate() {
         for each in Limit::ALL {
             let number = c_int::try_from(limit(each)).unwrap();
-            // SAFETY: the words are static and end with a zero.
+            // SAFETY: the words are static and NUL-terminated.
             let word = unsafe { CStr::from_ptr(drs_limit_word(number)) };
             assert_eq!(word.to_str().unwrap(), each.word());
         }

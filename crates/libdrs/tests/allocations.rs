@@ -1,6 +1,7 @@
-//! A step allocates nothing: counted by an allocator that stands in for the system's.
+//! Test that a step allocates nothing, counted by an allocator that wraps the system's.
 
-#![allow(clippy::unwrap_used, unsafe_code)] // a test that can't go on has failed; the allocator passes everything on
+// a test that can't go on has failed; the allocator passes everything on
+#![allow(clippy::unwrap_used, unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -19,12 +20,12 @@ thread_local! {
 struct Counting;
 
 fn count() {
-    // A thread that ends has no counter any more.
+    // The counter of an ending thread is gone.
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: everything is the system's allocator's; counting does not allocate, since the counter
-// needs no set-up.
+// SAFETY: all calls are passed to the system's allocator. Counting does not allocate, because the
+// counter needs no initialization.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -58,12 +59,12 @@ fn steps_allocate_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (receiver, _) = listener.accept().unwrap();
-        // Reads by itself: a mode may shrink the buffers below what is written at once.
+        // Reads in a thread, because a mode may shrink the buffers below the size of one write.
         let mut reading = receiver.try_clone().unwrap();
         let reader = thread::spawn(move || io::copy(&mut reading, &mut io::sink()));
         let mut flows = [ptr::null_mut::<DrsFlow>(); 2];
         for (flow, (side, socket)) in flows.iter_mut().zip([(1, &sender), (2, &receiver)]) {
-            // SAFETY: the place is valid.
+            // SAFETY: the pointer is valid.
             let code = unsafe { drs_flow_new(socket.as_raw_fd(), side, mode, &raw mut *flow) };
             assert_eq!(code, 0);
         }

@@ -1,6 +1,7 @@
-//! What a C program may do wrong, and what several threads may do at once.
+//! Tests of wrong calls by C programs, and of simultaneous calls by several threads.
 
-#![allow(clippy::unwrap_used, unsafe_code)] // a test that can't go on has failed; the functions are C's
+// a test that can't go on has failed; the functions are C's
+#![allow(clippy::unwrap_used, unsafe_code)]
 
 use std::ffi::CStr;
 use std::io::{Read, Write};
@@ -23,7 +24,7 @@ fn pair() -> (TcpStream, TcpStream) {
 
 fn new(fd: RawFd, side: i32, mode: i32) -> Result<*mut DrsFlow, i32> {
     let mut flow = ptr::dangling_mut();
-    // SAFETY: the place is valid.
+    // SAFETY: the pointer is valid.
     match unsafe { drs_flow_new(fd, side, mode, &raw mut flow) } {
         0 => Ok(flow),
         code => {
@@ -57,7 +58,7 @@ fn mistakes_are_numbers() {
     assert_eq!(new(listener.as_raw_fd(), 1, 1), Err(-4));
     let file = tempfile::tempfile().unwrap();
     assert_eq!(new(file.as_raw_fd(), 1, 1), Err(-4));
-    // SAFETY: NULL is what is tried.
+    // SAFETY: NULL is what is tested.
     unsafe {
         assert_eq!(drs_flow_new(fd, 1, 1, ptr::null_mut()), -1);
         assert_eq!(drs_flow_step(ptr::null_mut(), NOW, ptr::null_mut()), -1);
@@ -81,7 +82,7 @@ fn a_report_that_is_too_small_is_refused() {
     let (near, _far) = pair();
     let flow = new(near.as_raw_fd(), 1, 0).unwrap();
     let mut report = DrsReport::empty();
-    // SAFETY: the flow is alive; a whole report lies there, whatever it says.
+    // SAFETY: the flow is alive; a whole report is there, whatever its size member says.
     unsafe {
         assert_eq!(drs_flow_step(flow, NOW, &raw mut report), -2);
         report.size = 16;
@@ -123,7 +124,7 @@ fn a_flow_never_owns_its_socket() {
 fn flows_share_a_budget_that_is_freed_before_them() {
     let (near, far) = pair();
     let mut budget = ptr::null_mut();
-    // SAFETY: valid places; what is freed is freed once.
+    // SAFETY: valid pointers; everything is freed once.
     unsafe {
         assert_eq!(drs_budget_new(1 << 20, &raw mut budget), 0);
         let mut flows = [ptr::null_mut(); 2];

@@ -1,5 +1,5 @@
-//! The library as C programs get it: installed into a folder, found with pkg-config, linked both
-//! ways, and run.
+//! Tests of the library as C programs get it: installed into a folder, found with pkg-config,
+//! linked statically and dynamically, and run.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
@@ -31,7 +31,7 @@ impl Installed {
             .arg(format!("OUT={}", folder.path().join("build").display()))
             .env("CARGO", env!("CARGO"))
             .env("CARGO_TARGET_DIR", target);
-        // What `cargo test` set for this package is not for the build of another.
+        // Variables that `cargo test` set for this package would disturb another build.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "MAKEFLAGS" {
                 make.env_remove(name);
@@ -45,7 +45,7 @@ impl Installed {
         self.folder.path().join("usr").join(below)
     }
 
-    /// What pkg-config says to give the compiler.
+    /// Returns the compiler flags that pkg-config prints.
     fn flags(&self, arguments: &[&str]) -> Vec<String> {
         let text = run(Command::new("pkg-config")
             .args(arguments)
@@ -57,9 +57,9 @@ impl Installed {
         text.split_ascii_whitespace().map(str::to_owned).collect()
     }
 
-    /// Compiles one of the examples; gives the program.
+    /// Compiles one of the examples. Returns the program's path.
     fn example(&self, name: &str, link: Link) -> PathBuf {
-        // A file of its own for each test: one that runs cannot be written.
+        // Each test has a file of its own, because a running program cannot be overwritten.
         let folder = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
         let program = folder.join(format!("{name}-{link:?}"));
         let mut compile = Command::new("cc");
@@ -95,7 +95,7 @@ enum Link {
     Static,
 }
 
-/// Runs a command that must succeed; gives what it printed.
+/// Runs a command that must succeed. Returns its output.
 fn run(command: &mut Command) -> String {
     let output = command
         .output()
@@ -109,7 +109,7 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A receiver that listens, and the port it listens on.
+/// Starts a receiver. Returns it with the port on which it listens.
 fn receiver(mut command: Command) -> (Child, BufReader<std::process::ChildStdout>, String) {
     let library = INSTALLED.path("lib");
     let mut child = command
@@ -125,7 +125,7 @@ fn receiver(mut command: Command) -> (Child, BufReader<std::process::ChildStdout
     (child, out, port)
 }
 
-/// Sends `bytes` from one example to the other; gives what each printed.
+/// Sends `bytes` from one example to the other. Returns the output of each.
 fn transfer(receiving: Command, mut sending: Command, host: &str, bytes: u64) -> (String, String) {
     let (mut child, mut out, port) = receiver(receiving);
     let sent = run(sending.env("LD_LIBRARY_PATH", INSTALLED.path("lib")).args([
@@ -284,8 +284,7 @@ fn the_examples_right_size_a_long_path() {
         .unwrap();
     let host = lab.address("receiver").unwrap().to_string();
     let (sent, received) = transfer(receiving, sending, &host, 12_000_000);
-    // What the flow is limited by before anything is done, what is done about it, and on which
-    // side.
+    // The limit of the flow before any action, the actions, and their side.
     assert!(received.contains("limit receive-window"), "{received}");
     assert!(received.contains("action receive-buffer"), "{received}");
     assert!(sent.contains("action send-buffer"), "{sent}\n{received}");

@@ -1,4 +1,4 @@
-//! The manual pages format without a warning, and name every function of the header.
+//! Tests that the manual pages format without a warning and name every function of the header.
 
 #![allow(clippy::unwrap_used)] // a test that can't go on has failed
 

@@ -1,5 +1,5 @@
-//! The metrics page of a service, in OpenMetrics text format: HTTP/1.1, one request a connection,
-//! for scrapers and nobody else.
+//! The metrics page of a service, in OpenMetrics text format. It serves HTTP/1.1 with one request
+//! per connection, for scrapers only.
 
 #![forbid(unsafe_code)]
 
@@ -13,10 +13,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// Longest request head, bytes.
+/// Maximum size of a request head, in bytes.
 const MAX_REQUEST: usize = 4096;
-/// Readers at a time, and the time for one to ask and to take the answer. With one more, the oldest
-/// of the fullest source is reset: readers that say nothing keep no scraper out.
+/// Limits on readers: their number, and the time to send a request and take the answer. One reader
+/// too many resets the oldest one of the source that has most, so that idle readers keep no scraper
+/// out.
 const LIMITS: GateLimits = GateLimits {
     newcomers: 32,
     verified: 0,
@@ -28,23 +29,23 @@ const RETRY: Duration = Duration::from_millis(200);
 /// The end of a page (OpenMetrics 1.0, section "Overall Structure").
 const END: &str = "# EOF\n";
 
-/// What makes the text of a page, each time that it is asked for.
+/// Source of the text of a page; it is called for every request.
 #[derive(Clone)]
 pub struct Page(Arc<dyn Fn() -> String + Send + Sync>);
 
 impl Page {
-    /// What `text` makes: the whole page.
+    /// Returns a page whose whole text is what `text` returns.
     pub fn new(text: impl Fn() -> String + Send + Sync + 'static) -> Self {
         Self(Arc::new(text))
     }
 
-    /// The text.
+    /// Returns the current text of the page.
     #[must_use]
     pub fn text(&self) -> String {
         (self.0)()
     }
 
-    /// This page with what `other` has behind it. No metric may be on both.
+    /// Returns this page followed by the metrics of `other`. No metric may be on both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self::new(move || {
@@ -61,22 +62,22 @@ impl fmt::Debug for Page {
     }
 }
 
-/// Opens the page's listener.
+/// Opens the listener of the page.
 ///
 /// # Errors
-/// The system's.
+/// The system's error if the address cannot be bound.
 pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
 }
 
-/// Serves `page`, for ever.
+/// Serves `page` forever.
 pub async fn serve(listener: TcpListener, page: Page) {
     let gate = Gate::new(LIMITS);
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
-            // Out of descriptors, most likely; the sessions matter more than this page.
+            // Most likely out of file descriptors; sessions matter more than this page.
             tokio::time::sleep(RETRY).await;
             continue;
         };
@@ -88,7 +89,7 @@ pub async fn serve(listener: TcpListener, page: Page) {
         } = gate.enter(peer.ip());
         tokio::spawn(async move {
             let _place = place;
-            // A reader that fails or dawdles has nobody to report to.
+            // Errors and timeouts of a reader are not reported.
             tokio::select! {
                 _ = timeout(header, answer(stream, &page)) => {}
                 () = eviction.wait() => {}
@@ -127,7 +128,8 @@ async fn answer(mut stream: TcpStream, page: &Page) -> std::io::Result<()> {
         ),
     };
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\
+         \r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn two_pages_have_one_end() {
+    fn joined_pages_have_one_end_marker() {
         let page = |text: &'static str| Page::new(move || text.to_owned());
         assert_eq!(
             page("a 1\n# EOF\n").and(page("b 2\n# EOF\n")).text(),
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_page_and_nothing_else() {
+    async fn only_the_metrics_page_is_served() {
         let page = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await;
         assert!(
             page.starts_with("HTTP/1.1 200 OK\r\n") && page.ends_with("\r\n\r\n# EOF\n"),

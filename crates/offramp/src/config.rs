@@ -1,4 +1,4 @@
-//! What an operator may say about an off-ramp. Every field has a default that is safe to run with.
+//! Configuration of an off-ramp. Every field has a default that is safe to run with.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -10,30 +10,31 @@ use longhaul_policy::Policy;
 use longhaul_proto::OFFRAMP_PORT;
 use longhaul_session::{Buffers, Identity, SESSION_BYTES, Silence};
 
-/// An off-ramp: where it listens, who it is, whom it lets where.
+/// Configuration of an off-ramp: its listeners, identity, policy and limits.
 #[derive(Debug, Clone)]
 pub struct OfframpConfig {
-    /// Where to listen.
+    /// Addresses to listen on.
     pub listen: Vec<Listen>,
-    /// Who this off-ramp is: initiators know it by its key.
+    /// Identity of this off-ramp; initiators know it by its key.
     pub identity: Arc<Identity>,
-    /// Which servers are for whom: its rules with `servers`.
+    /// Policy that decides which principal may connect to which server: its rules with `servers`.
     pub policy: Policy,
-    /// Where to serve the OpenMetrics page (`/metrics`, plain HTTP): nowhere when `None`. Anyone
-    /// who can connect there can read it, so loopback is the place for it.
+    /// Address of the OpenMetrics page (`/metrics`, plain HTTP); not served if `None`. Anyone who
+    /// can connect to it can read it, so it belongs on loopback.
     pub metrics: Option<SocketAddr>,
-    /// How much it takes on.
+    /// Limits on the load.
     pub limits: Limits,
-    /// How long it waits.
+    /// Time limits.
     pub timeouts: Timeouts,
-    /// What right-sizing may do to the hops that sessions come in on.
+    /// Right-sizing mode for the hops on which sessions arrive.
     pub sizing: Mode,
-    /// Read the policy's file again on SIGHUP. A policy that did not come from a file stays.
+    /// If true, reloads the policy's file on SIGHUP. A policy that did not come from a file stays.
     pub reload_on_hangup: bool,
 }
 
 impl OfframpConfig {
-    /// An off-ramp at every address of this machine, port 7512, that lets go where `policy` allows.
+    /// Returns an off-ramp at every local address, port 7512, that connects to servers as `policy`
+    /// allows.
     #[must_use]
     pub fn new(identity: Arc<Identity>, policy: Policy) -> Self {
         Self {
@@ -52,26 +53,26 @@ impl OfframpConfig {
     }
 }
 
-/// Bounds. They hold whatever the peers do.
+/// Limits on an off-ramp's load. They hold whatever the peers do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Sessions at a time, from the verified OPEN on. One principal (or source, where a rule lets
-    /// anybody in) may have half of them, two a third each, and so on; further ones are answered
-    /// "overloaded".
+    /// Maximum number of concurrent sessions, counted from the verified OPEN. One principal (or
+    /// source, if a rule admits anybody) may have half of them, two a third each, and so on; others
+    /// are answered "overloaded".
     pub sessions: usize,
-    /// Connections at a time whose OPEN has not been verified. For one more, the oldest of the
-    /// fullest source is reset.
+    /// Maximum number of connections whose OPEN is not verified yet. One more evicts the oldest of
+    /// the fullest source, which is reset.
     pub unauthenticated: usize,
-    /// Name look-ups at a time, shared among principals as sessions are.
+    /// Maximum number of concurrent name look-ups, shared among principals like sessions.
     pub lookups: usize,
-    /// Buffers of all sessions together, bytes, beside what TLS holds ([`Limits::memory`]).
-    /// Sessions that find none have small ones.
+    /// Total buffer memory of all sessions in bytes, in addition to TLS ([`Limits::memory`]). When
+    /// it is exhausted, sessions use small buffers.
     pub buffers: usize,
 }
 
 impl Limits {
-    /// The most memory that sessions take, in bytes: their buffers, and what TLS reads ahead and
-    /// has not sent.
+    /// Returns the maximum memory of all sessions, in bytes: their buffers, and the data that TLS
+    /// has read ahead or not sent.
     #[must_use]
     pub const fn memory(&self) -> usize {
         self.buffers
@@ -99,28 +100,28 @@ impl Default for Limits {
     }
 }
 
-/// Waits. Each ends in a status or a reset.
+/// Time limits of an off-ramp. Each ends in a status or a reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For the whole OPEN, from the moment the connection was accepted.
+    /// Limit for the whole OPEN, counted from when the connection was accepted.
     pub header: Duration,
-    /// The same when all places for connections without a verified OPEN are taken; in between while
-    /// more than half are.
+    /// Limit for the OPEN when all permits for unverified connections are taken. It is interpolated
+    /// while more than half are taken.
     pub least_header: Duration,
-    /// For reaching the server, name look-up included; the OPEN's own set-up budget counts when it
-    /// is shorter.
+    /// Limit for reaching the server, including name look-up. The OPEN's own set-up budget applies
+    /// if it is shorter.
     pub dial: Duration,
-    /// For the TLS handshake.
+    /// Limit for the TLS handshake.
     pub handshake: Duration,
-    /// For any byte to move either way. It is looked at once in this time, so a silent session
-    /// lasts for one to two of it.
+    /// Limit without a byte in either direction. It is checked once per period, so a silent session
+    /// lasts one to two periods.
     pub idle: Duration,
-    /// The same once one direction has ended.
+    /// Idle limit once one direction has ended.
     pub half_closed: Duration,
-    /// For sent bytes to be acknowledged by the other TCP (TCP_USER_TIMEOUT), and for a silent
-    /// peer's TCP to answer keepalives.
+    /// Limit for the peer's TCP to acknowledge sent bytes (TCP_USER_TIMEOUT), and to answer
+    /// keepalives.
     pub unacknowledged: Duration,
-    /// For sessions to finish once the off-ramp is told to stop.
+    /// Limit for sessions to finish once the off-ramp is told to stop.
     pub drain: Duration,
 }
 

@@ -1,14 +1,14 @@
-//! The off-ramp: ends sessions at ordinary TCP servers, which know nothing of sessions.
+//! The off-ramp: ends sessions at ordinary TCP servers, which are unaware of sessions.
 //!
-//! An off-ramp is an acceptor of the service `tcp`. It holds the server that an OPEN names
-//! (`onward`) against its policy, which allows nothing by default, connects to it, and only then
-//! answers: the initiator's own connect ends when the server has been reached, or with the reason
-//! why not. From then on it moves bytes both ways, between the session and the server's connection.
-//! The end-to-end protection of the session ends here; what goes on to the server is what the
-//! program sends.
+//! An off-ramp is an acceptor of the service `tcp`. It checks the server that an OPEN names
+//! (`onward`) against its policy, which allows nothing by default. It connects to the server, and
+//! only then answers. So the initiator's own connect completes when the server has been reached, or
+//! fails with the reason. From then on the off-ramp moves bytes in both directions between the
+//! session and the server's connection. The end-to-end protection of the session ends here: the
+//! server receives what the program sends.
 //!
-//! How each end of a connection is passed on is in `docs/close-states.md`, what an operator sets up
-//! in `docs/offramp.md`.
+//! `docs/close-states.md` defines how each end of a connection is relayed. `docs/offramp.md`
+//! describes what an operator sets up.
 
 #![forbid(unsafe_code)]
 

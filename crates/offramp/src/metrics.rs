@@ -1,4 +1,4 @@
-//! What an off-ramp counts, and the OpenMetrics text of it.
+//! Metrics of an off-ramp, and their OpenMetrics text.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -162,7 +162,7 @@ impl Metrics {
         self.from_servers.inc_by(from_server);
     }
 
-    /// Counts for how long a session's hop was limited by what.
+    /// Adds the time for which each limit held at a session's hop.
     pub(crate) fn limited(&self, tally: &Tally) {
         for limit in Limit::ALL {
             let held = tally.held(limit).as_secs_f64();
@@ -174,7 +174,7 @@ impl Metrics {
         }
     }
 
-    /// The page, in OpenMetrics text format 1.0, with the gauges as they are now.
+    /// Returns the page in OpenMetrics text format 1.0, with the current gauges.
     pub(crate) fn page(&self, newcomers: usize, verified: usize, buffers: usize) -> String {
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.unauthenticated.set(gauge(newcomers));
@@ -183,8 +183,8 @@ impl Metrics {
         self.buffer_bytes.set(gauge(buffers));
         let mut page = String::new();
         if prometheus_client::encoding::text::encode(&mut page, &self.registry).is_err() {
-            // Writing to a String does not fail; an empty page is the honest answer if it ever
-            // does.
+            // Writing to a String does not fail. If it ever does, an empty page is better than a
+            // partial one.
             page.clear();
         }
         page

@@ -1,4 +1,4 @@
-//! An off-ramp's life: open the listeners, accept, reload, drain.
+//! Life cycle of an off-ramp: open the listeners, accept, reload, drain.
 
 use std::future::Future;
 use std::io;
@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::serve::serve;
 
-/// What all connections of an off-ramp share.
+/// State shared by all connections of an off-ramp.
 pub(crate) struct Shared {
     pub(crate) acceptor: Acceptor,
     pub(crate) policy: Arc<InForce>,
@@ -47,7 +47,7 @@ impl Offramp {
     /// runtime.
     ///
     /// # Errors
-    /// [`Error`], which names what cannot be had.
+    /// [`Error`], which names the resource that is not available.
     pub fn bind(config: OfframpConfig) -> Result<Self, Error> {
         if config.listen.is_empty() {
             return Err(Error::NoListener);
@@ -75,7 +75,7 @@ impl Offramp {
         let own = OwnAddressReader::new().map_err(Error::OwnAddresses)?;
         let policy = Arc::new(InForce::new(config.policy));
         let known = Arc::clone(&policy);
-        // Its address is not used: the listeners are this crate's own.
+        // The address is unused: this crate has its own listeners.
         let mut options = ListenOptions::new(
             SocketAddr::from(([0, 0, 0, 0], 0)),
             config.identity,
@@ -102,7 +102,8 @@ impl Offramp {
         })
     }
 
-    /// Where it listens, in the order of the configuration, with the ports that port 0 became.
+    /// Returns the addresses of the listeners, in the order of the configuration, with the actual
+    /// ports if port 0 was requested.
     #[must_use]
     pub fn local_addresses(&self) -> Vec<SocketAddr> {
         self.listeners
@@ -111,7 +112,7 @@ impl Offramp {
             .collect()
     }
 
-    /// Where the metrics page is, if it serves one itself.
+    /// Returns the address of the metrics page, if the off-ramp serves one itself.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.page
@@ -119,7 +120,7 @@ impl Offramp {
             .and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Its metrics, for another page.
+    /// Returns its metrics, for another page.
     #[must_use]
     pub fn metrics(&self) -> Page {
         let shared = Arc::clone(&self.shared);
@@ -131,9 +132,11 @@ impl Offramp {
         })
     }
 
-    /// Serves until `shutdown` resolves, then drains: listeners close, sessions get
-    /// [`Timeouts::drain`] to finish, and what is left is reset. If this future is dropped,
-    /// sessions are reset.
+    /// Serves until `shutdown` resolves, then drains. If this future is dropped, sessions are
+    /// reset.
+    ///
+    /// While draining, the listeners are closed and sessions get [`Timeouts::drain`] to finish. The
+    /// remaining ones are then reset.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let metrics = self.metrics();
         let Self {
@@ -181,9 +184,9 @@ fn listen(at: &Listen, timeouts: &Timeouts) -> Result<Listener, Error> {
         })
 }
 
-/// Accepts for ever. Each connection's task holds a clone of `phases`.
+/// Accepts connections until it is dropped. Each connection's task holds a clone of `phases`.
 async fn accept(mut listener: Listener, shared: Arc<Shared>, phases: Phases) {
-    // The whole of the log for a lack of descriptors, however long it lasts.
+    // Bounds the log for a shortage of descriptors, however long it lasts.
     let mut warnings = LogRate::new(3, 1);
     let began = tokio::time::Instant::now();
     loop {
@@ -211,7 +214,7 @@ fn admit(shared: &Arc<Shared>, fd: OwnedFd, peer: SocketAddr, phases: &Phases) {
     });
 }
 
-/// Reads the policy again on each SIGHUP; one with a mistake changes nothing.
+/// Reloads the policy on each SIGHUP. An invalid policy changes nothing.
 async fn reload(mut hangup: Signal, shared: Arc<Shared>) {
     while hangup.recv().await.is_some() {
         let Some(reloaded) = shared.policy.reload().await else {

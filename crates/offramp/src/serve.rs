@@ -1,4 +1,4 @@
-//! One connection from its first byte to its last: set up, join, count, log.
+//! One connection from its first byte to its last: set-up, join, metrics and log.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::offramp::Shared;
 use crate::setup::{Reached, admit, reach};
 
-/// Serves one connection to its end. `phases` cut it short.
+/// Serves one connection to its end, or until `phases` ends it early.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     conn: Conn,
@@ -76,7 +76,7 @@ pub(crate) async fn serve(
     });
     let established = tokio::select! {
         established = setup => established,
-        // Dropped, which resets it: a flood is not worth an answer.
+        // Dropping the connection resets it: a flood gets no answer.
         () = eviction.wait() => return shared.metrics.turned_away("evicted"),
         () = phases.reached(Phase::Aborting) => return,
     };
@@ -87,7 +87,7 @@ pub(crate) async fn serve(
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "what the line in the log has")]
+#[expect(clippy::too_many_arguments, reason = "the fields of the log line")]
 async fn carry(
     shared: &Arc<Shared>,
     session: Session,
@@ -166,8 +166,8 @@ fn options(shared: &Arc<Shared>, rule: &RuleSession) -> JoinOptions {
     }
 }
 
-/// Counts and logs a connection that became no session, to whose peer it has been reported if there
-/// was anything to report.
+/// Counts and logs a connection that became no session. Its peer has already been told why, if an
+/// answer was possible.
 fn turned_away(shared: &Shared, peer: SocketAddr, open: Option<&Open>, error: &Error) {
     let (code, detail) = match error {
         Error::Refused(refusal) => (refusal.code(), refusal.to_string()),
@@ -179,7 +179,7 @@ fn turned_away(shared: &Shared, peer: SocketAddr, open: Option<&Open>, error: &E
             return;
         }
     };
-    // On nobody's account: few of these have shown who they are.
+    // Charged to no payer: few of these peers have proved who they are.
     refused(shared, peer, open, &Declined { code, detail }, None);
 }
 
@@ -207,7 +207,7 @@ fn refused(
     });
 }
 
-/// The ending as a word for logs and metrics, and the error behind it.
+/// Returns the ending as a word for logs and metrics, and its error.
 fn describe(ending: &Ending) -> (&'static str, Option<&std::io::Error>) {
     match ending {
         Ending::Finished => ("finished", None),

@@ -1,5 +1,5 @@
-//! From an OPEN that is in order to a connection with its server: what the policy allows, the
-//! look-up, the dial. All of it before the initiator is answered (LH-OFFRAMP-2).
+//! Session set-up, from a valid OPEN to a connection with its server: policy, name look-up, dial.
+//! All of it comes before the answer to the initiator (LH-OFFRAMP-2).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,23 +11,23 @@ use tokio::time::Instant;
 
 use crate::offramp::Shared;
 
-/// What the policy admits as it is written.
+/// Admission of an OPEN by the policy, before any name look-up.
 pub(crate) struct Admitted {
     pub(crate) candidates: Candidates,
     pub(crate) payer: Payer,
 }
 
-/// A server that was reached.
+/// A connected server.
 pub(crate) struct Reached {
     pub(crate) conn: Conn,
     pub(crate) address: SocketAddr,
     pub(crate) rule: RuleSession,
-    /// Bytes that its session may carry each way.
+    /// Maximum bytes that its session may carry in each direction.
     pub(crate) most_bytes: Option<u64>,
 }
 
-/// Whether the policy admits `open` as it is written, and there is room for its session
-/// (LH-ADMIT-1). No name is looked up.
+/// Checks that the policy admits `open`, and that its session fits (LH-ADMIT-1). No name is looked
+/// up.
 pub(crate) fn admit(
     shared: &Shared,
     peer: IpAddr,
@@ -59,8 +59,8 @@ pub(crate) fn admit(
     Ok(Admitted { candidates, payer })
 }
 
-/// Finds the server's addresses by the policy, takes a place under its rule, and connects. Ends by
-/// `deadline`.
+/// Finds the server's addresses by the policy, takes a permit under its rule, and connects.
+/// Completes by `deadline`.
 pub(crate) async fn reach(
     shared: &Shared,
     open: &Open,
@@ -107,7 +107,7 @@ pub(crate) async fn reach(
     })
 }
 
-/// The server that `open` names. An OPEN for the service `tcp` has one (LH-OPEN-14).
+/// Returns the server that `open` names. An OPEN for the service `tcp` has one (LH-OPEN-14).
 fn asked(open: &Open) -> Result<Asked<'_>, Declined> {
     match Asked::of(open) {
         Some(asked @ Asked::Server(_)) => Ok(asked),

@@ -1,5 +1,5 @@
-//! Who asks for a connection, as far as that decides where it may lead and on whose account it
-//! goes.
+//! The client that asks for a connection. It determines which destinations are allowed, and the
+//! account that is charged.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) enum Asker {
 }
 
 impl Asker {
-    /// The client whose connection comes from `peer`.
+    /// Returns the client whose connection comes from `peer`.
     pub(crate) fn at(peer: IpAddr) -> Self {
         let peer = peer.to_canonical();
         match peer.is_loopback() {
@@ -27,7 +27,7 @@ impl Asker {
         }
     }
 
-    /// The account of its connections and of its lines in the log.
+    /// Returns the account of its connections and of its log lines.
     pub(crate) fn payer(self) -> Payer {
         Payer::source(match self {
             Self::Machine => Ipv4Addr::LOCALHOST.into(),
@@ -36,8 +36,8 @@ impl Asker {
     }
 }
 
-/// Bound on the addresses that a guest reaches: a local one ([`is_local`]) only if a rule of this
-/// machine's own user names it.
+/// Limit on the addresses that a guest may reach. A local one ([`is_local`]) is allowed only if a
+/// rule of this machine's own user names it.
 pub(crate) struct GuestReach {
     pub(crate) rules: Arc<RouteTable>,
     pub(crate) own: Arc<OwnAddresses>,

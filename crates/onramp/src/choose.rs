@@ -1,8 +1,8 @@
-//! Direct, or by a route? Pure: the same answer for the same facts.
+//! Choice between a direct connection and a route. Pure: the same facts give the same answer.
 //!
-//! What no rule names is connected to directly. Of what a rule names, only that goes by its route
-//! which can be expected to gain from it; a rule with `always = true`, a route that the program
-//! names, and a program that will have a route or nothing, overrule that.
+//! A destination without a rule is connected to directly. With a rule, a connection takes its route
+//! only if it is expected to gain from it. Three things override that: a rule with `always = true`,
+//! a route named by the program, and a program that requires a route.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,79 +10,83 @@ use std::time::Duration;
 use longhaul_config::routes::{RouteRule, SessionEnd};
 use quantities::{ByteCount, Time};
 
-/// Paths with a shorter round trip are connected over directly. A depot shortens the loop in which
-/// TCP grows its window and repairs losses; where that loop is this short, growing from ten
-/// segments to 1 Gbit/s takes under 0.1 s, a loss is repaired in less than a disk's stall, and a
-/// host with windows of 64 KB gets 52 Mbit/s already. The shortest path on which depots were
-/// measured to help is 70 ms long (`docs/results/depots.md`).
+/// Round-trip time below which paths are connected over directly.
+///
+/// A depot shortens the loop in which TCP grows its window and repairs losses. With a loop this
+/// short, growing from ten segments to 1 Gbit/s takes under 0.1 s, a loss is repaired faster than a
+/// disk stalls, and even a host with windows of 64 KB reaches 52 Mbit/s. The shortest path on which
+/// depots were measured to help has 70 ms (`docs/results/depots.md`).
 pub const SHORT_PATH: Duration = Duration::from_millis(10);
 
-/// Connections that carry no more are made directly, in bytes. From ten segments (RFC 6928) slow
-/// start needs three round trips for them. Halving the path saves about one and a half of these;
-/// setting up a session costs one more than setting up TCP.
+/// Maximum size of a connection that is made directly, in bytes.
+///
+/// From ten segments (RFC 6928), slow start needs three round trips for it. Halving the path saves
+/// about one and a half of these, but setting up a session costs one more than setting up TCP.
 pub const SMALL: u64 = 64 * 1024;
 
-/// What was asked for.
+/// Facts about a requested connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Asked {
     /// If true, the destination's address is known, and local to this machine or its link.
     pub is_local: bool,
-    /// What the program itself asks for, whatever the rules say.
+    /// Request of the program itself, which overrides the rules.
     pub named: Option<Named>,
-    /// Bytes that the program will have carried, if it said so.
+    /// Size of the connection in bytes, if the program stated it.
     pub size: Option<u64>,
-    /// Whether there is to be no connection where there is no route.
+    /// True if the connection must fail when there is no route.
     pub closed: bool,
-    /// Whether the destination speaks the session protocol itself, as the program says. The rule
-    /// may say so, too.
+    /// True if the program states that the destination speaks the session protocol itself. The rule
+    /// may state it too.
     pub acceptor: bool,
-    /// Whether the rule is a controller's, and leads to an off-ramp whose key nobody here knows.
+    /// True if the rule comes from a controller and leads to an off-ramp whose key is not known
+    /// here.
     pub is_offramp_unknown: bool,
 }
 
-/// What a program itself may ask for.
+/// Requests that a program itself may make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Named {
-    /// No route.
+    /// A direct connection.
     Direct,
-    /// A route that it names.
+    /// A route named by the program.
     Route,
 }
 
-/// What is known of a destination from connections before.
+/// Knowledge of a destination from earlier connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Known {
-    /// Round-trip time of direct connections to its host, smoothed.
+    /// Smoothed round-trip time of direct connections to its host.
     pub rtt: Option<Duration>,
-    /// Bytes that nearly all of its connections stayed below, if there were enough of them to say.
+    /// Size in bytes that nearly all of its connections did not exceed; `None` if there were too
+    /// few.
     pub usually_below: Option<u64>,
 }
 
-/// What is to be done, and why.
+/// Decision about a connection, and its reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    /// What is to be done.
+    /// Chosen action.
     pub way: Way,
-    /// Why, in words when it is shown.
+    /// Reason; its display text is a sentence.
     pub reason: Reason,
 }
 
-/// What is to be done with a connection.
+/// Action for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// Connect as if there were no route.
     Direct,
-    /// Open a session, but pass no depot: the destination speaks nothing else.
+    /// Open a session without depots, as the destination only speaks the session protocol.
     Session,
     /// Take the route: the program's own, else the rule's.
     Route,
-    /// There is to be no connection.
+    /// Refuse the connection.
     Nothing,
 }
 
-/// Why. Lines are those of `routes.toml`.
+/// Reason of a decision. Lines are those of `routes.toml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each says it in words below")]
+#[allow(missing_docs, reason = "the display text below describes each")]
 pub enum Reason {
     Local,
     NoRule,
@@ -117,7 +121,8 @@ impl fmt::Display for Reason {
             Self::RuleIsDirectAndClosed { line } => {
                 write!(
                     f,
-                    "the rule of line {line} is direct, and without a route there is to be no connection"
+                    "the rule of line {line} is direct, and without a route there is to be no \
+                     connection"
                 )
             }
             Self::OfframpUnknown { line } => write!(
@@ -126,7 +131,8 @@ impl fmt::Display for Reason {
             ),
             Self::OfframpUnknownAndClosed { line } => write!(
                 f,
-                "the off-ramp of the controller's rule of line {line} is not in known_hosts, and without a route there is to be no connection"
+                "the off-ramp of the controller's rule of line {line} is not in known_hosts, and \
+                 without a route there is to be no connection"
             ),
             Self::ProgramsRoute => f.write_str("the program names this route"),
             Self::ProgramsChoice => f.write_str("the program asks for a direct connection"),
@@ -159,7 +165,7 @@ impl Reason {
 #[must_use]
 pub fn choose(rule: Option<&RouteRule>, asked: &Asked, known: &Known) -> Decision {
     let acceptor = asked.acceptor || rule.is_some_and(|rule| rule.end == SessionEnd::Destination);
-    // Who speaks the session protocol understands no other, however short the path.
+    // A destination that speaks the session protocol needs a session, however short the path.
     let plain = if acceptor { Way::Session } else { Way::Direct };
     match asked.named {
         Some(Named::Route) => return Reason::ProgramsRoute.go(Way::Route),
@@ -188,7 +194,7 @@ pub fn choose(rule: Option<&RouteRule>, asked: &Asked, known: &Known) -> Decisio
         };
     }
     if asked.is_offramp_unknown && !acceptor {
-        // An off-ramp's operator can read what passes: that is no controller's to decide.
+        // An off-ramp's operator can read the traffic, so a controller alone cannot choose one.
         return match asked.closed {
             true => Reason::OfframpUnknownAndClosed { line }.go(Way::Nothing),
             false => Reason::OfframpUnknown { line }.go(plain),
@@ -201,7 +207,7 @@ pub fn choose(rule: Option<&RouteRule>, asked: &Asked, known: &Known) -> Decisio
         return Reason::Closed { line }.go(Way::Route);
     }
     if let Some(size) = asked.size {
-        // Said of this very connection: that counts for more than what others did.
+        // A size stated for this connection takes precedence over earlier connections.
         if size <= SMALL {
             return Reason::SmallSize { size }.go(plain);
         }

@@ -1,4 +1,4 @@
-//! What an on-ramp is told: who it is, what its rules are, where it listens.
+//! Configuration of an on-ramp: its identity, its rules and its listeners.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -12,80 +12,80 @@ use longhaul_session::Identity;
 
 use crate::destination::Wish;
 
-/// Connections carried at once, all entries together. One source has half of them at most.
+/// Default maximum of concurrent connections of all entries. One source has half of them at most.
 const CONNECTIONS: usize = 8192;
-/// Time for all that comes before the first byte of a connection, a fall-back included.
+/// Default time limit for a connection's set-up before its first byte, including a fallback.
 const SET_UP: Duration = Duration::from_secs(20);
-/// How long connections may take to finish once the on-ramp is told to stop.
+/// Default time limit for connections to finish once the on-ramp is told to stop.
 const DRAIN: Duration = Duration::from_secs(60);
 
-/// What an on-ramp is told.
+/// Configuration of an on-ramp.
 #[derive(Debug, Clone)]
 pub struct OnrampConfig {
-    /// Who opens the sessions.
+    /// Identity that opens the sessions.
     pub identity: Arc<Identity>,
-    /// The rules: `routes.toml`. A file that is not there has none.
+    /// File of the rules: `routes.toml`. A missing file has no rules.
     pub routes: PathBuf,
     /// Author of the rules. Only those of this machine's own user may name local addresses for
     /// guests.
     pub author: Author,
-    /// The servers whose keys are known.
+    /// File of the servers whose keys are known.
     pub known_hosts: PathBuf,
-    /// The keys, besides this user's own, that may have sessions with programs that listen here:
-    /// one a line. A file that is not there has none.
+    /// File of further keys, besides this user's own, that may have sessions with programs that
+    /// listen here: one per line. A missing file has none.
     pub authorized_keys: PathBuf,
-    /// Where programs ask that have a hook or the C API: a path whose directory is made, for its
-    /// user alone, if it is not there.
+    /// Path of the Unix socket for programs with a hook or the C API. If its directory is missing,
+    /// it is created for this user only.
     pub socket: Option<PathBuf>,
-    /// Where SOCKS is spoken.
+    /// Addresses of the SOCKS proxy.
     pub socks: Vec<SocketAddr>,
-    /// Where HTTP is spoken.
+    /// Addresses of the HTTP proxy.
     pub http: Vec<SocketAddr>,
-    /// Ports that lead to one destination each.
+    /// Ports that each lead to one destination.
     pub forwards: Vec<Forward>,
-    /// Where connections come that a firewall redirects (nftables `redirect`).
+    /// Addresses to which a firewall redirects connections (nftables `redirect`).
     pub redirect: Vec<SocketAddr>,
-    /// Where connections come that a firewall hands over as they are (nftables `tproxy`).
+    /// Addresses to which a firewall hands connections over unchanged (nftables `tproxy`).
     pub tproxy: Vec<SocketAddr>,
-    /// Where to serve the OpenMetrics page (`/metrics`, plain HTTP): nowhere when `None`. Who can
-    /// connect there can read it.
+    /// Address of the OpenMetrics page (`/metrics`, plain HTTP); not served if `None`. Anyone who
+    /// can connect to it can read it.
     pub metrics: Option<SocketAddr>,
-    /// Who may use SOCKS and HTTP.
+    /// Clients that may use SOCKS and HTTP.
     pub guests: Guests,
-    /// Connections carried at once for all entries over TCP, of which one source address has half
-    /// at most; and the same number for programs that ask at the socket.
+    /// Maximum number of concurrent connections of all entries over TCP, of which one source
+    /// address has half at most. The same number applies to programs at the Unix socket.
     pub connections: usize,
-    /// Time for all that comes before the first byte of a connection, a fall-back included.
+    /// Time limit for a connection's set-up before its first byte, including a fallback.
     pub set_up: Duration,
-    /// How long connections may take to finish once the on-ramp is told to stop.
+    /// Time limit for connections to finish once the on-ramp is told to stop.
     pub drain: Duration,
 }
 
 /// A port that leads to one destination.
 #[derive(Debug, Clone)]
 pub struct Forward {
-    /// Where it listens.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// Where it leads.
+    /// Destination.
     pub to: Endpoint,
-    /// What its connections are for.
+    /// Stated use of its connections.
     pub wish: Wish,
 }
 
-/// Who may use the proxies.
+/// Clients that may use the proxies.
 #[derive(Debug, Clone, Default)]
 pub struct Guests {
-    /// The user and password that SOCKS5 and HTTP ask for (RFC 1929, RFC 7617); none are asked for
-    /// if `None`.
+    /// User and password for SOCKS5 and HTTP (RFC 1929, RFC 7617); not required if `None`.
     pub login: Option<Login>,
-    /// Networks that connections may come from, to whatever entry. Where it is empty, who gives the
-    /// password may come from anywhere, and what needs no password is for this machine alone if it
-    /// is a proxy.
+    /// Networks from which connections are accepted, at any entry.
+    ///
+    /// If it is empty, clients with the password may come from anywhere, and a proxy without a
+    /// password serves this machine only.
     pub networks: Vec<Network>,
 }
 
 impl Guests {
-    /// Whether a connection from there is let in.
+    /// Returns true if a connection from this address is accepted.
     pub(crate) fn may(&self, from: IpAddr) -> bool {
         let from = from.to_canonical();
         self.networks.is_empty()
@@ -93,23 +93,23 @@ impl Guests {
             || self.networks.iter().any(|network| network.contains(from))
     }
 
-    /// Whether a proxy at this address would serve anybody who reaches it.
+    /// Returns true if a proxy at this address would serve anybody who reaches it.
     pub(crate) fn leave_open(&self, address: SocketAddr) -> bool {
         !address.ip().to_canonical().is_loopback()
             && self.login.is_none()
             && self.networks.is_empty()
     }
 
-    /// Whether these are the user and password, if there are any.
+    /// Returns true if the user and password are right, or if none are required.
     pub(crate) fn log_in(&self, user: &[u8], password: &[u8]) -> bool {
         self.login.as_ref().is_none_or(|login| {
-            // Both are compared whatever the first gives, in a time that depends on lengths alone.
+            // Compares both in any case, in a time that depends only on the lengths.
             same(user, login.user.as_bytes()) & same(password, login.password.as_bytes())
         })
     }
 }
 
-/// Whether both are the same, without saying by the time it takes where they differ.
+/// Returns true if both are equal. The time taken does not reveal where they differ.
 fn same(given: &[u8], expected: &[u8]) -> bool {
     let differences = given
         .iter()
@@ -128,7 +128,7 @@ pub struct Login {
 }
 
 impl std::fmt::Debug for Login {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Login")
             .field("user", &self.user)
@@ -137,7 +137,7 @@ impl std::fmt::Debug for Login {
 }
 
 impl OnrampConfig {
-    /// One without entries.
+    /// Creates a configuration without entries.
     #[must_use]
     pub fn new(
         identity: Arc<Identity>,
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_come_in() {
+    fn clients_are_admitted_by_network_and_login() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let (here, there) = ("127.0.0.1:1".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
         let mut guests = Guests::default();

@@ -1,36 +1,35 @@
-//! Where a connection is to lead, and what it is for.
+//! Destination of a connection, and its stated use.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use longhaul_proto::{Endpoint, Host};
 
-/// A destination as it was asked for: by address, by name, or by the name and the address that it
-/// resolved to.
+/// A requested destination: an address, a name, or a name and the address that it resolved to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Destination {
     host: Host,
-    /// What the name was found to be, by whoever asked.
+    /// Address that the client resolved the name to.
     resolved: Option<IpAddr>,
-    /// Its TCP port, not 0.
+    /// TCP port, not 0.
     port: u16,
 }
 
-/// What a connection is for, as far as whoever asked for it knows. It rides in the OPEN.
+/// Stated use of a connection, as far as the client knows it. It is sent in the OPEN.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wish {
-    /// Words for the logs and policies of depots.
+    /// Purpose, for the logs and policies of depots.
     pub purpose: Option<String>,
-    /// Bytes that will be carried.
+    /// Number of bytes that will be carried.
     pub size: Option<u64>,
-    /// Bits a second that are wished for.
+    /// Desired rate, in bit/s.
     pub rate: Option<u64>,
-    /// Seconds that it may take.
+    /// Expected duration, in seconds.
     pub duration: Option<u64>,
 }
 
 impl Destination {
-    /// By address.
+    /// Returns the destination at an address.
     #[must_use]
     pub fn at(address: SocketAddr) -> Self {
         let ip = address.ip().to_canonical();
@@ -41,7 +40,7 @@ impl Destination {
         }
     }
 
-    /// By name or address, as text.
+    /// Returns the destination for a name or address in text form.
     #[must_use]
     pub fn of(endpoint: Endpoint) -> Self {
         match endpoint.host {
@@ -54,9 +53,10 @@ impl Destination {
         }
     }
 
-    /// By the name and the address that it resolved to, as far as each is known; `None` if neither
-    /// is, or if the port is 0. A name that is none (it reads as an address, or has characters that
-    /// no name has) counts as unknown.
+    /// Returns the destination with this name and address, as far as each is known.
+    ///
+    /// Returns `None` if neither is known, or if the port is 0. A name that reads as an address, or
+    /// has characters that names cannot have, counts as unknown.
     #[must_use]
     pub fn known_as(name: Option<&str>, address: Option<IpAddr>, port: u16) -> Option<Self> {
         if port == 0 {
@@ -79,13 +79,13 @@ impl Destination {
         })
     }
 
-    /// The address, if it is known.
+    /// Returns the address, if it is known.
     #[must_use]
     pub const fn address(&self) -> Option<IpAddr> {
         self.resolved
     }
 
-    /// The name, if there is one.
+    /// Returns the name, if there is one.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         match &self.host {
@@ -94,14 +94,14 @@ impl Destination {
         }
     }
 
-    /// The TCP port.
+    /// Returns the TCP port.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// Where a connection is made to: the address, or, where only the name is known, the name. In a
-    /// session that is resolved at its far side.
+    /// Returns the endpoint to connect to: the address, or the name if only that is known. In a
+    /// session, the far side resolves the name.
     #[must_use]
     pub fn endpoint(&self) -> Endpoint {
         let host = self.resolved.map_or_else(|| self.host.clone(), Host::Ip);

@@ -1,5 +1,5 @@
-//! What is remembered of destinations: how far they are, and how much their connections carried.
-//! Bounded; no clock of its own.
+//! Memory of destinations: their distance, and the size of their connections. Bounded; without a
+//! clock of its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -10,43 +10,43 @@ use longhaul_proto::Host;
 use crate::choose::Known;
 use crate::destination::Destination;
 
-/// Destinations that are remembered, hosts and ports counted apart: at most a quarter of a
-/// mebibyte.
+/// Maximum number of remembered hosts, and of remembered ports: at most a quarter of a mebibyte.
 const MAX_REMEMBERED: usize = 2048;
-/// What has not been met for so long is forgotten, so that a destination whose connections have
-/// become larger is tried by its route again: a connection that goes directly from a program is
-/// never seen here.
+/// Time after which a destination that was not used is forgotten.
+///
+/// A program's direct connections are not visible here. Forgetting makes a destination try its
+/// route again in case its connections have become larger.
 const FORGET_AFTER: Duration = Duration::from_secs(3600);
-/// Connections that are looked back on, and the least number that says anything.
+/// Number of recent connections considered, and the minimum number that allows a conclusion.
 const RECENT_CONNECTIONS: usize = 16;
 const MIN_CONNECTIONS: usize = 4;
-/// Of those looked back on, the share that may have carried more: one in so many.
+/// Inverse of the fraction of recent connections that may have been larger.
 const EXCEPTION: usize = 8;
-/// Weight of a new round-trip time (RFC 6298, section 2).
+/// Inverse of the weight of a new round-trip time (RFC 6298, section 2).
 const RTT_WEIGHT: u32 = 8;
 
-/// The memory.
+/// Memory of destinations.
 #[derive(Debug, Default)]
 pub struct Destinations {
     paths: Bounded<IpAddr, Duration>,
     sizes: Bounded<(Host, u16), VecDeque<u64>>,
 }
 
-/// What is known of a destination, to be reported. Sizes in bytes, both ways together.
+/// Knowledge of a destination, for a report. Sizes are in bytes, both directions together.
 #[derive(Debug)]
 pub(crate) struct ReportedDestination {
     pub(crate) host: Host,
     pub(crate) port: u16,
-    /// Connections that are looked back on.
+    /// Number of recent connections considered.
     pub(crate) connections: usize,
     pub(crate) usually_below: Option<u64>,
     pub(crate) largest: u64,
-    /// How long ago the last one ended.
+    /// Time since the last one ended.
     pub(crate) met: Duration,
 }
 
 impl Destinations {
-    /// What is known of a destination. Times are those of one clock that never goes back.
+    /// Returns what is known of a destination. All times use one clock that never goes back.
     #[must_use]
     pub fn known(&self, destination: &Destination, now: Duration) -> Known {
         Known {
@@ -60,13 +60,13 @@ impl Destinations {
         }
     }
 
-    /// A direct connection to this address had this round-trip time.
+    /// Records the round-trip time of a direct connection to this address.
     pub fn measured(&mut self, address: IpAddr, rtt: Duration, now: Duration) {
         let smoothed = self.paths.entry(address.to_canonical(), now, || rtt);
         *smoothed = (*smoothed * (RTT_WEIGHT - 1) + rtt) / RTT_WEIGHT;
     }
 
-    /// Whether the round-trip time of this address was measured within this time.
+    /// Returns true if the round-trip time of this address was measured within this time.
     #[must_use]
     pub fn was_measured(&self, address: IpAddr, within: Duration, now: Duration) -> bool {
         let met = self
@@ -77,8 +77,8 @@ impl Destinations {
         met.is_some_and(|met| now.saturating_sub(met) < within)
     }
 
-    /// All that is known: the round-trip time of each address and how long ago it was measured, and
-    /// what is known of destinations. At most so many of each, the latest first.
+    /// Returns the round-trip time of each address with the age of the measurement, and the
+    /// knowledge of destinations. Each list is limited, latest first.
     pub(crate) fn reported(
         &self,
         now: Duration,
@@ -108,7 +108,7 @@ impl Destinations {
         (hosts, destinations)
     }
 
-    /// A connection has ended that carried so many bytes, both ways together.
+    /// Records the size of an ended connection, in bytes of both directions together.
     pub fn carried(&mut self, destination: &Destination, bytes: u64, now: Duration) {
         let sizes = self.sizes.entry(key(destination), now, VecDeque::new);
         if sizes.len() >= RECENT_CONNECTIONS {
@@ -126,7 +126,7 @@ fn key(destination: &Destination) -> (Host, u16) {
     (host, destination.port())
 }
 
-/// What all but one in [`EXCEPTION`] stayed within.
+/// Returns the size that all but one in [`EXCEPTION`] connections did not exceed.
 fn usually_below(sizes: &VecDeque<u64>) -> Option<u64> {
     if sizes.len() < MIN_CONNECTIONS {
         return None;
@@ -138,7 +138,7 @@ fn usually_below(sizes: &VecDeque<u64>) -> Option<u64> {
         .copied()
 }
 
-/// A map that forgets what has not been met for the longest time.
+/// A map that forgets the entries that were not used for the longest time.
 #[derive(Debug)]
 struct Bounded<K, V>(HashMap<K, (V, Duration)>);
 
@@ -171,8 +171,8 @@ impl<K: std::hash::Hash + Eq + Clone, V> Bounded<K, V> {
         self.0
             .retain(|_, (_, met)| now.saturating_sub(*met) < FORGET_AFTER);
         if self.0.len() >= MAX_REMEMBERED {
-            // Half of them at once: to look for the oldest each time would cost every newcomer a
-            // walk through all.
+            // Removes half of them at once: searching for the oldest each time would cost every new
+            // entry a walk through all.
             let mut times: Vec<Duration> = self.0.values().map(|(_, met)| *met).collect();
             let (_, &mut middle, _) = times.select_nth_unstable(MAX_REMEMBERED / 2);
             self.0.retain(|_, (_, met)| *met > middle);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_small_ones_make_a_habit_and_one_large_one_does_not_break_it() {
+    fn usual_size_tolerates_one_large_connection() {
         let mut memory = Destinations::default();
         for _ in 0..MIN_CONNECTIONS {
             assert_eq!(memory.known(&at(1), NOW).usually_below, None);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_long_ago_is_forgotten() {
+    fn old_destinations_are_forgotten() {
         let mut memory = Destinations::default();
         for _ in 0..MIN_CONNECTIONS {
             memory.carried(&at(1), 100, NOW);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn destinations_without_end_cost_bounded_memory() {
+    fn endless_destinations_cost_bounded_memory() {
         let mut memory = Destinations::default();
         for number in 0..3 * MAX_REMEMBERED as u64 {
             let now = NOW + Duration::from_millis(number);

@@ -1,4 +1,4 @@
-//! What the entries over TCP share: a listener, who may come in, and the gate.
+//! Accept loop shared by the entries over TCP: a listener, admission of clients, and the gate.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::error::OnrampError;
 use crate::failure::Failed;
 
-/// A listener of one entry.
+/// Listener of one entry.
 #[derive(Debug)]
 pub(crate) struct Door {
     listener: Listener,
@@ -30,11 +30,11 @@ pub(crate) struct Door {
     phases: Phases,
 }
 
-/// A connection that came in.
+/// An accepted connection.
 #[derive(Debug)]
 pub(crate) struct Guest {
     pub(crate) conn: Conn,
-    /// The listener that it came in by.
+    /// Address of the listener that accepted it.
     pub(crate) listener: SocketAddr,
     pub(crate) asker: Asker,
     pub(crate) engine: Arc<Engine>,
@@ -42,7 +42,7 @@ pub(crate) struct Guest {
     pub(crate) held: Held,
 }
 
-/// A connection's place, and its part in the on-ramp's life.
+/// A connection's permit, and its share in the on-ramp's life cycle.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
     place: Arc<Mutex<Place>>,
@@ -51,8 +51,8 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Puts the connection on its client's account: it has shown that it may be here, and what it
-    /// wants. Until then it may be reset at any moment to make room.
+    /// Charges the connection to its client, once it has proved its permission and stated its
+    /// destination. Until then it may be evicted at any moment.
     pub(crate) fn admit(&self) -> Result<(), Failed> {
         let mut place = self.place.lock();
         place
@@ -72,14 +72,14 @@ impl Held {
         }
     }
 
-    /// How far the on-ramp's life has come.
+    /// Returns the phases of the on-ramp's life cycle.
     pub(crate) fn phases(&self) -> Phases {
         self.phases.clone()
     }
 }
 
 impl Door {
-    /// Listens; `prepare` sets what must be there before.
+    /// Starts to listen. `prepare` sets the options that are needed beforehand.
     pub(crate) fn open(
         entry: &'static str,
         address: SocketAddr,
@@ -114,12 +114,12 @@ impl Door {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub(crate) const fn at(&self) -> SocketAddr {
         self.at
     }
 
-    /// Lets in who may, for as long as it is polled; `serve` has them from there on.
+    /// Accepts permitted clients while it is polled, and passes them to `serve`.
     pub(crate) async fn serve<F>(mut self, serve: impl Fn(Guest) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -128,7 +128,10 @@ impl Door {
             let (events, entry) = (&self.engine.events, self.entry);
             let failed = |error: &io::Error| {
                 events.log(None, |left_out| {
-                    tracing::warn!(entry, %error, left_out, "cannot accept connections for the moment");
+                    tracing::warn!(
+                        entry, %error, left_out,
+                        "cannot accept connections for the moment"
+                    );
                 });
             };
             let (socket, peer) = self.listener.accept(failed).await;
@@ -164,7 +167,7 @@ impl Door {
                         held: held.clone(),
                     });
                     tokio::spawn(async move {
-                        // What is not served to its end is dropped, and so reset.
+                        // A connection that is not served to its end is dropped, and so reset.
                         tokio::select! {
                             () = served => {}
                             () = eviction.wait() => {}
@@ -178,7 +181,7 @@ impl Door {
     }
 }
 
-/// The address of this end.
+/// Returns the local address of the connection.
 pub(crate) fn local(conn: &Conn) -> Option<SocketAddr> {
     let address = rustix::net::getsockname(conn).ok()?;
     let address = SocketAddr::try_from(address).ok()?;

@@ -1,4 +1,4 @@
-//! What all entries share: the choice, the exits, the memory of destinations, the log.
+//! State shared by all entries: the choice, the exits, the memory of destinations, the log.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -31,44 +31,45 @@ use crate::metrics::{Metrics, Outcome};
 use crate::route::NamedRoute;
 use crate::table::Table;
 
-/// How long data of a direct connection may go unacknowledged, and its far end not read: as Linux
-/// does it by itself, roughly (`tcp_retries2`), so that a program notices no difference.
+/// Time for which a direct connection's data may stay unacknowledged, or its far end not read. It
+/// is roughly Linux's own limit (`tcp_retries2`), so that programs notice no difference.
 const DIRECT_UNACKNOWLEDGED: Duration = Duration::from_secs(15 * 60);
 
-/// How long a connection may be silent. Programs are silent for as long as they like; depots and
-/// off-ramps on the way have bounds of their own.
+/// Maximum idle times of a connection: unlimited, as programs may be silent for as long as they
+/// like. Depots and off-ramps on the route have limits of their own.
 const SILENCE: Silence = Silence {
     open: UNLIMITED_TIME,
     half_closed: UNLIMITED_TIME,
 };
-/// Longer than any connection lasts, and short enough to be added to a time.
+/// Longer than any connection lasts, but short enough to be added to a time.
 const UNLIMITED_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// How often a program is asked for the round-trip time of one address, at most.
+/// Minimum interval between requests for the round-trip time of one address.
 const MEASURE_EVERY: Duration = Duration::from_secs(60);
-/// No round trip counts for more.
+/// Maximum round-trip time that is recorded; longer ones are capped.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(60);
 
-/// Memory for buffers, over all connections, in bytes; 1024 directions in bulk.
+/// Total memory for the buffers of all connections, in bytes; enough for 1024 bulk directions.
 const BUFFERS: usize = 128 << 20;
 
-/// What an entry was asked for.
+/// Request of a client to an entry.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
-    /// Which entry.
+    /// Name of the entry.
     pub(crate) entry: &'static str,
     pub(crate) asker: Asker,
-    /// If true, the command line gives the destination's address, and so names it for everybody.
+    /// If true, the command line gives the destination's address, so it is allowed for every
+    /// client.
     pub(crate) is_configured: bool,
     pub(crate) destination: Destination,
     pub(crate) wish: Wish,
-    /// The route that the program names, whatever the rules say.
+    /// Route named by the program; it overrides the rules.
     pub(crate) route: Option<NamedRoute>,
-    /// Whether there is to be no connection where there is no route.
+    /// True if the connection must fail when there is no route.
     pub(crate) closed: bool,
-    /// Whether the destination speaks the session protocol itself.
+    /// True if the destination speaks the session protocol itself.
     pub(crate) acceptor: bool,
-    /// The key that it must show; as it is known, if `None`.
+    /// Key that the destination must prove; if `None`, the known one.
     pub(crate) key: Option<PublicKey>,
 }
 
@@ -93,7 +94,7 @@ impl Request {
     }
 }
 
-/// What is to be done with a connection, and why.
+/// Plan for a connection, and its reason.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) exit: PlannedExit,
@@ -111,17 +112,17 @@ pub(crate) enum PlannedExit {
 pub(crate) struct PlannedRoute {
     via: Route,
     end: SessionEnd,
-    /// A direct connection takes its place where it fails before anything was sent.
+    /// If true, a direct connection replaces the session if that fails before anything was sent.
     fall_back: bool,
 }
 
-/// A connection that stands.
+/// An established connection.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) exit: Exit,
 }
 
-/// What all entries share.
+/// State shared by all entries.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) identity: Arc<Identity>,
@@ -136,7 +137,7 @@ pub(crate) struct Engine {
     buffers: Arc<Buffers>,
     phases: Phases,
     pub(crate) metrics: Arc<Metrics>,
-    /// Bounds the lines that each client's connections write into the log.
+    /// Bounds the log lines that each client's connections cause.
     pub(crate) events: EventLog,
 }
 
@@ -171,14 +172,14 @@ impl Engine {
         &self.table
     }
 
-    /// Decides, and says so in the log.
+    /// Decides, and logs the decision.
     pub(crate) fn plan(&self, request: &Request) -> Plan {
         let plan = self.decide(request);
         self.log_plan(request, &plan);
         plan
     }
 
-    /// Says in the log what was asked for, and what comes of it.
+    /// Logs the request and the plan for it.
     pub(crate) fn log_plan(&self, request: &Request, plan: &Plan) {
         self.events.log(Some(request.asker.payer()), |left_out| {
             tracing::info!(
@@ -192,7 +193,7 @@ impl Engine {
         });
     }
 
-    /// Decides.
+    /// Decides on the plan for a request.
     pub(crate) fn decide(&self, request: &Request) -> Plan {
         let destination = &request.destination;
         let rules = self.table.current();
@@ -235,7 +236,7 @@ impl Engine {
         }
     }
 
-    /// Whether a rule leads to an off-ramp that is not among the known servers.
+    /// Returns true if a rule leads to an off-ramp that is not among the known servers.
     fn is_offramp_unknown(&self, rule: &RouteRule) -> bool {
         let SessionEnd::Offramp { at, .. } = &rule.end else {
             return false;
@@ -270,7 +271,7 @@ impl Engine {
         Ok(Opened { exit })
     }
 
-    /// Resolves the destination to the addresses that the asker may be connected to, at least one.
+    /// Resolves the destination to the addresses that the client may connect to, at least one.
     async fn addresses(
         &self,
         request: &Request,
@@ -284,7 +285,7 @@ impl Engine {
             })
             .and_then(|resolved| Ok(resolved?))
             .map_err(|error| Failed::direct(&error))?;
-        // Read only now: a look-up can take long.
+        // Evaluated after the look-up, which can take long.
         let addresses = match self.reach(request) {
             Some(reach) => reach.admitted(resolved),
             None => resolved,
@@ -300,8 +301,7 @@ impl Engine {
         }
     }
 
-    /// Returns what bounds the addresses that the asker may be connected to; `None` if nothing
-    /// does.
+    /// Returns the limit on the addresses that the client may connect to; `None` means unlimited.
     fn reach(&self, request: &Request) -> Option<GuestReach> {
         let is_guest = request.asker != Asker::Machine && !request.is_configured;
         is_guest.then(|| GuestReach {
@@ -316,7 +316,7 @@ impl Engine {
         route: &PlannedRoute,
         deadline: Instant,
     ) -> Result<Opened, Failed> {
-        // What is dialled is filtered again. This says to a guest why none is.
+        // The dialled addresses are filtered again. This check tells a guest why none is left.
         if route.ends_without_depots_at_destination() && self.reach(request).is_some() {
             self.addresses(request, deadline).await?;
         }
@@ -328,7 +328,10 @@ impl Engine {
             Ok(session) => {
                 if let Some(error) = &session.info().fell_back {
                     self.events.log(Some(request.asker.payer()), |left_out| {
-                        tracing::warn!(destination = %request.destination, error, left_out, "falls back to a session without depots");
+                        tracing::warn!(
+                            destination = %request.destination, error, left_out,
+                            "falls back to a session without depots"
+                        );
                     });
                 }
                 return Ok(Opened {
@@ -341,7 +344,10 @@ impl Engine {
             return Err(Failed::session(&error));
         }
         self.events.log(Some(request.asker.payer()), |left_out| {
-            tracing::warn!(destination = %request.destination, %error, left_out, "falls back to a direct connection");
+            tracing::warn!(
+                destination = %request.destination, %error, left_out,
+                "falls back to a direct connection"
+            );
         });
         self.direct(request, deadline)
             .await
@@ -367,7 +373,7 @@ impl Engine {
             }
             SessionEnd::None => return Err(Failed::new(Errno::INVAL, "the route has no end")),
         };
-        // A silent route must leave time for the direct way.
+        // A silent route must leave time for a direct connection.
         let time = if route.falls_back_to_tcp() {
             self.set_up / 2
         } else {
@@ -387,9 +393,11 @@ impl Engine {
         })
     }
 
-    /// By its key in the rule, else as it is known: nobody is asked, and nothing is remembered. Who
-    /// has this user's own key is this user, and trusted without being known: a program of theirs
-    /// that listens, on another machine or another port each time.
+    /// Returns the trust in a server: its key in the rule, else the known key. Nobody is asked, and
+    /// nothing is remembered.
+    ///
+    /// A server with this user's own key is trusted without being known. It is a program of this
+    /// user that listens on another machine, or on another port each time.
     fn trust(&self, at: &Endpoint, key: Option<PublicKey>) -> Result<ServerTrust, Failed> {
         if let Some(key) = key {
             return Ok(ServerTrust::Pinned(key));
@@ -408,15 +416,18 @@ impl Engine {
         ))
     }
 
-    /// Says in the log that a connection found no room.
+    /// Logs that a connection was turned away because the limit was reached.
     pub(crate) fn turned_away(&self, request: &Request, failed: &Failed) {
         self.metrics.count(request.entry, Outcome::Failed);
         self.events.log(Some(request.asker.payer()), |left_out| {
-            tracing::warn!(entry = request.entry, destination = %request.destination, left_out, "turned away: {failed}");
+            tracing::warn!(
+                entry = request.entry, destination = %request.destination, left_out,
+                "turned away: {failed}"
+            );
         });
     }
 
-    /// A place for one more connection of a program that asked at the socket, if there is any.
+    /// Takes a permit for one more connection of a program at the Unix socket, if any is free.
     pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Failed> {
         let place = Arc::clone(&self.places).try_acquire_owned();
         place.map_err(|_| {
@@ -427,8 +438,8 @@ impl Engine {
         })
     }
 
-    /// Plans and opens for an entry that connects in any case. Ends early, with `None`, when the
-    /// program goes.
+    /// Plans and opens for an entry that always connects. Ends early, with `None`, if the program
+    /// disconnects.
     pub(crate) async fn open_for(
         &self,
         request: &Request,
@@ -438,7 +449,7 @@ impl Engine {
         self.open_planned(request, &plan, program.broken()).await
     }
 
-    /// Opens as planned; ends early, with `None`, when `gone` says that the program is.
+    /// Opens as planned. Ends early, with `None`, once `gone` completes.
     pub(crate) async fn open_planned<T>(
         &self,
         request: &Request,
@@ -449,7 +460,10 @@ impl Engine {
             opened = self.open(request, plan) => opened,
             _ = gone => {
                 self.events.log(Some(request.asker.payer()), |left_out| {
-                    tracing::info!(entry = request.entry, destination = %request.destination, left_out, "the program went while it was connected");
+                    tracing::info!(
+                        entry = request.entry, destination = %request.destination, left_out,
+                        "the program went while it was connected"
+                    );
                 });
                 return None;
             }
@@ -465,14 +479,18 @@ impl Engine {
         if let Err(failed) = &opened {
             let errno = failed.errno.raw_os_error();
             self.events.log(Some(request.asker.payer()), |left_out| {
-                tracing::info!(entry = request.entry, destination = %request.destination, errno, error = %failed, left_out, "not connected");
+                tracing::info!(
+                    entry = request.entry, destination = %request.destination, errno,
+                    error = %failed, left_out,
+                    "not connected"
+                );
             });
         }
         Some(opened)
     }
 
-    /// Carries to the end, and says in the log what came of it. `early` is what was read from the
-    /// program already.
+    /// Carries the connection to its end, and logs the outcome. `early` is data already read from
+    /// the program.
     pub(crate) async fn carry(
         &self,
         request: &Request,
@@ -528,7 +546,7 @@ impl Engine {
         }
     }
 
-    /// Remembers what a connection carried, and says in the log how it ended.
+    /// Records the size of a connection, and logs its ending.
     pub(crate) fn ended(
         &self,
         request: &Request,
@@ -556,16 +574,20 @@ impl Engine {
         };
         let seconds = began.elapsed().as_secs_f64();
         self.events.log(Some(request.asker.payer()), |left_out| {
-            tracing::info!(entry = request.entry, %destination, sent, received, seconds, errno, left_out, "{how}");
+            tracing::info!(
+                entry = request.entry, %destination, sent, received, seconds, errno, left_out,
+                "{how}"
+            );
         });
     }
 
-    /// The time by the clock of the memory.
+    /// Returns the time on the memory's clock.
     pub(crate) fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Whether it would help to know how far a destination is that a program connects to directly.
+    /// Returns true if the round-trip time of a destination that a program connects to directly is
+    /// needed.
     pub(crate) fn would_measure(&self, destination: &Destination) -> bool {
         let now = self.now();
         destination
@@ -573,7 +595,7 @@ impl Engine {
             .is_some_and(|address| !self.memory().was_measured(address, MEASURE_EVERY, now))
     }
 
-    /// A program's direct connection to this address had this round-trip time.
+    /// Records the round-trip time of a program's direct connection to this address.
     pub(crate) fn measured(&self, address: IpAddr, rtt: Duration) {
         let now = self.now();
         self.memory()
@@ -586,18 +608,19 @@ impl Engine {
 }
 
 impl PlannedRoute {
-    /// Returns true if the session's first connection is one to the destination itself.
+    /// Returns true if the session's first connection leads to the destination itself.
     fn ends_without_depots_at_destination(&self) -> bool {
         self.via.is_direct() && self.end == SessionEnd::Destination
     }
 
-    /// A destination that speaks the session protocol is not spoken to without it.
+    /// Returns true if a plain TCP connection may replace the session. A destination that speaks
+    /// the session protocol is never connected to without it.
     fn falls_back_to_tcp(&self) -> bool {
         self.fall_back && self.end != SessionEnd::Destination
     }
 }
 
-/// The program's own route, or the rule's.
+/// Returns the program's own route, or the rule's.
 fn route_of(request: &Request, rule: Option<&RouteRule>) -> Option<PlannedRoute> {
     if let Some(route) = request.route.as_ref().filter(|route| !route.is_direct()) {
         let end = match route.offramp.clone() {
@@ -623,8 +646,8 @@ fn route_of(request: &Request, rule: Option<&RouteRule>) -> Option<PlannedRoute>
     })
 }
 
-/// LH-FALLBACK-1, LH-FALLBACK-2: only where nothing can have reached the far side, and it has not
-/// refused.
+/// Returns true if nothing can have reached the far side and it has not refused (LH-FALLBACK-1,
+/// LH-FALLBACK-2).
 fn may_fall_back(error: &Error) -> bool {
     error.nothing_forwarded()
 }

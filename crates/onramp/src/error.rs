@@ -1,4 +1,4 @@
-//! Why an on-ramp does not start.
+//! Errors that prevent an on-ramp from starting.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,21 +7,22 @@ use std::path::PathBuf;
 use longhaul_config::home::{HomeError, shown};
 use longhaul_config::routes::RoutesError;
 
-/// Why an on-ramp does not start.
+/// Reason why an on-ramp does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum OnrampError {
-    /// It would have nothing to do.
+    /// The configuration has no entry.
     #[error(
-        "there is nowhere to come in: say --socket, --socks, --http, --forward, --redirect or --tproxy"
+        "there is nowhere to come in: say --socket, --socks, --http, --forward, --redirect or \
+         --tproxy"
     )]
     NoEntry,
-    /// The rules can't be had.
+    /// The rules cannot be loaded.
     #[error(transparent)]
     Routes(#[from] RoutesError),
-    /// The directory of the socket can't be made.
+    /// The directory of the socket cannot be created.
     #[error(transparent)]
     Home(#[from] HomeError),
-    /// The directory of the socket lets others in.
+    /// Other users may enter the directory of the socket.
     #[error(
         "{}: others may enter this directory: run chmod 700 on it, or name a socket elsewhere",
         shown(directory)
@@ -30,13 +31,13 @@ pub enum OnrampError {
         /// The directory.
         directory: PathBuf,
     },
-    /// Somebody answers there already.
+    /// Another process already listens on the socket.
     #[error("an on-ramp runs already at {}", shown(path))]
     Running {
         /// The socket.
         path: PathBuf,
     },
-    /// The path is longer than a socket's can be.
+    /// The path is too long for a socket.
     #[error(
         "{}: too long for a socket: set LONGHAUL_STATE to a shorter directory, or give --socket",
         shown(path)
@@ -45,22 +46,22 @@ pub enum OnrampError {
         /// The path.
         path: PathBuf,
     },
-    /// The socket can't be made.
+    /// The socket cannot be created.
     #[error("cannot make the socket {}: {source}", shown(path))]
     Socket {
         /// The path.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// An address can't be listened on.
+    /// An address cannot be listened on.
     #[error("cannot listen on {address} for {entry}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
         /// The entry.
         entry: &'static str,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// The metrics page cannot be served there: choose another address, or none.
@@ -68,16 +69,17 @@ pub enum OnrampError {
     Metrics {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// The machine's own addresses, which guests are kept from, cannot be read. Try again with more
-    /// descriptors.
+    /// The machine's own addresses, which guests must not reach, cannot be read. Try again with
+    /// more descriptors.
     #[error("cannot read this machine's addresses: {0}")]
     OwnAddresses(io::Error),
-    /// Anybody could use it.
+    /// The entry would be open to anybody.
     #[error(
-        "{entry} at {address} could be used by anybody who reaches it: say from which networks with --allow-from"
+        "{entry} at {address} could be used by anybody who reaches it: say from which networks \
+         with --allow-from"
     )]
     Open {
         /// The address.

@@ -1,4 +1,4 @@
-//! Where a connection goes on: an ordinary TCP connection, or a session.
+//! Outgoing side of a connection: an ordinary TCP connection, or a session.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,18 +10,18 @@ use longhaul_hop::Conn;
 use longhaul_session::Session;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection that stands, towards the destination. Dropped before both its directions have
-/// ended, it is reset.
+/// An established connection towards the destination. Dropping it before both directions have ended
+/// resets it.
 #[derive(Debug)]
 pub(crate) enum Exit {
-    /// Made from here to the destination.
+    /// A TCP connection to the destination.
     Direct(Conn),
-    /// To an off-ramp, or to a destination that speaks the session protocol.
+    /// A session to an off-ramp, or to a destination that speaks the session protocol.
     Session(Box<Session>),
 }
 
 impl Exit {
-    /// The address at this machine's end, where that means something to whoever asked.
+    /// Returns the local address, if it is meaningful to the client.
     pub(crate) fn local_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Direct(conn) => SocketAddr::try_from(rustix::net::getsockname(conn).ok()?).ok(),
@@ -29,8 +29,7 @@ impl Exit {
         }
     }
 
-    /// The round-trip time of a direct connection: the least that was seen, which queues do not add
-    /// to.
+    /// Returns the minimum round-trip time of a direct connection, which excludes queueing.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         match self {
             Self::Direct(conn) => {

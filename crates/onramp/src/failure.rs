@@ -1,4 +1,4 @@
-//! Why a connection was not made: in words, and as `connect` reports it.
+//! Reason why a connection was not made: in words, and as an error number of `connect`.
 
 use std::io;
 
@@ -8,9 +8,9 @@ use rustix::io::Errno;
 /// A connection that was not made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failed {
-    /// As `connect` reports it.
+    /// Error number that `connect` reports.
     pub(crate) errno: Errno,
-    /// What failed, where, in one line.
+    /// Description in one line: the failure, and its location.
     pub(crate) what: String,
 }
 
@@ -28,12 +28,12 @@ impl Failed {
         }
     }
 
-    /// Of a direct connection.
+    /// Returns the failure of a direct connection.
     pub(crate) fn direct(error: &io::Error) -> Self {
         Self::new(Errno::from_raw_os_error(errno_of(error)), error.to_string())
     }
 
-    /// Of a session.
+    /// Returns the failure of a session.
     pub(crate) fn session(error: &Error) -> Self {
         Self::new(Errno::from_raw_os_error(error.errno()), error.to_string())
     }

@@ -1,25 +1,26 @@
-//! Recognition of files that have changed since they were read.
+//! Detection of files that have changed since they were read.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// State of a file. Another one means that its content or its permissions may be others.
+/// State of a file. A different stamp means that its content or permissions may have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct FileStamp(Option<Fields>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fields {
     inode: u64,
-    /// Seconds and nanoseconds of the last change of the content.
+    /// Last change of the content, in seconds and nanoseconds.
     modified: [i64; 2],
-    /// The same of the last change of the inode: permissions change it alone.
+    /// Last change of the inode, in seconds and nanoseconds. A change of permissions alters only
+    /// this one.
     changed: [i64; 2],
     bytes: u64,
 }
 
 impl FileStamp {
-    /// Reads the stamp of a file. Files that are missing or cannot be looked at have the default
-    /// one.
+    /// Reads the stamp of a file. Files that are missing or cannot be examined have the default
+    /// stamp.
     pub(crate) fn read(file: &Path) -> Self {
         let found = std::fs::metadata(file).ok();
         Self(found.map(|found| Fields {

@@ -1,5 +1,5 @@
-//! Ports that lead to one destination each, and connections that a firewall brings here with a
-//! destination of their own.
+//! Ports that each lead to one destination, and connections that a firewall redirects here with
+//! their own destination.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ use crate::destination::{Destination, Wish};
 use crate::door::{Guest, local};
 use crate::engine::Request;
 
-/// Their names in the log.
+/// Names of these entries in the log.
 pub(crate) const FORWARD: &str = "forward";
 pub(crate) const REDIRECT: &str = "redirect";
 pub(crate) const TPROXY: &str = "tproxy";
@@ -45,21 +45,21 @@ pub(crate) async fn redirected(guest: Guest) {
     transparent(guest, REDIRECT, meant).await;
 }
 
-/// Serves one connection that a firewall has handed over as it is (nftables `tproxy`): its own end
-/// has the address that was meant.
+/// Serves one connection that a firewall has handed over unchanged (nftables `tproxy`): its local
+/// address is the intended destination.
 pub(crate) async fn handed_over(guest: Guest) {
     let meant = local(&guest.conn);
     transparent(guest, TPROXY, meant).await;
 }
 
-/// Lets a listener be given connections to addresses that are not this machine's. Needs
+/// Allows a listener to accept connections to addresses that are not this machine's. Needs
 /// CAP_NET_ADMIN.
 pub(crate) fn let_take_any(listener: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     let socket = SockRef::from(&listener);
     match address {
         SocketAddr::V4(_) => socket.set_ip_transparent_v4(true),
         SocketAddr::V6(_) => {
-            // Of both families, if it takes both.
+            // An unspecified address accepts both families.
             if address.ip().is_unspecified() {
                 socket.set_ip_transparent_v4(true)?;
             }
@@ -69,7 +69,7 @@ pub(crate) fn let_take_any(listener: BorrowedFd<'_>, address: SocketAddr) -> io:
 }
 
 async fn transparent(guest: Guest, entry: &'static str, meant: Option<SocketAddr>) {
-    // Who connects to this very listener would be connected to it again and again.
+    // A connection to this very listener would be connected to it in an endless loop.
     let Some(meant) = meant.filter(|meant| meant.port() != 0 && !is_listener(*meant, &guest))
     else {
         guest.engine.events.log(None, |left_out| {
@@ -91,14 +91,14 @@ fn is_listener(meant: SocketAddr, guest: &Guest) -> bool {
         && (meant.ip() == listens.ip() || listens.ip().is_unspecified() && is_own(meant.ip()))
 }
 
-/// Whether an address is this machine's: a socket can be bound to it.
+/// Returns true if an address is this machine's, so that a socket can be bound to it.
 fn is_own(address: IpAddr) -> bool {
     std::net::UdpSocket::bind(SocketAddr::new(address, 0)).is_ok()
 }
 
-/// The destination that a connection had before it was redirected.
+/// Returns the destination that a connection had before it was redirected.
 fn original(conn: &Conn) -> io::Result<SocketAddr> {
-    // A socket of IPv6 may have a connection of IPv4.
+    // An IPv6 socket may carry an IPv4 connection.
     match local(conn) {
         Some(SocketAddr::V6(_)) => Ok(sockopt::ipv6_original_dst(conn)?.into()),
         _ => Ok(sockopt::ip_original_dst(conn)?.into()),
@@ -112,7 +112,7 @@ async fn carry(guest: Guest, request: Request) {
     if let Err(failed) = held.admit() {
         return engine.turned_away(&request, &failed);
     }
-    // Not connected, it is dropped, and so reset.
+    // If it cannot be connected, it is dropped, and so reset.
     if let Some(Ok(opened)) = engine.open_for(&request, &conn).await {
         engine.carry(&request, conn, opened, &[]).await;
     }

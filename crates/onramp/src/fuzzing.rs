@@ -1,6 +1,6 @@
-//! What must hold for any bytes from a client of SOCKS; see [`longhaul_proto::fuzzing`].
+//! Properties of the parsers of a SOCKS client's bytes; see [`longhaul_proto::fuzzing`].
 
-#![allow(clippy::unwrap_used)] // a broken property is to panic
+#![allow(clippy::unwrap_used)] // a broken property panics
 
 use longhaul_proto::fuzzing::{Seed, Target};
 
@@ -13,15 +13,15 @@ pub const TARGETS: &[Target] = &[Target {
     seeds: conversations,
 }];
 
-/// Any bytes as each of the things that a client says.
+/// Tests any bytes as each message of a client.
 fn socks(data: &[u8]) {
     whole_or_too_short(data, greeting);
     whole_or_too_short(data, login);
     whole_or_too_short(data, request);
 }
 
-/// What is read is read from just as many bytes: fewer are waited for, and more change nothing.
-/// Nothing is waited for without end.
+/// Asserts that a message is read from exactly its bytes: fewer are incomplete, and more change
+/// nothing. The parser never waits for more than the maximum.
 fn whole_or_too_short<T: PartialEq + std::fmt::Debug>(data: &[u8], read: fn(&[u8]) -> Read<T>) {
     match read(data) {
         Ok(Some((said, length))) => {

@@ -1,5 +1,5 @@
-//! HTTP: CONNECT (RFC 9110, section 9.3.6), requests in absolute form for plain `http:`, and the
-//! file by which browsers find their proxy.
+//! HTTP proxy: CONNECT (RFC 9110, section 9.3.6), requests in absolute form for plain `http:`, and
+//! the proxy auto-configuration file for browsers.
 
 mod pac;
 mod relay;
@@ -28,26 +28,25 @@ use crate::door::{Guest, Held, local};
 use crate::engine::{Engine, Opened, Request};
 use crate::failure::Failed;
 
-/// Its name in the log.
+/// Name of this entry in the log.
 pub(crate) const ENTRY: &str = "http";
-/// How long a client may take for the head of a request, and how large that may be, in bytes.
+/// Time limit for the head of a request, and its maximum size in bytes.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 const MAX_HEAD: usize = 64 * 1024;
-/// What this proxy is called in the header fields that report it (RFC 9110, section 7.6.3; RFC
-/// 9209).
+/// Name of this proxy in header fields (RFC 9110, section 7.6.3; RFC 9209).
 const PSEUDONYM: &str = "longhaul";
 const PORT: u16 = 80;
 
-/// The body of an answer.
+/// Body of an answer.
 type Body = BoxBody<Bytes, hyper::Error>;
 type Answer = Response<Body>;
 
-/// What all requests of one client share.
+/// State shared by all requests of one client.
 struct Client {
     engine: Arc<Engine>,
     guests: Arc<Guests>,
     asker: Asker,
-    /// Where it found the proxy.
+    /// Address at which the client found the proxy.
     at: std::net::SocketAddr,
     held: Held,
 }
@@ -81,7 +80,7 @@ pub(crate) async fn serve(guest: Guest) {
         .serve_connection(TokioIo::new(conn), service)
         .with_upgrades();
     let mut serving = std::pin::pin!(serving);
-    // A client that breaks the rules, or goes, needs no more reports.
+    // A client that violates the protocol or disconnects is not reported further.
     tokio::select! {
         _ = &mut serving => return,
         () = phases.reached(Phase::Draining) => serving.as_mut().graceful_shutdown(),
@@ -158,7 +157,7 @@ impl Client {
     }
 }
 
-/// User and password (RFC 7617).
+/// Decodes user and password (RFC 7617).
 fn basic(credentials: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (scheme, rest) = credentials.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {
@@ -170,7 +169,7 @@ fn basic(credentials: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((user.to_vec(), password.get(1..)?.to_vec()))
 }
 
-/// Opens a tunnel. The answer says whether it stands; its bytes are carried behind that.
+/// Opens a tunnel. The answer states the result, and the tunnel's bytes follow it.
 async fn connect(client: Arc<Client>, mut request: hyper::Request<Incoming>) -> Answer {
     let Some(destination) = destination(request.uri(), None) else {
         return text(
@@ -179,7 +178,7 @@ async fn connect(client: Arc<Client>, mut request: hyper::Request<Incoming>) -> 
         );
     };
     let wanted = Request::new(ENTRY, client.asker, destination, Wish::default());
-    // This future is dropped when the client goes.
+    // This future is dropped when the client disconnects.
     let opened = match client.open(&wanted).await {
         Ok(opened) => opened,
         Err(failed) => return refused(&failed),
@@ -200,7 +199,7 @@ async fn connect(client: Arc<Client>, mut request: hyper::Request<Incoming>) -> 
 }
 
 impl Client {
-    /// Connects to where a request wants to go.
+    /// Connects to the destination of a request.
     async fn open(&self, request: &Request) -> Result<Opened, Failed> {
         if let Err(failed) = self.held.admit() {
             self.engine.turned_away(request, &failed);
@@ -215,10 +214,10 @@ impl Client {
     }
 }
 
-/// Where a request is to lead.
+/// Returns the destination of a request.
 fn destination(uri: &Uri, port: Option<u16>) -> Option<Destination> {
     let authority = uri.authority()?;
-    // The port of CONNECT must be said (RFC 9110, section 9.3.6).
+    // CONNECT requires a port (RFC 9110, section 9.3.6).
     let port = match authority.port() {
         Some(port) => port.as_str().parse().ok().filter(|&port| port != 0)?,
         None => port?,
@@ -229,7 +228,7 @@ fn destination(uri: &Uri, port: Option<u16>) -> Option<Destination> {
     )))
 }
 
-/// What is answered where no connection was made: a status, and the reason in the words of RFC 9209.
+/// Returns the answer for a failed connection: a status, and the reason as an RFC 9209 error.
 fn refused(failed: &Failed) -> Answer {
     let (status, error) = match failed.errno {
         Errno::ACCESS | Errno::PERM => (StatusCode::FORBIDDEN, "destination_ip_prohibited"),
@@ -270,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_requests_lead() {
+    fn requests_have_their_destination() {
         let to =
             |uri: &str, port| destination(&uri.parse().unwrap(), port).map(|to| to.to_string());
         assert_eq!(to("h.example:443", None).as_deref(), Some("h.example:443"));

@@ -1,14 +1,14 @@
-//! The on-ramp: brings connections of programs that know nothing of it onto routes.
+//! The on-ramp: brings connections of programs that are unaware of it onto routes.
 //!
-//! Programs come in by a proxy's protocol, by a port that leads to one destination, by a firewall's
-//! redirection, or by the Unix socket where a hook or the C API asks for them (`crates/ramp`). For
-//! each connection [`choose`](choose::choose) decides whether it goes directly or by a route; then
-//! its bytes are carried, and how it ends at one side is how it ends at the other.
+//! Programs connect through a proxy protocol, a port that leads to one destination, a firewall's
+//! redirection, or the Unix socket for hooks and the C API (`crates/ramp`). For each connection,
+//! [`choose`](choose::choose) decides between a direct connection and a route. Then its bytes are
+//! carried, and an end at one side becomes the same kind of end at the other.
 //!
-//! [`Onramp::start`] is the whole of it.
+//! [`Onramp::start`] runs all of it.
 
 #![forbid(unsafe_code)]
-#![deny(clippy::indexing_slicing)] // much of what is read here comes from other programs
+#![deny(clippy::indexing_slicing)] // most input comes from other programs
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use std::time::Duration;
@@ -48,8 +48,8 @@ pub use onramp::{Onramp, Places};
 pub use status::status;
 pub use unix::answers;
 
-/// How long a program on this machine may not read what is for it. A stopped program is not a dead
-/// one, and the kernel tells of dead ones.
+/// Time for which a program on this machine may leave its data unread. A stopped program is not
+/// dead, and the kernel reports dead ones.
 const PROGRAM_UNACKNOWLEDGED: Duration = Duration::from_secs(24 * 3600);
-/// Wait after an accept that failed for want of descriptors or memory.
+/// Pause after an accept that failed for lack of descriptors or memory.
 const RETRY: Duration = Duration::from_millis(100);

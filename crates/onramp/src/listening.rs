@@ -1,4 +1,5 @@
-//! A program that listens: sessions are taken for it, and handed over as connected sockets.
+//! Listening programs: the on-ramp accepts sessions for them, and hands them over as connected
+//! sockets.
 
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,12 +24,12 @@ use crate::metrics::Outcome;
 use crate::unix::{Programs, refuse, report};
 use crate::waiting::KnownPeer;
 
-/// Its name in the log.
+/// Name of this entry in the log.
 const ENTRY: &str = "session";
-/// Room for the one descriptor that goes with a message.
+/// Ancillary data for the one descriptor that accompanies a message, in bytes.
 const ANCILLARY_BYTES: usize = 64;
 
-/// Takes sessions until the program closes its socket.
+/// Accepts sessions until the program closes its socket.
 pub(crate) async fn serve(
     programs: &Arc<Programs>,
     socket: &Arc<UnixSeqpacket>,
@@ -51,7 +52,8 @@ pub(crate) async fn serve(
     loop {
         let session = tokio::select! {
             session = listener.accept() => session,
-            // Whatever it says now means nothing, and its end means that nobody listens.
+            // Further messages have no meaning, and the end of the stream means that the program
+            // stopped listening.
             _ = socket.recv(&mut nothing) => break,
             () = phases.reached(Phase::Draining) => break,
         };
@@ -83,8 +85,8 @@ async fn listen(programs: &Arc<Programs>, at: SocketAddr) -> Result<Listener, Fa
     })
 }
 
-/// Gives the program a socket that is connected to the session. A session that can't be handed over
-/// is reset.
+/// Passes the program a socket that is connected to the session. A session that cannot be handed
+/// over is reset.
 async fn hand_over(
     programs: &Arc<Programs>,
     socket: &UnixSeqpacket,
@@ -96,9 +98,15 @@ async fn hand_over(
         return;
     };
     let Ok(place) = programs.engine.place() else {
-        programs.engine.events.log(Some(Payer::Key(info.peer)), |left_out| {
-            tracing::warn!(%peer, left_out, "a session was reset: the on-ramp carries as many connections as it may");
-        });
+        programs
+            .engine
+            .events
+            .log(Some(Payer::Key(info.peer)), |left_out| {
+                tracing::warn!(
+                    %peer, left_out,
+                    "a session was reset: the on-ramp carries as many connections as it may"
+                );
+            });
         return;
     };
     let (own, theirs, local) = match pair() {
@@ -108,7 +116,10 @@ async fn hand_over(
                 .engine
                 .events
                 .log(Some(Payer::Key(info.peer)), |left_out| {
-                    tracing::warn!(%error, left_out, "a session was reset: it cannot be handed over");
+                    tracing::warn!(
+                        %error, left_out,
+                        "a session was reset: it cannot be handed over"
+                    );
                 });
             return;
         }
@@ -157,8 +168,8 @@ async fn give(socket: &UnixSeqpacket, reply: Reply<'_>, descriptor: &OwnedFd) ->
     Ok(())
 }
 
-/// Two TCP sockets on loopback that are connected to each other: the on-ramp's, and one for a
-/// program, with its address.
+/// Returns two TCP sockets on loopback that are connected to each other: the on-ramp's, and one for
+/// a program, with its address.
 fn pair() -> io::Result<(Conn, OwnedFd, SocketAddr)> {
     use rustix::net::{bind, connect, getsockname, listen, socket_with};
     let new = |flags| {
@@ -172,8 +183,8 @@ fn pair() -> io::Result<(Conn, OwnedFd, SocketAddr)> {
     let listener = new(SocketFlags::NONBLOCK)?;
     bind(&listener, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     listen(&listener, 1)?;
-    // The program's is a blocking one, as sockets are that accept() gives; on loopback it is
-    // connected at once.
+    // The program's socket is blocking, as sockets from accept() are. On loopback it connects at
+    // once.
     let theirs = new(SocketFlags::empty())?;
     connect(&theirs, &getsockname(&listener)?)?;
     let local = getsockname(&theirs)?;

@@ -1,4 +1,4 @@
-//! What an on-ramp counts, and the OpenMetrics text of it.
+//! Metrics of an on-ramp, and their OpenMetrics text.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -10,14 +10,14 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-/// What became of a connection that was asked for.
+/// Outcome of a requested connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
-    /// It is direct: made here, or left to the program.
+    /// Direct: made here, or left to the program.
     Direct,
-    /// It goes by a session.
+    /// Carried by a session.
     Route,
-    /// There is none.
+    /// Failed or refused.
     Failed,
 }
 
@@ -25,9 +25,9 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
-    /// As [`Self::listed`] was when the page was made last.
+    /// Copy of [`Self::listed`] from when the page was last rendered.
     connections: Family<[(&'static str, &'static str); 2], Counter>,
-    /// Connections that were asked for, by entry and outcome.
+    /// Number of requested connections, by entry and outcome.
     listed: Mutex<BTreeMap<(&'static str, Outcome), u64>>,
     pub(crate) carried: Gauge,
     sent: Counter,
@@ -37,7 +37,7 @@ pub(crate) struct Metrics {
 }
 
 impl Outcome {
-    /// A short stable word.
+    /// Returns a short stable word.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -113,12 +113,12 @@ impl Metrics {
         self.reloads.get_or_create(&[("outcome", outcome)]).inc();
     }
 
-    /// How many connections were asked for, by entry and outcome.
+    /// Returns the number of requested connections, by entry and outcome.
     pub(crate) fn connections(&self) -> BTreeMap<(&'static str, Outcome), u64> {
         self.listed.lock().clone()
     }
 
-    /// The page, with so many rules in force.
+    /// Returns the page, with the number of rules in force.
     pub(crate) fn page(&self, rules: usize) -> String {
         self.rules.set(i64::try_from(rules).unwrap_or(i64::MAX));
         for ((entry, outcome), count) in self.connections() {
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_what_was_counted() {
+    fn the_page_shows_the_counters() {
         let metrics = Metrics::new();
         metrics.count("socks", Outcome::Route);
         metrics.count("socks", Outcome::Route);

@@ -1,4 +1,4 @@
-//! An on-ramp's life: open the entries, serve, read the rules again, drain.
+//! Life cycle of an on-ramp: open the entries, serve, reload the rules, drain.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use crate::unix::{Programs, Socket};
 use crate::waiting::WaitingRoom;
 use crate::{forward, http, socks};
 
-/// An on-ramp that runs. Dropped, it ends at once: what it carries is reset.
+/// A running on-ramp. Dropping it ends it at once and resets its connections.
 #[derive(Debug)]
 pub struct Onramp {
     entries: JoinSet<()>,
@@ -33,22 +33,22 @@ pub struct Onramp {
     places: Places,
 }
 
-/// Where an on-ramp listens, with the ports that port 0 became.
+/// Addresses of a running on-ramp, with the actual ports if port 0 was requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Places {
-    /// The Unix socket.
+    /// Path of the Unix socket.
     pub socket: Option<PathBuf>,
-    /// SOCKS.
+    /// Addresses of the SOCKS proxy.
     pub socks: Vec<SocketAddr>,
-    /// HTTP.
+    /// Addresses of the HTTP proxy.
     pub http: Vec<SocketAddr>,
-    /// Forwards, in the order of the configuration.
+    /// Addresses of the forwards, in the order of the configuration.
     pub forwards: Vec<SocketAddr>,
-    /// Redirected connections.
+    /// Addresses for redirected connections.
     pub redirect: Vec<SocketAddr>,
-    /// Connections handed over as they are.
+    /// Addresses for connections handed over unchanged.
     pub tproxy: Vec<SocketAddr>,
-    /// The metrics page.
+    /// Address of the metrics page.
     pub metrics: Option<SocketAddr>,
 }
 
@@ -56,8 +56,8 @@ impl Onramp {
     /// Opens the entries and serves them, in tasks of the current tokio runtime.
     ///
     /// # Errors
-    /// [`OnrampError`], which says what cannot be had. Once it runs, what goes wrong with a
-    /// connection is that connection's error.
+    /// [`OnrampError`], which names the resource that is not available. Once it runs, a failure
+    /// affects only its own connection.
     pub fn start(config: OnrampConfig) -> Result<Self, OnrampError> {
         let (life, phases) = Life::begin();
         let metrics = Arc::new(Metrics::new());
@@ -106,7 +106,8 @@ impl Onramp {
             let at = opening.door(forward::TPROXY, address, prepare, forward::handed_over)?;
             places.tproxy.push(at);
         }
-        // The last: what fails before leaves no socket behind that answers for a moment.
+        // Opened last, so that an earlier failure does not leave a socket that answers for a
+        // moment.
         if let Some(path) = &config.socket {
             let socket = Socket::open(path)?;
             let waiting = WaitingRoom::open(&mut opening.entries)?;
@@ -139,20 +140,20 @@ impl Onramp {
         })
     }
 
-    /// Where it listens.
+    /// Returns the addresses it listens on.
     #[must_use]
     pub const fn places(&self) -> &Places {
         &self.places
     }
 
-    /// Reads the table of routes again; one with a mistake changes nothing, and is reported in the
-    /// log. It is read again by itself when its file changes, too.
+    /// Reloads the table of routes. A table with a mistake changes nothing and is logged. The table
+    /// also reloads itself when its file changes.
     pub fn reload(&self) {
         self.engine.table().reload();
     }
 
-    /// Takes no more connections, lets those under way finish for as long as the configuration
-    /// says, and resets what is left.
+    /// Stops accepting connections, lets current ones finish within the configured time, and resets
+    /// the rest.
     pub async fn stop(self) {
         let Self {
             mut entries,
@@ -163,7 +164,7 @@ impl Onramp {
         } = self;
         drop(engine);
         life.drain();
-        // With their listeners, and the socket's name.
+        // Also closes their listeners and removes the socket's file.
         entries.shutdown().await;
         let late = || tracing::warn!("the time to finish is over: what is left is reset");
         life.end(drain, late).await;
@@ -174,14 +175,14 @@ impl Onramp {
 struct Opening {
     engine: Arc<Engine>,
     guests: Arc<Guests>,
-    /// One for all entries over TCP. Programs at the Unix socket have places of their own.
+    /// Shared by all entries over TCP. Programs at the Unix socket have separate permits.
     gate: Arc<Gate>,
     phases: Phases,
     entries: JoinSet<()>,
 }
 
 impl Opening {
-    /// Opens an entry over TCP; where it listens.
+    /// Opens an entry over TCP, and returns its address.
     fn door<F: Future<Output = ()> + Send + 'static>(
         &mut self,
         entry: &'static str,
@@ -203,7 +204,7 @@ impl Opening {
         Ok(at)
     }
 
-    /// Opens an entry whose clients say where they want to go.
+    /// Opens an entry whose clients name their destination.
     fn proxy<F: Future<Output = ()> + Send + 'static>(
         &mut self,
         entry: &'static str,
@@ -222,7 +223,10 @@ impl Opening {
 
     fn warn_of_guests(&self, entry: &'static str, at: SocketAddr) {
         if !at.ip().is_loopback() && self.guests.networks.is_empty() {
-            tracing::warn!(entry, %at, "whoever reaches this address may use it: --allow-from says who may");
+            tracing::warn!(
+                entry, %at,
+                "whoever reaches this address may use it: --allow-from says who may"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whose sessions the programs here take that listen: the keys in a file, one a line, and this
+//! Keys that may have sessions with listening programs: those in a file, one per line, and this
 //! user's own.
 
 use std::io;
@@ -11,7 +11,7 @@ use longhaul_proto::PublicKey;
 
 use crate::file_stamp::FileStamp;
 
-/// The keys that may have sessions with programs here.
+/// Keys that may have sessions with programs here.
 #[derive(Debug)]
 pub(crate) struct Peers {
     file: PathBuf,
@@ -19,7 +19,7 @@ pub(crate) struct Peers {
     read: Mutex<Read>,
 }
 
-/// Content of the file, and its state when it was read.
+/// Content of the file, and its stamp when it was read.
 #[derive(Debug, Default)]
 struct Read {
     stamp: FileStamp,
@@ -35,8 +35,10 @@ impl Peers {
         }
     }
 
-    /// Whether this key may. What the file says now counts; if it has a mistake, nobody but the
-    /// user may. If others may write the file, what it said before counts.
+    /// Returns true if this key may have sessions, by the current content of the file.
+    ///
+    /// If the file has a mistake, only the user's own key may. If others may write the file, its
+    /// previous content applies.
     pub(crate) fn may(&self, key: &PublicKey) -> bool {
         if *key == self.own {
             return true;
@@ -70,8 +72,8 @@ impl Peers {
     }
 }
 
-/// One key a line, and behind it whatever helps people. Lines that begin with `#`, and empty ones,
-/// say nothing.
+/// Parses one key per line; text after the key is a comment. Empty lines and lines that begin with
+/// `#` are skipped.
 fn parse(text: &str, file: &Path) -> Result<Vec<PublicKey>, String> {
     let lines = text.lines().enumerate();
     let keys = lines.filter_map(|(index, line)| {
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_says_who_and_a_mistake_lets_nobody_in() {
+    fn a_mistake_in_the_file_admits_nobody() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("authorized_keys");
         let key = |number| PublicKey::from_bytes([number; 32]);

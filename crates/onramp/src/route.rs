@@ -1,20 +1,20 @@
-//! A route as a program names it.
+//! A route named by a program.
 
 use longhaul_proto::{Endpoint, OFFRAMP_PORT, PublicKey, Route};
 
-/// The route to take, whatever the rules say.
+/// Route that overrides the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NamedRoute {
     /// Depots to pass.
     pub(crate) via: Route,
-    /// The off-ramp, and its key if that is named; `None` if the destination speaks the session
+    /// Off-ramp, and its key if that is named. `None` if the destination speaks the session
     /// protocol, or if the route is direct.
     pub(crate) offramp: Option<(Endpoint, Option<PublicKey>)>,
 }
 
 impl NamedRoute {
-    /// Reads `direct`, or the text of a route. Towards a destination that speaks plain TCP its last
-    /// place is the off-ramp.
+    /// Parses `direct`, or the text of a route. Towards a destination that speaks plain TCP, its
+    /// last hop is the off-ramp.
     pub(crate) fn parse(text: &str, acceptor: bool) -> Result<Self, String> {
         let whole = |text: &str| text.parse::<Route>().map_err(|error| error.to_string());
         if acceptor || text == "direct" {
@@ -41,7 +41,7 @@ impl NamedRoute {
         })
     }
 
-    /// Whether it is no route.
+    /// Returns true if it is a direct connection.
     pub(crate) const fn is_direct(&self) -> bool {
         self.via.is_direct() && self.offramp.is_none()
     }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_place_is_the_off_ramp_unless_the_destination_needs_none() {
+    fn the_last_hop_is_the_offramp_for_plain_tcp() {
         let read = |text, acceptor| {
             let route = NamedRoute::parse(text, acceptor).unwrap();
             let end = route

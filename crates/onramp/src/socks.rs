@@ -1,5 +1,5 @@
-//! SOCKS: version 5 (RFC 1928) with or without user and password (RFC 1929), and version 4 with
-//! names (4a).
+//! SOCKS proxy: version 5 (RFC 1928) with or without user and password (RFC 1929), and version 4
+//! with names (4a).
 
 pub(crate) mod wire;
 
@@ -14,27 +14,27 @@ use crate::door::Guest;
 use crate::engine::Request;
 use wire::{Greeting, MAX_BYTES, Read, Reply, Wrong};
 
-/// Its name in the log.
+/// Name of this entry in the log.
 pub(crate) const ENTRY: &str = "socks";
-/// How long a client may take to say where it wants to go.
+/// Time limit for a client to state its destination.
 const ASKED_WITHIN: Duration = Duration::from_secs(10);
-/// Bytes that a client may send ahead of the answer before it is not read any more.
+/// Maximum bytes that a client may send before the answer; beyond it, reading stops.
 const MAX_EARLY: usize = 64 * 1024;
-/// How long one that is refused may take to read that.
+/// Time limit for a refused client to read the answer.
 const REFUSED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Which version is spoken.
+/// Version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     Four,
     Five,
 }
 
-/// A client that has said where it wants to go.
+/// Request of a client that has stated its destination.
 struct Asked {
     destination: Destination,
     version: Version,
-    /// What it sent behind that already.
+    /// Data that the client sent after the request.
     early: Vec<u8>,
 }
 
@@ -57,8 +57,8 @@ pub(crate) async fn serve(guest: Guest) {
     };
     let asked = match tokio::time::timeout(ASKED_WITHIN, talk.asked()).await {
         Ok(Ok(asked)) => asked,
-        // Dropped, and so reset: it speaks another language, has no right, went away, or says
-        // nothing.
+        // Dropped, and so reset: the client speaks another protocol, has no permission,
+        // disconnected, or sent nothing.
         Ok(Err(End::Silent)) | Err(_) => return,
         Ok(Err(End::Answered(answer))) => {
             return answer_and_linger(conn, &answer, REFUSED_WITHIN).await;
@@ -101,8 +101,8 @@ pub(crate) async fn serve(guest: Guest) {
     }
 }
 
-/// Completes when a client has given up: nobody ends what it has to say before it knows that
-/// somebody reads it. What it says ahead of the answer is kept.
+/// Completes when a client has given up. An end of stream means that, as no client ends its stream
+/// before its request is answered. Data that it sends ahead of the answer is kept.
 async fn gone(conn: &mut Conn, early: &mut Vec<u8>) {
     let mut more = [0; 4096];
     while early.len() < MAX_EARLY {
@@ -114,11 +114,11 @@ async fn gone(conn: &mut Conn, early: &mut Vec<u8>) {
     drop(conn.broken().await);
 }
 
-/// Why a client is not served.
+/// Reason why a client is not served.
 enum End {
-    /// There is nothing to say to it.
+    /// The connection is closed without an answer.
     Silent,
-    /// It gets that answer.
+    /// This answer is sent.
     Answered(Vec<u8>),
 }
 
@@ -128,10 +128,10 @@ impl From<io::Error> for End {
     }
 }
 
-/// What is said before a client is connected.
+/// The exchange before a client is connected.
 struct Talk<'a> {
     conn: &'a mut Conn,
-    /// What has come and is not read.
+    /// Received bytes that are not parsed yet.
     received: Vec<u8>,
     guests: &'a crate::config::Guests,
     events: &'a EventLog,
@@ -192,7 +192,7 @@ impl Talk<'_> {
         Ok(())
     }
 
-    /// Reads until `read` has enough, and takes that off.
+    /// Receives until `read` has a complete message, and removes its bytes.
     async fn receive<T>(
         &mut self,
         read: impl Fn(&[u8]) -> Read<T>,

@@ -1,4 +1,4 @@
-//! What an on-ramp that runs says of itself: asked for over its socket, reported in JSON.
+//! Status of a running on-ramp: requested over its socket, and reported in JSON.
 
 use std::io;
 use std::path::Path;
@@ -14,21 +14,24 @@ use serde_json::{Value, json};
 
 use crate::engine::Engine;
 
-/// Within this it answers.
+/// Time limit for the answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-/// Most destinations and hosts that are reported, the latest ones, each.
+/// Maximum number of reported destinations, and of hosts; the latest ones.
 const MAX_REPORTED: usize = 256;
-/// Longest answer that is read, in bytes.
+/// Maximum size of an answer, in bytes.
 const MAX_STATUS: usize = 1024 * 1024;
 
 impl Engine {
-    /// Connections by entry and outcome, the table in force, and what is known of destinations.
+    /// Returns the connections by entry and outcome, the table in force, and the knowledge of
+    /// destinations.
     pub(crate) fn status(&self) -> Value {
         let connections: Vec<Value> = self
             .metrics
             .connections()
             .into_iter()
-            .map(|((entry, outcome), count)| json!({ "entry": entry, "outcome": outcome.word(), "count": count }))
+            .map(|((entry, outcome), count)| {
+                json!({ "entry": entry, "outcome": outcome.word(), "count": count })
+            })
             .collect();
         let table = self.table().reported();
         let now = self.now();
@@ -36,7 +39,11 @@ impl Engine {
         let hosts: Vec<Value> = hosts
             .into_iter()
             .map(|(address, rtt, met)| {
-                json!({ "address": address, "round_trip_seconds": rtt.as_secs_f64(), "measured_seconds_ago": met.as_secs() })
+                json!({
+                    "address": address,
+                    "round_trip_seconds": rtt.as_secs_f64(),
+                    "measured_seconds_ago": met.as_secs(),
+                })
             })
             .collect();
         let destinations: Vec<Value> = destinations
@@ -67,7 +74,7 @@ impl Engine {
     }
 }
 
-/// A text in parts that each fit into a reply, none of them empty but for that of an empty text.
+/// Splits a text into parts that each fit into a reply. None is empty unless the text is.
 pub(crate) fn parts(mut text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     loop {
@@ -80,10 +87,10 @@ pub(crate) fn parts(mut text: &str) -> Vec<&str> {
     }
 }
 
-/// Asks the on-ramp at this socket what it says of itself: an object in JSON.
+/// Requests the status of the on-ramp at this socket: a JSON object.
 ///
 /// # Errors
-/// Where nobody answers, or no on-ramp of this kind.
+/// If nobody answers, or no compatible on-ramp.
 pub fn status(path: &Path) -> io::Result<String> {
     let socket = socket_with(
         AddressFamily::UNIX,

@@ -1,5 +1,5 @@
-//! The table of routes in force: read again when its file changes. A file with a mistake changes
-//! nothing.
+//! The table of routes in force. It is reloaded when its file changes; a file with a mistake
+//! changes nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use tokio::sync::watch;
 use crate::file_stamp::FileStamp;
 use crate::metrics::Metrics;
 
-/// How often the file is looked at, at most.
+/// Minimum interval between checks of the file.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The rules, and the file that they come from.
+/// The rules, and the file that contains them.
 #[derive(Debug)]
 pub(crate) struct Table {
     file: PathBuf,
     author: Author,
     state: Mutex<State>,
-    /// Says when the rules have become others.
+    /// Signals that the rules have changed.
     changes: watch::Sender<()>,
     metrics: Arc<Metrics>,
 }
 
-/// What is to be said of a table.
+/// Facts about a table, for a report.
 #[derive(Debug)]
 pub(crate) struct Reported {
     pub(crate) file: PathBuf,
@@ -38,16 +38,16 @@ pub(crate) struct Reported {
 #[derive(Debug)]
 struct State {
     rules: Arc<RouteTable>,
-    /// When they were read.
+    /// Time at which they were read.
     read: Instant,
-    /// What is wrong with the file since then.
+    /// Error in the file since then.
     problem: Option<String>,
     stamp: FileStamp,
     looked: Instant,
 }
 
 impl Table {
-    /// Reads the file; one that is not there has no rules.
+    /// Loads the file. A missing file has no rules.
     pub(crate) fn open(
         file: &Path,
         author: Author,
@@ -70,7 +70,7 @@ impl Table {
         })
     }
 
-    /// What is to be said of it.
+    /// Returns facts about the table, for a report.
     pub(crate) fn reported(&self) -> Reported {
         let rules = self.current().rules().len();
         let state = self.state.lock();
@@ -82,13 +82,13 @@ impl Table {
         }
     }
 
-    /// Sees when the rules become others. That the file has changed is seen when somebody asks for
-    /// the rules.
+    /// Returns a receiver that is notified when the rules change. A changed file is noticed only
+    /// when the rules are next requested.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
 
-    /// The rules in force.
+    /// Returns the rules in force.
     pub(crate) fn current(&self) -> Arc<RouteTable> {
         let mut state = self.state.lock();
         if state.looked.elapsed() >= LOOK_EVERY {
@@ -102,7 +102,7 @@ impl Table {
         Arc::clone(&state.rules)
     }
 
-    /// Reads the file again, changed or not.
+    /// Reloads the file, changed or not.
     pub(crate) fn reload(&self) {
         let mut state = self.state.lock();
         state.stamp = FileStamp::read(&self.file);
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_changes_is_read_again_and_a_mistake_changes_nothing() {
+    fn a_changed_file_is_reloaded_unless_invalid() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("routes.toml");
         let table = Table::open(&file, Author::User, Arc::new(Metrics::new())).unwrap();
@@ -153,7 +153,7 @@ mod tests {
                 .problem
                 .is_some_and(|problem| problem.contains("routes.toml:1"))
         );
-        // As if a second had gone by.
+        // Simulates that a second has passed.
         std::fs::write(&file, rule.repeat(2)).unwrap();
         table.state.lock().looked -= LOOK_EVERY;
         assert_eq!(table.current().rules().len(), 2);

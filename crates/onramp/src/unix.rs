@@ -1,4 +1,4 @@
-//! The Unix socket, where programs ask that have a hook or the C API (`crates/ramp`).
+//! The Unix socket for programs with a hook or the C API (`crates/ramp`).
 
 use std::collections::HashMap;
 use std::io;
@@ -31,29 +31,30 @@ use crate::status::parts;
 use crate::table::{LOOK_EVERY, Table};
 use crate::waiting::WaitingRoom;
 
-/// Its name in the log.
+/// Name of this entry in the log.
 const ENTRY: &str = "program";
-/// Longest path of a Unix socket, in bytes, as the system has it.
+/// Maximum length of a Unix socket's path, in bytes, as limited by the system.
 const MAX_SOCKET_PATH: usize = 107;
-/// Connections of programs to the socket at once: each process may keep one for its questions.
+/// Maximum number of program connections to the socket: each process may keep one for its
+/// questions.
 const MAX_CONVERSATIONS: usize = 16_384;
-/// Tickets of one program that it has not come back with. One that asks on and on makes its oldest
-/// ones worthless.
+/// Maximum number of unused tickets of one program. Beyond it, the oldest ones become invalid.
 const MAX_TICKETS: usize = 64;
-/// What is thrown away at once of what a program put in front.
+/// Maximum fill bytes discarded by one read.
 const DISCARDED_AT_ONCE: usize = 16 * 1024;
 
-/// For how long a program may remember that a destination is connected to directly. It is informed
-/// when rules change; this is for what else is weighed, such as what connections to a destination
-/// have carried.
+/// Time for which a program may remember that a destination is connected to directly.
+///
+/// It is informed when rules change. The limit covers the other inputs of the choice, such as the
+/// size of earlier connections.
 const REMEMBER_FOR: Duration = Duration::from_secs(10);
 
-/// What all programs' connections share.
+/// State shared by all programs' connections.
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub(crate) engine: Arc<Engine>,
     pub(crate) waiting: Arc<WaitingRoom>,
-    /// Who may have sessions with programs that listen.
+    /// Keys that may have sessions with listening programs.
     pub(crate) peers: Arc<Peers>,
     conversations: Arc<Semaphore>,
 }
@@ -69,17 +70,17 @@ impl Programs {
     }
 }
 
-/// The socket, and its name, which goes with it.
+/// The socket and its file, which is removed with it.
 #[derive(Debug)]
 pub(crate) struct Socket {
     listener: UnixSeqpacketListener,
     path: PathBuf,
-    /// The file, as it was made: another on-ramp's is left alone.
+    /// Identity of the created file, so that another on-ramp's file is left alone.
     made: Option<(u64, u64)>,
 }
 
 impl Socket {
-    /// Makes the socket in a directory for this user alone. Must be called within a tokio runtime.
+    /// Creates the socket in a directory for this user only. Must be called within a tokio runtime.
     pub(crate) fn open(path: &Path) -> Result<Self, OnrampError> {
         let failed = |source| OnrampError::Socket {
             path: path.to_owned(),
@@ -111,7 +112,7 @@ impl Socket {
             _ => {}
         }
         let listener = UnixSeqpacketListener::bind(path).map_err(failed)?;
-        // The directory is what keeps others out; this says so to who looks.
+        // The directory keeps others out; the mode makes that visible.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
         Ok(Self {
             listener,
@@ -136,7 +137,7 @@ impl Socket {
             };
             match socket.peer_cred() {
                 Ok(peer) if peer.uid() == own => {}
-                // Dropped: the directory should have kept it out.
+                // Dropped: the directory should have kept this user out.
                 Ok(peer) => {
                     programs.engine.events.log(None, |left_out| {
                         tracing::warn!(
@@ -150,7 +151,7 @@ impl Socket {
                 Err(_) => continue,
             }
             let Ok(place) = Arc::clone(&programs.conversations).try_acquire_owned() else {
-                // Closed: the program goes on as if there were no on-ramp.
+                // Closed: the program continues as if there were no on-ramp.
                 continue;
             };
             let program = Program {
@@ -180,7 +181,7 @@ fn file(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-/// Whether an on-ramp, or somebody else, listens at this socket.
+/// Returns true if any process listens on this socket.
 #[must_use]
 pub fn answers(path: &Path) -> bool {
     use rustix::net::{
@@ -192,22 +193,22 @@ pub fn answers(path: &Path) -> bool {
     };
     let connected = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
         .and_then(|socket| connect(&socket, &address));
-    // A full queue is somebody's.
+    // A full queue belongs to a listener too.
     matches!(connected, Ok(()) | Err(Errno::AGAIN))
 }
 
-/// One connection of a program. It is for one attempt to connect, one listener, or the questions of
+/// One connection of a program. It serves one attempt to connect, one listener, or the questions of
 /// a process.
 struct Program {
     programs: Arc<Programs>,
     socket: Arc<UnixSeqpacket>,
     tickets: HashMap<u64, (Request, Plan)>,
     next_ticket: u64,
-    /// Until when the program may go by an answer that it remembers.
+    /// Time until which the program may use a remembered answer.
     remembers_until: Option<Instant>,
-    /// Says when rules are not those any more by which it was answered.
+    /// Signals that the rules behind its answers have changed.
     rules: watch::Receiver<()>,
-    /// Says to what is under way that the program has closed the socket.
+    /// Tells current attempts that the program has closed the socket.
     gone: watch::Sender<bool>,
 }
 
@@ -215,11 +216,12 @@ impl Program {
     async fn serve(mut self, _place: OwnedSemaphorePermit, mut phases: Phases) {
         let mut packet = vec![0; MAX_MESSAGE];
         loop {
+            let table = self.programs.engine.table();
             let read = tokio::select! {
                 read = self.socket.recv(&mut packet) => read,
-                // What is under way has its own task.
+                // Current attempts have their own tasks.
                 () = phases.reached(Phase::Draining) => return,
-                changed = changed(self.programs.engine.table(), &mut self.rules, self.remembers_until) => {
+                changed = changed(table, &mut self.rules, self.remembers_until) => {
                     self.remembers_until = None;
                     if changed {
                         report(&self.socket, Reply::Forget).await;
@@ -229,7 +231,7 @@ impl Program {
             };
             let length = match read {
                 Ok(read) if read.bytes_read() > 0 && !read.truncated() => read.bytes_read(),
-                // Gone, or not to be understood.
+                // The program has closed the socket, or its packet is invalid.
                 _ => break,
             };
             let request = longhaul_ramp::Request::decode(packet.get(..length).unwrap_or_default());
@@ -300,7 +302,8 @@ impl Program {
             Err(failed) => return refuse(&self.socket, &failed).await,
         };
         if self.remembers_until.is_none() {
-            // From here on: an answer is never by older rules than those that are seen to change.
+            // Changes count from here on, so that an answer never uses older rules than those
+            // marked as seen.
             self.rules.mark_unchanged();
         }
         let plan = self.programs.engine.decide(&request);
@@ -310,7 +313,7 @@ impl Program {
         match plan.exit {
             PlannedExit::Direct => {
                 let measure = self.programs.engine.would_measure(&request.destination);
-                // What is to be measured is asked for again.
+                // An answer that asks for a measurement must not be remembered.
                 let remember = (ask.remembers && !measure).then_some(REMEMBER_FOR);
                 let direct = Reply::Direct {
                     reason: &plan.reason,
@@ -322,7 +325,7 @@ impl Program {
                     self.remembers_until = Some(Instant::now() + time);
                 }
                 self.programs.engine.metrics.count(ENTRY, Outcome::Direct);
-                // The program waits for its answer, not for the log.
+                // Logged after the answer, so that the program does not wait for the log.
                 self.programs.engine.log_plan(&request, &plan);
             }
             PlannedExit::Nothing => {
@@ -377,8 +380,8 @@ impl Program {
     }
 }
 
-/// Completes when the rules have become others, with `true`, or when nobody goes by answers from
-/// before any more. Never where nobody does.
+/// Completes with `true` when the rules have changed, or with `false` once no remembered answer is
+/// valid any more. Without remembered answers, never completes.
 async fn changed(table: &Table, rules: &mut watch::Receiver<()>, until: Option<Instant>) -> bool {
     let Some(until) = until else {
         return std::future::pending().await;
@@ -387,14 +390,13 @@ async fn changed(table: &Table, rules: &mut watch::Receiver<()>, until: Option<I
         if let Ok(changed) = timeout(LOOK_EVERY, rules.changed()).await {
             return changed.is_ok();
         }
-        // Programs that remember do not ask, and nobody else may: the file is looked at all the
-        // same.
+        // Programs that remember answers do not ask, so the file is checked here.
         table.current();
     }
     false
 }
 
-/// What a program asked for, understood.
+/// Converts a program's question into a request.
 fn asked(ask: &Ask<'_>) -> Result<Request, Failed> {
     let destination = Destination::known_as(ask.name, ask.address, ask.port).ok_or_else(|| {
         Failed::new(
@@ -402,7 +404,7 @@ fn asked(ask: &Ask<'_>) -> Result<Request, Failed> {
             "no destination: neither a name nor an address",
         )
     })?;
-    // Only who speaks the session protocol shows a key.
+    // Only a destination that speaks the session protocol can prove a key.
     let acceptor = ask.acceptor || ask.key.is_some();
     let route = ask
         .route
@@ -424,15 +426,15 @@ fn asked(ask: &Ask<'_>) -> Result<Request, Failed> {
     })
 }
 
-/// A program's socket that is to be brought to its destination.
+/// A program's socket that is to be connected to its destination.
 struct Attempt {
     programs: Arc<Programs>,
     socket: Arc<UnixSeqpacket>,
     request: Request,
     plan: Plan,
-    /// The address of the program's socket.
+    /// Local address of the program's socket.
     local: SocketAddr,
-    /// Bytes that the program has put in front of its own.
+    /// Number of fill bytes before the program's own data.
     fill: u32,
     gone: watch::Receiver<bool>,
     _place: OwnedSemaphorePermit,
@@ -456,7 +458,7 @@ impl Attempt {
             .await;
         let opened: Opened = match opened {
             Some(Ok(opened)) => opened,
-            // Reported before the reset, so that the program has the reason when it sees that.
+            // Reported before the reset, so that the program has the reason when it sees the reset.
             Some(Err(failed)) => return done(&self.socket, Some(&failed)).await,
             None => return,
         };
@@ -466,7 +468,10 @@ impl Attempt {
         if let Err(error) = discard(&mut program, self.fill).await {
             let payer = Asker::Machine.payer();
             self.programs.engine.events.log(Some(payer), |left_out| {
-                tracing::info!(entry = ENTRY, destination = %self.request.destination, %error, left_out, "the program went when it was connected");
+                tracing::info!(
+                    entry = ENTRY, destination = %self.request.destination, %error, left_out,
+                    "the program went when it was connected"
+                );
             });
             return;
         }
@@ -478,19 +483,19 @@ impl Attempt {
             _phases,
             ..
         } = self;
-        // Whether the program keeps its end open is its own business now.
+        // From here on, the program may close its end of the Unix socket.
         drop(socket);
         programs.engine.carry(&request, program, opened, &[]).await;
     }
 
-    /// Completes when the program has given up: its socket is broken, or it has closed the Unix
-    /// socket, as its end does. An end of its own socket alone would not be seen behind what it put
-    /// in front.
+    /// Completes when the program has given up: its socket is broken, or the Unix socket is closed,
+    /// as the program's death does too. An end of stream on its own socket would be hidden behind
+    /// the fill bytes.
     async fn program_gone(&self, program: &Conn) {
         let mut gone = self.gone.clone();
         let closed = async {
             if gone.wait_for(|gone| *gone).await.is_err() {
-                // Nobody listens any more, for the on-ramp stops.
+                // The sender is gone because the on-ramp stops.
                 std::future::pending::<()>().await;
             }
         };
@@ -501,8 +506,8 @@ impl Attempt {
     }
 }
 
-/// What a program may be told of whom its socket is connected to: an address that nobody knows here
-/// is all zeros.
+/// Returns the peer address to report to a program: all zeros if the destination's address is not
+/// known here.
 fn peer_of(destination: &Destination, local: SocketAddr) -> SocketAddr {
     let unknown = match local {
         SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
@@ -511,7 +516,7 @@ fn peer_of(destination: &Destination, local: SocketAddr) -> SocketAddr {
     SocketAddr::new(destination.address().unwrap_or(unknown), destination.port())
 }
 
-/// Reads exactly as many bytes, and throws them away.
+/// Reads exactly this many bytes, and discards them.
 async fn discard(program: &mut Conn, fill: u32) -> io::Result<()> {
     let mut left = usize::try_from(fill).unwrap_or(usize::MAX);
     let mut discarded = vec![0; DISCARDED_AT_ONCE.min(left)];
@@ -525,13 +530,13 @@ async fn discard(program: &mut Conn, fill: u32) -> io::Result<()> {
         }
         left -= read;
     }
-    // Until it is acknowledged, it takes room in the program's send buffer.
+    // Until it is acknowledged, the fill takes space in the program's send buffer.
     let _ = rustix::net::sockopt::set_tcp_quickack(&*program, true);
     Ok(())
 }
 
-/// Sends a reply. A program that is gone needs no reply; one that does not read gets no more than
-/// the socket holds.
+/// Sends a reply. Errors are ignored: a program that is gone needs none, and one that does not read
+/// gets no more than the socket holds.
 pub(crate) async fn report(socket: &UnixSeqpacket, reply: Reply<'_>) {
     if let Ok(bytes) = reply.encode().finished() {
         let _ = socket.send(bytes).await;

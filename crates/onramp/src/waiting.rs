@@ -1,5 +1,5 @@
-//! The listeners on loopback that programs' sockets are connected to, and who of those that come
-//! was announced.
+//! Listeners on loopback to which programs' sockets connect, and the matching of these connections
+//! with their announcements.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,22 +18,25 @@ use crate::PROGRAM_UNACKNOWLEDGED;
 use crate::error::OnrampError;
 use crate::failure::Failed;
 
-/// How long a connection waits to be announced, and an announcement for its connection.
+/// Maximum time that a connection waits for its announcement, and an announcement for its
+/// connection.
 const ANNOUNCED_WITHIN: Duration = Duration::from_secs(5);
-/// Connections that wait to be announced at once. With one more, the oldest of them is reset:
-/// programs announce their connections at once, so whoever holds many unannounced ones loses those.
+/// Limits on connections that wait for their announcement. Beyond them, the oldest is reset.
+/// Programs announce their connections at once, so only a client with many unannounced ones loses
+/// them.
 const LIMITS: GateLimits = GateLimits {
     newcomers: 1024,
     verified: 0,
     header: ANNOUNCED_WITHIN,
     least_header: ANNOUNCED_WITHIN,
 };
-/// Receive buffer of a connection at first, in bytes (`SO_RCVBUF`): the least that Linux gives, so
-/// that a program that is not to see its socket writable yet need not put much in front. It grows
-/// by autotuning from the first byte that is read.
+/// Initial receive buffer of a connection, in bytes (`SO_RCVBUF`): the minimum of Linux.
+///
+/// A program whose socket must not be writable yet then needs little fill. The buffer autotunes
+/// from the first byte that is read.
 const FIRST_RECEIVE_BUFFER: u32 = 2304;
 
-/// The listeners, and who waits.
+/// The listeners, and the waiting connections and announcements.
 #[derive(Debug)]
 pub(crate) struct WaitingRoom {
     v4: Option<SocketAddr>,
@@ -52,25 +55,25 @@ struct State {
 
 #[derive(Debug)]
 enum Waiting {
-    /// A connection.
+    /// A connection without an announcement.
     Arrived {
         socket: OwnedFd,
         /// Distinguishes it from a later one with the same address.
         number: u64,
         _place: Place,
     },
-    /// An announcement.
+    /// An announcement without a connection.
     Announced(oneshot::Sender<OwnedFd>),
 }
 
-/// A program's connection that was announced. Where it leads is known while this is held.
+/// A program's announced connection. While it is held, its destination can be queried.
 #[derive(Debug)]
 pub(crate) struct Announced {
     pub(crate) socket: OwnedFd,
     pub(crate) _peer: KnownPeer,
 }
 
-/// Has it known where the connection with an address leads.
+/// Registration of the destination of a connection, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct KnownPeer {
     room: Arc<WaitingRoom>,
@@ -84,7 +87,7 @@ impl Drop for KnownPeer {
 }
 
 impl WaitingRoom {
-    /// Listens on loopback, for as long as `tasks` are held.
+    /// Listens on loopback until `tasks` is dropped.
     pub(crate) fn open(tasks: &mut JoinSet<()>) -> Result<Arc<Self>, OnrampError> {
         Self::open_within(LIMITS, tasks)
     }
@@ -114,8 +117,8 @@ impl WaitingRoom {
         Ok(room)
     }
 
-    /// Where a socket of a family is to be connected to. Where there is no IPv6, a socket of that
-    /// family can be connected to an IPv4 address.
+    /// Returns the listener for a socket of this family. Without IPv6, an IPv6 socket can connect
+    /// to an IPv4-mapped address.
     pub(crate) fn listener(&self, v6: bool) -> Option<SocketAddr> {
         let mapped = |at: SocketAddr| match at.ip() {
             IpAddr::V4(ip) => SocketAddr::new(ip.to_ipv6_mapped().into(), at.port()),
@@ -127,13 +130,13 @@ impl WaitingRoom {
         }
     }
 
-    /// Where the connection of a program's socket leads.
+    /// Returns the destination of the connection of a program's socket.
     pub(crate) fn peer(&self, local: SocketAddr) -> Option<SocketAddr> {
         self.state().peers.get(&canonical(local)).copied()
     }
 
-    /// Has it known, while the answer is held, that the connection of a program's socket leads to
-    /// `peer`.
+    /// Registers `peer` as the destination of the connection of a program's socket, until the
+    /// result is dropped.
     pub(crate) fn leads(self: &Arc<Self>, local: SocketAddr, peer: SocketAddr) -> KnownPeer {
         let local = canonical(local);
         self.state().peers.insert(local, peer);
@@ -143,7 +146,8 @@ impl WaitingRoom {
         }
     }
 
-    /// The connection that comes from `local`, a program's socket, which leads to `peer`.
+    /// Waits for the connection from `local`, a program's socket, and registers `peer` as its
+    /// destination.
     pub(crate) async fn announced(
         self: &Arc<Self>,
         local: SocketAddr,
@@ -191,7 +195,10 @@ impl WaitingRoom {
         loop {
             let failed = |error: &io::Error| {
                 self.events.log(None, |left_out| {
-                    tracing::warn!(%error, left_out, "cannot accept programs' sockets for the moment");
+                    tracing::warn!(
+                        %error, left_out,
+                        "cannot accept programs' sockets for the moment"
+                    );
                 });
             };
             let (socket, from) = listener.accept(failed).await;
@@ -207,7 +214,7 @@ impl WaitingRoom {
         } = self.gate.enter(from.ip());
         let mut state = self.state();
         if let Some(Waiting::Announced(announced)) = state.waiting.remove(&from) {
-            // Dropped, and so reset, if nobody waits any more.
+            // If nobody waits any more, it is dropped, and so reset.
             let _ = announced.send(socket);
             return;
         }
@@ -227,14 +234,19 @@ impl WaitingRoom {
                 () = eviction.wait() => {}
             }
             let mut state = room.state();
-            if matches!(state.waiting.get(&from), Some(Waiting::Arrived { number: waiting, .. }) if *waiting == number)
-            {
+            let arrived = match state.waiting.get(&from) {
+                Some(Waiting::Arrived { number, .. }) => Some(*number),
+                _ => None,
+            };
+            if arrived == Some(number) {
                 state.waiting.remove(&from);
                 drop(state);
-                room.events.log(
-                    None,
-                    |left_out| tracing::warn!(%from, left_out, "reset a connection that no program announced"),
-                );
+                room.events.log(None, |left_out| {
+                    tracing::warn!(
+                        %from, left_out,
+                        "reset a connection that no program announced"
+                    )
+                });
             }
         });
     }
@@ -268,12 +280,12 @@ fn listen(ip: IpAddr) -> Result<(Listener, SocketAddr), OnrampError> {
     Ok((listener, at))
 }
 
-/// A buffer that was set is not autotuned, and bounds the window's scale for good; so it is given
-/// back to the kernel at once, which goes on from its size.
+/// Sets a small receive buffer, then returns it to autotuning, which continues from that size. A
+/// fixed buffer would not be autotuned, and would limit the window scale for good.
 fn small_buffer(socket: BorrowedFd<'_>) -> io::Result<()> {
     use drs::{Action, Locks, Outcome, apply};
     if Locks::read(socket).is_none() {
-        // Linux before 5.15 could not give it back.
+        // Linux before 5.15 cannot return it to autotuning.
         return Ok(());
     }
     for action in [
@@ -295,7 +307,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_crowd_keeps_no_announced_connection_out() {
+    async fn a_crowd_does_not_block_announced_connections() {
         const ROOM: usize = 8;
         let limits = GateLimits {
             newcomers: ROOM,
@@ -311,7 +323,7 @@ mod tests {
         let program = TcpStream::connect(at).await.unwrap();
         let announced = room.announced(program.local_addr().unwrap(), at).await;
         assert!(announced.is_ok(), "{announced:?}");
-        // The oldest of the crowd has made room.
+        // The oldest of the crowd has been evicted.
         let mut first = crowd.remove(0);
         assert!(!matches!(first.read(&mut [0]).await, Ok(1..)));
         drop(announced);

@@ -25,10 +25,10 @@ use crate::{
     wire::{Cpu, Hello, Length, Report, StreamReport},
 };
 
-/// What all receivers of an end may offer from the start, in bytes together.
+/// Total initial receive window of an end's receivers, in bytes.
 const FIRST_WINDOW: u32 = 32 << 20;
 
-/// What may wait in a socket to be sent for the first time, in bytes: at 10 Gbit/s, 6 ms.
+/// Maximum unsent data in a socket, in bytes: at 10 Gbit/s, 6 ms.
 const MOST_UNSENT: u32 = 8 << 20;
 
 /// A session joined to a measurement.
@@ -38,44 +38,44 @@ pub(crate) struct Stream {
     pub(crate) session: Session,
 }
 
-/// What one end counted.
+/// Counts of one end.
 #[derive(Debug, Clone)]
 pub struct Carried {
-    /// Its streams, by number.
+    /// Totals of its streams, by number.
     pub streams: Vec<StreamTotal>,
     /// Processor time.
     pub cpu: Cpu,
-    /// Congestion control of the first stream, as the kernel names it.
+    /// Congestion control of the first stream, by its kernel name.
     pub congestion: String,
 }
 
-/// One stream in all, as this end saw it. Times are since START.
+/// Totals of one stream at this end. Times are since START.
 #[derive(Debug, Clone)]
 pub struct StreamTotal {
-    /// Its number.
+    /// Number of the stream.
     pub stream: u16,
-    /// Whether this end sent on it.
+    /// True if this end sends on it.
     pub sends: bool,
-    /// Payload that counts, in bytes.
+    /// Counted payload, in bytes.
     pub bytes: u64,
     /// Payload before counting began, in bytes.
     pub omitted: u64,
-    /// When counting began.
+    /// Time at which counting began.
     pub from: Duration,
-    /// When the last byte was sent or received.
+    /// Time at which the last byte was sent or received.
     pub until: Duration,
     /// Segments retransmitted on this end's hop while counting.
     pub retransmits: u64,
-    /// Least, greatest and mean of the smoothed round-trip times at the ends of intervals.
+    /// Minimum, maximum and mean of the smoothed round-trip times at the ends of intervals.
     pub rtt: Option<[Duration; 3]>,
-    /// The widest congestion window, in bytes.
+    /// Maximum congestion window, in bytes.
     pub max_congestion_window: u64,
-    /// The widest window that the peer offered, in bytes.
+    /// Maximum window that the peer offered, in bytes.
     pub max_send_window: u64,
 }
 
-/// Moves bytes on all `streams` until they are over. `reported` receives every interval, of `every`
-/// length.
+/// Moves bytes on all `streams` until they are over. `reported` receives each interval of length
+/// `every`.
 pub(crate) async fn carry(
     streams: Vec<Stream>,
     hello: &Hello,
@@ -114,7 +114,7 @@ pub(crate) async fn carry(
                 source,
             })?,
             count: count.clone(),
-            // Streams beside each other take their shares by TCP's own rules.
+            // Parallel streams share the path by TCP's own rules.
             right_size: hello.right_size && hello.streams == 1,
         });
         over.insert(stream.number, (stream.sends, count.clone(), Duration::ZERO));
@@ -139,7 +139,7 @@ pub(crate) async fn carry(
                         *at = end.saturating_duration_since(start);
                     }
                 }
-                // The others are aborted, and their sessions reset, with the set.
+                // Dropping the set aborts the others and resets their sessions.
                 Some(Ok(Err(error))) => return Err(error),
                 Some(Err(panic)) => return Err(Error::Protocol(panic.to_string())),
             },
@@ -199,7 +199,7 @@ impl StreamTotal {
         }
     }
 
-    /// How long it counted, in seconds.
+    /// Returns the counted time, in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.until.saturating_sub(self.from).as_secs_f64()
@@ -207,7 +207,7 @@ impl StreamTotal {
 }
 
 impl Carried {
-    /// For the other end.
+    /// Returns the report for the other end.
     pub(crate) fn report(&self) -> Report {
         let report = |total: &StreamTotal| StreamReport {
             stream: total.stream,
@@ -224,7 +224,7 @@ impl Carried {
     }
 }
 
-/// The goals of this end's senders and receivers.
+/// Returns the goals of this end's senders and receivers.
 fn goals(hello: &Hello, start: Instant) -> (Goal, Goal) {
     match hello.length {
         Length::Milliseconds(ms) => {
@@ -238,7 +238,7 @@ fn goals(hello: &Hello, start: Instant) -> (Goal, Goal) {
     }
 }
 
-/// What is sent: nothing that a path could compress.
+/// Returns the data to send, which a path cannot compress.
 fn noise() -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut block = Vec::with_capacity(BLOCK);

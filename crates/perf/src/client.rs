@@ -1,4 +1,5 @@
-//! The end that asks: opens the sessions, starts the clock, and puts both ends' counts together.
+//! The client of a measurement: opens the sessions, starts the clock, and combines both ends'
+//! counts.
 
 use std::time::Duration;
 
@@ -15,47 +16,47 @@ use crate::{
     },
 };
 
-/// What to measure.
+/// Parameters of a measurement.
 #[derive(Debug, Clone)]
 pub struct Test {
-    /// Streams in each direction that is measured; at least 1.
+    /// Number of streams in each measured direction; at least 1.
     pub streams: u16,
-    /// Which way data flows.
+    /// Direction of the data.
     pub direction: Direction,
-    /// When it is over.
+    /// Length of the measurement.
     pub length: Length,
-    /// How long the beginning is left out of the count; on top of the length.
+    /// Time at the beginning that is not counted, in addition to the length.
     pub omit: Duration,
-    /// What protects the measured bytes.
+    /// Protection of the measured bytes.
     pub protection: Protection,
-    /// Whether the sending ends fit their rate to the path.
+    /// True if the sending ends fit their rate to the path.
     pub right_size: bool,
     /// Length of the intervals.
     pub interval: Duration,
 }
 
-/// What was measured.
+/// Result of a measurement.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Each stream, by number.
+    /// Results of the streams, by number.
     pub streams: Vec<StreamOutcome>,
-    /// What this end counted.
+    /// Counts of this end.
     pub local: Carried,
-    /// What the server counted.
+    /// Counts of the server.
     pub remote: Report,
 }
 
-/// One stream, with both ends' counts.
+/// Result of one stream, with both ends' counts.
 #[derive(Debug, Clone)]
 pub struct StreamOutcome {
-    /// As this end saw it.
+    /// Counts of this end.
     pub local: StreamTotal,
-    /// As the server saw it.
+    /// Counts of the server.
     pub remote: StreamReport,
 }
 
 impl StreamOutcome {
-    /// Payload sent while it counted, in bytes, and in how many seconds.
+    /// Returns the counted payload that was sent, in bytes, and the time in seconds.
     #[must_use]
     pub fn sent(&self) -> (u64, f64) {
         match self.local.sends {
@@ -64,7 +65,7 @@ impl StreamOutcome {
         }
     }
 
-    /// Payload received while it counted, in bytes, and in how many seconds.
+    /// Returns the counted payload that was received, in bytes, and the time in seconds.
     #[must_use]
     pub fn received(&self) -> (u64, f64) {
         match self.local.sends {
@@ -73,7 +74,7 @@ impl StreamOutcome {
         }
     }
 
-    /// Segments retransmitted on the sender's first hop while it counted.
+    /// Returns the number of segments retransmitted on the sender's first hop while it counted.
     #[must_use]
     pub fn retransmits(&self) -> u64 {
         match self.local.sends {
@@ -83,10 +84,10 @@ impl StreamOutcome {
     }
 }
 
-/// What is known of the connections when the clock starts.
+/// Facts about a stream's connection when the clock starts.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    /// The stream's number.
+    /// Number of the stream.
     pub stream: u16,
     /// This end's address, and the address at the other end of the first hop.
     pub addresses: Option<(std::net::SocketAddr, std::net::SocketAddr)>,
@@ -100,7 +101,7 @@ pub struct Connection {
 /// interval.
 ///
 /// # Errors
-/// Why it did not come to its end: [`Error`].
+/// [`Error`]: the reason why the measurement did not complete.
 pub async fn measure(
     options: &ConnectOptions,
     test: &Test,
@@ -128,12 +129,12 @@ pub async fn measure(
     started(&connections);
     Message::Start.write(&mut control).await?;
     let (local, remote) = run(&mut control, streams, &hello, test.interval, reported).await?;
-    // The report is here, so nothing depends on a clean end.
+    // The report has arrived, so nothing depends on a clean end.
     let _ = control.close().await;
     put_together(local, remote)
 }
 
-/// From START to both ends' counts.
+/// Runs the measurement from START to both ends' counts.
 async fn run(
     control: &mut Session,
     streams: Vec<Stream>,
@@ -155,7 +156,7 @@ async fn run(
     let local = loop {
         tokio::select! {
             carried = &mut carrying => break carried,
-            // The server may be done a little sooner than this end.
+            // The server may finish a little sooner than this end.
             report = &mut remote, if early.is_none() => early = Some(report?),
         }
     };
@@ -170,7 +171,7 @@ async fn run(
             Ok((local, timeout(after, remote).await.unwrap_or(Err(silent))?))
         }
         (Err(error), Some(_)) => Err(error),
-        // What the server says of it is closer to the cause than a stream that was reset.
+        // The server's own message is closer to the cause than a stream that was reset.
         (Err(error), None) => match timeout(Duration::from_secs(1), remote).await {
             Ok(Err(refused @ Error::Refused(_))) => Err(refused),
             _ => Err(error),
@@ -178,7 +179,7 @@ async fn run(
     }
 }
 
-/// Opens the sessions that carry bytes, all at once.
+/// Opens the sessions that carry bytes, all concurrently.
 async fn open(options: &ConnectOptions, hello: &Hello) -> Result<Vec<Stream>, Error> {
     let mut opening = JoinSet::new();
     for number in 0..hello.sessions() {
@@ -223,7 +224,7 @@ async fn expect(session: &mut Session, wanted: &Message, after: Duration) -> Res
     }
 }
 
-/// Pairs the two ends' counts, and holds them against each other: what arrived was sent before.
+/// Pairs the two ends' counts, and checks their consistency: no more arrived than was sent.
 fn put_together(local: Carried, remote: Report) -> Result<Outcome, Error> {
     let mut streams = Vec::new();
     for total in &local.streams {
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_cannot_be_are_no_result() {
+    fn contradicting_counts_are_an_error() {
         assert!(matches!(
             put_together(carried(1000, 0), report(0, 1001)),
             Err(Error::Disagreement {

@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use crate::wire::Cpu;
 
-/// Runs from its making on.
+/// Clock that starts when it is created.
 pub(crate) struct CpuClock {
     began: Instant,
-    /// Clock ticks in user and kernel mode at the beginning; none where the system does not say.
+    /// Clock ticks in user and kernel mode at the beginning; `None` if the system does not report
+    /// them.
     ticks: Option<(u64, u64)>,
 }
 
@@ -19,7 +20,8 @@ impl CpuClock {
         }
     }
 
-    /// Percent of one processor since the beginning; zeros where the system does not say.
+    /// Returns the percentages of one processor since the beginning; zeros if the system does not
+    /// report them.
     pub(crate) fn read(&self) -> Cpu {
         let (Some(before), Some(now)) = (self.ticks, ticks()) else {
             return Cpu::default();
@@ -43,8 +45,8 @@ fn ticks() -> Option<(u64, u64)> {
     parse(&std::fs::read_to_string("/proc/self/stat").ok()?)
 }
 
-/// Fields 14 and 15 (`utime`, `stime`, proc(5)). The name in field 2 may hold anything, so fields
-/// are counted from its end.
+/// Parses fields 14 and 15 (`utime`, `stime`, proc(5)). The name in field 2 may contain anything,
+/// so fields are counted from its end.
 fn parse(stat: &str) -> Option<(u64, u64)> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
@@ -56,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_line_is_read_whatever_the_name() {
+    fn cpu_time_is_parsed_for_any_process_name() {
         let line = "42 (a) b) R 1 2 3 4 5 6 7 8 9 10 11 12 13 14";
         assert_eq!(parse(line), Some((11, 12)));
         assert!(parse("42 (x) R 1").is_none() && parse("").is_none());

@@ -1,6 +1,6 @@
-//! What must hold for any message of a measurement; see [`longhaul_proto::fuzzing`].
+//! Properties of the parser of a measurement's messages; see [`longhaul_proto::fuzzing`].
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a broken property is to panic
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a broken property panics
 
 use longhaul_proto::fuzzing::{Seed, Target, assert_short_line, ready};
 use longhaul_proto::text::is_printable;
@@ -18,7 +18,7 @@ pub const TARGETS: &[Target] = &[Target {
     seeds,
 }];
 
-/// Any bytes as the JSON of a message, and as a stream of messages with their lengths in front.
+/// Tests any bytes as the JSON of a message, and as a stream of messages with length prefixes.
 fn message(data: &[u8]) {
     match Message::decode(data) {
         Ok(message) => decoded(&message),
@@ -43,7 +43,7 @@ fn decoded(message: &Message) {
     };
     assert!(words.chars().all(is_printable) && words.len() <= 256);
     if let Message::Hello(hello) = message {
-        // What a server computes of it.
+        // The values that a server computes from it.
         if let Err(refusal) = Limits::default().check(hello) {
             assert_short_line(&refusal);
         }
@@ -60,14 +60,14 @@ fn decoded(message: &Message) {
         };
         let _: u64 = report.streams.iter().map(counts).sum();
     }
-    // It is written again only if it is no longer than a message may be: numbers may be spelt
-    // shorter than they are written.
+    // Encoded again only if the result fits a message: the input may spell numbers more briefly
+    // than the encoder.
     let Ok(bytes) = message.encode() else { return };
     let again = Message::decode(&bytes[4..]).unwrap();
     assert_eq!(without_fractions(again), without_fractions(message.clone()));
 }
 
-/// Without the numbers whose last digit JSON may change.
+/// Returns the message without the numbers whose last digit JSON may change.
 fn without_fractions(mut message: Message) -> Message {
     if let Message::Report(report) = &mut message {
         report.cpu = Cpu::default();

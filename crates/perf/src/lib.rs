@@ -1,10 +1,10 @@
-//! Measures a path from memory to memory, and plans what a long path needs.
+//! Measures a path from memory to memory, and calculates the requirements of a long path.
 //!
 //! [`measure`] moves bytes between this end and a [`Server`], over sessions of `longhaul-session`
-//! and so over any route; what both ends counted is an [`Outcome`], and [`report`] writes it in the
-//! field names of `iperf3 --json`. [`plan`] works out, from rate, round trip and segment size, what
-//! has to hold for a flow to fill a long path. [`record`] judges a measurement by the rules of the
-//! Internet2 Land Speed Record.
+//! and so over any route. Its result is an [`Outcome`] with both ends' counts, and [`report`]
+//! writes it with the field names of `iperf3 --json`. [`plan`] calculates, from rate, round trip
+//! and segment size, the conditions for a flow to fill a long path. [`record`] judges a measurement
+//! by the rules of the Internet2 Land Speed Record.
 //!
 //! The rules that the code cites (`LH-PERF-1`) are those of `docs/protocol.md`.
 

@@ -1,4 +1,4 @@
-//! What a server does for others: bounds, and who asks too often.
+//! Limits of a measurement server, and of the request rate of each key.
 
 use std::{
     collections::HashMap,
@@ -9,22 +9,23 @@ use longhaul_session::PublicKey;
 
 use crate::wire::{Hello, Length, MAX_STREAMS, VERSION};
 
-/// Bounds of a server.
+/// Limits of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Streams in each direction of one measurement.
+    /// Maximum number of streams in each direction of one measurement.
     pub streams: u16,
-    /// Longest measurement. One that counts bytes is ended after it as well.
+    /// Maximum duration of a measurement. It also ends one whose length is a number of bytes.
     pub time: Duration,
-    /// Measurements at once; one key has half of them, one at least.
+    /// Maximum number of concurrent measurements. One key may have half of them, and at least one.
     pub at_once: usize,
-    /// Measurements that one key may begin in [`WINDOW`].
+    /// Maximum number of measurements that one key may begin within [`WINDOW`].
     pub per_minute: u32,
 }
 
-/// Over which requests are counted.
+/// Period over which requests are counted.
 pub const WINDOW: Duration = Duration::from_secs(60);
-/// Keys whose requests are remembered; when so many were seen within [`WINDOW`], others wait.
+/// Maximum number of keys whose requests are remembered. If that many were seen within [`WINDOW`],
+/// other keys are refused.
 const MOST_KEYS: usize = 1024;
 
 impl Default for Limits {
@@ -38,31 +39,31 @@ impl Default for Limits {
     }
 }
 
-/// Why a measurement is not taken.
+/// Reason why a measurement is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Another release.
+    /// The client has an incompatible release.
     #[error("it speaks version {VERSION} of the measurement's protocol only")]
     Version,
-    /// None, or too many.
+    /// The number of streams is zero or too large.
     #[error("it takes 1 to {0} streams")]
     Streams(u16),
-    /// Nothing, or too long.
+    /// The length is zero or too large.
     #[error("it takes measurements of up to {} s", .0.as_secs())]
     Length(Duration),
-    /// Others are under way.
+    /// Too many measurements are running.
     #[error("it carries {0} measurements already; try again later")]
     Busy(usize),
-    /// Too many requests.
+    /// The key has sent too many requests.
     #[error("this key has begun {0} measurements within a minute; wait a little")]
     TooOften(u32),
 }
 
 impl Limits {
-    /// Whether a measurement is within bounds.
+    /// Checks that a measurement is within the limits.
     ///
     /// # Errors
-    /// Which bound it is outside of.
+    /// The limit that it exceeds.
     pub fn check(&self, hello: &Hello) -> Result<(), Refusal> {
         let [oldest, newest] = hello.versions;
         if !(oldest..=newest).contains(&VERSION) {
@@ -83,15 +84,15 @@ impl Limits {
     }
 }
 
-/// Counts what each key asked for lately.
+/// Counts of recent requests per key.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// When each key's window began, and how many it has begun since.
+    /// Start of each key's period, and the number of measurements begun since.
     keys: HashMap<PublicKey, (Instant, u32)>,
 }
 
 impl Requests {
-    /// Takes note of a request of `key` at `now`.
+    /// Counts a request of `key` at `now`, or refuses it.
     pub(crate) fn note(
         &mut self,
         key: PublicKey,
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_asks_too_often_waits_and_others_do_not() {
+    fn the_request_rate_is_limited_per_key() {
         let limits = Limits {
             per_minute: 2,
             ..Limits::default()

@@ -1,6 +1,6 @@
-//! What has to hold for a flow to fill a long path: window, recovery, loss, streams and depots.
+//! Requirements for a flow to fill a long path: window, recovery, loss, streams and depots.
 //!
-//! Rates here are of payload. The formulas, and where they come from, are [`quantities::path`]'s.
+//! Rates here are of payload. The formulas and their sources are those of [`quantities::path`].
 
 mod remedy;
 
@@ -14,26 +14,25 @@ use serde::{Serialize, Serializer};
 
 pub use remedy::{Depots, MOST_HOPS, MOST_STREAMS, Remedy};
 
-/// Headers of IPv4 and TCP, timestamps included, in bytes.
+/// Size of the IPv4 and TCP headers with timestamps, in bytes.
 pub const HEADERS: u32 = 40 + 12;
-/// What light covers in fibre in a millisecond of *round trip*, in kilometres of way: 200,000 km/s,
-/// there and back.
+/// Kilometres of fibre per millisecond of *round trip*: 200,000 km/s, there and back.
 const KM_PER_MS: f64 = 100.0;
 
-/// What is wanted of which path.
+/// A target rate and the path on which to reach it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {
-    /// The rate to reach, of payload; more than nothing.
+    /// Payload rate to reach; greater than zero.
     pub rate: Rate,
-    /// The round trip; more than nothing.
+    /// Round-trip time; greater than zero.
     pub rtt: Time,
     /// The path MTU.
     pub mtu: Mtu,
-    /// The congestion control of the hosts.
+    /// Congestion control of the hosts.
     pub control: CongestionControl,
-    /// The largest window of the hosts, where there is one.
+    /// Maximum window of the hosts, if it is limited.
     pub window: Option<ByteCount>,
-    /// The chance that a segment is lost, where it is known.
+    /// Probability of losing a segment, if known.
     pub loss: Option<Probability>,
 }
 
@@ -41,12 +40,12 @@ pub struct Target {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mtu(u16);
 
-/// What the target needs.
+/// Requirements of a target.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plan {
-    /// The rate to reach, in bit/s.
+    /// Payload rate to reach, in bit/s.
     pub rate_bps: f64,
-    /// The round trip, in seconds.
+    /// Round-trip time, in seconds.
     pub rtt_s: f64,
     /// Payload of a segment, in bytes.
     pub mss_bytes: u32,
@@ -55,25 +54,25 @@ pub struct Plan {
     pub control: CongestionControl,
     /// Bandwidth-delay product: the window that just fills the path, in bytes.
     pub window_bytes: u64,
-    /// The same, in segments.
+    /// Bandwidth-delay product in segments.
     pub window_segments: f64,
-    /// From the first segment to a full window in slow start, in seconds.
+    /// Time from the first segment to a full window in slow start, in seconds.
     pub slow_start_s: f64,
-    /// From one loss back to the full window, in seconds.
+    /// Time from one loss back to the full window, in seconds.
     pub recovery_s: f64,
-    /// The loss rate beyond which one flow stays below the target.
+    /// Maximum loss rate at which one flow still reaches the target.
     pub most_loss: f64,
-    /// At the target rate, seconds between losses at that loss rate.
+    /// Time between losses at the target rate and that loss rate, in seconds.
     pub between_losses_s: f64,
-    /// What one stream reaches with the hosts' window and the loss given, in bit/s.
+    /// Rate of one stream with the hosts' window and the given loss, in bit/s.
     pub one_stream_bps: f64,
-    /// What holds that stream, if anything does.
+    /// Limit that keeps that stream below the target, if any.
     pub held_by: Option<HeldBy>,
-    /// What reaches the target where one stream does not.
+    /// Remedies, if one stream does not reach the target.
     pub remedy: Option<Remedy>,
 }
 
-/// What keeps one stream below the target.
+/// Limit that keeps one stream below the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeldBy {
@@ -83,13 +82,13 @@ pub enum HeldBy {
     Loss,
 }
 
-/// An MTU that is none.
+/// Error for an MTU out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is no MTU for this: give 576 to 65535 bytes, most paths have 1500 or 9000")]
 pub struct MtuError(pub u32);
 
 impl Mtu {
-    /// `bytes` as an MTU.
+    /// Returns `bytes` as an MTU.
     ///
     /// # Errors
     /// [`MtuError`] when it is outside 576 to 65535.
@@ -100,7 +99,7 @@ impl Mtu {
         }
     }
 
-    /// Payload of a full segment over IPv4 with timestamps, in bytes.
+    /// Returns the payload of a full segment over IPv4 with timestamps, in bytes.
     #[must_use]
     pub const fn mss(self) -> u32 {
         self.0 as u32 - HEADERS
@@ -108,10 +107,10 @@ impl Mtu {
 }
 
 impl Target {
-    /// Works it out.
+    /// Calculates the plan.
     #[must_use]
     pub fn plan(&self) -> Plan {
-        // What the target takes does not depend on what holds the hosts back.
+        // The requirements do not depend on the limits of the hosts.
         let wanted = Hop {
             mss: self.mtu.mss(),
             control: self.control,
@@ -138,7 +137,7 @@ impl Target {
         }
     }
 
-    /// The whole path, or a hop of it, with the hosts' window.
+    /// Returns the whole path, or a hop of it, with the hosts' window.
     fn hop(&self, rtt: Duration, loss: Option<Probability>) -> Hop {
         Hop {
             loss: loss.unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Moves bytes on one stream, from memory or to it, until the goal is reached.
+//! Moves bytes on one stream, from or to memory, until the goal is reached.
 
 use std::{
     future::Future,
@@ -18,28 +18,28 @@ use tokio::{
 
 use crate::{Error, wire::Protection};
 
-/// A stream on which nothing moves for this long is gone.
+/// Time without a byte after which a stream is considered dead.
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long what was sent may take to arrive once sending is over.
+/// Time for sent data to arrive once sending is over.
 pub(crate) const DRAIN: Duration = Duration::from_secs(10);
-/// Handed to the session at once, in bytes.
+/// Size of a write to the session, in bytes.
 pub(crate) const BLOCK: usize = 256 * 1024;
-/// A stream that never has to wait moves this many bytes before whatever is due comes its turn: a
-/// millisecond or two of memory at its fastest. Without that a worker of the runtime looks at its
-/// clock once in 61 turns of the stream, which is half a second.
+/// Bytes that a stream which never blocks may move before it yields: one or two milliseconds at
+/// full memory speed. Without yielding, a worker of the runtime checks its timers only once in 61
+/// turns of the stream, which is half a second.
 const BYTES_BETWEEN_YIELDS: usize = 4 << 20;
 
-/// When a stream is done.
+/// Condition under which a stream is done.
 #[derive(Debug, Clone)]
 pub(crate) enum Goal {
-    /// At this moment.
+    /// At this time.
     At(Instant),
-    /// When all streams of a direction together have moved as many bytes as are left here.
+    /// When all streams of a direction together have moved the bytes that are left here.
     Bytes(Arc<AtomicU64>),
 }
 
 impl Goal {
-    /// How much may be sent now, of `most`.
+    /// Returns how many of at most `most` bytes may be sent now.
     fn take(&self, most: usize) -> usize {
         match self {
             Self::At(end) if Instant::now() >= *end => 0,
@@ -53,7 +53,7 @@ impl Goal {
         }
     }
 
-    /// Takes note of `bytes` that arrived; whether they were still wanted.
+    /// Counts `bytes` that arrived. Returns false if they exceed the requested bytes.
     fn arrived(&self, bytes: u64) -> bool {
         match self {
             Self::At(_) => true,
@@ -73,11 +73,11 @@ impl Goal {
     }
 }
 
-/// A session, and whether its bytes go through TLS.
+/// A session, and the protection of its bytes.
 pub(crate) struct Lane {
     session: Session,
     protection: Protection,
-    /// Bytes moved since others had their turn.
+    /// Bytes moved since the last yield.
     since_yield: usize,
 }
 
@@ -90,7 +90,7 @@ impl Lane {
         }
     }
 
-    /// Takes note of `bytes` that moved, and gives way where it has long not done so.
+    /// Counts `bytes` that moved, and yields if that is due.
     async fn count(&mut self, bytes: usize, count: &AtomicU64) {
         count.fetch_add(bytes as u64, Ordering::Relaxed);
         self.since_yield += bytes;
@@ -121,8 +121,8 @@ impl Lane {
         }
     }
 
-    /// Sends `block` over and over until the goal is reached, then waits until it has arrived. When
-    /// sending was over.
+    /// Sends `block` repeatedly until the goal is reached, then waits until everything has arrived.
+    /// Returns the time at which sending ended.
     pub(crate) async fn send(
         mut self,
         block: &[u8],
@@ -150,19 +150,19 @@ impl Lane {
         }
         let arrival = async {
             self.shut_down().await?;
-            // The receiver closes its half when it has read all.
+            // The receiver closes its half when it has read everything.
             while self.read(&mut [0; 1024]).await? != 0 {}
             Ok(())
         };
         match timeout(DRAIN, arrival).await {
             Ok(Err(error)) => Err(Error::Cut(error)),
-            // What has not arrived by now is reset with the session, and shows in the receiver's
-            // count.
+            // Data that has not arrived by now is reset with the session, which shows in the
+            // receiver's count.
             Ok(Ok(())) | Err(_) => Ok(over),
         }
     }
 
-    /// Receives until the sender is done. When the last byte came.
+    /// Receives until the sender is done. Returns the arrival time of the last byte.
     pub(crate) async fn receive(
         mut self,
         goal: &Goal,
@@ -173,7 +173,7 @@ impl Lane {
         let end = goal.end().map(|end| end + DRAIN);
         loop {
             let Some(length) = moved("receiving", end, self.read(&mut buffer)).await? else {
-                // The sender's drain is over as well.
+                // The sender's time to drain is over as well.
                 return Ok(last);
             };
             if length == 0 {
@@ -185,13 +185,13 @@ impl Lane {
                 return Err(Error::Protocol("more bytes than were asked for".to_owned()));
             }
         }
-        // A sender that is gone already has what it needs to know from the count.
+        // Errors are ignored: the sender learns the count from the report.
         let _ = timeout(DRAIN, self.shut_down()).await;
         Ok(last)
     }
 }
 
-/// What `moving` gives, or nothing when `end` comes first.
+/// Returns the result of `moving`, or `None` if `end` comes first.
 async fn moved(
     doing: &'static str,
     end: Option<Instant>,
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_goal_in_bytes_is_shared_out_exactly() {
+    fn a_goal_in_bytes_is_divided_exactly() {
         let left = Arc::new(AtomicU64::new(1000));
         let (one, other) = (Goal::Bytes(left.clone()), Goal::Bytes(left));
         assert_eq!(

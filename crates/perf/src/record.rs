@@ -1,50 +1,50 @@
 //! The Internet2 Land Speed Record: the rules of the contest of 2003, and its unit.
 //!
-//! At least 100 megabytes, over at least 100 kilometres of terrestrial distance, with at least two
-//! router hops in each direction; counted in bit-metres a second. The rules about hardware on sale
-//! and production networks are for people to judge.
+//! An attempt must transfer at least 100 megabytes over at least 100 kilometres of terrestrial
+//! distance, with at least two router hops in each direction. It is rated in bit-metres per second.
+//! The rules about hardware on sale and production networks are for people to judge.
 
 use std::fmt;
 
 use quantities::{ByteCount, Rate};
 use serde::Serialize;
 
-/// The least that must be transferred, in bytes.
+/// Minimum number of bytes that must be transferred.
 pub const LEAST_BYTES: u64 = 100_000_000;
-/// The least terrestrial distance, in kilometres.
+/// Minimum terrestrial distance, in kilometres.
 pub const LEAST_KM: f64 = 100.0;
-/// The least number of router hops in each direction.
+/// Minimum number of router hops in each direction.
 pub const LEAST_HOPS: u32 = 2;
 
-/// What an attempt was made over, as the person who makes it states.
+/// Course of an attempt, as stated by the person who makes it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Course {
     /// Terrestrial distance, in kilometres.
     pub km: f64,
-    /// Router hops, in each direction.
+    /// Number of router hops in each direction.
     pub hops: u32,
 }
 
-/// One attempt, judged.
+/// One attempt, judged by the rules.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Attempt {
-    /// Rate times distance, in terabit-metres a second.
+    /// Rate times distance, in terabit-metres per second.
     pub terabit_metres_per_second: f64,
-    /// Whether it keeps the rules that can be counted.
+    /// True if it keeps the rules that can be checked.
     pub valid: bool,
-    /// Which rules it breaks.
+    /// Rules that it breaks.
     pub broken: Vec<BrokenRule>,
 }
 
-/// A rule that an attempt does not keep.
+/// A rule that an attempt breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BrokenRule {
-    /// Fewer than [`LEAST_BYTES`].
+    /// Fewer than [`LEAST_BYTES`] were transferred.
     TooFewBytes,
-    /// Less than [`LEAST_KM`].
+    /// The distance is less than [`LEAST_KM`].
     TooShort,
-    /// Fewer than [`LEAST_HOPS`].
+    /// There are fewer than [`LEAST_HOPS`] router hops.
     TooFewHops,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for BrokenRule {
 }
 
 impl Attempt {
-    /// Judges `bytes` that arrived at `rate` over `course`.
+    /// Judges an attempt in which `bytes` arrived at `rate` over `course`.
     #[must_use]
     pub fn judge(bytes: ByteCount, rate: Rate, course: Course) -> Self {
         let rules = [

@@ -1,8 +1,8 @@
-//! A measurement as JSON, in the field names of `iperf3 --json` where the meaning is the same.
+//! A measurement as JSON, with the field names of `iperf3 --json` where the meaning is the same.
 //!
-//! What iperf3 has and this leaves out: `cookie` and `time` in `start`, options that do not exist
-//! here (`tos`, `target_bitrate`, `sock_bufsize`, `blocks`). What is added stands under `longhaul`,
-//! and as `limit` beside a stream's interval. `rtt`, `snd_cwnd` and `retransmits` are of the
+//! Fields of iperf3 that are omitted: `cookie` and `time` in `start`, and options that do not exist
+//! here (`tos`, `target_bitrate`, `sock_bufsize`, `blocks`). Additions are under `longhaul`, and in
+//! the field `limit` of a stream's interval. `rtt`, `snd_cwnd` and `retransmits` are those of the
 //! sender's first hop, which on a route is the one to its first depot.
 
 use std::time::{Duration, SystemTime};
@@ -18,48 +18,50 @@ use crate::{
     wire::{Direction, Length, Protection},
 };
 
-/// What the command knows beside what was measured.
+/// Context of a measurement that the command knows.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// The server, as it was named.
+    /// Server, as named on the command line.
     pub host: String,
-    /// Its port.
+    /// Port of the server.
     pub port: u16,
-    /// The route, as text.
+    /// Route, as text.
     pub route: String,
-    /// When it began.
+    /// Start time.
     pub began: SystemTime,
-    /// What was measured.
+    /// Parameters of the measurement.
     pub test: Test,
-    /// The connections that carried it.
+    /// Connections that carried it.
     pub connections: Vec<Connection>,
 }
 
-/// Bytes over seconds, in one direction.
+/// Totals of the streams in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sum {
     /// Payload in bytes.
     pub bytes: u64,
-    /// The longest of the streams, in seconds.
+    /// Time of the longest stream, in seconds.
     pub seconds: f64,
     /// Segments retransmitted on the senders' first hops.
     pub retransmits: u64,
 }
 
 impl Sum {
-    /// In bit/s; 0 when nothing moved.
+    /// Returns the rate in bit/s; 0 if no bytes moved.
     #[must_use]
     pub fn bits_per_second(&self) -> f64 {
         bits_per_second(self.bytes, self.seconds)
     }
 
-    /// What was received; with `sends`, of what this end sent, else of what it received.
+    /// Returns the totals at the receiver of the direction in which this end sends (`sends`), or of
+    /// the other direction.
     #[must_use]
     pub fn received(outcome: &Outcome, sends: bool) -> Self {
         Self::over(outcome, sends, StreamOutcome::received)
     }
 
-    /// What was sent, likewise.
+    /// Returns the totals at the sender of the direction in which this end sends (`sends`), or of
+    /// the other direction.
     #[must_use]
     pub fn sent(outcome: &Outcome, sends: bool) -> Self {
         Self::over(outcome, sends, StreamOutcome::sent)
@@ -80,14 +82,14 @@ impl Sum {
         })
     }
 
-    /// For the contest's rules.
+    /// Returns the bytes and the rate for the contest's rules.
     #[must_use]
     pub fn for_record(&self) -> (ByteCount, Rate) {
         (ByteCount(self.bytes), Rate::nearest(self.bits_per_second()))
     }
 }
 
-/// What is known when the clock starts: iperf3's `start`.
+/// Returns the facts known when the clock starts: iperf3's `start`.
 #[must_use]
 pub fn start(setting: &Setting) -> Value {
     let connected = |connection: &Connection| {
@@ -133,7 +135,7 @@ pub fn start(setting: &Setting) -> Value {
     })
 }
 
-/// One of iperf3's `intervals`.
+/// Returns one of iperf3's `intervals`.
 #[must_use]
 pub fn interval(interval: &Interval) -> Value {
     let streams: Vec<_> = interval
@@ -144,8 +146,8 @@ pub fn interval(interval: &Interval) -> Value {
     let mut object = Map::new();
     object.insert("streams".into(), streams.into());
     let sends = |sends: bool| interval.streams.iter().any(|stream| stream.sends == sends);
-    // As iperf3: the direction away from this end first; the other has a name of its own when both
-    // are measured.
+    // As in iperf3, the direction away from this end comes first. The other has a field name of its
+    // own if both are measured.
     match (sends(true), sends(false)) {
         (true, true) => {
             object.insert("sum".into(), interval_sum(interval, true));
@@ -158,7 +160,7 @@ pub fn interval(interval: &Interval) -> Value {
     Value::Object(object)
 }
 
-/// Both ends' counts: iperf3's `end`.
+/// Returns both ends' counts: iperf3's `end`.
 #[must_use]
 pub fn end(setting: &Setting, outcome: &Outcome) -> Value {
     let streams: Vec<_> = outcome.streams.iter().map(stream_end).collect();
@@ -192,7 +194,7 @@ pub fn end(setting: &Setting, outcome: &Outcome) -> Value {
     end
 }
 
-/// What iperf3 has no field for.
+/// Returns the results for which iperf3 has no field.
 #[must_use]
 pub fn longhaul(setting: &Setting, attempt: Option<&Attempt>) -> Value {
     let protection = match setting.test.protection {
@@ -277,7 +279,7 @@ fn stream_end(stream: &StreamOutcome) -> Value {
     if let Value::Object(sender) = &mut sender {
         let local = &stream.local;
         sender.insert("retransmits".into(), stream.retransmits().into());
-        // The other end's socket is not seen from here; iperf3 says 0 then.
+        // The other end's socket is not visible here; iperf3 reports 0 then.
         let seen = |value: u64| Value::from(if local.sends { value } else { 0 });
         sender.insert("max_snd_cwnd".into(), seen(local.max_congestion_window));
         sender.insert("max_snd_wnd".into(), seen(local.max_send_window));

@@ -1,4 +1,5 @@
-//! The end that is asked: takes measurements within its limits, each on sessions of one key.
+//! The server of a measurement: accepts measurements within its limits, each on sessions of one
+//! key.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -18,12 +19,12 @@ use crate::{
     wire::{Hello, Message, Token},
 };
 
-/// How long a client may take to say what it wants, to open all sessions, and to start.
+/// Time limit for a client to send its request, to open all sessions, and to start.
 const SET_UP: Duration = Duration::from_secs(20);
-/// Intervals that nobody prints need not be short.
+/// Length of the server's intervals, which are not printed and so need not be short.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Takes measurements.
+/// Server of measurements.
 #[derive(Debug)]
 pub struct Server {
     limits: Limits,
@@ -38,14 +39,14 @@ struct State {
     under_way: HashMap<Token, UnderWay>,
 }
 
-/// A measurement whose other sessions are awaited or there.
+/// A measurement that waits for its other sessions, or runs.
 #[derive(Debug)]
 struct UnderWay {
     peer: PublicKey,
     joins: mpsc::Sender<Joining>,
 }
 
-/// A session on its way into its measurement.
+/// A session that is about to join its measurement.
 #[derive(Debug)]
 struct Joining {
     number: u16,
@@ -53,7 +54,7 @@ struct Joining {
     place: HeldPlace<PublicKey>,
 }
 
-/// Takes a measurement off the list, however it ends.
+/// Entry of a measurement in the list, removed when dropped.
 struct Place<'a> {
     server: &'a Server,
     token: Token,
@@ -67,11 +68,11 @@ impl Drop for Place<'_> {
 }
 
 impl Server {
-    /// With these bounds.
+    /// Creates a server with these limits.
     #[must_use]
     pub fn new(limits: Limits) -> Arc<Self> {
-        // Each measurement has its control session, and as many that wait to say what they are as
-        // could join it.
+        // Each measurement has a control session and its streams. As many sessions again may wait
+        // for their first message.
         let sessions = limits
             .at_once
             .saturating_mul(2 * (1 + 2 * usize::from(limits.streams)));
@@ -83,13 +84,14 @@ impl Server {
         })
     }
 
-    /// Serves one session that asks for [`longhaul_session::Service::PERF`]: a measurement's
-    /// control session, to its end, or one of its others, which then belongs to the measurement.
+    /// Serves one session that asks for [`longhaul_session::Service::PERF`]. It is either a
+    /// measurement's control session, served to its end, or a further session, which is passed to
+    /// its measurement.
     ///
     /// # Errors
-    /// Why it came to nothing; to be logged.
+    /// The reason why it failed, for the log.
     pub async fn serve(&self, mut session: Session) -> Result<(), Error> {
-        // Dropped without a word: who has so many knows what they are.
+        // Dropped without an answer: a client with so many sessions knows its own.
         let place = self
             .sessions
             .take(session.info().peer)
@@ -128,7 +130,7 @@ impl Server {
             // The client closes when it has the report.
             Ok(()) => control.close().await.map_err(Error::Cut),
             Err(error) => {
-                // Best effort: most errors are that nobody receives any more.
+                // Best effort: after most errors, the client no longer receives.
                 let _ = timeout(DRAIN, Message::refused(&error).write(&mut control)).await;
                 let _ = control.close().await;
                 Err(error)
@@ -173,7 +175,7 @@ impl Server {
             .get(token)
             .filter(|found| found.peer == peer)
         {
-            // More than were announced find the queue full, and are dropped.
+            // Sessions beyond the announced number find the queue full, and are dropped.
             Some(found) => found
                 .joins
                 .try_send(joining)
@@ -232,7 +234,7 @@ impl Server {
                 "measuring for longer than this server allows",
                 carry(streams, hello, INTERVAL, &mut ignored),
             ) => carried?,
-            // A client has nothing to say in the meantime, so this is its end.
+            // The client sends nothing in the meantime, so this is its end.
             early = Message::read(control) => return Err(match early {
                 Err(error) => error,
                 Ok(_) => Error::Protocol("a message in the middle of the measurement".to_owned()),

@@ -1,4 +1,4 @@
-//! Looks at the streams of one end while bytes move: the intervals that are printed, and the totals
+//! Observes the streams of one end while bytes move: the intervals that are printed, and the totals
 //! of the sockets.
 
 use std::{
@@ -15,105 +15,104 @@ use drs::{
     Verdict,
 };
 
-/// How often intervals may end.
+/// Interval between checks for the end of an interval.
 pub(crate) const INTERVAL_CHECK_PERIOD: Duration = Duration::from_millis(10);
 
-/// One stream to look at.
+/// One stream to observe.
 pub(crate) struct Watched {
-    /// Its number.
+    /// Number of the stream.
     pub(crate) stream: u16,
-    /// Whether this end sends on it.
+    /// True if this end sends on it.
     pub(crate) sends: bool,
-    /// A descriptor of its own, so that the counters can still be read when the session is closed.
+    /// Duplicate descriptor, so that the counters can still be read when the session is closed.
     pub(crate) socket: OwnedFd,
-    /// Payload moved so far.
+    /// Payload moved so far, in bytes.
     pub(crate) count: Arc<AtomicU64>,
-    /// Whether the sending rate is fitted to the path.
+    /// True if the sending rate is fitted to the path.
     pub(crate) right_size: bool,
 }
 
-/// What moved between two moments of a measurement.
+/// Counts between two moments of a measurement.
 #[derive(Debug, Clone)]
 pub struct Interval {
-    /// Since START.
+    /// Start, since START.
     pub start: Duration,
-    /// Since START.
+    /// End, since START.
     pub end: Duration,
-    /// It lies before what is counted.
+    /// True if it lies before counting began.
     pub omitted: bool,
-    /// Each stream of this end.
+    /// Streams of this end.
     pub streams: Vec<StreamInterval>,
 }
 
 /// One stream's part of an interval.
 #[derive(Debug, Clone)]
 pub struct StreamInterval {
-    /// Its number.
+    /// Number of the stream.
     pub stream: u16,
-    /// Whether this end sends on it.
+    /// True if this end sends on it.
     pub sends: bool,
     /// Payload moved, in bytes.
     pub bytes: u64,
     /// Segments retransmitted on this end's hop.
     pub retransmits: u64,
-    /// What the kernel says of this end's hop at the interval's end; `None` when it says nothing
-    /// any more.
+    /// TCP_INFO of this end's hop at the interval's end; `None` if the kernel no longer reports it.
     pub tcp: Option<TcpInfo>,
-    /// What limited the flow, once that is known.
+    /// Limit of the flow, once it is known.
     pub verdict: Option<Verdict>,
 }
 
-/// What was seen of one stream in all.
+/// Observations of one stream over the whole measurement.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
-    /// Payload that moved before counting began.
+    /// Payload moved before counting began, in bytes.
     pub(crate) omitted: u64,
     /// Segments retransmitted since START.
     pub(crate) retransmits: u64,
-    /// Of these, before counting began.
+    /// Segments retransmitted before counting began.
     pub(crate) omitted_retransmits: u64,
-    /// Round-trip times at the ends of intervals: least, greatest, sum, number.
+    /// Round-trip times at the ends of intervals: minimum, maximum, sum, number.
     pub(crate) rtt: Option<(Duration, Duration, Duration, u32)>,
-    /// The widest congestion window, in bytes.
+    /// Maximum congestion window, in bytes.
     pub(crate) max_congestion_window: u64,
-    /// The widest window that the peer offered, in bytes.
+    /// Maximum window that the peer offered, in bytes.
     pub(crate) max_send_window: u64,
 }
 
 struct Eye {
     watched: Watched,
-    /// Retransmissions of the set-up, which do not count.
+    /// Retransmissions during the set-up, which do not count.
     before: u64,
     last_bytes: u64,
     last_retransmits: u64,
     verdict: Option<Verdict>,
-    /// Fits the sending rate to the path for as long as the stream is looked at.
+    /// Fits the sending rate to the path while the stream is observed.
     fit: Option<Fit>,
     flow: Flow,
-    /// When the flow is to be looked at next, and whether it still can be.
+    /// Time of the flow's next sample; `None` once it cannot be sampled.
     next_step: Option<Duration>,
     seen: Seen,
 }
 
-/// The fitting of one stream's sending rate, which ends with the value.
+/// Fitting of one stream's sending rate; it ends when dropped.
 struct Fit {
     guard: FlowGuard,
-    /// What was logged last.
+    /// State that was logged last.
     state: FitState,
 }
 
-/// Looks at all streams of one end.
+/// Observer of all streams of one end.
 pub(crate) struct Watch {
     eyes: Vec<Eye>,
     interval: Duration,
     omit: Duration,
     last: Duration,
-    /// When counting began, once it has.
+    /// Time at which counting began, once it has.
     counted_from: Option<Duration>,
 }
 
 impl Watch {
-    /// Looks at `streams` from now on; intervals are `interval` long.
+    /// Starts to observe `streams`; intervals are `interval` long.
     pub(crate) fn new(streams: Vec<Watched>, interval: Duration, omit: Duration) -> Self {
         let host = Host::read();
         let eye = |watched: Watched| Eye {
@@ -146,7 +145,7 @@ impl Watch {
         }
     }
 
-    /// A look at `now` since START; the interval that ended with it, if one did.
+    /// Takes samples at `now` since START. Returns the interval that ended with it, if one did.
     pub(crate) fn look(&mut self, now: Duration) -> Option<Interval> {
         for eye in &mut self.eyes {
             eye.judge(now);
@@ -163,8 +162,8 @@ impl Watch {
         (now >= self.last + self.interval).then(|| self.close(now, self.counted_from.is_none()))
     }
 
-    /// The last look, when all streams are over: what is left over makes an interval if it is the
-    /// only one, or more than a sliver.
+    /// Takes the last samples when all streams are over. The remainder becomes an interval if it is
+    /// the only one, or longer than a tenth of an interval.
     pub(crate) fn finish(&mut self, now: Duration) -> Option<Interval> {
         let rest = now.saturating_sub(self.last);
         let last = self.close(now, self.counted_from.is_none());
@@ -172,12 +171,12 @@ impl Watch {
         (moved && (last.start.is_zero() || rest >= self.interval / 10)).then_some(last)
     }
 
-    /// Since START, when counting began.
+    /// Returns the time at which counting began, since START.
     pub(crate) fn counted_from(&self) -> Duration {
         self.counted_from.unwrap_or_default()
     }
 
-    /// What was seen of each stream.
+    /// Returns the observations of each stream.
     pub(crate) fn seen(self) -> Vec<(u16, Seen)> {
         self.eyes
             .into_iter()
@@ -198,7 +197,7 @@ impl Watch {
 }
 
 impl Eye {
-    /// What limits the flow.
+    /// Updates the verdict on the flow's limit.
     fn judge(&mut self, now: Duration) {
         if self.next_step.is_none_or(|next| now < next) {
             return;
@@ -207,7 +206,7 @@ impl Eye {
         self.fit = self.fit.take().and_then(|fit| fit.followed(stream));
         let fitted_rate = self.fit.as_ref().and_then(|fit| fit.guard.fitted_rate());
         self.flow.fitted(fitted_rate);
-        // A socket that is closed gives no samples any more.
+        // A closed socket yields no more samples.
         self.next_step = match self.flow.step(&self.watched.socket, now) {
             Ok(step) => {
                 self.verdict = step.verdict.or(self.verdict);
@@ -251,7 +250,7 @@ impl Fit {
         }
     }
 
-    /// Logs what has changed; gives nothing back when the fitting has failed.
+    /// Logs a change of state. Returns `None` when the fitting has failed.
     fn followed(mut self, stream: u16) -> Option<Self> {
         match self.guard.state() {
             Ok(state) => {
@@ -310,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_follow_each_other_and_the_omitted_part_is_set_apart() {
+    fn intervals_are_contiguous_and_omit_the_beginning() {
         let count = Arc::new(AtomicU64::new(0));
         let (stream, _listener) = watched(&count);
         let second = Duration::from_secs(1);

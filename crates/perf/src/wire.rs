@@ -1,15 +1,15 @@
-//! What the two ends of a measurement say to each other, and how it is framed.
+//! Messages between the two ends of a measurement, and their framing.
 //!
 //! ```text
 //! 0      length of the message (4, big-endian), 1 to 65,536
 //! 4      the message, as JSON
 //! ```
 //!
-//! One session, the *control session*, carries [`Hello`], READY, START and the closing [`Report`];
-//! every other session of the measurement begins with [`Attach`] and then carries nothing but
+//! One session, the *control session*, carries [`Hello`], READY, START and the closing [`Report`].
+//! Every other session of the measurement begins with [`Attach`]. After that it carries only
 //! measured bytes, in one direction (LH-PERF-1 to LH-PERF-6 of `docs/protocol.md`).
 
-#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![deny(clippy::indexing_slicing)] // the input comes from the network
 
 use std::fmt;
 
@@ -20,70 +20,69 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::Error;
 
-/// The version of these messages.
+/// Version of these messages.
 pub const VERSION: u16 = 1;
-/// Longest message, in bytes.
+/// Maximum size of a message, in bytes.
 pub const MAX_MESSAGE: usize = 64 * 1024;
-/// Most streams in one direction; a report on twice as many fits a message.
+/// Maximum number of streams in one direction. A report on twice as many fits a message.
 pub const MAX_STREAMS: u16 = 128;
-/// Longest text from the other end that is kept, in bytes.
+/// Maximum length of text from the other end that is kept, in bytes.
 const MAX_REASON: usize = 256;
-/// Most bytes, and most segments, that a report may count of one stream: all counts of all streams
-/// then add up in 64 bits.
+/// Maximum bytes, and maximum segments, that a report may count for one stream. The sum over all
+/// streams then fits 64 bits.
 const MAX_COUNT: u64 = 1 << 54;
 const _: () = assert!((MAX_COUNT as u128 * 2) * (MAX_STREAMS as u128 * 2) <= u64::MAX as u128);
 
-/// Anything that one end says to the other.
+/// Message of either end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "message", rename_all = "snake_case")]
 pub enum Message {
-    /// The first of the control session.
+    /// Request of the client; first on the control session.
     Hello(Hello),
-    /// The server takes the measurement; the client now opens the other sessions.
+    /// The server accepts the measurement; the client now opens the other sessions.
     Ready,
-    /// The server does not.
+    /// The server refuses the measurement.
     Refused {
-        /// Why, for a person.
+        /// Reason, for a person.
         reason: String,
     },
-    /// The first of every other session.
+    /// First message of every other session.
     Attach(Attach),
     /// The server has joined the session to its measurement.
     Attached,
-    /// All sessions are there: the clock starts.
+    /// All sessions are established: the clock starts.
     Start,
-    /// What the server counted; the last of the control session.
+    /// Counts of the server; last on the control session.
     Report(Report),
 }
 
-/// What is to be measured.
+/// Request for a measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The oldest and the newest version that the client speaks.
+    /// Oldest and newest version that the client supports.
     pub versions: [u16; 2],
-    /// Which measurement the other sessions belong to.
+    /// Token that identifies the measurement to the other sessions.
     pub token: Token,
-    /// Streams in each direction that is measured.
+    /// Number of streams in each measured direction.
     pub streams: u16,
-    /// Which way data flows.
+    /// Direction of the data.
     pub direction: Direction,
-    /// When it is over.
+    /// Length of the measurement.
     pub length: Length,
-    /// How long the beginning is left out of the count, in milliseconds; it comes on top of the
-    /// length.
+    /// Time at the beginning that is not counted, in milliseconds, in addition to the length.
     pub omit_ms: u64,
-    /// What protects the measured bytes.
+    /// Protection of the measured bytes.
     pub protection: Protection,
-    /// Whether the ends fit their sending rate to the path.
+    /// True if the ends fit their sending rate to the path.
     pub right_size: bool,
 }
 
-/// Names a measurement among those a server carries: 128 random bits, in hexadecimal.
+/// Identifier of a measurement at a server: 128 random bits, in hexadecimal.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Token([u8; 16]);
 
-/// Which way data flows.
+/// Direction of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -91,11 +90,11 @@ pub enum Direction {
     Forward,
     /// From server to client.
     Reverse,
-    /// Both at once, on streams of their own.
+    /// Both at once, on separate streams.
     Both,
 }
 
-/// When a measurement is over.
+/// Length of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Length {
@@ -105,30 +104,30 @@ pub enum Length {
     Bytes(u64),
 }
 
-/// What protects the measured bytes. Both ends have proved their keys in any case, and counts are
-/// compared inside TLS.
+/// Protection of the measured bytes. Independently of it, both ends have proved their keys, and
+/// counts are compared inside TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protection {
     /// TLS 1.3, as for every session.
     Tls,
-    /// Nothing: they travel as they are (LH-PLAIN-1).
+    /// Plaintext (LH-PLAIN-1).
     None,
 }
 
-/// Joins a session to a measurement.
+/// Request to join a session to a measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attach {
-    /// Which measurement.
+    /// Token of the measurement.
     pub token: Token,
-    /// Which stream: those that flow forward count from 0, those that flow back come behind them.
+    /// Number of the stream: forward streams count from 0, and reverse streams follow them.
     pub stream: u16,
 }
 
-/// What one end counted.
+/// Counts of one end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Each stream, by its number.
+    /// Counts of the streams, by number.
     pub streams: Vec<StreamReport>,
     /// Processor time, in percent of one processor over the measurement.
     pub cpu: Cpu,
@@ -136,16 +135,16 @@ pub struct Report {
     pub congestion: String,
 }
 
-/// What one end counted of one stream.
+/// One end's counts of one stream.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StreamReport {
-    /// Its number.
+    /// Number of the stream.
     pub stream: u16,
-    /// Payload sent or received while it counted, in bytes.
+    /// Counted payload that was sent or received, in bytes.
     pub bytes: u64,
-    /// Payload before that, in bytes.
+    /// Payload before counting began, in bytes.
     pub omitted: u64,
-    /// From START, or the end of what is left out, to the last byte, in seconds.
+    /// Time from START, or from the end of the omitted beginning, to the last byte, in seconds.
     pub seconds: f64,
     /// Segments retransmitted on the sender's first hop; `None` at a receiver.
     pub retransmits: Option<u64>,
@@ -154,19 +153,19 @@ pub struct StreamReport {
 /// Processor time in percent of one processor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// All of it.
+    /// Total of user and system time.
     pub total: f64,
-    /// In the program.
+    /// Time in the program.
     pub user: f64,
-    /// In the kernel on the program's behalf.
+    /// Time in the kernel on the program's behalf.
     pub system: f64,
 }
 
 impl Token {
-    /// A fresh one from the operating system.
+    /// Generates a token with the system's random generator.
     ///
     /// # Errors
-    /// When the system has no randomness to give.
+    /// Errors of the random generator.
     pub fn random() -> std::io::Result<Self> {
         let mut bytes = [0; 16];
         let mut filled = 0;
@@ -184,7 +183,7 @@ impl fmt::Display for Token {
 }
 
 impl fmt::Debug for Token {
-    /// Only the beginning: the whole is a secret of the two ends.
+    /// Shows only the beginning, as the token is a secret of the two ends.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [first, second, ..] = self.0;
         write!(f, "Token({first:02x}{second:02x}..)")
@@ -216,13 +215,13 @@ impl TryFrom<String> for Token {
 }
 
 impl Hello {
-    /// Whether streams flow from the client.
+    /// Returns true if streams flow from the client.
     #[must_use]
     pub const fn forward(&self) -> bool {
         matches!(self.direction, Direction::Forward | Direction::Both)
     }
 
-    /// Sessions beside the control session.
+    /// Returns the number of sessions besides the control session.
     #[must_use]
     pub fn sessions(&self) -> u16 {
         match self.direction {
@@ -231,19 +230,19 @@ impl Hello {
         }
     }
 
-    /// Whether the client sends on stream number `stream`.
+    /// Returns true if the client sends on stream number `stream`.
     #[must_use]
     pub const fn client_sends(&self, stream: u16) -> bool {
         self.forward() && stream < self.streams
     }
 
-    /// How long the beginning is left out.
+    /// Returns the time at the beginning that is not counted.
     #[must_use]
     pub const fn omit(&self) -> std::time::Duration {
         std::time::Duration::from_millis(self.omit_ms)
     }
 
-    /// Bytes wanted in each direction, if that is what ends it.
+    /// Returns the number of bytes in each direction, if the length is given in bytes.
     #[must_use]
     pub const fn bytes(&self) -> Option<ByteCount> {
         match self.length {
@@ -254,13 +253,13 @@ impl Hello {
 }
 
 impl Message {
-    /// A refusal, its text cut to what the peer takes.
+    /// Returns a refusal whose text is truncated to the peer's limit.
     pub(crate) fn refused(reason: impl fmt::Display) -> Self {
         let reason = printable_within(reason.to_string().as_bytes(), MAX_REASON);
         Self::Refused { reason }
     }
 
-    /// Its bytes, length in front.
+    /// Encodes the message with its length prefix.
     ///
     /// # Errors
     /// [`Error::Protocol`] when it is longer than [`MAX_MESSAGE`].
@@ -278,13 +277,13 @@ impl Message {
         }
     }
 
-    /// Reads the JSON of one message.
+    /// Decodes the JSON of one message.
     ///
     /// # Errors
-    /// [`Error::Protocol`] when it is none, or says what cannot be.
+    /// [`Error::Protocol`] if it is not a message, or contains impossible values.
     pub fn decode(json: &[u8]) -> Result<Self, Error> {
         let message: Self = serde_json::from_slice(json).map_err(|error| {
-            // The error quotes what it does not know.
+            // The error quotes unknown input, so it is escaped and truncated.
             let error = printable_within(error.to_string().as_bytes(), MAX_REASON);
             Error::Protocol(format!("not a message of a measurement: {error}"))
         })?;
@@ -301,10 +300,10 @@ impl Message {
         }
     }
 
-    /// Takes one message off a stream, and not a byte behind it.
+    /// Reads one message from a stream, and no byte after it.
     ///
     /// # Errors
-    /// [`Error::Protocol`] when it is none; [`Error::Cut`] when the stream ends.
+    /// [`Error::Protocol`] if the bytes are not a message; [`Error::Cut`] when the stream ends.
     pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Self, Error> {
         let mut length = [0; 4];
         stream.read_exact(&mut length).await.map_err(Error::Cut)?;
@@ -312,7 +311,7 @@ impl Message {
         if length == 0 || length > MAX_MESSAGE {
             return Err(Error::Protocol(format!("a message of {length} bytes")));
         }
-        // Grows as bytes arrive: a length alone allocates nothing.
+        // Grows as bytes arrive: a length prefix alone allocates nothing.
         let mut json = Vec::new();
         stream
             .take(length as u64)
@@ -325,10 +324,10 @@ impl Message {
         Self::decode(&json)
     }
 
-    /// Writes it, and sends it off.
+    /// Writes the message, and flushes the stream.
     ///
     /// # Errors
-    /// [`Error::Cut`] when the stream takes no more.
+    /// [`Error::Cut`] when the stream fails.
     pub async fn write(&self, stream: &mut (impl AsyncWrite + Unpin)) -> Result<(), Error> {
         stream
             .write_all(&self.encode()?)
@@ -339,8 +338,8 @@ impl Message {
 }
 
 impl Report {
-    /// Counts come from the other end: what cannot be is refused before anything is computed from
-    /// it.
+    /// Checks the other end's counts: impossible values are refused before anything is computed
+    /// from them.
     fn check(&self) -> Result<(), Error> {
         let sane = |value: f64| (0.0..1e9).contains(&value);
         let counts = |stream: &StreamReport| {

@@ -1,4 +1,4 @@
-//! The policy file: TOML in, rules out, and errors that point at the line.
+//! Policy files: parsing of TOML into rules, with errors that name the line.
 #![deny(clippy::indexing_slicing)]
 
 use std::collections::{HashMap, HashSet};
@@ -18,43 +18,43 @@ use toml::{Spanned, Value};
 use super::wishes::Bounds;
 use super::{Leads, NextHop, PortRange, Ports, Principals, Rule};
 
-/// Longest name of a rule, in characters: it goes into log lines and statuses.
+/// Maximum length of a rule's name, in characters; names appear in log lines and statuses.
 const MAX_NAME: usize = 64;
 
-/// Longest purpose, in bytes, as in an OPEN.
+/// Maximum length of a purpose, in bytes, as in an OPEN.
 const MAX_PURPOSE: usize = 64;
 
-/// What is wrong with a policy file.
+/// Error in a policy file.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// It cannot be read: check the path and its permissions.
+    /// The file cannot be read: check the path and its permissions.
     #[error("{}: cannot read the policy: {source}", one_line(file.display()))]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// It is not TOML, or has a field that a policy has not: mend the line.
+    /// The file is not valid TOML, or has an unknown field: fix the line.
     #[error("{}:{line}: {problem}", one_line(file.display()))]
     Syntax {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// The line, counted from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Description of the error.
         problem: String,
     },
-    /// A field does not say what it must: mend it.
+    /// A field has an invalid value: fix it.
     #[error("{}:{line}: {field}: {problem}", one_line(file.display()))]
     Field {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// The line, counted from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// The field, such as `allow[2].ports`.
+        /// Name of the field, such as `allow[2].ports`.
         field: String,
-        /// What is wrong with it and what to write.
+        /// Description of the error, and what to write.
         problem: String,
     },
 }
@@ -64,15 +64,15 @@ pub enum PolicyError {
 struct PolicyText {
     #[serde(default)]
     allow: Vec<RuleText>,
-    /// Keys that may measure the path to here.
+    /// Keys that may measure the path to this machine.
     #[serde(default)]
     probes: Vec<Spanned<String>>,
-    /// Keys of controllers whose grants of circuits count here.
+    /// Keys of controllers whose circuit grants are accepted.
     #[serde(default)]
     controllers: Vec<Spanned<String>>,
 }
 
-/// What a file says.
+/// Parsed policy file.
 pub(super) struct Read {
     pub(super) rules: Vec<Rule>,
     pub(super) probers: HashSet<PublicKey>,
@@ -96,7 +96,7 @@ struct RuleText {
     purposes: Option<Spanned<Vec<Spanned<String>>>>,
 }
 
-/// Reads the rules of `text`, of which no two have the same name; `file` is what errors call it.
+/// Parses the rules of `text`, whose names must be unique. `file` is its name in errors.
 pub(super) fn read(text: &str, file: &Path) -> Result<Read, PolicyError> {
     let parsed: PolicyText = toml::from_str(text).map_err(|error| PolicyError::Syntax {
         file: file.to_owned(),
@@ -112,13 +112,15 @@ pub(super) fn read(text: &str, file: &Path) -> Result<Read, PolicyError> {
         if let Some((other, other_written)) =
             names.insert(Arc::clone(&rule.name), (index, written.clone()))
         {
-            // A name that was left out has no line; the other, which happens to be the same, has.
+            // A default name has no line of its own, so the error points at the written name that
+            // equals it.
             let (at, index, other) = match (written, other_written) {
                 (Some(at), _) => (at, index, other),
                 (None, at) => (at.unwrap_or_default(), other, index),
             };
             let problem = format!(
-                "{:?} is the name of rule {}, too: sessions are counted by the names of rules, give each its own",
+                "{:?} is the name of rule {}, too: sessions are counted by the names of rules, \
+                give each its own",
                 rule.name,
                 other + 1
             );
@@ -148,11 +150,11 @@ pub(super) fn read(text: &str, file: &Path) -> Result<Read, PolicyError> {
     })
 }
 
-/// Where a rule stands, for errors.
+/// Position of a rule, for errors.
 struct Source<'a> {
     text: &'a str,
     file: &'a Path,
-    /// Counted from 0.
+    /// Index of the rule, from 0.
     index: usize,
 }
 
@@ -170,7 +172,7 @@ impl Source<'_> {
         self.error(at, field, "is empty: such a rule allows nothing; remove it")
     }
 
-    /// Reads each item of a list that must not be empty.
+    /// Parses each item of a list that must not be empty.
     fn list<T>(
         &self,
         field: &str,
@@ -211,7 +213,7 @@ impl Source<'_> {
         })
     }
 
-    /// What the rule's sessions must state.
+    /// Parses the bounds on what the rule's sessions state.
     fn bounds(&self, rule: &RuleText) -> Result<Bounds, PolicyError> {
         let read =
             |field, text: &Option<Spanned<String>>, read: fn(&str) -> Result<u64, String>| {
@@ -233,7 +235,7 @@ impl Source<'_> {
         })
     }
 
-    /// Where the rule leads: what it has in `to` and `next_hops`, or in `servers`.
+    /// Parses the rule's destinations: its `to` and `next_hops`, or its `servers`.
     fn leads(&self, rule: &RuleText) -> Result<Leads, PolicyError> {
         let begin = rule.principals.span().start;
         match (&rule.to, &rule.servers) {
@@ -246,7 +248,8 @@ impl Source<'_> {
             }),
             (None, Some(servers)) => {
                 if let Some(next_hops) = &rule.next_hops {
-                    let problem = "an off-ramp connects to servers itself: leave it out, or write to in place of servers";
+                    let problem = "an off-ramp connects to servers itself: leave it out, or write \
+                        to in place of servers";
                     return Err(self.error(next_hops.span().start, "next_hops", problem));
                 }
                 if rule.ports.is_none() {
@@ -256,11 +259,13 @@ impl Source<'_> {
                 Ok(Leads::Servers(self.list("servers", servers, str::parse)?))
             }
             (Some(_), Some(servers)) => {
-                let problem = "stands beside to: a rule leads through a depot or from an off-ramp; write two rules";
+                let problem = "stands beside to: a rule leads through a depot or from an off-ramp; \
+                    write two rules";
                 Err(self.error(servers.span().start, "servers", problem))
             }
             (None, None) => {
-                let problem = "is missing: say where sessions may end, or which servers an off-ramp may connect to";
+                let problem = "is missing: say where sessions may end, or which servers an \
+                    off-ramp may connect to";
                 Err(self.error(begin, "to", problem))
             }
         }
@@ -318,7 +323,7 @@ impl Source<'_> {
     }
 }
 
-/// A port, `PORT`, `LOW-HIGH` or, as an inner `None`, `any`.
+/// Parses a port: `PORT`, `LOW-HIGH` or `any`, which is an inner `None`.
 #[expect(clippy::option_option, reason = "ill-formed, any, or this")]
 fn port_range(item: &Value) -> Option<Option<PortRange>> {
     let (low, high) = match item {
@@ -336,13 +341,13 @@ fn port_range(item: &Value) -> Option<Option<PortRange>> {
     (low <= high).then_some(Some(low..=high))
 }
 
-/// A port number other than 0. `parse` alone would take a sign.
+/// Parses a port number other than 0. `parse` alone would accept a sign.
 fn port(text: &str) -> Option<u16> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|port| digits && *port > 0)
 }
 
-/// `direct`, `PATTERN`, `PATTERN:PORT` or `PATTERN:*`; without a port, the default port of depots.
+/// Parses `direct`, `PATTERN`, `PATTERN:PORT` or `PATTERN:*`. The default port is that of depots.
 fn next_hop(text: &str) -> Result<NextHop, String> {
     if text == "direct" {
         return Ok(NextHop::Direct);
@@ -364,10 +369,10 @@ fn next_hop(text: &str) -> Result<NextHop, String> {
     Ok(NextHop::Depot(host.parse()?, port))
 }
 
-/// The rates that a rule can cap to, in bit/s: from a byte a second to more than any link.
+/// Range of `max_rate`, in bit/s: from one byte per second to more than any link carries.
 const RATES: std::ops::RangeInclusive<f64> = 8.0..=1e15;
 
-/// A rate in bits a second: a number and a unit.
+/// Parses a rate, a number with a unit, in bits per second.
 fn bit_rate(text: &str) -> Result<u64, String> {
     let rate = Rate::with_unit(text)
         .map_err(|error| error.to_string())?
@@ -385,20 +390,20 @@ fn bit_rate(text: &str) -> Result<u64, String> {
     Ok(rate.round() as u64)
 }
 
-/// A size in bytes: a number and a unit.
+/// Parses a size, a number with a unit, in bytes.
 fn size(text: &str) -> Result<u64, String> {
     ByteCount::with_unit(text)
         .map(|size| size.0)
         .map_err(|error| error.to_string())
 }
 
-/// A time, in whole seconds.
+/// Parses a duration, in whole seconds.
 fn seconds(text: &str) -> Result<u64, String> {
     let time = Time::with_unit(text).map_err(|error| error.to_string())?;
     Ok(time.0.as_secs())
 }
 
-/// A purpose, as an OPEN may have it.
+/// Parses a purpose, in the form that an OPEN may have.
 fn purpose(text: &str) -> Result<String, String> {
     let fits = !text.is_empty() && text.len() <= MAX_PURPOSE && is_one_line(text);
     if !fits {
@@ -409,12 +414,12 @@ fn purpose(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// The line, counted from 1, of byte `at`.
+/// Returns the line number, from 1, of byte `at`.
 fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// `text` on one line and fit to be shown: TOML's messages repeat what the file says.
+/// Formats text as one printable line, as TOML's messages quote the file.
 fn one_line(text: impl Display) -> String {
     printable(text.to_string().replace('\n', " ").as_bytes())
 }

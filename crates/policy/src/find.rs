@@ -1,5 +1,4 @@
-//! From what a policy admits as it is written to the addresses that may be dialled: one look-up,
-//! held against the rules.
+//! Resolution of a session's next endpoint, and the check of its addresses against the rules.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -11,26 +10,26 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{Asked, Candidates, OwnAddressReader, OwnAddresses, Rule, Unmet};
 
-/// Addresses of a name that are dialled.
+/// Maximum number of a name's addresses that are dialled.
 const MAX_ATTEMPTS: usize = 4;
 
-/// Where an OPEN may go on to.
+/// Addresses to which a session may be forwarded.
 #[derive(Debug)]
 pub struct Way {
-    /// The rule that grants it.
+    /// Rule that allows it.
     pub rule: Arc<Rule>,
-    /// Whom to dial, as the OPEN says.
+    /// Endpoint to dial, as in the OPEN.
     pub endpoint: Endpoint,
-    /// What passed the policy, in the order of the look-up; never empty.
+    /// Addresses that the policy allows, in the order of the look-up; never empty.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// Why there is no way.
+/// Reason why a session cannot be forwarded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoWay {
-    /// What to answer.
+    /// Status to answer with.
     pub code: StatusCode,
-    /// More, in words.
+    /// Explanation.
     pub detail: String,
 }
 
@@ -42,13 +41,14 @@ impl NoWay {
         }
     }
 
-    /// What was stated of the session is beyond what the rules allow (LH-WISH-1).
+    /// Creates the refusal of a session whose stated wishes exceed what the rules allow
+    /// (LH-WISH-1).
     #[must_use]
     pub fn unmet(unmet: &Unmet) -> Self {
         Self::new(StatusCode::WishRefused, unmet.to_string())
     }
 
-    /// No rule allows it.
+    /// Creates the refusal of a session that no rule allows.
     #[must_use]
     pub fn not_allowed(asked: Asked<'_>) -> Self {
         Self::new(
@@ -58,8 +58,8 @@ impl NoWay {
     }
 }
 
-/// Finds ways: what looks up names, of whose look-ups so many run at a time, and reads this
-/// machine's addresses.
+/// Finds the addresses for a session. Bounds the concurrent look-ups, and reads this machine's
+/// addresses.
 #[derive(Debug)]
 pub struct Finder {
     resolver: Resolver,
@@ -68,7 +68,8 @@ pub struct Finder {
 }
 
 impl Finder {
-    /// With room for `lookups` look-ups at a time, shared among those who ask as sessions are.
+    /// Creates a finder with at most `lookups` concurrent look-ups, shared among payers as sessions
+    /// are.
     #[must_use]
     pub fn new(lookups: usize, own: OwnAddressReader) -> Self {
         Self {
@@ -78,16 +79,16 @@ impl Finder {
         }
     }
 
-    /// This machine's addresses, for the policy.
+    /// Returns this machine's addresses, for the policy.
     pub fn own_addresses(&self) -> Arc<OwnAddresses> {
         self.own.addresses()
     }
 
-    /// Finds the addresses that may be dialled (LH-ADMIT-3). No name is resolved unless some rule
-    /// might allow what it leads to: those are the `candidates`.
+    /// Finds the addresses that may be dialled (LH-ADMIT-3). A name is resolved only if some rule
+    /// might allow its addresses: those rules are the `candidates`.
     ///
     /// # Errors
-    /// [`NoWay`], with what to answer.
+    /// [`NoWay`], with the status to answer with.
     pub async fn find(
         &self,
         candidates: Candidates,
@@ -99,7 +100,7 @@ impl Finder {
             return Err(NoWay::not_allowed(asked));
         };
         let addresses = self.resolve(endpoint, payer, deadline).await?;
-        // Read only now: a look-up can take long.
+        // Read after the look-up, which can take long.
         let own = self.own.addresses();
         let allowed = candidates.rules.into_iter().find_map(|rule| {
             let mut addresses = rule.allowed(asked, &addresses, &own);
@@ -139,13 +140,14 @@ impl Finder {
         }
     }
 
-    /// A place for a look-up, which is over when the place is dropped.
+    /// Takes a permit for a look-up. Dropping it ends the look-up.
     fn look_up_for(&self, payer: Payer) -> Result<HeldPlace<Payer>, NoWay> {
         self.lookups.take(payer).map_err(|full| {
             let detail = match full {
                 Full::All => "as many names are being looked up as it can",
                 Full::Share => {
-                    "as many names are being looked up for this key or source as fit beside the others"
+                    "as many names are being looked up for this key or source as fit beside the \
+                    others"
                 }
             };
             NoWay::new(StatusCode::Overloaded, detail)

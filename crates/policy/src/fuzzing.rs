@@ -1,4 +1,4 @@
-//! What must hold for any policy and any pattern; see [`longhaul_proto::fuzzing`].
+//! Properties of any policy and any pattern, for [`longhaul_proto::fuzzing`].
 
 #![allow(clippy::unwrap_used)] // a broken property is to panic
 
@@ -8,7 +8,7 @@ use longhaul_proto::fuzzing::{Seed, Target, assert_one_line, texts};
 
 use crate::{HostPattern, Policy};
 
-/// The targets of this crate.
+/// Fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "policy",
@@ -22,13 +22,13 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// Any text as a policy file: rules, or one line that says where it is wrong.
+/// Parses any text as a policy file: it yields rules, or a one-line error with its position.
 fn policy(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
     match Policy::parse(text, Path::new("policy.toml")) {
-        // Rules take more than a line each, so what is read is bounded by what is written.
+        // A rule takes more than one line, so the text's length bounds the number of rules.
         Ok(policy) => assert!(policy.len() <= text.len()),
         Err(error) => {
             assert_one_line(&error);
@@ -37,7 +37,7 @@ fn policy(data: &[u8]) {
     }
 }
 
-/// Any text as a pattern for hosts.
+/// Parses any text as a host pattern.
 fn pattern(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -71,7 +71,8 @@ purposes = ["nightly copy", "tests"]
         ("empty", ""),
         (
             "servers",
-            "[[allow]]\nprincipals = [\"*\"]\nservers = [\"127.0.0.1\", \"*.example\"]\nports = [80, \"443\"]\n",
+            "[[allow]]\nprincipals = [\"*\"]\nservers = [\"127.0.0.1\", \"*.example\"]\n\
+            ports = [80, \"443\"]\n",
         ),
         (
             "servers-without-ports",

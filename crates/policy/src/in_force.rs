@@ -1,4 +1,4 @@
-//! The policy in force, read again from its file.
+//! The policy in force, reloaded from its file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use parking_lot::RwLock;
 
 use crate::{Live, Policy, PolicyError};
 
-/// The policy in force, and what is under way by its rules. Both change together.
+/// The policy in force and the use of its rules. Both change together.
 #[derive(Debug)]
 pub struct InForce {
     policy: RwLock<Arc<Policy>>,
     live: Arc<Live>,
 }
 
-/// What became of reading a policy's file again.
+/// Result of reloading a policy file.
 #[derive(Debug)]
 pub enum Reloaded {
-    /// It is in force.
+    /// The new policy is in force.
     Loaded(Arc<Policy>),
-    /// It has a mistake: the one before stays.
+    /// The file has an error; the previous policy stays in force.
     Refused(PolicyError),
-    /// The reading itself broke off: the one before stays.
+    /// The task that reads the file failed; the previous policy stays in force.
     Failed,
 }
 
 impl Reloaded {
-    /// A word for metrics.
+    /// Returns the label of this result in metrics.
     #[must_use]
     pub const fn word(&self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Reloaded {
 }
 
 impl InForce {
-    /// `policy`, with nothing under way.
+    /// Creates a policy in force, whose rules are not used yet.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
         Self {
@@ -47,26 +47,28 @@ impl InForce {
         }
     }
 
-    /// The policy that is in force now.
+    /// Returns the policy in force.
     #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
         Arc::clone(&self.policy.read())
     }
 
-    /// What is under way by its rules.
+    /// Returns the sessions and rates of its rules.
     #[must_use]
     pub const fn live(&self) -> &Arc<Live> {
         &self.live
     }
 
-    /// Reads its file again; one with a mistake changes nothing. None if it came from no file.
+    /// Reloads the policy from its file. A file with an error changes nothing. Returns `None` if
+    /// the policy has no file.
     pub async fn reload(&self) -> Option<Reloaded> {
         let file = self.policy().file().map(Path::to_owned)?;
         let loaded = tokio::task::spawn_blocking(move || Policy::load(&file)).await;
         Some(match loaded {
             Ok(Ok(policy)) => {
                 let policy = Arc::new(policy);
-                // First, so that a rule that can be found can be entered.
+                // The counters come first, so that every rule that can be found can also be
+                // entered.
                 self.live.reload(&policy);
                 *self.policy.write() = Arc::clone(&policy);
                 Reloaded::Loaded(policy)

@@ -1,35 +1,38 @@
-//! Who may go where: through a depot, and by an off-ramp. What no rule allows is denied.
+//! Access rules of depots and off-ramps. Whatever no rule allows is denied.
 //!
 //! ```toml
-//! controllers = ["lhk1:..."]                 # keys of controllers whose grants of circuits count; none when left out
-//! probes = ["lhk1:..."]                      # keys of depots that may measure the path to this one; none when left out
+//! controllers = ["lhk1:..."]                 # controllers with valid circuit grants
+//! probes = ["lhk1:..."]                      # depots that may measure the path to this one
 //!
 //! [[allow]]
-//! name = "campus to archive"                 # no other rule has it; "rule 1" and so on when left out
-//! principals = ["lhk1:..."]                  # keys of initiators; "*" is anybody with a key, so beware
-//! to = ["192.0.2.0/24", "*.archive.example"] # where sessions may end
-//! ports = [7511, "8000-8100"]                # at which ports; [7511] when left out
-//! next_hops = ["direct", "depot.example"]    # whom this depot may dial; ["direct"] when left out
-//! max_rate = "2 Gbit/s"                      # for all its sessions together, each way; no cap when left out
-//! max_sessions = 100                         # at a time; no bound but the depot's own when left out
-//! max_size = "10 TiB"                        # what a session may carry each way, and must state; no bound when left out
-//! max_wished_rate = "1 Gbit/s"               # the rate that a session may wish for, and must state
-//! max_duration = "12h"                       # how long a session may say that it lasts, and must
-//! purposes = ["nightly copy"]                # what a session must say that it is for
+//! name = "campus to archive"                 # unique name; default: "rule 1" and so on
+//! principals = ["lhk1:..."]                  # keys of initiators; "*" is anybody with a key
+//! to = ["192.0.2.0/24", "*.archive.example"] # destinations of sessions
+//! ports = [7511, "8000-8100"]                # ports of the destinations; default: [7511]
+//! next_hops = ["direct", "depot.example"]    # what this depot may dial; default: ["direct"]
+//! max_rate = "2 Gbit/s"                      # of all its sessions together, per direction
+//! max_sessions = 100                         # sessions at a time
+//! max_size = "10 TiB"                        # size per direction that a session must state
+//! max_wished_rate = "1 Gbit/s"               # rate that a session must state
+//! max_duration = "12h"                       # duration that a session must state
+//! purposes = ["nightly copy"]                # purposes; a session must state one of them
 //!
 //! [[allow]]
 //! principals = ["lhk1:..."]
-//! servers = ["127.0.0.1", "db.example"]      # in place of `to`: ordinary servers that an off-ramp may connect to
-//! ports = [443]                              # at which ports; must be said
+//! servers = ["127.0.0.1", "db.example"]      # instead of `to`: servers of an off-ramp
+//! ports = [443]                              # ports of the servers; required
 //! ```
 //!
-//! Addresses are checked, not names: a name is resolved once, each address is held against the
-//! rule, and the connection goes to an address that passed. See [`HostPattern`] for what a pattern
-//! grants.
+//! Bounds that are left out do not apply, and neither do `purposes`. A depot also has a bound of
+//! its own on sessions.
 //!
-//! The [`Policy`] is pure but for [`Policy::load`]: what the machine's own addresses are is passed
-//! in. Around it stand what asks for them and for names, the [`Finder`], and what counts sessions
-//! and rates by the names of rules, [`Live`].
+//! Rules are checked against addresses, not names. A name is resolved once, each address is
+//! checked, and the connection goes to an address that passed. [`HostPattern`] documents what a
+//! pattern grants.
+//!
+//! The [`Policy`] is pure except for [`Policy::load`]: the machine's own addresses are passed in.
+//! The [`Finder`] reads those and resolves names. [`Live`] counts sessions and rates by the names
+//! of rules.
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)]
 
@@ -66,98 +69,97 @@ pub use pattern::HostPattern;
 pub use reach::{OwnAddresses, is_local};
 pub use wishes::{Unmet, Wishes};
 
-/// The rules of a depot, of an off-ramp, or of both, from a file in the form above.
+/// Rules of a depot, an off-ramp, or both, from a file in the form above.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     rules: Vec<Arc<Rule>>,
-    /// Who may measure the path to here.
+    /// Keys that may measure the path to this machine.
     probers: Arc<HashSet<PublicKey>>,
-    /// Whose grants of circuits count.
+    /// Keys of controllers whose circuit grants are accepted.
     controllers: Arc<HashSet<PublicKey>>,
     file: Option<PathBuf>,
 }
 
-/// One rule.
+/// Rule of a policy.
 #[derive(Debug)]
 pub struct Rule {
-    /// No other rule of the policy has it.
+    /// Name, unique within the policy.
     pub(crate) name: Arc<str>,
     principals: Principals,
     ports: Ports,
     leads: Leads,
-    /// For all its sessions together, each way, in bits a second; no cap when `None`.
+    /// Cap on the rate of all its sessions together, in each direction, in bit/s. `None` is no cap.
     pub(crate) max_rate: Option<u64>,
-    /// At a time; no bound but that of who asks when `None`.
+    /// Maximum number of concurrent sessions. `None` is no bound of its own.
     pub(crate) max_sessions: Option<NonZeroUsize>,
-    /// What its sessions must state.
+    /// Bounds on what its sessions state.
     pub(crate) bounds: wishes::Bounds,
 }
 
-/// Where a rule leads. No list is ever empty.
+/// Destinations of a rule. No list is ever empty.
 #[derive(Debug)]
 enum Leads {
     /// Through a depot.
     Relay {
-        /// Where sessions end.
+        /// Destinations of sessions.
         to: Vec<HostPattern>,
-        /// Whom the depot dials.
+        /// Next hops that the depot may dial.
         next_hops: Vec<NextHop>,
     },
-    /// From an off-ramp to ordinary servers.
+    /// Ordinary servers that an off-ramp may connect to.
     Servers(Vec<HostPattern>),
 }
 
-/// What a policy is asked as.
+/// Service that applies the policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// A depot: its rules are those with `to`.
+    /// A depot, to which rules with `to` apply.
     Depot,
-    /// An off-ramp: its rules are those with `servers`.
+    /// An off-ramp, to which rules with `servers` apply.
     Offramp,
 }
 
-/// What an OPEN asks of a policy.
+/// Connection that an OPEN requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked<'a> {
-    /// Of a depot: to pass it on.
+    /// A depot is to forward the session.
     Relay {
-        /// Where the session is to end.
+        /// Destination of the session.
         destination: &'a Endpoint,
-        /// Whom to dial.
+        /// Next hop to dial.
         next: Next<'a>,
     },
-    /// Of an off-ramp: to connect to this server.
+    /// An off-ramp is to connect to this server.
     Server(&'a Endpoint),
 }
 
-/// What a policy admits as it is written, before any name is looked up.
+/// Rules that may allow a request, before any name is resolved.
 #[derive(Debug)]
 pub struct Candidates {
-    /// The rules that might grant what is asked for, in the order of the file. When there are none
-    /// it is refused.
+    /// Rules that might allow the request, in the order of the file. If empty, it is refused.
     pub rules: Vec<Arc<Rule>>,
-    /// Whether at least one of these rules lists the principal's key. Keys that are listed are few:
-    /// what they use is accounted by key. A key that is admitted only by `"*"` costs its owner
-    /// nothing, so that what it uses must be accounted by the source address.
+    /// If true, at least one of these rules lists the principal's key. Listed keys are few, so
+    /// their usage is accounted by key. A key that only `"*"` admits costs nothing to create, so
+    /// its usage must be accounted by source address.
     pub listed: bool,
 }
 
-/// Whom a rule is for.
+/// Principals that a rule applies to.
 #[derive(Debug)]
 struct Principals {
-    /// `"*"` is among them.
+    /// If true, the list contains `"*"`.
     anybody: bool,
     keys: HashSet<PublicKey>,
 }
 
-/// The destination's ports that a rule is for.
+/// Destination ports that a rule applies to.
 #[derive(Debug)]
 enum Ports {
-    /// None is named: that of acceptors.
+    /// The default port of acceptors; the rule names no port.
     Default,
-    /// `"any"` is among them.
+    /// Any port; the rule names `"any"`.
     Any,
-    /// Those that are named, of which there is at least one.
+    /// The ranges that the rule names, at least one.
     Ranges(PortRange, Vec<PortRange>),
 }
 
@@ -167,18 +169,18 @@ type PortRange = RangeInclusive<u16>;
 enum NextHop {
     /// The destination itself.
     Direct,
-    /// A depot: where, and at which port (any when `None`).
+    /// A depot that matches the pattern, at this port or, if `None`, at any.
     Depot(HostPattern, Option<u16>),
 }
 
 impl Policy {
-    /// The policy that allows nothing.
+    /// Creates a policy that allows nothing.
     #[must_use]
     pub fn deny_all() -> Self {
         Self::default()
     }
 
-    /// Reads a policy file.
+    /// Loads a policy file.
     ///
     /// # Errors
     /// [`PolicyError`], which names the file, the line and the field.
@@ -192,11 +194,11 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Reads a policy from any text; `file` is what errors call it.
+    /// Parses a policy; `file` is its name in errors.
     ///
     /// # Errors
-    /// [`PolicyError`], which names the line and the field: one line without control characters,
-    /// whatever the text.
+    /// [`PolicyError`], which names the line and the field. It is one line without control
+    /// characters, whatever the text contains.
     pub fn parse(text: &str, file: &Path) -> Result<Self, PolicyError> {
         let read = file::read(text, file)?;
         Ok(Self {
@@ -207,52 +209,53 @@ impl Policy {
         })
     }
 
-    /// Whether the file names this key under `probes`: it may measure the path to here
-    /// (LH-PROBE-1).
+    /// Returns true if the file lists this key under `probes`, so that it may measure the path to
+    /// this machine (LH-PROBE-1).
     #[must_use]
     pub fn may_probe(&self, principal: &PublicKey) -> bool {
         self.probers.contains(principal)
     }
 
-    /// Whether the file names any `controllers`: then grants of circuits are looked at
+    /// Returns true if the file lists any `controllers`, so that circuit grants are examined
     /// (LH-GRANT-2).
     #[must_use]
     pub fn has_controllers(&self) -> bool {
         !self.controllers.is_empty()
     }
 
-    /// Whether the file names this key under `controllers`: its grants of circuits count here.
+    /// Returns true if the file lists this key under `controllers`, so that its circuit grants are
+    /// accepted.
     #[must_use]
     pub fn trusts(&self, controller: &PublicKey) -> bool {
         self.controllers.contains(controller)
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// Whether nothing is allowed.
+    /// Returns true if nothing is allowed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The file it came from, if it came from one: read again on SIGHUP.
+    /// Returns the file that the policy was loaded from, if any. It is reloaded on SIGHUP.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// Whether any rule for this role is for this principal. Asked before its signature is even
-    /// looked at.
+    /// Returns true if any rule for this role applies to the principal. Called before its signature
+    /// is verified.
     #[must_use]
     pub fn knows(&self, principal: &PublicKey, role: Role) -> bool {
         self.of(role).any(|rule| rule.principals.include(principal))
     }
 
-    /// How many rules there are for this role.
+    /// Returns the number of rules for this role.
     #[must_use]
     pub fn count(&self, role: Role) -> usize {
         self.of(role).count()
@@ -262,15 +265,15 @@ impl Policy {
         self.rules.iter().filter(move |rule| rule.role() == role)
     }
 
-    /// Its rules, in the order of the file.
+    /// Returns the rules, in the order of the file.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.rules.iter().map(Arc::as_ref)
     }
 
-    /// What the policy admits as it is written: what `principal` has `asked`, at a machine with the
-    /// addresses `own`. No name has been looked up yet, and none is when no rule is found. An
-    /// address is granted by every rule found; what a name leads to is held against
-    /// [`Rule::allowed`] once it is known.
+    /// Returns the rules that might allow what `principal` has `asked`, on a machine with the
+    /// addresses `own`. No name is resolved yet, and none need be if no rule is found. An address
+    /// is granted by every rule found. The addresses of a name are checked with [`Rule::allowed`]
+    /// once they are known.
     #[must_use]
     pub fn candidates(
         &self,
@@ -290,8 +293,8 @@ impl Policy {
 }
 
 impl<'a> Asked<'a> {
-    /// What `open` asks of whoever holds it; nothing, when it ends there in another way than at an
-    /// ordinary server.
+    /// Returns what `open` requests from its receiver. `None` if the session ends at the receiver
+    /// and has no ordinary server as its target.
     #[must_use]
     pub fn of(open: &'a Open) -> Option<Self> {
         match open.next() {
@@ -303,7 +306,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Where the session is to end, or the server to connect to.
+    /// Returns the destination of the session, or the server to connect to.
     const fn destination(&self) -> &'a Endpoint {
         match self {
             Self::Relay { destination, .. } => destination,
@@ -311,7 +314,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Whom to dial.
+    /// Returns the endpoint to dial.
     pub(crate) const fn dialled(&self) -> Option<&'a Endpoint> {
         match self {
             Self::Relay { next, .. } => match next {
@@ -337,13 +340,13 @@ impl std::fmt::Display for Asked<'_> {
 }
 
 impl Rule {
-    /// Its name, which no other rule of the policy has.
+    /// Returns the rule's name, which is unique within the policy.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the key of `principal` is in its list.
+    /// Returns true if the rule lists the key of `principal`.
     pub(crate) fn lists(&self, principal: &PublicKey) -> bool {
         self.principals.keys.contains(principal)
     }
@@ -366,8 +369,8 @@ impl Rule {
                     next_hops.iter().any(|hop| matches!(hop, NextHop::Direct))
                         && to.iter().any(|to| to.might_grant(&destination.host, own))
                 }
-                // Another depot will resolve the destination, by its own policy; here it is held to
-                // what is written.
+                // The next depot resolves the destination by its own policy. Here, only its written
+                // form is checked.
                 Next::Hop(hop) => {
                     to.iter()
                         .any(|to| to.grants_as_written(&destination.host, own))
@@ -379,7 +382,7 @@ impl Rule {
         }
     }
 
-    /// Those of `addresses`, which whom to dial resolved to, that this rule lets be dialled.
+    /// Returns those of `addresses`, to which the dialled endpoint resolved, that this rule allows.
     #[must_use]
     pub fn allowed(
         &self,

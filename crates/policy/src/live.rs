@@ -1,9 +1,9 @@
-//! What the rules of a policy have under way: sessions, and what of their rates is used.
+//! Sessions and rates in use, by rule.
 //!
-//! It is counted by a rule's name, not by the rule, and so it survives a reload: a rule whose name
-//! stays keeps its count and its token buckets, whatever else of it has changed, and its new bounds
-//! hold for the sessions under way, too. A rule that goes away stays counted until its last session
-//! has ended, in case it comes back; its sessions keep the rate they had.
+//! Usage is counted by a rule's name, so it survives a reload. A rule whose name stays keeps its
+//! count and its token buckets, whatever else changed, and its new bounds apply to current
+//! sessions, too. A rule that is removed stays counted until its last session has ended, in case it
+//! returns. Its sessions keep their rate.
 #![deny(clippy::indexing_slicing)]
 
 mod counts;
@@ -18,27 +18,27 @@ use crate::{Policy, Rule};
 use counts::Counts;
 pub use counts::NoPlace;
 
-/// The sessions and rates of all rules.
+/// Sessions and rates of all rules.
 #[derive(Debug)]
 pub struct Live(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     counts: Counts,
-    /// Of the rules that `counts` knows.
+    /// Rate limits of the rules in `counts`.
     limits: HashMap<Arc<str>, RateLimits>,
 }
 
-/// The rate of a rule, shared by all its sessions.
+/// Rate limit of a rule, shared by all its sessions.
 #[derive(Debug, Clone)]
 pub struct RateLimits {
-    /// Towards the acceptor.
+    /// Direction towards the acceptor.
     pub forward: Arc<RateLimit>,
-    /// Towards the initiator.
+    /// Direction towards the initiator.
     pub backward: Arc<RateLimit>,
 }
 
-/// One session's place under its rule; given back when dropped.
+/// Permit of one session under its rule, returned when dropped.
 #[derive(Debug)]
 pub struct RuleSession {
     live: Arc<Live>,
@@ -47,7 +47,7 @@ pub struct RuleSession {
 }
 
 impl Live {
-    /// The counters of `policy`, which is in force.
+    /// Creates the counters of the policy in force.
     #[must_use]
     pub fn new(policy: &Policy) -> Arc<Self> {
         let live = Self(Mutex::default());
@@ -55,7 +55,7 @@ impl Live {
         Arc::new(live)
     }
 
-    /// Takes over the bounds of `policy`, which is in force from now on.
+    /// Adopts the bounds of a new policy in force.
     pub fn reload(&self, policy: &Policy) {
         let mut state = self.state();
         let State { counts, limits } = &mut *state;
@@ -69,11 +69,11 @@ impl Live {
         }
     }
 
-    /// A place for one more session of the rule of this name.
+    /// Takes a permit for one more session of a rule, looked up by name.
     ///
     /// # Errors
-    /// [`NoPlace`], by the policy that is in force now, which need not be the one that `rule` was
-    /// found in.
+    /// [`NoPlace`], according to the policy in force now, which may be newer than the one of
+    /// `rule`.
     pub fn enter(self: &Arc<Self>, rule: &Rule) -> Result<RuleSession, NoPlace> {
         let mut state = self.state();
         let limits = state.limits.get(&rule.name).ok_or(NoPlace::Gone)?.clone();
@@ -91,13 +91,13 @@ impl Live {
 }
 
 impl RuleSession {
-    /// The name of the rule.
+    /// Returns the name of the rule.
     #[must_use]
     pub fn rule(&self) -> &str {
         &self.rule
     }
 
-    /// The rate of its rule.
+    /// Returns the rate limits of the rule.
     #[must_use]
     pub fn limits(&self) -> RateLimits {
         self.limits.clone()
@@ -138,7 +138,8 @@ mod tests {
     fn policy(rules: &[(&str, &str)]) -> Policy {
         let rule = |(name, more): &(&str, &str)| {
             format!(
-                "[[allow]]\nname = \"{name}\"\nprincipals = [\"*\"]\nto = [\"192.0.2.0/24\"]\n{more}\n"
+                "[[allow]]\nname = \"{name}\"\nprincipals = [\"*\"]\n\
+                to = [\"192.0.2.0/24\"]\n{more}\n"
             )
         };
         let text: String = rules.iter().map(rule).collect();
@@ -150,7 +151,7 @@ mod tests {
         live.enter(rule.expect(name))
     }
 
-    /// Draws all there is.
+    /// Draws all tokens of a limit, and returns their number.
     fn empty(limit: &RateLimit) -> usize {
         let mut drawn = 0;
         while let Grant::Bytes(n) = limit.draw(64 * 1024) {
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reload_does_not_fill_the_bucket_again() {
+    async fn reload_does_not_refill_the_bucket() {
         let capped = policy(&[("a", "max_rate = \"80 Mbit/s\"")]);
         let live = Live::new(&capped);
         let session = enter(&live, &capped, "a").expect("a place");
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_rate_holds_for_sessions_under_way() {
+    async fn new_rate_applies_to_current_sessions() {
         let policies = [
             policy(&[("a", "")]),
             policy(&[("a", "max_rate = \"80 Mbit/s\"")]),
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_goes_away_is_counted_until_its_last_session_ends() {
+    fn removed_rule_is_counted_until_its_sessions_end() {
         let (one, none) = (policy(&[("a", "max_sessions = 1")]), policy(&[]));
         let live = Live::new(&one);
         let session = enter(&live, &one, "a").expect("a place");

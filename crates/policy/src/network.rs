@@ -1,15 +1,15 @@
-//! IP networks: an address and how many of its first bits count.
+//! IP networks: an address with a prefix length.
 #![deny(clippy::indexing_slicing)]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// An IP network.
+/// IP network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
-    /// The first address: no bit is set after the prefix.
+    /// First address of the network; all bits after the prefix are zero.
     address: IpAddr,
-    /// At most the width of the address.
+    /// Length of the prefix, at most the width of the address.
     prefix: u8,
 }
 
@@ -29,8 +29,8 @@ impl Network {
         }
     }
 
-    /// The network of the addresses whose first `prefix` bits are those of `address`; the address
-    /// alone when it has no more bits than that.
+    /// Creates the network of the first `prefix` bits of `address`. A longer prefix than the
+    /// address has gives the address alone.
     pub(super) fn around(address: IpAddr, prefix: u8) -> Self {
         let (number, width) = bits(address);
         let prefix = prefix.min(width);
@@ -46,8 +46,8 @@ impl Network {
         Self { address, prefix }
     }
 
-    /// Whether `address` lies in this network. IPv4 and IPv6 never meet: map addresses to their
-    /// canonical form first.
+    /// Returns true if `address` lies in this network. IPv4 and IPv6 never match each other:
+    /// convert addresses to their canonical form first.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (bits(self.address), bits(address)) {
@@ -61,31 +61,31 @@ impl Network {
         }
     }
 
-    /// Whether every address of this network lies in `other`.
+    /// Returns true if every address of this network lies in `other`.
     pub(super) fn is_within(&self, other: &Self) -> bool {
         self.prefix >= other.prefix && other.contains(self.address)
     }
 
-    /// The network's first address.
+    /// Returns the network's first address.
     #[must_use]
     pub const fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// How many of the first bits are the network's, rather than the host's.
+    /// Returns the length of the prefix, in bits.
     #[must_use]
     pub const fn prefix(&self) -> u8 {
         self.prefix
     }
 
-    /// How many addresses it has; `None` when they are 2^64 or more.
+    /// Returns the number of addresses; `None` if there are 2^64 or more.
     pub(super) fn size(&self) -> Option<u64> {
         let (_, width) = bits(self.address);
         1u64.checked_shl(u32::from(width.saturating_sub(self.prefix)))
     }
 }
 
-/// The address as a number, and how many bits it has.
+/// Returns the address as a number, with its width in bits.
 fn bits(address: IpAddr) -> (u128, u8) {
     match address {
         IpAddr::V4(v4) => (u128::from(v4.to_bits()), 32),
@@ -102,7 +102,7 @@ fn top(address: u128, width: u8, prefix: u8) -> u128 {
 impl FromStr for Network {
     type Err = String;
 
-    /// Reads `ADDRESS/BITS` or `ADDRESS`; the address may stand in brackets.
+    /// Parses `ADDRESS/BITS` or `ADDRESS`. The address may be in brackets.
     fn from_str(text: &str) -> Result<Self, String> {
         let no_network =
             || format!("{text:?} is no network: write ADDRESS/BITS, such as 10.0.0.0/8");
@@ -148,7 +148,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_network_holds_the_addresses_that_share_its_prefix(address: u128, other: u128, prefix in 0u8..=128) {
+        fn network_contains_addresses_with_its_prefix(
+            address: u128,
+            other: u128,
+            prefix in 0u8..=128,
+        ) {
             let (address, other) = (Ipv6Addr::from_bits(address), Ipv6Addr::from_bits(other));
             let network = Network::around(address.into(), prefix);
             prop_assert!(network.contains(address.into()));
@@ -157,7 +161,11 @@ mod tests {
         }
 
         #[test]
-        fn a_network_is_within_itself_and_wider_ones(address: u32, prefix in 0u8..=32, wider in 0u8..=32) {
+        fn a_network_is_within_itself_and_wider_ones(
+            address: u32,
+            prefix in 0u8..=32,
+            wider in 0u8..=32,
+        ) {
             let address = IpAddr::V4(Ipv4Addr::from_bits(address));
             let network = Network::around(address, prefix);
             let other = Network::around(address, wider);
@@ -167,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_address_names_a_network() {
+    fn network_is_written_with_its_first_address() {
         for text in [
             "10.0.0.1/8",
             "10.0.0.0/33",

@@ -1,4 +1,4 @@
-//! Reads the addresses of the machine from the kernel, for the policy.
+//! Reading of the machine's addresses from the kernel, for the policy.
 
 use std::io;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use tokio::time::Instant;
 
 use crate::OwnAddresses;
 
-/// Addresses that were read longer ago are read again before they are used.
+/// Maximum age of the addresses; older ones are read again before use.
 const MAX_AGE: Duration = Duration::from_secs(2);
 
-/// The addresses of this machine's interfaces, at most [`MAX_AGE`] old: for so long an address that
-/// the machine has just got passes for another's.
+/// Addresses of this machine's interfaces, at most [`MAX_AGE`] old. For that long, a newly assigned
+/// address is treated as another machine's.
 ///
-/// Only what the interfaces have is known: not a public address that a router in front translates
-/// to this machine, nor addresses that routes alone make local (`ip route add local`). A policy
-/// that grants networks with such addresses grants this machine with them.
+/// Only addresses of interfaces are known. A public address that a router translates to this
+/// machine is not, nor are addresses that only routes make local (`ip route add local`). A policy
+/// that grants networks with such addresses grants this machine, too.
 #[derive(Debug)]
 pub struct OwnAddressReader(Mutex<Latest>);
 
@@ -28,10 +28,10 @@ struct Latest {
 }
 
 impl OwnAddressReader {
-    /// Reads for the first time.
+    /// Creates a reader and reads the addresses.
     ///
     /// # Errors
-    /// The kernel's, as when there are no descriptors left.
+    /// The kernel's error, for example when no descriptors are left.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Mutex::new(Latest {
             addresses: Arc::new(read()?),
@@ -39,14 +39,17 @@ impl OwnAddressReader {
         })))
     }
 
-    /// The addresses. When they cannot be read again, the last that were read stay.
+    /// Returns the addresses. If they cannot be read again, the last ones stay.
     pub fn addresses(&self) -> Arc<OwnAddresses> {
         let mut latest = self.0.lock();
         if latest.read.elapsed() >= MAX_AGE {
             match read() {
                 Ok(addresses) => latest.addresses = Arc::new(addresses),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot read this machine's addresses; using those from before")
+                    tracing::warn!(
+                        %error,
+                        "cannot read this machine's addresses; using those from before"
+                    )
                 }
             }
             latest.read = Instant::now();
@@ -55,8 +58,8 @@ impl OwnAddressReader {
     }
 }
 
-/// A few system calls and no disk: short enough for any thread. It has to be the caller's, which
-/// says whose network namespace this is.
+/// Takes a few system calls and no disk access, so any thread may call it. The calling thread must
+/// read them itself, as it determines the network namespace.
 fn read() -> io::Result<OwnAddresses> {
     let interfaces = if_addrs::get_if_addrs()?;
     Ok(interfaces.iter().map(if_addrs::Interface::ip).collect())
@@ -67,7 +70,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn addresses_are_read_again_once_they_are_old() {
+    async fn outdated_addresses_are_read_again() {
         let reader = OwnAddressReader::new().expect("addresses");
         let first = reader.addresses();
         assert!(

@@ -1,4 +1,4 @@
-//! What a rule says of a host: a network of addresses, or a name.
+//! Host patterns of rules: a network of addresses, or a name.
 #![deny(clippy::indexing_slicing)]
 
 use std::net::IpAddr;
@@ -10,26 +10,25 @@ use longhaul_proto::text::printable;
 use crate::network::Network;
 use crate::reach::{OwnAddresses, leads, leads_nowhere};
 
-/// A pattern for hosts: `10.0.0.0/8`, `2001:db8::/32`, `192.0.2.7`, `dtn.example.org`,
+/// Pattern for hosts: `10.0.0.0/8`, `2001:db8::/32`, `192.0.2.7`, `dtn.example.org`,
 /// `*.example.org`, or `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostPattern {
-    /// Addresses in this network, whatever name led to them.
+    /// Addresses in this network, whatever name they were resolved from.
     Network(Network),
-    /// This name, in lower case.
+    /// Exactly this name, in lower case.
     Name(String),
-    /// Names that end in this (it begins with a dot), or, if it is empty, all names.
+    /// Names with this suffix, which begins with a dot; if empty, all names.
     Suffix(String),
 }
 
 impl HostPattern {
-    /// Whether this pattern lets a connection go to `address`, which `name` led to, if a name did.
+    /// Returns true if a connection may go to `address`, which was resolved from `name`, if given.
     ///
-    /// A network grants its addresses, but those of this machine and its link only if it is itself
-    /// such a network: `0.0.0.0/0` means neither loopback nor what the machine's own interfaces
-    /// have (`own`). A name grants what it leads to only out in the world, so that whoever writes
-    /// the zone cannot point it at the depot's neighbours; add the network to the rule to allow
-    /// those.
+    /// A network grants its addresses. It grants addresses of this machine and its link only if it
+    /// is itself such a network: `0.0.0.0/0` includes neither loopback nor the machine's own
+    /// addresses (`own`). A name grants only global addresses, so that the owner of its zone cannot
+    /// point it at the depot's neighbours. Add the network to the rule to allow those.
     pub(crate) fn grants(&self, address: IpAddr, name: Option<&str>, own: &OwnAddresses) -> bool {
         match self {
             Self::Network(network) => leads(Some(network), address, own),
@@ -38,14 +37,14 @@ impl HostPattern {
     }
 
     /// Returns true if this pattern is a network that grants `address` itself: a local address
-    /// ([`is_local`](crate::is_local)) only if the network is that narrow. Names grant none.
+    /// ([`is_local`](crate::is_local)) only if the network is that narrow. Names grant no address.
     #[must_use]
     pub fn names_address(&self, address: IpAddr, own: &OwnAddresses) -> bool {
         matches!(self, Self::Network(network) if leads(Some(network), address, own))
     }
 
-    /// Whether it speaks of a host that has this address, or has been found by this name, and no
-    /// more than that: nobody is let through.
+    /// Returns true if the pattern matches a host with this address or this name. A match alone
+    /// grants nothing.
     #[must_use]
     pub fn matches(&self, address: Option<IpAddr>, name: Option<&str>) -> bool {
         match self {
@@ -56,8 +55,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether this pattern lets a connection go to `host` as it is written, with nothing looked
-    /// up.
+    /// Returns true if a connection may go to `host` as written, without resolving it.
     pub(crate) fn grants_as_written(&self, host: &Host, own: &OwnAddresses) -> bool {
         match host {
             Host::Ip(address) => self.grants(*address, None, own),
@@ -65,16 +63,15 @@ impl HostPattern {
         }
     }
 
-    /// Whether this pattern could let a connection go to `host`, once it is looked up if it is a
-    /// name. Asked before any look-up.
+    /// Returns true if this pattern could allow a connection to `host` once it is resolved. Called
+    /// before any look-up.
     ///
-    /// An address is granted or not. A name could be granted by a pattern that names it, and by any
-    /// network whatever: rules speak of addresses, and people ask for hosts by their names, so
-    /// `192.0.2.0/24` must grant `dtn.example.org` that leads there, and where a name leads nobody
-    /// knows who has not looked. The price is that a key listed in a rule with a network can have
-    /// any name looked up; what bounds that are the places for look-ups, not this. A network of
-    /// loopback or link-local addresses is no exception, since `localhost` is a name, too; one from
-    /// which nothing is ever granted (multicast, say) is.
+    /// An address is either granted or not. A name could be granted by a pattern that names it, or
+    /// by any network: `192.0.2.0/24` must grant `dtn.example.org` if that resolves into it, which
+    /// only a look-up shows. As a consequence, a key listed in a rule with a network can have any
+    /// name resolved. That is bounded by the permits for look-ups, not here. This includes networks
+    /// of loopback or link-local addresses, as `localhost` is a name, too. It excludes networks
+    /// that never grant anything, such as multicast.
     pub(crate) fn might_grant(&self, host: &Host, own: &OwnAddresses) -> bool {
         match (self, host) {
             (Self::Network(network), Host::Name(_)) => !leads_nowhere(network),
@@ -82,7 +79,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether this pattern names `name`; a network names none.
+    /// Returns true if this pattern matches `name`. A network matches no name.
     #[must_use]
     pub fn names(&self, name: &str) -> bool {
         let name = name.strip_suffix('.').unwrap_or(name);
@@ -102,7 +99,7 @@ impl HostPattern {
 impl FromStr for HostPattern {
     type Err = String;
 
-    /// The error is one printable line, whatever the text is.
+    /// The error is one printable line, whatever the text contains.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::read(text).map_err(|problem| printable(problem.as_bytes()))
     }
@@ -130,7 +127,8 @@ impl HostPattern {
                 })
             }
             _ => Err(format!(
-                "{text:?} is no host pattern: write a network (10.0.0.0/8), an address, a name, *.domain or *"
+                "{text:?} is no host pattern: write a network (10.0.0.0/8), an address, a name, \
+                *.domain or *"
             )),
         }
     }
@@ -171,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_does_not_lead_inside() {
+    fn names_do_not_grant_inside_addresses() {
         assert!(grants("*.example.org", "20.0.0.1", Some("dtn.example.org")));
         assert!(grants(
             "dtn.example.org",
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_looked_up_for_a_network_that_grants_nothing() {
+    fn no_look_up_for_networks_that_grant_nothing() {
         let name = Host::parse("dtn.example.org").expect("name");
         let might = |text: &str| pattern(text).might_grant(&name, &OwnAddresses::default());
         for text in [

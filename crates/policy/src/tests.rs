@@ -1,4 +1,4 @@
-//! What a policy allows.
+//! Tests of what a policy allows.
 
 #![allow(clippy::indexing_slicing, reason = "a panic is how a test fails")]
 
@@ -17,8 +17,8 @@ fn key() -> PublicKey {
     KEY.parse().expect("key")
 }
 
-/// The addresses that may be dialled for `destination` through `hop`, when `resolved` is what the
-/// next place resolves to.
+/// Returns the addresses that may be dialled for `destination` through `hop`, if the next hop
+/// resolves to `resolved`.
 fn dialled(
     policy: &Policy,
     destination: &str,
@@ -74,7 +74,7 @@ fn nothing_is_allowed_by_default() {
     assert!(admitted(&policy, &other, "192.0.2.1:7511").rules.is_empty());
 }
 
-/// What `policy` admits of `principal` for `destination`, directly.
+/// Returns the candidates of `policy` for `principal` and a direct session to `destination`.
 fn admitted(policy: &Policy, principal: &PublicKey, destination: &str) -> Candidates {
     let destination: Endpoint = destination.parse().expect("destination");
     let next = Next::Destination(&destination);
@@ -89,7 +89,7 @@ fn admitted(policy: &Policy, principal: &PublicKey, destination: &str) -> Candid
 }
 
 #[test]
-fn who_is_listed_is_distinguished_from_who_is_anybody() {
+fn listed_keys_differ_from_wildcard_keys() {
     let text = format!(
         "[[allow]]\nprincipals = [\"*\"]\nto = [\"192.0.2.0/24\"]\n
         [[allow]]\nprincipals = [\"*\", \"{KEY}\"]\nto = [\"192.0.2.0/25\"]\n"
@@ -99,7 +99,7 @@ fn who_is_listed_is_distinguished_from_who_is_anybody() {
     for (principal, destination, rules, listed) in [
         (key(), "192.0.2.1:7511", 2, true),
         (other, "192.0.2.1:7511", 2, false),
-        // The rule that lists the key does not allow this.
+        // The rule that lists the key does not allow this destination.
         (key(), "192.0.2.200:7511", 1, false),
         (key(), "192.0.3.1:7511", 0, false),
     ] {
@@ -118,7 +118,7 @@ fn who_is_listed_is_distinguished_from_who_is_anybody() {
 }
 
 #[test]
-fn own_addresses_are_no_part_of_a_wide_network() {
+fn wide_network_excludes_own_addresses() {
     let policy =
         policy_of("to = [\"0.0.0.0/0\", \"20.0.0.5\"]\nnext_hops = [\"direct\", \"0.0.0.0/0\"]");
     let own: OwnAddresses = ["20.0.0.1", "20.0.0.5"]
@@ -154,7 +154,7 @@ fn own_addresses_are_no_part_of_a_wide_network() {
             "{hop:?}"
         );
     }
-    // A name may lead there by the rule, and is held against the addresses once it has.
+    // The rule may grant a name; its addresses are checked once it is resolved.
     let name = at("dtn.example.org:7511");
     let next = Next::Destination(&name);
     let asked = Asked::Relay {
@@ -222,7 +222,7 @@ fn resolved_addresses_are_checked_one_by_one() {
 }
 
 #[test]
-fn next_hops_are_direct_unless_said() {
+fn next_hops_default_to_direct() {
     let direct = policy_of("to = [\"dtn.example.org\"]");
     assert!(
         dialled(
@@ -308,7 +308,7 @@ fn server_policy(rule: &str) -> Policy {
     policy_of(&format!("{rule}\nports = [80, \"8000-8100\"]"))
 }
 
-/// The addresses that an off-ramp may dial for `server`, when `resolved` is what it resolves to.
+/// Returns the addresses that an off-ramp may dial for `server`, if it resolves to `resolved`.
 fn let_off(
     policy: &Policy,
     server: &str,
@@ -329,7 +329,7 @@ fn let_off(
 }
 
 #[test]
-fn servers_are_for_offramps_and_destinations_for_depots() {
+fn servers_apply_to_offramps_destinations_to_depots() {
     let servers = server_policy("servers = [\"192.0.2.0/24\"]");
     assert!(servers.knows(&key(), Role::Offramp) && !servers.knows(&key(), Role::Depot));
     assert_eq!(
@@ -349,7 +349,7 @@ fn servers_are_for_offramps_and_destinations_for_depots() {
 }
 
 #[test]
-fn a_server_inside_is_reached_only_by_a_rule_that_names_it() {
+fn inside_server_needs_a_rule_that_names_it() {
     let own: OwnAddresses = ["20.0.0.1"]
         .iter()
         .map(|a| a.parse::<std::net::IpAddr>().expect("address"))
@@ -369,7 +369,8 @@ fn a_server_inside_is_reached_only_by_a_rule_that_names_it() {
         let asked =
             |policy: &Policy, server: &str| !let_off(policy, server, &[&at], &own).is_empty();
         assert_eq!(asked(&everywhere, &at), by_everywhere, "{address}");
-        // A name leads where a network of the rule leads, and by itself only out into the world.
+        // With a network in the rule, a name may resolve into it; otherwise only to global
+        // addresses.
         assert_eq!(asked(&everywhere, "db.example:80"), by_name, "{address}");
         assert_eq!(asked(&beside, &at), by_beside, "{address}");
     }
@@ -396,7 +397,7 @@ fn a_server_inside_is_reached_only_by_a_rule_that_names_it() {
 }
 
 #[test]
-fn a_rule_leads_one_way() {
+fn rule_is_for_depots_or_offramps() {
     for (rule, field) in [
         ("servers = [\"192.0.2.1\"]", "ports"),
         (
@@ -422,32 +423,57 @@ fn a_rule_leads_one_way() {
 }
 
 proptest! {
-    /// A look-up is asked for only when it could grant something, and nothing is granted that was
-    /// not a candidate.
+    /// A look-up is requested only if it could grant something, and only candidates are granted.
     #[test]
-    fn what_is_granted_was_a_candidate(
+    fn grants_are_a_subset_of_candidates(
         to in proptest::sample::subsequence(
-            vec!["0.0.0.0/0", "::/0", "10.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "20.0.0.1", "*.example.org", "*"], 1..4),
-        hops in proptest::sample::subsequence(vec!["direct", "20.0.0.0/8", "depot.example.org", "ff00::/8"], 1..3),
+            vec![
+                "0.0.0.0/0", "::/0", "10.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "20.0.0.1",
+                "*.example.org", "*"
+            ], 1..4),
+        hops in proptest::sample::subsequence(
+            vec!["direct", "20.0.0.0/8", "depot.example.org", "ff00::/8"],
+            1..3
+        ),
         destination in proptest::sample::select(
-            vec!["20.0.0.1:7511", "10.0.0.1:7511", "127.0.0.1:7511", "dtn.example.org:7511", "localhost:7511", "[::1]:7511"]),
-        hop in proptest::sample::select(vec![None, Some("20.0.0.1:7510"), Some("depot.example.org:7510"), Some("[::1]:7510")]),
+            vec![
+                "20.0.0.1:7511", "10.0.0.1:7511", "127.0.0.1:7511", "dtn.example.org:7511",
+                "localhost:7511", "[::1]:7511"
+            ]),
+        hop in proptest::sample::select(vec![
+            None,
+            Some("20.0.0.1:7510"),
+            Some("depot.example.org:7510"),
+            Some("[::1]:7510")
+        ]),
         answer: std::net::IpAddr,
         own: Vec<std::net::IpAddr>,
     ) {
         let policy = policy_of(&format!("to = {to:?}\nnext_hops = {hops:?}"));
-        let own: OwnAddresses = own.into_iter().chain(["20.0.0.1".parse().expect("address")]).collect();
+        let own: OwnAddresses = own.into_iter()
+            .chain(["20.0.0.1".parse().expect("address")])
+            .collect();
         let destination: Endpoint = destination.parse().expect("destination");
-        let hop = hop.map(|hop| longhaul_proto::Hop { endpoint: hop.parse().expect("hop"), strict: true, key: None });
+        let hop = hop.map(
+            |hop| longhaul_proto::Hop {
+                endpoint: hop.parse().expect("hop"),
+                strict: true,
+                key: None
+            }
+        );
         let next = hop.as_ref().map_or(Next::Destination(&destination), Next::Hop);
         let endpoint = next.endpoint().expect("somewhere");
         let address = match endpoint.host {
             Host::Ip(address) => address,
             Host::Name(_) => answer,
         };
-        let candidates = policy.candidates(&key(), Asked::Relay { destination: &destination, next }, &own).rules;
+        let candidates = policy
+            .candidates(&key(), Asked::Relay { destination: &destination, next }, &own)
+            .rules;
         let addresses = [SocketAddr::new(address, endpoint.port)];
-        let allowed = |rule: &Arc<Rule>| !rule.allowed(Asked::Relay { destination: &destination, next }, &addresses, &own).is_empty();
+        let allowed = |rule: &Arc<Rule>| !rule
+            .allowed(Asked::Relay { destination: &destination, next }, &addresses, &own)
+            .is_empty();
         if matches!(endpoint.host, Host::Ip(_)) {
             prop_assert!(candidates.iter().all(allowed), "an address is granted or not");
         }

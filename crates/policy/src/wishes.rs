@@ -1,4 +1,4 @@
-//! What an initiator says of its session, held against what a rule allows (LH-WISH-1).
+//! Wishes that an initiator states for its session, checked against a rule's bounds (LH-WISH-1).
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,47 +9,47 @@ use quantities::{ByteCount, Rate, Time};
 
 use crate::{Candidates, Rule};
 
-/// What a session may carry beyond what was stated, of that one part in so many: TLS, and what a
-/// service says besides.
+/// Divisor of the stated size: a session may carry this fraction more, for TLS and for messages of
+/// services.
 const OVERHEAD_PART: u64 = 8;
-/// The same, in bytes, so that short sessions are not ended for what protects them.
+/// Bytes that any session may carry beyond its stated size, so that short ones have room for their
+/// encryption.
 const OVERHEAD_BYTES: u64 = 1024 * 1024;
 
-/// What an initiator says of its session.
+/// Wishes that an initiator states for its session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wishes<'a> {
-    /// What it is for.
+    /// Purpose of the session.
     pub purpose: Option<&'a str>,
-    /// Bytes that it will carry.
+    /// Size, in bytes.
     pub size: Option<u64>,
-    /// Bits a second that it would use.
+    /// Rate, in bits per second.
     pub rate: Option<u64>,
-    /// Seconds that it will last.
+    /// Duration, in seconds.
     pub duration: Option<u64>,
 }
 
-/// What a rule asks of wishes. Where one of these is set, a session must have stated as much, or
-/// less.
+/// Bounds of a rule on wishes. If one is set, a session must state a value within it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// Bytes.
+    /// Maximum size, in bytes.
     pub(crate) size: Option<u64>,
-    /// Bits a second.
+    /// Maximum rate, in bits per second.
     pub(crate) rate: Option<u64>,
-    /// Seconds.
+    /// Maximum duration, in seconds.
     pub(crate) duration: Option<u64>,
-    /// One of these words; never an empty list.
+    /// Allowed purposes; never an empty list.
     pub(crate) purposes: Option<Vec<String>>,
 }
 
-/// The bound that a session does not keep. Displays as one line.
+/// Bound that a session exceeds. It displays as one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unmet {
     rule: Arc<str>,
     what: What,
 }
 
-/// Each with what was stated.
+/// Exceeded bound with the stated value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum What {
     Size(u64, Option<u64>),
@@ -70,7 +70,7 @@ impl<'a> From<&'a Open> for Wishes<'a> {
 }
 
 impl Bounds {
-    /// The first bound that is not kept.
+    /// Returns the first bound that the wishes exceed.
     fn unmet(&self, wishes: &Wishes<'_>) -> Option<What> {
         let beyond = |bound: Option<u64>, stated: Option<u64>| {
             bound.filter(|bound| stated.is_none_or(|stated| stated > *bound))
@@ -93,8 +93,8 @@ impl Bounds {
 }
 
 impl Rule {
-    /// How many bytes a session may carry each way that has stated this size; `None` where the rule
-    /// does not bound it.
+    /// Returns the maximum number of bytes in each direction for a session that stated this size.
+    /// `None` if the rule does not bound it.
     #[must_use]
     pub fn most_bytes(&self, stated: Option<u64>) -> Option<u64> {
         let stated = stated.filter(|_| self.bounds.size.is_some())?;
@@ -107,10 +107,10 @@ impl Rule {
 }
 
 impl Candidates {
-    /// Those rules whose bounds these wishes keep.
+    /// Keeps the rules whose bounds these wishes meet.
     ///
     /// # Errors
-    /// [`Unmet`], of the first rule, where there were rules and none is left.
+    /// [`Unmet`] for the first rule, if there were rules and none remains.
     pub fn within(mut self, principal: &PublicKey, wishes: &Wishes<'_>) -> Result<Self, Unmet> {
         let mut unmet = None;
         self.rules.retain(|rule| match rule.bounds.unmet(wishes) {

@@ -1,50 +1,51 @@
-//! Who has something to itself: known by thread, so that it is known what a signal handler may wait
-//! for and what a fork leaves behind.
+//! Exclusive ownership by thread, so that it is known what a signal handler may wait for and what a
+//! fork leaves behind.
 //!
 //! A thread that meets its own claim was interrupted while it held it, and would wait for itself.
-//! After a fork the thread that forked goes on with what it held (`pthread_self` is the same in the
-//! child), and all that others held is nobody's.
+//! After a fork the forking thread keeps what it held (`pthread_self` is the same in the child),
+//! and the claims of all other threads are orphans.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::time::Timespec;
 
-/// States below this are the owner's own words; from here on it is the thread that holds.
+/// First value that is a holding thread; states below it belong to the user of the claim.
 pub const HOLDERS: u64 = 4096;
-/// Attempts with nothing but a yield between, before waiting is left to the clock.
+/// Attempts that only yield, before the thread sleeps between them.
 const MAX_YIELDS: u32 = 64;
-/// Between later attempts.
+/// Pause between later attempts.
 const CLAIM_RETRY_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000,
 };
-/// For how long something that another thread holds is asked for. It is held for some tens of
-/// microseconds of processor time, so this is for a machine that gives the holder none.
+/// Maximum wait for a claim that another thread holds. A claim is held for some tens of
+/// microseconds of processor time, so this is for a machine on which the holder does not run.
 const CLAIM_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// A word that is either one of a few states, or the thread that holds what it stands for.
+/// A word that is either one of a few states, or the thread that holds the claim.
 pub struct Claim(AtomicU64);
 
 impl Claim {
-    /// In this state.
+    /// Returns a claim in this state.
     pub const fn new(state: u64) -> Self {
         Self(AtomicU64::new(state))
     }
 
-    /// What it is now.
+    /// Returns the current state, or the thread that holds it.
     pub fn state(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Holds it, if it is in the state `from` now.
+    /// Takes the claim if it is in the state `from`. Returns true if it did.
     pub fn take(&self, from: u64) -> bool {
         self.0
             .compare_exchange(from, this_thread(), Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Holds it, if it is in the state `from` or comes to be soon. Waits for other threads only.
+    /// Takes the claim if it is in the state `from`, or reaches it soon. It waits only while other
+    /// threads hold the claim.
     pub fn take_soon(&self, from: u64) -> bool {
         let mut pauses = 0;
         for attempt in 0_u32.. {
@@ -70,19 +71,19 @@ impl Claim {
         false
     }
 
-    /// Gives it back in this state.
+    /// Releases the claim in this state.
     pub fn put(&self, state: u64) {
         self.0.store(state, Ordering::Release);
     }
 
-    /// In the child of a fork: whether another thread, which the child does not have, held it.
+    /// Returns true, in the child of a fork, if a thread held it that the child does not have.
     pub fn is_orphan(&self) -> bool {
         let state = self.state();
         state >= HOLDERS && state != this_thread()
     }
 }
 
-/// The calling thread. The same after a fork in the child.
+/// Returns the calling thread, which is the same in the child of a fork.
 fn this_thread() -> u64 {
     // SAFETY: has no conditions. It is the address of the thread's descriptor, far above HOLDERS.
     unsafe { libc::pthread_self() as u64 }
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_for_good_is_given_up() {
+    fn permanently_held_claim_is_given_up() {
         let claim = Claim::new(0);
         std::thread::scope(|scope| scope.spawn(|| assert!(claim.take(0))).join().unwrap());
         assert!(!claim.take_soon(0));

@@ -1,15 +1,15 @@
-//! Where the program calls from: what may be done beside it differs between its ordinary course, a
-//! signal handler, and a stack that has next to no room.
+//! Context of a call: the program's ordinary course, a signal handler, or a stack with hardly any
+//! space. What the library may do depends on it.
 
 use std::mem::MaybeUninit;
 
 use libc::c_int;
 
-/// An alternate signal stack with less room than this, in bytes, is left to the program. What the
-/// hooks do takes a few kilobytes.
+/// Minimum free space on an alternate signal stack, in bytes, for the library to act. The hooks
+/// need a few kilobytes.
 const LEAST_ROOM: usize = 24 * 1024;
 
-/// Keeps `errno`, and keeps the thread from being cancelled, until it is dropped.
+/// Guard that preserves `errno` and delays cancellation of the thread until it is dropped.
 pub struct Unseen {
     errno: c_int,
     cancelling: c_int,
@@ -22,10 +22,10 @@ unsafe extern "C" {
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
 impl Unseen {
-    /// From here on.
+    /// Begins the guarded section.
     pub fn begin() -> Self {
         let mut cancelling = 0;
-        // SAFETY: a state that there is, and a place for the one before.
+        // SAFETY: a valid state, and a valid pointer for the previous one.
         unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut cancelling) };
         Self {
             errno: errno(),
@@ -36,28 +36,28 @@ impl Unseen {
 
 impl Drop for Unseen {
     fn drop(&mut self) {
-        // SAFETY: the state that it gave; NULL for a place is allowed in glibc and musl.
+        // SAFETY: the previous state; NULL for its pointer is allowed in glibc and musl.
         unsafe { pthread_setcancelstate(self.cancelling, std::ptr::null_mut()) };
         set_errno(self.errno);
     }
 }
 
-/// This thread's error number.
+/// Returns this thread's `errno`.
 pub fn errno() -> c_int {
     // SAFETY: this thread's errno.
     unsafe { *libc::__errno_location() }
 }
 
-/// Sets this thread's error number.
+/// Sets this thread's `errno`.
 pub fn set_errno(number: c_int) {
     // SAFETY: this thread's errno.
     unsafe { *libc::__errno_location() = number };
 }
 
-/// The alternate signal stack, if the thread is on it.
+/// Returns the alternate signal stack if the thread is on it.
 fn alternate_stack() -> Option<libc::stack_t> {
     let mut stack = MaybeUninit::<libc::stack_t>::zeroed();
-    // SAFETY: asks only, and `stack` is valid for writes; zeroed, it is a stack in any case.
+    // SAFETY: only reads, and `stack` is valid for writes; zeroed, it is a valid stack.
     let stack = unsafe {
         libc::sigaltstack(std::ptr::null(), stack.as_mut_ptr());
         stack.assume_init()
@@ -65,8 +65,8 @@ fn alternate_stack() -> Option<libc::stack_t> {
     (stack.ss_flags & libc::SS_ONSTACK != 0).then_some(stack)
 }
 
-/// Whether the thread handles a signal on a stack that may be all but full: nothing is done beside
-/// the program then.
+/// Returns true if the thread handles a signal on a stack that may be nearly full. The library does
+/// nothing then.
 #[inline(never)] // so that its own room is free again for what follows
 pub fn is_cramped() -> bool {
     let Some(stack) = alternate_stack() else {
@@ -76,18 +76,19 @@ pub fn is_cramped() -> bool {
     here.saturating_sub(stack.ss_sp.addr()) < LEAST_ROOM
 }
 
-/// Whether the thread may be within a signal handler, which has interrupted it wherever it was: in
-/// the C library's allocator too, so that nothing may be called that allocates or starts a thread.
+/// Returns true if the thread may be in a signal handler. The handler may have interrupted it
+/// anywhere, even in the C library's allocator, so nothing may be called that allocates or starts a
+/// thread.
 ///
-/// A handler runs with its signal blocked, and with those of its mask. So the answer is `true`
-/// where some signal that has a handler is blocked just so, or would not be (`SA_NODEFER`): a
-/// thread that blocks such signals for reasons of its own can't be distinguished.
+/// A handler runs with its signal and those of its mask blocked. So the result is true if the
+/// signals of any handler are blocked in this way; its own need not be with `SA_NODEFER`. A thread
+/// that blocks such signals for other reasons cannot be distinguished.
 pub fn may_be_handler() -> bool {
     if alternate_stack().is_some() {
         return true;
     }
     let mut blocked = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: asks only; a zeroed set is empty.
+    // SAFETY: only reads; a zeroed set is empty.
     let blocked = unsafe {
         libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), blocked.as_mut_ptr());
         blocked.assume_init()
@@ -97,7 +98,7 @@ pub fn may_be_handler() -> bool {
 
 fn is_as_in_handler(signal: c_int, blocked: &libc::sigset_t) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks only. What the C library keeps for itself it refuses to show.
+    // SAFETY: only reads. The C library refuses for signals that it keeps for itself.
     let action = unsafe {
         if libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) != 0 {
             return false;
@@ -127,9 +128,9 @@ mod tests {
         SEEN.store(1 + u32::from(may_be_handler()), Ordering::SeqCst);
     }
 
-    /// Has the handler run once with these flags; whether it was taken for one.
+    /// Runs the handler once with these flags. Returns true if it was recognized as one.
     fn reported_in_handler(flags: c_int) -> bool {
-        // SAFETY: a handler that only asks and stores; the one before is put back.
+        // SAFETY: a handler that only reads and stores; the previous one is restored.
         unsafe {
             let mut action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
             action.sa_sigaction = looks as extern "C" fn(c_int) as libc::sighandler_t;

@@ -1,9 +1,9 @@
 //! Programs that restrict their system calls (seccomp(2)).
 //!
 //! A strict filter kills a program for calls that it does not make itself, and this library makes
-//! some. So it does nothing in a program that has a filter of its own. The filters that a program
-//! inherits from what started it, as in a container, allow what is needed here; they are counted by
-//! who starts the program, and named in the environment.
+//! some. So it does nothing in a program that has a filter of its own. Filters that a program
+//! inherits from its parent, as in a container, allow what is needed here. The parent counts them,
+//! and names their number in the environment.
 
 use std::ffi::{c_int, c_long, c_ulong};
 use std::os::fd::IntoRawFd;
@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::process;
 
-/// Number of filters of the process that started the program.
+/// Variable with the number of filters of the parent process.
 pub const FILTERS_VARIABLE: &str = "LONGHAUL_SECCOMP_FILTERS";
-/// Most bytes of `/proc/self/status` that are read; the kernel writes about 1,500.
+/// Maximum number of bytes of `/proc/self/status` that are read; the kernel writes about 1,500.
 const MAX_STATUS_BYTES: usize = 8192;
-/// Operations of `seccomp(2)` below this install a filter.
+/// Lowest operation of `seccomp(2)` that does not install a filter.
 const FIRST_HARMLESS_OPERATION: c_long = 2;
 
-/// Connections are refused from now on, since nobody can be asked whether there is a route.
+/// If true, connections are refused, because the on-ramp cannot be asked for a route.
 static REFUSES: AtomicBool = AtomicBool::new(false);
 
-/// Returns the number of filters of this process. `None` if the kernel does not say.
+/// Returns the number of filters of this process, or `None` if the kernel does not report it.
 pub fn count() -> Option<u32> {
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
-    // By openat(2), which the loader has used before: some processors have an older call as well.
+    // Uses openat(2), which the loader has used before; some processors also have an older call.
     let root = rustix::fs::CWD;
     let file =
         rustix::fs::openat(root, c"/proc/self/status", flags, rustix::fs::Mode::empty()).ok()?;
@@ -41,8 +41,8 @@ pub fn count() -> Option<u32> {
     parse_count(text.get(..read)?)
 }
 
-/// Number of filters in the text of `/proc/self/status`. Kernels before 5.9 only say whether there
-/// are any.
+/// Parses the number of filters in `/proc/self/status`. Kernels before 5.9 only say if there are
+/// any.
 fn parse_count(status: &[u8]) -> Option<u32> {
     let field = |name: &str| {
         let lines = status.split(|byte| *byte == b'\n');
@@ -54,17 +54,17 @@ fn parse_count(status: &[u8]) -> Option<u32> {
     field("Seccomp_filters:").or_else(|| field("Seccomp:"))
 }
 
-/// Returns true if the program, or something between it and who started it, has installed a filter.
+/// Returns true if the program, or a process between it and the starter, has installed a filter.
 pub fn is_stricter(inherited: Option<u32>) -> bool {
     inherited.is_some_and(|inherited| count().is_some_and(|now| now > inherited))
 }
 
-/// From now on, connections that might have a route are refused.
+/// Refuses connections that might have a route from now on.
 pub fn refuse_connections() {
     REFUSES.store(true, Ordering::Release);
 }
 
-/// Ends that.
+/// Allows connections again.
 pub fn accept_connections() {
     REFUSES.store(false, Ordering::Release);
 }
@@ -89,8 +89,8 @@ pub fn is_install_by_syscall(number: c_long, first: c_ulong) -> bool {
     }
 }
 
-/// Installs a filter by `install`, which returns -1 if it fails. This library does nothing any more
-/// before it is installed, and is there again if it is not.
+/// Installs a filter by `install`, which returns -1 if it fails. The library stops before the
+/// installation, and resumes if it fails.
 pub fn install<T: Copy + PartialEq + From<i8>>(install: impl FnOnce() -> T) -> T {
     let stepped_back = process::step_back();
     let result = install();

@@ -1,11 +1,11 @@
-//! The library's own thread in the process: one for all that it does there, started when it is
-//! first needed, with every signal blocked, and gone when it is not needed.
+//! The library's own thread in the process. There is one for all its work. It is started when first
+//! needed, with every signal blocked, and ends when it is not needed.
 //!
 //! It is started only where that is safe: neither in a signal handler nor within a fork
-//! ([`crate::context`], [`Helper::fork_is_over`]). Where it can't be started yet, it is with a
-//! later call of the program's. The last thread of a process ends it, and the C library counts
-//! them. So where the helper may be the only one that is left, it leaves, and the rest is the C
-//! library's; where it was not, it is started again as before.
+//! ([`crate::context`], [`Helper::fork_is_over`]). Otherwise a later call of the program starts it.
+//! The last thread of a process ends it, and the C library counts the threads. So if the helper may
+//! be the only thread left, it ends and leaves the rest to the C library. If that was wrong, it is
+//! started again as before.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -18,38 +18,39 @@ use rustix::time::Timespec;
 use crate::context;
 use crate::process::Process;
 
-/// Stack of the thread, in bytes; thread-local variables of the program take from it.
+/// Stack size of the thread, in bytes; it includes thread-local variables of the program.
 const STACK: usize = 512 * 1024;
 
-/// Wait for the helper's thread to end, at most, and between two looks.
+/// Maximum wait for the helper's thread to end; the pause between two checks follows.
 const DISMISSAL_TIMEOUT: Duration = Duration::from_millis(500);
 const DISMISSAL_POLL_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 1_000_000,
 };
 
-/// No helper runs.
+/// State without a helper.
 const NONE: u32 = 0;
-/// One runs, or is about to.
+/// State in which a helper runs, or is about to.
 const RUNS: u32 = 1;
-/// One was ended by a defect; there is to be no other.
+/// State after a panic ended the helper; no other is started.
 const BROKEN: u32 = 2;
 
-/// How the program's threads reach the helper.
+/// Access of the program's threads to the helper.
 pub struct Helper {
     state: AtomicU32,
-    /// Goes up with every new connection; what an idle helper sleeps on.
+    /// Number of notices, which an idle helper waits on; it rises with every new connection.
     news: AtomicU32,
-    /// In a child whose fork may not be over yet: what other libraries do in it is not done.
+    /// If true, this is a child whose fork may not be over: other libraries still have work to do
+    /// in it.
     in_fork: AtomicBool,
-    /// The helper is to end, and none is to be started.
+    /// If true, the helper has to end, and none may be started.
     dismissed: AtomicBool,
-    /// Number of the helper's thread; 0 if there was none yet.
+    /// Thread number of the helper; 0 if there was none yet.
     thread: AtomicI32,
 }
 
 impl Helper {
-    /// No helper yet.
+    /// Returns a state without helper.
     pub const fn new() -> Self {
         Self {
             state: AtomicU32::new(NONE),
@@ -60,7 +61,7 @@ impl Helper {
         }
     }
 
-    /// Ends the helper, and waits until its thread is gone, [`DISMISSAL_TIMEOUT`] at most.
+    /// Ends the helper, and waits at most [`DISMISSAL_TIMEOUT`] until its thread is gone.
     pub fn dismiss(&self) {
         self.dismissed.store(true, Ordering::SeqCst);
         self.notify();
@@ -71,27 +72,27 @@ impl Helper {
         }
     }
 
-    /// A helper may be started again.
+    /// Allows a helper to be started again.
     pub fn recall(&self) {
         self.dismissed.store(false, Ordering::SeqCst);
     }
 
-    /// Whether the helper is to end.
+    /// Returns true if the helper has to end.
     pub fn is_dismissed(&self) -> bool {
         self.dismissed.load(Ordering::SeqCst)
     }
 
-    /// Whether there is no thread of the helper's any more.
+    /// Returns true if the helper's thread is gone.
     fn is_gone(&self) -> bool {
         let thread = self.thread.load(Ordering::SeqCst);
         let is_there = |thread: i32| {
-            // SAFETY: signal 0 is not delivered; it only says whether there is such a thread.
+            // SAFETY: signal 0 is not delivered; it only checks that the thread exists.
             unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) == 0 }
         };
         self.state.load(Ordering::SeqCst) != RUNS && (thread == 0 || !is_there(thread))
     }
 
-    /// There is something new for the helper.
+    /// Wakes the helper, because there is something new.
     pub fn notify(&self) {
         self.news.fetch_add(1, Ordering::SeqCst);
         if self.state.load(Ordering::SeqCst) == RUNS {
@@ -99,24 +100,24 @@ impl Helper {
         }
     }
 
-    /// The number of notices so far.
+    /// Returns the number of notices so far.
     pub fn news(&self) -> u32 {
         self.news.load(Ordering::SeqCst)
     }
 
-    /// Waits until there were more notices than `seen`, or for so long.
+    /// Waits until there were more notices than `seen`, for at most `longest`.
     pub fn wait(&self, seen: u32, longest: Duration) {
         if let Ok(timeout) = Timespec::try_from(longest) {
             let _ = futex::wait(&self.news, futex::Flags::PRIVATE, seen, Some(&timeout));
         }
     }
 
-    /// Whether none runs.
+    /// Returns true if no helper runs.
     pub fn is_missing(&self) -> bool {
         self.state.load(Ordering::SeqCst) == NONE
     }
 
-    /// Starts the helper where there is work, none runs, and that is safe here.
+    /// Starts the helper if there is work, none runs, and it is safe to do so.
     pub fn attend(&self, process: &'static Process) {
         if !self.is_missing()
             || self.is_dismissed()
@@ -134,11 +135,11 @@ impl Helper {
         }
     }
 
-    /// The helper means to end. `false` when there is work again, and it has to stay.
+    /// Ends the helper. Returns false if there is work again, and it has to stay.
     pub fn leave(&self, process: &Process) -> bool {
         self.state.store(NONE, Ordering::SeqCst);
-        // Whoever makes work counts it first and then looks whether a helper runs, so one of both
-        // sees the other.
+        // A thread with new work counts it first and then checks for a helper, so one of the two
+        // notices the other.
         !process.has_work()
             || self
                 .state
@@ -146,21 +147,20 @@ impl Helper {
                 .is_err()
     }
 
-    /// The helper ends although there may be work: another one is started with the program's next
-    /// call.
+    /// Ends the helper although there may be work: the program's next call starts another one.
     pub fn leave_for_now(&self) {
         self.state.store(NONE, Ordering::SeqCst);
     }
 
-    /// In the child of a fork, which has the forking thread only.
+    /// Resets the state in the child of a fork, which has only the forking thread.
     pub fn after_fork(&self) {
         self.in_fork.store(true, Ordering::Release);
         self.thread.store(0, Ordering::Release);
         self.state.store(NONE, Ordering::Release);
     }
 
-    /// What other libraries do in a fork has been done: `fork` has returned, or something is called
-    /// that nobody calls in there.
+    /// Notes that other libraries have done their work in a fork: `fork` has returned, or a
+    /// function was called that is never called within it.
     pub fn fork_is_over(&self) {
         if self.in_fork.load(Ordering::Relaxed) {
             self.in_fork.store(false, Ordering::Release);
@@ -168,13 +168,12 @@ impl Helper {
     }
 }
 
-/// Starts the thread with every signal blocked, which it inherits: the program's signals stay with
-/// the program's threads.
+/// Starts the thread with every signal blocked, so that the program's threads handle its signals.
 fn start(process: &'static Process) -> bool {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: both are valid for writes; `all` is filled before it is read, and `before` is read
-    // only where the call filled it.
+    // only if the call filled it.
     let blocked = unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
@@ -191,8 +190,8 @@ fn start(process: &'static Process) -> bool {
 fn create(process: &'static Process) -> bool {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     let mut thread: libc::pthread_t = 0;
-    // SAFETY: the attributes are set up before they are used, and given back after; the function
-    // lives as long as the process, and so does what it is given.
+    // SAFETY: the attributes are initialized before use and destroyed after; the function and its
+    // argument live as long as the process.
     unsafe {
         if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
             return false;
@@ -207,23 +206,23 @@ fn create(process: &'static Process) -> bool {
 }
 
 extern "C" fn body(process: *mut c_void) -> *mut c_void {
-    // SAFETY: what `create` gave, which lives as long as the process.
+    // SAFETY: the argument of `create`, which lives as long as the process.
     let process: &'static Process = unsafe { &*process.cast_const().cast::<Process>() };
-    // SAFETY: a name of less than 16 bytes, of this thread.
+    // SAFETY: a name of less than 16 bytes for this thread.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"drs".as_ptr()) };
     let number = rustix::thread::gettid().as_raw_nonzero().get();
     process.helper.thread.store(number, Ordering::SeqCst);
     let run = std::panic::AssertUnwindSafe(|| process.help());
     if let Err(payload) = std::panic::catch_unwind(run) {
-        // The program goes on without.
+        // The program continues without the helper.
         process.helper.state.store(BROKEN, Ordering::Release);
         std::mem::forget(payload);
     }
     std::ptr::null_mut()
 }
 
-/// Whether the helper may be the last thread: the first one has ended, and no other is known to be
-/// left. `/proc` says how many there are, where there is one.
+/// Returns true if the helper may be the last thread: the first one has ended, and no other is
+/// known to be left. `/proc`, if mounted, has their number.
 pub fn may_be_alone() -> bool {
     let mut room = [0; 1024];
     match stat(&mut room) {
@@ -232,12 +231,12 @@ pub fn may_be_alone() -> bool {
     }
 }
 
-/// State and number of threads of the process, from `/proc/self/stat`.
+/// Returns state and number of threads of the process, from `/proc/self/stat`.
 fn stat(room: &mut [u8]) -> Option<(u8, u32)> {
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
     let file = rustix::fs::open(c"/proc/self/stat", flags, rustix::fs::Mode::empty()).ok()?;
     let read = rustix::io::read(&file, &mut *room).ok()?;
-    // The program's name stands in brackets and may have blanks and brackets of its own
+    // The program's name is in parentheses, and may itself contain blanks and parentheses
     // (proc_pid_stat(5)).
     let text = room.get(..read)?;
     let (_, fields) = text.split_at_checked(text.iter().rposition(|byte| *byte == b')')? + 1)?;
@@ -246,8 +245,8 @@ fn stat(room: &mut [u8]) -> Option<(u8, u32)> {
     Some((state, fields.nth(16)?.parse().ok()?))
 }
 
-/// Whether the process's first thread has ended, which then has no memory to be read. `true` where
-/// the kernel does not say.
+/// Returns true if the process's first thread has ended, and its memory cannot be read any more.
+/// Also returns true if the kernel does not say.
 fn first_has_ended() -> bool {
     let (from, mut to) = (0_u8, 0_u8);
     let local = libc::iovec {
@@ -258,7 +257,7 @@ fn first_has_ended() -> bool {
         iov_base: (&raw const from).cast_mut().cast(),
         iov_len: 1,
     };
-    // SAFETY: both are a byte of this function's; the process is this one.
+    // SAFETY: both are a byte of this function; the process is this one.
     let read = unsafe {
         libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
     };

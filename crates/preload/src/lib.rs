@@ -1,15 +1,16 @@
-//! What is loaded before the C library of a program that knows nothing of it (`LD_PRELOAD`), and
-//! what starts programs so.
+//! The library that is loaded before the C library of unmodified programs (`LD_PRELOAD`), and the
+//! code that starts such programs.
 //!
-//! One preload object stands in for some functions of the C library ([`hooks`]) and, as the
-//! environment asks, right-sizes the program's TCP connections: it notes which ones the program
-//! opens, looks at them from a thread of its own through [`drs::Flow`], and writes what it found
-//! and did to a log. The object itself, `crates/preload-object`, gives the hooks their names and is
-//! all that has them. [`launch`] is what `drs run` and `longhaul run` share.
+//! One preload object replaces some functions of the C library ([`hooks`]). Depending on the
+//! environment, it right-sizes the program's TCP connections: it notes the connections that the
+//! program opens, samples them in a thread of its own through [`drs::Flow`], and writes its
+//! findings and actions to a log. The object itself, `crates/preload-object`, exports the hooks
+//! under their names and contains nothing else. [`launch`] is shared by `drs run` and
+//! `longhaul run`.
 //!
-//! Whatever happens here must not be seen by the program: results and `errno` are the C library's,
-//! panics end where they began, nothing is waited for without a bound, the thread takes no signals,
-//! and what cannot be had is gone without. `docs/libdrs.md` says where this ends.
+//! The program must not notice the library. Results and `errno` are the C library's, panics are
+//! caught, no wait is unbounded, the thread takes no signals, and the library does without anything
+//! it cannot get. `docs/libdrs.md` lists the limits of this.
 
 #![allow(unsafe_code)] // it stands in for functions of the C library; each use says why it holds
 

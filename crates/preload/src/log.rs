@@ -1,7 +1,7 @@
-//! The log: one JSON object a line, each written with one `write(2)` to a file opened for
-//! appending, so that lines of several processes never mix. Nothing is allocated, lines are made in
-//! memory that was set aside at the start, and one that does not fit, or for which there is no
-//! room, is left out whole.
+//! The log: one JSON object per line, each written with one `write(2)` to a file opened for
+//! appending, so that lines of several processes never mix. Nothing is allocated: lines are built
+//! in memory that was reserved at the start. A line is dropped as a whole if it does not fit, or if
+//! there is no space for it.
 
 use std::cell::UnsafeCell;
 use std::fmt::{self, Write};
@@ -14,37 +14,37 @@ use rustix::fs::{Mode as Permissions, OFlags};
 
 use crate::claim::Claim;
 
-/// Where the log's descriptor is put: out of the way of programs that count on getting low numbers,
-/// and below the usual limit of 1024.
+/// Lowest descriptor for the log: above the low numbers that programs expect, and below the usual
+/// limit of 1024.
 const MIN_DESCRIPTOR: RawFd = 1000;
-/// Lines in the making at once.
+/// Maximum number of lines that are being built at the same time.
 const LINES: usize = 8;
-/// Longest line, in bytes.
+/// Maximum length of a line, in bytes.
 const LONGEST_LINE: usize = 4096;
-/// Nobody makes a line here.
+/// State of a buffer that no thread uses.
 const FREE: u64 = 0;
 
-/// The open log, or none.
+/// The log file, if one is open.
 pub struct Log {
     descriptor: AtomicI32,
-    /// The file's identity: a program may close descriptors that it does not know, and get their
+    /// Identity of the file: a program may close descriptors that it does not know, and get their
     /// numbers for its own files.
     device: AtomicU64,
     inode: AtomicU64,
     lines: Box<[Room; LINES]>,
 }
 
-/// Room for one line.
+/// Buffer for one line.
 struct Room {
     state: Claim,
     line: UnsafeCell<Line>,
 }
 
-// SAFETY: the line is touched only by who holds `state`.
+// SAFETY: only the holder of `state` touches the line.
 unsafe impl Sync for Room {}
 
 impl Log {
-    /// No log.
+    /// Returns a log without a file.
     pub fn none() -> Self {
         Self {
             descriptor: AtomicI32::new(-1),
@@ -61,7 +61,7 @@ impl Log {
         }
     }
 
-    /// Opens the log for appending; without a file that can be written nothing is logged.
+    /// Opens the log for appending. If the file cannot be written, nothing is logged.
     pub fn open(&self, path: &Path) {
         let flags = OFlags::WRONLY
             | OFlags::APPEND
@@ -84,12 +84,12 @@ impl Log {
         }
     }
 
-    /// The number of the log's descriptor, which the program must not get at; -1 for none.
+    /// Returns the log's descriptor, which the program must not reach, or -1.
     pub fn descriptor(&self) -> RawFd {
         self.descriptor.load(Ordering::Acquire)
     }
 
-    /// Moves out of the way of a program that wants this very number.
+    /// Moves the log to another descriptor if the program wants this number.
     pub fn make_way(&self, wanted: RawFd) {
         if wanted < 0 || self.descriptor() != wanted {
             return;
@@ -99,7 +99,7 @@ impl Log {
             .and_then(|file| rustix::io::fcntl_dupfd_cloexec(file, MIN_DESCRIPTOR).ok());
         let moved = moved.map_or(-1, IntoRawFd::into_raw_fd);
         self.descriptor.store(moved, Ordering::Release);
-        // Who began a line before that may be about to write it to the old number.
+        // A thread that began a line before may be about to write it to the old number.
         for room in self.lines.iter() {
             if room.state.take_soon(FREE) {
                 room.state.put(FREE);
@@ -107,25 +107,25 @@ impl Log {
         }
     }
 
-    /// Whether the log's descriptor is still the log.
+    /// Returns true if the log's descriptor is still the log.
     pub fn stands(&self) -> bool {
         self.file().is_some()
     }
 
-    /// In the child of a fork: lines that other threads were making are nobody's.
+    /// Frees the lines of other threads in the child of a fork.
     pub fn after_fork(&self) {
         for room in self.lines.iter().filter(|room| room.state.is_orphan()) {
             room.state.put(FREE);
         }
     }
 
-    /// The log's file, if the number still stands for it.
+    /// Returns the log's file if the descriptor is still the log.
     fn file(&self) -> Option<BorrowedFd<'_>> {
         let descriptor = self.descriptor();
         if descriptor < 0 {
             return None;
         }
-        // SAFETY: not -1; it is only asked and written to, after its identity was compared.
+        // SAFETY: not -1; it is only examined and, after its identity was compared, written to.
         let file = unsafe { BorrowedFd::borrow_raw(descriptor) };
         let stat = rustix::fs::fstat(file).ok()?;
         let same = stat.st_dev == self.device.load(Ordering::Relaxed)
@@ -133,7 +133,7 @@ impl Log {
         same.then_some(file)
     }
 
-    /// Writes one line made by `fill`, which starts after the fields that every line has.
+    /// Writes one line. `fill` adds to the fields that every line has.
     pub fn line(&self, event: &str, fill: impl FnOnce(&mut Line) -> fmt::Result) {
         if self.descriptor() < 0 {
             return;
@@ -141,7 +141,7 @@ impl Log {
         let Some(room) = self.lines.iter().find(|room| room.state.take(FREE)) else {
             return;
         };
-        // SAFETY: this thread holds the room.
+        // SAFETY: this thread holds the buffer.
         let line = unsafe { &mut *room.line.get() };
         self.write(line, event, fill);
         room.state.put(FREE);
@@ -164,14 +164,14 @@ impl Log {
     }
 }
 
-/// Time since the machine came up, which every process counts alike.
+/// Returns the time since the machine was started, which is the same for every process.
 pub fn now() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::try_from(now).unwrap_or_default()
 }
 
-/// Seconds, down to the millisecond. (What prints any number of places takes kilobytes of the
-/// stack.)
+/// A duration in seconds, with milliseconds. (The standard formatting of any number of digits takes
+/// kilobytes of the stack.)
 pub struct Seconds(pub Duration);
 
 impl fmt::Display for Seconds {
@@ -180,7 +180,7 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// Text within quotation marks of JSON.
+/// Text that is escaped for a JSON string.
 pub struct Escaped<T>(pub T);
 
 impl<T: fmt::Display> fmt::Display for Escaped<T> {
@@ -204,7 +204,7 @@ impl<T: fmt::Display> fmt::Display for Escaped<T> {
     }
 }
 
-/// A line in the making.
+/// A line that is being built.
 pub struct Line {
     room: [u8; LONGEST_LINE],
     used: usize,
@@ -239,7 +239,7 @@ pub mod tests {
 
     use super::*;
 
-    /// What was logged.
+    /// Returns the lines that were logged.
     pub fn lines(log: impl FnOnce(&Log)) -> Vec<serde_json::Value> {
         let file = tempfile::NamedTempFile::new().unwrap();
         let kept = Log::none();
@@ -252,7 +252,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_breaks_json_is_escaped() {
+    fn json_special_characters_are_escaped() {
         assert_eq!(Escaped("a\"b\\c\n").to_string(), r#"a\"b\\c\u000a"#);
     }
 
@@ -263,14 +263,14 @@ pub mod tests {
         let log = Log::none();
         log.open(file.path());
         let (old, new) = (other.as_file().as_raw_fd(), log.descriptor());
-        // SAFETY: this puts another file in the place of a descriptor that only this test has.
+        // SAFETY: this replaces a descriptor that only this test has.
         assert!(unsafe { libc::dup2(old, new) } >= 0);
         log.line("end", |_| Ok(()));
         assert_eq!(other.as_file().metadata().unwrap().len(), 0);
     }
 
     #[test]
-    fn it_makes_way() {
+    fn log_moves_when_its_number_is_wanted() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let log = Log::none();
         log.open(file.path());
@@ -283,7 +283,7 @@ pub mod tests {
     fn lines_of_all_threads_and_of_a_handler_are_whole() {
         let lines = lines(|log| {
             log.line("outer", |line| {
-                // As from a signal handler that interrupted this.
+                // As from a signal handler that interrupted the line.
                 log.line("inner", |line| line.write_str(r#","one":1"#));
                 line.write_str(r#","two":2"#)
             });

@@ -1,9 +1,8 @@
-//! What this library is within one process: what the hooks report to it, what it knows, and whom it
-//! belongs to.
+//! State of this library in one process: the reports of the hooks, its own state, and its owner.
 //!
-//! After `fork` the child goes on with the connections that it inherited, with a helper of its own.
-//! The child of `vfork` borrows its parent's memory, and one of a bare `clone` was not announced:
-//! in both the process number is not the owner's, and nothing is touched.
+//! After `fork` the child continues with the connections that it inherited, with a helper of its
+//! own. The child of `vfork` borrows its parent's memory, and the child of a bare `clone` is not
+//! announced. In both the process number is not the owner's, and nothing is touched.
 
 use std::os::fd::{BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,32 +17,32 @@ use crate::right_sizing::RightSizing;
 use crate::routes::Routes;
 use crate::settings::Settings;
 
-/// This process, once the library has been set up; null before, and where nothing is asked for.
+/// This process, once the library has been initialized. Null before that, and if nothing is to be
+/// done.
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Everything that is known of the process.
+/// State of the library in the process.
 pub struct Process {
-    /// What is done to its connections; none where that is not asked for.
+    /// Right-sizing of its connections; `None` if it is off.
     pub right_sizing: Option<RightSizing>,
-    /// How its connections are brought onto routes; none where that is not asked for.
+    /// Routing of its connections; `None` if it is off.
     pub routes: Option<Routes>,
     /// The log.
     pub log: Log,
     /// The library's own thread.
     pub helper: Helper,
-    /// The number of the process that all this belongs to.
+    /// Number of the process that owns this state.
     owner: AtomicI32,
 }
 
-/// This process, if anything is done in it.
+/// Returns this process's state, if the library is active in it.
 pub fn process() -> Option<&'static Process> {
-    // SAFETY: null, or what `set_up` put there for good.
+    // SAFETY: null, or what `set_up` stored permanently.
     unsafe { PROCESS.load(Ordering::Acquire).as_ref() }
 }
 
-/// Runs `body` beside the program, in the process that all this belongs to: without a trace in
-/// `errno`, without being cancelled in the middle, and without letting a panic out. `None` where it
-/// did not run, or not to its end.
+/// Runs `body` unnoticed by the program, in the process that owns the state. It preserves `errno`,
+/// delays cancellation, and catches panics. Returns `None` if `body` did not run to its end.
 pub fn aside<T>(body: impl FnOnce(&'static Process) -> T) -> Option<T> {
     let process = process().filter(|process| process.is_owner())?;
     if context::is_cramped() {
@@ -53,15 +52,15 @@ pub fn aside<T>(body: impl FnOnce(&'static Process) -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(|| body(process))) {
         Ok(result) => Some(result),
         Err(payload) => {
-            // Its destructor may panic once more.
+            // Its destructor may panic again.
             std::mem::forget(payload);
             None
         }
     }
 }
 
-/// The lowest descriptor from `first` to `last` that is this library's, as the hooks that close
-/// many at once count.
+/// Returns the lowest descriptor of this library from `first` to `last`, for hooks that close a
+/// range.
 pub fn own_between(first: u32, last: u32) -> Option<u32> {
     let process = process()?;
     let log = u32::try_from(process.log.descriptor()).ok();
@@ -73,7 +72,7 @@ pub fn own_between(first: u32, last: u32) -> Option<u32> {
     log.into_iter().chain(control).min()
 }
 
-/// Whether a descriptor is this library's and not the program's.
+/// Returns true if a descriptor is this library's and not the program's.
 pub fn is_ours(descriptor: RawFd) -> bool {
     process().is_some_and(|process| {
         let is_log =
@@ -86,11 +85,11 @@ pub fn is_ours(descriptor: RawFd) -> bool {
     })
 }
 
-/// Sets the library up, unless the environment asks for something that it does not know. To be
-/// called once, when the object is loaded.
+/// Initializes the library, unless the environment has an unknown setting. To be called once, when
+/// the object is loaded.
 pub fn set_up() {
-    // A message on the program's standard error would be a change of its behaviour. This is the
-    // library's own copy of the standard library: the hook of a program in Rust is another.
+    // A message on the program's standard error would change its behaviour. This hook is that of
+    // the library's own copy of the standard library; a Rust program has another.
     std::panic::set_hook(Box::new(|_| ()));
     real::look_all_up();
     let Some(settings) = Settings::from_environment() else {
@@ -116,18 +115,18 @@ pub fn set_up() {
         owner: AtomicI32::new(own_number()),
     });
     PROCESS.store(Box::into_raw(process), Ordering::Release);
-    // SAFETY: the handler is a function of this library, which is never unloaded before the process
+    // SAFETY: the handler is a function of this library, which is not unloaded before the process
     // ends.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-    // What inetd and the like hand over.
+    // Descriptors that inetd and similar programs pass on.
     aside(|process| (0..=2).for_each(|descriptor| process.opened(descriptor)));
 }
 
-/// This library, which does nothing any more in the process.
+/// Proof that this library does nothing in the process for now.
 pub struct SteppedBack(&'static Process);
 
-/// Does nothing any more in this process: no hook makes a system call that the program did not ask
-/// for, and no thread of this library's is left. `None` if nothing was done here before.
+/// Stops all activity in this process: no hook makes a system call for which the program did not
+/// ask, and no thread of this library is left. Returns `None` if the library was not active.
 pub fn step_back() -> Option<SteppedBack> {
     let process = process().filter(|process| process.is_owner())?;
     let _unseen = Unseen::begin();
@@ -140,7 +139,7 @@ pub fn step_back() -> Option<SteppedBack> {
 }
 
 impl SteppedBack {
-    /// Everything is as it was before.
+    /// Resumes as before.
     pub fn undo(self) {
         self.0.helper.recall();
         filter::accept_connections();
@@ -148,7 +147,8 @@ impl SteppedBack {
     }
 }
 
-/// In the child of a fork. Nothing is started here: other libraries have not had their turn yet.
+/// Adapts the state in the child of a fork. Nothing is started here, because other libraries have
+/// not had their turn yet.
 extern "C" fn forked() {
     if let Some(process) = process() {
         process.owner.store(own_number(), Ordering::Release);
@@ -163,7 +163,7 @@ extern "C" fn forked() {
     }
 }
 
-/// When the process ends in order.
+/// Called when the process exits normally.
 pub fn ending() {
     aside(|process| {
         if let Some(right_sizing) = &process.right_sizing {
@@ -179,38 +179,38 @@ fn own_number() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// A descriptor for as long as the caller looks at it.
+/// Borrows a descriptor while the caller examines it.
 pub fn borrow<'a>(descriptor: RawFd) -> Option<BorrowedFd<'a>> {
-    // SAFETY: not negative. Should the program close it meanwhile, the kernel answers EBADF.
+    // SAFETY: not negative. If the program closes it meanwhile, the kernel answers EBADF.
     (descriptor >= 0).then(|| unsafe { BorrowedFd::borrow_raw(descriptor) })
 }
 
 impl Process {
-    /// Whether this is the process that all this belongs to.
+    /// Returns true if this is the process that owns the state.
     fn is_owner(&self) -> bool {
         self.owner.load(Ordering::Acquire) == own_number()
     }
 
-    /// Whether there is something for the helper to do.
+    /// Returns true if there is work for the helper.
     pub fn has_work(&self) -> bool {
         self.right_sizing
             .as_ref()
             .is_some_and(|right_sizing| right_sizing.table.live() > 0)
     }
 
-    /// Whether the helper should run and does not.
+    /// Returns true if the helper should run, but does not.
     pub fn wants_help(&self) -> bool {
         self.has_work() && self.helper.is_missing()
     }
 
-    /// What the helper does, until there is no more of it.
+    /// Does the helper's work until there is none left.
     pub fn help(&'static self) {
         if let Some(right_sizing) = &self.right_sizing {
             right_sizing.watch(self);
         }
     }
 
-    /// Whether anything is known of a descriptor.
+    /// Returns true if anything is known of a descriptor.
     pub fn knows(&self, descriptor: RawFd) -> bool {
         self.right_sizing
             .as_ref()
@@ -221,26 +221,26 @@ impl Process {
                 .is_some_and(|routes| routes.knows(descriptor))
     }
 
-    /// Before a connection is opened, or a socket listens.
+    /// Prepares a descriptor before a connection is opened, or the socket listens.
     pub fn before_connection(&self, descriptor: RawFd) {
         if let Some(right_sizing) = &self.right_sizing {
             right_sizing.before_connection(descriptor, &self.log);
         }
     }
 
-    /// A descriptor that may be a new connection.
+    /// Notes a descriptor that may be a new connection.
     pub fn opened(&'static self, descriptor: RawFd) {
         if let Some(right_sizing) = &self.right_sizing
             && right_sizing.opened(descriptor, &self.log)
         {
             self.helper.notify();
         }
-        // Nobody opens connections within a fork.
+        // Programs do not open connections within a fork.
         self.helper.fork_is_over();
         self.helper.attend(self);
     }
 
-    /// A descriptor is about to be closed.
+    /// Notes that a descriptor is about to be closed.
     pub fn closing(&'static self, descriptor: RawFd) {
         if let Some(right_sizing) = &self.right_sizing {
             right_sizing.closing(descriptor, &self.log);
@@ -250,7 +250,7 @@ impl Process {
         }
     }
 
-    /// All descriptors from `first` to `last` are about to be closed.
+    /// Notes that all descriptors from `first` to `last` are about to be closed.
     pub fn closing_range(&'static self, first: u32, last: u32) {
         let end = u32::try_from(crate::table::DESCRIPTORS).unwrap_or(0);
         for descriptor in first..last.saturating_add(1).min(end) {
@@ -258,7 +258,7 @@ impl Process {
         }
     }
 
-    /// `new` is about to become a copy of `old`, and to be closed for that.
+    /// Notes that `new` is about to be closed, and to become a copy of `old`.
     pub fn replacing(&'static self, old: RawFd, new: RawFd) {
         let possible =
             old != new && borrow(old).is_some_and(|old| rustix::io::fcntl_getfd(old).is_ok());
@@ -271,7 +271,7 @@ impl Process {
         }
     }
 
-    /// `new` has become a copy of `old`.
+    /// Notes that `new` has become a copy of `old`.
     pub fn duplicated(&'static self, old: RawFd, new: RawFd) {
         if new < 0 || new == old {
             return;

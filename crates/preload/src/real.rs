@@ -1,7 +1,7 @@
-//! The functions that the hooks stand in front of: the next ones of their names in the order of
-//! loading. All are looked up when the object is loaded, since `dlsym` takes locks, which a signal
-//! handler or the child of a fork would wait for in vain. Only what other objects call before that
-//! is looked up where it is called.
+//! The functions behind the hooks: the next ones of their names in the order of loading. All are
+//! looked up when the object is loaded. `dlsym` takes locks, for which a signal handler or the
+//! child of a fork would wait in vain. Only functions that other objects call before that are
+//! looked up when called.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -14,7 +14,7 @@ struct Next {
     found: AtomicPtr<c_void>,
 }
 
-/// Stands for a function that the C library does not have: looked up, and not found.
+/// Marker for a function that was looked up, but is not in the C library.
 static MISSING: u8 = 0;
 
 impl Next {
@@ -26,7 +26,7 @@ impl Next {
     }
 
     fn look_up(&self) -> *mut c_void {
-        // SAFETY: a zero-ended name; RTLD_NEXT is a handle that dlsym knows.
+        // SAFETY: a NUL-terminated name; RTLD_NEXT is a handle that dlsym knows.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         let missing = (&raw const MISSING).cast_mut().cast::<c_void>();
         let found = if found.is_null() { missing } else { found };
@@ -34,7 +34,7 @@ impl Next {
         found
     }
 
-    /// Its address; `None` when there is none.
+    /// Returns its address, or `None` if it does not exist.
     fn address(&self) -> Option<*mut c_void> {
         let mut found = self.found.load(Ordering::Acquire);
         if found.is_null() {
@@ -44,20 +44,25 @@ impl Next {
     }
 }
 
-/// Declares ways to the next functions of these names, each with what happens when there is none,
+/// Declares calls of the next functions of these names, each with its behaviour if there is none,
 /// and [`look_all_up`].
 macro_rules! next {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?, else $missing:expr;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?, else $missing:expr;
+    )*) => {
         #[allow(non_upper_case_globals)] // they are named as the functions are
         mod next {
             use super::*;
-            $(pub static $name: Next = Next::new(match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            $(pub static $name: Next = Next::new(match CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
                 Ok(name) => name,
                 Err(_) => c"",
             });)*
         }
 
-        /// Looks all of them up.
+        /// Looks up all of them.
         pub fn look_all_up() {
             $(next::$name.look_up();)*
         }
@@ -72,7 +77,8 @@ macro_rules! next {
                 let Some(address) = next::$name.address() else { return $missing };
                 // SAFETY: the C library's function of this name has this type. It may unwind: a
                 // thread can be cancelled in it.
-                let function: unsafe extern "C-unwind" fn($($type),*) $(-> $result)? = unsafe { std::mem::transmute(address) };
+                let function: unsafe extern "C-unwind" fn($($type),*) $(-> $result)? =
+                    unsafe { std::mem::transmute(address) };
                 // SAFETY: the caller's promise is the function's.
                 unsafe { function($($argument),*) }
             }
@@ -80,7 +86,7 @@ macro_rules! next {
     };
 }
 
-/// What a C library without the function would give: `ENOSYS`.
+/// Fails with `ENOSYS`, as if the C library lacked the function.
 fn missing() -> c_int {
     // SAFETY: this thread's errno.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
@@ -95,7 +101,8 @@ next! {
     /// `accept(2)`.
     fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int, else missing();
     /// `accept4(2)`.
-    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int, else missing();
+    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int,
+        else missing();
     /// `close(2)`.
     fn close(fd: c_int) -> c_int, else missing();
     /// `dup(2)`.
@@ -110,43 +117,54 @@ next! {
     fn closefrom(first: c_int), else { let _ = missing(); };
     /// `fork(2)`.
     fn fork() -> pid_t, else missing();
-    /// `prctl(2)`. Variadic: on Linux, arguments are passed alike.
-    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int, else missing();
-    /// `syscall(2)`. Variadic as well.
+    /// `prctl(2)`. It is variadic; on Linux the arguments are passed in the same way.
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int,
+        else missing();
+    /// `syscall(2)`. It is variadic as well.
     fn syscall(
         number: c_long, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong, e: c_ulong, f: c_ulong,
     ) -> c_long, else missing().into();
-    /// `_exit(2)`: returns only where the C library has none.
+    /// `_exit(2)`: returns only if the C library has none.
     fn _exit(status: c_int), else { let _ = missing(); };
     /// `getpeername(2)`.
-    fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int, else missing();
+    fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int,
+        else missing();
     /// `getsockname(2)`.
-    fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int, else missing();
+    fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int,
+        else missing();
     /// `getsockopt(2)`.
-    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int, else missing();
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t)
+        -> c_int, else missing();
     /// `sendto(2)`.
     fn sendto(
-        fd: c_int, data: *const c_void, size: usize, flags: c_int, address: *const sockaddr, length: socklen_t,
+        fd: c_int, data: *const c_void, size: usize, flags: c_int, address: *const sockaddr,
+        length: socklen_t,
     ) -> ssize_t, else missing() as ssize_t;
     /// `sendmsg(2)`.
-    fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> ssize_t, else missing() as ssize_t;
-    /// `recv(2)`, where a thread that waits can be cancelled.
-    fn recv(fd: c_int, room: *mut c_void, size: usize, flags: c_int) -> ssize_t, else missing() as ssize_t;
+    fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> ssize_t,
+        else missing() as ssize_t;
+    /// `recv(2)`, in which a waiting thread can be cancelled.
+    fn recv(fd: c_int, room: *mut c_void, size: usize, flags: c_int) -> ssize_t,
+        else missing() as ssize_t;
     /// `getaddrinfo(3)`.
     fn getaddrinfo(
-        node: *const c_char, service: *const c_char, hints: *const addrinfo, result: *mut *mut addrinfo,
+        node: *const c_char, service: *const c_char, hints: *const addrinfo,
+        result: *mut *mut addrinfo,
     ) -> c_int, else libc::EAI_SYSTEM;
     /// `gethostbyname(3)`.
     fn gethostbyname(name: *const c_char) -> *mut hostent, else std::ptr::null_mut();
     /// `gethostbyname2(3)`.
-    fn gethostbyname2(name: *const c_char, family: c_int) -> *mut hostent, else std::ptr::null_mut();
+    fn gethostbyname2(name: *const c_char, family: c_int) -> *mut hostent,
+        else std::ptr::null_mut();
     /// `gethostbyname_r(3)`.
     fn gethostbyname_r(
-        name: *const c_char, entry: *mut hostent, room: *mut c_char, size: usize, result: *mut *mut hostent, error: *mut c_int,
+        name: *const c_char, entry: *mut hostent, room: *mut c_char, size: usize,
+        result: *mut *mut hostent, error: *mut c_int,
     ) -> c_int, else libc::ENOSYS;
     /// `gethostbyname2_r(3)`.
     fn gethostbyname2_r(
-        name: *const c_char, family: c_int, entry: *mut hostent, room: *mut c_char, size: usize, result: *mut *mut hostent,
+        name: *const c_char, family: c_int, entry: *mut hostent, room: *mut c_char, size: usize,
+        result: *mut *mut hostent,
         error: *mut c_int,
     ) -> c_int, else libc::ENOSYS;
 }

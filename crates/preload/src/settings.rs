@@ -1,4 +1,4 @@
-//! What the environment asks for.
+//! Settings from the environment.
 
 use std::env::var_os;
 use std::path::PathBuf;
@@ -8,50 +8,50 @@ use longhaul_ramp::{MAX_PURPOSE, SOCKET_VARIABLE};
 
 use crate::filter::FILTERS_VARIABLE;
 
-/// Whether connections are brought onto routes, and what becomes of one where the on-ramp does not
-/// answer: `open`, it is made directly, or `closed`, there is none.
+/// Variable that turns on routes. It also says what happens to a connection if the on-ramp does not
+/// answer: `open` makes it directly, `closed` refuses it.
 pub const ROUTES_VARIABLE: &str = "LONGHAUL_ROUTES";
-/// What the program's connections are for, in words.
+/// Variable with the purpose of the program's connections, as text.
 pub const PURPOSE_VARIABLE: &str = "LONGHAUL_PURPOSE";
-/// How much each of them will carry, in bytes.
+/// Variable with the bytes that each of them will carry.
 pub const SIZE_VARIABLE: &str = "LONGHAUL_SIZE";
-/// The rate that is wished for, in bits a second.
+/// Variable with the requested rate, in bit/s.
 pub const RATE_VARIABLE: &str = "LONGHAUL_RATE";
-/// How long they may take, in seconds.
+/// Variable with their maximum duration, in seconds.
 pub const DURATION_VARIABLE: &str = "LONGHAUL_DURATION";
 
-/// The settings of the process, read once when the library is loaded.
+/// Settings of the process, read once when the library is loaded.
 pub struct Settings {
-    /// What may be done to connections, if anything.
+    /// Mode of right-sizing; `None` if it is off.
     pub mode: Option<Mode>,
-    /// What is wanted of routes, if anything.
+    /// Settings of routes; `None` if they are off.
     pub routes: Option<RouteSettings>,
-    /// The on-ramp's socket.
+    /// Socket of the on-ramp.
     pub ramp: Option<PathBuf>,
-    /// Where the log goes.
+    /// Path of the log.
     pub log: Option<PathBuf>,
-    /// Filters of system calls that the process inherits from who started it.
+    /// Number of filters of system calls that the process inherits from its parent.
     pub filters: Option<u32>,
 }
 
-/// What is wanted of routes.
+/// Settings of routes.
 pub struct RouteSettings {
-    /// No connection where there is no route.
+    /// If true, connections without a route are refused.
     pub closed: bool,
-    /// What the connections are for.
+    /// Purpose of the connections.
     pub purpose: Option<String>,
-    /// Bytes.
+    /// Size of a transfer in bytes.
     pub size: Option<u64>,
-    /// Bits a second.
+    /// Requested rate in bit/s.
     pub rate: Option<u64>,
-    /// Seconds.
+    /// Maximum duration in seconds.
     pub duration: Option<u64>,
 }
 
 impl Settings {
-    /// `DRS_MODE`, `DRS_LOG` and those of this module. Right-sizing is what is meant where nothing
-    /// is said, or `DRS_MODE` says it. `None` when a word is none that this knows: then nothing is
-    /// done at all, since there is nobody to report to.
+    /// Reads `DRS_MODE`, `DRS_LOG` and the variables of this module. Right-sizing is on if no mode
+    /// is set, or `DRS_MODE` sets it. Returns `None` if a word is unknown: then the library does
+    /// nothing at all, because nobody would see a message.
     pub fn from_environment() -> Option<Self> {
         let path = |name| {
             var_os(name)

@@ -1,10 +1,10 @@
-//! Which descriptors of the process stand for what: shared between the program's own threads, which
-//! open and close them, and the helper, which looks at them.
+//! Table of the process's descriptors and their sockets. The program's threads, which open and
+//! close descriptors, share it with the helper, which samples the sockets.
 //!
-//! Nothing is allocated, and nothing waits without a bound: the program may close a descriptor in a
-//! signal handler. A slot is one socket; several descriptors may lead to it (`dup`). What leads
-//! there is a [`Key`], which has a number that no other key ever has, so that whoever comes late,
-//! to a slot that stands for another socket by now, is turned away.
+//! Nothing is allocated, and no wait is unbounded: the program may close a descriptor in a signal
+//! handler. A slot is one socket; several descriptors may lead to it (`dup`). They lead to it by a
+//! [`Key`] with a number that no other key ever has. So a late caller, whose slot belongs to
+//! another socket by now, is turned away.
 
 use std::cell::UnsafeCell;
 use std::os::fd::RawFd;
@@ -12,28 +12,27 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::claim::Claim;
 
-/// Descriptors from here on are left alone.
+/// Number of descriptors that are tracked; higher ones are left alone.
 pub const DESCRIPTORS: usize = 65_536;
-/// Sockets at once; those beyond are left alone.
+/// Maximum number of sockets at the same time; others are left alone.
 pub const SLOTS: usize = 4096;
-/// How many of a key's lowest bits are its slot's number plus one. The others are the key's own
+/// Number of a key's lowest bits that are its slot's number plus one. The others are the key's own
 /// number.
 const SLOT_BITS: u32 = 16;
 
-/// The slot stands for nothing. Zero, as fresh memory is.
+/// State of a slot without socket. Zero, as fresh memory is.
 const FREE: u64 = 0;
-/// The slot stands for a socket.
+/// State of a slot with a socket.
 const LIVE: u64 = 1;
 
-/// What a slot may keep of a socket: a fork may copy it while it is written, so whatever its bytes
-/// are must be one.
+/// State of a socket that a slot may keep. A fork may copy it while it is written, so any bytes
+/// must be a valid value.
 ///
 /// # Safety
-/// Zero bytes are a value of the type, which has no bytes that must not have some value, and refers
-/// to nothing.
+/// Zero bytes and any others are a valid value of the type, which refers to nothing.
 pub unsafe trait Kept: Copy + Send + 'static {}
 
-/// A slot that was filled, and with what: never the same twice.
+/// Identity of a filled slot; it is never the same twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key(u64);
 
@@ -42,12 +41,12 @@ impl Key {
         (entry != 0).then_some(Self(entry))
     }
 
-    /// As a number, which is never zero.
+    /// Returns it as a number, which is never zero.
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// From [`Self::number`]; `None` of zero.
+    /// Returns the key of [`Self::number`], or `None` for zero.
     pub fn from_number(number: u64) -> Option<Self> {
         Self::of(number)
     }
@@ -58,12 +57,12 @@ impl Key {
     }
 }
 
-/// Everything there is. One of these lives in the library for each use; tests make their own.
+/// The whole table. The library has one for each use; tests make their own.
 pub struct Table<T> {
-    /// For each descriptor the key that it leads to; zero for none.
+    /// Key of each descriptor; zero if there is none.
     by_descriptor: Box<[AtomicU64]>,
     slots: Box<[Slot<T>]>,
-    /// Slots from here on were never used.
+    /// Number of slots that were ever used.
     used: AtomicU32,
     live: AtomicU32,
     number: AtomicU64,
@@ -72,19 +71,19 @@ pub struct Table<T> {
 /// One socket.
 struct Slot<T> {
     state: Claim,
-    /// What leads here now; zero for none.
+    /// Key of the current socket; zero if there is none.
     key: AtomicU64,
-    /// How many descriptors lead here.
+    /// Number of descriptors that lead here.
     references: AtomicU32,
-    /// The descriptor to look through, or -1 when that one was closed and another is to be found.
+    /// Descriptor for access to the socket, or -1 if it was closed and another has to be found.
     descriptor: AtomicI32,
     kept: UnsafeCell<T>,
 }
 
-// SAFETY: `kept` is touched only by who holds `state`, and everything else is atomic.
+// SAFETY: only the holder of `state` touches `kept`; everything else is atomic.
 unsafe impl<T: Kept> Sync for Slot<T> {}
 
-/// A slot that is held. It goes back when this is dropped.
+/// A slot that is held. Dropping it releases the slot.
 pub struct Held<'a, T: Kept> {
     table: &'a Table<T>,
     key: Key,
@@ -92,13 +91,13 @@ pub struct Held<'a, T: Kept> {
 }
 
 impl<T: Kept> Table<T> {
-    /// An empty table. Its memory is taken up only where it is used, so a process without
-    /// connections has next to none.
+    /// Returns an empty table. Its memory is committed only when used, so a process without
+    /// connections needs hardly any.
     pub fn new() -> Self {
         // SAFETY: an atomic number of zero bytes is zero.
         let by_descriptor = unsafe { Box::new_zeroed_slice(DESCRIPTORS).assume_init() };
-        // SAFETY: of zero bytes, the atomics are zero, which is FREE for `state`, and what is kept
-        // is a value (`Kept`).
+        // SAFETY: with zero bytes the atomics are zero, which is FREE for `state`, and the kept
+        // value is valid (`Kept`).
         let slots = unsafe { Box::new_zeroed_slice(SLOTS).assume_init() };
         Self {
             by_descriptor,
@@ -109,28 +108,27 @@ impl<T: Kept> Table<T> {
         }
     }
 
-    /// How many sockets there are.
+    /// Returns the number of sockets.
     pub fn live(&self) -> u32 {
         self.live.load(Ordering::SeqCst)
     }
 
-    /// How many slots have to be looked through to see every socket.
+    /// Returns the number of slots to search for every socket.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Acquire) as usize
     }
 
-    /// What a descriptor leads to. Costs one load.
+    /// Returns the key of a descriptor. Costs one load.
     pub fn find(&self, descriptor: RawFd) -> Option<Key> {
         Key::of(self.entry(descriptor)?.load(Ordering::Acquire))
     }
 
-    /// What the slot of a number, below [`Self::used`], stands for.
+    /// Returns the key of a slot by its number, which is below [`Self::used`].
     pub fn at(&self, slot: usize) -> Option<Key> {
         Key::of(self.slots.get(slot)?.key.load(Ordering::Acquire))
     }
 
-    /// Takes note of a new socket. `None` when there is no room, or the descriptor is known
-    /// already.
+    /// Adds a new socket. Returns `None` if there is no space, or the descriptor is already known.
     pub fn open(&self, descriptor: RawFd, kept: T) -> Option<Key> {
         let entry = self.entry(descriptor)?;
         if entry.load(Ordering::Acquire) != 0 {
@@ -166,8 +164,8 @@ impl<T: Kept> Table<T> {
         }
     }
 
-    /// A second descriptor for the same socket. `false` when `new` stands for something already, or
-    /// `old` for nothing.
+    /// Adds a second descriptor of the same socket. Returns false if `new` is already known, or
+    /// `old` is not.
     pub fn alias(&self, old: RawFd, new: RawFd) -> bool {
         let (Some(key), Some(entry)) = (self.find(old), self.entry(new)) else {
             return false;
@@ -182,21 +180,21 @@ impl<T: Kept> Table<T> {
         led.is_ok()
     }
 
-    /// A descriptor is about to be closed. When it was the last of its socket, `end` gets what was
-    /// kept.
+    /// Removes a descriptor that is about to be closed. If it was the last one of its socket, `end`
+    /// gets the kept state.
     pub fn close(&self, descriptor: RawFd, end: impl FnOnce(RawFd, &mut T)) {
         let (Some(key), Some(entry)) = (self.find(descriptor), self.entry(descriptor)) else {
             return;
         };
         let held = self.hold(key);
-        // Whoever comes first closes it.
+        // The first of several threads closes it.
         if entry
             .compare_exchange(key.0, 0, Ordering::AcqRel, Ordering::Relaxed)
             .is_err()
         {
             return;
         }
-        // Not to be had for long: the helper will see that the descriptor leads somewhere else.
+        // The slot stayed busy: the helper will notice that the descriptor leads elsewhere.
         let Some(mut held) = held else { return };
         if held.slot.references.fetch_sub(1, Ordering::Relaxed) > 1 {
             if held.slot.descriptor.load(Ordering::Relaxed) == descriptor {
@@ -208,7 +206,7 @@ impl<T: Kept> Table<T> {
         held.free();
     }
 
-    /// Holds what a key leads to, if it still leads there and can be had soon.
+    /// Takes hold of a key's slot, if it still has that socket and becomes free soon.
     pub fn hold(&self, key: Key) -> Option<Held<'_, T>> {
         let slot = self.slots.get(key.slot())?;
         if slot.key.load(Ordering::Acquire) != key.0 || !slot.state.take_soon(LIVE) {
@@ -219,11 +217,12 @@ impl<T: Kept> Table<T> {
             key,
             slot,
         };
-        // Gone while it was waited for, perhaps. What is dropped is as it was.
+        // The socket may have gone meanwhile. Dropping `held` then leaves the slot as it was.
         (slot.key.load(Ordering::Acquire) == key.0).then_some(held)
     }
 
-    /// In the child of a fork, where only the forking thread goes on: what others held is nobody's.
+    /// Releases the slots of other threads in the child of a fork, where only the forking thread
+    /// continues.
     pub fn after_fork(&self) {
         let mut live = 0;
         for slot in self.slots.iter().take(self.used()) {
@@ -242,23 +241,24 @@ impl<T: Kept> Table<T> {
 }
 
 impl<T: Kept> Held<'_, T> {
-    /// What is kept of the socket.
+    /// Returns the kept state of the socket.
     pub fn kept(&mut self) -> &mut T {
-        // SAFETY: the slot is held by this, and `&mut self` admits one reference at a time.
+        // SAFETY: this value holds the slot, and `&mut self` permits one reference at a time.
         unsafe { &mut *self.slot.kept.get() }
     }
 
-    /// What leads here.
+    /// Returns the key of the socket.
     pub fn key(&self) -> Key {
         self.key
     }
 
-    /// Whether a descriptor still leads here: it does not once the program began to close it.
+    /// Returns true if a descriptor still leads here, until the program begins to close it.
     pub fn is_behind(&self, descriptor: RawFd) -> bool {
         self.table.find(descriptor) == Some(self.key)
     }
 
-    /// A descriptor of the socket. When the one used so far was closed, another one is looked for.
+    /// Returns a descriptor of the socket. If the last one used was closed, another one is
+    /// searched.
     pub fn descriptor(&self) -> Option<RawFd> {
         let descriptor = self.slot.descriptor.load(Ordering::Relaxed);
         if descriptor >= 0 {
@@ -274,8 +274,8 @@ impl<T: Kept> Held<'_, T> {
         Some(found)
     }
 
-    /// The descriptor turned out to lead somewhere else: it was closed in a way that the hooks do
-    /// not see. `false` when no other leads here.
+    /// Removes a descriptor that leads elsewhere, because it was closed in a way that the hooks do
+    /// not see. Returns false if no other one leads here.
     pub fn lost(&self, descriptor: RawFd) -> bool {
         if let Some(entry) = self.table.entry(descriptor) {
             let _ = entry.compare_exchange(self.key.0, 0, Ordering::AcqRel, Ordering::Relaxed);
@@ -284,7 +284,7 @@ impl<T: Kept> Held<'_, T> {
         self.slot.references.fetch_sub(1, Ordering::Relaxed) > 1
     }
 
-    /// The socket is gone.
+    /// Removes the socket.
     pub fn free(self) {
         self.slot.key.store(0, Ordering::Release);
         self.slot.descriptor.store(-1, Ordering::Relaxed);
@@ -296,7 +296,7 @@ impl<T: Kept> Held<'_, T> {
 
 impl<T: Kept> Drop for Held<'_, T> {
     fn drop(&mut self) {
-        // A slot that was freed and is another socket's by now is LIVE as well.
+        // A slot that was freed and now has another socket is LIVE as well.
         self.slot.state.put(LIVE);
     }
 }
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_late_finds_nothing_of_the_next_connection() {
+    fn stale_key_does_not_reach_the_next_socket() {
         let table = table();
         let late = table.open(5, 77).unwrap();
         table.close(5, |_, _| ());
@@ -363,7 +363,7 @@ mod tests {
         let table = table();
         let key = table.open(3, 1).unwrap();
         let held = table.hold(key).unwrap();
-        // As from a signal handler that interrupted the holder: it must come back.
+        // As from a signal handler that interrupted the holder: it must return.
         table.close(3, |_, _| panic!("it is held"));
         assert!(table.find(3).is_none() && !held.is_behind(3));
         assert!(!held.lost(3));
@@ -376,7 +376,7 @@ mod tests {
         let table = table();
         let [other, own] = [3, 4].map(|descriptor| table.open(descriptor, 1).unwrap());
         std::thread::scope(|scope| {
-            // One holds a socket, one is about to note another.
+            // One thread holds a socket, another is about to add one.
             scope.spawn(|| std::mem::forget(table.hold(other).unwrap()));
             scope.spawn(|| assert!(table.slots[2].state.take(FREE)));
         });
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn no_room_is_no_harm() {
+    fn full_table_refuses_another_socket() {
         let table = table();
         for descriptor in 0..i32::try_from(SLOTS).unwrap() {
             assert!(table.open(descriptor, 1).is_some());

@@ -1,31 +1,34 @@
-//! The checks a receiver makes of an OPEN, in their order (LH-ADMIT-1), up to the signature. They
-//! need nothing that receivers share, so any number of OPENs can be checked at a time. Policy is
-//! asked from outside, time is passed in; what comes after, and the memory for replays, is the
-//! receiver's: [`ReplayMemory`](crate::ReplayMemory).
+//! Checks that a receiver makes of an OPEN, in order (LH-ADMIT-1), up to and including the
+//! signature.
+//!
+//! The checks need no shared state, so any number of OPENs can be checked concurrently. The caller
+//! supplies the policy and the time. Later checks and the replay memory belong to the receiver: see
+//! [`ReplayMemory`](crate::ReplayMemory).
 
 use crate::{
     MAX_PASSED, Next, Open, OpenError, PublicKey, ReplayError, Service, StatusCode, check_time,
 };
 
-/// What a depot or an acceptor holds an OPEN against.
+/// Stateless checks that a depot or an acceptor applies to an OPEN.
 ///
-/// The order matters: what costs nothing comes first, nothing is remembered for a stranger, and no
-/// name is resolved and nobody dialled before all of it has passed (LH-ADMIT-2).
+/// The order matters: cheap checks come first, and nothing is remembered for an unknown key. No
+/// name is resolved and no connection is opened before all checks have passed (LH-ADMIT-2).
 #[derive(Debug, Clone, Copy)]
 pub struct Admission {
     me: PublicKey,
 }
 
 impl Admission {
-    /// The checks of the depot or acceptor with key `me`.
+    /// Returns the checks for the depot or acceptor whose key is `me`.
     #[must_use]
     pub const fn new(me: PublicKey) -> Self {
         Self { me }
     }
 
-    /// The checks of a depot: route, time, principal (`knows`), signature. What the policy says of
-    /// the destination and the next hop, the room for sessions, and replay come after, by the
-    /// caller.
+    /// Checks an OPEN at a depot: route, time, principal (`knows`), signature.
+    ///
+    /// The caller then checks the policy for the destination and the next hop, the session quota,
+    /// and replay.
     ///
     /// # Errors
     /// The first [`Refusal`].
@@ -45,8 +48,7 @@ impl Admission {
                 "the route names another key for this depot",
             ));
         }
-        // The list would outgrow its bound when passed on, so it is refused before anybody is
-        // dialled.
+        // Forwarding would push the list over its bound, so the OPEN is refused before any dial.
         if open.hop_limit == 0 || open.passed.len() >= MAX_PASSED {
             return Err(Refusal::HopLimit);
         }
@@ -56,8 +58,10 @@ impl Admission {
         principal(open, now_unix_ms, knows)
     }
 
-    /// The checks of the acceptor: destination, time, principal (`knows`), signature, service
-    /// (`offers`). Replay comes after, by the caller.
+    /// Checks an OPEN at the acceptor: destination, time, principal (`knows`), signature, service
+    /// (`offers`).
+    ///
+    /// The caller then checks for replay.
     ///
     /// # Errors
     /// The first [`Refusal`].
@@ -80,7 +84,8 @@ impl Admission {
         Ok(())
     }
 
-    /// LH-ROUTE-8.
+    /// Returns true if the route names this key or no key here, or if this depot was added before a
+    /// loose hop (LH-ROUTE-8).
     fn is_named(&self, open: &Open) -> bool {
         let added = || matches!(open.next(), Next::Hop(hop) if !hop.strict);
         open.named_key()
@@ -103,19 +108,19 @@ fn principal(
     open.verify()
 }
 
-/// Why an OPEN is not admitted; [`Refusal::code`] is what to answer.
+/// Reason why an OPEN is not admitted. [`Refusal::code`] returns the status code to answer with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is malformed, of another version, or demands the unknown.
+    /// The OPEN is malformed, of another version, or has an unknown critical option.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// It came to the wrong kind of place: check the route and the ports.
+    /// The OPEN reached the wrong kind of receiver: check the route and the ports.
     #[error("misrouted: {0}")]
     Misrouted(&'static str),
-    /// It may not be passed on: raise the limit or shorten the route.
+    /// The OPEN may not be forwarded: raise the hop limit or shorten the route.
     #[error("the hop limit is used up")]
     HopLimit,
-    /// It was here before: mend the route.
+    /// The OPEN has passed this depot before: fix the route.
     #[error("this depot had already been passed")]
     Loop,
     /// The key is not listed: ask the operator to add it.
@@ -124,20 +129,20 @@ pub enum Refusal {
     /// The signature is not the principal's.
     #[error("the signature is not the principal's")]
     BadSignature,
-    /// The acceptor does not offer what is asked for: check the address and the port, or what is
-    /// served there.
+    /// The acceptor does not offer the requested service: check the address, the port and the
+    /// services that run there.
     #[error("the service asked for is not offered here")]
     NoService,
-    /// It is not fresh.
+    /// The OPEN is not fresh.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// The time for set-up is used up.
+    /// The set-up budget is used up.
     #[error("the set-up budget is used up")]
     SetupTimeout,
 }
 
 impl Refusal {
-    /// The code that is reported to the initiator.
+    /// Returns the code that is reported to the initiator.
     #[must_use]
     pub const fn code(&self) -> StatusCode {
         match self {

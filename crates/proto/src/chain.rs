@@ -1,5 +1,5 @@
-//! The initiator's view of a chain: it collects the statuses, hop by hop, until the route stands or
-//! a hop has failed.
+//! The initiator's view of a chain: collects the statuses, hop by hop, until the route is
+//! established or a hop has failed.
 
 use std::fmt;
 
@@ -8,85 +8,87 @@ use crate::{
     Endpoint, MAX_PASSED, Open, PublicKey, Route, Status, StatusCode, StatusDecoder, StatusError,
 };
 
-/// Reads the statuses off the front of the stream that comes back (LH-CHAIN-1).
+/// State of a chain during set-up; reads the statuses at the start of the return stream
+/// (LH-CHAIN-1).
 #[derive(Debug, Clone)]
 pub struct Chain {
     route: Route,
     destination: Endpoint,
-    /// The session is to end at an off-ramp.
+    /// True if the session ends at an off-ramp.
     offramp: bool,
-    /// When the OPEN was signed, by this end's clock, in milliseconds since 1970-01-01 UTC.
+    /// Time at which the OPEN was signed, by the local clock, in milliseconds since 1970-01-01 UTC.
     signed_at_unix_ms: u64,
-    /// What every answer to this OPEN is signed with (LH-STATUS-7).
+    /// Signature of the OPEN, which the signature of every answer covers (LH-STATUS-7).
     open_signature: [u8; 64],
     acceptor: Option<PublicKey>,
     decoder: StatusDecoder,
     statuses: Vec<Status>,
 }
 
-/// How far the set-up is.
+/// Progress of the set-up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// All input was taken and the acceptor has not answered.
+    /// All input was consumed and the acceptor has not answered yet.
     Waiting,
-    /// The acceptor took the session; what follows these bytes of the input is payload.
+    /// The acceptor accepted the session. Input after `consumed` bytes is payload.
     Established {
-        /// Bytes of this input that were statuses.
+        /// Number of bytes of this input that were statuses.
         consumed: usize,
     },
 }
 
-/// Which hop failed, why, and whether a direct connection may be tried instead.
+/// Failure of a chain: the hop, the reason, and whether a direct connection may be tried instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainFailure {
-    /// What happened.
+    /// Reason of the failure.
     pub kind: FailureKind,
-    /// The 1-based place along the chain that failed or reported.
+    /// 1-based position along the chain of the hop that failed or reported the failure.
     pub hop: u8,
-    /// Where that place listens, if the route says so (after an added depot nobody can know).
+    /// Endpoint of that hop, if the route determines it. It is unknown after an added depot.
     pub endpoint: Option<Endpoint>,
-    /// Whom it tried to reach, if it said so.
+    /// Endpoint that the reporter tried to reach, if it reported one.
     pub tried: Option<Endpoint>,
-    /// More, in the reporter's words; printable, at most 256 bytes.
+    /// Details from the reporter: printable, at most 256 bytes.
     pub detail: String,
-    /// Milliseconds by which the reporter's clock is ahead of this end's, less the way of the OPEN;
-    /// negative if it is behind. Known where it refused the time of signature (LH-STATUS-10).
+    /// Milliseconds by which the reporter's clock is ahead of the local one, including the transit
+    /// time of the OPEN; negative if it is behind. Present if the reporter refused the signing time
+    /// (LH-STATUS-10).
     pub clock_ahead_ms: Option<i64>,
-    /// Whether the session was to end at an off-ramp, so that the acceptor is one.
+    /// True if the session was to end at an off-ramp, so that the acceptor is an off-ramp.
     pub offramp: bool,
-    /// Whether it is the server itself that could not be reached, whom the initiator wants: the
-    /// destination, or what an off-ramp was to connect to.
+    /// True if the unreachable party is the server itself: the destination, or the server that the
+    /// off-ramp was to connect to.
     pub at_server: bool,
-    /// Whether no payload can have reached the acceptor, so that a direct attempt repeats nothing
+    /// True if no payload can have reached the acceptor, so a direct attempt repeats nothing
     /// (LH-FALLBACK-1).
     pub nothing_forwarded: bool,
 }
 
-/// What happened to a chain.
+/// Reason why a chain failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
     /// A depot reported a failure.
     Depot(StatusCode),
     /// The acceptor refused.
     Acceptor(StatusCode),
-    /// The first place could not be connected to, so nothing left the initiator.
+    /// The first hop could not be connected to, so nothing left the initiator.
     NotConnected,
-    /// The stream ended before this hop had answered.
+    /// The stream ended before this hop answered.
     Closed,
-    /// Time ran out before this hop had answered.
+    /// Time ran out before this hop answered.
     TimedOut,
-    /// What came back is no status record.
+    /// The returned bytes are not a status record.
     Garbled(StatusError),
     /// The statuses contradict each other or the route.
     OutOfOrder,
-    /// A status is not signed by who should have sent it (LH-STATUS-8): somebody on the way made
-    /// it.
+    /// A status is not signed by the expected hop (LH-STATUS-8), so another party on the path
+    /// forged it.
     Forged,
 }
 
 impl Chain {
-    /// The chain of a signed OPEN about to be dialled. `acceptor` is the acceptor's key, where it
-    /// is known beforehand.
+    /// Creates the chain of a signed OPEN that is about to be dialled. `acceptor` is the acceptor's
+    /// key, if it is known beforehand.
     #[must_use]
     pub fn new(open: &Open, acceptor: Option<PublicKey>) -> Self {
         Self {
@@ -101,7 +103,7 @@ impl Chain {
         }
     }
 
-    /// Takes statuses off `input`.
+    /// Consumes statuses from `input`.
     ///
     /// # Errors
     /// A [`ChainFailure`] on the first failing, malformed or contradictory status. The chain is
@@ -132,33 +134,35 @@ impl Chain {
         Ok(Progress::Waiting)
     }
 
-    /// The failure when the first place could not be connected to at all.
+    /// Returns the failure to report if the first hop could not be connected to.
     #[must_use]
     pub fn not_connected(&self) -> ChainFailure {
         self.failure(FailureKind::NotConnected)
     }
 
-    /// The failure when the stream ends now.
+    /// Returns the failure to report if the stream ends now.
     #[must_use]
     pub fn closed(&self) -> ChainFailure {
         self.failure(FailureKind::Closed)
     }
 
-    /// The failure when time runs out now.
+    /// Returns the failure to report if time runs out now.
     #[must_use]
     pub fn timed_out(&self) -> ChainFailure {
         self.failure(FailureKind::TimedOut)
     }
 
-    /// The statuses so far, in order.
+    /// Returns the statuses received so far, in order.
     #[must_use]
     pub fn statuses(&self) -> &[Status] {
         &self.statuses
     }
 
-    /// LH-CHAIN-2: places count up from 1, and only who could not read the OPEN may not know its
-    /// own; the acceptor cannot stand before the last listed hop, nor an added depot on a route
-    /// without a loose hop.
+    /// Returns true if the status fits its position in the chain (LH-CHAIN-2).
+    ///
+    /// Positions count up from 1. Position 0 is allowed only in a failure by a hop that could not
+    /// read the OPEN. The acceptor cannot come before the last listed hop, and a route without a
+    /// loose hop has no added depots.
     fn in_order(&self, status: &Status) -> bool {
         let place = self.statuses.len() + 1;
         let unplaced = status.hop == 0 && status.code != StatusCode::Ok;
@@ -174,23 +178,25 @@ impl Chain {
         in_place && kind_in_place
     }
 
-    /// LH-STATUS-8. Between loose hops nobody can tell which place of the route a status is from,
-    /// so there a key of the route may stand anywhere behind the one before it; before the
-    /// acceptor's, all of them must have been seen.
+    /// Checks the signature of a status (LH-STATUS-8).
+    ///
+    /// With loose hops, the initiator cannot tell which hop of the route a status is from. So a key
+    /// of the route may appear anywhere after the previous one. All of them must have appeared
+    /// before the acceptor's status.
     fn proof(&self, status: &Status) -> Result<Proof, Unproved> {
         let place = self.statuses.len();
         let hops = self.route.hops();
         let strict = hops.iter().skip(1).all(|hop| hop.strict);
         let expected = match (status.acceptor, strict) {
-            // The key of an acceptor that takes the session is proved by the handshake, and an
-            // error there names both keys.
+            // The handshake proves the key of an acceptor that accepts the session, and its error
+            // names both keys.
             (true, _) => self.acceptor.filter(|_| status.code != StatusCode::Ok),
             (false, true) => hops.get(place).and_then(|hop| hop.key),
             (false, false) => self.unseen_keys().next(),
         };
         if status.signature.is_none() {
-            // Who could not read the OPEN says no more than that it failed: `in_order` has seen to
-            // that.
+            // A hop that could not read the OPEN only reports that it failed: `in_order` has
+            // checked that.
             let needless = status.code == StatusCode::Ok && !self.route.names_keys();
             return match (status.hop, expected) {
                 _ if needless => Ok(Proof::NoneAsked),
@@ -205,7 +211,7 @@ impl Chain {
         }
         match expected {
             Some(key) if key == signer => Ok(Proof::Signed),
-            // A depot that was added, or stands where no key is named.
+            // A depot that was added, or a hop for which the route names no key.
             Some(_) if !strict && !status.acceptor => Ok(match status.code {
                 StatusCode::Ok => Proof::Signed,
                 _ => Proof::Missing,
@@ -215,16 +221,17 @@ impl Chain {
         }
     }
 
-    /// The keys of the route, in order, that no status so far was signed with.
+    /// Iterates over the keys of the route, in order, that have not signed a status yet.
     fn unseen_keys(&self) -> impl Iterator<Item = PublicKey> {
         let mut reporters = self.statuses.iter().filter_map(|status| status.reporter);
         let keys = self.route.hops().iter().filter_map(|hop| hop.key);
         keys.skip_while(move |key| reporters.any(|reporter| reporter == *key))
     }
 
-    /// LH-FALLBACK-1: a depot that says nothing went on past it answers for all hops behind it.
+    /// Turns a failing status into a failure (LH-FALLBACK-1): a depot that forwarded nothing
+    /// answers for all hops after it.
     fn reported(&self, status: Status, proof: Proof) -> ChainFailure {
-        // It has been counted among the statuses already, and is in its place.
+        // The status is already in the list, and in order.
         let hop = u8::try_from(self.statuses.len()).unwrap_or(u8::MAX);
         let kind = if status.acceptor {
             FailureKind::Acceptor(status.code)
@@ -257,7 +264,7 @@ impl Chain {
         }
     }
 
-    /// A failure seen at this end: the hop after the last that answered.
+    /// Returns a failure detected locally, attributed to the hop after the last that answered.
     fn failure(&self, kind: FailureKind) -> ChainFailure {
         let hop = u8::try_from(self.statuses.len() + 1).unwrap_or(u8::MAX);
         ChainFailure {
@@ -273,11 +280,11 @@ impl Chain {
         }
     }
 
-    /// Where place `hop` listens; certain only as long as every hop up to it is strict, since none
-    /// can have been added.
+    /// Returns the endpoint of position `hop`. It is certain only if every hop up to it is strict,
+    /// since no depot can have been added then.
     fn place(&self, hop: u8) -> Option<Endpoint> {
         let index = usize::from(hop).checked_sub(1)?;
-        // The first place is dialled by the initiator itself, which adds no depots.
+        // The initiator itself dials the first hop, and it adds no depots.
         if self
             .route
             .hops()
@@ -296,21 +303,21 @@ impl Chain {
     }
 }
 
-/// How far the reporter of a status is known.
+/// Degree to which the reporter of a status is authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Proof {
-    /// It is the key that should have reported.
+    /// The expected key signed the status.
     Signed,
-    /// Nobody said which key should have reported.
+    /// The route names no key for this reporter.
     NoneAsked,
-    /// Some key should have reported, and this is not signed by it.
+    /// The route names a key for this reporter, and that key did not sign the status.
     Missing,
 }
 
-/// The status is not from whom it should be.
+/// Error for a status that the expected key did not sign.
 struct Unproved;
 
-/// Writes how far the reporter's clock is off, and what is allowed.
+/// Writes by how much the reporter's clock differs, and the difference that is allowed.
 fn write_clock(f: &mut fmt::Formatter<'_>, ahead_ms: i64) -> fmt::Result {
     let seconds = ahead_ms.unsigned_abs().div_ceil(1000);
     let (side, allowed) = match ahead_ms > 0 {
@@ -319,8 +326,8 @@ fn write_clock(f: &mut fmt::Formatter<'_>, ahead_ms: i64) -> fmt::Result {
     };
     write!(
         f,
-        "has a clock that is {seconds} s {side} this machine's, and at most {} s are allowed: set the one that \
-         is wrong (timedatectl set-ntp true)",
+        "has a clock that is {seconds} s {side} this machine's, and at most {} s are allowed: set \
+         the one that is wrong (timedatectl set-ntp true)",
         allowed.as_secs()
     )
 }
@@ -348,7 +355,10 @@ impl fmt::Display for ChainFailure {
             FailureKind::TimedOut => f.write_str("did not answer in time")?,
             FailureKind::Garbled(error) => write!(f, "answered with {error}")?,
             FailureKind::OutOfOrder => f.write_str("answered out of its place along the route")?,
-            FailureKind::Forged => f.write_str("has an answer that it did not sign: somebody on the way made it, or the route names another key")?,
+            FailureKind::Forged => f.write_str(
+                "has an answer that it did not sign: somebody on the way made it, or the route \
+                 names another key",
+            )?,
         }
         if let Some(tried) = &self.tried {
             write!(f, " ({tried})")?;

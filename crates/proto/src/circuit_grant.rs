@@ -1,5 +1,5 @@
-//! A controller's word that a session may use a circuit at a depot: which circuit, whose, when, and
-//! how much of it (LH-GRANT-1 to LH-GRANT-4).
+//! A controller's signed grant for a session to use a circuit at a depot: the circuit, the holder,
+//! the time and the share (LH-GRANT-1 to LH-GRANT-4).
 
 #[cfg(test)]
 mod tests;
@@ -15,25 +15,26 @@ use crate::replay::SIGNING_AHEAD;
 use crate::tlv::{Field, Reader};
 use crate::{KeyError, PublicKey, SigningKey, text};
 
-/// The version of the form in which it travels.
+/// Version of the encoding.
 const VERSION: u8 = 1;
-/// Keeps a signature made here from meaning anything elsewhere (LH-GRANT-1).
+/// Domain separation: prevents the signature from being valid for any other message (LH-GRANT-1).
 const SIGNATURE_CONTEXT: &[u8] = b"longhaul circuit grant signature v1\0";
-/// What begins the text of a grant; the digit is the version of the text form.
+/// Prefix of the text of a grant; the digit is the version of the text form.
 const PREFIX: &str = "lhg1:";
-/// Longest name of a circuit, in bytes: as in [`Open::circuit`](crate::Open::circuit).
+/// Maximum length of a circuit's name, in bytes: as in [`Open::circuit`](crate::Open::circuit).
 const MAX_CIRCUIT_BYTES: usize = 128;
-/// Longest name of an end, in bytes.
+/// Maximum length of the name of a circuit's end, in bytes.
 const MAX_END_BYTES: usize = 64;
-/// Most depots that one grant is for.
+/// Maximum number of depots that one grant covers.
 pub const MAX_GRANT_DEPOTS: usize = 32;
-/// Longest time from the moment at which a grant is issued to its end (LH-GRANT-1). A controller
-/// that withdraws a grant is obeyed after this time even where it is not reached.
+/// Maximum time from the issue of a grant to its end (LH-GRANT-1).
+///
+/// A withdrawn grant expires after this time even at depots that the controller cannot reach.
 pub const MAX_GRANT_LIFETIME: Duration = Duration::from_secs(60);
-/// Longest time to a grant's end that depots accept: the clock of a controller may be ahead, as
-/// far as that of an initiator may be (LH-GRANT-2).
+/// Maximum remaining lifetime of a grant that depots accept. The controller's clock may be ahead by
+/// as much as an initiator's may (LH-GRANT-2).
 const MAX_ACCEPTED_LIFETIME: Duration = MAX_GRANT_LIFETIME.saturating_add(SIGNING_AHEAD);
-/// Longest grant as it travels, in bytes.
+/// Maximum size of an encoded grant, in bytes.
 pub const MAX_GRANT_BYTES: usize = 1
     + 1
     + MAX_CIRCUIT_BYTES
@@ -48,59 +49,60 @@ pub const MAX_GRANT_BYTES: usize = 1
     + 32
     + 64;
 
-/// What a controller grants to one key. [`CircuitGrant::sign`] makes the controller its issuer.
+/// A controller's grant to one key. [`CircuitGrant::sign`] makes the controller its issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircuitGrant {
-    /// The circuit, as its controller named it: 1 to 128 bytes.
+    /// Name of the circuit, assigned by its controller: 1 to 128 bytes.
     pub circuit: Vec<u8>,
-    /// Whose sessions may use it: the principal of their OPENs.
+    /// Key whose sessions may use the circuit: the principal of their OPENs.
     pub holder: PublicKey,
-    /// Where the circuit begins, in words for a log: 1 to 64 bytes, all of them printable
+    /// Name of the circuit's first end, for logs: 1 to 64 bytes, all of them printable
     /// ([`crate::text`]).
     pub from: String,
-    /// Where it ends, likewise.
+    /// Name of the circuit's other end, in the same form.
     pub to: String,
-    /// From this moment on, in milliseconds since 1970-01-01 UTC.
+    /// Start of the grant (inclusive), in milliseconds since 1970-01-01 UTC.
     pub start_unix_ms: u64,
-    /// Until, and without, this one; later than the start.
+    /// End of the grant (exclusive), in milliseconds since 1970-01-01 UTC; later than the start.
     pub end_unix_ms: u64,
-    /// Bits a second that all sessions may have together, each way, with the headers of their
-    /// packets ([`payload_rate`]); at least 1.
+    /// Rate in bit/s that all sessions together may use in each direction; at least 1. It includes
+    /// packet headers ([`payload_rate`]).
     pub rate: u64,
-    /// Sessions at a time; at least 1.
+    /// Maximum number of concurrent sessions; at least 1.
     pub sessions: u16,
-    /// The depots for which it holds: 1 to 32, in ascending order, none twice.
+    /// Depots at which the grant is valid: 1 to 32, in ascending order, without duplicates.
     pub depots: Vec<PublicKey>,
-    /// The controller.
+    /// Key of the controller.
     pub issuer: PublicKey,
-    /// Its signature; all zero until [`CircuitGrant::sign`].
+    /// Signature of the controller; all zero until [`CircuitGrant::sign`].
     pub signature: [u8; 64],
 }
 
-/// Why a grant does not count (LH-GRANT-2).
+/// Reason why a depot rejects a grant (LH-GRANT-2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GrantFault {
-    /// Nobody whom the depot trusts has issued it.
+    /// The issuer is not a controller that the depot trusts.
     #[error(
-        "the grant was issued by {0}, which is no controller of this depot: its operator names controllers in the policy"
+        "the grant was issued by {0}, which is no controller of this depot: its operator names \
+         controllers in the policy"
     )]
     Issuer(PublicKey),
-    /// It is for other sessions.
+    /// The grant is for another key.
     #[error("the grant is for another key: ask the controller for one of this key")]
     Holder,
-    /// It is for other depots.
+    /// The grant is for other depots.
     #[error("the grant is for other depots: take the route that the controller names with it")]
     Depot,
-    /// Its signature is not the issuer's.
+    /// The signature is not the issuer's.
     #[error("the grant's signature is not its issuer's")]
     Signature,
-    /// Its time has not come.
+    /// The grant begins this many milliseconds from now.
     #[error("the grant begins in {} s: wait until then", .0.div_ceil(1000))]
     Early(u64),
-    /// Its time is over.
+    /// The grant ended this many milliseconds ago.
     #[error("the grant ended {} s ago: ask the controller for a new one", .0 / 1000)]
     Over(u64),
-    /// It holds for longer than a withdrawal may take.
+    /// The remaining lifetime exceeds the maximum, so a withdrawal would take too long.
     #[error(
         "the grant holds for {} s more, and a depot accepts {} s at most: update the controller",
         .0 / 1000,
@@ -109,26 +111,26 @@ pub enum GrantFault {
     Long(u64),
 }
 
-/// Bytes that are no grant, or a value that can't become one.
+/// Error for bytes that are not a grant, and for values that cannot be encoded as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no grant of a circuit: {0}")]
 pub struct NoGrant(&'static str);
 
-/// A full TCP segment with timestamps (RFC 7323) over Ethernet, in bytes: its payload, and its
-/// frame.
+/// Payload and frame size, in bytes, of a full TCP segment with timestamps (RFC 7323) over
+/// Ethernet.
 const SEGMENT_PAYLOAD: u128 = 1448;
 const SEGMENT_FRAME: u128 = 1514;
 
-/// What payload may have of a circuit's rate, in bit/s: what is reserved counts packets with their
-/// headers, as the nodes of a network do.
+/// Returns the payload rate, in bit/s, that fits a circuit of this rate. Reserved rates count
+/// packets with their headers, as network devices do.
 #[must_use]
 pub const fn payload_rate(rate: u64) -> u64 {
-    // It is less than the rate.
+    // The result is less than `rate`, so the cast cannot truncate.
     (rate as u128 * SEGMENT_PAYLOAD / SEGMENT_FRAME) as u64
 }
 
 impl CircuitGrant {
-    /// Makes `key` the issuer and signs (LH-GRANT-1).
+    /// Makes `key` the issuer and signs the grant (LH-GRANT-1).
     ///
     /// # Errors
     /// [`KeyError::CannotSign`] when the cryptographic library refuses.
@@ -138,11 +140,11 @@ impl CircuitGrant {
         Ok(())
     }
 
-    /// Whether it lets `holder` use the circuit at depot `me` now, where `trusts` knows the
-    /// controllers (LH-GRANT-2). The signature is looked at only where all else is right.
+    /// Checks that `holder` may use the circuit at depot `me` now (LH-GRANT-2). `trusts` returns
+    /// true for trusted controllers. The signature is checked last.
     ///
     /// # Errors
-    /// [`GrantFault`]: the first thing that is wrong.
+    /// [`GrantFault`]: the first fault found.
     pub fn check(
         &self,
         holder: &PublicKey,
@@ -179,7 +181,7 @@ impl CircuitGrant {
         Ok(())
     }
 
-    /// As it travels.
+    /// Encodes the grant as on the wire.
     ///
     /// # Errors
     /// [`NoGrant`]: a value breaks a rule.
@@ -190,10 +192,10 @@ impl CircuitGrant {
         Ok(out.to_vec())
     }
 
-    /// Reads one: all of these bytes.
+    /// Decodes a grant from `bytes`, which must contain nothing else.
     ///
     /// # Errors
-    /// [`NoGrant`]: it is none.
+    /// [`NoGrant`]: the bytes are not a grant.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, NoGrant> {
         let mut reader = Reader(bytes);
         let grant = Self::take(&mut reader).map_err(NoGrant)?;
@@ -201,8 +203,8 @@ impl CircuitGrant {
         Ok(grant)
     }
 
-    /// As people and programs hand it on: `lhg1:` and base32 digits (RFC 4648, no padding) in lower
-    /// case.
+    /// Encodes the grant as text for people and programs: `lhg1:` and base32 digits (RFC 4648, no
+    /// padding) in lower case.
     ///
     /// # Errors
     /// [`NoGrant`]: a value breaks a rule.
@@ -217,7 +219,7 @@ impl CircuitGrant {
     }
 
     fn put_unsigned(&self, out: &mut BytesMut) {
-        // Lengths are within their bounds, or `sound` fails.
+        // `sound` has checked that all lengths are within their bounds.
         let length = |length: usize| u8::try_from(length).unwrap_or(u8::MAX);
         out.put_u8(VERSION);
         out.put_u8(length(self.circuit.len()));
@@ -274,7 +276,7 @@ impl CircuitGrant {
         Ok(grant)
     }
 
-    /// What a value of this type could get wrong.
+    /// Checks the rules that the type system does not enforce.
     pub(crate) fn sound(&self) -> Field<()> {
         if !(1..=MAX_CIRCUIT_BYTES).contains(&self.circuit.len()) {
             return Err("a circuit's name not of 1 to 128 bytes");
@@ -303,7 +305,7 @@ impl FromStr for CircuitGrant {
 
     fn from_str(text: &str) -> Result<Self, NoGrant> {
         let digits = text.strip_prefix(PREFIX).unwrap_or_default();
-        // Every 5 bytes have 8 digits.
+        // Base32 encodes every 5 bytes as 8 digits.
         if digits.is_empty() || digits.len() > MAX_GRANT_BYTES * 8 / 5 + 8 {
             return Err(NoGrant(
                 "a text of another form: copy it again, whole, from lhg1: on",
@@ -322,7 +324,7 @@ fn take_end(value: &mut Reader<'_>) -> Field<String> {
     Ok(text.to_owned())
 }
 
-/// The circuit and its ends, in one line.
+/// Writes the circuit and its ends on one line.
 impl fmt::Display for CircuitGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let circuit = text::printable(&self.circuit);

@@ -1,4 +1,4 @@
-//! Where a hop or a destination listens: a host and a TCP port.
+//! Endpoint of a hop or a destination: a host and a TCP port.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use crate::{
     tlv::{Field, Reader},
 };
 
-/// Longest host name, in bytes (RFC 1035, section 2.3.4, in its text form).
+/// Maximum length of a host name, in bytes (RFC 1035, section 2.3.4, in its text form).
 const MAX_NAME: usize = 253;
 
 const KIND_NAME: u8 = 0;
@@ -22,9 +22,8 @@ const KIND_IPV6: u8 = 6;
 
 /// A host, by name or by address.
 ///
-/// A name is never one that reads as an address, so text and bytes name the same thing
-/// (LH-OPEN-10). Make one with [`Host::parse`]; a `Name` built by hand is checked when it is
-/// encoded.
+/// A name never has the form of an address, so text and bytes are equivalent (LH-OPEN-10). Use
+/// [`Host::parse`] to create one; a `Name` built by hand is checked when it is encoded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Host {
     /// A DNS name.
@@ -34,10 +33,10 @@ pub enum Host {
 }
 
 impl Host {
-    /// Reads a name or an address; an IPv6 address may stand in brackets.
+    /// Parses a name or an address; an IPv6 address may be in brackets.
     ///
     /// # Errors
-    /// [`EndpointError::Name`] for anything that is neither.
+    /// [`EndpointError::Name`] for anything else.
     pub fn parse(text: &str) -> Result<Self, EndpointError> {
         if let Some(inner) = text
             .strip_prefix('[')
@@ -68,13 +67,13 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The endpoint at `host` and `port`.
+    /// Returns the endpoint at `host` and `port`.
     #[must_use]
     pub const fn new(host: Host, port: u16) -> Self {
         Self { host, port }
     }
 
-    /// Reads an endpoint whose port may be missing, in which case it is `default_port`.
+    /// Parses an endpoint; a missing port becomes `default_port`.
     ///
     /// # Errors
     /// [`EndpointError`] for an ill-formed host or port.
@@ -86,14 +85,14 @@ impl Endpoint {
             }
             _ => (text, default_port),
         };
-        // Without brackets nobody can tell where an IPv6 address ends and its port begins.
+        // Without brackets, the end of an IPv6 address is ambiguous if a port follows.
         if host.contains(':') && !host.starts_with('[') && !bare_v6 {
             return Err(EndpointError::Name(shown(text)));
         }
         Ok(Self::new(Host::parse(host)?, port))
     }
 
-    /// LH-OPEN-10: whether this endpoint may travel.
+    /// Checks that this endpoint may be encoded (LH-OPEN-10).
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         match &self.host {
             _ if self.port == 0 => Err("port 0"),
@@ -106,7 +105,8 @@ impl Endpoint {
         match &self.host {
             Host::Name(name) => {
                 out.put_u8(KIND_NAME);
-                out.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX)); // `check` has bounded it to 253
+                // `check` has limited it to 253.
+                out.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX));
                 out.put_slice(name.as_bytes());
             }
             Host::Ip(IpAddr::V4(ip)) => {
@@ -165,7 +165,7 @@ impl FromStr for Endpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        // Port 0 cannot be written, so it marks one that was left out.
+        // Port 0 is never valid in text, so it marks a missing port.
         match Self::parse_with_port(text, 0)? {
             Self { port: 0, .. } => Err(EndpointError::NoPort(shown(text))),
             endpoint => Ok(endpoint),
@@ -173,7 +173,7 @@ impl FromStr for Endpoint {
     }
 }
 
-/// What is wrong with the text of an endpoint.
+/// Error in the text of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     /// The host is neither a DNS name nor an address.
@@ -184,13 +184,13 @@ pub enum EndpointError {
     /// The port is not a number from 1 to 65535.
     #[error("\"{0}\" has an ill-formed port: write a number from 1 to 65535 after the last colon")]
     Port(String),
-    /// There is no port, and no default for one.
+    /// The port is missing, and it has no default.
     #[error("\"{0}\" names no port: write host:port")]
     NoPort(String),
 }
 
 fn read_port(text: &str, port: &str) -> Result<u16, EndpointError> {
-    // `parse` alone would take a sign.
+    // `parse` alone would accept a sign.
     match port.parse() {
         Ok(number) if number != 0 && port.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
         _ => Err(EndpointError::Port(shown(text))),
@@ -210,7 +210,7 @@ fn is_name(text: &str) -> bool {
         })
 }
 
-/// As much of a text as an error message may show.
+/// Truncates a text for display in an error message.
 fn shown(text: &str) -> String {
     printable_within(text.as_bytes(), 64)
 }

@@ -1,4 +1,4 @@
-//! The frame around OPEN and STATUS: magic, two bytes of the message's own, total length, CRC.
+//! The frame around OPEN and STATUS: magic, two message-specific bytes, total length, CRC.
 //!
 //! ```text
 //! 0      magic (4)
@@ -10,10 +10,10 @@
 
 use bytes::{BufMut, BytesMut};
 
-/// Bytes before the body.
+/// Size of the frame header, in bytes.
 pub(crate) const HEADER: usize = 12;
 
-/// Collects one frame from a stream. Holds at most `max` bytes, and never more than have arrived
+/// Reads one frame from a stream. Buffers at most `max` bytes, and never more than have arrived
 /// (LH-OPEN-11).
 #[derive(Debug, Clone)]
 pub(crate) struct FrameReader {
@@ -23,12 +23,12 @@ pub(crate) struct FrameReader {
     buffer: Vec<u8>,
 }
 
-/// Why bytes are no frame.
+/// Reason why bytes are not a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FrameError {
     Magic,
-    /// The message does not accept its own two bytes, whatever follows: another version may have
-    /// other bounds.
+    /// The message-specific bytes are invalid. This takes precedence over later errors, because
+    /// another version may have other bounds.
     Own([u8; 2]),
     Length(usize),
     Crc,
@@ -44,8 +44,8 @@ impl FrameReader {
         }
     }
 
-    /// Takes what belongs to the frame off `input`: how many bytes, and the whole frame once it is
-    /// complete.
+    /// Consumes the frame's bytes from `input`. Returns their number, and the whole frame once it
+    /// is complete.
     pub(crate) fn feed(&mut self, input: &[u8]) -> Result<(usize, Option<Vec<u8>>), FrameError> {
         let mut used = 0;
         loop {
@@ -65,7 +65,7 @@ impl FrameReader {
         }
     }
 
-    /// Bytes held so far.
+    /// Returns the number of bytes buffered so far.
     pub(crate) fn held(&self) -> usize {
         self.buffer.len()
     }
@@ -82,8 +82,8 @@ impl FrameReader {
         }
     }
 
-    /// Magic, then the message's own bytes: each as soon as it is there, so that the error does not
-    /// depend on how the bytes were cut up.
+    /// Checks the magic, then the message-specific bytes, each as soon as it has arrived. So the
+    /// error does not depend on how the bytes were split.
     fn check_start(&self) -> Result<(), FrameError> {
         if self
             .buffer
@@ -115,8 +115,8 @@ impl FrameReader {
     }
 }
 
-/// Appends a frame around `body`; fails, leaving `out` as it was, when it would be longer than
-/// `max`.
+/// Appends a frame around `body`. Fails and leaves `out` unchanged if the frame would exceed `max`
+/// bytes.
 pub(crate) fn write(
     out: &mut BytesMut,
     magic: [u8; 4],
@@ -142,7 +142,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// CRC-32 (IEEE 802.3) of a frame, its own field taken as zero (LH-OPEN-4).
+/// Returns the CRC-32 (IEEE 802.3) of a frame, with its own field taken as zero (LH-OPEN-4).
 fn checksum(frame: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(frame.get(..8).unwrap_or_default());

@@ -1,8 +1,11 @@
-//! What must hold for whatever a parser is given. Each crate has such targets for its own parsers:
-//! `make fuzz` searches for inputs that break them, and an ordinary test replays the corpus
-//! (`fuzz/corpus`), so that what was found once is tested wherever tests run.
+//! Properties that must hold for any input of a parser.
+//!
+//! Each crate has such targets for its own parsers. `make fuzz` searches for inputs that break
+//! them. An ordinary test replays the corpus (`fuzz/corpus`), so every earlier finding is tested
+//! wherever tests run.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a broken property is to panic
+// A broken property panics.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod properties;
 mod seeds;
@@ -13,18 +16,18 @@ use std::task::{Context, Poll, Waker};
 
 use crate::text;
 
-/// A parser, what must hold of it, and inputs to begin with.
+/// A parser's fuzz target: its property, and seed inputs.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// Its name: of the fuzz target and of the folder of its corpus.
+    /// Name of the fuzz target and of its corpus directory.
     pub name: &'static str,
-    /// Panics when something does not hold for this input.
+    /// Function that panics if the property does not hold for this input.
     pub property: fn(&[u8]),
-    /// Named inputs in today's format; `make seeds` writes them to the corpus.
+    /// Returns the named seed inputs in today's format; `make seeds` writes them to the corpus.
     pub seeds: fn() -> Vec<Seed>,
 }
 
-/// A name and bytes.
+/// Name and bytes of a seed input.
 pub type Seed = (String, Vec<u8>);
 
 /// The targets of this crate.
@@ -51,13 +54,13 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// Where the corpus of a target is.
+/// Returns the corpus directory of a target.
 #[must_use]
 pub fn corpus(target: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus")).join(target)
 }
 
-/// Runs each target on the whole of its corpus, which must hold its seeds as they are made today.
+/// Runs each target on its whole corpus, which must contain the current seeds.
 pub fn replay(targets: &[Target]) {
     for target in targets {
         let folder = corpus(target.name);
@@ -78,7 +81,7 @@ pub fn replay(targets: &[Target]) {
     }
 }
 
-/// What is reported of an input is one line that cannot steer a terminal.
+/// Asserts that the text reported about an input is one line that cannot control a terminal.
 pub fn assert_one_line(reported: &impl std::fmt::Display) {
     let line = reported.to_string();
     assert!(
@@ -87,15 +90,15 @@ pub fn assert_one_line(reported: &impl std::fmt::Display) {
     );
 }
 
-/// The same of what comes from the network; and it is no longer than a person reads.
+/// Asserts the same of text from the network, and that its length is readable.
 pub fn assert_short_line(reported: &impl std::fmt::Display) {
     assert_one_line(reported);
     let length = reported.to_string().len();
     assert!(length <= 4096, "{length} bytes: {reported}");
 }
 
-/// What a future gives that has nothing to wait for: a slice never keeps its reader waiting, nor a
-/// vector its writer.
+/// Returns the result of a future that never waits, such as a read from a slice or a write to a
+/// vector.
 pub fn ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -103,7 +106,7 @@ pub fn ready<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Seeds from texts.
+/// Returns seeds made from texts.
 #[must_use]
 pub fn texts(seeds: &[(&str, &str)]) -> Vec<Seed> {
     seeds
@@ -112,16 +115,17 @@ pub fn texts(seeds: &[(&str, &str)]) -> Vec<Seed> {
         .collect()
 }
 
-/// A change of an input: where (bytes from its beginning, modulo its length), a byte, and what is
-/// done there. 0 puts the byte in the place of the one that is there, 1 removes that one, 2 puts
-/// before it a character that means something in the texts of the parsers, and all else repeats as
-/// many bytes from there on as the byte says.
+/// A change to an input: an offset (modulo the input's length), a byte, and an operation.
+///
+/// Operation 0 replaces the byte at the offset, and 1 removes it. Operation 2 inserts a character
+/// before it that is significant to the text parsers. Any other operation repeats as many bytes
+/// from there as the byte says.
 pub type Change = (usize, u8, u8);
 
-/// The input after these changes, one after the other.
+/// Returns the input after these changes, applied in order.
 #[must_use]
 pub fn changed(input: &[u8], changes: &[Change]) -> Vec<u8> {
-    /// Marks of JSON, XML and TOML, and what numbers and times are written with.
+    /// Syntax characters of JSON, XML and TOML, and characters of numbers and times.
     const MARKS: [u8; 17] = *b" 019-.,\"{}[]<>/ke";
     let mut data = input.to_vec();
     for (at, byte, kind) in changes {

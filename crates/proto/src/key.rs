@@ -1,4 +1,4 @@
-//! Ed25519 keys (RFC 8032): who a principal, a depot or an acceptor is.
+//! Ed25519 keys (RFC 8032): the identity of a principal, a depot or an acceptor.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -6,13 +6,13 @@ use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use data_encoding::BASE32_NOPAD;
 use zeroize::Zeroizing;
 
-/// What every printed key begins with; the digit is the version of the text form.
+/// Prefix of every printed key; the digit is the version of the text form.
 const PREFIX: &str = "lhk1:";
 
 /// An Ed25519 public key, which is also the fingerprint that users compare and policy files name.
 ///
-/// Its text is `lhk1:` and 52 lower-case base32 digits (RFC 4648, no padding); upper case is read
-/// as well.
+/// Its text is `lhk1:` and 52 lower-case base32 digits (RFC 4648, no padding). Upper case is
+/// accepted too.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey([u8; 32]);
 
@@ -22,34 +22,34 @@ const SPKI_PREFIX: [u8; 12] = [
 ];
 
 impl PublicKey {
-    /// The key with these bytes (RFC 8032, section 5.1.5). Whether they are a point of the curve
-    /// shows at `verify`.
+    /// Returns the key with these bytes (RFC 8032, section 5.1.5). `verify` fails if they are not a
+    /// point of the curve.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes, as they travel.
+    /// Returns the bytes as on the wire.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The key as X.509 and TLS write it: a `SubjectPublicKeyInfo` in DER (RFC 8410).
+    /// Encodes the key as in X.509 and TLS: a `SubjectPublicKeyInfo` in DER (RFC 8410).
     #[must_use]
     pub fn to_spki(&self) -> Vec<u8> {
         [&SPKI_PREFIX[..], &self.0].concat()
     }
 
-    /// Reads what [`PublicKey::to_spki`] writes; none for anything else, such as a key of another
-    /// kind.
+    /// Parses the output of [`PublicKey::to_spki`]. Returns `None` for anything else, such as a key
+    /// of another algorithm.
     #[must_use]
     pub fn from_spki(der: &[u8]) -> Option<Self> {
         let key = der.strip_prefix(&SPKI_PREFIX)?;
         key.try_into().ok().map(Self)
     }
 
-    /// Whether `signature` is this key's over `message`.
+    /// Returns true if `signature` is this key's signature over `message`.
     #[must_use]
     pub fn verify(&self, message: &[u8], signature: &[u8; 64]) -> bool {
         UnparsedPublicKey::new(&ED25519, &self.0)
@@ -94,7 +94,7 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// A fresh key from the system's random generator.
+    /// Generates a key with the system's random generator.
     ///
     /// # Errors
     /// [`KeyError::NoRandomness`] when the generator fails.
@@ -102,7 +102,8 @@ impl SigningKey {
         Self::from_pair(Ed25519KeyPair::generate().map_err(|_| KeyError::NoRandomness)?)
     }
 
-    /// The key in a PKCS #8 document (RFC 5958, RFC 8410), with or without its public half.
+    /// Parses the key from a PKCS #8 document (RFC 5958, RFC 8410), with or without its public
+    /// half.
     ///
     /// # Errors
     /// [`KeyError::NotPkcs8`] when the document holds no Ed25519 key, or one that contradicts
@@ -113,7 +114,8 @@ impl SigningKey {
         )
     }
 
-    /// The key as a PKCS #8 document, for storage. Secret: erased from memory when dropped.
+    /// Encodes the key as a PKCS #8 document, for storage. The document is secret and is erased
+    /// from memory when dropped.
     ///
     /// # Errors
     /// [`KeyError::NotPkcs8`] when the key cannot be written out.
@@ -122,7 +124,7 @@ impl SigningKey {
         Ok(Zeroizing::new(document.as_ref().to_vec()))
     }
 
-    /// The public half.
+    /// Returns the public half.
     #[must_use]
     pub const fn public(&self) -> PublicKey {
         self.public
@@ -162,13 +164,13 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// What is wrong with a key or its use.
+/// Error in a key or in its use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The text is no public key: copy it again, whole, from `lhk1:` on.
+    /// The text is not a public key: copy it again, whole, starting at `lhk1:`.
     #[error("not a public key: expected lhk1: followed by 52 base32 digits")]
     NotAKey,
-    /// The document holds no usable private key: make a new identity, or restore the file.
+    /// The document holds no usable private key: create a new identity, or restore the file.
     #[error("not an Ed25519 private key in PKCS #8 form")]
     NotPkcs8,
     /// The library refused to sign.

@@ -1,19 +1,19 @@
 //! The Longhaul session protocol: messages, codec and state machines, without I/O or a clock.
 //!
-//! `docs/protocol.md` specifies the bytes; its rules have names (`LH-OPEN-3`), which the code that
-//! keeps them cites. Time is always an argument and bytes come and go as slices, so everything here
-//! runs in virtual time.
+//! `docs/protocol.md` specifies the bytes. Its rules have names (`LH-OPEN-3`), which the code that
+//! implements them cites. Time is always an argument and bytes are slices, so everything here runs
+//! in virtual time.
 //!
-//! - [`Open`] is the one forward message, [`Status`] the answer of each hop; [`OpenDecoder`] and
-//!   [`StatusDecoder`] take them from a stream piece by piece.
-//! - [`Admission`] holds the checks a receiver makes of an OPEN, in their order; [`ReplayMemory`]
-//!   is what it remembers, and [`Shares`] how what is bounded is shared among those who ask;
-//!   [`LogRate`] bounds the lines of a log that somebody may cause.
-//! - [`Chain`] is the initiator's view: it collects the statuses and decides whether the route
-//!   stands or which hop failed.
+//! - [`Open`] is the one forward message, and [`Status`] is the answer of each hop. [`OpenDecoder`]
+//!   and [`StatusDecoder`] read them from a stream piece by piece.
+//! - [`Admission`] holds the checks that a receiver makes of an OPEN, in order. [`ReplayMemory`] is
+//!   the receiver's memory of earlier ones. [`Shares`] divides a bounded resource among its users,
+//!   and [`LogRate`] bounds the log lines that a remote party can cause.
+//! - [`Chain`] is the initiator's view: it collects the statuses and decides whether the route is
+//!   established or which hop failed.
 
 #![forbid(unsafe_code)]
-#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![deny(clippy::indexing_slicing)] // the input comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 mod admission;
@@ -59,29 +59,30 @@ pub use shares::{Full, Shares};
 pub use status::{Status, StatusCode};
 pub use status_codec::{StatusDecoder, StatusError};
 
-/// Longest OPEN, in bytes, header included (LH-OPEN-3).
+/// Maximum size of an OPEN, in bytes, header included (LH-OPEN-3).
 pub const MAX_OPEN: usize = 8192;
-// With a ClientHello behind it, even the longest fits TCP's initial window of ten segments (RFC 6928)
-// on the narrowest IPv6 path, so that no round trip is added (LH-DEPOT-1).
+// Even the longest OPEN with a ClientHello fits TCP's initial window of ten segments (RFC 6928) on
+// the narrowest IPv6 path, so no round trip is added (LH-DEPOT-1).
 const _: () = assert!(MAX_OPEN + 2000 < 10 * 1220);
-/// Longest STATUS, in bytes, header included (LH-STATUS-2).
+/// Maximum size of a STATUS, in bytes, header included (LH-STATUS-2).
 pub const MAX_STATUS: usize = 1024;
-/// Most padding that an OPEN may ask of the acceptor's STATUS, in bytes (LH-STATUS-9). A STATUS
-/// that has some may be longer than [`MAX_STATUS`] by as much.
+/// Maximum padding that an OPEN may request for the acceptor's STATUS, in bytes (LH-STATUS-9). A
+/// padded STATUS may exceed [`MAX_STATUS`] by this much.
 pub const MAX_PADDING: u16 = 16 * 1024;
-/// Most hops a route may list (LH-ROUTE-4).
+/// Maximum number of hops that a route may list (LH-ROUTE-4).
 pub const MAX_HOPS: usize = 16;
-/// Most depots an OPEN may record as passed, those added before loose hops included (LH-ROUTE-4).
+/// Maximum number of depots that an OPEN may record as passed, including those added before loose
+/// hops (LH-ROUTE-4).
 pub const MAX_PASSED: usize = 32;
-/// Most early data, in bytes, that a depot holds while it dials on (LH-DEPOT-5).
+/// Maximum early data, in bytes, that a depot buffers while it dials the next hop (LH-DEPOT-5).
 pub const MAX_HELD: usize = 64 * 1024;
-/// Hop limit an initiator writes when it has no reason for another (LH-ROUTE-6).
+/// Default hop limit of an initiator (LH-ROUTE-6).
 pub const DEFAULT_HOP_LIMIT: u8 = 16;
-/// The protocol version that this crate speaks (LH-OPEN-2).
+/// Protocol version that this crate implements (LH-OPEN-2).
 pub const VERSION: u8 = 1;
-/// TCP port of a depot where a route names none.
+/// Default TCP port of a depot.
 pub const DEPOT_PORT: u16 = 7510;
-/// TCP port of an acceptor where a destination names none.
+/// Default TCP port of an acceptor.
 pub const ACCEPTOR_PORT: u16 = 7511;
-/// TCP port of an off-ramp where nothing names another.
+/// Default TCP port of an off-ramp.
 pub const OFFRAMP_PORT: u16 = 7512;

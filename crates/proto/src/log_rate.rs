@@ -1,16 +1,15 @@
-//! How many lines of a log somebody may cause.
+//! Bound on the log lines that a remote party can cause.
 
 use std::time::Duration;
 
-/// A token bucket for lines of a log that counts what it left out, so that the next line can report
-/// it.
+/// A token bucket for log lines. It counts suppressed lines, so that the next line can report them.
 ///
 /// Time is a duration since any fixed point and only grows.
 #[derive(Debug, Clone)]
 pub struct LogRate {
     burst: u32,
     per_second: u32,
-    /// Lines that may come now, in units of a billionth of a line.
+    /// Lines that may be written now, in units of a billionth of a line.
     credit: u64,
     last: Duration,
     left_out: u64,
@@ -20,7 +19,7 @@ pub struct LogRate {
 const LINE: u64 = 1_000_000_000;
 
 impl LogRate {
-    /// `burst` lines at once, and `per_second` more each second.
+    /// Allows `burst` lines at once, and `per_second` more each second.
     #[must_use]
     pub const fn new(burst: u32, per_second: u32) -> Self {
         Self {
@@ -32,8 +31,8 @@ impl LogRate {
         }
     }
 
-    /// Whether a line may be written `now`, and if so how many were left out since the last one
-    /// that was.
+    /// Returns `Some` if a line may be written `now`, with the number of lines suppressed since the
+    /// last written one.
     pub fn admit(&mut self, now: Duration) -> Option<u64> {
         let passed = u64::try_from(now.saturating_sub(self.last).as_nanos()).unwrap_or(u64::MAX);
         self.last = self.last.max(now);
@@ -53,8 +52,8 @@ impl LogRate {
         }
     }
 
-    /// How many were left out since the last line; counted anew from now on. For a last line at the
-    /// end of something.
+    /// Returns the number of lines suppressed since the last written one, and resets it. Used for a
+    /// final line.
     pub const fn take_left_out(&mut self) -> u64 {
         std::mem::replace(&mut self.left_out, 0)
     }
@@ -67,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_left_out_is_reported_with_the_next_line() {
+    fn suppressed_lines_are_reported_with_the_next() {
         let mut rate = LogRate::new(2, 1);
         let at = Duration::from_millis;
         assert_eq!([rate.admit(at(0)), rate.admit(at(0))], [Some(0), Some(0)]);
@@ -75,7 +74,7 @@ mod tests {
         assert_eq!(rate.admit(at(1000)), Some(2));
         assert_eq!(rate.admit(at(1001)), None);
         assert_eq!((rate.take_left_out(), rate.take_left_out()), (1, 0));
-        // A long silence gives no more than the burst.
+        // A long silence earns no more than the burst.
         let lines = (0..10)
             .filter(|_| rate.admit(at(1_000_000)).is_some())
             .count();
@@ -84,7 +83,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_more_than_the_rate_and_nothing_uncounted(burst in 0u32..20, per_second in 0u32..50, steps in prop::collection::vec(0u64..300, 0..300)) {
+        fn the_rate_holds_and_every_line_is_counted(
+            burst in 0u32..20, per_second in 0u32..50,
+            steps in prop::collection::vec(0u64..300, 0..300),
+        ) {
             let mut rate = LogRate::new(burst, per_second);
             let (mut now, mut written, mut reported) = (0, 0u64, 0u64);
             for step in &steps {
@@ -99,7 +101,10 @@ mod tests {
         }
 
         #[test]
-        fn any_time_is_borne(times in prop::collection::vec(any::<u64>(), 0..20), burst in any::<u32>(), per_second in any::<u32>()) {
+        fn any_time_is_accepted(
+            times in prop::collection::vec(any::<u64>(), 0..20),
+            burst in any::<u32>(), per_second in any::<u32>(),
+        ) {
             let mut rate = LogRate::new(burst, per_second);
             for time in times {
                 rate.admit(Duration::from_secs(time));

@@ -1,4 +1,4 @@
-//! OPEN: the one forward message, which every depot of the route and the acceptor read.
+//! OPEN: the one forward message, which the acceptor and every depot of the route read.
 
 use std::{fmt, time::Duration};
 
@@ -7,64 +7,63 @@ use crate::{
     Route, Service, SessionId, SigningKey, VERSION,
 };
 
-/// A request to carry a session. [`Open::new`] makes one; [`Open::sign`] must follow before it
-/// travels.
+/// A request to carry a session. [`Open::new`] creates one; [`Open::sign`] must follow before it is
+/// sent.
 ///
 /// Depots change only `cursor`, `passed`, `hop_limit`, `setup_budget` and `trace`; the signature
 /// covers the rest (LH-SIGN-1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// The versions the initiator speaks (LH-OPEN-2).
+    /// Protocol versions that the initiator supports (LH-OPEN-2).
     pub versions: VersionRange,
-    /// Which session this is, the same at every hop.
+    /// Identifier of the session, the same at every hop.
     pub session_id: SessionId,
-    /// What the acceptor is asked for (LH-OPEN-13).
+    /// Service requested from the acceptor (LH-OPEN-13).
     pub service: Service,
-    /// Where the acceptor listens.
+    /// Endpoint of the acceptor.
     pub destination: Endpoint,
-    /// The depots to pass.
+    /// Depots to pass.
     pub route: Route,
-    /// How many places of the route (its hops, then the destination) have been dialled; see
-    /// [`Open::next`] (LH-ROUTE-1).
+    /// Number of positions of the route (its hops, then the destination) that have been dialled;
+    /// see [`Open::next`] (LH-ROUTE-1).
     pub cursor: u8,
-    /// The depots passed so far, in order, those added before loose hops included (LH-ROUTE-5).
+    /// Depots passed so far, in order, including those added before loose hops (LH-ROUTE-5).
     pub passed: Vec<PublicKey>,
-    /// How many more depots may be passed (LH-ROUTE-6).
+    /// Number of further depots that may be passed (LH-ROUTE-6).
     pub hop_limit: u8,
     /// Time left to reach the acceptor, in whole milliseconds on the wire (LH-ROUTE-7).
     pub setup_budget: Duration,
-    /// Bytes the initiator means the session to carry, in the direction that carries more, if it
-    /// knows (LH-OPEN-15).
+    /// Expected payload of the session in its larger direction, in bytes, if the initiator knows it
+    /// (LH-OPEN-15).
     pub size: Option<u64>,
-    /// What the transfer is for, in words for a log: at most 64 bytes, all of them printable
+    /// Purpose of the transfer, for logs: at most 64 bytes, all of them printable
     /// ([`crate::text`]).
     pub purpose: Option<String>,
-    /// A circuit to use, as its controller named it: 1 to 128 bytes.
+    /// Name of the circuit to use, assigned by its controller: 1 to 128 bytes.
     pub circuit: Option<Vec<u8>>,
-    /// Bits a second that the initiator would use, if it knows; at least 1. A wish, to be honoured
-    /// where circuits can be had.
+    /// Rate that the initiator would use, in bit/s, if it knows it; at least 1. A wish, honoured
+    /// where circuits are available.
     pub rate: Option<u64>,
-    /// For how many seconds, if it knows; at least 1. A wish as well.
+    /// Duration of that use in seconds, if the initiator knows it; at least 1. Also a wish.
     pub duration: Option<u64>,
-    /// The ordinary TCP server at which the off-ramp is to end the session: there exactly if the
+    /// Ordinary TCP server to which the off-ramp connects the session. Present exactly if the
     /// service is [`Service::TCP`] (LH-OPEN-14).
     pub onward: Option<Endpoint>,
-    /// A controller's word that this session may use a circuit (LH-GRANT-1).
+    /// A controller's grant for this session to use a circuit (LH-GRANT-1).
     pub grant: Option<Box<CircuitGrant>>,
-    /// Bytes of padding that the acceptor's STATUS may have, 1 to
-    /// [`MAX_PADDING`](crate::MAX_PADDING), where it is the acceptor that will send the bulk of the
-    /// data (LH-STATUS-9).
+    /// Maximum padding of the acceptor's STATUS in bytes, 1 to [`MAX_PADDING`](crate::MAX_PADDING).
+    /// Requested if the acceptor will send the bulk of the data (LH-STATUS-9).
     pub padding: Option<u16>,
-    /// Trace context, for those who trace requests through several programs.
+    /// Trace context for distributed tracing.
     pub trace: Option<TraceContext>,
-    /// Who asks.
+    /// Key of the party that requests the session.
     pub principal: PublicKey,
-    /// When it was signed, in milliseconds since 1970-01-01 UTC (LH-SIGN-2).
+    /// Signing time, in milliseconds since 1970-01-01 UTC (LH-SIGN-2).
     pub signed_at_unix_ms: u64,
-    /// The principal's signature; all zero until [`Open::sign`].
+    /// Signature of the principal; all zero until [`Open::sign`].
     pub signature: [u8; 64],
-    /// Non-critical options not known here; they pass on unread and unchanged (LH-OPEN-7). Numbers
-    /// ascend.
+    /// Non-critical options unknown to this version, forwarded unread and unchanged (LH-OPEN-7).
+    /// Their numbers ascend.
     pub unknown: Vec<UnknownOption>,
 }
 
@@ -88,28 +87,28 @@ pub struct TraceContext {
     pub flags: u8,
 }
 
-/// An option that this version does not know, kept to be passed on.
+/// An option unknown to this version, kept for forwarding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownOption {
-    /// The kind as it travels: the mutable flag and the number; never the critical flag.
+    /// Kind as on the wire: the mutable flag and the number; never the critical flag.
     pub kind: u16,
-    /// The value, unread.
+    /// Uninterpreted value.
     pub value: Vec<u8>,
 }
 
-/// Where an OPEN goes from the place that holds it.
+/// Next receiver of an OPEN, as seen by its current holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<'a> {
-    /// To this depot, or to one added before it when it is loose.
+    /// This depot, or one added before it if it is loose.
     Hop(&'a Hop),
-    /// To the acceptor, directly.
+    /// The acceptor, directly.
     Destination(&'a Endpoint),
-    /// Nowhere: the holder is the acceptor.
+    /// The holder itself, which is the acceptor.
     Here,
 }
 
 impl Next<'_> {
-    /// The endpoint to dial; `None` at the acceptor.
+    /// Returns the endpoint to dial; `None` at the acceptor.
     #[must_use]
     pub const fn endpoint(&self) -> Option<&Endpoint> {
         match self {
@@ -121,7 +120,7 @@ impl Next<'_> {
 }
 
 impl Open {
-    /// An OPEN as its initiator holds it before the first dial: cursor 0, nothing passed, unsigned.
+    /// Creates an OPEN for its first dial: cursor 0, nothing passed, unsigned.
     #[must_use]
     pub const fn new(
         session_id: SessionId,
@@ -159,7 +158,7 @@ impl Open {
         }
     }
 
-    /// Makes `key` the principal and signs, as of `now_unix_ms` (LH-SIGN-1).
+    /// Makes `key` the principal and signs the OPEN at time `now_unix_ms` (LH-SIGN-1).
     ///
     /// # Errors
     /// [`KeyError::CannotSign`] when the cryptographic library refuses.
@@ -170,10 +169,10 @@ impl Open {
         Ok(())
     }
 
-    /// Whether the signature is the principal's over what it must cover (LH-SIGN-1).
+    /// Verifies the principal's signature over the signed part (LH-SIGN-1).
     ///
     /// # Errors
-    /// [`Refusal::BadSignature`] when it is not.
+    /// [`Refusal::BadSignature`] if it is invalid.
     pub fn verify(&self) -> Result<(), Refusal> {
         if self.principal.verify(&self.signed_bytes(), &self.signature) {
             Ok(())
@@ -182,8 +181,8 @@ impl Open {
         }
     }
 
-    /// What a handshake is bound to, so that it belongs to this OPEN and no other (LH-TLS-4): the
-    /// BLAKE3 hash of what the signature covers and of the signature.
+    /// Returns the value that binds a handshake to this OPEN (LH-TLS-4): the BLAKE3 hash of the
+    /// signed part and of the signature.
     #[must_use]
     pub fn binding(&self) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new();
@@ -192,8 +191,9 @@ impl Open {
         *hasher.finalize().as_bytes()
     }
 
-    /// The key that the route names for whoever holds this OPEN, if it names one; to be compared
-    /// with [`Open::passed`], since a depot that was added before a loose hop finds the key of the
+    /// Returns the key that the route names for the current holder, if any.
+    ///
+    /// Compare it with [`Open::passed`] too: a depot added before a loose hop finds the key of the
     /// depot before it (LH-ROUTE-8).
     #[must_use]
     pub fn named_key(&self) -> Option<PublicKey> {
@@ -201,8 +201,8 @@ impl Open {
         self.route.hops().get(place)?.key
     }
 
-    /// Where this OPEN goes from its holder (LH-ROUTE-1). A cursor beyond the acceptor never
-    /// decodes.
+    /// Returns the next receiver of this OPEN (LH-ROUTE-1). Decoding rejects a cursor beyond the
+    /// acceptor.
     #[must_use]
     pub fn next(&self) -> Next<'_> {
         let cursor = usize::from(self.cursor);
@@ -213,15 +213,15 @@ impl Open {
         }
     }
 
-    /// This OPEN as the initiator sends it to the first place of the route.
+    /// Returns this OPEN as the initiator sends it to the first hop of the route.
     #[must_use]
     pub fn departing(mut self) -> Self {
         self.cursor = self.cursor.saturating_add(1);
         self
     }
 
-    /// This OPEN as depot `me` sends it to [`Open::next`], `elapsed` after it began to arrive
-    /// (LH-DEPOT-7).
+    /// Returns this OPEN as depot `me` sends it to [`Open::next`]. `elapsed` is the time since it
+    /// began to arrive (LH-DEPOT-7).
     ///
     /// # Errors
     /// A [`Refusal`] when the hop limit (LH-ROUTE-6) or the set-up budget (LH-ROUTE-7) is used up.
@@ -231,11 +231,11 @@ impl Open {
         Ok(open)
     }
 
-    /// This OPEN as depot `me` sends it to a depot that it adds before the next hop, which must be
-    /// loose (LH-ROUTE-3).
+    /// Returns this OPEN as depot `me` sends it to a depot that it adds before the next hop, which
+    /// must be loose (LH-ROUTE-3).
     ///
     /// # Errors
-    /// As [`Open::passed_on`], and [`Refusal::Misrouted`] when what follows is strict.
+    /// As [`Open::passed_on`], and [`Refusal::Misrouted`] if the next hop is strict.
     pub fn detour(&self, me: PublicKey, elapsed: Duration) -> Result<Self, Refusal> {
         match self.next() {
             Next::Hop(hop) if !hop.strict => self.passing(me, elapsed),
@@ -245,7 +245,7 @@ impl Open {
         }
     }
 
-    /// The 1-based place along the chain of whoever holds this OPEN, for
+    /// Returns the 1-based position of the current holder along the chain, for
     /// [`Status::hop`](crate::Status::hop).
     #[must_use]
     pub fn position(&self) -> u8 {

@@ -1,4 +1,4 @@
-//! OPEN as bytes: the rules LH-OPEN-1 to LH-OPEN-14, and what the signature covers (LH-SIGN-1).
+//! Encoding of OPEN: the rules LH-OPEN-1 to LH-OPEN-14, and the signed part (LH-SIGN-1).
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::{
     tlv::{self, CRITICAL, Field, MUTABLE, NUMBER, Reader},
 };
 
-/// LH-OPEN-1: the first byte is in no text protocol and no TLS record.
+/// Magic of an OPEN (LH-OPEN-1). Its first byte starts no text protocol and no TLS record.
 const MAGIC: [u8; 4] = [0xf1, b'L', b'H', b'O'];
-/// Keeps a signature made here from meaning anything elsewhere (LH-SIGN-1).
+/// Domain separation: prevents the signature from being valid for any other message (LH-SIGN-1).
 const SIGNATURE_CONTEXT: &[u8] = b"longhaul OPEN signature v1\0";
 const MAX_PURPOSE: usize = 64;
 const MAX_CIRCUIT: usize = 128;
 
-// The options, with the flags each must carry (LH-OPEN-8).
+// Option kinds, with the flags that each must carry (LH-OPEN-8).
 const SESSION_ID: u16 = CRITICAL | 1;
 const DESTINATION: u16 = CRITICAL | 2;
 const ROUTE: u16 = CRITICAL | 3;
@@ -40,19 +40,18 @@ const DURATION: u16 = 17;
 const ONWARD: u16 = CRITICAL | 18;
 const GRANT: u16 = 19;
 const PADDING: u16 = 20;
-/// The greatest number of an option that this version knows; those of [`UnknownOption`] lie above
-/// it.
+/// Highest option number that this version knows; those of [`UnknownOption`] are above it.
 pub const LAST_KNOWN_OPTION: u16 = PADDING;
 
-/// Takes an OPEN from a stream, piece by piece. Holds at most [`MAX_OPEN`] bytes, and never more
-/// than have arrived.
+/// Incremental decoder of an OPEN. Buffers at most [`MAX_OPEN`] bytes, and never more than have
+/// arrived.
 #[derive(Debug, Clone)]
 pub struct OpenDecoder {
     frame: FrameReader,
 }
 
 impl OpenDecoder {
-    /// A decoder at the start of a stream.
+    /// Creates a decoder at the start of a stream.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -62,19 +61,21 @@ impl OpenDecoder {
         }
     }
 
-    /// Takes what belongs to the OPEN off `input`; when that completes it, returns it and how many
-    /// bytes of *this* input it took. What follows is early data (LH-OPEN-12). `None` means that
-    /// all of `input` was taken.
+    /// Consumes the OPEN's bytes from `input`. Returns `None` if all of `input` was consumed and
+    /// the OPEN is incomplete.
+    ///
+    /// Once complete, returns the OPEN and the number of bytes consumed of *this* input. The rest
+    /// of the input is early data (LH-OPEN-12).
     ///
     /// # Errors
-    /// An [`OpenError`] as soon as it is certain; the stream is then of no more use.
+    /// An [`OpenError`] as soon as it is certain. The stream is then unusable.
     pub fn feed(&mut self, input: &[u8]) -> Result<Option<(Open, usize)>, OpenError> {
         let (used, frame) = self.frame.feed(input)?;
         let Some(frame) = frame else { return Ok(None) };
         Ok(Some((decode(&frame)?, used)))
     }
 
-    /// Bytes of an incomplete OPEN held so far.
+    /// Returns the number of bytes buffered of an incomplete OPEN.
     #[must_use]
     pub fn held(&self) -> usize {
         self.frame.held()
@@ -88,7 +89,7 @@ impl Default for OpenDecoder {
 }
 
 impl Open {
-    /// Appends this OPEN as it travels.
+    /// Appends the encoded OPEN to `out`.
     ///
     /// # Errors
     /// An [`OpenError`] when it breaks a rule; `out` is then unchanged.
@@ -109,7 +110,8 @@ impl Open {
         .map_err(OpenError::Length)
     }
 
-    /// LH-SIGN-1: the context, the version range, and every option that depots may not change.
+    /// Returns the signed part (LH-SIGN-1): the context, the version range, and every option that
+    /// depots may not change.
     pub(crate) fn signed_bytes(&self) -> BytesMut {
         let mut out = BytesMut::with_capacity(512);
         out.put_slice(SIGNATURE_CONTEXT);
@@ -118,8 +120,8 @@ impl Open {
         out
     }
 
-    /// Options in ascending order (LH-OPEN-6); numbers not known here are all above those that are,
-    /// or `check` fails.
+    /// Appends the options in ascending order (LH-OPEN-6). `check` ensures that unknown numbers are
+    /// above all known ones.
     fn put_options(&self, out: &mut BytesMut, mutable: bool) {
         let mut put = |kind: u16, value: &dyn Fn(&mut BytesMut)| {
             if mutable || kind & MUTABLE == 0 {
@@ -181,8 +183,8 @@ impl Open {
         }
     }
 
-    /// What a value of this type could get wrong that bytes may not (LH-OPEN-6 to LH-OPEN-10,
-    /// LH-OPEN-14, LH-ROUTE-1, LH-ROUTE-4).
+    /// Checks the rules that the type system does not enforce (LH-OPEN-6 to LH-OPEN-10, LH-OPEN-14,
+    /// LH-ROUTE-1, LH-ROUTE-4).
     fn check(&self) -> Result<(), OpenError> {
         let invalid = |option, why| Err(OpenError::Invalid { option, why });
         let endpoints = self.route.hops().iter().map(|hop| &hop.endpoint);
@@ -250,43 +252,43 @@ impl Open {
     }
 }
 
-/// Why bytes are no OPEN, or a value cannot become one. [`rule`](OpenError::rule) names the rule of
-/// `docs/protocol.md`.
+/// Reason why bytes are not an OPEN, or why a value cannot be encoded. [`rule`](OpenError::rule)
+/// names the rule of `docs/protocol.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The peer speaks something else: check the port.
+    /// The peer speaks another protocol: check the port.
     #[error("not an OPEN: the magic differs, so the peer speaks another protocol")]
     Magic,
-    /// No version in common: one side needs an upgrade.
+    /// The protocol versions do not overlap: one side needs an upgrade.
     #[error("no common protocol version: the OPEN speaks {0}, this end {VERSION}")]
     Version(VersionRange),
-    /// Too long or too short.
+    /// The frame is too long or too short.
     #[error("an OPEN of {0} bytes: the length must lie between its header and {MAX_OPEN}")]
     Length(usize),
-    /// Damaged on the way.
+    /// The frame was damaged in transit.
     #[error("the CRC of the OPEN differs from its bytes")]
     Crc,
-    /// The options do not fill it, or are out of order or repeated.
+    /// The options do not fill the frame, or are out of order or repeated.
     #[error("malformed options in the OPEN: {0}")]
     Malformed(&'static str),
-    /// It demands what this end does not know: upgrade this end, or do without.
+    /// The OPEN has a critical option unknown here: upgrade this end, or omit the option.
     #[error("the OPEN carries critical option {0}, which is unknown here")]
     UnknownCritical(u16),
-    /// A mandatory option is not there.
+    /// A mandatory option is missing.
     #[error("the OPEN lacks its {0}")]
     Missing(&'static str),
     /// An option's value or flags break a rule.
     #[error("the OPEN's {option}: {why}")]
     Invalid {
-        /// Which option.
+        /// Name of the option.
         option: &'static str,
-        /// What is wrong with it.
+        /// Description of the fault.
         why: &'static str,
     },
 }
 
 impl OpenError {
-    /// The rule that was broken.
+    /// Returns the name of the rule that was broken.
     #[must_use]
     pub const fn rule(&self) -> &'static str {
         match self {
@@ -313,7 +315,7 @@ impl From<FrameError> for OpenError {
     }
 }
 
-/// The options as found; the mandatory ones are asked for at the end.
+/// Options decoded so far; mandatory ones are checked at the end.
 #[derive(Default)]
 struct Found {
     session_id: Option<SessionId>,
@@ -370,7 +372,8 @@ fn decode(frame: &[u8]) -> Result<Open, OpenError> {
 }
 
 impl Found {
-    /// Reads a known option: its name, and whether its flags and value keep the rules (LH-OPEN-8).
+    /// Reads a known option. Returns its name, and an error if its flags or value break a rule
+    /// (LH-OPEN-8).
     fn take(&mut self, kind: u16, value: &mut Reader<'_>) -> (&'static str, Field<()>) {
         match kind {
             SESSION_ID => (
@@ -452,7 +455,7 @@ impl Found {
             signature: self.signature.ok_or(OpenError::Missing("signature"))?,
             unknown: self.unknown,
         };
-        // What holds between options, as for a value about to be encoded.
+        // Rules that involve several options, checked as before encoding.
         open.check()?;
         Ok(open)
     }
@@ -484,7 +487,7 @@ fn take_purpose(value: &mut Reader<'_>) -> Field<String> {
     Ok(purpose.to_owned())
 }
 
-/// Purposes go to logs and terminals, so nothing in them may steer one.
+/// Checks that a purpose is safe to print: it goes to logs and terminals.
 fn check_purpose(purpose: &str) -> Field<()> {
     match purpose.len() {
         0 => Err("empty text"),
@@ -516,12 +519,12 @@ fn take_trace(value: &mut Reader<'_>) -> Field<TraceContext> {
     })
 }
 
-/// LH-OPEN-2.
+/// Returns true if the range includes the version of this crate (LH-OPEN-2).
 fn is_common(range: VersionRange) -> bool {
     range.min != 0 && (range.min..=range.max).contains(&VERSION)
 }
 
-/// Milliseconds on the wire; the longest budget is some 49 days.
+/// Returns whole milliseconds as on the wire; the longest budget is some 49 days.
 fn whole_ms(budget: Duration) -> u32 {
     u32::try_from(budget.as_millis()).unwrap_or(u32::MAX)
 }

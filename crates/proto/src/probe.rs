@@ -1,24 +1,25 @@
-//! What goes over a session with the service `probe`, once it stands (LH-PROBE-2): a few bytes each
-//! way, and a train of bytes that nobody keeps.
+//! Messages of the service `probe` in an established session (LH-PROBE-2): short exchanges in both
+//! directions, and a train of bytes that the receiver discards.
 
-/// Bytes of a message.
+/// Size of a message, in bytes.
 pub const PROBE_MESSAGE_BYTES: usize = 9;
-/// Exchanges of a session at most (LH-PROBE-3).
+/// Maximum number of exchanges in a session (LH-PROBE-3).
 pub const MAX_PROBE_EXCHANGES: u32 = 100;
-/// Bytes of the trains of a session at most, together (LH-PROBE-3).
+/// Maximum total size of a session's trains, in bytes (LH-PROBE-3).
 pub const MAX_PROBE_BYTES: u64 = 64 << 20;
 
 /// A message of either side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbeMessage {
-    /// To be sent back as it is.
+    /// A value to be echoed unchanged.
     Echo(u64),
-    /// From the initiator: so many bytes follow. From the depot: so many have come.
+    /// Size of a train: from the initiator, the number of bytes that follow; from the depot, the
+    /// number received.
     Train(u64),
 }
 
 impl ProbeMessage {
-    /// As it travels.
+    /// Encodes the message as on the wire.
     #[must_use]
     pub fn encode(self) -> [u8; PROBE_MESSAGE_BYTES] {
         let (kind, number) = match self {
@@ -32,7 +33,7 @@ impl ProbeMessage {
         bytes
     }
 
-    /// What travelled; none if it is none.
+    /// Decodes a message. Returns `None` if the bytes are not one.
     #[must_use]
     pub fn decode(bytes: &[u8; PROBE_MESSAGE_BYTES]) -> Option<Self> {
         let (kind, number) = bytes.split_first()?;
@@ -53,7 +54,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lh_probe_2_what_is_sent_is_what_is_read(number: u64, bytes: [u8; PROBE_MESSAGE_BYTES]) {
+        fn lh_probe_2_messages_decode_to_themselves(number: u64, bytes: [u8; PROBE_MESSAGE_BYTES]) {
             for message in [ProbeMessage::Echo(number), ProbeMessage::Train(number)] {
                 prop_assert_eq!(ProbeMessage::decode(&message.encode()), Some(message));
             }

@@ -1,4 +1,4 @@
-//! The memory that tells a replayed OPEN from a fresh one (LH-SIGN-2, LH-SIGN-3, LH-SIGN-4).
+//! Replay memory: tells a replayed OPEN from a fresh one (LH-SIGN-2, LH-SIGN-3, LH-SIGN-4).
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -8,18 +8,18 @@ use std::{
 
 use crate::{SessionId, Shares};
 
-/// How long ago an OPEN may have been signed, by the receiver's clock (LH-SIGN-2).
+/// Maximum age of an OPEN's signature, by the receiver's clock (LH-SIGN-2).
 pub const SIGNING_WINDOW: Duration = Duration::from_secs(120);
-/// How far ahead of the receiver's clock an OPEN may have been signed (LH-SIGN-2).
+/// Maximum time by which an OPEN's signature may be ahead of the receiver's clock (LH-SIGN-2).
 pub const SIGNING_AHEAD: Duration = Duration::from_secs(10);
-/// Entries kept unless asked otherwise: some 15 MB, or 500 new sessions a second for as long as an
+/// Default maximum number of entries: some 15 MB, or 500 new sessions a second for as long as an
 /// OPEN can be replayed.
 const MAX_ENTRIES: u64 = 65_536;
-/// Who pays for entries may have one in so many of those that are free: 7,281 of them, alone.
+/// Divisor of the free entries that gives one payer's limit: one payer alone may use 7,281 entries.
 const SHARE: u64 = 8;
 
-/// Whether a time of signature is one that a receiver accepts at `now_ms`. Both in milliseconds
-/// since 1970 (LH-SIGN-2).
+/// Checks that a receiver accepts a signing time at `now_ms`. Both are in milliseconds since 1970
+/// (LH-SIGN-2).
 ///
 /// # Errors
 /// [`ReplayError::Expired`] or [`ReplayError::Future`].
@@ -37,9 +37,10 @@ pub fn check_time(signed_at: u64, now_ms: u64) -> Result<(), ReplayError> {
     Ok(())
 }
 
-/// Session ids seen within the time window, each accounted to whoever brought it: `P` is the payer,
-/// a key or a source address. Bounded in all and for each payer; it refuses new ids rather than
-/// forget old ones (LH-SIGN-4).
+/// Session ids seen within the time window, each charged to a payer `P`: a key or a source address.
+///
+/// The number is bounded in total and per payer. When full, it refuses new ids instead of
+/// forgetting old ones (LH-SIGN-4).
 #[derive(Debug, Clone)]
 pub struct ReplayMemory<P> {
     seen: HashSet<SessionId>,
@@ -48,13 +49,13 @@ pub struct ReplayMemory<P> {
 }
 
 impl<P: Eq + Hash + Clone> ReplayMemory<P> {
-    /// Room for 65,536 ids.
+    /// Creates a memory for 65,536 ids.
     #[must_use]
     pub fn new() -> Self {
         Self::with_entries(MAX_ENTRIES)
     }
 
-    /// Room for `entries` ids.
+    /// Creates a memory for `entries` ids.
     #[must_use]
     pub fn with_entries(entries: u64) -> Self {
         Self {
@@ -64,11 +65,12 @@ impl<P: Eq + Hash + Clone> ReplayMemory<P> {
         }
     }
 
-    /// Checks the time, then that the id is new, and remembers it, on `payer`'s account, for as
-    /// long as it could be replayed. Ask last: whatever is remembered costs room (LH-ADMIT-1).
+    /// Checks the time, then that the id is new, and remembers it for as long as it could be
+    /// replayed. The entry is charged to `payer`. Call this check last, as each entry takes space
+    /// (LH-ADMIT-1).
     ///
     /// # Errors
-    /// A [`ReplayError`]; the id is then not remembered anew.
+    /// A [`ReplayError`]; the id is then not added.
     pub fn admit(
         &mut self,
         payer: &P,
@@ -87,19 +89,19 @@ impl<P: Eq + Hash + Clone> ReplayMemory<P> {
         Ok(())
     }
 
-    /// How many ids are remembered.
+    /// Returns the number of ids remembered.
     #[must_use]
     pub fn len(&self) -> usize {
         self.seen.len()
     }
 
-    /// Whether none is.
+    /// Returns true if no id is remembered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.seen.is_empty()
     }
 
-    /// What was signed before this would be refused as expired, so it need not be remembered.
+    /// Forgets ids signed before `oldest`: they would be refused as expired.
     fn forget_before(&mut self, oldest: u64) {
         while let Some(entry) = self.by_time.first_entry() {
             if entry.key().0 >= oldest {
@@ -122,25 +124,25 @@ fn whole_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Why an OPEN is not fresh.
+/// Reason why an OPEN is not fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// Signed too long ago: sign again, or set the clocks.
+    /// The OPEN was signed too long ago: sign again, or set the clocks.
     #[error("signed {} s ago: beyond the window, so sign again or check both clocks", by_ms / 1000)]
     Expired {
-        /// How long ago, in milliseconds.
+        /// Age of the signature, in milliseconds.
         by_ms: u64,
     },
-    /// Signed in the future: set the clocks.
+    /// The OPEN was signed in the future: set the clocks.
     #[error("signed {} s in the future: check both clocks", by_ms / 1000)]
     Future {
-        /// How far ahead, in milliseconds.
+        /// Time by which the signature is ahead, in milliseconds.
         by_ms: u64,
     },
-    /// Seen before: somebody sent it twice.
+    /// The session id was seen before: the OPEN was sent twice.
     #[error("this session id was seen before")]
     Replay,
-    /// Too many sessions of this payer within the window: try later.
+    /// This payer opened too many sessions within the window: try later.
     #[error("too many new sessions within the time window: try again later")]
     Full,
 }
@@ -174,7 +176,7 @@ mod tests {
         assert_eq!(memory.len(), 2);
     }
 
-    /// LH-SIGN-3: at every moment an id is either remembered or expired, whoever brings it.
+    /// LH-SIGN-3: at every moment an id is either remembered or expired, for any payer.
     #[test]
     fn a_replay_never_passes() {
         for signed_at in [NOW - 120_000, NOW, NOW + 10_000] {
@@ -189,7 +191,7 @@ mod tests {
         }
     }
 
-    /// LH-SIGN-4: who fills its share is refused, and nobody else.
+    /// LH-SIGN-4: a payer that has filled its share is refused; others are not.
     #[test]
     fn one_payer_cannot_keep_the_others_out() {
         let mut memory = ReplayMemory::with_entries(900);

@@ -12,33 +12,35 @@ use crate::{
 const FLAG_STRICT: u8 = 1;
 const FLAG_KEYED: u8 = 2;
 
-/// One depot of a route. Text: `host[:port]`, with its key and `@` before it if that is named
-/// (`lhk1:...@host`), and `~` before all when the hop is loose.
+/// One depot of a route.
+///
+/// Text: `host[:port]`, preceded by its key and `@` if the key is named (`lhk1:...@host`), and by
+/// `~` if the hop is loose.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hop {
-    /// Where the depot listens.
+    /// Endpoint of the depot.
     pub endpoint: Endpoint,
-    /// Whether it must follow directly; before a loose hop, depots may add others (LH-ROUTE-2,
+    /// True if the hop must follow directly. Before a loose hop, depots may add others (LH-ROUTE-2,
     /// LH-ROUTE-3).
     pub strict: bool,
-    /// The depot's key, which it must show (LH-ROUTE-8, LH-STATUS-8); any if `None`.
+    /// Key that the depot must prove (LH-ROUTE-8, LH-STATUS-8); any if `None`.
     pub key: Option<PublicKey>,
 }
 
-/// The depots to pass, in order; empty means direct. Text: `direct`, or hops with commas between.
+/// Depots to pass, in order; empty means direct. Text: `direct`, or hops separated by commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Route {
     hops: Vec<Hop>,
 }
 
 impl Route {
-    /// The route without a depot.
+    /// Returns the route without depots.
     #[must_use]
     pub const fn direct() -> Self {
         Self { hops: Vec::new() }
     }
 
-    /// The route through these depots.
+    /// Returns the route through these depots.
     ///
     /// # Errors
     /// [`RouteError::TooLong`] beyond [`MAX_HOPS`] (LH-ROUTE-4).
@@ -49,26 +51,26 @@ impl Route {
         Ok(Self { hops })
     }
 
-    /// The depots, in order.
+    /// Returns the depots, in order.
     #[must_use]
     pub fn hops(&self) -> &[Hop] {
         &self.hops
     }
 
-    /// Whether it names the key of any depot.
+    /// Returns true if the route names the key of any depot.
     #[must_use]
     pub fn names_keys(&self) -> bool {
         self.hops.iter().any(|hop| hop.key.is_some())
     }
 
-    /// Whether there is no depot.
+    /// Returns true if the route has no depots.
     #[must_use]
     pub const fn is_direct(&self) -> bool {
         self.hops.is_empty()
     }
 
     pub(crate) fn put(&self, out: &mut impl BufMut) {
-        out.put_u8(u8::try_from(self.hops.len()).unwrap_or(u8::MAX)); // `new` has bounded it to 16
+        out.put_u8(u8::try_from(self.hops.len()).unwrap_or(u8::MAX)); // `new` has limited it to 16
         for hop in &self.hops {
             let strict = if hop.strict { FLAG_STRICT } else { 0 };
             out.put_u8(strict | if hop.key.is_some() { FLAG_KEYED } else { 0 });
@@ -154,16 +156,16 @@ impl FromStr for Route {
     }
 }
 
-/// What is wrong with a route.
+/// Error in a route.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
     /// A hop is ill-formed.
     #[error("ill-formed hop in the route: {0}")]
     Hop(#[from] EndpointError),
-    /// What stands before an `@` is no key.
+    /// The text before an `@` is not a key.
     #[error("ill-formed key of a depot in the route: {0}")]
     Key(#[from] KeyError),
-    /// There are too many hops: leave some out.
+    /// The route has too many hops: leave some out.
     #[error("the route lists {0} hops: at most {MAX_HOPS} are allowed")]
     TooLong(usize),
 }

@@ -1,31 +1,31 @@
-//! What an acceptor is asked for (LH-OPEN-13).
+//! Services that an initiator can request from an acceptor (LH-OPEN-13).
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
-/// Longest name, in bytes.
+/// Maximum length of a service name, in bytes.
 const MAX_SERVICE: usize = 32;
 
-/// A service by its name: 1 to 32 lower-case letters, digits and `-`.
+/// A service name: 1 to 32 lower-case letters, digits and `-`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Service(Cow<'static, str>);
 
 impl Service {
-    /// Files and trees, read and written.
+    /// Copying of files and trees, in both directions.
     pub const COPY: Self = Self(Cow::Borrowed("copy"));
     /// Measurements of the path.
     pub const PERF: Self = Self(Cow::Borrowed("perf"));
-    /// Looking at files, and changing names.
+    /// Listing and renaming of files.
     pub const FILES: Self = Self(Cow::Borrowed("files"));
-    /// An ordinary TCP server behind an off-ramp, which the OPEN names (LH-OPEN-14).
+    /// An ordinary TCP server behind an off-ramp, named in the OPEN (LH-OPEN-14).
     pub const TCP: Self = Self(Cow::Borrowed("tcp"));
-    /// A byte stream to a program that listens.
+    /// A byte stream to a listening program.
     pub const STREAM: Self = Self(Cow::Borrowed("stream"));
-    /// Small measurements of the path to a depot, which ends the session itself (LH-PROBE-1).
+    /// Small measurements of the path to a depot, which itself ends the session (LH-PROBE-1).
     pub const PROBE: Self = Self(Cow::Borrowed("probe"));
-    /// Facts about the machine.
+    /// Diagnostic facts about the machine.
     pub const DOCTOR: Self = Self(Cow::Borrowed("doctor"));
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -51,7 +51,7 @@ impl FromStr for Service {
     }
 }
 
-/// The text names no service.
+/// Error for a text that is not a service name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a service: write 1 to 32 lower-case letters, digits and '-'")]
 pub struct ServiceError;
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_plain() {
+    fn service_names_are_plain() {
         for known in [
             Service::COPY,
             Service::FILES,

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct SessionId([u8; 16]);
 
 impl SessionId {
-    /// A fresh identifier from the system's random generator.
+    /// Generates an identifier with the system's random generator.
     ///
     /// # Errors
     /// [`KeyError::NoRandomness`](crate::KeyError::NoRandomness) when the generator fails.
@@ -17,13 +17,13 @@ impl SessionId {
         Ok(Self(bytes))
     }
 
-    /// The identifier with these bytes.
+    /// Returns the identifier with these bytes.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes, as they travel.
+    /// Returns the bytes as on the wire.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0

@@ -1,13 +1,13 @@
-//! A bound that many draw on, shared so that whoever fills it is who goes without.
+//! Fair sharing of a bounded resource: a holder that fills it exhausts only its own share.
 //!
-//! Each holder may have a fixed fraction of what is still free (the dynamic thresholds of Choudhury
-//! and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998). One that
-//! takes all it can leaves the rest to others; with nobody else there it may have half and more; a
-//! newcomer gets its first unit for as long as anything is free at all.
+//! Each holder may have a fixed fraction of the free units (the dynamic thresholds of Choudhury and
+//! Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998). A holder that
+//! takes all it can leaves the rest to others. A single holder may have half or more. A new holder
+//! gets its first unit as long as any unit is free.
 
 use std::{collections::HashMap, hash::Hash};
 
-/// So many units in all, held by whoever asked for them. The map is bounded by the units in use.
+/// A fixed number of units and their holders. The size of the map is bounded by the units in use.
 #[derive(Debug, Clone)]
 pub struct Shares<K> {
     bound: u64,
@@ -16,20 +16,20 @@ pub struct Shares<K> {
     held: HashMap<K, u64>,
 }
 
-/// Which bound was met.
+/// The bound that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
-    /// Nothing is left for anybody.
+    /// All units are in use.
     #[error("everything is in use")]
     All,
-    /// Something is left, for others: who asks has its share.
+    /// Units are free, but this holder already has its full share.
     #[error("who asks has its whole share in use")]
     Share,
 }
 
 impl<K: Eq + Hash + Clone> Shares<K> {
-    /// `bound` units, of which nobody holds more than one `fraction`-th of what is free beside it:
-    /// with 1, one holder alone may come to hold a half; with 8, a ninth.
+    /// Creates `bound` units. No holder may have more than one `fraction`-th of the units that
+    /// remain free: with 1, a single holder may take half; with 8, a ninth.
     #[must_use]
     pub fn new(bound: u64, fraction: u64) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     /// Takes `units` for `who`.
     ///
     /// # Errors
-    /// Which bound was met; nothing is taken then.
+    /// The bound that was reached; nothing is taken then.
     pub fn take(&mut self, who: &K, units: u64) -> Result<(), Full> {
         if units == 0 {
             return Ok(());
@@ -54,7 +54,7 @@ impl<K: Eq + Hash + Clone> Shares<K> {
         }
         let own = self.held(who);
         let first = own == 0 && units <= 1;
-        // What it would hold, against what would be left.
+        // Compares the holder's units with the units that would remain free.
         if !first && own.saturating_add(units) > (free - units) / self.fraction {
             return Err(Full::Share);
         }
@@ -63,7 +63,7 @@ impl<K: Eq + Hash + Clone> Shares<K> {
         Ok(())
     }
 
-    /// Gives back `units` that `who` holds.
+    /// Returns `units` of `who` to the free ones.
     pub fn give_back(&mut self, who: &K, units: u64) {
         if let Some(own) = self.held.get_mut(who) {
             let units = units.min(*own);
@@ -75,19 +75,19 @@ impl<K: Eq + Hash + Clone> Shares<K> {
         }
     }
 
-    /// What `who` holds.
+    /// Returns the number of units that `who` holds.
     #[must_use]
     pub fn held(&self, who: &K) -> u64 {
         self.held.get(who).copied().unwrap_or_default()
     }
 
-    /// What all hold together.
+    /// Returns the number of units in use.
     #[must_use]
     pub const fn used(&self) -> u64 {
         self.used
     }
 
-    /// What there is in all.
+    /// Returns the total number of units.
     #[must_use]
     pub const fn bound(&self) -> u64 {
         self.bound
@@ -115,14 +115,14 @@ mod tests {
         assert_eq!(shares.take(&3, 1), Ok(()));
         let mut narrow = Shares::new(900, 8);
         assert_eq!(fill(&mut narrow, 1), 100);
-        // However many come one after the other, who comes next has something.
+        // However many holders came before, the next one still gets a unit.
         for who in 2..32 {
             assert!(fill(&mut narrow, who) >= 1, "{who}");
         }
     }
 
     #[test]
-    fn what_is_too_much_for_everybody_is_distinguished_from_what_is_too_much_for_one() {
+    fn a_full_bound_differs_from_a_full_share() {
         let mut shares = Shares::new(10, 1);
         assert_eq!(shares.take(&1u8, 11), Err(Full::All));
         assert_eq!(shares.take(&1, 6), Err(Full::Share));
@@ -133,10 +133,13 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is taken and given back: the sum is right, the bound holds, and a newcomer is
-        /// refused only when nothing is left.
+        /// For any sequence of takes and returns: the sum is right, the bound holds, and a new
+        /// holder is refused only if nothing is left.
         #[test]
-        fn the_account_is_kept(steps in prop::collection::vec((0u8..6, 0u64..9, any::<bool>()), 0..200), bound in 1u64..60, fraction in 1u64..9) {
+        fn shares_match_a_model(
+            steps in prop::collection::vec((0u8..6, 0u64..9, any::<bool>()), 0..200),
+            bound in 1u64..60, fraction in 1u64..9,
+        ) {
             let mut shares = Shares::new(bound, fraction);
             let mut model: HashMap<u8, u64> = HashMap::new();
             for (who, units, back) in steps {
@@ -151,7 +154,10 @@ mod tests {
                 let used: u64 = model.values().sum();
                 prop_assert_eq!(shares.used(), used);
                 prop_assert!(used <= bound);
-                prop_assert!(shares.held.values().all(|&own| own > 0), "nothing is kept of who holds nothing");
+                prop_assert!(
+                    shares.held.values().all(|&own| own > 0),
+                    "nothing is kept of who holds nothing"
+                );
                 prop_assert_eq!(shares.clone().take(&200, 1).is_ok(), used < bound);
             }
         }

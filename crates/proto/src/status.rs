@@ -1,4 +1,4 @@
-//! STATUS: what a hop answers to an OPEN, once.
+//! STATUS: a hop's single answer to an OPEN.
 
 use std::fmt;
 
@@ -6,45 +6,46 @@ use bytes::BytesMut;
 
 use crate::{Endpoint, KeyError, Open, PublicKey, SigningKey, UnknownOption};
 
-/// Longest detail, in bytes of UTF-8; longer ones are cut when encoded (LH-STATUS-4).
+/// Maximum length of a detail, in bytes of UTF-8; longer ones are truncated when encoded
+/// (LH-STATUS-4).
 pub(crate) const MAX_DETAIL: usize = 256;
 
-/// One hop's answer. Depots pass on those of later hops unread, so the initiator sees them in order
-/// (LH-STATUS-1).
+/// One hop's answer. Depots relay the answers of later hops unread, so the initiator receives them
+/// in order (LH-STATUS-1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// How it went.
+    /// Outcome at this hop.
     pub code: StatusCode,
-    /// The reporter's 1-based place along the chain, the acceptor included; see
-    /// [`Open::position`](crate::Open::position). 0 in a failure by one that could not read the
-    /// OPEN and so does not know its place (LH-CHAIN-2).
+    /// The reporter's 1-based position along the chain, the acceptor included; see
+    /// [`Open::position`](crate::Open::position). 0 if the reporter could not read the OPEN, so it
+    /// does not know its position (LH-CHAIN-2).
     pub hop: u8,
-    /// Whether the reporter is the acceptor, whose answer is the last (LH-STATUS-3).
+    /// True if the reporter is the acceptor, whose answer is the last (LH-STATUS-3).
     pub acceptor: bool,
-    /// The reporter's key, which [`Status::verify`] proves.
+    /// Key of the reporter; [`Status::verify`] proves it.
     pub reporter: Option<PublicKey>,
-    /// Whom the reporter tried to reach.
+    /// Endpoint that the reporter tried to reach.
     pub at: Option<Endpoint>,
-    /// Whether any early data went on past the reporter (LH-FALLBACK-1).
+    /// True if the reporter forwarded any early data (LH-FALLBACK-1).
     pub payload_forwarded: bool,
-    /// More, in words for a person; what is not printable ([`crate::text`]) is written out when
-    /// encoded and when decoded (LH-STATUS-4).
+    /// Details for a person. Characters that are not printable ([`crate::text`]) are escaped on
+    /// encoding and on decoding (LH-STATUS-4).
     pub detail: String,
-    /// The reporter's signature, where it must sign (LH-STATUS-7).
+    /// Signature of the reporter, if it must sign (LH-STATUS-7).
     pub signature: Option<[u8; 64]>,
-    /// Zeros that fill the acceptor's first flight, in bytes: no more than the OPEN asked for
-    /// (LH-STATUS-9).
+    /// Number of zero bytes that fill the acceptor's first flight; at most as many as the OPEN
+    /// requested (LH-STATUS-9).
     pub padding: u16,
-    /// The reporter's clock in milliseconds since 1970-01-01 UTC, where it refuses a time of
-    /// signature (LH-STATUS-10).
+    /// The reporter's clock in milliseconds since 1970-01-01 UTC, if it refuses the signing time
+    /// (LH-STATUS-10).
     pub clock_unix_ms: Option<u64>,
-    /// Non-critical options not known here, which the signature covers (LH-STATUS-5). Numbers
-    /// ascend.
+    /// Non-critical options unknown to this version, which the signature covers (LH-STATUS-5).
+    /// Their numbers ascend.
     pub unknown: Vec<UnknownOption>,
 }
 
 impl Status {
-    /// A depot's answer at place `hop`, with nothing forwarded and nothing more to say.
+    /// Creates a depot's answer at position `hop`, with nothing forwarded and no details.
     #[must_use]
     pub const fn new(code: StatusCode, hop: u8) -> Self {
         Self {
@@ -62,7 +63,7 @@ impl Status {
         }
     }
 
-    /// The same, by the acceptor.
+    /// Creates the same answer from the acceptor.
     #[must_use]
     pub const fn of_acceptor(code: StatusCode, hop: u8) -> Self {
         let mut status = Self::new(code, hop);
@@ -70,8 +71,8 @@ impl Status {
         status
     }
 
-    /// Makes `key` the reporter and signs, as the answer to `open`, unless this says `Ok` on a
-    /// route that names no keys (LH-STATUS-7). To be called last.
+    /// Makes `key` the reporter and signs the status as the answer to `open`. An `Ok` on a route
+    /// without named keys stays unsigned (LH-STATUS-7). Call it last.
     ///
     /// # Errors
     /// [`KeyError::CannotSign`] when the cryptographic library refuses.
@@ -83,7 +84,8 @@ impl Status {
         Ok(())
     }
 
-    /// The same, signed whatever it says and whatever the route names (LH-PROBE-1).
+    /// Makes `key` the reporter and signs the status regardless of its code and the route
+    /// (LH-PROBE-1).
     ///
     /// # Errors
     /// [`KeyError::CannotSign`] when the cryptographic library refuses.
@@ -93,12 +95,12 @@ impl Status {
         Ok(())
     }
 
-    /// As it travels, from whoever has `key`: signed as the answer to `open`, or with the key alone
-    /// if there was none that could be read.
+    /// Encodes the answer of the holder of `key`. It is signed as the answer to `open`, or only
+    /// names the key if no OPEN could be read.
     #[must_use]
     pub fn into_answer(mut self, key: &SigningKey, open: Option<&Open>) -> BytesMut {
         match open {
-            // A key that cannot sign leaves an answer that nobody takes, which is as good as none.
+            // If signing fails, the unsigned answer is rejected, which is as good as no answer.
             Some(open) => drop(self.sign(key, open)),
             None => self.reporter = Some(key.public()),
         }
@@ -107,7 +109,8 @@ impl Status {
         bytes
     }
 
-    /// The reporter, if it signed this as the answer to the OPEN with this signature (LH-STATUS-8).
+    /// Returns the reporter if it signed this status as the answer to the OPEN with this signature
+    /// (LH-STATUS-8).
     #[must_use]
     pub fn verify(&self, open_signature: &[u8; 64]) -> Option<PublicKey> {
         let (reporter, signature) = (self.reporter?, self.signature?);
@@ -118,7 +121,7 @@ impl Status {
 }
 
 impl StatusCode {
-    /// A short stable word, for logs and metrics.
+    /// Returns a short stable word, for logs and metrics.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -150,7 +153,7 @@ impl StatusCode {
         }
     }
 
-    /// Whether it says that the reporter could not reach whom it dialled.
+    /// Returns true if the reporter could not reach the endpoint that it dialled.
     #[must_use]
     pub const fn is_dial(self) -> bool {
         matches!(
@@ -162,19 +165,19 @@ impl StatusCode {
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
-        /// What became of an OPEN at one hop. The numbers are those of the wire.
+        /// Outcome of an OPEN at one hop. The numbers are those of the wire.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum StatusCode {
             $($(#[$doc])* $name,)*
-            /// A failure that this version has no name for.
+            /// A failure code unknown to this version.
             Unknown(u8),
         }
 
         impl StatusCode {
-            /// Every named code.
+            /// All named codes.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The code with this number; numbers without a name are failures all the same.
+            /// Returns the code with this number. Numbers without a name count as failures.
             #[must_use]
             pub const fn from_u8(number: u8) -> Self {
                 match number {
@@ -183,7 +186,7 @@ macro_rules! codes {
                 }
             }
 
-            /// The number on the wire.
+            /// Returns the number on the wire.
             #[must_use]
             pub const fn to_u8(self) -> u8 {
                 match self {
@@ -197,7 +200,9 @@ macro_rules! codes {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
                     $(Self::$name => f.write_str($text),)*
-                    Self::Unknown(number) => write!(f, "failed with code {number}, which is unknown here"),
+                    Self::Unknown(number) => {
+                        write!(f, "failed with code {number}, which is unknown here")
+                    }
                 }
             }
         }
@@ -205,15 +210,16 @@ macro_rules! codes {
 }
 
 codes! {
-    /// A depot: dialled on, and relays from now on. The acceptor: takes the session.
+    /// Success. A depot has dialled the next hop and relays from now on; the acceptor accepts the
+    /// session.
     Ok = 0, "ok";
     /// The OPEN breaks a rule of the codec.
     BadOpen = 1, "found the OPEN malformed";
-    /// No protocol version in common.
+    /// The protocol versions do not overlap.
     NoVersion = 2, "speaks no common protocol version";
-    /// The OPEN carries a critical option not known there.
+    /// The OPEN carries a critical option unknown to the reporter.
     UnknownOption = 3, "does not know a critical option of the OPEN";
-    /// The principal is not known there.
+    /// The principal is unknown to the reporter.
     Unauthorised = 4, "does not know this key";
     /// The principal is known, but the policy does not grant this.
     Refused = 5, "refused by policy";
@@ -221,38 +227,38 @@ codes! {
     BadSignature = 6, "found the signature false";
     /// The OPEN was seen before.
     Replay = 7, "has seen this OPEN before";
-    /// Signed too long ago or in the future: a clock is off.
+    /// The OPEN was signed too long ago or in the future: a clock is off.
     Expired = 8, "found the time of signature outside its window: check the clocks";
-    /// The depot had been passed already.
+    /// The OPEN had already passed this depot.
     Loop = 9, "found itself already passed: the route is a loop";
     /// The hop limit is used up.
     HopLimit = 10, "may not pass it on: the hop limit is used up";
-    /// The OPEN was meant for another kind of place.
+    /// The OPEN was meant for another kind of receiver.
     Misrouted = 11, "is not the place the OPEN was meant for";
     /// The OPEN did not arrive in time.
     HeaderTimeout = 12, "waited too long for the OPEN";
-    /// The acceptor does not offer the service asked for.
+    /// The acceptor does not offer the requested service.
     NoService = 13, "does not offer this service";
-    /// What the initiator states of the session is beyond what the policy grants (LH-WISH-1).
+    /// The size, rate or duration that the initiator states exceeds what the policy grants
+    /// (LH-WISH-1).
     WishRefused = 14, "does not allow what was stated of the session";
-    /// The grant of a circuit does not count there, or all of it is in use (LH-GRANT-2,
-    /// LH-GRANT-3).
+    /// The circuit grant is invalid at this depot, or fully in use (LH-GRANT-2, LH-GRANT-3).
     GrantRefused = 15, "does not take the grant of the circuit";
-    /// The next place refused the connection.
+    /// The next hop refused the connection.
     DialRefused = 16, "was refused the connection on";
-    /// There is no way to the next place.
+    /// The next hop is unreachable.
     DialUnreachable = 17, "cannot reach the next place";
-    /// The next place did not answer in time.
+    /// The next hop did not answer in time.
     DialTimeout = 18, "got no answer from the next place";
-    /// The name of the next place does not resolve.
+    /// The name of the next hop does not resolve.
     NameNotFound = 19, "cannot resolve the name of the next place";
-    /// The time for set-up is used up.
+    /// The set-up budget is used up.
     SetupTimeout = 20, "has no time for set-up left";
-    /// It carries as many sessions as it may.
+    /// The reporter already carries its maximum number of sessions.
     Overloaded = 32, "is overloaded";
-    /// It finishes its sessions and takes no new ones.
+    /// The reporter is draining: it finishes its sessions and accepts no new ones.
     Draining = 33, "is draining";
-    /// It failed for a reason of its own.
+    /// The reporter failed for an internal reason.
     Internal = 34, "failed internally";
 }
 

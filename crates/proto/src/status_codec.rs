@@ -1,4 +1,4 @@
-//! STATUS as bytes: the rules LH-STATUS-1 to LH-STATUS-5.
+//! Encoding of STATUS: the rules LH-STATUS-1 to LH-STATUS-5.
 
 use bytes::{BufMut, BytesMut};
 
@@ -22,25 +22,25 @@ const SIGNATURE: u16 = 4;
 const PADDING: u16 = 5;
 const CLOCK: u16 = 6;
 const LAST_KNOWN: u16 = CLOCK;
-/// Keeps a signature made here from meaning anything elsewhere (LH-STATUS-7).
+/// Domain separation: prevents the signature from being valid for any other message (LH-STATUS-7).
 const SIGNATURE_CONTEXT: &[u8] = b"longhaul STATUS signature v1\0";
 
-/// Takes a STATUS from a stream, piece by piece. Holds at most [`MAX_STATUS`] bytes, and as many
-/// more as padding was asked for; never more than have arrived.
+/// Incremental decoder of status records. Buffers at most [`MAX_STATUS`] bytes plus the requested
+/// padding, and never more than have arrived.
 #[derive(Debug, Clone)]
 pub struct StatusDecoder {
     frame: FrameReader,
 }
 
 impl StatusDecoder {
-    /// A decoder at the start of a status record.
+    /// Creates a decoder at the start of a status record.
     #[must_use]
     pub const fn new() -> Self {
         Self::with_padding(0)
     }
 
-    /// The same, of records that may have so many bytes of padding, [`MAX_PADDING`] at most
-    /// (LH-STATUS-9).
+    /// Creates a decoder for records that may have this many bytes of padding, at most
+    /// [`MAX_PADDING`] (LH-STATUS-9).
     #[must_use]
     pub const fn with_padding(padding: u16) -> Self {
         let padding = if padding < MAX_PADDING {
@@ -55,12 +55,14 @@ impl StatusDecoder {
         }
     }
 
-    /// Takes what belongs to one record off `input`; when that completes it, returns it and how
-    /// many bytes of *this* input it took. The decoder is then ready for the next. `None` means
-    /// that all of `input` was taken.
+    /// Consumes one record's bytes from `input`. Returns `None` if all of `input` was consumed and
+    /// the record is incomplete.
+    ///
+    /// Once complete, returns the record and the number of bytes consumed of *this* input. The
+    /// decoder is then ready for the next record.
     ///
     /// # Errors
-    /// A [`StatusError`] as soon as it is certain; the stream is then of no more use.
+    /// A [`StatusError`] as soon as it is certain. The stream is then unusable.
     pub fn feed(&mut self, input: &[u8]) -> Result<Option<(Status, usize)>, StatusError> {
         let (used, frame) = self.frame.feed(input)?;
         let Some(frame) = frame else { return Ok(None) };
@@ -72,7 +74,7 @@ impl StatusDecoder {
         Ok(Some((status, used)))
     }
 
-    /// Bytes of an incomplete record held so far.
+    /// Returns the number of bytes buffered of an incomplete record.
     #[must_use]
     pub fn held(&self) -> usize {
         self.frame.held()
@@ -86,31 +88,31 @@ impl Default for StatusDecoder {
 }
 
 impl Status {
-    /// Appends this record as it travels. A detail over 256 bytes is cut; an ill-formed endpoint is
-    /// left out, since a failure must never fail to be reported.
+    /// Appends the encoded record to `out`. A detail over 256 bytes is truncated and an ill-formed
+    /// endpoint is omitted, since reporting a failure must never fail.
     pub fn encode(&self, out: &mut BytesMut) {
         let mut body = BytesMut::with_capacity(256);
         self.put_body(&mut body, true);
         let own = [VERSION, self.flags()];
         let longest = MAX_STATUS + usize::from(self.padding());
         if frame::write(out, MAGIC, own, longest, &body).is_err() {
-            // Only options that this version does not know can be that long; they are no part of
-            // what a status says.
+            // Only unknown options can make the record too long, and they carry none of its
+            // meaning.
             let known = Self {
                 unknown: Vec::new(),
                 ..self.clone()
             };
             body.clear();
             known.put_body(&mut body, true);
-            // 2 + 36 + 262 + 260 + 68 + 12 bytes at most, and padding: always within MAX_STATUS and
-            // that.
+            // At most 2 + 36 + 262 + 260 + 68 + 12 bytes, plus padding: always within MAX_STATUS
+            // plus padding.
             let written = frame::write(out, MAGIC, own, longest, &body);
             debug_assert!(written.is_ok(), "a status record is bounded by its parts");
         }
     }
 
-    /// LH-STATUS-7: the context, the OPEN's signature, version and flags, and all of the body but
-    /// the signature.
+    /// Returns the signed part (LH-STATUS-7): the context, the OPEN's signature, version and flags,
+    /// and the body without its signature.
     pub(crate) fn signed_bytes(&self, open_signature: &[u8; 64]) -> BytesMut {
         let mut out = BytesMut::with_capacity(512);
         out.put_slice(SIGNATURE_CONTEXT);
@@ -130,7 +132,7 @@ impl Status {
             }
     }
 
-    /// What is sent of [`Status::padding`].
+    /// Returns the part of [`Status::padding`] that is sent.
     fn padding(&self) -> u16 {
         self.padding.min(MAX_PADDING)
     }
@@ -163,21 +165,22 @@ impl Status {
     }
 }
 
-/// Why bytes are no status record.
+/// Reason why bytes are not a status record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StatusError {
-    /// The peer speaks something else: check the port.
+    /// The peer speaks another protocol: check the port.
     #[error("not a status record: the magic differs, so the peer speaks another protocol")]
     Magic,
-    /// The peer answered in another version.
+    /// The peer answered with another protocol version.
     #[error("a status record of protocol version {0}, which is unknown here")]
     Version(u8),
-    /// Too long or too short.
+    /// The record is too long or too short.
     #[error(
-        "a status record of {0} bytes, which is shorter than its header or longer than {MAX_STATUS} and the padding that was asked for"
+        "a status record of {0} bytes, which is shorter than its header or longer than \
+         {MAX_STATUS} and the padding that was asked for"
     )]
     Length(usize),
-    /// Damaged on the way.
+    /// The record was damaged in transit.
     #[error("the CRC of the status record differs from its bytes")]
     Crc,
     /// A field breaks a rule.
@@ -215,8 +218,8 @@ fn decode(flags: u8, body: &[u8]) -> Field<Status> {
             SIGNATURE => status.signature = Some(value.array()?),
             PADDING => status.padding = take_padding(&mut value)?,
             CLOCK => status.clock_unix_ms = Some(value.u64()?),
-            // LH-STATUS-5: like an OPEN, but nobody passes a record on; what is unknown is kept for
-            // the signature alone.
+            // LH-STATUS-5: as in an OPEN. Nobody forwards a record, so unknown options are kept
+            // only for the signature.
             _ if kind & CRITICAL != 0 => return Err("an unknown critical option"),
             _ if kind & NUMBER <= LAST_KNOWN => return Err("flags other than the option's own"),
             _ => {
@@ -232,7 +235,7 @@ fn decode(flags: u8, body: &[u8]) -> Field<Status> {
     Ok(status)
 }
 
-/// LH-STATUS-9: zeros, so that there is one way to write a STATUS.
+/// Reads the padding (LH-STATUS-9). It must be zeros, so that a STATUS has one encoding.
 fn take_padding(value: &mut Reader<'_>) -> Field<u16> {
     let bytes = value.bytes(value.0.len())?;
     match u16::try_from(bytes.len()) {

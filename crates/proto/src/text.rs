@@ -1,10 +1,11 @@
-//! The one way in which words of others reach a log or a terminal.
+//! Escaping of text from other parties, for logs and terminals.
 
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
-/// `bytes` as text that cannot steer a terminal, hide, or read differently from what it is:
-/// characters that [`is_printable`] denies become `\u{...}`, bytes that are not UTF-8 `\x..`. What
-/// it returns it returns unchanged when asked again.
+/// Returns `bytes` as text that cannot control a terminal, hide, or be mistaken for other text.
+///
+/// Characters that [`is_printable`] rejects become `\u{...}`, and bytes that are not UTF-8 become
+/// `\x..`. The function is idempotent.
 #[must_use]
 pub fn printable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
@@ -23,18 +24,19 @@ pub fn printable(bytes: &[u8]) -> String {
     text
 }
 
-/// The same, of at most `bytes` bytes: the rest is cut off.
+/// Returns the printable text of at most `bytes` bytes; the rest is truncated.
 #[must_use]
 pub fn printable_within(text: &[u8], bytes: usize) -> String {
-    // What is cut off here would be cut off below: no character gets shorter.
+    // Bytes truncated here would be truncated below too, as escaping never shortens a character.
     let mut text = printable(text.get(..bytes).unwrap_or(text));
     text.truncate(text.floor_char_boundary(bytes));
     text
 }
 
-/// Whether a character can be shown as it is. Not: controls, format characters (among them those
-/// that change the direction of text and those without width), line and paragraph separators, and
-/// the letters that are blank.
+/// Returns true if a character can be shown unchanged.
+///
+/// Excluded are controls, line and paragraph separators, and letters that are blank. Format
+/// characters are excluded too, such as those that change text direction or have no width.
 #[must_use]
 pub fn is_printable(char: char) -> bool {
     const BLANK: [char; 5] = ['\u{115f}', '\u{1160}', '\u{2800}', '\u{3164}', '\u{ffa0}'];
@@ -56,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_or_hides_is_written_out() {
+    fn controlling_and_hidden_characters_are_escaped() {
         for (bytes, shown) in [
             (&b"a\x1b[31m\n\xffz"[..], "a\\u{1b}[31m\\u{a}\\xffz"),
             (
@@ -83,7 +85,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_come_out_fit_to_be_shown_and_stay_so(bytes in prop::collection::vec(any::<u8>(), 0..80), text in "\\PC{0,20}\\p{Cf}{0,3}", most in 0usize..60) {
+        fn escaping_is_printable_and_idempotent(
+            bytes in prop::collection::vec(any::<u8>(), 0..80),
+            text in "\\PC{0,20}\\p{Cf}{0,3}", most in 0usize..60,
+        ) {
             for bytes in [&bytes[..], text.as_bytes()] {
                 let shown = printable(bytes);
                 prop_assert!(shown.chars().all(is_printable));

@@ -1,20 +1,18 @@
-//! Type-length-value options, as both messages carry them, and the bounds-checked reader beneath.
+//! Type-length-value options, used by both messages, and the bounds-checked reader beneath.
 
 use bytes::{BufMut, BytesMut};
 
-/// Set in an option's kind when a receiver that does not know it must refuse the message
-/// (LH-OPEN-7).
+/// Flag of an option that a receiver must know, or else refuse the message (LH-OPEN-7).
 pub(crate) const CRITICAL: u16 = 0x8000;
-/// Set in an option's kind when depots may change it, so that the signature leaves it out
-/// (LH-SIGN-1).
+/// Flag of an option that depots may change; the signature does not cover it (LH-SIGN-1).
 pub(crate) const MUTABLE: u16 = 0x4000;
-/// The part of a kind that is the option's number.
+/// Mask of the option number within a kind.
 pub(crate) const NUMBER: u16 = 0x3fff;
 
-/// A value taken from a message, or what is wrong with it.
+/// A value read from a message, or a description of its fault.
 pub(crate) type Field<T> = Result<T, &'static str>;
 
-/// Reads fields off the front of a slice and never past its end.
+/// Reads fields from the front of a slice and never past its end.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -44,7 +42,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
-    /// The value must have been read whole (LH-OPEN-8).
+    /// Checks that the value has been read completely (LH-OPEN-8).
     pub(crate) fn end(&self) -> Field<()> {
         if self.0.is_empty() {
             Ok(())
@@ -53,8 +51,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next option, if any: LH-OPEN-5 (they fill the message exactly) and LH-OPEN-6 (their
-    /// numbers ascend).
+    /// Reads the next option, if any: LH-OPEN-5 (they fill the message exactly) and LH-OPEN-6
+    /// (their numbers ascend).
     pub(crate) fn option(
         &mut self,
         previous: &mut Option<u16>,
@@ -73,8 +71,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends one option. Values are bounded far below 64 KiB by the longest message, which the caller
-/// checks.
+/// Appends one option. The caller bounds the message, and so the value, far below 64 KiB.
 pub(crate) fn put(out: &mut BytesMut, kind: u16, value: impl FnOnce(&mut BytesMut)) {
     out.put_u16(kind);
     let at = out.len();

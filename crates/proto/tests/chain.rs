@@ -1,6 +1,6 @@
 //! Whole chains in virtual time: no added round trip, and failures that name the right hop.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test that fails may panic, in its helpers too
+#![allow(clippy::unwrap_used, clippy::panic)] // failed tests panic, also in helpers
 
 mod simulation;
 
@@ -15,9 +15,8 @@ use simulation::{ANSWER, CLOCK, EARLY, Fault, LATER, destination, key, plain_tcp
 const MS: u64 = 1000;
 const SEGMENT: usize = 1448;
 
-/// LH-DEPOT-1: through k depots the first byte of payload reaches the acceptor when it would over
-/// one TCP connection of the same length, and the first byte of the answer comes back when it
-/// would.
+/// LH-DEPOT-1: through k depots, the first byte of payload arrives as early as over one TCP
+/// connection of the same length. The first byte of the answer does so too.
 #[test]
 fn no_round_trip_is_added() {
     for delays in [
@@ -44,7 +43,8 @@ fn no_round_trip_is_added() {
             (outcome.payload.as_slice(), outcome.answer.as_slice()),
             (EARLY, ANSWER)
         );
-        // With a ClientHello behind it, within TCP's initial window of ten segments (RFC 6928).
+        // With a ClientHello behind it, still within TCP's initial window of ten segments (RFC
+        // 6928).
         assert!(outcome.first_flight + 2000 < 10 * 1220);
         assert_eq!(outcome.failure, None);
         assert_eq!(outcome.statuses.len(), depots + 1);
@@ -57,7 +57,7 @@ fn no_round_trip_is_added() {
     }
 }
 
-/// The first flight may be cut up anywhere.
+/// The first flight may be split anywhere.
 #[test]
 fn segments_of_any_size_give_the_same_session() {
     for segment in [1, 2, 7, 100, 500] {
@@ -73,7 +73,7 @@ fn segments_of_any_size_give_the_same_session() {
     }
 }
 
-/// LH-CHAIN-4: whatever fails, the initiator names the hop, and says how far payload went.
+/// LH-CHAIN-4: for any fault, the initiator names the hop, and says how far payload was forwarded.
 #[test]
 fn a_failure_names_its_hop() {
     let delays = [10 * MS, 10 * MS, 10 * MS];
@@ -192,7 +192,7 @@ fn a_failure_names_its_hop() {
     assert_eq!(refused.tried, Some(destination()));
 }
 
-/// LH-ADMIT-2: where the principal is unknown, its OPEN causes no dial.
+/// LH-ADMIT-2: an OPEN from an unknown principal causes no dial.
 #[test]
 fn a_stranger_causes_no_dial() {
     let outcome = run(
@@ -208,10 +208,9 @@ fn a_stranger_causes_no_dial() {
     assert!(outcome.failure.is_some());
 }
 
-/// LH-STATUS-8: a depot on the way speaks in the next place's name, and is not believed where keys
-/// are known.
+/// LH-STATUS-8: a depot that forges the next hop's answer is not believed if the route names keys.
 #[test]
-fn a_failure_cannot_be_forged_on_the_way() {
+fn a_failure_cannot_be_forged_in_transit() {
     for (forges, place) in [(1, 2), (2, 3)] {
         let fault = |keyed| Fault {
             forges: Some(forges),
@@ -270,7 +269,7 @@ fn public(number: u8) -> PublicKey {
     key(number).public()
 }
 
-/// As it leaves a place with this key, which answers an OPEN along `route`.
+/// Encodes the status, signed by the hop with this key as its answer to an OPEN along `route`.
 fn signed(status: &Status, key: &SigningKey, route: &str) -> Vec<u8> {
     let mut status = status.clone();
     status.sign(key, &open(route)).unwrap();
@@ -289,7 +288,7 @@ fn chain(route: &str) -> Chain {
 
 /// LH-STATUS-7, LH-STATUS-8.
 #[test]
-fn a_status_is_its_reporters_own_and_answers_this_open() {
+fn a_status_is_bound_to_its_reporter_and_open() {
     let route = format!("{}@d1,{}@d2", public(1), public(2));
     let ok = |hop| Status::new(StatusCode::Ok, hop);
     let first = signed(&ok(1), &key(1), &route);
@@ -324,15 +323,15 @@ fn a_status_is_its_reporters_own_and_answers_this_open() {
         change(&mut bent);
         assert_eq!(kind(&encoded(&bent)), Err(FailureKind::Forged), "{bent:?}");
     }
-    // Where no key is named an `Ok` needs no signature; a failure always does.
+    // If no key is named, an `Ok` needs no signature; a failure always does.
     assert_eq!(chain("d1,d2").feed(&encoded(&ok(1))), Ok(Progress::Waiting));
     let failed = encoded(&Status::new(StatusCode::DialRefused, 1));
     assert_eq!(
         chain("d1,d2").feed(&failed).unwrap_err().kind,
         FailureKind::Forged
     );
-    // Who could not read the OPEN cannot sign; that it failed is known, that nothing went on is
-    // not.
+    // A hop that could not read the OPEN cannot sign. Its failure is believed, but not that nothing
+    // was forwarded.
     let unplaced = encoded(&Status::new(StatusCode::BadOpen, 0));
     let failure = chain(&route).feed(&unplaced).unwrap_err();
     assert_eq!(
@@ -347,7 +346,7 @@ fn a_status_is_its_reporters_own_and_answers_this_open() {
     );
 }
 
-/// LH-STATUS-8: the acceptor's refusal is its own, where its key is known.
+/// LH-STATUS-8: the acceptor must sign its refusal if its key is known.
 #[test]
 fn the_acceptors_refusal_is_signed_by_the_acceptor() {
     let no = Status::of_acceptor(StatusCode::Unauthorised, 1);
@@ -371,7 +370,7 @@ fn the_acceptors_refusal_is_signed_by_the_acceptor() {
     }
 }
 
-/// LH-STATUS-8 with LH-ROUTE-3: others may be added before a loose hop, but all that are named must
+/// LH-STATUS-8 with LH-ROUTE-3: others may be added before a loose hop, but all named depots must
 /// have answered.
 #[test]
 fn named_depots_behind_loose_hops_are_not_left_out() {
@@ -400,15 +399,15 @@ fn named_depots_behind_loose_hops_are_not_left_out() {
 
 /// LH-CHAIN-2.
 #[test]
-fn statuses_out_of_place_end_the_chain() {
+fn statuses_out_of_order_end_the_chain() {
     let ok = |hop| Status::new(StatusCode::Ok, hop);
     let cases: [(&str, &[Status]); 7] = [
         ("d1,d2", &[ok(2)]),
         ("d1,d2", &[ok(1), ok(1)]),
         ("d1,d2", &[ok(1), ok(3)]),
         ("d1,d2", &[ok(0)]),
-        ("d1,d2", &[ok(1), Status::of_acceptor(StatusCode::Ok, 2)]), // a depot was left out
-        ("d1", &[ok(1), ok(2)]), // one was added on a strict route
+        ("d1,d2", &[ok(1), Status::of_acceptor(StatusCode::Ok, 2)]), // a depot is missing
+        ("d1", &[ok(1), ok(2)]), // a depot was added on a strict route
         ("direct", &[ok(1)]),
     ];
     for (route, statuses) in cases {
@@ -427,7 +426,8 @@ fn statuses_out_of_place_end_the_chain() {
     }
 }
 
-/// LH-ROUTE-3: before a loose hop there may be others, whose addresses nobody told the initiator.
+/// LH-ROUTE-3: before a loose hop there may be other depots, whose addresses the initiator does not
+/// know.
 #[test]
 fn depots_added_before_a_loose_hop_are_counted_and_not_named() {
     let mut chain = chain("d1,~d2");
@@ -446,9 +446,9 @@ fn depots_added_before_a_loose_hop_are_counted_and_not_named() {
     );
 }
 
-/// LH-CHAIN-2: who could not read the OPEN does not know its place, and is still named.
+/// LH-CHAIN-2: a hop that could not read the OPEN does not know its position, and is still named.
 #[test]
-fn an_unplaced_refusal_is_placed_by_its_order() {
+fn a_refusal_without_position_gets_it_from_its_order() {
     let mut chain = chain("d1,d2");
     let mut refusal = Status::new(StatusCode::UnknownOption, 0);
     refusal.detail = "too new\x1b[2J\nfor me".into();
@@ -462,7 +462,7 @@ fn an_unplaced_refusal_is_placed_by_its_order() {
         (failure.hop, failure.endpoint.clone()),
         (2, Some("d2:7510".parse().unwrap()))
     );
-    // LH-STATUS-4: one line, and nothing that steers a terminal.
+    // LH-STATUS-4: one line, without terminal control characters.
     assert!(
         !failure.to_string().chars().any(char::is_control),
         "{failure}"
@@ -484,7 +484,7 @@ fn another_protocol_or_silence_is_distinguished() {
 
 /// LH-STATUS-10.
 #[test]
-fn refused_times_say_whose_clock_is_off_and_how_far() {
+fn refused_signing_times_report_the_clock_difference() {
     let refused = |clock, code| {
         let mut status = Status::new(code, 1);
         status.clock_unix_ms = clock;
@@ -512,7 +512,7 @@ fn refused_times_say_whose_clock_is_off_and_how_far() {
             "{text}"
         );
     }
-    // One of an earlier release says it in words alone.
+    // An earlier release reports it in the detail only.
     let text = refused(None, StatusCode::Expired).to_string();
     assert!(
         text.ends_with("check the clocks: signed long ago"),
@@ -520,13 +520,13 @@ fn refused_times_say_whose_clock_is_off_and_how_far() {
     );
     let other = refused(Some(CLOCK + 360_000), StatusCode::Refused);
     assert_eq!(other.clock_ahead_ms, None);
-    // Any clock is borne.
+    // Any clock value is handled.
     for clock in [0, u64::MAX] {
         let _ = refused(Some(clock), StatusCode::Expired).to_string();
     }
 }
 
-/// Statuses without end are cut off.
+/// An endless sequence of statuses is cut off.
 #[test]
 fn a_chain_never_grows_without_bound() {
     let mut chain = chain("~d1,~d2");
@@ -553,12 +553,15 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// LH-FALLBACK-1, over any chain, fault and timing: when it is reported to the initiator that
-    /// nothing went on, nothing did; and when all is well, everything arrives, once and in order,
-    /// as early as over plain TCP.
+    /// LH-FALLBACK-1, over any chain, fault and timing: if the initiator is told that nothing was
+    /// forwarded, that is true. Without a fault, everything arrives once and in order, as early as
+    /// over plain TCP.
     #[test]
-    fn nothing_forwarded_is_never_said_in_vain(
-        (delays, fault) in prop::collection::vec(1u64..200_000, 1..=5).prop_flat_map(|delays| { let places = delays.len(); (Just(delays), any_fault(places)) }),
+    fn nothing_forwarded_is_always_true(
+        (delays, fault) in prop::collection::vec(1u64..200_000, 1..=5).prop_flat_map(|delays| {
+            let places = delays.len();
+            (Just(delays), any_fault(places))
+        }),
         segment in 20usize..2000, more_at in 0u64..2_000_000,
     ) {
         let outcome = run(&delays, fault, segment, Some(more_at));
@@ -570,7 +573,11 @@ proptest! {
             }
             None => {
                 prop_assert_eq!(outcome.first_payload, Some(plain_tcp(total)));
-                let all = if more_at >= 2 * delays[0] { [EARLY, LATER].concat() } else { EARLY.to_vec() };
+                let all = if more_at >= 2 * delays[0] {
+                    [EARLY, LATER].concat()
+                } else {
+                    EARLY.to_vec()
+                };
                 prop_assert_eq!(outcome.payload, all);
                 prop_assert_eq!(outcome.answer, ANSWER);
             }

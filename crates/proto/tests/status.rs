@@ -1,6 +1,6 @@
 //! STATUS over the wire, well-formed, damaged and hostile.
 
-#![allow(clippy::unwrap_used)] // a test that fails may panic, in its helpers too
+#![allow(clippy::unwrap_used)] // failed tests panic, also in helpers
 
 use bytes::BytesMut;
 use longhaul_proto::{
@@ -41,7 +41,7 @@ fn resealed(mut frame: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn records_follow_each_other_and_the_payload_them() {
+fn records_are_consecutive_and_precede_payload() {
     let statuses = [
         Status::new(StatusCode::Ok, 1),
         full(),
@@ -60,9 +60,9 @@ fn records_follow_each_other_and_the_payload_them() {
     assert_eq!(decoder.feed(rest), Err(StatusError::Magic));
 }
 
-/// LH-STATUS-4: a detail is cut and cleaned, and never makes the record fail.
+/// LH-STATUS-4: a detail is truncated and escaped, and never makes the record fail.
 #[test]
-fn details_are_cut_and_cleaned() {
+fn details_are_truncated_and_escaped() {
     let mut status = full();
     status.detail = "ä".repeat(1000) + "\x07";
     let (found, _) = StatusDecoder::new().feed(&bytes(&status)).unwrap().unwrap();
@@ -70,7 +70,7 @@ fn details_are_cut_and_cleaned() {
     status.detail = "clear\x1b[2Jscreen\n".into();
     let (found, _) = StatusDecoder::new().feed(&bytes(&status)).unwrap().unwrap();
     assert_eq!(found.detail, "clear\\u{1b}[2Jscreen\\u{a}");
-    // Whoever does not clean what it sends is cleaned on arrival.
+    // A detail that the sender did not escape is escaped on arrival.
     let mut frame = bytes(&Status::new(StatusCode::Internal, 1));
     frame.extend([0, 3, 0, 3, b'a', 0x1b, 0xff]);
     let (found, _) = StatusDecoder::new()
@@ -163,9 +163,9 @@ fn malformed_records_are_refused() {
     );
 }
 
-/// LH-STATUS-9: only who asked for padding takes any, only so much, and only zeros.
+/// LH-STATUS-9: padding is accepted only if requested, only up to that size, and only as zeros.
 #[test]
-fn padding_is_taken_by_who_asked_for_it() {
+fn padding_is_accepted_only_if_requested() {
     let padded = Status {
         padding: 12_000,
         ..Status::of_acceptor(StatusCode::Ok, 1)
@@ -191,7 +191,7 @@ fn padding_is_taken_by_who_asked_for_it() {
         StatusDecoder::with_padding(12_000).feed(&resealed(odd)),
         Err(StatusError::Malformed(_))
     ));
-    // Whatever is set, no more leaves than can be asked for.
+    // Whatever is set, no more padding is sent than can be requested.
     let most = bytes(&Status {
         padding: u16::MAX,
         ..padded
@@ -204,9 +204,32 @@ fn padding_is_taken_by_who_asked_for_it() {
 }
 
 prop_compose! {
-    fn any_status()(code: u8, hop: u8, acceptor: bool, reporter: Option<[u8; 32]>, signature in prop::option::of(any::<u8>()), at in prop::option::of((any::<[u8; 4]>(), 1..=u16::MAX)), payload_forwarded: bool, detail in "[a-z :äé]{0,100}", padding in prop_oneof![Just(0), 1..=MAX_PADDING], clock: Option<u64>) -> Status {
+    fn any_status()(
+        code: u8,
+        hop: u8,
+        acceptor: bool,
+        reporter: Option<[u8; 32]>,
+        signature in prop::option::of(any::<u8>()),
+        at in prop::option::of((any::<[u8; 4]>(), 1..=u16::MAX)),
+        payload_forwarded: bool,
+        detail in "[a-z :äé]{0,100}",
+        padding in prop_oneof![Just(0), 1..=MAX_PADDING],
+        clock: Option<u64>,
+    ) -> Status {
         let at = at.map(|(ip, port)| Endpoint::new(longhaul_proto::Host::Ip(ip.into()), port));
-        Status { code: StatusCode::from_u8(code), hop, acceptor, reporter: reporter.map(PublicKey::from_bytes), at, payload_forwarded, detail, signature: signature.map(|byte| [byte; 64]), padding, clock_unix_ms: clock, unknown: Vec::new() }
+        Status {
+            code: StatusCode::from_u8(code),
+            hop,
+            acceptor,
+            reporter: reporter.map(PublicKey::from_bytes),
+            at,
+            payload_forwarded,
+            detail,
+            signature: signature.map(|byte| [byte; 64]),
+            padding,
+            clock_unix_ms: clock,
+            unknown: Vec::new(),
+        }
     }
 }
 

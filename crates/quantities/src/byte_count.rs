@@ -23,16 +23,16 @@ const LARGER: [Unit; 6] = [
 const TOO_LARGE: f64 = 18_446_744_073_709_551_616.0;
 
 impl ByteCount {
-    /// The count nearest to `bytes`: zero for what is negative or no number.
+    /// Returns the count nearest to `bytes`: zero if `bytes` is negative or NaN.
     #[must_use]
     pub fn nearest(bytes: f64) -> Self {
         Self(bytes.round() as u64)
     }
 
-    /// Reads a size that names its unit.
+    /// Parses a size that names its unit.
     ///
     /// # Errors
-    /// [`QuantityError`] when `text` is no size, or a bare number.
+    /// [`QuantityError`] if `text` is not a size, or is a bare number.
     pub fn with_unit(text: &str) -> Result<Self, QuantityError> {
         read(text)
             .and_then(|(count, has_unit)| has_unit.then_some(count))
@@ -59,14 +59,14 @@ fn read(text: &str) -> Option<(ByteCount, bool)> {
         .and_then(|bytes| u64::try_from(bytes).ok());
     let rounded = || {
         let bytes = (written.times_ten_to(0)? * 2f64.powi(shift)).round();
-        // "16 EiB", as the largest counts print, is one more than fits.
+        // `u64::MAX` prints as "16 EiB", which is one byte more than fits.
         (bytes <= TOO_LARGE).then_some(bytes as u64)
     };
     let bytes = exactly.or_else(rounded)?;
     Some((ByteCount(bytes), !written.unit.is_empty()))
 }
 
-/// The power of two that a unit stands for.
+/// Returns the power of two that a unit stands for.
 fn shift(unit: &str) -> Option<i32> {
     if matches!(unit, "" | "B" | "bytes") {
         return Some(0);
@@ -81,7 +81,7 @@ fn shift(unit: &str) -> Option<i32> {
         'E' => 60,
         _ => return None,
     };
-    // "mb" would be millibits to one reader and megabytes to the next.
+    // "mb" is refused: one reader would take it for millibits, another for megabytes.
     let known = match rest.as_str() {
         "" => true,
         "B" => unit == "kB" || unit.starts_with(char::is_uppercase),

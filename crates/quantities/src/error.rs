@@ -1,11 +1,11 @@
-//! Text that is no quantity.
+//! The error for text that is not a quantity.
 
 use std::{error::Error, fmt};
 
-/// Of a text that is refused, so many characters are shown.
+/// Maximum number of characters of a refused text that are shown.
 const MAX_SHOWN_CHARS: usize = 80;
 
-/// Text that is no quantity of the kind that was wanted.
+/// Text that is not a quantity of the expected kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuantityError {
     text: String,

@@ -1,8 +1,8 @@
-//! What one TCP connection carries over a path, and how long a transfer takes.
+//! A model of what one TCP connection carries over a path, and of how long a transfer takes.
 //!
 //! Rates are of payload. Losses are independent of each other. The congestion window counts full
-//! segments; slow start doubles it every round trip, as Linux does, which counts the segments that
-//! an acknowledgement covers.
+//! segments. Slow start doubles it every round trip, as in Linux, which counts the segments that an
+//! acknowledgement covers.
 
 mod congestion_control;
 #[cfg(test)]
@@ -16,38 +16,38 @@ use crate::{ByteCount, Probability, Rate, Time};
 
 /// Segments that a connection may send before the first acknowledgement (RFC 6928).
 pub const INITIAL_WINDOW: u32 = 10;
-/// Payload of a segment, in bytes, over IPv4 with timestamps where packets have 1500 bytes.
+/// Payload of a segment in bytes, for 1500-byte packets over IPv4 with timestamps.
 pub const ETHERNET_MSS: u32 = 1448;
 
-/// One TCP connection's way: a whole path, or what lies between two depots.
+/// Path of one TCP connection: a whole path, or the part between two depots.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hop {
-    /// The round trip, without queues.
+    /// Round-trip time without queueing.
     pub rtt: Duration,
-    /// What the narrowest link carries, of payload.
+    /// Payload rate of the narrowest link.
     pub rate: Rate,
-    /// The chance that a segment is lost.
+    /// Probability that a segment is lost.
     pub loss: Probability,
     /// Payload of a full segment, in bytes.
     pub mss: u32,
-    /// The largest window that both hosts allow, where there is one.
+    /// Largest window that both hosts allow, or `None` if unlimited.
     pub window: Option<ByteCount>,
-    /// The sender's congestion control.
+    /// Congestion control of the sender.
     pub control: CongestionControl,
-    /// The window before the first acknowledgement, in segments.
+    /// Window before the first acknowledgement, in segments.
     pub initial_window: u32,
 }
 
-/// What a hop carries in the long run.
+/// Long-run rate of a hop, and what limits it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Steady {
-    /// The rate, of payload.
+    /// Payload rate.
     pub rate: Rate,
-    /// What holds it there.
+    /// Limit of the rate.
     pub bound: Bound,
 }
 
-/// What bounds the rate of a hop.
+/// Limit of a hop's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// The narrowest link.
@@ -58,19 +58,19 @@ pub enum Bound {
     Loss,
 }
 
-/// The slow start of a transfer.
+/// Slow start of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ramp {
-    /// Round trips, the last one of which may not be used up.
+    /// Number of round trips, rounded up to whole ones.
     pub round_trips: u32,
-    /// How long it takes.
+    /// Duration.
     pub time: Duration,
-    /// What is sent meanwhile.
+    /// Bytes sent during slow start.
     pub bytes: ByteCount,
 }
 
 impl Hop {
-    /// A hop without loss or limit of windows, with CUBIC, segments of [`ETHERNET_MSS`] and
+    /// Returns a hop without loss or window limit, with CUBIC, segments of [`ETHERNET_MSS`] and
     /// [`INITIAL_WINDOW`].
     #[must_use]
     pub const fn new(rtt: Duration, rate: Rate) -> Self {
@@ -85,20 +85,20 @@ impl Hop {
         }
     }
 
-    /// Bytes in flight that just fill the hop: rate times round trip.
+    /// Returns the bytes in flight that just fill the hop: rate times round trip.
     #[must_use]
     pub fn bandwidth_delay_product(&self) -> f64 {
         self.rate.bits_per_second() * self.rtt.as_secs_f64() / 8.0
     }
 
-    /// The same in segments; never less than one.
+    /// Returns the bandwidth-delay product in segments, at least one.
     #[must_use]
     pub fn full_window(&self) -> f64 {
         (self.bandwidth_delay_product() / self.segment()).max(1.0)
     }
 
-    /// What a window of so many bytes carries: one window a round trip, whatever the rate of the
-    /// links. Infinite without a round trip.
+    /// Returns the rate, in bit/s, of a window of `window` bytes: one window per round trip,
+    /// whatever the rate of the links. It is infinite if the round trip takes no time.
     #[must_use]
     pub fn carried_by(&self, window: f64) -> f64 {
         match window {
@@ -107,14 +107,14 @@ impl Hop {
         }
     }
 
-    /// What losses let the congestion control carry, in bit/s, whatever the rate of the links: its
-    /// average window each round trip. Infinite where nothing is lost.
+    /// Returns the rate, in bit/s, that the congestion control reaches under the hop's loss: its
+    /// average window per round trip, whatever the rate of the links. It is infinite without loss.
     #[must_use]
     pub fn carried_under_loss(&self) -> f64 {
         self.carried_by(self.average_window())
     }
 
-    /// What it carries in the long run.
+    /// Returns the long-run rate and its limit.
     #[must_use]
     pub fn steady(&self) -> Steady {
         let by_window = self.carried_by(self.largest_window());
@@ -133,24 +133,24 @@ impl Hop {
         }
     }
 
-    /// The loss beyond which it carries less than its links do.
+    /// Returns the loss above which the connection carries less than its links do.
     #[must_use]
     pub fn most_loss(&self) -> Probability {
         self.control.most_loss(self.full_window(), self.rtt)
     }
 
-    /// From one loss at a full window back to it.
+    /// Returns the time from a loss at a full window until the window is full again.
     #[must_use]
     pub fn recovery(&self) -> Duration {
         self.control.recovery(self.full_window(), self.rtt)
     }
 
-    /// The slow start of a transfer of so many bytes, from the first segment on; set-up of the
-    /// connection is left out.
+    /// Returns the slow start of a transfer of `bytes`, from the first segment on. Connection setup
+    /// is not included.
     ///
-    /// It ends when the window reaches what fills the hop or the hosts allow; after the first loss,
-    /// which is expected once `1 / loss` segments were sent (Cardwell, Savage and Anderson,
-    /// "Modeling TCP latency", 2000), at the average window under that loss.
+    /// Slow start ends when the window fills the hop or reaches the hosts' limit. The first loss is
+    /// expected after `1 / loss` segments (Cardwell, Savage and Anderson, "Modeling TCP latency",
+    /// 2000). From then on, slow start ends at the average window under that loss.
     #[must_use]
     pub fn ramp(&self, bytes: ByteCount) -> Ramp {
         let slow_start = self.slow_start(bytes.0 as f64);
@@ -161,19 +161,19 @@ impl Hop {
         }
     }
 
-    /// How long a transfer of so many bytes is expected to take, from its first segment to the
-    /// arrival of its last byte, half a round trip after that was sent. Set-up of the connection is
-    /// left out: one round trip for TCP, and what the session on top needs.
+    /// Returns the expected duration of a transfer of `bytes`, from its first segment to the
+    /// arrival of its last byte, which is half a round trip after it was sent. Connection setup is
+    /// not included: one round trip for TCP, plus that of the session on top.
     ///
-    /// Within a round trip of slow start bytes are taken to leave evenly. They leave in a burst, so
-    /// a transfer that ends in slow start may end up to a round trip sooner. Retransmission
-    /// timeouts are left out, which matters above some percent of loss.
+    /// Within a round trip of slow start, bytes are assumed to leave evenly. In fact they leave in
+    /// a burst, so a transfer that ends in slow start may end up to a round trip sooner.
+    /// Retransmission timeouts are not modelled; they matter above a few percent of loss.
     #[must_use]
     pub fn time(&self, bytes: ByteCount) -> Duration {
         let bytes = bytes.0 as f64;
         let slow_start = self.slow_start(bytes);
         let left = (bytes - slow_start.sent).max(0.0);
-        // Until the first loss the hop is as full as the hosts allow.
+        // Until the first loss, only the link and the hosts' windows limit the rate.
         let before_loss = (self.bytes_to_first_loss() - slow_start.sent).clamp(0.0, left);
         let full = self
             .rate
@@ -188,7 +188,7 @@ impl Hop {
         .0
     }
 
-    /// Doubles the window every round trip, until it ends or `bytes` are sent.
+    /// Doubles the window every round trip until slow start ends or `bytes` are sent.
     fn slow_start(&self, bytes: f64) -> SlowStart {
         let full = self.bandwidth_delay_product().min(self.largest_window());
         let under_loss = full.min(self.average_window());
@@ -225,12 +225,12 @@ impl Hop {
         self.window.map_or(f64::INFINITY, |window| window.0 as f64)
     }
 
-    /// Under the hop's loss, in bytes.
+    /// Average window under the hop's loss, in bytes.
     fn average_window(&self) -> f64 {
         self.control.average_window(self.loss, self.rtt) * self.segment()
     }
 
-    /// What is sent until the first loss, itself included, on average.
+    /// Expected bytes sent up to and including the first lost segment.
     fn bytes_to_first_loss(&self) -> f64 {
         self.segment() / self.loss.value()
     }
@@ -245,7 +245,7 @@ struct SlowStart {
     sent: f64,
 }
 
-/// How long so many bytes take at a rate in bit/s.
+/// Returns the time that `bytes` take at `rate`, in bit/s.
 fn seconds(bytes: f64, rate: f64) -> f64 {
     if bytes > 0.0 { bytes * 8.0 / rate } else { 0.0 }
 }

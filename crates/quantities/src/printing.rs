@@ -1,26 +1,26 @@
-//! From a value to the digits and the unit that a person reads.
+//! Formatting of a value as digits and a unit.
 
 use std::fmt;
 
-/// So many significant digits are printed unless the format says otherwise.
+/// Significant digits that are printed unless the format asks for others.
 const SIGNIFICANT_DIGITS: usize = 4;
-/// More digits than this an `f64` does not have.
+/// Significant digits of an `f64`.
 const MAX_SIGNIFICANT_DIGITS: usize = 15;
-/// Values of the chosen unit that are written without an exponent.
+/// Values, in the chosen unit, that are written without an exponent.
 const PLAIN: std::ops::Range<f64> = 1e-9..1e15;
 
 /// A unit that values are printed in.
 pub(crate) struct Unit {
     /// Its name.
     pub name: &'static str,
-    /// How many base units it is.
+    /// Number of base units in it.
     pub factor: f64,
-    /// From how many base units on it is used.
+    /// Smallest value, in base units, that is printed in it.
     pub from: f64,
 }
 
 impl Unit {
-    /// A unit that is used from one of it on.
+    /// Returns a unit that is used for values of at least one of it.
     pub(crate) const fn new(name: &'static str, factor: f64) -> Self {
         Self {
             name,
@@ -30,14 +30,14 @@ impl Unit {
     }
 }
 
-/// The significant digits that `f` asks for.
+/// Returns the number of significant digits that `f` asks for.
 pub(crate) fn digits(f: &fmt::Formatter<'_>) -> usize {
     f.precision()
         .unwrap_or(SIGNIFICANT_DIGITS)
         .clamp(1, MAX_SIGNIFICANT_DIGITS)
 }
 
-/// Writes `value`, in base units, in the largest unit that fits; `first`, where none does.
+/// Writes `value`, in base units, in the largest unit that fits, or in `first` if none does.
 pub(crate) fn write(
     f: &mut fmt::Formatter<'_>,
     value: f64,
@@ -48,7 +48,7 @@ pub(crate) fn write(
     let at = larger.iter().rposition(|unit| value >= unit.from);
     let unit = at.and_then(|at| larger.get(at)).unwrap_or(first);
     let shown = Decimal::rounded(value / unit.factor, digits);
-    // 999.96 Mbit/s would be 1000 Mbit/s: the next unit has it shorter.
+    // 999.96 Mbit/s would round to 1000 Mbit/s, which is shorter in the next unit.
     let rounded = shown.value() * unit.factor;
     match larger.get(at.map_or(0, |at| at + 1)) {
         Some(next) if rounded >= next.from * (1.0 - 1e-12) => {
@@ -63,13 +63,13 @@ pub(crate) fn write(
 pub(crate) enum Decimal {
     /// A whole number, divided by ten to the power of `decimals`.
     Plain { scaled: u128, decimals: u32 },
-    /// What is too large or too small to be written so, with so many digits behind the point.
+    /// A number too large or too small for plain digits, with `decimals` digits after the point.
     Exponential { value: f64, decimals: usize },
 }
 
 impl Decimal {
-    /// `value`, which is not negative, to so many significant digits; those before the point all
-    /// stay, zeros at the end do not.
+    /// Rounds `value`, which is not negative, to `digits` significant digits. Digits before the
+    /// point are kept, and trailing zeros are dropped.
     pub(crate) fn rounded(value: f64, digits: usize) -> Self {
         if value != 0.0 && !PLAIN.contains(&value) {
             let decimals = digits - 1;

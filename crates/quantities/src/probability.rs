@@ -1,4 +1,4 @@
-//! Probabilities, of loss above all.
+//! Probabilities, mostly of loss.
 
 use std::{fmt, str::FromStr};
 
@@ -6,26 +6,26 @@ use crate::QuantityError;
 use crate::printing::{Decimal, digits};
 use crate::reading::Written;
 
-/// A probability from 0 to 1, such as that a segment is lost.
+/// A probability from 0 to 1, for example that a segment is lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd)]
 pub struct Probability(f64);
 
-/// From here on it is written without an exponent.
+/// Smallest probability that is written without an exponent.
 const PLAIN_FROM: f64 = 0.01;
 
 impl Probability {
-    /// Never.
+    /// Probability of the impossible.
     pub const ZERO: Self = Self(0.0);
-    /// Always.
+    /// Probability of the certain.
     pub const ONE: Self = Self(1.0);
 
-    /// `value`, if it lies between 0 and 1 or is one of them.
+    /// Returns the probability `value`, or `None` unless it is from 0 to 1.
     #[must_use]
     pub fn new(value: f64) -> Option<Self> {
         (0.0..=1.0).contains(&value).then_some(Self(value))
     }
 
-    /// The probability nearest to `value`: 0 for what is negative or no number.
+    /// Returns the probability nearest to `value`: 0 if it is negative or NaN.
     #[must_use]
     pub fn nearest(value: f64) -> Self {
         if value > 0.0 {
@@ -35,7 +35,7 @@ impl Probability {
         }
     }
 
-    /// As a number from 0 to 1.
+    /// Returns the probability as a number from 0 to 1.
     #[must_use]
     pub const fn value(self) -> f64 {
         self.0
@@ -71,7 +71,7 @@ impl fmt::Display for Probability {
             return write!(f, "{}", Decimal::rounded(self.0, digits));
         }
         let mut exponent = self.0.log10().floor() as i32;
-        // Below this, ten to its power would not be a normal number, and the zeros at the end stay.
+        // Below this, the power of ten would not be a normal number, so trailing zeros stay.
         if exponent < -300 {
             return write!(f, "{:.*e}", digits - 1, self.0);
         }

@@ -1,4 +1,4 @@
-//! Rates, in bits a second.
+//! Rates, in bits per second.
 
 use std::{fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use crate::printing::{self, Unit};
 use crate::reading::Written;
 use crate::{ByteCount, QuantityError, Time};
 
-/// A rate in bit/s: finite, and not negative.
+/// A rate in bit/s, finite and not negative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd)]
 pub struct Rate(f64);
 
@@ -17,21 +17,21 @@ const LARGER: [Unit; 4] = [
     Unit::new("Gbit/s", 1e9),
     Unit::new("Tbit/s", 1e12),
 ];
-/// What may stand behind a prefix. The last three say less than they should and were always taken
-/// for bits.
+/// Unit names that may follow a prefix. The last three are incomplete, but have always been taken
+/// for bits per second.
 const NAMES: [&str; 8] = ["bit/s", "bit", "bps", "b/s", "b", "bitps", "/s", "ps"];
 
 impl Rate {
-    /// Nothing.
+    /// A rate of zero.
     pub const ZERO: Self = Self(0.0);
 
-    /// `bits_per_second`, if it is finite and not negative.
+    /// Returns the rate, or `None` if `bits_per_second` is negative, infinite or NaN.
     #[must_use]
     pub fn new(bits_per_second: f64) -> Option<Self> {
         (bits_per_second.is_finite() && bits_per_second >= 0.0).then_some(Self(bits_per_second))
     }
 
-    /// The rate nearest to `bits_per_second`: zero for what is negative or no number, the largest
+    /// Returns the rate nearest to `bits_per_second`: zero if it is negative or NaN, the largest
     /// for infinity.
     #[must_use]
     pub fn nearest(bits_per_second: f64) -> Self {
@@ -42,7 +42,7 @@ impl Rate {
         }
     }
 
-    /// So many bytes in so much time.
+    /// Returns the rate of `bytes` in `time`.
     #[must_use]
     pub fn of(bytes: ByteCount, time: Time) -> Self {
         match bytes.0 {
@@ -51,16 +51,16 @@ impl Rate {
         }
     }
 
-    /// In bit/s.
+    /// Returns the rate in bit/s.
     #[must_use]
     pub const fn bits_per_second(self) -> f64 {
         self.0
     }
 
-    /// Reads a rate that names its unit.
+    /// Parses a rate that names its unit.
     ///
     /// # Errors
-    /// [`QuantityError`] when `text` is no rate, or a bare number.
+    /// [`QuantityError`] if `text` is not a rate, or is a bare number.
     pub fn with_unit(text: &str) -> Result<Self, QuantityError> {
         read(text)
             .and_then(|(rate, has_unit)| has_unit.then_some(rate))
@@ -82,7 +82,7 @@ fn read(text: &str) -> Option<(Rate, bool)> {
     Some((rate, !written.unit.is_empty()))
 }
 
-/// The decimal power that a unit's prefix stands for.
+/// Returns the decimal power that a unit's prefix stands for.
 fn power(unit: &str) -> Option<i32> {
     let mut rest = unit.chars();
     let (power, name) = match rest.next() {
@@ -93,7 +93,7 @@ fn power(unit: &str) -> Option<i32> {
         _ => (0, unit),
     };
     let bits = |known: &str| {
-        // A capital B alone is a byte.
+        // A lone capital B means bytes.
         name.eq_ignore_ascii_case(known) && (known.starts_with("bit") || !name.starts_with('B'))
     };
     (name.is_empty() || NAMES.iter().any(|known| bits(known))).then_some(power)

@@ -1,17 +1,17 @@
-//! From text to a number and a unit.
+//! Parsing of text into a number and a unit.
 
-/// A number that is finite and not negative, with its decimal exponent apart, and the unit behind
+/// A finite, non-negative number with its decimal exponent kept apart, and the unit that follows
 /// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Written<'a> {
     mantissa: &'a str,
     exponent: i32,
-    /// What stands behind the number, without the space between them.
+    /// Text after the number, without the space between them.
     pub unit: &'a str,
 }
 
 impl<'a> Written<'a> {
-    /// Splits "12.5 Mbit/s". `None` where no number stands in front.
+    /// Splits text such as "12.5 Mbit/s". Returns `None` if it does not begin with a number.
     pub(crate) fn split(text: &'a str) -> Option<Self> {
         let text = text.trim();
         let end = text
@@ -26,17 +26,16 @@ impl<'a> Written<'a> {
         })
     }
 
-    /// The number times ten to the power of `power`, rounded once; `None` when that is no finite
-    /// number.
+    /// Returns the number times ten to the power of `power`, rounded once, or `None` if the result
+    /// is not finite.
     pub(crate) fn times_ten_to(&self, power: i32) -> Option<f64> {
-        // An exponent that no f64 reaches either way leaves zero or infinity; a zero mantissa stays
-        // zero.
+        // An exponent beyond the range of `f64` gives zero or infinity; a zero mantissa stays zero.
         let exponent = self.exponent.saturating_add(power);
         let value: f64 = format!("{}e{exponent}", self.mantissa).parse().ok()?;
         value.is_finite().then_some(value)
     }
 
-    /// The number, if it was written as a whole one that fits.
+    /// Returns the number if it was written as an integer that fits.
     pub(crate) fn whole(&self) -> Option<u64> {
         (self.exponent == 0)
             .then(|| self.mantissa.parse().ok())
@@ -44,7 +43,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// "e-4 s" is an exponent and a unit; "EiB" is a unit alone.
+/// Splits an exponent from the unit: "e-4 s" has both, "EiB" is a unit alone.
 fn exponent(rest: &str) -> Option<(i32, &str)> {
     let Some(behind) = rest.strip_prefix(['e', 'E']) else {
         return Some((0, rest));

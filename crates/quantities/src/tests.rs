@@ -121,7 +121,7 @@ fn times_and_probabilities_are_read() {
 }
 
 #[test]
-fn nonsense_is_refused_in_one_line() {
+fn invalid_quantities_are_refused_in_one_line() {
     let long = "9".repeat(5000);
     for bad in [
         "",
@@ -207,8 +207,8 @@ fn a_rate_is_bytes_in_a_time() {
     assert_eq!(Time::from_seconds(f64::INFINITY).0, Duration::MAX);
 }
 
-/// What is printed reads back as the value, to the digits that were printed, and prints the same
-/// again.
+/// Tests that a printed value parses back to the same value, to the printed digits, and prints the
+/// same again.
 fn reads_back<T: Display + FromStr>(
     value: &T,
     digits: usize,
@@ -220,7 +220,7 @@ fn reads_back<T: Display + FromStr>(
         return Err(TestCaseError::fail(format!("{text} is not read")));
     };
     let (was, is) = (number(value), number(&read));
-    // Half a unit of the last digit, and the grain that values come in.
+    // Half a unit of the last digit, plus the granularity of the values.
     let part = 0.5 * 10f64.powi(1 - digits as i32) + 1e-12;
     prop_assert!(
         (is - was).abs() <= was * part + grain,
@@ -238,7 +238,8 @@ proptest! {
 
     #[test]
     fn rates_read_back(exponent in -12.0..300.0f64, digits in 1..10usize) {
-        reads_back(&Rate::nearest(10f64.powf(exponent)), digits, 0.0, |rate| rate.bits_per_second())?;
+        reads_back(&Rate::nearest(10f64.powf(exponent)), digits, 0.0,
+            |rate| rate.bits_per_second())?;
     }
 
     #[test]
@@ -253,15 +254,18 @@ proptest! {
 
     #[test]
     fn probabilities_read_back(exponent in -320.0..0.0f64, digits in 1..10usize) {
-        // The smallest numbers have fewer digits themselves.
+        // The smallest numbers have fewer significant digits.
         prop_assume!(exponent > -300.0 || digits < 3);
-        reads_back(&Probability::nearest(10f64.powf(exponent)), digits, 0.0, |probability| probability.value())?;
+        reads_back(&Probability::nearest(10f64.powf(exponent)), digits, 0.0,
+            |probability| probability.value())?;
     }
 
     #[test]
-    fn no_text_panics(text in "\\PC{0,24}", number in "[0-9.eE+-]{0,12}", unit in "[a-zA-Z/%]{0,6}") {
+    fn no_text_panics(text in "\\PC{0,24}", number in "[0-9.eE+-]{0,12}",
+        unit in "[a-zA-Z/%]{0,6}") {
         for text in [text, format!("{number}{unit}")] {
-            let _ = (text.parse::<Rate>(), text.parse::<ByteCount>(), text.parse::<Time>(), text.parse::<Probability>());
+            let _ = (text.parse::<Rate>(), text.parse::<ByteCount>(), text.parse::<Time>(),
+                text.parse::<Probability>());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Lengths of time.
+//! Durations.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -6,12 +6,12 @@ use crate::QuantityError;
 use crate::printing::{self, Unit};
 use crate::reading::Written;
 
-/// A length of time: `180 ms`, `60 s`, `250 us`.
+/// A duration: `180 ms`, `60 s`, `250 us`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub Duration);
 
 const NANOSECOND: Unit = Unit::new("ns", 1e-9);
-/// Minutes, hours and days from two of them on: "90 s" says more than "1.5 min".
+/// Minutes, hours and days are used from two of them on: "90 s" says more than "1.5 min".
 const LARGER: [Unit; 6] = [
     Unit::new("us", 1e-6),
     Unit::new("ms", 1e-3),
@@ -34,24 +34,24 @@ const LARGER: [Unit; 6] = [
 ];
 
 impl Time {
-    /// The time nearest to so many seconds: zero for what is negative or no number, the longest for
-    /// what is too long.
+    /// Returns the time nearest to `seconds`: zero if that is negative or NaN, the longest if it is
+    /// too long.
     #[must_use]
     pub fn from_seconds(seconds: f64) -> Self {
         let seconds = seconds.max(0.0);
         Self(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     }
 
-    /// In seconds.
+    /// Returns the time in seconds.
     #[must_use]
     pub const fn seconds(self) -> f64 {
         self.0.as_secs_f64()
     }
 
-    /// Reads a time that names its unit.
+    /// Parses a time that names its unit.
     ///
     /// # Errors
-    /// [`QuantityError`] when `text` is no time, or a bare number.
+    /// [`QuantityError`] if `text` is not a time, or is a bare number.
     pub fn with_unit(text: &str) -> Result<Self, QuantityError> {
         read(text)
             .and_then(|(time, has_unit)| has_unit.then_some(time))

@@ -1,20 +1,20 @@
-//! Fields of messages: written into a buffer of fixed size, read from a packet.
+//! Fields of messages: written into a buffer of fixed size, and read from a packet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::{MAX_MESSAGE, VERSION};
 
-/// A packet that is no message: its sender is of another kind, or hostile.
+/// Error for a packet that is not a message: its sender uses another protocol, or is hostile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a message of the on-ramp's protocol: {0}")]
 pub struct Malformed(pub &'static str);
 
-/// A message's bytes, on the stack.
+/// Buffer for an encoded message, on the stack.
 #[derive(Clone)]
 pub struct MessageBytes {
     bytes: [u8; MAX_MESSAGE],
     length: usize,
-    /// Something did not fit.
+    /// True if a field did not fit.
     overflowed: bool,
 }
 
@@ -70,7 +70,7 @@ impl MessageBytes {
         }
     }
 
-    /// An address and its port, without an IPv6 address's zone.
+    /// Appends an address and its port, without the zone of an IPv6 address.
     pub(crate) fn address(&mut self, tag: u8, value: SocketAddr) {
         let port = value.port().to_be_bytes();
         match value.ip() {
@@ -89,10 +89,10 @@ impl MessageBytes {
         }
     }
 
-    /// What is to be sent.
+    /// Returns the bytes to send.
     ///
     /// # Errors
-    /// [`Malformed`] if it is longer than [`MAX_MESSAGE`].
+    /// [`Malformed`] if the message is longer than [`MAX_MESSAGE`].
     pub fn finished(&self) -> Result<&[u8], Malformed> {
         match self.bytes.get(..self.length) {
             Some(bytes) if !self.overflowed => Ok(bytes),
@@ -101,7 +101,7 @@ impl MessageBytes {
     }
 }
 
-/// A message's kind and its fields.
+/// Splits a packet into the message's kind and its fields.
 pub(crate) fn open(packet: &[u8]) -> Result<(u8, Fields<'_>), Malformed> {
     match packet {
         [VERSION, kind, fields @ ..] if packet.len() <= MAX_MESSAGE => Ok((*kind, Fields(fields))),
@@ -111,7 +111,7 @@ pub(crate) fn open(packet: &[u8]) -> Result<(u8, Fields<'_>), Malformed> {
     }
 }
 
-/// The fields that are left.
+/// Fields that have not been read yet.
 pub(crate) struct Fields<'a>(&'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {

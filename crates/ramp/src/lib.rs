@@ -1,32 +1,35 @@
-//! What a program and the on-ramp on its machine say to each other.
+//! Protocol between a program and the on-ramp on its machine.
 //!
-//! A program asks over a Unix socket of type `SOCK_SEQPACKET`, one [`Request`] in each packet, and
-//! reads one [`Reply`] from each. All numbers are big-endian. A message is its version, its kind,
-//! and fields, each a tag (1), a length (2) and a value:
+//! A program sends requests over a Unix socket of type `SOCK_SEQPACKET`, one [`Request`] per
+//! packet, and reads one [`Reply`] per packet. All numbers are big-endian. A message is its
+//! version, its kind, and fields, each with a tag (1), a length (2) and a value:
 //!
 //! ```text
 //! 0  version (1)   1  kind (1)   2  fields: tag (1), length (2), value
 //! ```
 //!
-//! Fields whose tag is not known are passed over, so either side may be newer. Nothing here
-//! allocates, locks, or does I/O: requests are written and replies are read in the `connect` of
-//! programs that know nothing of it, wherever they call it.
+//! Fields with an unknown tag are skipped, so either side may be newer. Nothing here allocates,
+//! locks, or does I/O: requests are written and replies are read inside `connect`, wherever a
+//! program that is unaware of the on-ramp calls it.
 //!
-//! The order: [`Request::Ask`] is answered with [`Reply::Direct`], [`Reply::Refuse`] or
-//! [`Reply::Via`]. After `Via` the program connects its own socket to that listener on loopback,
-//! and sends [`Request::Begin`] with the ticket and its socket's address; the answer,
-//! [`Reply::Done`], comes when the route stands or has failed. Where [`Reply::Direct`] says so, the
-//! program reports with [`Request::Measured`] how long a round trip took once it is connected,
-//! which is not answered.
+//! The sequence of messages:
 //!
-//! A program that says so in its `Ask` may be told with `Direct` for how long the same question has
-//! the same answer. The on-ramp says [`Reply::Forget`] on the connection that such an answer went
-//! over when its rules change, and the end of that connection says it as well. So before a
-//! remembered answer is used, that connection is looked at: nothing to read means that it holds.
-//! [`Request::Remembered`] reports how often that was so.
+//! 1. [`Request::Ask`] is answered with [`Reply::Direct`], [`Reply::Refuse`] or [`Reply::Via`].
+//! 2. After `Via`, the program connects its own socket to that listener on loopback. It sends
+//!    [`Request::Begin`] with the ticket and its socket's address. The answer, [`Reply::Done`],
+//!    follows once the route is established or has failed.
+//! 3. If [`Reply::Direct`] requests it, the program reports the round-trip time with
+//!    [`Request::Measured`] once it is connected. That is not answered.
+//!
+//! A program that supports it, as stated in its `Ask`, may receive a `Direct` with a time for which
+//! the same question has the same answer. When its rules change, the on-ramp sends
+//! [`Reply::Forget`] on the connection that carried the answer. The end of that connection means
+//! the same. So a program checks that connection before it uses a remembered answer: nothing to
+//! read means that the answer is still valid. [`Request::Remembered`] reports how often such
+//! answers were used.
 
 #![forbid(unsafe_code)]
-#![deny(clippy::indexing_slicing)] // what is read here comes from another process
+#![deny(clippy::indexing_slicing)] // the input comes from another process
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 mod fields;
@@ -39,32 +42,32 @@ pub use fields::{Malformed, MessageBytes};
 pub use reply::Reply;
 pub use request::{Ask, Request, Wish};
 
-/// The version that this crate speaks.
+/// Protocol version that this crate implements.
 pub const VERSION: u8 = 1;
 
-/// Longest message, in bytes.
+/// Maximum size of a message, in bytes.
 pub const MAX_MESSAGE: usize = 4096;
 
-/// Longest purpose, in bytes, as in an OPEN.
+/// Maximum length of a purpose, in bytes, as in an OPEN.
 pub const MAX_PURPOSE: usize = 64;
 
-/// Longest name of a destination, in bytes (RFC 1035).
+/// Maximum length of a destination's name, in bytes (RFC 1035).
 pub const MAX_NAME: usize = 253;
 
-/// Longest route in its text form, in bytes.
+/// Maximum length of a route in its text form, in bytes.
 pub const MAX_ROUTE: usize = 3072;
 
-/// Longest reason, in bytes; what is longer is cut.
+/// Maximum length of a reason, in bytes; longer ones are truncated.
 pub const MAX_REASON: usize = 256;
 
-/// Longest part of a status, in bytes.
+/// Maximum length of one part of a status, in bytes.
 pub const MAX_STATUS_PART: usize = 3840;
 
-/// Most bytes that a program may put in front of its own, to keep its socket from being writable:
-/// [`Request::Begin`].
+/// Maximum number of fill bytes that a program may send before its own data, to keep its socket
+/// from being writable: see [`Request::Begin`].
 pub const MAX_FILL: u32 = 16 * 1024 * 1024;
 
-/// Where the on-ramp's socket is below the state directory, if nobody says.
+/// Default path of the on-ramp's socket, relative to the state directory.
 pub const SOCKET_IN_STATE: &str = "onramp/socket";
 
 /// Environment variable with the path of the on-ramp's socket.

@@ -1,4 +1,4 @@
-//! What the on-ramp answers.
+//! Replies of the on-ramp.
 
 use std::net::SocketAddr;
 
@@ -26,76 +26,79 @@ const MORE: u8 = 8;
 const LOCAL: u8 = 9;
 const REMEMBER: u8 = 10;
 
-/// What the on-ramp answers.
+/// Reply of the on-ramp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// Connect as if there were no on-ramp.
     Direct {
-        /// Why, in words.
+        /// Reason, in words.
         reason: &'a str,
-        /// Whether the on-ramp would know how long a round trip takes.
+        /// True if the on-ramp asks for the round-trip time.
         measure: bool,
-        /// For so long, in milliseconds, the same question has this answer, unless
-        /// [`Reply::Forget`] comes before, or the connection that this came over ends. `None`: ask
-        /// each time.
+        /// Time in milliseconds for which the same question has this answer; `None` to ask every
+        /// time.
+        ///
+        /// The answer expires early with [`Reply::Forget`], or when the connection that carried it
+        /// ends.
         remember: Option<u64>,
     },
-    /// There is to be no connection, or what was asked for can't be done.
+    /// The connection is refused, or the request cannot be fulfilled.
     Refuse {
-        /// As `connect` reports it: a number of Linux.
+        /// Linux error number that `connect` reports.
         errno: i32,
-        /// Why, in words.
+        /// Reason, in words.
         reason: &'a str,
     },
     /// Connect to this listener on loopback.
     Via {
-        /// Of the family that was asked for.
+        /// Address of the listener, of the requested family.
         listener: SocketAddr,
-        /// To be given in [`Request::Begin`](crate::Request::Begin).
+        /// Ticket to pass in [`Request::Begin`](crate::Request::Begin).
         ticket: u64,
-        /// Why, in words.
+        /// Reason, in words.
         reason: &'a str,
     },
-    /// The route stands, or has failed.
+    /// The route is established, or has failed.
     Done {
-        /// 0 if it stands.
+        /// 0 if the route is established.
         errno: i32,
-        /// What failed, in words; empty if it stands.
+        /// Description of the failure; empty if the route is established.
         reason: &'a str,
     },
-    /// Where a connection leads.
+    /// Destination of a connection.
     Peer {
-        /// The destination.
+        /// Address of the destination.
         address: SocketAddr,
     },
-    /// Sessions are taken.
+    /// The on-ramp accepts sessions for the program.
     Listening {
-        /// Where.
+        /// Address at which it accepts them.
         at: SocketAddr,
     },
-    /// A session has come. With it comes the descriptor (`SCM_RIGHTS`) of a connected TCP socket.
+    /// A session has arrived. The descriptor of a connected TCP socket comes with it
+    /// (`SCM_RIGHTS`).
     Accepted {
-        /// Where it came from: the last hop's address.
+        /// Address of the last hop, from which the session came.
         peer: SocketAddr,
-        /// The key of the initiator, who has proved to have it.
+        /// Key of the initiator, which has proved to have it.
         key: [u8; 32],
-        /// The address of this machine that it came to.
+        /// Local address at which it arrived.
         local: Option<SocketAddr>,
     },
-    /// What the on-ramp says of itself: a part of an object in JSON.
+    /// Status of the on-ramp: a part of a JSON object.
     Status {
         /// At most [`MAX_STATUS_PART`] bytes.
         part: &'a str,
-        /// Whether more follows, in the next packet.
+        /// True if the next packet contains more.
         more: bool,
     },
-    /// What was to be remembered does not hold any more. Not an answer: it comes whenever that is
-    /// so, before an answer too.
+    /// Remembered answers are no longer valid. This is not an answer: it may arrive at any time,
+    /// also before an answer.
     Forget,
 }
 
 impl<'a> Reply<'a> {
-    /// Its bytes. A reason that is too long is cut.
+    /// Encodes the reply. A reason that is too long is truncated.
     #[must_use]
     pub fn encode(&self) -> MessageBytes {
         let failed = |kind, errno: i32, reason| {
@@ -158,10 +161,10 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Reads a packet.
+    /// Decodes a packet.
     ///
     /// # Errors
-    /// [`Malformed`], which says what is wrong with it.
+    /// [`Malformed`], which describes the fault.
     pub fn decode(packet: &'a [u8]) -> Result<Self, Malformed> {
         let (kind, given) = fields::open(packet)?;
         let (mut address, mut ticket, mut errno, mut reason, mut key) =
@@ -195,7 +198,7 @@ impl<'a> Reply<'a> {
                 measure,
                 remember,
             },
-            // 0 would say that what is refused has succeeded.
+            // 0 would report a refused connection as a success.
             REFUSE => match errno? {
                 0 => return Err(Malformed("a refusal without an error")),
                 errno => Self::Refuse { errno, reason },
@@ -223,7 +226,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// As much of a reason as a reply holds, in whole characters.
+/// Truncates a reason to what a reply holds, at a character boundary.
 fn cut(reason: &str) -> &str {
     let mut end = reason.len().min(MAX_REASON);
     while !reason.is_char_boundary(end) {

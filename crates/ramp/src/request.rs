@@ -1,4 +1,4 @@
-//! What a program asks of the on-ramp.
+//! Requests of a program to the on-ramp.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -29,102 +29,102 @@ const ROUND_TRIP: u8 = 13;
 const KEY: u8 = 14;
 const CONNECTIONS: u8 = 15;
 
-/// The program's socket is one of IPv6.
+/// The program's socket is an IPv6 socket.
 const FLAG_V6: u64 = 1;
-/// Without a route there is to be no connection.
+/// The connection is refused if there is no route.
 const FLAG_CLOSED: u64 = 2;
 /// The destination speaks the session protocol itself.
 const FLAG_ACCEPTOR: u64 = 4;
-/// The program can remember an answer, and be told to forget it.
+/// The program can remember an answer, and handles `Forget`.
 const FLAG_REMEMBERS: u64 = 8;
 
-/// What a connection is for, as far as its program knows. It rides to the depots.
+/// Stated use of a connection, as far as the program knows it. It is passed to the depots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wish<'a> {
-    /// Words for the logs and policies of depots, at most [`MAX_PURPOSE`] bytes.
+    /// Purpose, for the logs and policies of depots; at most [`MAX_PURPOSE`] bytes.
     pub purpose: Option<&'a str>,
-    /// Bytes that will be sent.
+    /// Number of bytes that will be sent.
     pub size: Option<u64>,
-    /// Bits a second that are wished for.
+    /// Desired rate, in bit/s.
     pub rate: Option<u64>,
-    /// Seconds that it may take.
+    /// Expected duration, in seconds.
     pub duration: Option<u64>,
 }
 
-/// How to reach a destination?
+/// A question for the route to a destination.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ask<'a> {
-    /// The destination's address, if it has been resolved.
+    /// Address of the destination, if it has been resolved.
     pub address: Option<IpAddr>,
-    /// The name that led to it, if there was one.
+    /// Name that resolved to it, if there was one.
     pub name: Option<&'a str>,
-    /// Its TCP port.
+    /// TCP port of the destination.
     pub port: u16,
-    /// The route to take, in its text form, whatever the on-ramp's rules say.
+    /// Route to take, in its text form; it overrides the on-ramp's rules.
     pub route: Option<&'a str>,
-    /// What the connection is for.
+    /// Stated use of the connection.
     pub wish: Wish<'a>,
-    /// Whether the program's socket is one of IPv6, so that it needs a listener of that family.
+    /// True if the program's socket is an IPv6 socket, which needs a listener of that family.
     pub v6: bool,
-    /// Whether there is to be no connection where there is no route.
+    /// True if the connection must fail when there is no route.
     pub closed: bool,
-    /// Whether the destination speaks the session protocol itself (a program that listens through
-    /// an on-ramp), rather than TCP alone.
+    /// True if the destination speaks the session protocol itself (a program that listens through
+    /// an on-ramp), not plain TCP.
     pub acceptor: bool,
-    /// The key that the destination must show; one that must show a key speaks the session
+    /// Key that the destination must prove. With a key, the destination must speak the session
     /// protocol.
     pub key: Option<[u8; 32]>,
-    /// Whether the program can remember an answer, and reads
+    /// True if the program can remember an answer, and reads
     /// [`Reply::Forget`](crate::Reply::Forget) on this connection.
     pub remembers: bool,
 }
 
-/// What a program asks.
+/// Request of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// How to reach a destination. Answered at once.
+    /// Asks for the route to a destination. Answered at once.
     Ask(Ask<'a>),
-    /// The program's socket is connected to the listener that it was sent to. Answered when the
-    /// route stands or has failed.
+    /// Reports that the program's socket is connected to the listener named in the reply. Answered
+    /// once the route is established or has failed.
     Begin {
-        /// As it was given.
+        /// Ticket from the reply.
         ticket: u64,
-        /// The address of the program's socket.
+        /// Local address of the program's socket.
         local: SocketAddr,
-        /// How many bytes in front of the program's own are to be read, and thrown away, once the
-        /// route stands. At most [`MAX_FILL`].
+        /// Number of fill bytes before the program's own data, to be discarded once the route is
+        /// established. At most [`MAX_FILL`].
         fill: u32,
     },
-    /// Where does the connection of the socket with this address lead? For a program that was given
-    /// its descriptor.
+    /// Asks for the destination of the connection whose socket has this address. Used by programs
+    /// that received the descriptor from another one.
     Peer {
-        /// The address of the program's socket.
+        /// Local address of the program's socket.
         local: SocketAddr,
     },
-    /// Takes sessions for this program at an address of this machine; port 0 leaves the choice to
-    /// the on-ramp.
+    /// Accepts sessions for this program at a local address. With port 0, the on-ramp chooses the
+    /// port.
     Listen {
-        /// Where.
+        /// Address to listen on.
         at: SocketAddr,
     },
-    /// How long a round trip of a direct connection took. Not answered.
+    /// Reports the round-trip time of a direct connection. Not answered.
     Measured {
-        /// The destination.
+        /// Address of the destination.
         address: IpAddr,
-        /// In microseconds, at least 1.
+        /// Round-trip time in microseconds, at least 1.
         round_trip: u64,
     },
-    /// What does the on-ramp say of itself?
+    /// Asks for the status of the on-ramp.
     Status,
-    /// Direct connections that were made by remembered answers since the last time. Not answered.
+    /// Reports direct connections made with remembered answers since the last report. Not answered.
     Remembered {
-        /// How many.
+        /// Number of connections.
         connections: u64,
     },
 }
 
 impl<'a> Request<'a> {
-    /// Its bytes.
+    /// Encodes the request.
     #[must_use]
     pub fn encode(&self) -> MessageBytes {
         match self {
@@ -188,10 +188,10 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Reads a packet.
+    /// Decodes a packet.
     ///
     /// # Errors
-    /// [`Malformed`], which says what is wrong with it.
+    /// [`Malformed`], which describes the fault.
     pub fn decode(packet: &'a [u8]) -> Result<Self, Malformed> {
         let (kind, given) = fields::open(packet)?;
         let mut ask = Ask::default();

@@ -1,4 +1,4 @@
-//! Messages are read as they were written, and nothing that is read can do harm.
+//! Messages decode to what was encoded, and no input causes harm.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,18 +25,26 @@ fn address() -> impl Strategy<Value = SocketAddr> {
 proptest! {
     #[test]
     fn an_ask_is_read_as_it_was_written(
-        (address, name, port, route) in (any::<Option<IpAddr>>(), words(MAX_NAME), 1u16.., words(MAX_ROUTE)),
-        (purpose, size, rate, duration) in (words(MAX_PURPOSE), any::<Option<u64>>(), any::<Option<u64>>(), any::<Option<u64>>()),
-        (v6, closed, acceptor, key, remembers) in any::<(bool, bool, bool, Option<[u8; 32]>, bool)>(),
+        (address, name, port, route) in (
+            any::<Option<IpAddr>>(), words(MAX_NAME), 1u16.., words(MAX_ROUTE)),
+        purpose in words(MAX_PURPOSE),
+        (size, rate, duration) in any::<(Option<u64>, Option<u64>, Option<u64>)>(),
+        (v6, closed, acceptor, key, remembers) in
+            any::<(bool, bool, bool, Option<[u8; 32]>, bool)>(),
     ) {
         let wish = Wish { purpose: Some(&purpose), size, rate, duration };
-        let ask = Request::Ask(Ask { address, name: Some(&name), port, route: Some(&route), wish, v6, closed, acceptor, key, remembers });
+        let ask = Request::Ask(Ask {
+            address, name: Some(&name), port, route: Some(&route), wish, v6, closed, acceptor,
+            key, remembers,
+        });
         let bytes = ask.encode();
         prop_assert_eq!(Request::decode(bytes.finished().unwrap()), Ok(ask));
     }
 
     #[test]
-    fn other_requests_are_read_as_they_were_written(ticket: u64, local in address(), fill in 0..=MAX_FILL, round_trip in 1u64..) {
+    fn other_requests_are_read_as_they_were_written(
+        ticket: u64, local in address(), fill in 0..=MAX_FILL, round_trip in 1u64..,
+    ) {
         for request in [
             Request::Begin { ticket, local, fill },
             Request::Peer { local },
@@ -52,7 +60,8 @@ proptest! {
 
     #[test]
     fn replies_are_read_as_they_were_written(
-        at in address(), ticket: u64, errno in 1..i32::MAX, reason in words(MAX_REASON), key: [u8; 32],
+        at in address(), ticket: u64, errno in 1..i32::MAX, reason in words(MAX_REASON),
+        key: [u8; 32],
     ) {
         let reason = reason.as_str();
         for reply in [
@@ -76,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_is_read_or_refused(version in 0u8..3, kind: u8, rest: Vec<u8>) {
+    fn any_bytes_are_read_or_refused(version in 0u8..3, kind: u8, rest: Vec<u8>) {
         let mut packet = vec![version, kind];
         packet.extend(rest);
         let _ = Request::decode(&packet);
@@ -84,8 +93,13 @@ proptest! {
     }
 
     #[test]
-    fn a_message_that_is_cut_short_says_less_or_is_refused(cut in 0usize..60) {
-        let ask = Request::Ask(Ask { address: Some("192.0.2.1".parse().unwrap()), name: Some("h.example"), port: 80, ..Ask::default() });
+    fn a_truncated_message_never_decodes_to_the_whole(cut in 0usize..60) {
+        let ask = Request::Ask(Ask {
+            address: Some("192.0.2.1".parse().unwrap()),
+            name: Some("h.example"),
+            port: 80,
+            ..Ask::default()
+        });
         let bytes = ask.encode();
         let bytes = bytes.finished().unwrap();
         let read = Request::decode(&bytes[..cut.min(bytes.len())]);
@@ -94,7 +108,7 @@ proptest! {
 }
 
 #[test]
-fn fields_that_are_not_known_are_passed_over() {
+fn unknown_fields_are_skipped() {
     let request = Request::Peer {
         local: "127.0.0.1:9".parse().unwrap(),
     };
@@ -109,7 +123,7 @@ fn fields_that_are_not_known_are_passed_over() {
 }
 
 #[test]
-fn what_is_too_long_is_not_sent() {
+fn an_oversized_message_is_not_sent() {
     let route = "h".repeat(5000);
     let ask = Ask {
         route: Some(&route),

@@ -1,11 +1,11 @@
-//! How many sessions a second two ends set up over loopback: TCP, OPEN, TLS handshake, both in one
+//! Session set-ups per second over loopback (TCP, OPEN, TLS handshake), with both ends in one
 //! process.
 //!
 //! ```sh
 //! cargo bench -p longhaul-session --bench setups -- [SESSIONS]
 //! ```
 
-#![allow(clippy::expect_used, clippy::unwrap_used)] // a benchmark that cannot run says so and stops
+#![allow(clippy::expect_used, clippy::unwrap_used)] // a benchmark that cannot run panics
 
 use std::{sync::Arc, time::Instant};
 
@@ -13,7 +13,7 @@ use longhaul_session::{
     ConnectOptions, Identity, ListenOptions, Listener, Route, ServerTrust, Service, connect,
 };
 
-/// Initiators at a time.
+/// Number of concurrent initiators.
 const AT_ONCE: usize = 8;
 
 fn main() {

@@ -1,5 +1,5 @@
-//! The acceptor's side of one set-up: read the OPEN, check it, answer, and complete the TLS
-//! handshake.
+//! The acceptor's side of a session set-up: reads the OPEN, checks it, answers, and completes the
+//! TLS handshake.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -20,19 +20,20 @@ use crate::{
     tls,
 };
 
-/// How long what a refused initiator still sends is read, lest a reset overtake the answer
+/// Time for which input of a refused initiator is still read, so that no reset overtakes the answer
 /// (LH-STATUS-6).
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
-/// Who could not read the OPEN does not know its place (LH-CHAIN-2).
+/// Position reported if the OPEN could not be read (LH-CHAIN-2).
 const UNPLACED: u8 = 0;
 
-/// Whether a key may have sessions here.
+/// Predicate that returns true if a key may have sessions here.
 pub(crate) type Predicate = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 
-/// The acceptor's side of sessions: what all set-ups of a listener share. By itself it takes
-/// sessions over connections that this end has not accepted but dialled, or that are no TCP
-/// connection of its own.
+/// The acceptor's side of sessions: the state shared by all set-ups of a listener.
+///
+/// Used alone, it accepts sessions over connections that this end dialled itself, or that are not
+/// TCP connections of their own.
 pub struct Acceptor {
     pub(crate) identity: Arc<Identity>,
     pub(crate) accept: Predicate,
@@ -44,8 +45,8 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// The acceptor that `options` describe; their address, congestion control and gate are a
-    /// listener's alone.
+    /// Creates the acceptor described by `options`. Their address, congestion control and gate only
+    /// apply to a listener.
     #[must_use]
     pub fn new(options: ListenOptions) -> Self {
         Self {
@@ -59,8 +60,8 @@ impl Acceptor {
         }
     }
 
-    /// Takes a session over a connection that stands already, whichever end dialled it. The OPEN
-    /// has the time of [`ListenOptions::gate`]'s default.
+    /// Accepts a session over an established connection, whichever end dialled it. The time limit
+    /// for the OPEN is the default of [`ListenOptions::gate`].
     ///
     /// # Errors
     /// [`Error::Refused`] and [`Error::Peer`].
@@ -72,8 +73,10 @@ impl Acceptor {
     }
 
     /// Takes one connection from its first byte to a secure session. Every wait is bounded
-    /// (LH-ACCEPT-1). `header` is the time for the OPEN; once that is in order, `verified` is asked
-    /// whether there is room for one more session of its principal.
+    /// (LH-ACCEPT-1).
+    ///
+    /// `header` is the time limit for the OPEN. Once the OPEN is valid, `verified` decides if there
+    /// is room for one more session of its principal.
     pub(crate) async fn set_up<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
@@ -90,13 +93,14 @@ impl Acceptor {
         }
     }
 
-    /// Takes one connection from its first byte to an OPEN that is in order, for a service that
-    /// decides before it answers. `header` is the time for the OPEN. Once that is in order but for
-    /// replay, `decide` says whether the service takes it, as far as it can say that at once, and
-    /// on whose account it goes (LH-ADMIT-1).
+    /// Takes one connection from its first byte to a valid OPEN, for a service that decides before
+    /// it answers. `header` is the time limit for the OPEN.
+    ///
+    /// `decide` is called when only the replay check is left. It returns the payer of the session,
+    /// or refuses it if the service can tell at once (LH-ADMIT-1).
     ///
     /// # Errors
-    /// [`TurnedAway`], with the OPEN if one could be read; its initiator is yet to be answered.
+    /// [`TurnedAway`], with the OPEN if one could be read. The initiator has not been answered yet.
     pub async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
@@ -154,7 +158,7 @@ impl Acceptor {
         })
     }
 
-    /// LH-ADMIT-1. What is shared among principals comes last.
+    /// Checks an OPEN (LH-ADMIT-1). Checks of state shared among principals come last.
     fn admit(
         &self,
         open: &Open,
@@ -177,7 +181,7 @@ impl Acceptor {
             .map_err(|error| NotAdmitted::Refused(error.into()))
     }
 
-    /// Returns what the initiators' clock shows now, as far as it is known: that decides
+    /// Returns the current time by the initiators' clock, as far as it is known. That clock decides
     /// (LH-SIGN-2).
     fn initiators_now(&self) -> u64 {
         unix_ms().saturating_add_signed(self.clock_ahead_ms)
@@ -194,7 +198,8 @@ impl Acceptor {
         open: &Open,
         early: Bytes,
     ) -> io::Result<Secured<S>> {
-        // At once, not with the handshake: an initiator may wait for it before it says anything.
+        // Sent at once and not with the handshake, as an initiator may wait for it before it sends
+        // more.
         stream
             .write_all(&self.answer(Some(open), StatusCode::Ok.into()))
             .await?;
@@ -207,7 +212,7 @@ impl Acceptor {
         Secured::establish(hop, connection, |state| tls::is_bound(state, &binding)).await
     }
 
-    /// LH-STATUS-6: says why, and reads what the initiator sends for a moment.
+    /// Answers with the reason, and reads the initiator's input for a moment (LH-STATUS-6).
     async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
@@ -217,12 +222,12 @@ impl Acceptor {
         answer_and_linger(stream, &self.answer(open, why), LINGER_TIME).await;
     }
 
-    /// The STATUS, signed if there is an OPEN to answer (LH-STATUS-7).
+    /// Encodes the STATUS, signed if there is an OPEN to answer (LH-STATUS-7).
     fn answer(&self, open: Option<&Open>, why: Declined) -> BytesMut {
         let mut status = Status::of_acceptor(why.code, open.map_or(UNPLACED, Open::position));
         status.detail = why.detail;
         if why.code == StatusCode::Ok {
-            // LH-STATUS-9: nobody has to wait for it, and it is all that goes out in this round
+            // LH-STATUS-9: nothing waits for the padding, and nothing else is sent in this round
             // trip.
             status.padding = open.and_then(|open| open.padding).unwrap_or(0);
         }
@@ -231,31 +236,31 @@ impl Acceptor {
             status.clock_unix_ms = Some(self.initiators_now());
         }
         if why.code.is_dial() {
-            // Whom an off-ramp could not reach.
+            // The server that the off-ramp could not reach.
             status.at = open.and_then(|open| open.onward.clone());
         }
         status.into_answer(self.identity.signing_key(), open)
     }
 }
 
-/// An OPEN that is in order and not answered yet: its initiator waits.
+/// A valid OPEN that has not been answered yet; its initiator waits.
 pub struct Incoming<'a, S = Conn> {
     acceptor: &'a Acceptor,
     stream: S,
     open: Open,
     early: Bytes,
-    /// When its first byte came.
+    /// Arrival time of its first byte.
     began: Instant,
 }
 
 impl<S> Incoming<'_, S> {
-    /// What is asked for.
+    /// Returns the OPEN.
     #[must_use]
     pub const fn open(&self) -> &Open {
         &self.open
     }
 
-    /// Until when the initiator waits (LH-ROUTE-7).
+    /// Returns the time at which the initiator gives up (LH-ROUTE-7).
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.began + self.open.setup_budget
@@ -263,7 +268,7 @@ impl<S> Incoming<'_, S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
-    /// Takes the session: answers `Ok`, and makes the handshake.
+    /// Accepts the session: answers `Ok`, and performs the handshake.
     async fn establish(self) -> Result<(Secured<S>, Open), Error> {
         let Self {
             acceptor,
@@ -287,7 +292,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
         }
     }
 
-    /// Takes no session: says why, and sees to it that it can be read (LH-STATUS-6).
+    /// Refuses the session: reports the reason, and ensures that it can be read (LH-STATUS-6).
     pub async fn decline(self, why: Declined) {
         self.acceptor
             .refuse(self.stream, Some(&self.open), why)
@@ -296,28 +301,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
 }
 
 impl Incoming<'_> {
-    /// Takes the session: answers `Ok`, and makes the handshake.
+    /// Accepts the session: answers `Ok`, and performs the handshake.
     ///
     /// # Errors
-    /// [`Error::Peer`] when the initiator does not go through with it.
+    /// [`Error::Peer`] when the initiator does not complete the handshake.
     pub async fn accept(self) -> Result<Session, Error> {
         let first_hop = self.stream.peer().ok();
         let (tls, open) = self.establish().await?;
         Ok(Session::new(tls, SessionInfo::accepted(open, first_hop)))
     }
 
-    /// Completes when the initiator is gone.
+    /// Completes when the initiator disconnects.
     pub async fn abandoned(&self) -> io::Error {
         self.stream.broken().await
     }
 }
 
-/// Why a service takes no session: what is reported to its initiator.
+/// Reason why a service refuses a session, as reported to the initiator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declined {
-    /// The code.
+    /// Status code.
     pub code: StatusCode,
-    /// More, in words; at most 256 bytes are sent.
+    /// Details in words; at most 256 bytes are sent.
     pub detail: String,
 }
 
@@ -333,17 +338,17 @@ impl From<StatusCode> for Declined {
 /// A connection that does not become a session.
 pub struct TurnedAway<'a, S = Conn> {
     acceptor: &'a Acceptor,
-    /// What it asked for, if that could be read.
+    /// OPEN of the connection, if it could be read.
     pub open: Option<Box<Open>>,
-    /// Why not.
+    /// Reason of the refusal.
     pub error: Error,
-    /// Whom to answer, and what.
+    /// Stream to answer on, and the answer, until it is reported.
     unreported: Option<(S, Declined)>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TurnedAway<'_, S> {
-    /// Reports to the initiator why, if it is still there, and sees to it that it can be read
-    /// (LH-STATUS-6).
+    /// Reports the reason to the initiator, if it is still connected, and ensures that it can be
+    /// read (LH-STATUS-6).
     pub async fn report(self) -> Error {
         if let Some((stream, why)) = self.unreported {
             self.acceptor
@@ -354,7 +359,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TurnedAway<'_, S> {
     }
 }
 
-/// Why an OPEN gets no session.
+/// Reason why an OPEN gets no session.
 enum NotAdmitted {
     Refused(Refusal),
     NoRoom(NoRoom),
@@ -362,7 +367,7 @@ enum NotAdmitted {
 }
 
 impl NotAdmitted {
-    /// What is reported to the initiator.
+    /// Returns the answer to the initiator.
     fn reported(&self, not_offered: impl FnOnce() -> String) -> Declined {
         let (code, detail) = match self {
             Self::Refused(Refusal::NoService) => (StatusCode::NoService, not_offered()),

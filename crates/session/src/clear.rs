@@ -1,11 +1,11 @@
-//! Which bytes of a session travel as they are, between the records of TLS.
+//! Plaintext ranges of a session: bytes that travel unprotected between TLS records.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Says of the next bytes of a session that they travel as they are (LH-CLEAR-1). Both ends must
-/// say the same of the same bytes; what shows them that must itself be protected.
+/// Marks the next bytes of a session as plaintext (LH-CLEAR-1). Both ends must mark the same bytes,
+/// based on information that is itself protected.
 ///
-/// For each direction there is one who says so, and who then writes or reads.
+/// Each direction has one user, which marks bytes and then reads or writes them.
 #[derive(Debug, Default)]
 pub struct Clear {
     sending: AtomicUsize,
@@ -14,18 +14,18 @@ pub struct Clear {
 }
 
 impl Clear {
-    /// The next `len` bytes written are not protected.
+    /// Marks the next `len` bytes written as plaintext.
     pub fn send(&self, len: usize) {
         self.sending.fetch_add(len, Ordering::Relaxed);
     }
 
-    /// Bytes may come in the clear from now on: no record is read before its predecessor has been
-    /// taken, as it may say that what follows is none.
+    /// Announces that plaintext may arrive from now on. Each record is then returned to the reader
+    /// before the next is read, as it may announce plaintext.
     pub fn may_receive(&self) {
         self.may_receive.store(true, Ordering::Relaxed);
     }
 
-    /// The next `len` bytes read are not protected. After [`Self::may_receive`].
+    /// Marks the next `len` bytes read as plaintext. Requires an earlier [`Self::may_receive`].
     pub fn receive(&self, len: usize) {
         self.receiving.fetch_add(len, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! The initiator: dial the first place, send OPEN and the TLS hello in one flight, wait for the
-//! chain to stand.
+//! The initiator's side of a session set-up: dials the first hop, sends OPEN and the TLS hello in
+//! one flight, and waits until the chain is established.
 
 use std::{
     io,
@@ -29,74 +29,71 @@ use crate::{
     tls::{self, ServerKey},
 };
 
-/// Round trip of the first hop from which a path is long: a round trip less of slow start is then
-/// worth some kilobytes of padding.
+/// Minimum round trip of the first hop that makes a path long. Saving one round trip of slow start
+/// is then worth some kilobytes of padding.
 const LONG_FROM_RTT: Duration = Duration::from_millis(25);
-/// Bytes of the acceptor's first flight that are not padding: its STATUS, which has at most 1024
-/// bytes, and its part of the handshake, with room to spare. What does not fit would take a further
-/// round trip.
+/// Bytes of the acceptor's first flight that are not padding: its STATUS of at most 1024 bytes, and
+/// its part of the handshake, with a margin. Anything beyond would take a further round trip.
 const FIRST_FLIGHT_BYTES: u32 = 2560;
 
-/// Bits of a byte.
+/// Bits per byte.
 const BITS: u64 = 8;
 
-/// What names were found to be is kept for all sessions of this process.
+/// Cache of resolved names, shared by all sessions of this process.
 static RESOLVER: LazyLock<Resolver> = LazyLock::new(Resolver::new);
 
-/// Where to, along which way, as whom.
+/// Destination, route and identity of a session to open.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// The depots to pass.
+    /// Depots to pass.
     pub route: Route,
-    /// Where the server listens.
+    /// Endpoint of the server.
     pub destination: Endpoint,
-    /// Who asks.
+    /// Identity of the initiator.
     pub identity: Arc<Identity>,
-    /// How the server is known.
+    /// Check of the server's key.
     pub server: ServerTrust,
     /// TCP congestion control of the first hop; the system's default if `None`.
     pub congestion: Option<String>,
-    /// The address of this host that the first hop is dialled from; the system's choice if `None`.
+    /// Local address from which the first hop is dialled; chosen by the system if `None`.
     pub source: Option<IpAddr>,
-    /// The ports of this host, one of which the first hop is dialled from; the system's choice if
-    /// `None`.
+    /// Local ports from which the first hop is dialled; chosen by the system if `None`.
     pub source_ports: Option<RangeInclusive<u16>>,
-    /// Time for everything up to the secure session, a fall-back included.
+    /// Time limit for the whole set-up of the secure session, including a fallback.
     pub setup_timeout: Duration,
-    /// Whether to connect directly when the route fails and nothing went on (LH-FALLBACK-1). Never
-    /// with a grant.
+    /// If true, connects directly when the route fails and nothing was forwarded (LH-FALLBACK-1).
+    /// Never applies with a grant.
     pub fall_back: bool,
-    /// What the server is asked for.
+    /// Requested service.
     pub service: Service,
-    /// What the transfer is for, for the logs of the depots: at most 64 bytes.
+    /// Purpose of the transfer, for the logs of the depots: at most 64 bytes.
     pub purpose: Option<String>,
-    /// Bytes that will be sent, if known.
+    /// Number of bytes that will be sent, if known.
     pub size: Option<u64>,
-    /// Bits a second that would be used, if known; at least 1. A wish, as the next: written into
-    /// the logs of the depots.
+    /// Expected rate in bit/s, if known; at least 1. Like `duration`, it is a wish that depots log.
     pub rate: Option<u64>,
-    /// For how many seconds, if known; at least 1.
+    /// Expected duration in seconds, if known; at least 1.
     pub duration: Option<u64>,
-    /// The ordinary TCP server at which the session is to end: the destination is then an off-ramp,
-    /// and the service [`Service::TCP`] (LH-OPEN-14). See [`ConnectOptions::to_server`].
+    /// Ordinary TCP server at which the session ends. The destination is then an off-ramp, and the
+    /// service [`Service::TCP`] (LH-OPEN-14). See [`ConnectOptions::to_server`].
     pub onward: Option<Endpoint>,
-    /// A controller's word that the session may use a circuit, for the depots on it (LH-GRANT-1).
+    /// A controller's grant to use a circuit, for the depots on it (LH-GRANT-1).
     pub grant: Option<Box<CircuitGrant>>,
-    /// Whether it is the server that will send the bulk of the data. Over a long path its first
-    /// flight is then asked to be full, so that its window grows in the round trip before it has
-    /// anything to send (LH-STATUS-9).
+    /// True if the server will send the bulk of the data. Over a long path, its first flight is
+    /// then requested to be full, so that its window grows before it has data to send
+    /// (LH-STATUS-9).
     pub is_fetch: bool,
-    /// Addresses of the destination that may be dialled from here; any if `None`. It is asked for
-    /// each address that the name led to, also when a session falls back from its depots.
+    /// Filter for addresses of the destination that may be dialled from here; any if `None`. It is
+    /// applied to each resolved address, also when a session falls back to a direct connection.
     pub destination_filter: Option<AddressFilter>,
 }
 
-/// Decision whether an address may be dialled.
+/// Predicate that returns true if an address may be dialled.
 #[derive(Clone)]
 pub struct AddressFilter(Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>);
 
 impl AddressFilter {
-    /// A filter that admits the addresses for which `admits` returns true.
+    /// Creates a filter that admits the addresses for which `admits` returns true.
     pub fn new(admits: impl Fn(SocketAddr) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(admits))
     }
@@ -109,7 +106,7 @@ impl std::fmt::Debug for AddressFilter {
 }
 
 impl ConnectOptions {
-    /// With 20 s for the set-up and no fall-back.
+    /// Creates options with 20 s for the set-up and no fallback.
     #[must_use]
     pub const fn new(
         service: Service,
@@ -140,7 +137,7 @@ impl ConnectOptions {
         }
     }
 
-    /// To the ordinary TCP `server`, by the off-ramp at `offramp`.
+    /// Creates options for the ordinary TCP `server`, through the off-ramp at `offramp`.
     #[must_use]
     pub fn to_server(
         server: Endpoint,
@@ -163,15 +160,18 @@ impl ConnectOptions {
 pub async fn connect(options: &ConnectOptions) -> Result<Session, Error> {
     let now = Instant::now();
     let deadline = now + options.setup_timeout;
-    // Without the depots it would not be the circuit (LH-GRANT-4).
+    // A direct connection would not use the circuit (LH-GRANT-4).
     if !options.fall_back || options.route.is_direct() || options.grant.is_some() {
         return along(options, &options.route, deadline).await;
     }
-    // A silent route must leave time for the direct way.
+    // A silent route must leave time for a direct connection.
     match along(options, &options.route, now + options.setup_timeout / 2).await {
         Err(error) if error.nothing_forwarded() => {
-            tracing::warn!(route = %options.route, destination = %options.destination, %error, "falls back to a direct connection");
-            // A session of its own, with another id and signature (LH-FALLBACK-3).
+            tracing::warn!(
+                route = %options.route, destination = %options.destination, %error,
+                "falls back to a direct connection"
+            );
+            // A separate session, with another id and signature (LH-FALLBACK-3).
             match along(options, &Route::direct(), deadline).await {
                 Ok(session) => Ok(session.having_fallen_back(error.to_string())),
                 Err(direct) => Err(Error::FellBack {
@@ -218,17 +218,17 @@ async fn along(
     initiate(conn, Some(address), options, route, deadline).await
 }
 
-/// Holds the first hop of a circuit to its rate, in bit/s of payload, as the depots hold those
-/// behind it (LH-GRANT-4).
+/// Paces the first hop of a circuit to `rate`, in bit/s of payload, as the depots do for the later
+/// hops (LH-GRANT-4).
 fn pace(conn: &Conn, rate: u64) {
     if let Err(error) = drs::set_max_pacing_rate(conn, Some((rate / BITS).max(1))) {
-        // The depot holds it as well.
+        // The depot enforces the rate as well.
         tracing::debug!(%error, "the first hop of a circuit can't be paced");
     }
 }
 
-/// Opens a session as its initiator over a connection to the server that stands already, whichever
-/// end dialled it. There is no route but the direct one; `options` say the rest.
+/// Opens a session as its initiator over an established connection to the server, whichever end
+/// dialled it. The route must be direct; `options` supply the rest.
 ///
 /// # Errors
 /// As [`connect`].
@@ -266,9 +266,11 @@ async fn initiate(
     Ok(Session::new(tls, info))
 }
 
-/// How much padding to ask the acceptor for: as much as fills its initial window, if that is as
-/// large as this end's. Where segments are so large that this would be more than can be asked for,
-/// a part of it would change nothing.
+/// Returns the padding to request from the acceptor: enough to fill its initial window, assumed to
+/// be as large as this end's.
+///
+/// Returns `None` if that exceeds the maximum, as for very large segments: part of it would not
+/// help.
 fn padding(conn: &Conn, options: &ConnectOptions, route: &Route) -> Option<u16> {
     if !options.is_fetch {
         return None;
@@ -283,7 +285,7 @@ fn padding(conn: &Conn, options: &ConnectOptions, route: &Route) -> Option<u16> 
         .filter(|fills| (1..=MAX_PADDING).contains(fills))
 }
 
-/// Connects to the first address of `endpoint` that answers, among those that the filter admits.
+/// Connects to the first address of `endpoint` that answers and that the filter admits.
 async fn reach(
     endpoint: &Endpoint,
     options: &ConnectOptions,
@@ -370,7 +372,7 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
         }
     };
     let Some(peer) = key.trusted() else {
-        // Only if TLS had let a server through unchecked.
+        // Reached only if TLS accepted a server without checking it.
         return Err(key.failure(io::ErrorKind::PermissionDenied.into()));
     };
     let stream = Secured::new(hop, connection, established).map_err(|error| key.failure(error))?;

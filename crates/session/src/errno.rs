@@ -1,10 +1,8 @@
-//! The number of the error (errno) that `connect` gives a program whose connection goes by a
-//! session.
+//! Error numbers (errno) for programs whose `connect` is carried by a session.
 //!
-//! What happened at the server itself, to which the program wants to connect, has the number that
-//! the kernel has for it. What happened on the way there, of which the program knows nothing, is
-//! `ENETUNREACH`, or `ETIMEDOUT` where somebody was waited for in vain. Who may not go there gets
-//! `EACCES`, as from a firewall of its own machine.
+//! Errors at the server to which the program connects keep the number that the kernel would report.
+//! Errors on the path, which the program does not know about, become `ENETUNREACH`, or `ETIMEDOUT`
+//! for timeouts. A program without permission gets `EACCES`, as from a local firewall.
 
 use std::io;
 
@@ -14,8 +12,7 @@ use rustix::io::Errno;
 use crate::{Error, FirstPlace};
 
 impl Error {
-    /// The number of the error that a program's `connect` is to give, of the operating system's;
-    /// never 0.
+    /// Returns the operating system's error number that the program's `connect` reports; never 0.
     #[must_use]
     pub fn errno(&self) -> i32 {
         self.as_errno().raw_os_error()
@@ -41,7 +38,7 @@ impl Error {
     }
 }
 
-/// The number of an error of a connection that was dialled directly; never 0.
+/// Returns the error number of a connection that was dialled directly; never 0.
 #[must_use]
 pub fn errno_of(error: &io::Error) -> i32 {
     of_io(error).raw_os_error()
@@ -55,7 +52,7 @@ fn of_chain(failure: &ChainFailure) -> Errno {
     }
 }
 
-/// `at_server`: it is the server itself of which the reporter speaks.
+/// Maps a status code. `at_server` is true if the reported party is the server itself.
 const fn of_code(code: StatusCode, at_server: bool) -> Errno {
     match (code, at_server) {
         (StatusCode::DialRefused, true) => Errno::CONNREFUSED,
@@ -75,7 +72,7 @@ const fn of_code(code: StatusCode, at_server: bool) -> Errno {
 }
 
 fn of_io(error: &io::Error) -> Errno {
-    // What was wrapped to say where it happened still has its number inside.
+    // An error wrapped with its location still contains the number.
     let inside = || {
         let mut source = error.get_ref().and_then(|inner| inner.source());
         while let Some(cause) = source {
@@ -132,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_offramp_says_of_the_server_is_what_the_kernel_would_say() {
+    fn an_offramps_dial_error_has_the_kernels_errno() {
         for (code, errno) in [
             (StatusCode::DialRefused, Errno::CONNREFUSED),
             (StatusCode::DialUnreachable, Errno::HOSTUNREACH),
@@ -153,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_there_is_no_server() {
+    fn errors_on_the_path_are_not_the_servers() {
         for (code, errno) in [
             (StatusCode::DialRefused, Errno::NETUNREACH),
             (StatusCode::NameNotFound, Errno::NETUNREACH),
@@ -196,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_inside_is_found() {
+    fn a_wrapped_errno_is_found() {
         let address = "192.0.2.1:9".parse().unwrap();
         for errno in [
             Errno::CONNREFUSED,

@@ -1,4 +1,4 @@
-//! What can go wrong, in one line each: what, where, what to do.
+//! Errors of sessions, each displayed as one line: the failure, its location, and the remedy.
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
@@ -8,58 +8,61 @@ use longhaul_proto::{
     RouteError, StatusCode,
 };
 
-/// Why a session, an identity or a list of known hosts is not to be had.
+/// Error of a session, an identity or a list of known hosts.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A hop of the route failed or refused: mend it, or take another route.
+    /// A hop of the route failed or refused: fix it, or use another route.
     #[error(transparent)]
     Hop(Box<ChainFailure>),
-    /// The first place of the route could not be reached, so nothing was sent.
+    /// The first hop of the route could not be reached, so nothing was sent.
     #[error("cannot connect to {place} {endpoint}: {}", reason(endpoint, source))]
     NotConnected {
-        /// Whom.
+        /// Endpoint that was dialled.
         endpoint: Endpoint,
-        /// What it is.
+        /// Kind of the first hop.
         place: FirstPlace,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// Neither the route nor the direct way worked.
+    /// Both the route and the direct connection failed.
     #[error("the route failed: {route}; and so did the direct connection: {direct}")]
     FellBack {
-        /// Why the route failed.
+        /// Failure of the route.
         route: Box<Error>,
-        /// Why the direct way failed.
+        /// Failure of the direct connection.
         direct: Box<Error>,
     },
-    /// The server's key is another than expected: do not go on unless you know that it was changed.
+    /// The server's key differs from the expected one: continue only if you know that it was
+    /// changed.
     #[error(
-        "the server at {destination} shows key {found}, but {expected} is expected: somebody may be in between"
+        "the server at {destination} shows key {found}, but {expected} is expected: somebody may \
+         be in between"
     )]
     ServerKey {
         /// The server.
         destination: Endpoint,
-        /// The key that is pinned or known.
+        /// Key that is pinned or known.
         expected: PublicKey,
-        /// The key it has.
+        /// Key that the server has.
         found: PublicKey,
     },
-    /// The server is not known yet: compare its key with what its operator says, then add it.
+    /// The server is not known yet: compare its key with its operator's, then add it.
     #[error(
-        "the server at {destination} is not known: compare its key {found} with its operator's before trusting it"
+        "the server at {destination} is not known: compare its key {found} with its operator's \
+         before trusting it"
     )]
     UnknownServer {
         /// The server.
         destination: Endpoint,
-        /// The key it has.
+        /// Key that the server has.
         found: PublicKey,
     },
-    /// The server answered, but no secure session came about.
+    /// The server answered, but no secure session was established.
     #[error("no secure session with the server at {destination}: {source}")]
     Tls {
         /// The server.
         destination: Endpoint,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// The kernel does not offer that congestion control: load its module, or name another.
@@ -70,7 +73,7 @@ pub enum Error {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// The listener has stopped.
@@ -79,43 +82,51 @@ pub enum Error {
     /// A file cannot be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// Attempted action.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// Others may read a private key: take it away from them, or make a new one if they may have.
-    #[error("{} may be read by others (mode {mode:04o}): run chmod 600 on it, or make a new identity", path.display())]
+    /// A private key is readable by others: remove their access, or create a new key if they may
+    /// have read it.
+    #[error(
+        "{} may be read by others (mode {mode:04o}): run chmod 600 on it, or make a new identity",
+        path.display()
+    )]
     Exposed {
         /// The file.
         path: PathBuf,
-        /// Its permissions.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// A private key's file belongs to somebody else, who can read and change it: make it your own,
-    /// or make a new identity.
-    #[error("{} belongs to user {owner}, not to user {user} who runs this: make it yours (chown {user}) if you know where the key comes from, or make a new identity", path.display())]
+    /// A private key's file belongs to another user, who can read and change it: make it your own,
+    /// or create a new identity.
+    #[error(
+        "{} belongs to user {owner}, not to user {user} who runs this: make it yours (chown \
+         {user}) if you know where the key comes from, or make a new identity",
+        path.display()
+    )]
     Owner {
         /// The file.
         path: PathBuf,
-        /// Whose it is, as a user's number.
+        /// User id of the owner.
         owner: u32,
-        /// Who runs the program, likewise.
+        /// User id of the process.
         user: u32,
     },
-    /// A file holds something else than it should.
+    /// The contents of a file are invalid.
     #[error("{}{}: {why}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// The line, if one is to blame.
+        /// Line of the fault, if it can be located.
         line: Option<usize>,
-        /// What is wrong with it.
+        /// Description of the fault.
         why: &'static str,
     },
-    /// A key could not be made or used.
+    /// A key could not be created or used.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The route is ill-formed.
@@ -124,34 +135,34 @@ pub enum Error {
     /// An endpoint is ill-formed.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// What was asked for fits no OPEN.
+    /// The request cannot be encoded as an OPEN.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// At the listener: the OPEN was refused.
     #[error("refused the OPEN: {0}")]
     Refused(#[from] Refusal),
-    /// At the listener: its principal has as many set-ups under way as fit.
+    /// At the listener: the principal has reached its limit of pending set-ups.
     #[error("refused the OPEN: {0}")]
     NoRoom(#[from] NoRoom),
-    /// At the listener: the service takes no such session, and has said why.
+    /// At the listener: the service refused the session and reported why.
     #[error("refused the OPEN: it {code}: {detail}")]
     Declined {
-        /// What was answered.
+        /// Code of the answer.
         code: StatusCode,
-        /// More, in words.
+        /// Details in words.
         detail: String,
     },
-    /// At the listener: the peer did not go through with the set-up.
+    /// At the listener: the peer did not complete the set-up.
     #[error("the peer did not complete the set-up: {0}")]
     Peer(#[source] io::Error),
 }
 
-/// What the first place of a route is.
+/// Kind of the first hop of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstPlace {
     /// A depot.
     Depot,
-    /// An off-ramp, by which the server is to be reached.
+    /// An off-ramp through which the server is reached.
     Offramp,
     /// The server itself.
     Server,
@@ -168,7 +179,7 @@ impl std::fmt::Display for FirstPlace {
 }
 
 impl Error {
-    /// Whether no payload can have reached the server, so that another attempt repeats nothing
+    /// Returns true if no payload can have reached the server, so another attempt repeats nothing
     /// (LH-FALLBACK-1).
     #[must_use]
     pub fn nothing_forwarded(&self) -> bool {
@@ -180,7 +191,7 @@ impl Error {
         }
     }
 
-    /// Whether the server does not offer the service that was asked for.
+    /// Returns true if the server does not offer the requested service.
     #[must_use]
     pub fn is_about_the_service(&self) -> bool {
         match self {
@@ -190,8 +201,8 @@ impl Error {
         }
     }
 
-    /// Whether it is about who one side is, so that nothing changes until a person changes a grant,
-    /// a policy or a key.
+    /// Returns true if the error concerns the identity or the permissions of a party. It then
+    /// persists until a person changes a grant, a policy or a key.
     #[must_use]
     pub fn is_about_who(&self) -> bool {
         match self {
@@ -215,7 +226,8 @@ impl Error {
         }
     }
 
-    /// Returns whether two clocks are too far apart, which stays so until a person sets one.
+    /// Returns true if two clocks differ too much. The error persists until a person sets one of
+    /// them.
     #[must_use]
     pub fn is_about_clock(&self) -> bool {
         match self {
@@ -229,7 +241,8 @@ impl Error {
         }
     }
 
-    /// Whether a depot or the server did not take the grant of a circuit (LH-GRANT-2, LH-GRANT-3).
+    /// Returns true if a depot or the server rejected the grant of a circuit (LH-GRANT-2,
+    /// LH-GRANT-3).
     #[must_use]
     pub fn is_about_grant(&self) -> bool {
         let Self::Hop(failure) = self else {
@@ -242,8 +255,8 @@ impl Error {
         )
     }
 
-    /// The hop that is to blame, as far as it is known: whom a depot could not reach, else who
-    /// refused or fell silent.
+    /// Returns the endpoint of the failed hop, if known: the one that a depot could not reach, else
+    /// the one that refused or fell silent.
     #[must_use]
     pub fn endpoint(&self) -> Option<&Endpoint> {
         match self {
@@ -265,8 +278,8 @@ impl Error {
     }
 }
 
-/// Why an endpoint was not reached. The address that was tried is named where it is not the
-/// endpoint itself.
+/// Formats the reason why an endpoint was not reached. Names the address that was dialled if it
+/// differs from the endpoint.
 fn reason(endpoint: &Endpoint, source: &io::Error) -> String {
     let (endpoint, source) = (endpoint.to_string(), source.to_string());
     match source
@@ -301,7 +314,8 @@ mod tests {
         );
         assert_eq!(
             error("h.example:9").to_string(),
-            "cannot connect to the server h.example:9: 192.0.2.1:9: Connection refused (os error 111)"
+            "cannot connect to the server h.example:9: 192.0.2.1:9: Connection refused (os error \
+             111)"
         );
     }
 }

@@ -1,8 +1,8 @@
-//! Watches the flow of a session's own hop: what limits it, and what right-sizing did about it.
+//! Watches the flow of a session's own hop: its limits, and the actions of right-sizing.
 //!
-//! A watch is driven by the data itself: each read and write looks, at most once every
-//! [`SAMPLE_PERIOD`]. A flow that stands still is not looked at, and the kernel's counters show how
-//! long it stood once it goes on.
+//! The data itself drives a watch: each read and write may take a sample, at most once every
+//! [`SAMPLE_PERIOD`]. An idle flow is not sampled. The kernel's counters show how long it was idle
+//! once it resumes.
 
 use std::{
     os::fd::AsFd,
@@ -16,16 +16,16 @@ use drs::{
 };
 use parking_lot::Mutex;
 
-/// Most actions that are kept for the report.
+/// Maximum number of actions kept for the report.
 const MOST_ACTIONS: usize = 32;
 
-/// One session's flow, to be looked at from anywhere while the session runs and after.
+/// Observations of one session's flow, readable from any thread during the session and after it.
 #[derive(Debug)]
 pub struct FlowWatch {
     begun: Instant,
     host: Host,
-    /// When the next look is due, in microseconds since `begun`; never, once the socket gave
-    /// nothing.
+    /// Time of the next sample, in microseconds since `begun`; `u64::MAX` (never) once the socket
+    /// cannot be sampled.
     due: AtomicU64,
     watched: Mutex<Watched>,
 }
@@ -37,51 +37,53 @@ struct Watched {
     fit: Fit,
 }
 
-/// Whether the rate at which this end sends is fitted to the path.
+/// State of fitting this end's sending rate to the path.
 #[derive(Debug)]
 enum Fit {
-    /// It is left to TCP.
+    /// TCP determines the rate.
     Not,
-    /// From the next look on.
+    /// Fitting begins with the next sample.
     Due,
-    /// It is, for as long as this lives.
+    /// The rate is fitted until this value is dropped.
     Fitted { _guard: FlowGuard },
 }
 
-/// What a watch has seen so far.
+/// Observations of a watch so far.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// For how long each limit held, and the latest verdict.
+    /// Time spent under each limit, and the latest verdict.
     pub tally: Tally,
-    /// The latest advice.
+    /// Latest advice.
     pub advice: Option<Advice>,
-    /// What was set on the socket and why, oldest first, the first few dozen.
+    /// Settings applied to the socket and their reasons, oldest first; limited to the first few
+    /// dozen.
     pub actions: Vec<Applied>,
-    /// Smoothed round-trip time at the latest look.
+    /// Smoothed round-trip time at the latest sample.
     pub rtt: Duration,
-    /// The least round-trip time known at the latest look; zero before there is one.
+    /// Minimum round-trip time known at the latest sample; zero if unknown.
     pub min_rtt: Duration,
-    /// Payload of the largest segment that this end sends, in bytes.
+    /// Maximum segment payload that this end sends, in bytes.
     pub mss: u32,
-    /// The most that a window of this connection can grow to on this host, in bytes; none before
-    /// the first look.
+    /// Maximum window of this connection on this host, in bytes; `None` before the first sample.
     pub largest_window: Option<u64>,
-    /// This end's congestion control; empty where unknown.
+    /// This end's congestion control; empty if unknown.
     pub congestion: CongestionName,
-    /// Segments that this end sent again, up to the latest look.
+    /// Segments that this end retransmitted, up to the latest sample.
     pub retransmits: u32,
-    /// Segments that arrived out of order, up to the latest look: some are lost where it grows.
+    /// Segments that arrived out of order, up to the latest sample. Growth indicates loss.
     pub out_of_order: u32,
-    /// Bytes that this end sent, retransmissions included, up to the latest look.
+    /// Bytes that this end sent, including retransmissions, up to the latest sample.
     pub sent: u64,
-    /// Bytes of the connection that this end's part in it moved, up to the latest look: received,
-    /// or sent and acknowledged.
+    /// Bytes moved in this end's direction, up to the latest sample: received, or sent and
+    /// acknowledged.
     pub moved: u64,
 }
 
-/// The congestion control is the host's choice, or `--congestion`: how to share a path with others
-/// is not a session's to decide. Little waits to be sent, since what waits in the socket of one
-/// stream can go by no other one; and a slow start waits for no window.
+/// Creates the flow control of one side.
+///
+/// The congestion control stays the host's choice, or that of `--congestion`: a session does not
+/// decide how to share a path with others. Little unsent data is queued, since data in one stream's
+/// socket cannot move to another stream. Slow start does not wait for a window.
 fn flow(mode: Mode, side: Side, host: Host) -> Flow {
     Flow::with_host(mode, side, host)
         .keeping_congestion_control()
@@ -89,9 +91,10 @@ fn flow(mode: Mode, side: Side, host: Host) -> Flow {
         .opening_window()
 }
 
-/// The most bytes that this host lets a connection have in flight towards its receiver: without
-/// window scaling (RFC 7323) 65,535, and otherwise what its buffers can grow to, of which the
-/// kernel counts half as its own bookkeeping.
+/// Returns the maximum number of bytes that this host allows in flight towards the receiver.
+///
+/// Without window scaling (RFC 7323) it is 65,535. Otherwise it is half the maximum buffer size, as
+/// the kernel counts the other half as its own overhead.
 fn largest_window(sample: &Sample, side: Side, host: &Host) -> u64 {
     let buffer = match side {
         Side::Sending => host.send_autotune.max(host.send_explicit),
@@ -106,7 +109,7 @@ fn largest_window(sample: &Sample, side: Side, host: &Host) -> u64 {
 }
 
 impl Seen {
-    /// How many streams are advised, where that is the advice.
+    /// Returns the recommended number of streams, if more streams are the advice.
     #[must_use]
     pub fn advised_streams(&self) -> Option<u32> {
         match self.advice {
@@ -131,19 +134,21 @@ impl FlowWatch {
         }
     }
 
-    /// Fits the rate at which this end sends to its path from the next look on, as `longhaul perf`
-    /// does: what one flow fills is filled without a queue that overflows. For a flow that has its
-    /// path to itself; beside siblings of its own, TCP shares the path.
+    /// Fits this end's sending rate to the path from the next sample on, as `longhaul perf` does:
+    /// the flow then fills the path without overflowing a queue.
+    ///
+    /// Use it for a flow that has the path to itself. With parallel flows of the same transfer, TCP
+    /// shares the path.
     pub fn fit_rate(&self) {
         self.lock().fit = Fit::Due;
     }
 
-    /// Lets the rate go, and the socket that a fitted flow holds open.
+    /// Stops fitting the rate, and releases the socket that a fitted flow holds open.
     pub(crate) fn let_rate_go(&self) {
         self.lock().fit = Fit::Not;
     }
 
-    /// Forgets what was seen and goes on as the other side, or the same, of the connection.
+    /// Discards the observations and restarts, as the given side of the connection.
     pub fn begin_anew(&self, side: Side) {
         let mut watched = self.lock();
         let mode = watched.flow.mode();
@@ -154,20 +159,21 @@ impl FlowWatch {
         };
     }
 
-    /// What was seen so far.
+    /// Returns the observations so far.
     #[must_use]
     pub fn seen(&self) -> Seen {
         self.lock().seen.clone()
     }
 
-    /// Looks at the socket, when that is due.
+    /// Takes a sample of the socket, if one is due.
     pub(crate) fn look(&self, socket: impl AsFd) {
         let now = self.begun.elapsed();
         let micros = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
         let due = self.due.load(Ordering::Relaxed);
         let next =
             micros.saturating_add(u64::try_from(SAMPLE_PERIOD.as_micros()).unwrap_or(u64::MAX));
-        // Whoever moves the time on looks: the two halves of a session may come here at once.
+        // The two halves of a session may arrive here at once; the one that advances the time takes
+        // the sample.
         if micros < due
             || self
                 .due
@@ -214,7 +220,7 @@ impl FlowWatch {
                     }
                 }
             }
-            // Not a socket that can be measured: the session itself goes on.
+            // The socket cannot be measured. The session itself continues.
             Err(_) => self.due.store(u64::MAX, Ordering::Relaxed),
         }
     }
@@ -229,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_fitted_where_that_is_asked_for_and_only_of_an_end_that_sends() {
+    fn the_rate_is_fitted_on_request_and_only_when_sending() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let is_fitted = |watch: &FlowWatch| {

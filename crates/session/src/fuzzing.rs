@@ -1,6 +1,6 @@
-//! What must hold for any file of known hosts and any key file; see [`longhaul_proto::fuzzing`].
+//! Properties of the parsers of known-hosts files and key files; see [`longhaul_proto::fuzzing`].
 
-#![allow(clippy::unwrap_used)] // a broken property is to panic
+#![allow(clippy::unwrap_used)] // a broken property panics
 
 use std::path::Path;
 
@@ -77,7 +77,9 @@ fn known_hosts_files() -> Vec<Seed> {
 
 fn identities() -> Vec<Seed> {
     // RFC 8410, section 10.3: the example without attributes and the one with a public half.
-    let plain = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n-----END PRIVATE KEY-----\n";
+    let plain = "-----BEGIN PRIVATE KEY-----\n\
+        MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n\
+        -----END PRIVATE KEY-----\n";
     let with_public = "-----BEGIN PRIVATE KEY-----\n\
         MHICAQEwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n\
         oB8wHQYKKoZIhvcNAQkJFDEPDA1DdXJkbGUgQ2hhaXJzgSEAGb9ECWmEzf6FQbrB\n\

@@ -1,5 +1,5 @@
-//! The first hop as TLS sees it: OPEN goes out before its first bytes, the statuses are taken off
-//! before its first reads.
+//! The first hop as seen by TLS: the OPEN is sent before its first bytes, and the statuses are
+//! consumed before its first reads.
 
 use std::{
     io::{self, IoSlice},
@@ -11,24 +11,24 @@ use bytes::{Buf, Bytes, BytesMut};
 use longhaul_proto::{Chain, Progress, Status};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Read at once while statuses are awaited.
+/// Size of a read while statuses are expected, in bytes.
 const READ_BYTES: usize = 4096;
 
-/// A transport with something to write before the payload, and something to read before it.
+/// A transport with bytes to write before the payload, and bytes to read before it.
 #[derive(Debug)]
 pub(crate) struct HopStream<S> {
     inner: S,
-    /// Goes out before, and together with, the first bytes written (LH-CHAIN-3).
+    /// Bytes sent before, and together with, the first bytes written (LH-CHAIN-3).
     ahead: Bytes,
-    /// Came in behind the OPEN or the statuses, and is payload.
+    /// Payload that arrived together with the OPEN or the statuses.
     behind: Bytes,
     chain: Option<Chain>,
     established: bool,
 }
 
 impl<S> HopStream<S> {
-    /// The initiator's side: `open` goes out with the first bytes, and nothing is read before the
-    /// chain stands.
+    /// Creates the initiator's side. `open` is sent with the first bytes, and reads wait until the
+    /// chain is established.
     pub(crate) const fn initiating(inner: S, open: Bytes, chain: Chain) -> Self {
         Self {
             inner,
@@ -39,7 +39,7 @@ impl<S> HopStream<S> {
         }
     }
 
-    /// The acceptor's side: `early` came in behind the OPEN.
+    /// Creates the acceptor's side. `early` arrived together with the OPEN.
     pub(crate) const fn accepted(inner: S, early: Bytes) -> Self {
         Self {
             inner,
@@ -54,19 +54,19 @@ impl<S> HopStream<S> {
         &self.inner
     }
 
-    /// The chain, while it does not stand.
+    /// Returns the chain until it is established.
     pub(crate) fn pending_chain(&self) -> Option<&Chain> {
         self.chain.as_ref().filter(|_| !self.established)
     }
 
-    /// The statuses that came.
+    /// Returns the statuses received.
     pub(crate) fn statuses(&self) -> &[Status] {
         self.chain.as_ref().map(Chain::statuses).unwrap_or_default()
     }
 }
 
 impl<S: AsyncRead + Unpin> HopStream<S> {
-    /// Reads until the chain stands. Its failure travels as the source of the I/O error.
+    /// Reads until the chain is established. Its failure becomes the source of the I/O error.
     fn poll_establish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.established {
             let Some(chain) = &mut self.chain else { break };
@@ -112,7 +112,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for HopStream<S> {
 }
 
 impl<S: AsyncWrite + Unpin> HopStream<S> {
-    /// Writes what goes ahead together with `data`; how much of `data` went.
+    /// Writes the bytes in `ahead` together with `data`. Returns how many bytes of `data` were
+    /// written.
     fn poll_write_ahead(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         while !self.ahead.is_empty() {
             let slices = [IoSlice::new(&self.ahead), IoSlice::new(data)];

@@ -1,6 +1,6 @@
-//! Who this end is: an Ed25519 key pair, kept in a file that only its owner may read.
+//! Identity of this end: an Ed25519 key pair, stored in a file that only its owner may read.
 
-#![deny(clippy::indexing_slicing)] // what is read here comes from a file
+#![deny(clippy::indexing_slicing)] // the input comes from a file
 
 use std::{
     fmt,
@@ -20,10 +20,10 @@ use crate::{Error, tls};
 
 const BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const END: &str = "-----END PRIVATE KEY-----";
-/// Longest file that is read, in bytes: far more than any Ed25519 key takes.
+/// Maximum size of a key file, in bytes: far more than any Ed25519 key takes.
 const MAX_FILE: usize = 4096;
 
-/// An Ed25519 key pair, ready to sign OPENs and to speak TLS. Files hold it as PKCS #8 in PEM (RFC
+/// An Ed25519 key pair that signs OPENs and authenticates TLS. Files hold it as PKCS #8 in PEM (RFC
 /// 7468).
 #[derive(Clone)]
 pub struct Identity {
@@ -32,7 +32,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A fresh identity that is in no file.
+    /// Generates an identity without saving it.
     ///
     /// # Errors
     /// [`Error::Key`] when the system's random generator fails.
@@ -40,7 +40,7 @@ impl Identity {
         Self::from_key(SigningKey::generate()?)
     }
 
-    /// A fresh identity, saved to a file that must not exist yet.
+    /// Generates an identity and saves it to a file that must not exist yet.
     ///
     /// # Errors
     /// [`Error::File`] when it exists or cannot be written; [`Error::Key`].
@@ -50,11 +50,12 @@ impl Identity {
         Ok(identity)
     }
 
-    /// The identity in a file.
+    /// Loads the identity from a file.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be read, [`Error::Exposed`] when others can, [`Error::Owner`]
-    /// when it is somebody else's, [`Error::Malformed`] when it holds none.
+    /// [`Error::File`] when the file cannot be read, [`Error::Exposed`] when others can read it,
+    /// [`Error::Owner`] when it belongs to another user, [`Error::Malformed`] when it holds no
+    /// identity.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::File {
             action: "read the identity",
@@ -63,7 +64,7 @@ impl Identity {
         };
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
-        // Of the opened file, so that it cannot be another than the one checked.
+        // Taken from the open file, so that the checked file is the one that is read.
         let mode = metadata.mode() & 0o7777;
         if mode & 0o077 != 0 {
             return Err(Error::Exposed {
@@ -79,7 +80,7 @@ impl Identity {
                 user,
             });
         }
-        // Room for all of it, so that no copy is left behind where it grew.
+        // Allocated in full, so that no copy of the secret remains where the buffer grew.
         let mut text = Zeroizing::new(Vec::with_capacity(2 * MAX_FILE));
         file.take(MAX_FILE as u64)
             .read_to_end(&mut text)
@@ -95,7 +96,7 @@ impl Identity {
         Self::from_key(key)
     }
 
-    /// Saves to a file that must not exist yet, readable by its owner only.
+    /// Saves the identity to a file that must not exist yet, readable by its owner only.
     ///
     /// # Errors
     /// [`Error::File`] when it exists or cannot be written.
@@ -111,7 +112,7 @@ impl Identity {
                     .write_all(pem.as_bytes())
                     .and_then(|()| file.sync_all());
                 if written.is_err() {
-                    // Half a key helps nobody and would be in the way next time.
+                    // A partial key is useless and would block the next attempt.
                     let _ = std::fs::remove_file(path);
                 }
                 written
@@ -123,13 +124,13 @@ impl Identity {
         })
     }
 
-    /// The public half, by which others know this identity.
+    /// Returns the public half, by which others know this identity.
     #[must_use]
     pub const fn public(&self) -> PublicKey {
         self.key.public()
     }
 
-    /// The key that signs OPENs.
+    /// Returns the key that signs OPENs.
     #[must_use]
     pub const fn signing_key(&self) -> &SigningKey {
         &self.key
@@ -139,7 +140,8 @@ impl Identity {
         Arc::clone(&self.certified)
     }
 
-    /// Signs as itself and speaks TLS as another: what an acceptor must refuse.
+    /// Returns an identity that signs as itself and uses TLS as another, which acceptors must
+    /// refuse.
     #[cfg(test)]
     pub(crate) fn with_certified_of(&self, other: &Self) -> Self {
         Self {
@@ -163,15 +165,15 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Whether a secret in a file of `owner` is a secret of `user`: whoever owns the file can read and
-/// replace it, and so can root.
+/// Returns true if a secret in a file of `owner` is safe for `user`. The owner of a file can read
+/// and replace it, and so can root.
 const fn is_trusted_owner(owner: u32, user: u32) -> bool {
     owner == user || owner == 0
 }
 
 fn to_pem(document: &[u8]) -> Zeroizing<String> {
     let digits = Zeroizing::new(BASE64.encode(document));
-    // Room for all of it, so that no copy is left behind where it grew.
+    // Allocated in full, so that no copy of the secret remains where the buffer grew.
     let mut pem = Zeroizing::new(String::with_capacity(2 * digits.len() + 2 * BEGIN.len()));
     pem.push_str(BEGIN);
     for (index, digit) in digits.chars().enumerate() {
@@ -194,15 +196,17 @@ pub(crate) fn from_pem(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     BASE64.decode(digits.as_bytes()).ok().map(Zeroizing::new)
 }
 
-/// Replaces a file as a whole, so that a reader sees the old text or the new one and a crash loses
-/// neither. Only the owner may read it. The new text is written to a file of an unpredictable name
-/// that did not exist, so that nobody can put one in its way.
+/// Replaces a file atomically: a reader sees the old text or the new one, and a crash loses
+/// neither.
+///
+/// Only the owner may read the file. The new text goes to a new file with an unpredictable name, so
+/// that nobody can place a file there beforehand.
 pub(crate) fn replace_file(path: &Path, text: &str) -> io::Result<()> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    // Created with O_EXCL and mode 0600, removed when it is dropped.
+    // Created with O_EXCL and mode 0600, and removed on drop.
     let mut temporary = tempfile::Builder::new()
         .prefix(".longhaul-")
         .suffix(".new")
@@ -231,7 +235,10 @@ mod tests {
         assert_eq!(Identity::load(&path).unwrap().public(), made.public());
         let error = Identity::create(&path).unwrap_err();
         assert!(
-            matches!(&error, Error::File { source, .. } if source.kind() == io::ErrorKind::AlreadyExists),
+            matches!(
+                &error,
+                Error::File { source, .. } if source.kind() == io::ErrorKind::AlreadyExists
+            ),
             "{error}"
         );
         assert_eq!(Identity::load(&path).unwrap().public(), made.public());
@@ -267,7 +274,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("identity");
         Identity::create(&path).unwrap();
-        // Only root may give files away.
+        // Only root may change the owner of a file.
         if std::os::unix::fs::chown(&path, Some(12345), None).is_err() {
             return;
         }
@@ -280,14 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_prepared_is_in_the_way_of_a_replacement() {
+    fn a_replacement_ignores_a_planted_symlink() {
         let directory = tempfile::tempdir().unwrap();
         let (path, victim) = (
             directory.path().join("hosts"),
             directory.path().join("victim"),
         );
         std::fs::write(&victim, "untouched").unwrap();
-        // Where the text went by a name that could be guessed.
+        // The predictable name to which the text was once written.
         let guessed = directory
             .path()
             .join(format!("hosts.{}.new", std::process::id()));
@@ -303,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_no_identity() {
+    fn other_files_are_not_identities() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("identity");
         assert!(matches!(Identity::load(&path), Err(Error::File { .. })));

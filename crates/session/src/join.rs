@@ -1,14 +1,15 @@
-//! Joins a session, or a second connection, and an ordinary TCP connection: moves bytes both ways
-//! until both directions have ended or one side has died.
+//! Joins a session, or a second connection, with an ordinary TCP connection: moves bytes in both
+//! directions until both have ended or one side has died.
 //!
-//! The ends mean the same on both sides (`docs/close-states.md`): an end of stream on one becomes
-//! one on the other, behind the last byte before it (LH-END-1); a reset, or a session that was cut
-//! short, becomes a reset (LH-END-3). One future drives both directions; what a direction has read
-//! it writes before it reads again, so a side that takes no bytes holds the other back.
+//! Ends have the same meaning on both sides (`docs/close-states.md`). An end of stream on one
+//! becomes an end of stream on the other, after the last byte before it (LH-END-1). A reset or a
+//! truncated session becomes a reset (LH-END-3). One future drives both directions. Each direction
+//! writes what it has read before it reads again, so a side that accepts no bytes holds back the
+//! other.
 //!
-//! A program that has said all it has to say may close its connection altogether while the other
-//! side still sends. Its system then resets the connection, which must not take back what it said:
-//! see [`Ending::Closed`].
+//! A program that has sent everything may close its connection while the other side still sends.
+//! Its kernel then resets the connection, which must not discard what the program sent: see
+//! [`Ending::Closed`].
 
 mod buffers;
 mod way;
@@ -29,47 +30,47 @@ use crate::{FlowWatch, Session};
 pub use buffers::Buffers;
 use way::{Step, Way};
 
-/// How long a session whose TCP side has closed may go on sending, once all that this side had said
-/// is on its way.
+/// Time for which a session may continue sending after its TCP side has closed, counted from when
+/// all of that side's bytes are written.
 const CLOSED_TIME: Duration = Duration::from_secs(5);
-/// A session that has moved less has no bulk direction, and is not watched.
+/// Minimum bytes moved before a session counts as bulk and is watched.
 const BULK: u64 = 256 * 1024;
 
-/// Receives counts of bytes as they move: how many went to the TCP connection, and to the session.
+/// Callback for byte counts as they move: bytes written to the TCP connection, and to the session.
 pub type OnMoved = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
-/// How a session and a connection are joined. Clones share their rates and buffers.
+/// Options for joining a session and a connection. Clones share their rates and buffers.
 #[derive(Clone)]
 pub struct JoinOptions {
-    /// How long nothing may move.
+    /// Maximum idle times.
     pub silence: Silence,
-    /// Where buffers come from.
+    /// Shared pool of buffers.
     pub buffers: Arc<Buffers>,
-    /// The rate towards the TCP connection.
+    /// Rate limit towards the TCP connection.
     pub to_tcp: Arc<RateLimit>,
-    /// The rate towards the session.
+    /// Rate limit towards the session.
     pub to_session: Arc<RateLimit>,
-    /// What right-sizing may do to the session's own hop, once it moves bulk data.
+    /// Right-sizing mode for the session's own hop, once it moves bulk data.
     pub sizing: Mode,
-    /// Who counts.
+    /// Callback that counts moved bytes.
     pub on_moved: Option<OnMoved>,
-    /// Bytes that each direction may carry.
+    /// Maximum number of bytes that each direction may carry.
     pub most_bytes: u64,
 }
 
-/// How long a joined session may be silent.
+/// Maximum idle times of a joined session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Silence {
-    /// While both directions are open. It is looked at once in this time, so silence lasts for one
-    /// to two of it.
+    /// Limit while both directions are open. It is checked once per period, so the actual limit is
+    /// one to two periods.
     pub open: Duration,
-    /// Once one direction has ended, likewise.
+    /// Limit once one direction has ended, checked in the same way.
     pub half_closed: Duration,
 }
 
 impl Default for JoinOptions {
-    /// Without rates or bounds; an hour of silence, ten minutes half-closed; buffers of its own;
-    /// right-sizing as it sees fit.
+    /// Returns options without rate or size limits, with an hour of idle time (ten minutes
+    /// half-closed), separate buffers, and automatic right-sizing.
     fn default() -> Self {
         Self {
             silence: Silence {
@@ -95,49 +96,50 @@ pub enum End {
     Tcp,
 }
 
-/// How it ended. Only [`Ending::Finished`] is clean.
+/// Outcome of a joined session. Only [`Ending::Finished`] is clean.
 #[derive(Debug)]
 pub enum Ending {
     /// Both directions ended, and everything was delivered.
     Finished,
-    /// The TCP side had ended its own direction and then took no more of what the session sent;
-    /// what it had said was delivered.
+    /// The TCP side had ended its own direction and then accepted no more data from the session.
+    /// All its own data was delivered.
     Closed,
-    /// A side was reset, cut short, timed out or became unreachable; the other was reset.
+    /// A side was reset, truncated, timed out or became unreachable; the other was reset.
     Died(End, io::Error),
-    /// Nothing moved for too long; both were reset.
+    /// The idle limit passed without a byte moving; both were reset.
     Idle,
-    /// One direction had ended and nothing moved in the other for too long; both were reset.
+    /// One direction had ended and no bytes moved in the other within the limit; both were reset.
     HalfClosed,
-    /// One direction carried more than it may ([`JoinOptions::most_bytes`]); both were reset.
+    /// One direction exceeded its maximum size ([`JoinOptions::most_bytes`]); both were reset.
     BeyondSize,
-    /// The caller gave it up; both were reset.
+    /// The caller aborted it; both were reset.
     Aborted,
 }
 
-/// What a joined session did.
+/// Result of a joined session.
 #[derive(Debug)]
 pub struct Joined {
-    /// How it ended.
+    /// Outcome.
     pub ending: Ending,
-    /// Bytes that the kernel took for the TCP side.
+    /// Bytes that the kernel accepted for the TCP side.
     pub to_tcp: u64,
-    /// Bytes that went into the session.
+    /// Bytes written to the session.
     pub to_session: u64,
-    /// What was seen of the session's own hop, if it moved bulk data.
+    /// Observations of the session's own hop, if it moved bulk data.
     pub flow: Option<Arc<FlowWatch>>,
 }
 
-/// What an ordinary TCP connection can be joined with: a session, or another TCP connection.
+/// A stream that can be joined with an ordinary TCP connection: a session, or another TCP
+/// connection.
 pub trait Far: AsyncRead + AsyncWrite + Unpin {
-    /// Ready once it is broken, though nobody reads or writes. Asked only while its writing half is
-    /// open.
+    /// Completes once the stream is broken, even without a read or write. Polled only while its
+    /// writing half is open.
     fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error>;
 
-    /// Watches its flow from now on, if it is a session's.
+    /// Starts to watch the flow, if the stream is a session.
     fn watch(&mut self, mode: Mode, side: Side) -> Option<Arc<FlowWatch>>;
 
-    /// Closes what has ended both ways.
+    /// Closes a stream that has ended in both directions.
     fn close(self);
 }
 
@@ -150,7 +152,7 @@ impl Far for Session {
         Some(Self::watch(self, mode, side))
     }
 
-    /// The session has said its end, which makes its close a clean one.
+    /// The session has already sent its end, so dropping it is a clean close.
     fn close(self) {}
 }
 
@@ -159,7 +161,7 @@ impl Far for Conn {
         Self::poll_broken(self, cx)
     }
 
-    /// A connection that is as a program's own would be is sized by the kernel.
+    /// The kernel sizes a plain connection, as it would a program's own.
     fn watch(&mut self, _: Mode, _: Side) -> Option<Arc<FlowWatch>> {
         None
     }
@@ -169,8 +171,8 @@ impl Far for Conn {
     }
 }
 
-/// The future that moves the bytes. When it has ended, or is dropped, both sides are closed:
-/// cleanly after [`Ending::Finished`], else with resets.
+/// Future that moves the bytes. When it completes or is dropped, both sides are closed: cleanly
+/// after [`Ending::Finished`], otherwise with resets.
 pub struct Join<F = Session> {
     /// `None` once closed.
     ends: Option<(F, Conn)>,
@@ -178,8 +180,8 @@ pub struct Join<F = Session> {
     to_session: Way,
     options: JoinOptions,
     timer: Pin<Box<Sleep>>,
-    /// What is waited for in silence, and how much had moved when the timer was set: the timer is
-    /// not touched for each byte.
+    /// Event whose time limit is running, and the bytes moved when the timer was set. The timer is
+    /// not reset for every byte.
     waiting_for: Wait,
     moved_at_check: u64,
     bulk: bool,
@@ -190,12 +192,12 @@ pub struct Join<F = Session> {
 enum Wait {
     Bytes,
     OtherHalf,
-    /// For the session to notice that the TCP side has closed.
+    /// The session must notice that the TCP side has closed.
     Notice,
 }
 
 impl<F: Far> Join<F> {
-    /// Joins `session`, or what takes its place, and `conn`.
+    /// Joins `session`, or another connection instead, with `conn`.
     #[must_use]
     pub fn new(session: F, conn: Conn, options: JoinOptions) -> Self {
         Self {
@@ -211,12 +213,12 @@ impl<F: Far> Join<F> {
         }
     }
 
-    /// Ends it now, with resets.
+    /// Aborts now, with resets.
     pub fn abort(&mut self) -> Joined {
         self.end(Ending::Aborted)
     }
 
-    /// Bytes moved so far: to the TCP connection, and to the session.
+    /// Returns the bytes moved so far: to the TCP connection, and to the session.
     #[must_use]
     pub const fn moved(&self) -> (u64, u64) {
         (self.to_tcp.moved, self.to_session.moved)
@@ -237,7 +239,7 @@ impl<F: Far> Join<F> {
         }
     }
 
-    /// Moves what can be moved. `Some` is the ending.
+    /// Moves as many bytes as possible. Returns `Some` when the join has ended.
     fn advance(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
         let Some((session, conn)) = &mut self.ends else {
             return Some(Ending::Aborted);
@@ -284,16 +286,16 @@ impl<F: Far> Join<F> {
         self.look_for_death(cx).or_else(|| self.check_silence(cx))
     }
 
-    /// The TCP side takes no more: what the session still sends is read and thrown away, until it
-    /// ends as well.
+    /// Discards what the session still sends, until it ends, as the TCP side accepts no more.
     fn discard(&mut self, cx: &Context<'_>) {
         self.to_tcp.discard();
         cx.waker().wake_by_ref();
     }
 
-    /// A side that we still owe bytes to may die while nothing is read from it: because it has
-    /// ended its own direction, or because that direction is held up. Its death must not wait for
-    /// the next byte to be noticed.
+    /// Detects that a side which is still owed bytes has died.
+    ///
+    /// Reads do not notice this if that side has ended its own direction, or if that direction is
+    /// held up. The detection must not wait for the next byte.
     fn look_for_death(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
         let (session, conn) = self.ends.as_ref()?;
         if self.to_tcp.is_owed()
@@ -330,7 +332,7 @@ impl<F: Far> Join<F> {
         }
         while self.timer.as_mut().poll(cx).is_ready() {
             match waiting_for {
-                // However much it sends.
+                // Regardless of how much the session sends.
                 Wait::Notice => return Some(Ending::Closed),
                 _ if moved != self.moved_at_check => {}
                 Wait::Bytes => return Some(Ending::Idle),
@@ -343,9 +345,11 @@ impl<F: Far> Join<F> {
     }
 }
 
-/// Whether a write failed with the reset of a peer that had ended its own direction before: Linux
-/// reports that reset as EPIPE, and any other as ECONNRESET. What such a peer has said is complete,
-/// and may still wait to be read.
+/// Returns true if a write failed because the peer, after ending its own direction, reset the
+/// connection.
+///
+/// Linux reports that reset as EPIPE, and any other as ECONNRESET. The data of such a peer is
+/// complete, and may still have to be read.
 fn is_closed(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }

@@ -1,6 +1,6 @@
-//! The servers whose keys were accepted before: one line each, `host:port lhk1:...`.
+//! Servers whose keys were accepted before: one line each, `host:port lhk1:...`.
 
-#![deny(clippy::indexing_slicing)] // what is read here comes from a file
+#![deny(clippy::indexing_slicing)] // the input comes from a file
 
 use std::{
     collections::BTreeMap,
@@ -14,8 +14,8 @@ use longhaul_proto::{Endpoint, PublicKey};
 
 use crate::{Error, ServerTrust, Verdict, identity::replace_file};
 
-/// A file of servers and their keys. Lines that begin with `#`, and empty ones, are skipped and not
-/// kept.
+/// A file of servers and their keys. Empty lines and lines that begin with `#` are skipped, and
+/// dropped on saving.
 #[derive(Clone, Debug)]
 pub struct KnownHosts {
     path: PathBuf,
@@ -23,11 +23,11 @@ pub struct KnownHosts {
 }
 
 impl KnownHosts {
-    /// Reads the file; one that does not exist is empty.
+    /// Reads the file. A missing file counts as empty.
     ///
     /// # Errors
     /// [`Error::File`] when it cannot be read, [`Error::Malformed`] with the line when it cannot be
-    /// understood.
+    /// parsed.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let text = match read_trusted_file(path) {
             Ok(text) => text,
@@ -43,7 +43,7 @@ impl KnownHosts {
         Self::parse(&text, path)
     }
 
-    /// Reads the text of such a file; `path` is what errors call it and where it is saved.
+    /// Parses the text of such a file. `path` is used in errors and for saving.
     pub(crate) fn parse(text: &str, path: &Path) -> Result<Self, Error> {
         let mut keys = BTreeMap::new();
         for (index, line) in text.lines().enumerate() {
@@ -81,14 +81,14 @@ impl KnownHosts {
         })
     }
 
-    /// The key of a server, if it is known.
+    /// Returns the key of a server, if it is known.
     #[must_use]
     pub fn get(&self, server: &Endpoint) -> Option<PublicKey> {
         self.keys.get(server).copied()
     }
 
-    /// Adds a server, or changes its key, and saves. What others added to the file meanwhile is
-    /// kept.
+    /// Adds a server, or changes its key, and saves. Entries that other processes added to the file
+    /// meanwhile are kept.
     ///
     /// # Errors
     /// As [`KnownHosts::open`], and [`Error::File`] when it cannot be written.
@@ -98,7 +98,7 @@ impl KnownHosts {
         self.save()
     }
 
-    /// Forgets a server and saves; whether it was known.
+    /// Removes a server and saves. Returns true if it was known.
     ///
     /// # Errors
     /// As [`KnownHosts::add`].
@@ -111,9 +111,9 @@ impl KnownHosts {
         Ok(known)
     }
 
-    /// Trust in exactly the servers known now: another key is refused, and a server not listed
-    /// gives [`Error::UnknownServer`], upon which the caller may ask, [`add`](Self::add), and
-    /// connect again.
+    /// Returns trust in exactly the servers known now. Another key is refused, and a server not
+    /// listed gives [`Error::UnknownServer`]. The caller may then ask the user, [`add`](Self::add)
+    /// the key, and connect again.
     #[must_use]
     pub fn trust(&self) -> ServerTrust {
         let keys = self.keys.clone();

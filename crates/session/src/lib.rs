@@ -1,8 +1,8 @@
 //! A byte stream over a route of depots, secured end to end.
 //!
-//! [`connect`] opens a [`Session`] along a route to a [`Listener`]; both ends then hold an ordinary
-//! asynchronous byte stream under TLS 1.3, in which each knows the other's key. Depots in between
-//! see the OPEN and nothing else.
+//! [`connect`] opens a [`Session`] along a route to a [`Listener`]. Both ends then have an ordinary
+//! asynchronous byte stream under TLS 1.3, and each knows the other's key. The depots between them
+//! see only the OPEN.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), longhaul_session::Error> {
@@ -11,8 +11,16 @@
 //! use tokio::io::AsyncWriteExt;
 //!
 //! let identity = Arc::new(Identity::load(Path::new("identity"))?);
-//! let server = ServerTrust::Pinned("lhk1:qkpvm2v5fo7pw4i4fjbx5kuoeqwpvm3ltcn27g7jyo3v7dzyzq5a".parse()?);
-//! let options = ConnectOptions::new(Service::COPY, "depot.example".parse()?, "server.example:7511".parse()?, identity, server);
+//! let server = ServerTrust::Pinned(
+//!     "lhk1:qkpvm2v5fo7pw4i4fjbx5kuoeqwpvm3ltcn27g7jyo3v7dzyzq5a".parse()?,
+//! );
+//! let options = ConnectOptions::new(
+//!     Service::COPY,
+//!     "depot.example".parse()?,
+//!     "server.example:7511".parse()?,
+//!     identity,
+//!     server,
+//! );
 //! let mut session = connect(&options).await?;
 //! session.write_all(b"hello").await.ok();
 //! session.shutdown().await.ok();

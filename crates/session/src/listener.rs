@@ -1,4 +1,4 @@
-//! Accepting sessions: set-ups run beside each other, bounded in number and in time.
+//! Listener for sessions: set-ups run concurrently, bounded in number and in time.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -11,34 +11,37 @@ use tokio::{
 
 use crate::{Error, Identity, Session, SessionInfo, accept::Acceptor};
 
-/// Sessions that are set up and wait for [`Listener::accept`].
+/// Maximum number of established sessions that wait for [`Listener::accept`].
 const MAX_READY_SESSIONS: usize = 64;
 
-/// Where to listen, as whom, and for whom.
+/// Address, identity and admission of a listener.
 #[derive(Clone)]
 pub struct ListenOptions {
-    /// The address; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free one.
     pub addr: SocketAddr,
-    /// Who this end is.
+    /// Identity of this end.
     pub identity: Arc<Identity>,
-    /// Which keys may have sessions. Asked for every OPEN, so it must not wait.
+    /// Predicate that returns true if a key may have sessions. Called for every OPEN, so it must
+    /// not block.
     pub accept: Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>,
-    /// What is offered; who asks for anything else is refused.
+    /// Offered services; requests for any other are refused.
     pub services: Vec<Service>,
     /// TCP congestion control of accepted connections; the system's default if `None`.
     pub congestion: Option<String>,
-    /// Milliseconds by which the clock of the initiators is ahead of this host's, where that was
-    /// measured and authenticated beforehand; negative if it is behind, else 0 (LH-SIGN-2).
+    /// Milliseconds by which the initiators' clock is ahead of this host's; negative if it is
+    /// behind.
+    ///
+    /// Set only if the difference was measured and authenticated beforehand, else 0 (LH-SIGN-2).
     pub clock_ahead_ms: i64,
-    /// Time for the TLS handshake, from the OPEN on.
+    /// Time limit for the TLS handshake, counted from the OPEN.
     pub handshake_timeout: Duration,
-    /// How many connections may be on their way to a session, and how long their OPENs may take.
+    /// Limits on the number of pending connections, and on the time for their OPENs.
     pub gate: GateLimits,
 }
 
 impl ListenOptions {
-    /// With 10 s for the OPEN (2 s under pressure), 20 s for the handshake, and room for 512
-    /// newcomers and 256 handshakes at once.
+    /// Creates options with 10 s for the OPEN (2 s under pressure), 20 s for the handshake, and
+    /// room for 512 pending connections and 256 concurrent handshakes.
     #[must_use]
     pub fn new(
         addr: SocketAddr,
@@ -63,7 +66,7 @@ impl ListenOptions {
     }
 }
 
-/// Accepts sessions until it is dropped; sessions it has given out live on.
+/// Accepts sessions until it is dropped; sessions already returned live on.
 pub struct Listener {
     address: SocketAddr,
     ready: Mutex<mpsc::Receiver<Session>>,
@@ -71,7 +74,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Starts to listen.
+    /// Binds the address and starts to accept sessions.
     ///
     /// # Errors
     /// [`Error::Listen`] or [`Error::Congestion`].
@@ -99,8 +102,7 @@ impl Listener {
         })
     }
 
-    /// The next session that is completely set up. Set-ups that fail are logged and never seen
-    /// here.
+    /// Returns the next established session. Failed set-ups are logged and not returned.
     ///
     /// # Errors
     /// [`Error::Stopped`] when the listener's task has ended.
@@ -108,7 +110,7 @@ impl Listener {
         self.ready.lock().await.recv().await.ok_or(Error::Stopped)
     }
 
-    /// The address it listens on.
+    /// Returns the address it listens on.
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.address
@@ -137,7 +139,8 @@ async fn serve(
         };
         let (fd, peer) = listener.accept(failed).await;
         while set_ups.try_join_next().is_some() {}
-        // Let in before anything is known of it; who is one too many goes (LH-ACCEPT-1).
+        // The gate admits a connection before anything is known of it, and evicts one if there are
+        // too many (LH-ACCEPT-1).
         let entered = gate.enter(peer.ip());
         let (acceptor, events, ready) = (Arc::clone(&acceptor), Arc::clone(&events), ready.clone());
         set_ups.spawn(async move {
@@ -158,11 +161,12 @@ async fn serve(
             let set_up = set_up(&acceptor, conn, peer, header, verified);
             let done = tokio::select! {
                 done = set_up => done,
-                // Dropped, which resets it: a flood is not worth an answer.
+                // Dropping the connection resets it: a flood gets no answer.
                 () = eviction.wait() => return,
             };
             match done {
-                // Held until somebody takes it, so that sessions nobody takes hold new ones back.
+                // The permit is held until the session is accepted, so sessions that nobody accepts
+                // hold back new ones.
                 Ok(session) => drop(ready.send(session).await),
                 Err(error) => failed_set_up(&events, peer, principal, &error),
             }

@@ -1,9 +1,9 @@
-//! TLS 1.3 over a connection: rustls makes the handshake and the keys (LH-TLS-1 to LH-TLS-4), and
-//! the records that follow are made and read here.
+//! TLS 1.3 over a connection: rustls performs the handshake and derives the keys (LH-TLS-1 to
+//! LH-TLS-4). The records after it are sealed and opened here.
 //!
-//! rustls's own record layer takes 4 KiB from a connection at a time and moves what it receives
-//! through three buffers. Here a connection is read in pieces of 128 KiB, and a record is opened
-//! into the memory of whoever reads. The bytes on the wire are those of any TLS 1.3.
+//! rustls's own record layer reads 4 KiB from a connection at a time and moves received data
+//! through three buffers. This one reads up to 128 KiB at a time and opens a record directly into
+//! the reader's memory. The bytes on the wire are standard TLS 1.3.
 
 use std::fmt;
 use std::io;
@@ -27,22 +27,21 @@ use handshake::Keys;
 use incoming::{Incoming, READ_AHEAD};
 use record::{Content, HEADER, MAX_BODY, MAX_DATA, Opener, Outgoing, RecordError, Sealer};
 
-/// Bytes of data that are made into records before these are written.
+/// Maximum bytes of data sealed into records before they are written.
 const MAX_SEALED_AT_ONCE: usize = 8 * MAX_DATA;
-/// Bytes that a session takes for what it has read ahead, has no reader for yet, and has not
-/// written yet.
+/// Memory of a session in bytes: data read ahead, data without a reader yet, and unwritten records.
 pub const SESSION_BYTES: usize = READ_AHEAD + MAX_BODY + 8 * (HEADER + MAX_BODY);
 const _: () = assert!(MAX_SEALED_AT_ONCE <= 8 * MAX_DATA);
-/// Records without data that are passed over one after another; a peer has no reason for more.
+/// Maximum number of consecutive records without data. A peer has no reason to send more.
 const MAX_EMPTY_RECORDS: u32 = 32;
 
-/// A message of the handshake: its type and the three bytes of its length (RFC 8446, section 4).
+/// Handshake message types; the three bytes after the type are the length (RFC 8446, section 4).
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
-/// KeyUpdate, with and without a request for the same from the peer (section 4.6.3).
+/// KeyUpdate that requests one from the peer, and this end's own without a request (section 4.6.3).
 const KEY_UPDATE_REQUESTED: u8 = 1;
 const OWN_KEY_UPDATE: [u8; 5] = [KEY_UPDATE, 0, 0, 1, 0];
-/// Levels of alerts (section 6).
+/// Alert levels (section 6).
 const WARNING: u8 = 1;
 const FATAL: u8 = 2;
 
@@ -53,11 +52,11 @@ pub(crate) struct Secured<S> {
     sealer: Sealer,
     opener: Opener,
     incoming: Incoming,
-    /// Data of a record that its reader had no room for, and how much of it was taken.
+    /// Data of a record for which the reader had no room, and how much of it was consumed.
     rest: Vec<u8>,
     rest_taken: usize,
     outgoing: Outgoing,
-    /// The peer has asked for another key, and has not been given it.
+    /// The peer requested a key update that has not been sent yet.
     owes_key_update: bool,
     empty_records: u32,
     reading: Reading,
@@ -68,9 +67,9 @@ pub(crate) struct Secured<S> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
     Open,
-    /// close_notify came.
+    /// close_notify was received.
     Ended,
-    /// Nothing that comes can be believed.
+    /// The input cannot be trusted any more.
     Failed,
 }
 
@@ -83,10 +82,10 @@ impl<S> fmt::Debug for Secured<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
-    /// Makes the handshake. `check` looks at the connection when that is over.
+    /// Performs the handshake. `check` then examines the connection.
     ///
     /// # Errors
-    /// Those of the connection as they are; what TLS finds wrong as [`io::ErrorKind::InvalidData`].
+    /// Errors of the connection unchanged; TLS errors as [`io::ErrorKind::InvalidData`].
     pub(crate) async fn establish<C: Handshaking>(
         mut io: HopStream<S>,
         mut connection: C,
@@ -97,7 +96,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
             .and_then(|incoming| Self::new(io, connection, incoming))
     }
 
-    /// As [`Self::establish`], for who wants to look at `io` when it takes too long.
+    /// Performs the handshake like [`Self::establish`], for callers that examine `io` after a
+    /// timeout.
     pub(crate) async fn handshake<C: Handshaking>(
         io: &mut HopStream<S>,
         connection: &mut C,
@@ -113,7 +113,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         }
     }
 
-    /// The stream, once the handshake is over.
+    /// Creates the stream once the handshake is complete.
     pub(crate) fn new<C: Handshaking>(
         io: HopStream<S>,
         connection: C,
@@ -140,16 +140,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
     }
 }
 
-/// A handshake that is over, and what came behind it.
+/// A completed handshake, and the input that followed it.
 pub(crate) struct Established(Incoming);
 
 impl<S> Secured<S> {
-    /// The connection.
+    /// Returns the connection.
     pub(crate) const fn hop(&self) -> &HopStream<S> {
         &self.io
     }
 
-    /// Where it is said which of the next bytes travel as they are.
+    /// Returns the handle that marks the next bytes as plaintext.
     pub(crate) const fn clear(&self) -> &Arc<Clear> {
         &self.clear
     }
@@ -160,7 +160,7 @@ impl<S> Secured<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
-    /// Reads bytes that travel as they are: those that have been read ahead first.
+    /// Reads plaintext bytes; bytes that were read ahead come first.
     pub(crate) fn poll_read_unprotected(
         &mut self,
         cx: &mut Context<'_>,
@@ -176,7 +176,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes bytes as they are, behind all records.
+    /// Writes plaintext bytes after all pending records.
     pub(crate) fn poll_write_unprotected(
         &mut self,
         cx: &mut Context<'_>,
@@ -186,7 +186,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         Pin::new(&mut self.io).poll_write(cx, data)
     }
 
-    /// Ends this direction of the connection without a word of TLS.
+    /// Ends this direction of the connection without close_notify.
     pub(crate) fn poll_shutdown_unprotected(
         &mut self,
         cx: &mut Context<'_>,
@@ -195,7 +195,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         Pin::new(&mut self.io).poll_shutdown(cx)
     }
 
-    /// Writes what waits to be written.
+    /// Writes the pending records.
     fn poll_write_records(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.owes_key_update {
             self.owes_key_update = false;
@@ -211,7 +211,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Says that what follows is under another key, and goes over to it.
+    /// Announces the next key and switches to it.
     fn update_key(&mut self) -> io::Result<()> {
         self.sealer
             .seal(Content::Handshake, &OWN_KEY_UPDATE, &mut self.outgoing)
@@ -221,7 +221,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         Ok(())
     }
 
-    /// Makes a record, under another key where this one has protected as many as it may.
+    /// Seals a record, after a switch of keys if the current one has reached its limit.
     fn seal(&mut self, content: Content, data: &[u8]) -> io::Result<()> {
         if self.sealer.is_spent() {
             self.update_key()?;
@@ -231,8 +231,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
             .map_err(invalid)
     }
 
-    /// Reads data of records into `buffer` until there is some, or the end; then as much more as
-    /// has been read ahead and has room.
+    /// Reads data of records into `buffer` until there is some, or the end of stream. Then opens
+    /// further records that were read ahead and fit.
     fn poll_read_records(
         &mut self,
         cx: &mut Context<'_>,
@@ -260,8 +260,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
                 Reading::Open => {}
             }
             match self.incoming.record_len() {
-                // Only what can be opened where it is to go: what is left over would have to be
-                // copied.
+                // Opens further records only directly into the buffer: leftover data would have to
+                // be copied.
                 Ok(Some(len))
                     if has_some && record::opened_len(len - HEADER) > buffer.remaining() =>
                 {
@@ -284,8 +284,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         }
     }
 
-    /// Opens the first record, of `len` bytes, into `buffer` or, where that has no room, into the
-    /// rest.
+    /// Opens the first record, of `len` bytes, into `buffer`, or into `rest` if `buffer` has no
+    /// room.
     fn open(&mut self, len: usize, buffer: &mut ReadBuf<'_>) -> Result<(), Fault> {
         let needed = record::opened_len(len - HEADER);
         let direct = buffer.remaining() >= needed;
@@ -346,7 +346,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         Ok(())
     }
 
-    /// Messages of the handshake that may follow it (RFC 8446, section 4.6): whole ones.
+    /// Handles whole handshake messages that may follow the handshake (RFC 8446, section 4.6).
     fn handshake_messages(&mut self, mut messages: &[u8]) -> Result<(), Fault> {
         while !messages.is_empty() {
             let (&[kind, high, middle, low], behind) = messages
@@ -375,8 +375,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         Ok(())
     }
 
-    /// Nothing that comes is read any more; the reason is reported to the peer, as far as it takes
-    /// it at once.
+    /// Stops reading, and reports the reason to the peer if that can be written at once.
     fn fail(&mut self, cx: &mut Context<'_>, fault: Fault) -> io::Error {
         self.reading = Reading::Failed;
         self.rest.clear();
@@ -401,11 +400,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
     }
 }
 
-/// Why what comes is not read any more.
+/// Reason why reading stopped.
 #[derive(Debug)]
 enum Fault {
     Record(RecordError),
-    /// The peer has found a fault, and reports which.
+    /// The peer reported a fault.
     Alert(AlertDescription),
 }
 
@@ -430,7 +429,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<S> {
         if clear == 0 {
             return this.poll_read_records(cx, buffer);
         }
-        // No more than is in the clear: a record follows.
+        // Reads no more than the plaintext: a record follows.
         let room = clear.min(buffer.remaining());
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
         ready!(this.poll_read_unprotected(cx, &mut part))?;
@@ -461,7 +460,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<S> {
             this.clear.sent(written);
             return Poll::Ready(Ok(written));
         }
-        // What was taken before goes first, so that no more than this waits.
+        // Earlier data is written first, which bounds the pending records.
         ready!(this.poll_write_records(cx))?;
         let taken = data
             .get(..data.len().min(MAX_SEALED_AT_ONCE))
@@ -471,7 +470,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<S> {
         }
         match this.poll_write_records(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            // What is left goes with the next write or flush.
+            // The remainder is written by the next write or flush.
             _ => Poll::Ready(Ok(taken.len())),
         }
     }

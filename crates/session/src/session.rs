@@ -1,4 +1,4 @@
-//! The session itself: an ordinary byte stream that ends cleanly or not at all.
+//! The session itself: an ordinary byte stream that ends cleanly or with an error.
 
 use std::{
     io,
@@ -20,14 +20,14 @@ use tokio::{
 
 use crate::{Clear, FlowWatch, secured::Secured};
 
-/// How long [`Session::close`] waits for the peer to close its half.
+/// Time for which [`Session::close`] waits for the peer to close its half.
 const CLOSE: Duration = Duration::from_secs(5);
 
 /// One end of a session.
 ///
-/// `shutdown` closes this end's half: TLS close_notify, then FIN; reading goes on until the peer
-/// closes its own. An end of file without the peer's close_notify is
-/// [`io::ErrorKind::UnexpectedEof`], so what was cut short never looks complete (LH-END-2). A
+/// `shutdown` closes this end's half: TLS close_notify, then FIN. Reads continue until the peer
+/// closes its own half. An end of file without the peer's close_notify is
+/// [`io::ErrorKind::UnexpectedEof`], so a truncated stream never looks complete (LH-END-2). A
 /// session dropped without `shutdown` is reset, and so is one whose process dies (LH-END-3).
 #[derive(Debug)]
 pub struct Session {
@@ -36,38 +36,38 @@ pub struct Session {
     watch: Option<Arc<FlowWatch>>,
 }
 
-/// What is known of a session.
+/// Facts about a session.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SessionInfo {
-    /// Which session it is, at every hop.
+    /// Identifier of the session, the same at every hop.
     pub session_id: SessionId,
-    /// The route it took: direct after a fall-back, whatever was asked for.
+    /// Route that the session took: direct after a fallback, whatever was requested.
     pub route: Route,
-    /// The other end's key, proved by the handshake.
+    /// Key of the other end, proved by the handshake.
     pub peer: PublicKey,
-    /// The address at the other end of the first hop (the last one, at the acceptor).
+    /// Address at the other end of the first hop (the last one, at the acceptor).
     pub first_hop: Option<SocketAddr>,
-    /// What each hop answered, in order; empty at the acceptor.
+    /// Answers of the hops, in order; empty at the acceptor.
     pub statuses: Vec<Status>,
-    /// What the initiator asked for.
+    /// Service that the initiator requested.
     pub service: Service,
-    /// What the initiator said the transfer is for, in words for a log.
+    /// Purpose of the transfer as stated by the initiator, for logs.
     pub purpose: Option<String>,
-    /// Bytes that the initiator said it means to send.
+    /// Number of bytes that the initiator expects to send.
     pub size: Option<u64>,
-    /// Bits a second that the initiator said it would use.
+    /// Rate that the initiator expects to use, in bit/s.
     pub rate: Option<u64>,
-    /// For how many seconds it said it would.
+    /// Duration that the initiator expects, in seconds.
     pub duration: Option<u64>,
-    /// The ordinary TCP server at which an off-ramp ends the session.
+    /// Ordinary TCP server at which an off-ramp ends the session.
     pub onward: Option<Endpoint>,
-    /// Why the route was given up for a direct connection, if it was.
+    /// Reason for the fallback from the route to a direct connection, if there was one.
     pub fell_back: Option<String>,
 }
 
 impl SessionInfo {
-    /// Of a session whose OPEN came in from `first_hop`.
+    /// Returns the facts about a session whose OPEN arrived from `first_hop`.
     pub(crate) fn accepted(open: Open, first_hop: Option<SocketAddr>) -> Self {
         Self {
             session_id: open.session_id,
@@ -100,28 +100,29 @@ impl Session {
         self
     }
 
-    /// What is known of it.
+    /// Returns facts about the session.
     #[must_use]
     pub const fn info(&self) -> &SessionInfo {
         &self.info
     }
 
-    /// The address at this end of its hop: at the acceptor that which the session came to.
+    /// Returns the local address of this end's hop. At the acceptor, it is the address that was
+    /// dialled.
     #[must_use]
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.hop().local().ok()
     }
 
-    /// What the kernel knows of this end's hop.
+    /// Returns the kernel's TCP_INFO of this end's hop.
     ///
     /// # Errors
-    /// When the kernel does not say.
+    /// Errors of the kernel.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         self.hop().info()
     }
 
-    /// Watches, and right-sizes as `mode` allows, the flow of this end's hop from now on. `side`
-    /// says whether this end sends the bulk of the data.
+    /// Starts to watch the flow of this end's hop, and to right-size it as `mode` allows. `side` is
+    /// the side that this end takes in the transfer of the bulk data.
     pub fn watch(&mut self, mode: drs::Mode, side: drs::Side) -> Arc<FlowWatch> {
         let watch = Arc::new(FlowWatch::new(mode, side));
         self.watch = Some(watch.clone());
@@ -134,8 +135,8 @@ impl Session {
         }
     }
 
-    /// Closes this end's half and waits for the peer to close its own, discarding what it still
-    /// sends, so that no reset overtakes what was sent. Gives up after 5 s.
+    /// Closes this end's half and waits until the peer closes its own, so that no reset overtakes
+    /// sent data. Data that still arrives is discarded. Gives up after 5 s.
     ///
     /// # Errors
     /// When the session ends uncleanly, or the peer does not close in time.
@@ -151,23 +152,25 @@ impl Session {
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// This session's bytes without TLS, once both ends have agreed to that inside it (LH-PLAIN-1).
-    /// No byte may go through the session itself any more, and its drop no longer resets the
-    /// connection: an end of file here proves nothing (LH-PLAIN-2).
+    /// Returns this session's byte stream without TLS, once both ends have agreed to that inside
+    /// the session (LH-PLAIN-1).
+    ///
+    /// No byte may use the session itself any more, and dropping it no longer resets the
+    /// connection. An end of file here proves nothing (LH-PLAIN-2).
     pub fn unprotected(&mut self) -> Unprotected<'_> {
         self.hop().end_cleanly();
         Unprotected(self)
     }
 
-    /// Where it is said which of the next bytes travel as they are, while all others stay protected
+    /// Returns the handle that marks the next bytes as plaintext, while all others stay protected
     /// (LH-CLEAR-1).
     #[must_use]
     pub fn clear(&self) -> Arc<Clear> {
         self.tls.clear().clone()
     }
 
-    /// Ready once this end's hop is broken, though nobody reads or writes. Only while this end has
-    /// not shut its half down ([`Conn::poll_broken`]).
+    /// Completes once this end's hop is broken, even without a read or write. Works only until this
+    /// end shuts its half down ([`Conn::poll_broken`]).
     pub fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
         self.hop().poll_broken(cx)
     }
@@ -177,9 +180,10 @@ impl Session {
     }
 }
 
-/// The connection of this end's hop, to measure it and to set its options.
+/// The connection of this end's hop, for measuring it and setting its options.
 impl Drop for Session {
-    /// Who looks at the flow afterwards does not hold its connection (LH-END-3).
+    /// Releases the fitted rate, so that a later reader of the watch does not keep the connection
+    /// open (LH-END-3).
     fn drop(&mut self) {
         if let Some(watch) = &self.watch {
             watch.let_rate_go();
@@ -231,7 +235,7 @@ impl AsyncWrite for Session {
     }
 }
 
-/// See [`Session::unprotected`].
+/// Plaintext byte stream of a session, returned by [`Session::unprotected`].
 #[derive(Debug)]
 pub struct Unprotected<'a>(&'a mut Session);
 

@@ -30,37 +30,36 @@ use rustls::{
 
 use crate::{Error, Identity};
 
-/// LH-TLS-2: how the name of the application protocol inside begins.
+/// Prefix of the application protocol's name (LH-TLS-2).
 const ALPN: &str = "longhaul/1";
-/// Asked for the server's address and the key it shows.
+/// Callback that decides on a server by its address and the key that it presents.
 pub type AskForServer = Arc<dyn Fn(&Endpoint, &PublicKey) -> Verdict + Send + Sync>;
 
-/// How the initiator knows the server.
+/// The initiator's check of the server's key.
 #[derive(Clone)]
 pub enum ServerTrust {
-    /// By this key.
+    /// Accepts exactly this key.
     Pinned(PublicKey),
-    /// By asking; in the middle of a handshake, so the answer must come without waiting for a
-    /// person.
+    /// Calls a function in the middle of the handshake. It must not wait for a person.
     Callback(AskForServer),
 }
 
-/// What is known of a server's key.
+/// Verdict on a server's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is the server's.
+    /// The key is the server's.
     Trusted,
-    /// The server is not known; the connection fails with [`Error::UnknownServer`].
+    /// The server is unknown; the connection fails with [`Error::UnknownServer`].
     Unknown,
-    /// The server has another; the connection fails with [`Error::ServerKey`].
+    /// The server has another key; the connection fails with [`Error::ServerKey`].
     Mismatch {
-        /// The key known for it.
+        /// Key known for the server.
         expected: PublicKey,
     },
 }
 
 impl ServerTrust {
-    /// The server's key, where it is known before the server shows it.
+    /// Returns the server's key if it is known before the handshake.
     pub(crate) const fn pinned(&self) -> Option<PublicKey> {
         match self {
             Self::Pinned(key) => Some(*key),
@@ -88,19 +87,19 @@ impl fmt::Debug for ServerTrust {
     }
 }
 
-/// LH-TLS-4: the one application protocol of a session whose OPEN has this binding. Both ends'
-/// signatures in the handshake cover it.
+/// Returns the only application protocol of a session whose OPEN has this binding (LH-TLS-4). Both
+/// ends' signatures in the handshake cover it.
 fn application_protocol(binding: &[u8; 32]) -> Vec<u8> {
     format!("{ALPN}/{}", HEXLOWER.encode(binding)).into_bytes()
 }
 
-/// Whether the handshake that is over was bound to the OPEN: an end that offers no protocol at all
-/// would else pass.
+/// Returns true if the completed handshake was bound to the OPEN. Without this check, a peer that
+/// offers no protocol would pass.
 pub(crate) fn is_bound(connection: &rustls::CommonState, binding: &[u8; 32]) -> bool {
     connection.alpn_protocol() == Some(&application_protocol(binding))
 }
 
-/// The key in the form in which rustls presents it.
+/// Converts the key to the form that rustls presents.
 pub(crate) fn certified_key(key: &SigningKey) -> Result<CertifiedKey, Error> {
     let document = key.to_pkcs8()?;
     let document = PrivatePkcs8KeyDer::from(document.as_slice());
@@ -110,7 +109,7 @@ pub(crate) fn certified_key(key: &SigningKey) -> Result<CertifiedKey, Error> {
     Ok(CertifiedKey::new(vec![CertificateDer::from(spki)], signing))
 }
 
-/// The initiator's side, for one connection.
+/// Returns the initiator's configuration for one connection.
 pub(crate) fn client_config(
     identity: &Identity,
     server: Arc<ServerKey>,
@@ -120,22 +119,21 @@ pub(crate) fn client_config(
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(io::Error::other)?;
     let mut config = builder
-        .dangerous() // the verifier is this module's own
+        .dangerous() // uses the verifier of this module
         .with_custom_certificate_verifier(server)
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
             identity.certified(),
         )));
     config.alpn_protocols = vec![application_protocol(binding)];
-    // Depots see the ClientHello; it need not show them a name, and nothing that could link
-    // sessions.
+    // Depots see the ClientHello, so it carries no name and nothing that links sessions.
     config.enable_sni = false;
     config.resumption = Resumption::disabled();
-    // For the record layer, which is this crate's own (see `secured`).
+    // The record layer is this crate's own (see `secured`) and needs the keys.
     config.enable_secret_extraction = true;
     Ok(config)
 }
 
-/// The acceptor's side, for one connection, whose OPEN said who the client is (LH-TLS-3).
+/// Returns the acceptor's configuration for one connection, whose OPEN named the client (LH-TLS-3).
 pub(crate) fn server_config(
     identity: &Identity,
     principal: PublicKey,
@@ -160,12 +158,12 @@ pub(crate) fn server_config(
     Ok(config)
 }
 
-/// The name that TLS wants and nobody looks at: keys are what counts here.
+/// Returns a dummy name: TLS requires one, but only keys are checked.
 pub(crate) fn server_name() -> io::Result<ServerName<'static>> {
     ServerName::try_from("longhaul").map_err(io::Error::other)
 }
 
-/// Checks the server's key for one connection, and remembers what it found.
+/// Checks the server's key for one connection, and remembers the result.
 #[derive(Debug)]
 pub(crate) struct ServerKey {
     destination: Endpoint,
@@ -185,7 +183,7 @@ impl ServerKey {
         })
     }
 
-    /// The server's key, once it has proved to have it.
+    /// Returns the server's key once the server has proved to have it.
     pub(crate) fn trusted(&self) -> Option<PublicKey> {
         self.seen
             .get()
@@ -193,7 +191,8 @@ impl ServerKey {
             .map(|&(key, _)| key)
     }
 
-    /// The error for a handshake that failed with `source`: the key's, if the key was the reason.
+    /// Returns the error for a handshake that failed with `source`: the key's, if the key was the
+    /// reason.
     pub(crate) fn failure(&self, source: io::Error) -> Error {
         let destination = self.destination.clone();
         match self.seen.get() {
@@ -262,7 +261,7 @@ impl ServerCertVerifier for ServerKey {
     }
 }
 
-/// LH-TLS-3: the client's key is the principal of its OPEN, or there is no session.
+/// Requires the client's key to be the principal of its OPEN (LH-TLS-3).
 #[derive(Debug)]
 struct ClientKey {
     principal: PublicKey,

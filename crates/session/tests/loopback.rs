@@ -1,6 +1,6 @@
 //! Sessions over real sockets on loopback, without depots.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test that fails may panic, in its helpers too
+#![allow(clippy::unwrap_used, clippy::panic)] // failed tests panic, also in helpers
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// A listener that takes one principal, and options for that principal to connect to it.
+/// Returns a listener that accepts one principal, and options for that principal to connect to it.
 async fn pair_of_ends() -> (Listener, ConnectOptions) {
     let (server, client) = (
         Arc::new(Identity::generate().unwrap()),
@@ -50,7 +50,7 @@ async fn pair() -> (Session, Session) {
 }
 
 #[tokio::test]
-async fn a_session_comes_from_the_address_that_was_chosen() {
+async fn a_session_uses_the_chosen_source_address() {
     let (listener, mut options) = pair_of_ends().await;
     options.source = Some("127.0.0.9".parse().unwrap());
     let (connected, accepted) = tokio::join!(connect(&options), listener.accept());
@@ -60,9 +60,9 @@ async fn a_session_comes_from_the_address_that_was_chosen() {
 }
 
 #[tokio::test]
-async fn sessions_come_from_the_ports_that_were_granted_and_no_more_of_them_than_there_are() {
+async fn sessions_use_only_their_source_ports() {
     let (listener, mut options) = pair_of_ends().await;
-    // Two ports in a row that nobody has now.
+    // Finds two consecutive free ports.
     let free = || std::net::TcpListener::bind("127.0.0.8:0").unwrap();
     let first = loop {
         let (one, at) = {
@@ -95,7 +95,7 @@ async fn sessions_come_from_the_ports_that_were_granted_and_no_more_of_them_than
 }
 
 #[tokio::test]
-async fn an_address_to_come_from_that_cannot_reach_the_server_is_reported() {
+async fn an_unusable_source_address_is_reported() {
     let (_listener, mut options) = pair_of_ends().await;
     options.source = Some("::1".parse().unwrap());
     let error = connect(&options).await.unwrap_err().to_string();
@@ -133,7 +133,7 @@ async fn a_direct_session_carries_bytes_and_knows_both_ends() {
     assert!(far.tcp_info().unwrap().bytes_received.unwrap() > 3_000_000);
 }
 
-/// LH-END-1: either end closes its half, and the other goes on.
+/// LH-END-1: either end closes its half, and the other continues.
 #[tokio::test]
 async fn half_close_works_in_both_directions() {
     for near_first in [true, false] {
@@ -159,7 +159,7 @@ async fn half_close_works_in_both_directions() {
     }
 }
 
-/// LH-END-2, LH-END-3: what ends without a close is an error, with data under way or without.
+/// LH-END-2, LH-END-3: an end without a close is an error, with data in flight or without.
 #[tokio::test]
 async fn a_session_that_is_dropped_never_looks_complete() {
     for written in [&b"half a"[..], b""] {
@@ -180,7 +180,7 @@ async fn a_session_that_is_dropped_never_looks_complete() {
     }
 }
 
-/// LH-END-3: also while its paced flow is still to be looked at.
+/// LH-END-3: also while the watch of its paced flow is still held.
 #[tokio::test]
 async fn a_paced_session_that_is_dropped_ends() {
     let (mut near, mut far) = pair().await;
@@ -207,7 +207,10 @@ async fn a_server_with_another_key_is_refused_by_name() {
     options.server = ServerTrust::Pinned(expected);
     let error = connect(&options).await.unwrap_err();
     assert!(
-        matches!(&error, Error::ServerKey { expected: e, found: f, .. } if (e, f) == (&expected, &found)),
+        matches!(
+            &error,
+            Error::ServerKey { expected: e, found: f, .. } if (e, f) == (&expected, &found)
+        ),
         "{error}"
     );
     assert_eq!(error.endpoint().unwrap().port, listener.local_addr().port());
@@ -232,9 +235,9 @@ async fn an_unknown_server_can_be_added_and_then_connected_to() {
 }
 
 /// LH-ADMIT-1: the acceptor refuses with a typed code that reaches the initiator. LH-FALLBACK-2:
-/// which does not fall back.
+/// the initiator does not fall back then.
 #[tokio::test]
-async fn a_stranger_is_refused_as_such() {
+async fn an_unknown_key_is_refused_as_such() {
     let (_listener, mut options) = pair_of_ends().await;
     let stranger = Arc::new(Identity::generate().unwrap());
     options.identity = Arc::clone(&stranger);
@@ -257,16 +260,20 @@ async fn a_stranger_is_refused_as_such() {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_said_with_the_address() {
+async fn a_missing_listener_is_reported_with_the_address() {
     let (_listener, mut options) = pair_of_ends().await;
-    // Bound and not listening: nobody else can take the port meanwhile.
+    // Bound but not listening, so that nobody else can take the port meanwhile.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind(loopback()).unwrap();
     let address = socket.local_addr().unwrap();
     options.destination = address.into();
     let error = connect(&options).await.unwrap_err();
     assert!(
-        matches!(&error, Error::NotConnected { place: FirstPlace::Server, source, .. } if source.kind() == io::ErrorKind::ConnectionRefused),
+        matches!(
+            &error,
+            Error::NotConnected { place: FirstPlace::Server, source, .. }
+                if source.kind() == io::ErrorKind::ConnectionRefused
+        ),
         "{error}"
     );
     assert!(error.to_string().contains(&address.to_string()), "{error}");
@@ -274,7 +281,7 @@ async fn nobody_listening_is_said_with_the_address() {
 }
 
 #[tokio::test]
-async fn a_congestion_control_that_is_not_there_is_an_error() {
+async fn an_unavailable_congestion_control_is_an_error() {
     let (_listener, mut options) = pair_of_ends().await;
     options.congestion = Some("no-such-one".into());
     assert!(matches!(
@@ -294,7 +301,7 @@ async fn a_congestion_control_that_is_not_there_is_an_error() {
     ));
 }
 
-/// Every file of the fuzz corpus, and prefixes that are in order as far as they go.
+/// Returns every file of the fuzz corpus, and truncated valid OPENs.
 fn malformed_opens() -> Vec<Vec<u8>> {
     let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/open");
     let files = std::fs::read_dir(corpus)
@@ -309,8 +316,8 @@ fn malformed_opens() -> Vec<Vec<u8>> {
     files.chain(prefixes.map(<[u8]>::to_vec)).collect()
 }
 
-/// Ten thousand malformed OPENs, the fuzz corpus among them, leave the listener serving
-/// (LH-ACCEPT-2).
+/// LH-ACCEPT-2: the listener keeps serving after ten thousand malformed OPENs, including the fuzz
+/// corpus.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_leaves_the_listener_serving() {
     let (listener, options) = pair_of_ends().await;
@@ -322,7 +329,7 @@ async fn garbage_leaves_the_listener_serving() {
             for number in (first..10_000).step_by(16) {
                 let mut stream = TcpStream::connect(address).await.unwrap();
                 let mut bytes = seeds[number % seeds.len()].clone();
-                // Once as it is, then a little different each time.
+                // Each input once unchanged, then with small changes.
                 if let Some(at) = (number / seeds.len()).checked_sub(1) {
                     bytes.extend(
                         (number as u32)
@@ -333,7 +340,7 @@ async fn garbage_leaves_the_listener_serving() {
                     let length = bytes.len();
                     bytes[at * 7 % length] ^= 1 << (at % 8);
                 }
-                // The listener may have closed before all is written: that is its right.
+                // The listener may close before all is written.
                 let _ = stream.write_all(&bytes).await;
                 let _ = stream.shutdown().await;
                 let _ = stream.read_to_end(&mut Vec::new()).await;
@@ -349,7 +356,7 @@ async fn garbage_leaves_the_listener_serving() {
     accepted.unwrap();
 }
 
-/// LH-ACCEPT-1: those who say nothing do not keep others out.
+/// LH-ACCEPT-1: silent connections do not keep others out.
 #[tokio::test]
 async fn silent_connections_block_nobody() {
     let (listener, options) = pair_of_ends().await;

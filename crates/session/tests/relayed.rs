@@ -1,7 +1,7 @@
-//! Sessions through relays that keep, or break, the rules of a depot: what the initiator makes of
+//! Sessions through relays that follow or break the rules of a depot: the initiator's reaction to
 //! each.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test that fails may panic, in its helpers too
+#![allow(clippy::unwrap_used, clippy::panic)] // failed tests panic, also in helpers
 
 use std::{
     net::SocketAddr,
@@ -22,23 +22,23 @@ use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
 };
 
-/// What a relay does once it has an OPEN.
+/// Behaviour of a relay once it has an OPEN.
 #[derive(Clone, Copy)]
 enum Manner {
-    /// Dials on, answers, relays.
+    /// Dials the next hop, answers, relays.
     Relays,
-    /// Relays this many bytes towards the acceptor, and then ends that direction with a FIN, as if
-    /// all had been said.
+    /// Relays this many bytes towards the acceptor, and then ends that direction with a FIN, like a
+    /// complete stream.
     Cuts(u64),
-    /// Answers with this code, and whether payload went on.
+    /// Answers with this code, and whether payload was forwarded.
     Answers(StatusCode, bool),
-    /// Closes without a word.
+    /// Closes without an answer.
     Closes,
-    /// Says what no depot says.
+    /// Sends an answer that no depot sends.
     Babbles,
 }
 
-/// A relay for any number of sessions, as simple as the rules allow.
+/// Starts a minimal relay for any number of sessions.
 async fn relay(manner: Manner) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -184,10 +184,10 @@ async fn a_session_passes_relays_and_half_closes_through_them() {
     }
 }
 
-/// LH-END-2: wherever a relay cuts the stream, the cut is reported to the reader.
+/// LH-END-2: wherever a relay truncates the stream, the reader gets an error.
 #[tokio::test]
 async fn a_stream_cut_short_never_looks_complete() {
-    // Bytes of TLS, the rest of the handshake included.
+    // Bytes of TLS, including the rest of the handshake.
     for allowed in [1000, 5000, 12_345, 60_000] {
         let (listener, options) = ends(&[relay(Manner::Cuts(allowed)).await]).await;
         let (connected, accepted) = tokio::join!(connect(&options), listener.accept());
@@ -207,9 +207,9 @@ async fn a_stream_cut_short_never_looks_complete() {
     }
 }
 
-/// LH-FALLBACK-1: only when it is certain that nothing went on.
+/// LH-FALLBACK-1: falls back only if it is certain that nothing was forwarded.
 #[tokio::test]
-async fn it_falls_back_only_when_nothing_went_on() {
+async fn it_falls_back_only_if_nothing_was_forwarded() {
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let cases = [
@@ -265,8 +265,7 @@ async fn it_falls_back_only_when_nothing_went_on() {
     }
 }
 
-/// LH-GRANT-4: what has a grant is paced from the first hop on, and goes by its depots or not at
-/// all.
+/// LH-GRANT-4: a session with a grant is paced from the first hop on, and uses its depots or fails.
 #[tokio::test]
 async fn a_session_with_a_grant_is_paced_and_does_not_fall_back() {
     let controller = Identity::generate().unwrap();
@@ -305,7 +304,7 @@ async fn a_session_with_a_grant_is_paced_and_does_not_fall_back() {
     );
 }
 
-/// The second relay is dead: the error names it, by the word of the first.
+/// The second relay is down: the error names it, as reported by the first.
 #[tokio::test]
 async fn a_dead_relay_in_the_middle_is_named() {
     let closed = TcpSocket::new_v4().unwrap();
@@ -325,7 +324,7 @@ async fn a_dead_relay_in_the_middle_is_named() {
     assert_eq!(error.endpoint(), Some(&dead.into()));
     assert!(error.to_string().contains(&dead.to_string()), "{error}");
 
-    // And when the server is gone as well, both failures are reported.
+    // When the server is down as well, both failures are reported.
     options.fall_back = true;
     options.destination = dead.into();
     let error = connect(&options).await.unwrap_err();

@@ -1,8 +1,8 @@
-//! What each key holds of what a server has: under one ceiling for all, in shares, so that whoever
-//! fills it goes without.
+//! Accounts of what each key holds of a server's resources. All keys share one ceiling in shares,
+//! so a key that exhausts its share affects only itself.
 //!
-//! [`Ledger`] is the account itself. [`Account`] is one key's way to it: it waits where waiting is
-//! right, and what it takes is given back when the [`Held`] is dropped.
+//! [`Ledger`] does the bookkeeping. [`Account`] is one key's access to it: it waits where waiting
+//! is right, and returns what it took when the [`Held`] is dropped.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,17 +25,17 @@ mod ledger;
 pub(crate) use ledger::{Exhausted, Resource};
 use ledger::{Ledger, RESOURCES};
 
-/// Lines of the log that one key may cause at once, and each second.
+/// Log lines that one key may cause in a burst, and per second.
 const LOG_BURST: u32 = 50;
 const LOG_PER_SECOND: u32 = 5;
-/// After so long what was left out is reported, if no other line has reported it.
+/// Delay after which omitted log lines are reported, unless another line has reported them.
 const MAX_LOG_SILENCE: Duration = Duration::from_secs(1);
 
-/// Memory is accounted in steps of so many bytes.
+/// Granularity of memory accounting, in bytes.
 const BOOKKEEPING_STEP: u64 = 64 * 1024;
 
-/// The accounts of all keys. One for each key that ever came and was known: as many as there are in
-/// the grants.
+/// The accounts of all keys. There is one for each authenticated key that has ever connected, so
+/// the grants bound their number.
 pub(crate) struct Accounts {
     shared: Arc<Shared>,
     of: Mutex<HashMap<PublicKey, Arc<Account>>>,
@@ -43,7 +43,7 @@ pub(crate) struct Accounts {
 
 struct Shared {
     ledger: Mutex<Ledger>,
-    /// How many wait for each resource.
+    /// Number of waiting requests for each resource.
     waiting: [AtomicUsize; RESOURCES],
     accounts: Mutex<Vec<Weak<Account>>>,
     buffers: Arc<Buffers>,
@@ -52,21 +52,22 @@ struct Shared {
     file_wait: Duration,
 }
 
-/// One key's account.
+/// The account of one key.
 pub(crate) struct Account {
     key: PublicKey,
     shared: Arc<Shared>,
-    /// Woken when something of it may be had.
+    /// Notified when a unit of the resource may be available.
     freed: [Notify; RESOURCES],
-    /// One of this key's blocks at a time is hashed for its holes; none where whoever sends them is
-    /// who was asked to.
+    /// Permit to hash a block with holes: one block of this key at a time. `None` for a client,
+    /// which chose its peer itself.
     pub holes: Option<Semaphore>,
-    /// One file at a time is read for this key to be compared; none likewise.
+    /// Lock for comparing files: one file is read for this key at a time. `None` for a client.
     pub comparing: Option<Mutex<()>>,
-    /// Files that this account may have open: of a client, which shares with nobody.
+    /// Maximum number of files that a client's account may have open, as it shares with no other
+    /// key.
     alone: Option<usize>,
     log: Mutex<LogRate>,
-    /// Somebody will report how many lines were left out.
+    /// True if a task will report the number of omitted log lines.
     log_pending: AtomicBool,
 }
 
@@ -87,7 +88,7 @@ impl Accounts {
         }
     }
 
-    /// The account of `key`, opened if need be.
+    /// Returns the account of `key`, and opens it if necessary.
     pub(crate) fn of(&self, key: PublicKey) -> Arc<Account> {
         let mut accounts = self.of.lock();
         let account = accounts
@@ -113,16 +114,16 @@ impl Accounts {
 }
 
 impl Account {
-    /// The account of a client, which shares with nobody: it may hold what one key may at a server,
-    /// as far as the limits of its process allow.
+    /// Creates the account of a client, which shares with no other key. It may hold what one key
+    /// may hold at a server, within the limits of the process.
     pub(crate) fn alone() -> Arc<Self> {
         let limits = Limits::of_client(ProcessLimits::current());
-        // One key may hold half.
+        // One key may hold half of each resource.
         let open_files = limits.open_files / 2;
         Accounts::new(&limits).open(PublicKey::from_bytes([0; 32]), None, Some(open_files))
     }
 
-    /// Takes `units` now or not at all.
+    /// Takes `units` immediately, or fails.
     pub(crate) fn take(self: &Arc<Self>, what: Resource, units: u64) -> Result<Held, Exhausted> {
         self.shared.ledger.lock().take(what, &self.key, units)?;
         Ok(Held {
@@ -132,15 +133,15 @@ impl Account {
         })
     }
 
-    /// Takes one unit as soon as there is one.
+    /// Waits for one unit and takes it.
     pub(crate) async fn wait(self: &Arc<Self>, what: Resource) -> Held {
         let _waiting = Waiting::new(&self.shared.waiting[what as usize]);
         let freed = &self.freed[what as usize];
         loop {
-            // Before the attempt: what is given back after it wakes this.
+            // Register before the attempt, so that units returned after it wake this task.
             let changed = freed.notified();
             if let Ok(held) = self.take(what, 1) {
-                // There may be another one, for another waiter of this key.
+                // Another unit may be free for another waiter of this key.
                 freed.notify_one();
                 return held;
             }
@@ -148,14 +149,14 @@ impl Account {
         }
     }
 
-    /// A place for one open file, waited for as long as a file may.
+    /// Waits for the permit for one open file, at most [`Limits::file_wait`].
     pub(crate) async fn open_file(self: &Arc<Self>) -> Result<Held, Failure> {
         let waited = timeout(self.shared.file_wait, self.wait(Resource::OpenFiles)).await;
         waited.map_err(|_| Exhausted::Share(Resource::OpenFiles).into())
     }
 
-    /// Writes a `line` of the log that this key causes, unless it causes too many; how many are
-    /// left out is reported a little later.
+    /// Calls `line` to write a log line that this key causes, unless the key exceeds its log rate.
+    /// The number of omitted lines is reported shortly after.
     pub(crate) fn log(self: &Arc<Self>, line: impl FnOnce()) {
         if let Some(left_out) = self.admit_log() {
             self.report_left_out(left_out);
@@ -186,12 +187,12 @@ impl Account {
         }
     }
 
-    /// Files that may be open at once, where nobody else has a share of them.
+    /// Returns the number of files that may be open at once, if no other key shares them.
     pub(crate) fn max_open_files(&self) -> Option<usize> {
         self.alone
     }
 
-    /// Idle buffers of all.
+    /// Returns the idle buffers, which all accounts share.
     pub(crate) fn buffers(&self) -> &Arc<Buffers> {
         &self.shared.buffers
     }
@@ -206,7 +207,7 @@ impl Account {
     }
 }
 
-/// What an account holds; given back when dropped.
+/// Units of a resource that an account holds. They are returned on drop.
 pub(crate) struct Held {
     account: Arc<Account>,
     what: Resource,
@@ -214,7 +215,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Takes more of the same, now or not at all.
+    /// Takes `units` more immediately, or fails.
     pub(crate) fn grow(&mut self, units: u64) -> Result<(), Exhausted> {
         let shared = &self.account.shared;
         shared
@@ -225,7 +226,7 @@ impl Held {
         Ok(())
     }
 
-    /// Gives some back.
+    /// Returns `units` to the account.
     pub(crate) fn shrink(&mut self, units: u64) {
         let units = units.min(self.units);
         self.units -= units;
@@ -236,7 +237,7 @@ impl Held {
             .lock()
             .shares(self.what)
             .give_back(&account.key, units);
-        // What one gives back may be had by any: each has its own share of what is free.
+        // Any account may take what one returns: each has its own share of what is free.
         if shared.waiting[index].load(Ordering::SeqCst) > 0 {
             for account in shared.accounts.lock().iter().filter_map(Weak::upgrade) {
                 account.freed[index].notify_one();
@@ -244,7 +245,7 @@ impl Held {
         }
     }
 
-    /// Takes or gives back as many as make it `units`.
+    /// Takes or returns units so that `units` are held.
     pub(crate) fn set(&mut self, units: u64) -> Result<(), Exhausted> {
         if units > self.units {
             self.grow(units - self.units)?;
@@ -254,8 +255,8 @@ impl Held {
         Ok(())
     }
 
-    /// The same for bytes of memory, rounded up, so that not every entry of a copy asks for the
-    /// ledger.
+    /// Sets the number of bytes of memory, rounded up to [`BOOKKEEPING_STEP`], so that not every
+    /// entry of a copy locks the ledger.
     pub(crate) fn set_in_steps(&mut self, bytes: u64) -> Result<(), Exhausted> {
         let rounded = bytes.max(1).checked_next_multiple_of(BOOKKEEPING_STEP);
         self.set(rounded.unwrap_or(bytes))
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_fills_it_goes_without_and_others_do_not() {
+    async fn exhausted_key_fails_and_other_keys_do_not() {
         let accounts = accounts();
         let (greedy, honest) = (accounts.of(key(1)), accounts.of(key(2)));
         let mut held = Vec::new();
@@ -315,12 +316,12 @@ mod tests {
             Some(FailureKind::Limit)
         );
         assert!(honest.take(Resource::OpenFiles, 1).is_ok());
-        // Other resources are other accounts.
+        // Each resource has its own share.
         assert!(greedy.take(Resource::Copies, 1).is_ok());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_waiter_gets_what_is_given_back_by_whomever() {
+    async fn waiter_gets_units_that_any_key_returns() {
         let accounts = accounts();
         let (one, other) = (accounts.of(key(1)), accounts.of(key(2)));
         let mut held: Vec<Held> = Vec::new();
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lines_of_the_log_are_bounded_and_what_is_left_out_is_reported() {
+    async fn log_rate_is_limited_and_omissions_are_reported() {
         let account = accounts().of(key(1));
         let mut lines = 0;
         for _ in 0..100_000 {
@@ -368,13 +369,13 @@ mod tests {
         );
         account.log(|| lines += 1);
         assert_eq!(lines, LOG_BURST + 1);
-        // Another key's lines are its own.
+        // Each key has its own log rate.
         accounts().of(key(2)).log(|| lines += 1);
         assert_eq!(lines, LOG_BURST + 2);
     }
 
     #[test]
-    fn what_is_held_can_grow_and_shrink() {
+    fn held_units_can_grow_and_shrink() {
         let accounts = Accounts::new(&Limits {
             bookkeeping: 100,
             ..Limits::default()

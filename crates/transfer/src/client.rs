@@ -1,15 +1,14 @@
-//! The client's side of a copy: opens streams over the routes, keeps them going, and knows when it
-//! is over.
+//! The client's side of a copy: opens streams over the routes, replaces lost ones, and detects the
+//! end of the copy.
 //!
-//! The first stream starts at once and carries data; others join when the copy turns out large
-//! enough to be worth them. A stream that is lost is opened again on its route, with growing
-//! pauses, while the others go on. If none is left, the outage is waited out for as long as the
-//! user's patience lasts ([`patience`]). If the server has lost the copy by then, another one takes
-//! its place in the same run: what is in place is offered, and what is kept of large files is
-//! resumed.
+//! The first stream starts at once and carries data. Others join when the copy turns out large
+//! enough to need them. A lost stream is reopened on its route with growing pauses, while the
+//! others continue. If no stream is left, the client waits for as long as the user's patience lasts
+//! ([`patience`]). If the server has lost the copy by then, another copy replaces it in the same
+//! run: files that are complete are offered, and partial large files are resumed.
 //!
-//! Where somebody else than the user chooses the routes, they may join and leave in mid-copy
-//! ([`Connector::plan`]), and each is held against the direct one ([`steering`]).
+//! A controller may choose the routes. They then join and leave during the copy
+//! ([`Connector::plan`]), and each is compared with the direct one ([`steering`]).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -47,69 +46,70 @@ use stream_count::StreamCount;
 pub(crate) use stream_count::{LearnedStreams, PathConditions};
 use supervisor::Supervisor;
 
-/// How long an outage is waited out if the user does not say.
+/// Default time that a copy waits during an outage.
 pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(300);
-/// How long a copy whose first stream never stood tries others.
+/// Time for which a copy tries other routes if its first stream was never established.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(6);
-/// Most streams one copy opens.
+/// Maximum number of streams that one copy opens.
 pub const MAX_STREAMS: u32 = 64;
 
 /// A byte stream to the server, as the engine needs it.
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// Segments this host's connection sent again so far, if the kernel reports them.
+    /// Returns the number of segments that this host's connection has retransmitted so far, if the
+    /// kernel reports it.
     fn retransmits(&self) -> Option<u64> {
         None
     }
 
-    /// Watches this end's connection from now on, and right-sizes it where that helps; `side` is
-    /// this end's part in moving the files. None where there is no connection to watch.
+    /// Starts to watch this end's connection, and right-sizes its buffers where that helps. `side`
+    /// is this end's role in the copy. Returns `None` if there is no connection to watch.
     fn watch(&mut self, _side: drs::Side) -> Option<Arc<FlowWatch>> {
         None
     }
 
-    /// Addresses at this end and at the other end of the first hop, if there are any.
+    /// Returns the addresses of both ends of the first hop, if there are any.
     fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
         None
     }
 
-    /// Where it is said which bytes travel in the clear, if that can be. Asked for before the
-    /// stream is used.
+    /// Returns the handle that announces plaintext byte ranges, if the stream supports them. It is
+    /// requested before the stream is used.
     fn clear(&self) -> Option<Arc<Clear>> {
         None
     }
 }
 
-/// Nothing in it is protected, so that it need not know of what is not.
+/// A pipe without protection, which carries plaintext without announcement.
 impl Transport for tokio::io::DuplexStream {
     fn clear(&self) -> Option<Arc<Clear>> {
         Some(Arc::default())
     }
 }
 
-/// Why a stream couldn't be opened.
+/// Error of an attempt to open a stream.
 #[derive(Debug, Clone)]
 pub struct ConnectError {
-    /// One line that names the hop and what to do.
+    /// One line that names the hop and the remedy.
     pub message: String,
-    /// What kind of failure it is.
+    /// Kind of failure.
     pub kind: ConnectFailure,
-    /// Whether trying again later can help.
+    /// If true, a later attempt may succeed.
     pub retry: bool,
 }
 
 /// Kinds of [`ConnectError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectFailure {
-    /// No way led to the server.
+    /// The server could not be reached over any route.
     NoRoute,
-    /// Somebody on the way knows who asks, and says no.
+    /// A depot or the server knows this key and denies access.
     Unauthorised,
-    /// The server does something else than what it was asked for.
+    /// The server does not offer the service that was requested.
     NotOffered,
 }
 
 impl ConnectError {
-    /// As what ends a copy; `text` is its one line.
+    /// Converts this into the error that ends a copy, with `text` as its message.
     pub fn into_error(self, text: String) -> Error {
         match self.kind {
             ConnectFailure::NoRoute => Error::Connect(text),
@@ -119,26 +119,28 @@ impl ConnectError {
     }
 }
 
-/// Which routes a copy uses beside the direct one, by their numbers.
+/// Routes that a copy uses in addition to the direct one, by their numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoutePlan {
-    /// Those that are used, and held against the direct one.
+    /// Routes that are used and compared with the direct one.
     pub beside: Vec<usize>,
-    /// Those that were reserved, and are used in addition.
+    /// Reserved routes, which are used in addition.
     pub reserved: Vec<usize>,
-    /// Others are still looked for: where no route opens, a copy waits for them.
+    /// If true, other routes are still being looked for. A copy that can open no route waits for
+    /// them.
     pub awaited: bool,
 }
 
 /// Opens streams to one server over several routes.
 pub trait Connector: Send + Sync + 'static {
-    /// What it opens.
+    /// Type of the streams that are opened.
     type Stream: Transport;
-    /// The routes by name, at least one. They keep their numbers; where there is a [`Self::plan`],
-    /// more may follow.
+    /// Returns the names of the routes, at least one. They keep their numbers. With a
+    /// [`Self::plan`], more may follow.
     fn routes(&self) -> Vec<String>;
-    /// Which of the routes are used, where that may change while a copy runs; else all of them are.
-    /// Route 0 is then the direct one, which opens the copy, and which the others are held against.
+    /// Returns the routes in use, if these may change while a copy runs. Otherwise all routes are
+    /// used. With a plan, route 0 is the direct one: it opens the copy, and the others are compared
+    /// with it.
     fn plan(&self) -> Option<watch::Receiver<RoutePlan>> {
         None
     }
@@ -149,18 +151,17 @@ pub trait Connector: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Stream, ConnectError>> + Send;
 }
 
-/// What the copy came to, once it is over.
+/// Outcome of a copy.
 #[derive(Debug)]
 pub struct Outcome {
-    /// BLAKE3 over the record of every entry (path, kind, size, hash of content), the same on both
-    /// sides.
+    /// BLAKE3 hash over the record of every entry (path, kind, size, content hash). It is equal on
+    /// both sides.
     pub manifest: Hash,
-    /// Streams that are closing; to be waited for, if at all, after the outcome has been shown to
-    /// the user.
+    /// Streams that are closing. The caller may wait for them after it has shown the outcome.
     pub closing: JoinSet<()>,
 }
 
-/// Which side of the copy this client is.
+/// The client's role in a copy.
 #[derive(Clone)]
 enum Side {
     Push(Arc<Queue>),
@@ -169,27 +170,27 @@ enum Side {
 
 /// Everything a copy needs besides its files.
 pub struct Client<C> {
-    /// How to reach the server.
+    /// Connector that reaches the server.
     pub connector: Arc<C>,
-    /// Said first on every stream.
+    /// First message on every stream.
     pub hello: Hello,
-    /// How it is found that a file is there already, and need not be sent.
+    /// Method that detects files which are already at the destination.
     pub compare: Compare,
-    /// Number of streams; when none, as many as the path turns out to need ([`stream_count`]).
+    /// Number of streams. If `None`, [`stream_count`] adapts it to the path.
     pub streams: Option<u32>,
-    /// Where the number that a destination needed is remembered, if anywhere.
+    /// Store for the number of streams that a destination needed, if any.
     pub memory: Option<StreamMemory>,
-    /// How long an outage is waited out, once a stream has stood: running time, without that for
-    /// which the machine was suspended.
+    /// Time to wait during an outage, once a stream has been established. Time for which the
+    /// machine was suspended does not count.
     pub patience: Duration,
-    /// Counts.
+    /// Counters of the copy.
     pub progress: Arc<Progress>,
-    /// Receives what happens.
+    /// Receiver of events.
     pub observer: Arc<dyn Observer>,
 }
 
 impl<C: Connector> Client<C> {
-    /// Sends `sources`; `names` is what each is called in messages.
+    /// Sends `sources`. `names` are the names of the sources in messages.
     pub async fn push(self, sources: Sources, names: Vec<String>) -> Result<Outcome, Error> {
         let sources = Arc::new(sources.only(self.hello.portion, self.hello.hard_links));
         let mut run = Run::new(&self);
@@ -223,14 +224,17 @@ impl<C: Connector> Client<C> {
             };
             let next = run.next_copy(error, queue.placement())?;
             drop(close);
-            // It counts what it finds as the next one does.
+            // The walk counts what it finds for this copy and the next one.
             let _ = walk.await;
             self.begin_again(&mut run, next).await?;
         }
     }
 
-    /// Receives into `destination`; `names` is what each source is called in messages. The server
-    /// is held to what the request asks for: [`Error::NotAsked`] when it sends something else.
+    /// Receives into `destination`. `names` are the names of the sources in messages.
+    ///
+    /// # Errors
+    /// [`Error::NotAsked`] if the server sends something that the request does not ask for, among
+    /// others.
     pub async fn pull(
         self,
         destination: Destination,
@@ -259,10 +263,10 @@ impl<C: Connector> Client<C> {
         };
         let mut run = Run::new(&self);
         run.hello.reports_not_kept = true;
-        // A server that waits to hear what is there of a file opens others meanwhile.
+        // A server that waits for answers about one file opens others in the meantime.
         run.hello.resume &= ProcessLimits::current().may_wait_for_files();
         if self.hello.portion == Portion::Rest {
-            // For who receives, which is this side.
+            // The portion concerns the receiver, which is this side.
             run.hello.portion = Portion::Whole;
         }
         let mut next = destination;
@@ -292,15 +296,15 @@ impl<C: Connector> Client<C> {
             let again = run.next_copy(error, None)?;
             let ended = receiver.ended();
             drop(receiver);
-            // Two receivers must not have one file. Nobody ever says anything: it is over when
-            // nobody is left who could.
+            // Two receivers must not write the same file. Nothing is ever sent on this channel: it
+            // disconnects when the last handle to the copy is dropped.
             let let_go = tokio::task::spawn_blocking(move || ended.map(|ended| ended.recv()));
             let _ = let_go.await;
             self.begin_again(&mut run, again).await?;
         }
     }
 
-    /// Carries one copy of a run to its end.
+    /// Runs one copy of a run to its end.
     async fn carry(&self, side: Side, run: &mut Run) -> Result<JoinSet<()>, Error> {
         let routes = self.connector.routes();
         let push = matches!(side, Side::Push(_));
@@ -326,7 +330,7 @@ impl<C: Connector> Client<C> {
         Ok(closing)
     }
 
-    /// Has another copy take the place of one that is lost, after a pause.
+    /// Starts another copy that replaces a lost one, after a pause.
     async fn begin_again(&self, run: &mut Run, next: NextCopy) -> Result<(), Error> {
         run.hello.token = Token::random()?;
         run.hello.placement = next.placement;
@@ -339,13 +343,13 @@ impl<C: Connector> Client<C> {
     }
 }
 
-/// What a client keeps from one copy to the next of one run.
+/// State that a client keeps from one copy to the next of a run.
 pub(crate) struct Run {
     hello: Hello,
     patience: Patience,
 }
 
-/// Another copy that is to take the place of one that is lost.
+/// Parameters of the copy that replaces a lost one.
 struct NextCopy {
     reason: String,
     pause: Duration,
@@ -360,10 +364,10 @@ impl Run {
         }
     }
 
-    /// How to begin another copy, if `error` says that this one is lost.
+    /// Returns the parameters of the next copy, if `error` says that this one is lost.
     ///
     /// # Errors
-    /// `error`, if the run ends by it.
+    /// Returns `error` if it ends the run.
     fn next_copy(&mut self, error: Error, placement: Option<Placement>) -> Result<NextCopy, Error> {
         let placement = placement.or(self.hello.placement);
         let may_begin = matches!(error, Error::CopyLost(_)) && self.hello.is_placed(placement);
@@ -379,7 +383,7 @@ impl Run {
     }
 }
 
-/// Stops the walk whatever way a push ends.
+/// Closes the queue on drop, and so stops the walk however a push ends.
 struct CloseQueue(Arc<Queue>);
 
 impl Drop for CloseQueue {

@@ -1,8 +1,8 @@
-//! Waiting for a descriptor where this process, or the system, has no more of them.
+//! Waits for a file descriptor when this process or the system has run out of them.
 //!
-//! Files that stay open have permits that fit the limit (`ulimit -n`). Beside them, work on
-//! blocking threads has a directory or a file open for a moment. If there is no descriptor for it,
-//! another one's moment ends soon.
+//! Files that stay open have permits that fit the limit (`ulimit -n`). In addition, work on
+//! blocking threads briefly opens directories and files. If no descriptor is left for one of these,
+//! another closes soon.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ const MAX_PAUSE: Duration = Duration::from_millis(50);
 /// Longest wait for a descriptor. After it, the file fails.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Opens something, again and again while there is no descriptor for it. Blocking.
+/// Calls `open` again until it does not fail for lack of a descriptor. Blocking.
 ///
 /// # Errors
-/// Those of `open`; EMFILE and ENFILE only after [`WAIT_TIMEOUT`].
+/// Those of `open`. EMFILE and ENFILE are returned only after [`WAIT_TIMEOUT`].
 pub(crate) fn with_descriptor<T>(mut open: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let (mut pause, mut waited_since) = (FIRST_PAUSE, None);
     loop {
@@ -39,7 +39,7 @@ pub(crate) fn is_shortage(errno: Errno) -> bool {
     matches!(errno, Errno::MFILE | Errno::NFILE)
 }
 
-/// Pause that follows `pause`. `None` if `waited` was long enough.
+/// Returns the pause that follows `pause`, or `None` if `waited` was long enough.
 fn next_pause(pause: Duration, waited: Duration) -> Option<Duration> {
     (waited < WAIT_TIMEOUT).then(|| pause.saturating_mul(2).min(MAX_PAUSE))
 }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shortage_of_descriptors_is_waited_out() {
+    fn open_waits_for_a_descriptor() {
         let mut attempts = [Err(Errno::MFILE), Err(Errno::NFILE), Ok(7)].into_iter();
         assert_eq!(with_descriptor(|| attempts.next().unwrap()), Ok(7));
         let mut attempts = [Err(Errno::NOENT), Ok(7)].into_iter();
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortage_that_lasts_is_an_error() {
+    fn lasting_descriptor_shortage_is_an_error() {
         assert_eq!(
             next_pause(FIRST_PAUSE, Duration::ZERO),
             Some(2 * FIRST_PAUSE)

@@ -1,5 +1,4 @@
-//! What can go wrong: with one file ([`Failure`], the rest goes on) and with the whole copy
-//! ([`Error`]).
+//! Errors of one file ([`Failure`], the copy continues) and of the whole copy ([`Error`]).
 
 use std::fmt;
 use std::io;
@@ -9,38 +8,39 @@ use serde::{Deserialize, Serialize};
 use crate::account::Exhausted;
 use crate::path::{PathError, RelPath};
 
-/// Why one file, directory or link was not copied. The number is its code on the wire.
+/// Reason why one file, directory or link was not copied. The number is its code on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum FailureKind {
-    /// The file's size or times changed while it was read: copy it again when it is quiet.
+    /// The file's size or times changed while it was read. Copy it again when nothing writes to it.
     Changed = 1,
-    /// It was there during the walk and gone when its turn came.
+    /// The walk found the entry, but it was gone when it was to be read.
     Vanished = 2,
     /// The operating system denied reading or writing it.
     PermissionDenied = 3,
     /// The destination's disk or quota is full.
     DiskFull = 4,
-    /// Outside the permitted directory, or a symbolic link in the way: never followed. Or a name
-    /// that the target's file system refuses, or takes for another one of the same copy.
+    /// The path is outside the permitted directory, or leads through a symbolic link, which is
+    /// never followed. Or the target's file system refuses the name, or equates it with another
+    /// name of the same copy.
     RefusedPath = 5,
     /// The destination exists and `--overwrite` was not given.
     Exists = 6,
     /// A device, socket or FIFO: only files, directories and symbolic links are copied.
     NotRegular = 7,
-    /// A directory where a file should go, or the other way round, or a device, FIFO or socket
-    /// where a file should go.
+    /// A directory is where a file should go, or the reverse, or a device, FIFO or socket is where
+    /// a file should go.
     WrongKind = 8,
     /// The source does not exist.
     NotFound = 9,
     /// A directory, but `-r` was not given.
     IsDirectory = 10,
-    /// What arrived does not hash to what was sent; the file was not kept.
+    /// The received content does not have the hash that was sent. The file was discarded.
     Verification = 11,
     /// Any other error of the operating system, named in the detail.
     Io = 12,
-    /// A bound of the other side (files open at once, directories in one copy) was met.
+    /// A limit of the peer was reached, such as open files or directories in one copy.
     Limit = 13,
     /// The file was copied, but its permissions or times could not be set.
     Metadata = 14,
@@ -72,7 +72,7 @@ impl FailureKind {
         .find(|kind| *kind as u8 == code)
     }
 
-    /// What happened and what to do, in one line.
+    /// Returns one line with the cause and the remedy.
     fn text(self) -> &'static str {
         match self {
             Self::Changed => {
@@ -98,7 +98,8 @@ impl FailureKind {
             Self::Limit => "a limit was met; copy in smaller parts",
             Self::Metadata => "copied, but its permissions or times could not be set",
             Self::IsLink => {
-                "is a symbolic link at the server, which is not followed; give -r to copy the link itself"
+                "is a symbolic link at the server, which is not followed; \
+                 give -r to copy the link itself"
             }
         }
     }
@@ -110,20 +111,20 @@ impl fmt::Display for FailureKind {
     }
 }
 
-/// One entry that was not copied (or, for [`FailureKind::Metadata`], not wholly).
+/// An entry that was not copied, or not completely ([`FailureKind::Metadata`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Why.
+    /// Reason.
     pub kind: FailureKind,
-    /// More, if there is more to say; one line.
+    /// Further detail in one line. It may be empty.
     pub detail: String,
-    /// The end that writes failed, not the one that reads. Known to the end that has both from
-    /// where the failure came.
+    /// If true, the writing end failed rather than the reading end. Known at the end that receives
+    /// failures from both.
     pub at_destination: bool,
 }
 
 impl Failure {
-    /// Without detail.
+    /// Creates a failure without detail.
     pub fn new(kind: FailureKind) -> Self {
         Self {
             kind,
@@ -132,7 +133,7 @@ impl Failure {
         }
     }
 
-    /// With detail.
+    /// Creates a failure with a detail.
     pub fn with(kind: FailureKind, detail: impl Into<String>) -> Self {
         Self {
             kind,
@@ -141,7 +142,7 @@ impl Failure {
         }
     }
 
-    /// The same, of the end that writes.
+    /// Marks the failure as one of the writing end.
     #[must_use]
     pub fn at_destination(self) -> Self {
         Self {
@@ -152,7 +153,7 @@ impl Failure {
 }
 
 impl Failure {
-    /// Failure to create, look up or give the name `name`.
+    /// Returns the failure of a call that creates, looks up or assigns the name `name`.
     pub(crate) fn for_name(errno: rustix::io::Errno, name: &[u8]) -> Self {
         if !refuses_name(errno) {
             return errno.into();
@@ -163,7 +164,8 @@ impl Failure {
     }
 }
 
-/// Whether an error of a call that takes a name says that the file system allows no such name.
+/// Returns true if `errno`, from a call that takes a name, says that the file system does not allow
+/// the name.
 pub(crate) fn refuses_name(errno: rustix::io::Errno) -> bool {
     use rustix::io::Errno;
     matches!(errno, Errno::INVAL | Errno::ILSEQ | Errno::NAMETOOLONG)
@@ -173,7 +175,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.kind, self.detail.as_str()) {
             (kind, "") => write!(f, "{kind}"),
-            // What these say by themselves, the detail says better.
+            // The detail is clearer than the text of these kinds.
             (FailureKind::Io | FailureKind::RefusedPath, detail) => f.write_str(detail),
             (kind, detail) => write!(f, "{kind} ({detail})"),
         }
@@ -186,7 +188,7 @@ impl From<PathError> for Failure {
     }
 }
 
-/// An error number of a system call, as the kind a user can act on.
+/// Converts the error number of a system call into the kind that a user can act on.
 impl From<rustix::io::Errno> for Failure {
     fn from(errno: rustix::io::Errno) -> Self {
         use rustix::io::Errno;
@@ -201,7 +203,8 @@ impl From<rustix::io::Errno> for Failure {
         };
         let detail = match kind {
             FailureKind::Io if errno == Errno::FBIG => {
-                "larger than the target's file system, or the limit on file sizes (ulimit -f), allows"
+                "larger than the target's file system, or the limit on file sizes (ulimit -f), \
+                 allows"
                     .to_owned()
             }
             FailureKind::Io | FailureKind::DiskFull => io::Error::from(errno).to_string(),
@@ -211,7 +214,7 @@ impl From<rustix::io::Errno> for Failure {
     }
 }
 
-/// Inside a tree, what isn't there any more was there a moment ago.
+/// Converts `errno` for an entry within a tree: what is missing now existed during the walk.
 pub(crate) fn vanished(errno: rustix::io::Errno) -> Failure {
     match errno {
         rustix::io::Errno::NOENT => Failure::new(FailureKind::Vanished),
@@ -219,46 +222,47 @@ pub(crate) fn vanished(errno: rustix::io::Errno) -> Failure {
     }
 }
 
-/// Why a copy as a whole ended early, or could not begin.
+/// Error that ended a whole copy early, or prevented it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No route led to the server. The text names the hop that failed and why.
+    /// The server could not be reached over any route. The text names the hop that failed and the
+    /// reason.
     #[error("{0}")]
     Connect(String),
-    /// A depot or the server knows who asks and says no. The text names it.
+    /// A depot or the server knows this key and denies access. The text names it.
     #[error("{0}")]
     Unauthorised(String),
-    /// The server refused the request for another reason than who asks.
+    /// The server refused the request for a reason other than the key.
     #[error("the server refuses: {0}")]
     Refused(String),
-    /// Every stream was lost and none came back in time.
+    /// All streams were lost and none was reopened in time.
     #[error("the copy broke off: {0}")]
     StreamsLost(String),
-    /// The peer sent what the protocol does not allow.
+    /// The peer violated the protocol.
     #[error("the peer broke the copy protocol: {0}; do both sides run the same release?")]
     Protocol(String),
-    /// A path of the command line can't be used.
+    /// A path from the command line cannot be used.
     #[error("{path}: {failure}")]
     Path {
-        /// As the user gave it.
+        /// Path as the user gave it.
         path: String,
-        /// What is wrong with it.
+        /// Reason.
         failure: Failure,
     },
-    /// The server has dropped the copy in mid-copy, or was started again and knows nothing of it:
-    /// the same command resumes.
+    /// The server dropped the copy, or was restarted and does not know it. The same command
+    /// resumes.
     #[error("the server has lost this copy: {0}")]
     CopyLost(String),
     /// Reading or writing a stream failed.
     #[error("stream: {0}")]
     Stream(#[from] io::Error),
-    /// A bound on what a key may hold at once was met.
+    /// A limit on what a key may hold at once was reached.
     #[error("{0}")]
     Limit(String),
-    /// The peer sent something else than what it was asked for; what it was, and where.
+    /// The peer sent something that was not requested. The text says what and where.
     #[error("the server sends what was not asked for: {0}; do not trust what it sent")]
     NotAsked(String),
-    /// Both sides ended with different accounts of the copy.
+    /// The two sides ended with different records of the copy.
     #[error("verification failed: the two sides disagree on what was copied; copy again")]
     Disagreement,
 }
@@ -270,8 +274,8 @@ impl From<Exhausted> for Error {
 }
 
 impl Error {
-    /// The server has begun the copy again in mid-copy, and knows nothing of what it had said
-    /// before.
+    /// Returns the error for a server that began the copy again in the middle of it, and has lost
+    /// what was said before.
     pub(crate) fn started_again() -> Self {
         Self::CopyLost("it was started again".into())
     }
@@ -291,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_too_large_is_no_full_disk() {
+    fn too_large_a_file_is_not_a_full_disk() {
         let failure = Failure::from(Errno::FBIG);
         assert_eq!(failure.kind, FailureKind::Io);
         assert!(
@@ -302,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_name_is_in_the_message() {
+    fn refused_name_is_in_the_message() {
         for errno in [Errno::INVAL, Errno::ILSEQ, Errno::NAMETOOLONG] {
             let message = Failure::for_name(errno, b"a:b\xff").to_string();
             assert!(

@@ -1,29 +1,29 @@
-//! In one line, what limits a copy and what to do about it.
+//! Explains in one line what limits a copy and what the user can do about it.
 
 use std::time::Duration;
 
 use drs::{Evidence, Limit, Tally};
 use quantities::{ByteCount, Rate, Time};
 
-/// What is known of a copy's flows. All streams taken together.
+/// Facts about a copy's flows, all streams taken together.
 #[derive(Debug, Clone, Copy)]
 pub struct Picture<'a> {
-    /// This machine sends the files; it receives them otherwise.
+    /// If true, this machine sends the files. Otherwise it receives them.
     pub push: bool,
-    /// The depot next to the end that sends, when the route with most of the data has one.
+    /// Depot next to the sending end, if the route with most of the data has one.
     pub depot: Option<&'a str>,
-    /// How the end that sends the files sees its own connection (to the first depot from it, when
-    /// there is one).
+    /// The sending end's view of its own connection, which leads to its first depot if there is
+    /// one.
     pub sending: &'a Tally,
-    /// How the end that receives them sees its own.
+    /// The receiving end's view of its own connection.
     pub receiving: &'a Tally,
-    /// Streams at the end of the copy.
+    /// Number of streams at the end of the copy.
     pub streams: usize,
     /// Rate of the whole copy, in bit/s.
     pub goodput_bps: f64,
 }
 
-/// The line, without a full stop.
+/// Returns the explanation, without a full stop.
 pub fn explain(picture: &Picture<'_>) -> String {
     let Some((limit, share)) = picture
         .sending
@@ -38,7 +38,7 @@ pub fn explain(picture: &Picture<'_>) -> String {
         .or_else(|| picture.receiving.evidence())
         .unwrap_or_default();
     let limit = match (limit, picture.depot) {
-        // The connection to the first depot waits for the depot, which waits for what lies behind
+        // The connection to the first depot waits for the depot, which waits for the path behind
         // it.
         (Limit::ReceivingApplication | Limit::ReceiveWindow, Some(depot)) => {
             return behind(picture, depot, share);
@@ -66,12 +66,14 @@ fn sentence(picture: &Picture<'_>, limit: Limit, evidence: &Evidence) -> String 
     match limit {
         Limit::SendingApplication => {
             format!(
-                "limited by {sender}: its disk or processor gives {rate}, less than the network would carry"
+                "limited by {sender}: its disk or processor gives {rate}, \
+                 less than the network would carry"
             )
         }
         Limit::ReceivingApplication => {
             format!(
-                "limited by {receiver}: its disk or processor takes {rate}, less than the network brings"
+                "limited by {receiver}: its disk or processor takes {rate}, \
+                 less than the network brings"
             )
         }
         Limit::SendBuffer => format!(
@@ -86,7 +88,8 @@ fn sentence(picture: &Picture<'_>, limit: Limit, evidence: &Evidence) -> String 
         ),
         Limit::Pacing => format!("limited by a pacing rate set on {sender}: {rate}"),
         Limit::Growing => format!(
-            "the copy was still gaining speed{to} when it ended: too short for this round trip of {}",
+            "the copy was still gaining speed{to} when it ended: \
+             too short for this round trip of {}",
             time(evidence.rtt)
         ),
         Limit::Loss => format!(
@@ -118,7 +121,7 @@ fn remedy(picture: &Picture<'_>, limit: Limit) -> String {
     }
 }
 
-/// The first hop waits for its depot: what the far end sees says more.
+/// Explains a first hop that waits for its depot. The far end's view says more.
 fn behind(picture: &Picture<'_>, depot: &str, share: f64) -> String {
     let far = match picture.receiving.chief() {
         Some((Limit::ReceivingApplication, _)) if picture.push => {
@@ -133,13 +136,14 @@ fn behind(picture: &Picture<'_>, depot: &str, share: f64) -> String {
         _ => "; its log says how each of its hops does",
     };
     format!(
-        "limited behind depot {depot}, which passes on {} and holds back the rest ({:.0} % of the time){far}",
+        "limited behind depot {depot}, which passes on {} \
+         and holds back the rest ({:.0} % of the time){far}",
         rate(picture.goodput_bps),
         100.0 * share
     )
 }
 
-// Estimates: three digits say enough.
+// These are estimates, so three digits are enough.
 
 fn rate(bps: f64) -> String {
     format!("{:.3}", Rate::nearest(bps))
@@ -184,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_gives_one_line_that_names_the_culprit() {
+    fn every_limit_is_explained_in_one_line_with_its_cause() {
         let unknown = Tally::default();
         for limit in Limit::ALL {
             let line = line(true, None, &tally(limit), &unknown);
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_depot_that_waits_is_not_blamed() {
+    fn waiting_depot_is_not_blamed() {
         let line = line(
             true,
             Some("gw1"),
@@ -216,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_receiving_end_speaks_where_the_sending_end_said_nothing() {
+    fn receiving_end_explains_if_the_sending_end_reported_nothing() {
         assert!(line(false, None, &Tally::default(), &tally(Limit::Loss)).contains("lost packets"));
     }
 }

@@ -1,13 +1,13 @@
-//! Looking at files, changing names and finding what copies left behind, without copying: one
-//! directory, a question and its answer.
+//! Lists files, changes names and finds what copies left behind, without copying. Each request
+//! concerns one directory and has one response.
 //!
-//! - [`message`] has the questions and answers, one line of JSON each. They go over ssh
+//! - [`message`] defines the requests and responses, one line of JSON each. They travel over ssh
 //!   (`longhaul_remote`) and over sessions with the service `files` (`docs/files-protocol.md`,
 //!   whose rules are cited as `LH-FILES-1`).
-//! - [`Files`] answers them beneath one directory that nothing leads out of, a page at a time and
-//!   in bounded memory.
-//! - [`FilesClient`] asks a server; the server's side is [`crate::serve_files`].
-//! - [`Ahead`] asks for the pages of a directory before they are wanted, on whatever channel.
+//! - [`Files`] answers them beneath one directory that no path escapes, a page at a time and in
+//!   bounded memory.
+//! - [`FilesClient`] sends requests to a server. The server's side is [`crate::serve_files`].
+//! - [`Ahead`] prefetches the pages of a directory over any channel.
 
 mod ahead;
 mod client;

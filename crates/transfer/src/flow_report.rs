@@ -1,4 +1,4 @@
-//! What a server reports of its end of a stream's connection.
+//! Reports of a server on its end of a stream's connection.
 
 use std::time::Duration;
 
@@ -9,19 +9,20 @@ use tokio::time::Instant;
 use crate::frame_io::FLOW_EVERY;
 use crate::wire::{FLOW_LIMITS, FlowReport};
 
-/// After how long the first report is due: there is no verdict sooner.
+/// Delay of the first report. There is no verdict sooner.
 const FIRST_REPORT_AFTER: Duration = Duration::from_millis(100);
 
-/// When a server reports how its end of a stream does: soon after it began, when the other end
-/// decides how many streams it takes, and then with pauses that double up to [`FLOW_EVERY`].
+/// Schedule of a server's reports on its end of a stream. The first one is early, as the peer uses
+/// it to decide how many streams to open. The pauses then double up to [`FLOW_EVERY`].
 #[derive(Debug, Default)]
 pub(crate) struct ReportSchedule {
-    /// When the next one is due, and the pause after it.
+    /// Time of the next report, and the pause after it.
     next: Option<(Instant, Duration)>,
 }
 
 impl ReportSchedule {
-    /// Whether one is due; it is then taken to be reported. The first call begins the schedule.
+    /// Returns true if a report is due, and then counts it as sent. The first call starts the
+    /// schedule.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         match self.next {
             None => {
@@ -38,7 +39,7 @@ impl ReportSchedule {
 }
 
 impl FlowReport {
-    /// From what was seen here.
+    /// Creates a report from this end's observations.
     pub(crate) fn of(seen: &Seen) -> Self {
         let evidence = seen.tally.evidence().unwrap_or_default();
         Self {
@@ -61,7 +62,7 @@ impl FlowReport {
         }
     }
 
-    /// As a tally, with the evidence that travelled.
+    /// Returns the report as a tally, with the evidence that it carried.
     pub(crate) fn tally(&self) -> Tally {
         let mut tally = Tally::default();
         let held = FLOW_LIMITS.into_iter().zip(self.held_ms);
@@ -69,7 +70,7 @@ impl FlowReport {
             tally.hold(limit, Duration::from_millis(ms.into()));
         }
         if let Some((limit, _)) = tally.chief() {
-            // No time of its own: the evidence of what has been counted above.
+            // This has no duration of its own: it is the evidence for the time counted above.
             tally.add(&Verdict {
                 limit,
                 evidence: Evidence {
@@ -95,7 +96,7 @@ mod tests {
     use drs::Limit;
 
     #[test]
-    fn reports_come_soon_and_then_twice_a_second() {
+    fn first_report_is_early_and_later_ones_twice_a_second() {
         let (mut schedule, begun) = (ReportSchedule::default(), Instant::now());
         let due: Vec<u64> = (0..3_000)
             .filter(|&ms| schedule.is_due(begun + Duration::from_millis(ms)))
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reported_is_what_was_seen() {
+    fn report_equals_the_observation() {
         let mut seen = Seen::default();
         let evidence = Evidence {
             interval: Duration::from_millis(250),

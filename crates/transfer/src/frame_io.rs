@@ -1,5 +1,5 @@
-//! Frames off a byte stream, every length checked before anything is allocated, and the buffers
-//! blocks travel in.
+//! Reads frames from a byte stream, and manages the buffers that blocks travel in. Every length is
+//! checked before anything is allocated.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -19,40 +19,40 @@ use crate::wire::{
 };
 use crate::wire::{block_header_len, decode};
 
-/// A peer that says nothing for this long is gone (LH-COPY-28); it would say KEEPALIVE every
+/// Silence after which a peer is considered gone (LH-COPY-28). A living peer sends KEEPALIVE every
 /// [`KEEP_ALIVE`].
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a side may say nothing.
+/// Maximum time between two frames of one side.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// How often a server reports how its end of a stream does.
+/// Interval of a server's reports on its end of a stream.
 pub(crate) const FLOW_EVERY: Duration = Duration::from_millis(500);
-/// How much is read ahead, in bytes.
+/// Size of the read-ahead, in bytes.
 const READ_AHEAD: usize = 64 * 1024;
-/// How much of a block is read at once, in bytes: it fits a core's cache of the second level with
-/// room to spare.
+/// Number of bytes of a block that are read at once. They fit a core's second-level cache with room
+/// to spare.
 const READ_PART_BYTES: usize = 128 * 1024;
-/// What the parts that are given to who looks at data as it arrives are a multiple of, in bytes:
-/// BLAKE3 is fastest on whole subtrees.
+/// Unit of the parts that observers of arriving data receive, in bytes. BLAKE3 is fastest on whole
+/// subtrees.
 const ARRIVED_PART_BYTES: usize = 64 * 1024;
 
-/// A frame, or a block whose data is to be read next.
+/// A frame, or the header of a block whose data follows.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     Frame(Frame),
-    /// Its data must be taken with [`FrameReader::read_data`]. What it hashes to, if it travels in
-    /// the clear.
+    /// A block, whose data must be taken with [`FrameReader::read_data`], and its hash if the data
+    /// travels in plaintext.
     Block(Block, Option<BlockHash>),
 }
 
-/// Reads frames.
+/// Reader of frames.
 pub(crate) struct FrameReader<R> {
     inner: R,
     buf: BytesMut,
-    /// Bytes of the block just announced that are still to be read.
+    /// Bytes of the announced block that are still unread.
     data_left: usize,
-    /// Where the stream receives word of bytes in the clear, if there may be any.
+    /// Handle that announces plaintext bytes to the stream, if they are allowed.
     clear: Option<Arc<Clear>>,
-    /// Bytes of frames taken so far, without the data of blocks.
+    /// Bytes of frames read so far, without the data of blocks.
     taken: u64,
 }
 
@@ -67,23 +67,23 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// From now on the data of blocks may come in the clear (LH-COPY-43).
+    /// Allows the data of blocks to arrive in plaintext from now on (LH-COPY-43).
     pub(crate) fn allow_clear(&mut self, clear: Arc<Clear>) {
         clear.may_receive();
         self.clear = Some(clear);
     }
 
-    /// Bytes of frames taken so far, without the data of blocks.
+    /// Returns the number of bytes of frames read so far, without the data of blocks.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// The stream and what has been read ahead of it.
+    /// Returns the stream and the bytes read ahead of it.
     pub(crate) fn into_inner(self) -> R {
         self.inner
     }
 
-    /// The next frame; none at a clean end of the stream.
+    /// Returns the next frame, or `None` at a clean end of the stream.
     pub(crate) async fn next(&mut self) -> Result<Option<Incoming>, Error> {
         debug_assert_eq!(self.data_left, 0);
         if !self.fill(FRAME_HEAD).await? {
@@ -102,10 +102,13 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         )))
     }
 
-    /// Whether [`Self::next`] would give something that isn't a block without waiting.
+    /// Returns true if [`Self::next`] would return a frame other than a block without waiting.
     pub(crate) fn has_small_frame(&self) -> bool {
         let is_block = |t| matches!(t, FrameType::Block | FrameType::ClearBlock);
-        matches!(head(&self.buf), Ok((len, t)) if !is_block(t) && self.buf.len() >= FRAME_HEAD + len)
+        matches!(
+            head(&self.buf),
+            Ok((len, t)) if !is_block(t) && self.buf.len() >= FRAME_HEAD + len
+        )
     }
 
     async fn block(&mut self, frame_type: FrameType, len: usize) -> Result<Incoming, Error> {
@@ -145,8 +148,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Ok(Incoming::Block(block, hash))
     }
 
-    /// The data of the block just read, into `out`, which must be as long as that. `arrived` is
-    /// given all of it in order, in parts that are still in the processor's cache.
+    /// Reads the data of the announced block into `out`, which must have its exact length.
+    /// `arrived` receives all of it in order, in parts that are still in the processor's cache.
     pub(crate) async fn read_data(
         &mut self,
         out: &mut [u8],
@@ -182,11 +185,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// Reads until at least `want` bytes are ahead. False at a clean end.
+    /// Reads until at least `want` bytes are buffered. Returns false at a clean end.
     async fn fill(&mut self, want: usize) -> Result<bool, Error> {
         while self.buf.len() < want {
             self.buf.reserve((want - self.buf.len()).max(READ_AHEAD));
-            // A bounded view: `reserve` may have made more room than asked for.
+            // `reserve` may make more room than requested, so this may read more than `want`.
             let n = received(self.inner.read_buf(&mut self.buf)).await?;
             if n == 0 {
                 return if self.buf.is_empty() && want == FRAME_HEAD {
@@ -200,7 +203,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 }
 
-/// Length of the body and type of the frame at the front of `buf` (LH-COPY-1).
+/// Returns the body length and the type of the frame at the start of `buf` (LH-COPY-1).
 fn head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
     let Some((&[a, b, c, d, kind], _)) = buf.split_first_chunk::<FRAME_HEAD>() else {
         return Err(WireError::Short);
@@ -220,7 +223,7 @@ fn head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
     }
 }
 
-/// Waits for a read, but not beyond the silence a living peer would keep.
+/// Waits for a read, at most [`SILENCE_TIMEOUT`].
 async fn received<T>(read: impl Future<Output = std::io::Result<T>>) -> Result<T, Error> {
     match tokio::time::timeout(SILENCE_TIMEOUT, read).await {
         Ok(result) => Ok(result?),
@@ -242,23 +245,22 @@ pub(crate) fn broken(error: WireError) -> Error {
     Error::Protocol(error.to_string())
 }
 
-/// Buffers that blocks pass through, used again: fresh ones would cost a page fault for every 4
-/// KiB.
+/// Pool of buffers for blocks. New ones would cost a page fault for every 4 KiB.
 #[derive(Default)]
 pub(crate) struct Buffers(Mutex<Vec<Vec<u8>>>);
 
-/// Idle buffers kept, at most.
+/// Maximum number of idle buffers that are kept.
 const MAX_IDLE_BUFFERS: usize = 16;
-/// Size of the smallest buffer that is kept: one of a hole is made as quickly.
+/// Size of the smallest buffer that is kept. A smaller one, for a hole, is cheap to allocate.
 const MIN_IDLE_BUFFER_BYTES: usize = 64 * 1024;
 
 impl Buffers {
-    /// A buffer with whatever content and length it had.
+    /// Returns a buffer of arbitrary content and length.
     pub(crate) fn take(&self) -> Vec<u8> {
         self.0.lock().pop().unwrap_or_default()
     }
 
-    /// For the next one.
+    /// Returns `buffer` to the pool.
     pub(crate) fn give(&self, buffer: Vec<u8>) {
         let mut idle = self.0.lock();
         if idle.len() < MAX_IDLE_BUFFERS && buffer.len() >= MIN_IDLE_BUFFER_BYTES {
@@ -273,7 +275,7 @@ mod tests {
     use crate::wire::Extent;
 
     #[tokio::test]
-    async fn frames_and_blocks_come_through_however_they_are_cut() {
+    async fn frames_and_blocks_are_read_however_they_are_split() {
         let block = Block {
             id: 1,
             offset: 0,
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lh_copy_1_a_length_over_its_bound_is_refused_before_it_is_believed() {
+    async fn lh_copy_1_excessive_length_is_refused_before_use() {
         for kind in 1..=16u8 {
             let bytes = [0xff, 0xff, 0xff, 0x7f, kind];
             assert!(matches!(
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lh_copy_43_data_in_the_clear_is_taken_only_where_it_was_agreed_on() {
+    async fn lh_copy_43_plaintext_is_accepted_only_if_agreed() {
         let block = Block {
             id: 1,
             offset: 0,

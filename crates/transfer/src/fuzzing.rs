@@ -1,5 +1,5 @@
-//! What must hold for any frame, any HELLO, whatever either side says, any file of grants and any
-//! journal; see [`longhaul_proto::fuzzing`].
+//! Properties of any frame, any HELLO, any behaviour of either side, any file of grants and any
+//! journal. See [`longhaul_proto::fuzzing`].
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a broken property is to panic
 
@@ -20,7 +20,7 @@ use crate::path::RelPath;
 use crate::store::journal::fuzzing::{journal, journals};
 use crate::wire::{Frame, FrameType, HardLink, MAX_HELLO, Offer, Request, VERSION, decode};
 
-/// The targets of this crate.
+/// Fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "frame",
@@ -69,7 +69,7 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// A type byte and a body.
+/// Decodes a type byte and a body.
 fn frame(data: &[u8]) {
     let Some((&kind, body)) = data.split_first() else {
         return;
@@ -83,8 +83,8 @@ fn frame(data: &[u8]) {
     }
 }
 
-/// What decodes encodes to the same bytes, but for words that had to be written out, for options
-/// that are passed over, and for the versions of a HELLO, which is written with one's own.
+/// Checks that a decoded frame encodes to the same bytes. Exceptions are words that had to be
+/// written out, skipped options, and the versions of a HELLO, which become those of this release.
 fn decoded(frame: &Frame, body: Option<&[u8]>) {
     let mut bytes = Vec::new();
     frame.encode(&mut bytes);
@@ -122,7 +122,7 @@ fn decoded(frame: &Frame, body: Option<&[u8]>) {
     }
 }
 
-/// A path from the wire stays beneath whatever it is joined to.
+/// Checks that a path from the wire stays beneath any directory that it is joined to.
 fn plain(path: &RelPath) {
     assert!(path.to_string().chars().all(is_printable));
     assert_eq!(RelPath::from_typed(path.as_bytes()).as_ref(), Ok(path));
@@ -137,7 +137,7 @@ fn again(frame_type: FrameType, frame: &Frame, bytes: &[u8]) {
     assert_eq!(decoded.as_ref(), Ok(frame));
 }
 
-/// Frames behind one another, however they are cut.
+/// Checks that consecutive frames are read alike however they are split.
 fn stream(data: &[u8]) {
     thread_local! {
         static RUNTIME: RefCell<tokio::runtime::Runtime> = RefCell::new(
@@ -171,7 +171,7 @@ fn stream(data: &[u8]) {
     });
 }
 
-/// A HELLO, whole, and behind its magic, versions and token.
+/// Decodes a HELLO, whole and behind its magic, versions and token.
 fn hello(data: &[u8]) {
     let version = VERSION.to_le_bytes();
     let beginning = [b"LHCP", &version[..], &version, &[7; 16]].concat();
@@ -202,7 +202,7 @@ fn hello(data: &[u8]) {
     }
 }
 
-/// Any text as a file of grants, and as a grant on a command line.
+/// Parses any text as a file of grants, and as a grant on a command line.
 fn grants(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -230,7 +230,7 @@ mod tests {
         longhaul_proto::fuzzing::replay(TARGETS);
     }
 
-    /// A seed with some bytes changed, a part of another one put in, and its end cut off.
+    /// Returns seeds with some bytes changed, a part of another seed inserted, and the end cut off.
     fn mutated(seeds: Vec<longhaul_proto::fuzzing::Seed>) -> impl Strategy<Value = Vec<u8>> {
         let index = any::<prop::sample::Index>;
         let changes = prop::collection::vec((index(), any::<u8>()), 0..4);
@@ -256,12 +256,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_receiver_bears_whatever_a_sender_says(data in mutated(seeds::senders())) {
+        fn receiver_survives_any_sender(data in mutated(seeds::senders())) {
             reactions::receiver(&data);
         }
 
         #[test]
-        fn a_sender_bears_whatever_a_receiver_answers(data in mutated(seeds::receivers())) {
+        fn sender_survives_any_receiver(data in mutated(seeds::receivers())) {
             reactions::sender(&data);
         }
     }

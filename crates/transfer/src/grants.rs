@@ -1,4 +1,4 @@
-//! Who may read and write where: nobody, unless a grant says so.
+//! Grants: the keys that may read and write, and where. Without a grant, access is denied.
 
 #![deny(clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -14,19 +14,19 @@ use serde::Deserialize;
 
 use crate::path::RelPath;
 
-/// What a principal wants to do.
+/// Kind of access that a principal requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Receive files from the server.
     Read,
-    /// Put files on the server where none are; nothing that exists is replaced.
+    /// Put files on the server where none exist. Nothing that exists is replaced.
     Create,
-    /// Put files on the server, and replace what is there.
+    /// Put files on the server, and replace existing ones.
     Write,
 }
 
 impl Access {
-    /// Whether a grant of `self` permits `wanted`: who may write may create.
+    /// Returns true if a grant of `self` permits `wanted`. Write access includes create access.
     fn permits(self, wanted: Access) -> bool {
         self == wanted || (self == Self::Write && wanted == Self::Create)
     }
@@ -43,7 +43,7 @@ struct Grant {
     directory: RelPath,
 }
 
-/// Why a grant can't be understood.
+/// Error of a grant that cannot be understood.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
     /// The file can't be read.
@@ -51,25 +51,26 @@ pub enum GrantError {
     Read {
         /// The file.
         file: String,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
-    /// The file is not TOML of the expected form; the message has the line.
+    /// The file is not TOML of the expected form. The message has the line.
     #[error("{file}: {detail}")]
     Form {
         /// The file.
         file: String,
-        /// What and where.
+        /// Error and its position.
         detail: String,
     },
-    /// A key or directory is not one.
+    /// The key or the directory of a grant is invalid.
     #[error(
-        "grant {grant:?}: {detail}; write KEY or KEY=DIRECTORY, the directory being beneath the root"
+        "grant {grant:?}: {detail}; \
+         write KEY or KEY=DIRECTORY, the directory being beneath the root"
     )]
     Grant {
-        /// As given.
+        /// Grant as it was given.
         grant: String,
-        /// What is wrong.
+        /// Reason.
         detail: String,
     },
 }
@@ -95,7 +96,7 @@ struct FileGrant {
 }
 
 impl Grants {
-    /// Adds a grant as it is written on a command line: `KEY`, for everything beneath the root, or
+    /// Adds a grant in command-line form: `KEY` for everything beneath the root, or
     /// `KEY=DIRECTORY`.
     pub fn add(&mut self, access: Access, grant: &str) -> Result<(), GrantError> {
         let (key, directory) = grant.split_once('=').unwrap_or((grant, "/"));
@@ -112,7 +113,8 @@ impl Grants {
         Ok(())
     }
 
-    /// Lets `key` do that with `directory`, a path beneath the root, and all beneath it.
+    /// Grants `key` this access to `directory`, a path beneath the root, and to everything beneath
+    /// it.
     pub fn grant(&mut self, key: PublicKey, access: Access, directory: RelPath) {
         self.0.push(Grant {
             key,
@@ -121,8 +123,8 @@ impl Grants {
         });
     }
 
-    /// Adds the grants of a TOML file: `[[grant]]` with `key`, and lists `read`, `create` and
-    /// `write` of directories.
+    /// Adds the grants of a TOML file. It has tables `[[grant]]` with `key` and the lists `read`,
+    /// `create` and `write` of directories.
     pub fn add_file(&mut self, path: &Path) -> Result<(), GrantError> {
         let file = printable(path.as_os_str().as_encoded_bytes());
         let text = read_trusted_file(path).map_err(|source| GrantError::Read {
@@ -132,7 +134,7 @@ impl Grants {
         self.add_text(&text, &file)
     }
 
-    /// The same from text; `file` is what errors call it.
+    /// Adds the grants of a TOML text. `file` is its name in errors.
     pub(crate) fn add_text(&mut self, text: &str, file: &str) -> Result<(), GrantError> {
         let at = |byte: usize| {
             let before = text.as_bytes().get(..byte).unwrap_or(text.as_bytes());
@@ -141,7 +143,7 @@ impl Grants {
         };
         let parsed: File = toml::from_str(text).map_err(|error| GrantError::Form {
             file: error.span().map_or(file.to_owned(), |span| at(span.start)),
-            // It quotes the file.
+            // The message quotes the file.
             detail: printable(error.message().replace('\n', " ").as_bytes()),
         })?;
         for grant in parsed.grant {
@@ -164,15 +166,15 @@ impl Grants {
         Ok(())
     }
 
-    /// Whether `key` may do that with `path` and all beneath it.
+    /// Returns true if `key` has this access to `path` and everything beneath it.
     pub fn allow(&self, key: &PublicKey, access: Access, path: &RelPath) -> bool {
         self.0
             .iter()
             .any(|g| g.key == *key && g.access.permits(access) && path.is_within(&g.directory))
     }
 
-    /// The widest directory around `path` in which `key` may do that: what it does there stays
-    /// within.
+    /// Returns the widest directory around `path` to which `key` has this access. The copy is
+    /// confined to it.
     pub(crate) fn around(
         &self,
         key: &PublicKey,
@@ -186,40 +188,40 @@ impl Grants {
             .min_by_key(|directory| directory.as_bytes().len())
     }
 
-    /// Whether `key` is granted anything at all.
+    /// Returns true if `key` has any grant.
     pub fn knows(&self, key: &PublicKey) -> bool {
         self.0.iter().any(|g| g.key == *key)
     }
 
-    /// Whether `key` may read anything.
+    /// Returns true if `key` may read anything.
     pub fn reads(&self, key: &PublicKey) -> bool {
         self.0
             .iter()
             .any(|g| g.key == *key && g.access == Access::Read)
     }
 
-    /// Whether nothing is granted to anybody.
+    /// Returns true if there are no grants.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// The grants in force: one value for all who ask, which can be replaced while they do.
+/// The grants in force: one value for all users, which can be replaced at any time.
 #[derive(Debug, Default)]
 pub struct GrantsInForce(RwLock<Arc<Grants>>);
 
 impl GrantsInForce {
-    /// `grants`, until others replace them.
+    /// Puts `grants` in force until others replace them.
     pub fn new(grants: Grants) -> Arc<Self> {
         Arc::new(Self(RwLock::new(Arc::new(grants))))
     }
 
-    /// Those in force now.
+    /// Returns the grants now in force.
     pub fn now(&self) -> Arc<Grants> {
         self.0.read().clone()
     }
 
-    /// `grants` are in force from now on.
+    /// Puts `grants` in force from now on.
     pub fn replace(&self, grants: Grants) {
         *self.0.write() = Arc::new(grants);
     }
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_allowed_that_is_not_granted() {
+    fn access_without_a_grant_is_denied() {
         let mut grants = Grants::default();
         assert!(!grants.allow(&key(1), Access::Read, &path("/")));
         grants.add(Access::Read, &key(1).to_string()).unwrap();
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_grants_is_read_and_its_errors_have_a_line() {
+    fn grants_file_is_parsed_and_errors_have_a_line() {
         let tmp = tempfile::tempdir().unwrap();
         let file = tmp.path().join("grants.toml");
         std::fs::write(
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_create_may_not_replace_and_who_may_write_may_both() {
+    fn create_access_cannot_replace_and_write_access_can() {
         let mut grants = Grants::default();
         grants
             .add(Access::Create, &format!("{}=in", key(1)))
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn grants_are_replaced_at_one_stroke() {
+    fn grants_are_replaced_atomically() {
         let in_force = GrantsInForce::new(Grants::default());
         let before = in_force.now();
         let mut grants = Grants::default();

@@ -1,10 +1,10 @@
-//! Hashing of blocks that are mostly holes, where it is in nobody's way.
+//! Hashes blocks that are mostly holes, on threads where they delay nothing else.
 //!
-//! A hole of a megabyte costs its sender 27 bytes and the receiver the hash of a megabyte of zeros:
-//! the chunks of BLAKE3 carry their number (BLAKE3 paper, section 2.4), so that no subtree of zeros
-//! hashes like another one and nothing can be looked up. What bounds it is who waits: such blocks
-//! are hashed on threads of the lowest priority, one block of a key at a time, and the stream that
-//! brought one reads on when it is done.
+//! A hole of a megabyte costs its sender 27 bytes, and the receiver the hash of a megabyte of
+//! zeros. The chunks of BLAKE3 carry their number (BLAKE3 paper, section 2.4), so no two subtrees
+//! of zeros have the same hash and none can be looked up. To bound the cost, such blocks are hashed
+//! on threads of the lowest priority, one block of a key at a time. The stream that brought a block
+//! reads on when its hash is done.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -19,20 +19,20 @@ use crate::error::Error;
 use crate::tree_hash::{BlockHash, BlockHasher};
 use crate::wire::Block;
 
-/// A block of which less than one part in so many is data goes this way.
+/// A block is mostly hole if less than one part in this many is data.
 const DATA_PART: usize = 16;
-/// Threads, at most; half of the processors otherwise.
+/// Maximum number of threads. At most half of the processors are used.
 const MAX_THREADS: usize = 4;
-/// The lowest priority (`setpriority(2)`): next to a thread of ordinary priority, about 1.5 % of a
-/// processor.
+/// Lowest priority (`setpriority(2)`). Next to a thread of ordinary priority, it receives about 1.5
+/// % of a processor.
 const NICE: i32 = 19;
 
-/// Whether `block` costs far more to hash than to send.
+/// Returns true if `block` costs far more to hash than to send.
 pub(crate) fn is_mostly_hole(block: &Block) -> bool {
     block.data_len().saturating_mul(DATA_PART) < block.len as usize
 }
 
-/// The hash of `block` of a file of `size` bytes, holes as the zeros they read as.
+/// Returns the hash of `block` of a file of `size` bytes. Holes hash as zeros.
 pub(crate) fn hash_block(block: &Block, mut data: &[u8], size: u64) -> BlockHash {
     let mut hasher = BlockHasher::new(block.offset, u64::from(block.len), size);
     let mut hashed = 0;
@@ -51,12 +51,12 @@ pub(crate) fn hash_block(block: &Block, mut data: &[u8], size: u64) -> BlockHash
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads that are started with the first block.
+/// Pool of hashing threads, started with the first block.
 #[derive(Default)]
 pub(crate) struct HoleHasher(OnceLock<mpsc::Sender<Job>>);
 
 impl HoleHasher {
-    /// Hashes a block; gives back its data with the hash.
+    /// Hashes a block, and returns its data with the hash.
     pub(crate) async fn hash(
         &self,
         block: &Block,
@@ -67,7 +67,7 @@ impl HoleHasher {
         let (block, len) = (block.clone(), block.data_len());
         let job: Job = Box::new(move || {
             let hash = hash_block(&block, data.get(..len).unwrap_or_default(), size);
-            // Nobody waits any more if the stream has ended.
+            // The stream has ended if the receiver of this channel is gone.
             let _ = done.send((hash, data));
         });
         let gone = || Error::Stream(std::io::Error::other("a thread that hashes has ended"));
@@ -83,7 +83,7 @@ fn start() -> mpsc::Sender<Job> {
     for _ in 0..(processors / 2).clamp(1, MAX_THREADS) {
         let jobs = jobs.clone();
         let work = move || {
-            // Of this thread alone: to Linux, threads are processes here.
+            // On Linux, this call changes the calling thread only.
             let _ = rustix::process::setpriority_process(None, NICE);
             loop {
                 let job = jobs.lock().recv();
@@ -93,7 +93,7 @@ fn start() -> mpsc::Sender<Job> {
                 }
             }
         };
-        // Where no thread can be had, the senders' jobs fail and say so.
+        // If no thread can be started, the jobs fail with an error.
         let _ = std::thread::Builder::new().name("holes".into()).spawn(work);
     }
     sender
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hole_hashes_as_the_zeros_it_reads_as() {
+    async fn hole_hashes_like_zeros() {
         let hasher = HoleHasher::default();
         let data = vec![7; 3000];
         let sparse = block(&[(5000, 1000), (700_000, 2000)]);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_at_one_place_do_not_hash_like_zeros_at_another() {
+    fn zeros_at_different_offsets_hash_differently() {
         let at = |offset| {
             let mut block = block(&[]);
             block.offset = offset;

@@ -1,4 +1,4 @@
-//! File trees over sessions: walk, blocks, streams, integrity.
+//! Copies file trees over sessions: walk, blocks, streams, integrity.
 mod account;
 mod client;
 mod descriptors;

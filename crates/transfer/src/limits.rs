@@ -1,48 +1,49 @@
-//! What a server bears, in numbers, and what that comes to in descriptors.
+//! Limits of a server, and the descriptors and memory that they require.
 
 use std::time::Duration;
 
-/// What a server bears.
+/// Limits of a server.
 ///
 /// `copies`, `streams`, `open_files`, `buffers` and `bookkeeping` are ceilings over all keys. Each
-/// key has a share of them (see [`longhaul_proto::Shares`]): alone it may hold half, and however
-/// much some hold, another gets its first.
+/// key has a share of them (see [`longhaul_proto::Shares`]). A key alone may hold half, and a new
+/// key always gets its first unit.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Copies at once. One that has lost its streams counts until it is dropped.
+    /// Maximum number of copies at once. A copy that has lost its streams counts until it is
+    /// dropped.
     pub copies: usize,
-    /// Streams of one copy.
+    /// Maximum number of streams of one copy.
     pub streams_per_copy: u16,
-    /// Streams of all copies, those included that have not said what they want.
+    /// Maximum number of streams of all copies, including those that have not sent HELLO yet.
     pub streams: usize,
-    /// Files open at once to be written or read in blocks. Each may take [`DESCRIPTORS_PER_FILE`]
-    /// descriptors.
+    /// Maximum number of files open at once to be written or read in blocks. Each may take
+    /// [`DESCRIPTORS_PER_FILE`] descriptors.
     pub open_files: usize,
-    /// Buffers of [`BUFFER_BYTES`] between the network and the disk, each with one piece of work on
-    /// a blocking thread.
+    /// Maximum number of buffers of [`BUFFER_BYTES`] between the network and the disk. Each has one
+    /// piece of work on a blocking thread.
     pub buffers: usize,
-    /// Bytes of memory for what is remembered of copies: entries, directories, failures, hashes of
+    /// Maximum number of bytes of bookkeeping of copies: entries, directories, failures, hashes of
     /// blocks.
     pub bookkeeping: usize,
-    /// Time for HELLO after the session is up.
+    /// Time limit for HELLO after the session is established.
     pub hello: Duration,
-    /// How long a copy without a stream waits for one.
+    /// Time for which a copy without a stream is kept.
     pub grace: Duration,
-    /// How long a file waits for its place among `open_files` before it fails with
+    /// Time for which a file waits for a permit among `open_files` before it fails with
     /// [`crate::FailureKind::Limit`].
     pub file_wait: Duration,
 }
 
-/// Descriptors of a file being written or read: its own, its journal's, and its directory's.
+/// Descriptors of a file that is written or read: its own, its journal's, and its directory's.
 pub const DESCRIPTORS_PER_FILE: usize = 3;
-/// Bytes of a buffer: the largest block and its header, or a batch of small files.
+/// Size of a buffer, in bytes: the largest block and its header, or a batch of small files.
 pub const BUFFER_BYTES: usize = (1 << 20) + 64 * 1024;
-/// Bytes that one stream may take besides its buffers: what is read ahead, a frame, answers that
-/// wait to be sent, and its session.
+/// Bytes that one stream may take in addition to its buffers: read-ahead, one frame, queued
+/// answers, and its session.
 pub const STREAM_BYTES: usize = 7 << 18;
-/// Directories that a copy keeps open for the files that go into them.
+/// Maximum number of directories that a copy keeps open for the files in them.
 pub(crate) const OPEN_DIRECTORIES_PER_COPY: usize = 16;
-/// Descriptors that one piece of work on a blocking thread has open for a moment.
+/// Descriptors that one piece of work on a blocking thread opens briefly.
 const DESCRIPTORS_PER_WORK: usize = 3;
 
 impl Default for Limits {
@@ -62,19 +63,19 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The most descriptors that streams and copies may hold, one a stream included.
+    /// Returns the maximum number of descriptors of streams and copies, including one per stream.
     pub fn descriptors(&self) -> usize {
         self.descriptors_without_files()
             .saturating_add(self.open_files.saturating_mul(DESCRIPTORS_PER_FILE))
     }
 
-    /// The most threads that blocking work may take: one a buffer, and three a copy for its walk,
-    /// its commits and its end.
+    /// Returns the maximum number of threads for blocking work: one per buffer, and three per copy
+    /// for its walk, its commits and its end.
     pub fn blocking_threads(&self) -> usize {
         self.buffers.saturating_add(self.copies.saturating_mul(3))
     }
 
-    /// The most memory, in bytes, that copies may take.
+    /// Returns the maximum memory of copies, in bytes.
     pub fn memory(&self) -> usize {
         let buffers = self.buffers.saturating_mul(BUFFER_BYTES);
         let streams = self.streams.saturating_mul(STREAM_BYTES);
@@ -83,8 +84,11 @@ impl Limits {
             .saturating_add(streams)
     }
 
-    /// With as many open files as fit a limit on descriptors, `RLIMIT_NOFILE`, of which `others` go
-    /// elsewhere. `Err` with the number needed if it leaves no room for any.
+    /// Adjusts the number of open files to `limit` descriptors (`RLIMIT_NOFILE`), of which `others`
+    /// are used elsewhere.
+    ///
+    /// # Errors
+    /// The number of descriptors needed, if the limit leaves fewer than [`MIN_OPEN_FILES`] files.
     pub fn within_descriptors(mut self, limit: u64, others: usize) -> Result<Self, u64> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let taken = self.descriptors_without_files().saturating_add(others);
@@ -105,7 +109,7 @@ impl Limits {
     }
 }
 
-/// Fewer open files than this make copies over several streams wait for each other.
+/// Minimum number of open files. With fewer, copies over several streams wait for each other.
 pub const MIN_OPEN_FILES: usize = 32;
 
 #[cfg(test)]
@@ -113,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn open_files_follow_from_the_limit_on_descriptors() {
+    fn open_files_follow_from_the_descriptor_limit() {
         let limits = Limits::default();
         let others = 600;
         let plenty = limits.clone().within_descriptors(1 << 20, others).unwrap();

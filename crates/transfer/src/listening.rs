@@ -1,4 +1,4 @@
-//! Streams that note when they bring something.
+//! Streams that report when data arrives.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::progress::StreamCounters;
 
-/// Receives the note that something arrived.
+/// Receiver of arrival notes.
 pub(crate) trait NoteArrival: Unpin {
-    /// Something has arrived, or the stream has ended.
+    /// Notes that data arrived or the stream ended.
     fn note_arrival(&self);
-    /// Nothing has, and somebody waits for it.
+    /// Notes that a reader waits and no data has arrived.
     fn note_wait(&self) {}
 }
 
@@ -26,7 +26,7 @@ impl NoteArrival for Arc<StreamCounters> {
     }
 }
 
-/// A stream that notes each read that brings something.
+/// A stream that notes each read that returns data.
 pub(crate) struct Listening<R, N> {
     inner: R,
     noted: N,

@@ -1,5 +1,5 @@
-//! A copy within one machine: the same engine, both sides joined by an in-memory pipe, so that
-//! everything holds that holds between machines.
+//! Copies within one machine. The same engine runs on both sides of an in-memory pipe, so the same
+//! guarantees hold as between machines.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::send::{ClearData, CloseIfPanicking, Presence, Queue, Sources, send_st
 use crate::store::Destination;
 use crate::wire::Compare;
 
-/// Bytes in the pipe.
+/// Capacity of the pipe, in bytes.
 const PIPE: usize = 4 << 20;
 
-/// Copies `sources` to `destination`; `names` is what each source is called in messages, `compare`
-/// how it is found that a file is there already, and `hard_links` whether names of one file are to
-/// be names of one file there, too.
+/// Copies `sources` to `destination`. `names` are the names of the sources in messages, and
+/// `compare` is the method that detects existing files. With `hard_links`, names of one file stay
+/// names of one file.
 pub async fn copy_local(
     sources: Sources,
     names: Vec<String>,
@@ -31,7 +31,7 @@ pub async fn copy_local(
     progress: Arc<Progress>,
     observer: Arc<dyn Observer>,
 ) -> Result<Outcome, Error> {
-    // One side is watched: the writing one, which knows what is in place.
+    // Only the writing side is watched, as it knows what is in place.
     let labels = || Sources::labels(names.clone());
     let resume = destination.resumes();
     let presence = match destination.has_something() {

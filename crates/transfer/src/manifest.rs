@@ -1,9 +1,9 @@
-//! One hash over all that a copy carried, the same on both sides whatever the order in which things
-//! arrived.
+//! One hash over everything that a copy carried. It is the same on both sides, whatever the order
+//! of arrival.
 //!
 //! Entries are chained by their number: BLAKE3 over the records of entry 0, 1, 2, ... Records that
-//! come early wait. Both sides compute it and the sender compares it at the end (LH-COPY-26), so
-//! that a lost, doubled or exchanged entry shows.
+//! come early wait. Both sides compute it and the sender compares it at the end (LH-COPY-26). This
+//! reveals an entry that was lost, duplicated or swapped.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -15,15 +15,15 @@ use blake3::Hasher;
 use crate::path::RelPath;
 use crate::tree_hash::Hash;
 
-/// What became of an entry, as both sides know it.
+/// Outcome of an entry, as both sides know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
     File {
         size: u64,
         hash: &'a Hash,
     },
-    /// A file that was there already by its size and modification time (seconds since 1970,
-    /// nanoseconds).
+    /// A file whose size and modification time (seconds since 1970, nanoseconds) showed that it was
+    /// there already.
     Unchanged {
         size: u64,
         mtime: (i64, u32),
@@ -32,8 +32,8 @@ pub(crate) enum Record<'a> {
     Symlink {
         target: &'a [u8],
     },
-    /// Another name of a file of `size` bytes: which of the sources its first one belongs to, and
-    /// where beneath that.
+    /// Another name of a file of `size` bytes, with the source of its first name and the path
+    /// beneath it.
     HardLink {
         size: u64,
         source: u32,
@@ -42,7 +42,7 @@ pub(crate) enum Record<'a> {
     Failed,
 }
 
-/// The hash in the making.
+/// Hash under construction.
 #[derive(Default)]
 pub(crate) struct Manifest {
     hasher: Hasher,
@@ -51,22 +51,22 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Whether entry `id` has been recorded.
+    /// Returns true if entry `id` has been recorded.
     pub(crate) fn has(&self, id: u64) -> bool {
         id < self.next || self.waiting.contains_key(&id)
     }
 
-    /// How many entries have been recorded.
+    /// Returns the number of recorded entries.
     pub(crate) fn len(&self) -> u64 {
         self.next + self.waiting.len() as u64
     }
 
-    /// How many records wait for one before them.
+    /// Returns the number of records that wait for an earlier one.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Records entry `id` once; `false` if it was recorded before.
+    /// Records entry `id`. Returns false if it was recorded before.
     pub(crate) fn record(
         &mut self,
         id: u64,
@@ -85,7 +85,7 @@ impl Manifest {
         true
     }
 
-    /// The hash over what is recorded, without gaps, so far.
+    /// Returns the hash over the records so far, up to the first gap.
     pub(crate) fn hash(&self) -> Hash {
         *self.hasher.finalize().as_bytes()
     }
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lh_copy_47_another_name_is_one_of_the_first_and_of_its_size() {
+    fn lh_copy_47_link_record_has_first_name_and_size() {
         let path = |name: &str| RelPath::from_bytes(name.as_bytes()).unwrap();
         let hash = |size, source, first: &str| {
             let (mut manifest, first) = (Manifest::default(), path(first));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_copy_12_order_of_arrival_does_not_matter_and_content_does() {
+    fn lh_copy_12_manifest_depends_on_content_and_not_on_order() {
         let path = |n: u64| RelPath::from_bytes(format!("f{n}").as_bytes()).unwrap();
         let make = |order: &[u64], size: u64| {
             let mut manifest = Manifest::default();

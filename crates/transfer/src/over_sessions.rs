@@ -1,5 +1,5 @@
-//! Copies over real sessions: how the engine reaches a server, and how a server takes what a
-//! listener accepts.
+//! Copies over real sessions: how the engine connects to a server, and how a server handles the
+//! sessions that a listener accepts.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -16,14 +16,14 @@ use crate::client::{ConnectError, ConnectFailure, Connector, RoutePlan, Transpor
 use crate::error::Error;
 use crate::server::Server;
 
-/// Between the depots of a route and the address that it begins at, in its name.
+/// Text between the depots of a route and its source address, in a route name.
 const FROM: &str = " from ";
-/// The same where streams leave from ports that were granted.
+/// Text before the granted source ports, in a route name.
 const FROM_PORTS: &str = " from ports ";
-/// The same where a circuit was granted at the depots.
+/// Text before the granted circuit, in a route name.
 const BY_CIRCUIT: &str = " by circuit ";
 
-/// The depots in the name of a route, as [`SessionConnector`] gives it.
+/// Returns the depots in a route name that [`SessionConnector`] gave.
 #[must_use]
 pub fn depots_of(route_name: &str) -> &str {
     let cut = |name: &'_ str, at: &str| name.find(at).unwrap_or(name.len());
@@ -31,7 +31,7 @@ pub fn depots_of(route_name: &str) -> &str {
     route_name.get(..end).unwrap_or(route_name)
 }
 
-/// Whether a route of that name is [reserved](Reserved).
+/// Returns true if the route of that name is [reserved](Reserved).
 #[must_use]
 pub fn is_reserved(route_name: &str) -> bool {
     route_name.contains(FROM_PORTS) || route_name.contains(BY_CIRCUIT)
@@ -60,32 +60,32 @@ impl Transport for Session {
 pub struct SessionConnector {
     base: ConnectOptions,
     paths: Mutex<Paths>,
-    /// Which of them are used, where that may change.
+    /// Routes in use, if these may change.
     plan: Option<watch::Sender<RoutePlan>>,
     unknown: Mutex<Option<PublicKey>>,
 }
 
-/// A way that was reserved.
+/// A reserved path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reserved {
-    /// The depots to pass.
+    /// Depots on the path.
     pub route: Route,
-    /// What tells its streams from others.
+    /// Mark that distinguishes its streams from others.
     pub mark: Mark,
 }
 
-/// What tells the streams of a reserved way from others.
+/// Mark that distinguishes the streams of a reserved path from others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mark {
-    /// The network knows them by the ports of this host that they leave from.
+    /// Source ports on this host, by which the network recognises the streams.
     Ports(RangeInclusive<u16>),
-    /// The depots on the way know them by this grant, which their OPENs carry (LH-GRANT-1).
+    /// Grant that the OPENs carry, by which the depots recognise the streams (LH-GRANT-1).
     Grant(Arc<CircuitGrant>),
 }
 
 impl Reserved {
-    /// What the route is called in events and reports. A circuit keeps its name when more or less
-    /// of it is granted.
+    /// Returns the name of the route in events and reports. A circuit keeps its name when its
+    /// granted rate changes.
     #[must_use]
     pub fn name(&self) -> String {
         match &self.mark {
@@ -102,7 +102,7 @@ impl Reserved {
     }
 }
 
-/// All ways by their numbers, and which of them are used beside the first.
+/// All paths by their numbers, and those in use in addition to the first.
 #[derive(Default)]
 struct Paths {
     all: Vec<Path>,
@@ -112,8 +112,8 @@ struct Paths {
 }
 
 impl Paths {
-    /// The number of a way, a new one if need be; none beyond [`MAX_ROUTES`]. Sessions that are
-    /// opened from now on show the grant that is given here.
+    /// Returns the number of a path, and assigns one if necessary. Returns `None` beyond
+    /// [`MAX_ROUTES`]. Sessions opened from now on show the grant of `path`.
     fn number(&mut self, path: Path) -> Option<usize> {
         let mut known = self.all.iter_mut().enumerate();
         if let Some((number, known)) = known.find(|(_, known)| known.is_same(&path)) {
@@ -126,7 +126,7 @@ impl Paths {
         })
     }
 
-    /// What is used beside the first.
+    /// Returns the routes in use in addition to the first.
     fn plan(&self) -> RoutePlan {
         let once = |numbers: &[usize]| {
             let mut once: Vec<usize> = Vec::new();
@@ -145,12 +145,12 @@ impl Paths {
     }
 }
 
-/// Most ways that one copy learns of. A reserved one whose rate changes is another one; one whose
+/// Maximum number of paths of one copy. A reserved path whose rate changes is a new one; one whose
 /// grant is renewed is not.
 const MAX_ROUTES: usize = 256;
 
-/// One way to the server: the depots to pass, the address of this host to begin at, where that is
-/// not the system's choice, and what marks its streams as those of a reserved way.
+/// A path to the server: the depots, the source address unless the system chooses it, and the mark
+/// of a reserved path.
 #[derive(Clone)]
 struct Path {
     route: Route,
@@ -159,11 +159,11 @@ struct Path {
 }
 
 impl Path {
-    /// Whether both are one way, so that streams of the one are streams of the other.
+    /// Returns true if both are the same path, so that their streams are interchangeable.
     fn is_same(&self, other: &Self) -> bool {
         let is_one_mark = match (&self.mark, &other.mark) {
             (Some(Mark::Grant(one)), Some(Mark::Grant(other))) => {
-                // Streams are paced from their beginning, so another rate takes other streams.
+                // Streams are paced from their start, so another rate needs other streams.
                 (&one.circuit, one.rate, one.holder) == (&other.circuit, other.rate, other.holder)
             }
             (one, other) => one == other,
@@ -173,13 +173,14 @@ impl Path {
 }
 
 impl SessionConnector {
-    /// `base` says everything but the route; without any route, sessions go direct.
+    /// Creates a connector. `base` has all options but the route. Without routes, sessions are
+    /// direct.
     pub fn new(base: ConnectOptions, routes: Vec<Route>) -> Self {
         Self::from_sources(base, routes, &[])
     }
 
-    /// The same, over each route from each of these addresses of this host; from whichever the
-    /// system chooses if there is none.
+    /// Creates a connector that uses each route from each of these source addresses. If there are
+    /// none, the system chooses the address.
     pub fn from_sources(base: ConnectOptions, mut routes: Vec<Route>, sources: &[IpAddr]) -> Self {
         if routes.is_empty() {
             routes.push(Route::direct());
@@ -206,7 +207,7 @@ impl SessionConnector {
         }
     }
 
-    /// The direct route, and beside it whichever are [given](Self::use_beside), also in mid-copy.
+    /// Creates a connector for the direct route and those that [`Self::use_beside`] adds later.
     pub fn planned(base: ConnectOptions) -> Self {
         Self {
             plan: Some(watch::Sender::default()),
@@ -214,9 +215,9 @@ impl SessionConnector {
         }
     }
 
-    /// From now on, these routes are used beside the direct one, and no others; in a copy that is
-    /// under way, they join it, and others leave. Nothing changes where the routes were given for
-    /// good, and beyond a few dozen routes.
+    /// Uses these routes in addition to the direct one from now on, and no others. In a running
+    /// copy, they join and others leave. Has no effect if the routes were fixed at the start, or on
+    /// routes beyond the maximum number of paths.
     pub fn use_beside(&self, routes: &[Route]) {
         self.use_ways(|paths, source| {
             let routes = routes.iter().filter(|route| !route.is_direct());
@@ -232,8 +233,8 @@ impl SessionConnector {
         });
     }
 
-    /// From now on, these reserved ways are used besides whatever is [chosen](Self::use_beside),
-    /// and no other reserved ones; as there, they join and leave a copy that is under way.
+    /// Uses these reserved paths from now on, and no other reserved ones, in addition to the
+    /// [chosen](Self::use_beside) routes. They join and leave a running copy likewise.
     pub fn use_reserved(&self, reserved: &[Reserved]) {
         self.use_ways(|paths, source| {
             let numbers = reserved.iter().filter_map(|reserved| {
@@ -248,13 +249,13 @@ impl SessionConnector {
         });
     }
 
-    /// Whether routes to [use](Self::use_beside) are still looked for. As long as they are, a copy
-    /// whose direct route cannot be opened waits for them.
+    /// Sets whether routes are still being looked for. While they are, a copy whose direct route
+    /// cannot be opened waits for them.
     pub fn await_routes(&self, awaited: bool) {
         self.use_ways(|paths, _| paths.awaited = awaited);
     }
 
-    /// Whether ways can [join](Self::use_reserved) at all.
+    /// Returns true if paths can [join](Self::use_reserved) later.
     pub fn is_planned(&self) -> bool {
         self.plan.is_some()
     }
@@ -272,7 +273,7 @@ impl SessionConnector {
         });
     }
 
-    /// The key the server showed, if it was refused for not being known.
+    /// Returns the key that the server showed, if it was refused as unknown.
     pub fn unknown_server(&self) -> Option<PublicKey> {
         *self.unknown.lock()
     }
@@ -321,8 +322,8 @@ impl Connector for SessionConnector {
                     error if error.is_about_the_service() => ConnectFailure::NotOffered,
                     _ => ConnectFailure::NoRoute,
                 },
-                // A depot may take a grant later that it does not take yet: its clock may be
-                // behind, and sessions of the circuit end.
+                // A depot may accept a grant later: its clock may be behind, or sessions of the
+                // circuit may end.
                 retry: is_worth_a_retry(&error)
                     || (options.grant.is_some() && error.is_about_grant()),
                 message: error.to_string(),
@@ -331,7 +332,7 @@ impl Connector for SessionConnector {
     }
 }
 
-/// Whether the same attempt may succeed a little later.
+/// Returns true if the same attempt may succeed a little later.
 fn is_worth_a_retry(error: &longhaul_session::Error) -> bool {
     use longhaul_session::Error;
     let passing = matches!(
@@ -341,7 +342,7 @@ fn is_worth_a_retry(error: &longhaul_session::Error) -> bool {
     passing && !error.is_about_who() && !error.is_about_the_service() && !error.is_about_clock()
 }
 
-/// Serves one session of a copy that a listener accepted, and logs how it went.
+/// Serves one accepted session of a copy, and logs its outcome.
 pub async fn serve_session(server: Arc<Server>, session: Session) {
     logged(server, session, "session", async |server, session, peer| {
         server.serve(session, peer).await
@@ -349,7 +350,7 @@ pub async fn serve_session(server: Arc<Server>, session: Session) {
     .await;
 }
 
-/// Answers the questions about files of one session that a listener accepted, and logs how it went.
+/// Answers the file requests of one accepted session, and logs its outcome.
 pub async fn serve_files(server: Arc<Server>, session: Session) {
     logged(
         server,

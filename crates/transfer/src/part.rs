@@ -1,32 +1,32 @@
 //! Copies that are divided into parts, so that several nodes carry one tree (LH-COPY-49 to
 //! LH-COPY-52).
 //!
-//! A part takes the files whose paths hash to it, and nothing else: whoever looks at the same tree
-//! agrees which part a file is of, without having asked anybody. What is left (directories, links,
-//! what a part could not copy) is for a copy of the whole behind the parts.
+//! A part takes exactly the files whose paths hash to it. All nodes that see the same tree agree on
+//! the part of each file without communicating. What is left (directories, links, what a part could
+//! not copy) is for a copy of the whole after the parts.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::path::RelPath;
 
-/// Most parts of one copy. Each walks the tree by itself.
+/// Maximum number of parts of one copy. Each walks the tree by itself.
 pub const MAX_PARTS: u32 = 1000;
 
-/// One of the parts that a copy is divided into, numbered from 1.
+/// One part of a divided copy, numbered from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     number: u32,
     of: u32,
 }
 
-/// Not a [`Part`].
+/// Error of an invalid [`Part`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a part is K/N, with N from 1 to {MAX_PARTS} and K from 1 to N")]
 pub struct PartError;
 
 impl Part {
-    /// Part `number` of so many.
+    /// Returns part `number` of the `of` parts.
     ///
     /// # Errors
     /// There is no such part.
@@ -37,24 +37,25 @@ impl Part {
         }
     }
 
-    /// Which, from 1.
+    /// Returns the number of this part, from 1.
     pub fn number(self) -> u32 {
         self.number
     }
 
-    /// Of how many.
+    /// Returns the number of parts.
     pub fn of(self) -> u32 {
         self.of
     }
 
-    /// Whether the file at `path` beneath a source is of it.
+    /// Returns true if the file at `path` beneath a source belongs to this part.
     pub(crate) fn takes(self, source: u32, path: &RelPath) -> bool {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&source.to_le_bytes()).update(path.as_bytes());
         self.is(&hasher)
     }
 
-    /// Whether the file of this inode number, which has several names, is of it.
+    /// Returns true if the file of this inode number, which has several names, belongs to this
+    /// part.
     pub(crate) fn takes_inode(self, inode: u64) -> bool {
         self.is(blake3::Hasher::new().update(&inode.to_le_bytes()))
     }
@@ -82,24 +83,24 @@ impl FromStr for Part {
     }
 }
 
-/// How much of what its sources hold a copy takes.
+/// Portion of its sources that a copy takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Portion {
-    /// All.
+    /// Everything.
     #[default]
     Whole,
-    /// The files of one part. Directories on the way to them are made, and marked as not finished.
+    /// Files of one part. Directories that lead to them are created, and marked as unfinished.
     Part(Part),
-    /// All, behind the parts: most of it is there by then, and does not travel. Directories that
-    /// parts have made are finished.
+    /// Everything, after the parts. Most of it is in place by then and does not travel. Directories
+    /// that the parts created are finished.
     Rest,
 }
 
-/// The word for [`Portion::Rest`].
+/// Text form of [`Portion::Rest`].
 const REST: &str = "rest";
 
 impl Portion {
-    /// The part that it is, if it is one.
+    /// Returns the part, if this is one.
     pub fn part(self) -> Option<Part> {
         match self {
             Self::Part(part) => Some(part),
@@ -107,7 +108,7 @@ impl Portion {
         }
     }
 
-    /// Whether other copies bring some of the same tree.
+    /// Returns true if other copies bring some of the same tree.
     pub fn is_one_of_several(self) -> bool {
         self != Self::Whole
     }
@@ -116,7 +117,7 @@ impl Portion {
 impl FromStr for Portion {
     type Err = PartError;
 
-    /// Reads `K/N`, or `rest`.
+    /// Parses `K/N`, or `rest`.
     fn from_str(text: &str) -> Result<Self, PartError> {
         match text {
             REST => Ok(Self::Rest),
@@ -125,18 +126,18 @@ impl FromStr for Portion {
     }
 }
 
-/// How it is found which files are of a part.
+/// Filter that decides which files belong to a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartFilter {
     pub part: Part,
-    /// A file with several names goes by its inode number, so that all of its names are of one
-    /// part.
+    /// If true, a file with several names is assigned by its inode number, so that all its names
+    /// belong to one part.
     pub links_together: bool,
 }
 
 impl PartFilter {
-    /// Whether the file at `path` is of the part if it has one name; one with several may be at any
-    /// path.
+    /// Returns true if the file at `path`, with one name, belongs to the part. A file with several
+    /// names may belong to it at any path.
     pub(crate) fn may_take(self, source: u32, path: &RelPath) -> bool {
         self.links_together || self.part.takes(source, path)
     }
@@ -150,7 +151,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_file_is_of_exactly_one_part(source: u32, name in "[a-z]{1,9}(/[a-z]{1,9}){0,3}", inode: u64, of in 1..=MAX_PARTS) {
+        fn every_file_belongs_to_exactly_one_part(
+            source: u32,
+            name in "[a-z]{1,9}(/[a-z]{1,9}){0,3}",
+            inode: u64,
+            of in 1..=MAX_PARTS,
+        ) {
             let path = RelPath::from_bytes(name.as_bytes()).unwrap();
             let parts = || (1..=of).map(|number| Part::new(number, of).unwrap());
             prop_assert_eq!(parts().filter(|part| part.takes(source, &path)).count(), 1);
@@ -158,16 +164,19 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read_back(number in 0..=MAX_PARTS + 1, of in 0..=MAX_PARTS + 1) {
+        fn parts_round_trip_through_text(number in 0..=MAX_PARTS + 1, of in 0..=MAX_PARTS + 1) {
             let text = format!("{number}/{of}");
             match Part::new(number, of) {
-                Ok(part) => prop_assert_eq!((part.to_string(), text.parse()), (text.clone(), Ok(part))),
+                Ok(part) => prop_assert_eq!(
+                    (part.to_string(), text.parse()),
+                    (text.clone(), Ok(part))
+                ),
                 Err(_) => prop_assert_eq!(text.parse::<Part>(), Err(PartError)),
             }
         }
     }
 
-    /// Two releases that disagree would copy a file twice, or leave it for the end.
+    /// If two releases disagreed, a file would be copied twice, or left for the end.
     #[test]
     fn lh_copy_49_a_files_part_is_the_same_in_all_releases() {
         let part_of = |source: u32, name: &str| {
@@ -184,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_of_about_one_size() {
+    fn parts_have_about_equal_sizes() {
         let mut counts = [0u32; 7];
         for n in 0..7000 {
             let path = RelPath::from_bytes(format!("run/{n:05}.dat").as_bytes()).unwrap();
@@ -200,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn portions_are_words() {
+    fn portions_parse_from_words() {
         assert_eq!("rest".parse(), Ok(Portion::Rest));
         assert_eq!("2/3".parse(), Ok(Portion::Part(Part::new(2, 3).unwrap())));
         for bad in [

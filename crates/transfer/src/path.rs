@@ -1,7 +1,7 @@
-//! Names on the wire: a path beneath a root, as the bytes the file system holds.
+//! Names on the wire: a path beneath a root, as the bytes that the file system holds.
 //!
-//! A [`RelPath`] can't leave the directory it is resolved in by its spelling; that symbolic links
-//! can't lead it out either is the business of [`crate::confine`].
+//! The spelling of a [`RelPath`] cannot leave the directory in which it is resolved.
+//! [`crate::confine`] ensures that symbolic links cannot leave it either.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -13,18 +13,18 @@ use std::path::Path;
 
 use longhaul_proto::text::printable;
 
-/// Longest relative path in bytes: what one `openat2(2)` call resolves (`PATH_MAX` less the final
-/// NUL).
+/// Maximum length of a relative path in bytes: what one `openat2(2)` call resolves (`PATH_MAX` less
+/// the final NUL).
 pub const MAX_PATH: usize = 4095;
-/// Longest single name in bytes (`NAME_MAX`).
+/// Maximum length of a single name in bytes (`NAME_MAX`).
 pub const MAX_NAME: usize = 255;
 
 /// A path relative to some root: names joined by `/`, never `.` or `..`, no empty name, no NUL. The
-/// empty path is the root itself. Bytes, not text: names need not be UTF-8.
+/// empty path is the root itself. It holds bytes, as names need not be UTF-8.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct RelPath(Box<[u8]>);
 
-/// Why bytes are not a [`RelPath`].
+/// Reason why bytes are not a [`RelPath`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// A name is empty, `.` or `..`.
@@ -37,18 +37,19 @@ pub enum PathError {
     Nul,
     /// A name longer than [`MAX_NAME`] or a path longer than [`MAX_PATH`].
     #[error(
-        "a name is longer than 255 bytes or a path longer than 4095: shorten it, or copy from a directory further in"
+        "a name is longer than 255 bytes or a path longer than 4095: \
+         shorten it, or copy from a directory further in"
     )]
     TooLong,
 }
 
 impl RelPath {
-    /// The root itself.
+    /// Returns the root itself.
     pub fn root() -> Self {
         Self::default()
     }
 
-    /// Takes bytes as they are: nothing is normalised, what isn't plain is refused.
+    /// Checks bytes from the wire. Nothing is normalised; a path that is not plain is refused.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, PathError> {
         if bytes.len() > MAX_PATH {
             return Err(PathError::TooLong);
@@ -66,8 +67,8 @@ impl RelPath {
         Ok(Self(bytes.into()))
     }
 
-    /// Takes what a person typed: leading, trailing and doubled slashes and `.` are dropped; `..`
-    /// is refused.
+    /// Parses what a user typed. Leading, trailing and doubled slashes and `.` are dropped; `..` is
+    /// refused.
     pub fn from_typed(bytes: &[u8]) -> Result<Self, PathError> {
         let names: Vec<&[u8]> = bytes
             .split(|&b| b == b'/')
@@ -76,7 +77,7 @@ impl RelPath {
         Self::from_bytes(&names.join(&b'/'))
     }
 
-    /// `self/below`.
+    /// Returns `self/below`.
     pub fn join(&self, below: &RelPath) -> Result<Self, PathError> {
         if self.is_root() {
             return Ok(below.clone());
@@ -94,7 +95,7 @@ impl RelPath {
         Ok(Self(bytes.into()))
     }
 
-    /// `self/name`, where `name` is one name.
+    /// Returns `self/name`, where `name` is one name.
     pub fn child(&self, name: &[u8]) -> Result<Self, PathError> {
         if name.contains(&b'/') {
             return Err(PathError::NotPlain);
@@ -102,12 +103,12 @@ impl RelPath {
         self.join(&Self::from_bytes(name)?)
     }
 
-    /// Whether this is the root itself.
+    /// Returns true if this is the root itself.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The directory it lies in and its last name; none for the root.
+    /// Returns the parent directory and the last name, or `None` for the root.
     pub fn split_last(&self) -> Option<(RelPath, &[u8])> {
         if self.is_root() {
             return None;
@@ -122,30 +123,30 @@ impl RelPath {
         ))
     }
 
-    /// Whether this is `ancestor` or lies beneath it.
+    /// Returns true if this is `ancestor` or lies beneath it.
     pub fn is_within(&self, ancestor: &RelPath) -> bool {
         ancestor.is_root()
             || self.0 == ancestor.0
             || (self.0.starts_with(&ancestor.0) && self.0.get(ancestor.0.len()) == Some(&b'/'))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// For system calls: `.` for the root itself.
+    /// Returns the path for system calls: `.` for the root itself.
     pub(crate) fn as_os(&self) -> &OsStr {
         OsStr::from_bytes(if self.is_root() { b"." } else { &self.0 })
     }
 
-    /// As a path, for joining to a local directory's name in messages.
+    /// Returns a path that can be joined to a local directory's name in messages.
     pub fn as_path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.0))
     }
 }
 
-/// For people, as [`printable`] has it.
+/// Formats the path for messages, escaped by [`printable`].
 impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_root() {
@@ -167,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_paths_are_taken_from_the_wire() {
+    fn only_plain_paths_are_accepted_from_the_wire() {
         for good in [&b""[..], b"a", b"a/b", b"a b/\xff\xfe", &[b'x'; 255]] {
             assert_eq!(RelPath::from_bytes(good).unwrap().as_bytes(), good);
         }
@@ -189,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn typed_paths_are_tidied_but_never_climb() {
+    fn typed_paths_are_normalised_and_parents_refused() {
         assert_eq!(RelPath::from_typed(b"/a//./b/").unwrap().as_bytes(), b"a/b");
         assert!(RelPath::from_typed(b"/").unwrap().is_root());
         assert_eq!(RelPath::from_typed(b"/a/../b"), Err(PathError::NotPlain));
     }
 
     #[test]
-    fn within_goes_by_names_not_by_letters() {
+    fn is_within_compares_names_not_letters() {
         let path = |s: &str| RelPath::from_bytes(s.as_bytes()).unwrap();
         assert!(path("in/a").is_within(&path("in")));
         assert!(path("in").is_within(&path("in")));
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn terminals_are_not_obeyed() {
+    fn displayed_paths_have_no_terminal_controls() {
         let path = RelPath::from_bytes(b"a\x1b[31m\n\xff\xe2\x80\xae").unwrap();
         assert_eq!(path.to_string(), "a\\u{1b}[31m\\u{a}\\xff\\u{202e}");
     }

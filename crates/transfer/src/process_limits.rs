@@ -1,4 +1,5 @@
-//! Limits of this process on descriptors and memory, and what copies bear within them.
+//! Limits of this process on descriptors and memory, and the limits of copies that follow from
+//! them.
 
 use rustix::process::{Resource, getrlimit};
 
@@ -7,21 +8,21 @@ use crate::limits::{
     STREAM_BYTES,
 };
 
-/// Descriptors of a client that are no copy's: standard streams, the runtime, signals, ssh, the
+/// Descriptors of a client that no copy uses: standard streams, the runtime, signals, ssh, the
 /// controller.
 const CLIENT_DESCRIPTORS: usize = 16;
-/// Descriptors left for what is open for a moment.
+/// Descriptors reserved for files that are opened briefly.
 const SPARE_DESCRIPTORS: usize = 4;
-/// Address space of the program itself, its libraries and what no limit counts.
+/// Address space of the program itself, its libraries, and memory outside any limit.
 const PROGRAM_BYTES: usize = 96 << 20;
-/// Address space of a thread: its stack.
+/// Address space of a thread's stack, in bytes.
 const THREAD_BYTES: usize = 2 << 20;
-/// Least that a copy can make progress with.
+/// Minimum number of buffers with which a copy makes progress.
 const MIN_BUFFERS: usize = 8;
 const MIN_STREAMS: usize = 4;
 const MIN_BOOKKEEPING_BYTES: usize = 16 << 20;
 
-/// Limits that the system sets this process. `None` where it sets none.
+/// Limits that the system sets for this process. `None` if it sets none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessLimits {
     /// Open descriptors (RLIMIT_NOFILE).
@@ -31,7 +32,7 @@ pub struct ProcessLimits {
 }
 
 impl ProcessLimits {
-    /// Limits in force now.
+    /// Returns the limits in force now.
     pub fn current() -> Self {
         let limit = |resource| {
             getrlimit(resource)
@@ -44,40 +45,41 @@ impl ProcessLimits {
         }
     }
 
-    /// Descriptors for the files, directories and streams of a client's copy.
+    /// Returns the number of descriptors for the files, directories and streams of a client's copy.
     fn copy_descriptors(self) -> usize {
         let fixed = CLIENT_DESCRIPTORS + SPARE_DESCRIPTORS;
         self.descriptors.unwrap_or(usize::MAX).saturating_sub(fixed)
     }
 
-    /// Directories that a copy may keep open.
+    /// Returns the number of directories that a copy may keep open.
     pub(crate) fn open_directories(self) -> usize {
         (self.copy_descriptors() / 6).clamp(1, OPEN_DIRECTORIES_PER_COPY)
     }
 
-    /// Files that a client may have open at once.
+    /// Returns the number of files that a client may have open at once.
     fn open_files(self) -> usize {
         let left = self
             .copy_descriptors()
             .saturating_sub(self.open_directories());
-        // A stream has one descriptor, and two files: one that it ends, and the next one.
+        // A stream has one descriptor and two files: the one that it ends, and the next one.
         (left / (DESCRIPTORS_PER_FILE + 1)).max(1)
     }
 
-    /// Whether a client may have as many files open as a sender begins before it ends the first.
+    /// Returns true if a client may have as many files open as a sender begins before it ends the
+    /// first.
     pub(crate) fn may_wait_for_files(self) -> bool {
         self.open_files() >= MIN_OPEN_FILES
     }
 
-    /// Streams that a client may open, of `most`. More than one for two open files would wait for
-    /// each other.
+    /// Returns the number of streams that a client may open, at most `most`. With fewer than two
+    /// open files per stream, streams would wait for each other.
     pub(crate) fn streams(self, most: usize) -> usize {
         (self.open_files() / 2).clamp(1, most.max(1))
     }
 }
 
 impl Limits {
-    /// Limits of a client: those of one key at a server, as far as `process` allows.
+    /// Returns the limits of a client: those of one key at a server, as far as `process` allows.
     pub(crate) fn of_client(process: ProcessLimits) -> Self {
         let limits = Self::default().within_memory(process.address_space);
         Self {
@@ -89,8 +91,7 @@ impl Limits {
         }
     }
 
-    /// With as many buffers, streams and bytes for bookkeeping as fit `limit` bytes of address
-    /// space.
+    /// Reduces buffers, streams and bookkeeping to fit `limit` bytes of address space.
     #[must_use]
     pub fn within_memory(mut self, limit: Option<usize>) -> Self {
         let Some(limit) = limit else { return self };
@@ -107,7 +108,7 @@ impl Limits {
         self
     }
 
-    /// Address space that copies may take, the stacks of their threads included.
+    /// Returns the address space that copies may take, including the stacks of their threads.
     fn address_space(&self) -> usize {
         let buffers = self.buffers.saturating_mul(BUFFER_BYTES);
         let streams = self.streams.saturating_mul(STREAM_BYTES);
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_client_holds_fits_its_descriptors() {
+    fn client_limits_fit_its_descriptors() {
         for descriptors in (0..200).chain([256, 1024, 4096, 1 << 20]) {
             let process = ProcessLimits {
                 descriptors: Some(descriptors),
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_copies_hold_fits_the_address_space() {
+    fn copy_limits_fit_the_address_space() {
         let limits = Limits::default();
         assert_eq!(limits.clone().within_memory(None).buffers, limits.buffers);
         assert_eq!(
@@ -162,7 +163,7 @@ mod tests {
             assert!(fitted.address_space() + PROGRAM_BYTES <= limit, "{mib} MiB");
             assert!(fitted.buffers >= MIN_BUFFERS && fitted.streams >= MIN_STREAMS);
         }
-        // Too little for anything still makes progress, or fails as it may.
+        // Even with too little memory, a copy makes progress or fails in order.
         assert_eq!(limits.within_memory(Some(0)).buffers, MIN_BUFFERS);
     }
 }

@@ -1,4 +1,4 @@
-//! What can be watched while a copy runs: counters to look at, and events as they happen.
+//! Progress of a running copy: counters, and events as they happen.
 
 mod earlier;
 mod events;
@@ -20,59 +20,59 @@ pub use events::{Event, Observer, RouteStanding, Standstill};
 pub use not_kept::{NotKept, NotKeptCounts};
 pub use streams::{Ends, StreamCounters};
 
-/// Counters of one copy; entries are files, directories and links.
+/// Counters of one copy. Entries are files, directories and links.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Entries the walk has found.
     pub entries_found: AtomicU64,
     /// Bytes of files the walk has found.
     pub bytes_found: AtomicU64,
-    /// Whether the walk is over, so that the two above are final.
+    /// True once the walk is over, so that the two counters above are final.
     pub walk_complete: AtomicBool,
     /// Entries in place and verified, or failed.
     pub entries_done: AtomicU64,
-    /// Files among them that are in place.
+    /// Files that are in place.
     pub files_done: AtomicU64,
     /// Bytes of files written (acknowledged by the receiver), holes included.
     pub bytes_done: AtomicU64,
-    /// Bytes among them that an earlier copy had left in place.
+    /// Bytes of files that an earlier copy had left in place.
     pub bytes_resumed: AtomicU64,
-    /// Bytes of file data that travelled in the clear.
+    /// Bytes of file data that travelled in plaintext.
     pub bytes_clear: AtomicU64,
-    /// Files among those in place that were there already and did not travel.
+    /// Files in place that existed before and did not travel.
     pub files_unchanged: AtomicU64,
-    /// Bytes of them.
+    /// Bytes of the unchanged files.
     pub bytes_unchanged: AtomicU64,
-    /// Files among those in place that are other names of one of them, and did not travel for that.
+    /// Files in place that are further names of another one, and so did not travel.
     pub files_linked: AtomicU64,
-    /// Bytes of them.
+    /// Bytes of the linked files.
     pub bytes_linked: AtomicU64,
     /// Entries that failed.
     pub failures: AtomicU64,
-    /// What is not kept of the sources, at the end that reads them.
+    /// Properties of the sources that are not kept, at the end that reads them.
     pub not_kept: NotKept,
     streams: Mutex<Vec<Arc<StreamCounters>>>,
-    /// The walk has found more, or is over.
+    /// Notified when the walk has found more or is over.
     found: Notify,
-    /// Streams that the server allows, once it has reported that.
+    /// Maximum number of streams that the server allows, once it has reported it.
     max_streams: watch::Sender<Option<usize>>,
     standstill: watch::Sender<Option<Standstill>>,
-    /// Number of times that something arrived on accepted streams.
+    /// Number of reads that returned data on accepted streams.
     arrivals: Arc<AtomicU64>,
-    /// Milliseconds for which nothing has arrived; zero while that is not worth showing.
+    /// Time in milliseconds for which nothing has arrived. Zero while it is too short to show.
     silent_millis: AtomicU64,
-    /// What the copies before this one in the same run brought.
+    /// Totals of the earlier copies of the same run.
     earlier: Mutex<Earlier>,
 }
 
 impl Progress {
-    /// So many bytes more were in place already.
+    /// Counts `bytes` more that were already in place.
     pub(crate) fn resumed(&self, bytes: u64) {
         let before_run = self.earlier.lock().take_resumed(bytes);
         self.bytes_resumed.fetch_add(before_run, Ordering::Relaxed);
     }
 
-    /// One more file of so many bytes is in place: counted, if it did not travel.
+    /// Counts one more file of `bytes` bytes in place, by how it came there.
     pub(crate) fn in_place(&self, written: Written, bytes: u64) {
         let (files, all_bytes) = match written {
             Written::New | Written::Same => return,
@@ -87,8 +87,8 @@ impl Progress {
         all_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Another copy takes the place of this one in the same run. What this one brought counts as
-    /// brought, though the next finds it there.
+    /// Resets the counters for the copy that replaces this one in the same run. What this copy
+    /// brought still counts as brought, though the next copy finds it in place.
     pub(crate) fn begin_again(&self) {
         let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
         let travelled = self.bytes_travelled();
@@ -113,12 +113,12 @@ impl Progress {
         self.max_streams.send_replace(None);
     }
 
-    /// Number of times that something arrived on accepted streams.
+    /// Returns the number of reads that returned data on accepted streams.
     pub(crate) fn arrivals(&self) -> u64 {
         self.arrivals.load(Ordering::Relaxed)
     }
 
-    /// Time for which nothing has arrived; `None` while that is not worth showing.
+    /// Returns the time for which nothing has arrived, or `None` while it is too short to show.
     pub fn silence(&self) -> Option<Duration> {
         let millis = self.silent_millis.load(Ordering::Relaxed);
         (millis > 0).then(|| Duration::from_millis(millis))
@@ -131,8 +131,8 @@ impl Progress {
         self.silent_millis.store(millis, Ordering::Relaxed);
     }
 
-    /// Bytes in place that have travelled: not those that an earlier copy had left, nor those of
-    /// files that were there or are other names of one.
+    /// Returns the bytes in place that have travelled. Bytes that an earlier copy left, and files
+    /// that are unchanged or linked, do not count.
     pub fn bytes_travelled(&self) -> u64 {
         let not = [
             &self.bytes_resumed,
@@ -145,11 +145,11 @@ impl Progress {
         })
     }
 
-    /// How many bytes of files there are, as soon as that is known; none, as soon as there are
-    /// `many` and the walk goes on.
+    /// Waits for the number of bytes of all files. Returns `None` as soon as there are `many` and
+    /// the walk continues.
     pub async fn size(&self, many: u64) -> Option<u64> {
         loop {
-            // From here on nothing that is found goes unnoticed.
+            // Register first, so that no later discovery is missed.
             let found = self.found.notified();
             let (is_complete, bytes) = (
                 self.walk_complete.load(Ordering::Acquire),
@@ -163,17 +163,17 @@ impl Progress {
         }
     }
 
-    /// How many streams the server allows the copy, once it has reported that.
+    /// Returns the number of streams that the server allows, once it has reported it.
     pub(crate) fn max_streams(&self) -> watch::Receiver<Option<usize>> {
         self.max_streams.subscribe()
     }
 
-    /// How the copy stands still, while it does: for whoever may know another route.
+    /// Returns the state of the copy's standstill, for a component that may find another route.
     pub fn standstill(&self) -> watch::Receiver<Option<Standstill>> {
         self.standstill.subscribe()
     }
 
-    /// The copy stands still like that, or does not.
+    /// Sets or clears the standstill of the copy.
     pub(crate) fn stands_still(&self, standstill: Option<Standstill>) {
         self.standstill.send_if_modified(|known| {
             let is_new = *known != standstill;
@@ -182,12 +182,13 @@ impl Progress {
         });
     }
 
-    /// The counters of every stream opened so far, in the order in which they were opened first.
+    /// Returns the counters of every stream so far, in the order of their first opening.
     pub fn streams(&self) -> Vec<Arc<StreamCounters>> {
         self.streams.lock().clone()
     }
 
-    /// Counters of a new stream over `route`, watched by `flow`; `reports` at a server's end.
+    /// Adds the counters of a new stream over `route`, watched by `flow`. `reports` is true at a
+    /// server's end.
     pub(crate) fn add_stream(
         &self,
         route: &str,
@@ -207,14 +208,14 @@ impl Progress {
         counters
     }
 
-    /// Forgets a stream that has ended, where nobody asks for it any more.
+    /// Removes the counters of a stream that has ended and is no longer needed.
     pub(crate) fn remove_stream(&self, counters: &Arc<StreamCounters>) {
         self.streams
             .lock()
             .retain(|one| !Arc::ptr_eq(one, counters));
     }
 
-    /// Takes over what another side's walk has found.
+    /// Takes over the totals of another side's walk.
     pub(crate) fn mirror_found(&self, other: &Progress) {
         let (entries, bytes) = (&other.entries_found, &other.bytes_found);
         self.set_found(

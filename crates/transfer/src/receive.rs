@@ -1,4 +1,4 @@
-//! The receiving half of a copy: takes what streams bring, keeps account of it, and has the store
+//! The receiving half of a copy: reads what streams bring, keeps account of it, and has the store
 //! put it in place.
 
 mod ledger;

@@ -1,9 +1,9 @@
-//! A number for each destination, kept from one copy to the next: a small text file that nobody has
-//! to keep.
+//! Numbers that are remembered for each destination from one copy to the next, in a small text file
+//! that is safe to delete.
 //!
-//! One line for each, the latest first: seconds since 1970, the number, further numbers that say
-//! what it was learned from, and a hash instead of names, so that the file shows nobody who copied
-//! where. Whatever cannot be read is as if it were not there.
+//! Each line is one entry, the latest first: seconds since 1970, the number, further numbers on
+//! which it is based, and a hash. The hash replaces names, so the file does not reveal who copied
+//! where. Unreadable lines are ignored.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,27 +11,27 @@ use std::time::{Duration, SystemTime};
 
 use crate::client::{LearnedStreams, MAX_STREAMS, PathConditions};
 
-/// Most lines kept.
+/// Maximum number of lines.
 const MAX_ENTRIES: usize = 256;
-/// Longest file that is read, in bytes.
+/// Maximum length of a file that is read, in bytes.
 const MAX_BYTES: u64 = 64 * 1024;
-/// Bytes of the hash.
+/// Length of the hash, in bytes.
 const KEY_BYTES: usize = 16;
-/// What is older is forgotten: paths change.
+/// Age at which entries are forgotten, as network paths change.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What the numbers of a file are.
+/// Meaning of the numbers in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meaning {
     /// The file's first line.
     pub first_line: &'static str,
-    /// The largest number; the smallest is 1.
+    /// Maximum of the number. The minimum is 1.
     pub max: u32,
-    /// Further numbers behind each.
+    /// Count of further numbers in each entry.
     pub notes: usize,
 }
 
-/// How many streams each destination needed.
+/// Number of streams that each destination needed.
 const STREAMS: Meaning = Meaning {
     first_line: "longhaul streams 2",
     max: MAX_STREAMS,
@@ -41,19 +41,19 @@ const STREAMS: Meaning = Meaning {
 /// A file of numbers.
 #[derive(Debug, Clone)]
 pub struct NumberFile {
-    /// The file; it and its folder are made when something is to be remembered.
+    /// The file. It and its folder are created when something is remembered.
     pub file: PathBuf,
-    /// What the numbers are.
+    /// Meaning of the numbers.
     pub meaning: Meaning,
 }
 
 impl NumberFile {
-    /// The number of what these names name, where it is known.
+    /// Returns the number for these names, if known.
     pub async fn recall(&self, names: &[&str]) -> Option<u32> {
         self.recall_noted(names).await.map(|(number, _)| number)
     }
 
-    /// The same, with its further numbers.
+    /// Returns the number for these names and its further numbers, if known.
     pub async fn recall_noted(&self, names: &[&str]) -> Option<(u32, Vec<u64>)> {
         let (file, meaning, key) = (self.file.clone(), self.meaning, Key::of(names));
         let read = tokio::task::spawn_blocking(move || {
@@ -63,12 +63,12 @@ impl NumberFile {
         read.await.ok().flatten()
     }
 
-    /// Remembers it. A file that cannot be written is not: the copy itself went well.
+    /// Remembers a number. Errors are ignored, as the copy itself succeeded.
     pub async fn remember(&self, names: &[&str], number: u32) {
         self.remember_noted(names, number, vec![]).await;
     }
 
-    /// The same, with its further numbers.
+    /// Remembers a number with its further numbers.
     pub async fn remember_noted(&self, names: &[&str], number: u32, notes: Vec<u64>) {
         let (file, meaning, key) = (self.file.clone(), self.meaning, Key::of(names));
         let written = tokio::task::spawn_blocking(move || {
@@ -83,17 +83,17 @@ impl NumberFile {
     }
 }
 
-/// Where the number of streams that a destination needed is kept between copies.
+/// Store for the number of streams that a destination needed.
 #[derive(Debug, Clone)]
 pub struct StreamMemory {
-    /// The file; it and its folder are made when something is to be remembered.
+    /// The file. It and its folder are created when something is remembered.
     pub file: PathBuf,
-    /// The destination's name: host and port.
+    /// Name of the destination: host and port.
     pub destination: String,
 }
 
 impl StreamMemory {
-    /// What the copy over `routes` needed last time, where that is known.
+    /// Returns what the last copy over `routes` needed, if known.
     pub(crate) async fn recall(&self, push: bool, routes: &[String]) -> Option<LearnedStreams> {
         let recalled = self.numbers().recall_noted(&self.names(push, routes)).await;
         let (streams, notes) = recalled?;
@@ -104,7 +104,7 @@ impl StreamMemory {
         })
     }
 
-    /// Remembers it.
+    /// Remembers what this copy needed.
     pub(crate) async fn remember(&self, push: bool, routes: &[String], learned: LearnedStreams) {
         let notes = learned.conditions.to_numbers().to_vec();
         let (numbers, names) = (self.numbers(), self.names(push, routes));
@@ -118,7 +118,7 @@ impl StreamMemory {
         }
     }
 
-    /// The destination, the direction and the routes.
+    /// Returns the destination, the direction and the routes.
     fn names<'a>(&'a self, push: bool, routes: &'a [String]) -> Vec<&'a str> {
         [&self.destination[..], if push { "push" } else { "pull" }]
             .into_iter()
@@ -127,7 +127,7 @@ impl StreamMemory {
     }
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
@@ -138,7 +138,7 @@ fn read(file: &Path) -> Option<String> {
     (len <= MAX_BYTES).then(|| std::fs::read_to_string(file).ok())?
 }
 
-/// At one stroke: two copies that end at once leave one's file or the other's.
+/// Replaces the file atomically. Of two copies that end at once, one file remains.
 fn write(file: &Path, text: &str) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
@@ -146,7 +146,7 @@ fn write(file: &Path, text: &str) -> std::io::Result<()> {
     name.push(format!(".{}", std::process::id()));
     let temporary = folder.join(name);
     let _ = std::fs::remove_file(&temporary);
-    // Never through a link that somebody left there.
+    // Never writes through a symbolic link that someone left there.
     let created = std::fs::File::options()
         .write(true)
         .create_new(true)
@@ -160,7 +160,7 @@ fn write(file: &Path, text: &str) -> std::io::Result<()> {
     written
 }
 
-/// What a number is of.
+/// Hash of the names that a number belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Key([u8; KEY_BYTES]);
 
@@ -191,19 +191,19 @@ impl std::fmt::Display for Key {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
-    /// Seconds since 1970.
+    /// Time of the entry, in seconds since 1970.
     at: u64,
     number: u32,
     notes: Vec<u64>,
     key: Key,
 }
 
-/// What is remembered, the latest first.
+/// Remembered entries, the latest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Numbers(Vec<Entry>);
 
 impl Numbers {
-    /// Lines that are not in order are left out; of another kind of file nothing is taken.
+    /// Parses the file. Invalid lines are skipped, and a file of another kind is ignored.
     fn parse(text: &str, meaning: Meaning) -> Self {
         let mut lines = text.lines();
         if lines.next() != Some(meaning.first_line) {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_forgotten() {
+    fn old_entries_are_forgotten() {
         let mut remembered = Numbers::default();
         remembered.set(key(1), 16, vec![], 1_000);
         let month = MAX_AGE.as_secs();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_is_made_used_and_ignored_when_broken() {
+    async fn memory_file_is_created_used_and_ignored_if_broken() {
         let folder = tempfile::tempdir().unwrap();
         let memory = StreamMemory {
             file: folder.path().join("state/streams"),
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(memory.recall(true, &routes).await, None);
         memory.remember(true, &routes, learned(8)).await;
         assert_eq!(memory.recall(true, &routes).await, Some(learned(8)));
-        // A folder where the file should be: not remembered, and no error.
+        // A directory at the file's path prevents remembering, but causes no error.
         let nowhere = StreamMemory {
             file: folder.path().to_path_buf(),
             ..memory
@@ -344,7 +344,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_comes_back_as_it_was_and_is_bounded(sets in prop::collection::vec((0u32..400, 1..=MAX_STREAMS), 0..600)) {
+        fn entries_are_recalled_unchanged_and_bounded(
+            sets in prop::collection::vec((0u32..400, 1..=MAX_STREAMS), 0..600),
+        ) {
             let mut remembered = Numbers::default();
             for (at, (n, streams)) in sets.iter().enumerate() {
                 let notes = vec![u64::MAX; STREAMS.notes];
@@ -358,9 +360,13 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics_or_gives_a_number_out_of_bounds(lines in "(longhaul streams 2\n)?([0-9a-f \n-]{0,60}\n){0,20}") {
+        fn any_text_parses_to_numbers_within_bounds(
+            lines in "(longhaul streams 2\n)?([0-9a-f \n-]{0,60}\n){0,20}",
+        ) {
             let remembered = Numbers::parse(&lines, STREAMS);
-            prop_assert!(remembered.0.iter().all(|entry| (1..=MAX_STREAMS).contains(&entry.number)));
+            prop_assert!(
+                remembered.0.iter().all(|entry| (1..=MAX_STREAMS).contains(&entry.number))
+            );
         }
     }
 }

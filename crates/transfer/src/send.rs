@@ -1,9 +1,9 @@
 //! The sending half of a copy: finds the files, cuts them into work, and puts it on streams.
 //!
-//! [`source`] is where files come from and [`walk`] finds them in a local tree. [`schedule`]
-//! decides what goes where, without I/O; [`queue`] is it behind a lock. Each [`stream`] asks the
-//! queue for work, has [`read`] turn it into frames on a blocking thread, writes them, and brings
-//! back the answers.
+//! [`source`] says where files come from, and [`walk`] finds them in a local tree. [`schedule`]
+//! decides without I/O which stream carries which work; [`queue`] puts it behind a lock. Each
+//! [`stream`] takes work from the queue, has [`read`] turn it into frames on a blocking thread,
+//! writes them, and reports the answers.
 
 #[cfg(test)]
 mod large_offsets_tests;

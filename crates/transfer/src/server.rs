@@ -1,5 +1,5 @@
-//! The server's side: which copies are under way, who may do what where, and when a copy nobody
-//! comes back for is dropped.
+//! The server's side: the running copies, the permissions of each key, and the time at which an
+//! abandoned copy is dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,15 +34,17 @@ use copy::{Copy, EarlyEnd, Leave, Side};
 use received::StreamCopy;
 pub use root::ServedRoot;
 
-/// Tokens of copies that are over, remembered so that a late stream doesn't begin one again.
+/// Maximum number of tokens of ended copies that are remembered, so that a late stream does not
+/// restart one.
 const MAX_REMEMBERED_TOKENS: usize = 4096;
 
-/// Serves one directory.
+/// Server of one directory.
 pub struct Server {
     root: ServedRoot,
     grants: Arc<GrantsInForce>,
     limits: Limits,
-    /// The data of blocks may travel in the clear, where the client wants that (LH-COPY-43).
+    /// If true, the data of blocks may travel in plaintext when the client requests it
+    /// (LH-COPY-43).
     allows_clear: AtomicBool,
     accounts: Accounts,
     copies: Mutex<Copies>,
@@ -51,9 +53,9 @@ pub struct Server {
 #[derive(Default)]
 struct Copies {
     running: HashMap<Token, Arc<Copy>>,
-    /// Number of copies that were ever begun.
+    /// Number of copies ever begun.
     begun: u64,
-    /// Copies that are over and may not have let go of their files yet.
+    /// Copies that are over and may not have released their files yet.
     ending: Vec<Ending>,
     over: VecDeque<Token>,
 }
@@ -63,18 +65,18 @@ struct Ending {
     principal: PublicKey,
     request: Request,
     portion: Portion,
-    /// Disconnected when it has let go of its files.
+    /// Channel that disconnects when the copy has released its files.
     ended: mpsc::Receiver<()>,
 }
 
-/// A refusal as it goes to the client.
+/// A refusal as it is sent to the client.
 struct Refusal {
     kind: RefusalKind,
     detail: String,
 }
 
 impl Server {
-    /// Serves `root` to whom `grants` names.
+    /// Creates a server that gives the keys in `grants` access to `root`.
     pub fn new(root: impl Into<ServedRoot>, grants: Grants, limits: Limits) -> Arc<Self> {
         Arc::new(Self {
             root: root.into(),
@@ -86,17 +88,18 @@ impl Server {
         })
     }
 
-    /// From now on the data of large files may travel in the clear, where the client wants that.
+    /// Allows the data of large files to travel in plaintext from now on, when the client requests
+    /// it.
     pub fn allow_clear(&self) {
         self.allows_clear.store(true, Ordering::Relaxed);
     }
 
-    /// The grants in force.
+    /// Returns the grants in force.
     pub fn grants(&self) -> &Arc<GrantsInForce> {
         &self.grants
     }
 
-    /// `grants` are in force from now on. Copies under way that they do not allow are ended.
+    /// Puts `grants` in force, and ends the running copies that they do not allow.
     pub fn replace_grants(&self, grants: Grants) {
         self.grants.replace(grants);
         self.end_copies(EarlyEnd::Revoked, |copy| {
@@ -105,7 +108,7 @@ impl Server {
         });
     }
 
-    /// Ends those copies under way that `is_ended` names.
+    /// Ends the running copies for which `is_ended` returns true.
     fn end_copies(&self, why: EarlyEnd, is_ended: impl Fn(&Copy) -> bool) {
         let ended: Vec<_> = {
             let copies = self.copies.lock();
@@ -118,18 +121,18 @@ impl Server {
         }
     }
 
-    /// Writes a `line` of the log that a session of `key` causes, unless it causes too many; those
-    /// left out are counted and reported.
+    /// Writes a `line` of the log that a session of `key` causes, unless it exceeds its log rate.
+    /// Omitted lines are counted and reported.
     pub fn log(&self, key: PublicKey, line: impl FnOnce()) {
         self.account(key).log(line);
     }
 
-    /// What a key holds here.
+    /// Returns the account of `key`.
     fn account(&self, key: PublicKey) -> Arc<Account> {
         self.accounts.of(key)
     }
 
-    /// Copies under way.
+    /// Returns the number of running copies.
     pub fn copies(&self) -> usize {
         self.copies.lock().running.len()
     }
@@ -142,7 +145,7 @@ impl Server {
     ) -> Result<(), Error> {
         let account = self.account(principal);
         let stream_held = account.take(Resource::Streams, 1);
-        // Which part this end has is known with HELLO.
+        // This end's role is known with HELLO.
         let watch = stream.watch(drs::Side::Receiving);
         let clear = stream.clear();
         let (reader, mut writer) = tokio::io::split(stream);
@@ -210,7 +213,7 @@ impl Server {
             placement: copy.placement.get().copied(),
         }
         .encode(&mut greeting);
-        // Remembered by nobody once it is over, however often a client comes back.
+        // Removes the counters of the stream at its end, however often a client comes back.
         let leave = Leave {
             server: self,
             copy,
@@ -257,8 +260,8 @@ impl Server {
             error = copy.ended_early() => Err(error),
         };
         leave.after(&result);
-        // What is left is to close in good order: the client may open another stream in its place
-        // meanwhile (LH-COPY-9).
+        // All that is left is an orderly close. The client may meanwhile open another stream in its
+        // place (LH-COPY-9).
         drop(leave);
         match result {
             Ok(StreamEnd::Finished | StreamEnd::Closed) => {
@@ -297,8 +300,7 @@ impl Server {
 
     fn forget(&self, token: Token) {
         let copy = self.copies.lock().end(token);
-        // What it leaves behind is removed from the disk, or made durable, with nobody waiting for
-        // it.
+        // The copy's remains are removed from disk, or made durable, without delaying anyone.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(move || drop(copy))),
             Err(_) => drop(copy),
@@ -307,7 +309,7 @@ impl Server {
 }
 
 impl Copies {
-    /// The copy of `token` is over, and none of that token begins again.
+    /// Ends the copy of `token`. No copy of that token begins again.
     fn end(&mut self, token: Token) -> Option<Arc<Copy>> {
         let copy = self.running.remove(&token)?;
         self.forget_ended();
@@ -334,7 +336,7 @@ fn refusal(detail: impl Into<String>) -> Refusal {
     }
 }
 
-/// A bound is met.
+/// Returns the refusal for an exhausted limit.
 fn full(exhausted: &Exhausted) -> Refusal {
     Refusal {
         kind: RefusalKind::When,
@@ -348,7 +350,7 @@ impl Refusal {
         Self::of(error).unwrap_or_else(|| refusal(error.to_string()))
     }
 
-    /// What is reported to the client of an error, if it is reported.
+    /// Returns the refusal that reports `error` to the client, or `None` if it is not reported.
     fn of(error: &Error) -> Option<Self> {
         match error {
             Error::Protocol(detail) | Error::Refused(detail) => Some(refusal(detail)),

@@ -1,5 +1,5 @@
-//! Where the files of a copy are: folders that nothing leads out of, and files that take their
-//! names once they are whole.
+//! Storage of a copy's files: directories that no path escapes, and files that get their names once
+//! they are complete.
 
 pub mod confine;
 mod contest;
@@ -17,45 +17,45 @@ pub(crate) use contest::Rival;
 pub(crate) use destination::Rivals;
 pub use destination::{Destination, TEMP_PREFIX, WriteOptions};
 
-/// Whether `name` is one that a copy gives to what is not finished.
+/// Returns true if `name` is one that a copy gives to an unfinished file.
 pub(crate) fn is_temporary(name: &[u8]) -> bool {
     journal::is_name(name) || destination::is_temp_name(name)
 }
 
-/// Where the files of a copy go. A local tree ([`Destination`]) is one such place.
+/// Storage for the files of a copy, such as a local tree ([`Destination`]).
 ///
-/// All of it may block, and be called from several threads at once; for one file, by one at a time.
+/// All methods may block. Several threads may call them at once, but only one per file.
 pub(crate) trait Store: Send + Sync + 'static {
-    /// A file in the making: nobody sees it under its name. When this is dropped it is gone, or
-    /// kept for a later copy to go on with.
+    /// An unfinished file, invisible under its final name. On drop it is removed, or kept for a
+    /// later copy to resume.
     type File: Send + 'static;
 
-    /// How many sources the copy has.
+    /// Returns the number of sources of the copy.
     fn sources(&self) -> usize;
 
-    /// Bytes of their names.
+    /// Returns the number of bytes in the names of the sources.
     fn name_bytes(&self) -> u64;
 
-    /// Whether an earlier copy may have left some of this file. Quick.
+    /// Returns whether an earlier copy may have left a part of this file. Quick.
     fn may_resume(&self, _announced: &Announced) -> Resumption<()> {
         Resumption::Nothing
     }
 
-    /// Goes on with a file that an earlier copy began, if it can be: with what of it need not
+    /// Resumes a file that an earlier copy began, if possible, and returns the parts that need not
     /// travel again.
     ///
     /// # Errors
-    /// What there is cannot be read.
+    /// The existing file cannot be read.
     fn resume(&self, _announced: &Announced) -> Result<Resumption<Resumed<Self::File>>, Failure> {
         Ok(Resumption::Nothing)
     }
 
-    /// Whether a file that is offered is there already; what is there is read only if the offer has
-    /// a hash, and as long as somebody `is_waiting`.
+    /// Compares an offered file with the existing one. The existing file is read only if the offer
+    /// has a hash, and only while `is_waiting` returns true.
     ///
     /// # Errors
-    /// What is there can't be replaced, so that the file fails; or it is the same, and can't be
-    /// given its permissions or time.
+    /// The existing file cannot be replaced, or it is the same and its permissions or time cannot
+    /// be set.
     fn compare(
         &self,
         _offer: &Offer,
@@ -64,19 +64,19 @@ pub(crate) trait Store: Send + Sync + 'static {
         Ok(Comparison::Wanted)
     }
 
-    /// Gives a file in place another name: that of `link`. One that is another file, or can't be
-    /// given the name, is to be sent.
+    /// Gives a file in place another name, that of `link`. Returns [`Comparison::Wanted`] if it is
+    /// another file or cannot have the name, so that it must be sent.
     ///
     /// # Errors
-    /// The file can't be put there at all.
+    /// The file cannot be put there at all.
     fn link(&self, _link: &HardLink) -> Result<Comparison, Failure> {
         Ok(Comparison::Wanted)
     }
 
-    /// Begins a file. What is not written of it is a hole.
+    /// Creates a file. Ranges that are not written are holes.
     fn create(&self, announced: &Announced) -> Result<Self::File, Failure>;
 
-    /// Writes a block that hashes to `hash`; `data` is that of its extents, one behind the other.
+    /// Writes a block that hashes to `hash`. `data` is the concatenated data of its extents.
     fn write(
         &self,
         file: &Self::File,
@@ -85,93 +85,93 @@ pub(crate) trait Store: Send + Sync + 'static {
         hash: BlockHash,
     ) -> Result<(), Failure>;
 
-    /// Removes a file in the making: no later copy is to go on with it.
+    /// Removes an unfinished file, so that no later copy resumes it.
     fn discard(&self, file: Self::File) {
         drop(file);
     }
 
-    /// Gives a file that is whole and verified its name, once its content is durable. Calls `done`
-    /// with the outcome: before it returns, or later from another thread.
+    /// Makes the content of a complete, verified file durable and gives it its name. Calls `done`
+    /// with the outcome, before it returns or later from another thread.
     fn commit(&self, file: Self::File, meta: &Meta, size: u64, hash: &Hash, done: OnCommit);
 
     /// Writes a whole file and commits it as [`Self::commit`] does. `data` has been verified.
     fn write_small(&self, head: &Head, meta: &Meta, data: &[u8], hash: &Hash, done: OnCommit);
 
-    /// Makes a symbolic link, pointing wherever it points: it is written, never followed.
+    /// Creates a symbolic link with any target. The target is written, never followed.
     fn write_symlink(&self, head: &Head, meta: &Meta, target: &[u8]) -> Result<Written, Failure>;
 
-    /// Makes a directory that `meta` describes; its permissions and time come with
-    /// [`Self::finish_dir`].
+    /// Creates a directory that `meta` describes. [`Self::finish_dir`] sets its permissions and
+    /// time.
     fn make_dir(&self, head: &Head, meta: &Meta) -> Result<MadeDir, Failure>;
 
-    /// Whether there is anything to be done with a directory at the end.
+    /// Returns true if the directory needs [`Self::finish_dir`] at the end.
     fn finishes(&self, made: MadeDir) -> bool;
 
-    /// When all in it is written: a directory's permissions and time, as far as they are the copy's
-    /// to set.
+    /// Sets a directory's permissions and time, as far as the copy may, after all its content is
+    /// written.
     fn finish_dir(&self, head: &Head, made: MadeDir, meta: &Meta) -> Result<(), Failure>;
 
-    /// When all is written: returns whether it is where the peer expects it. If not, the copy does
-    /// not conclude.
+    /// Returns true if everything, once written, is where the peer expects it. Otherwise the copy
+    /// does not conclude.
     fn is_in_place(&self) -> bool {
         true
     }
 
-    /// When the copy ends early: leaves a directory for a later copy to finish.
+    /// Leaves a directory for a later copy to finish, as this copy ends early.
     fn leave_dir(&self, head: &Head, made: MadeDir, meta: &Meta);
 
-    /// When everything is in place and before it is reported: what is still to be forced to disk.
-    /// What failed, each with what it was in its detail.
+    /// Forces the remaining data to disk, before the end of the copy is reported. Returns the
+    /// failures, each with its path in the detail.
     fn finish(&self) -> Vec<Failure>;
 }
 
-/// Receives the outcome of a commit, exactly once.
+/// Callback that receives the outcome of a commit, exactly once.
 pub(crate) type OnCommit = Box<dyn FnOnce(Result<Written, Failure>) + Send>;
 
-/// What came of comparing a file that is offered with what is there, or of giving one in place
-/// another name.
+/// Result of comparing an offered file with the existing one, or of linking one in place to another
+/// name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comparison {
     /// The file is in place.
     InPlace,
-    /// It is to be sent.
+    /// The file must be sent.
     Wanted,
 }
 
-/// What an earlier copy has left of a file.
+/// Remains of a file from an earlier copy.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Resumption<T> {
-    /// Nothing that this copy can have.
+    /// There are no remains that this copy can use.
     Nothing,
     Some(T),
-    /// Another copy may be letting go of it: to be asked again after this.
+    /// Another copy may be about to release it. Ask again after this time.
     AskAgain(Duration),
 }
 
-/// A file that is gone on with, and what of it is there.
+/// A resumed file, and the subtrees of it that exist.
 pub(crate) type Resumed<F> = (F, Vec<Subtree>);
 
-/// A file as FILE describes it.
+/// A file as described by FILE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Announced {
     pub head: Head,
     pub meta: Meta,
     pub size: u64,
     pub block_log2: u32,
-    /// What a later copy of the same is known by, if the sender says that.
+    /// Identity by which a later copy recognises the same file, if the sender gives one.
     pub identity: Option<SourceIdentity>,
 }
 
-/// What became of a directory.
+/// State of a directory in a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MadeDir {
-    /// Made by this copy, or by an earlier one that did not finish it.
+    /// Created by this copy, or by an earlier one that did not finish it.
     New,
-    /// There before, and finished by an earlier copy: it is restored if this one puts anything into
-    /// it.
+    /// Existed before, and was finished by an earlier copy. It is restored if this copy puts
+    /// anything into it.
     Earlier,
-    /// There before: it takes the permissions and time of its source, since the copy overwrites.
+    /// Existed before. It takes the permissions and time of its source, since the copy overwrites.
     Overwritten,
-    /// There before: it is filled, and keeps its permissions and time.
+    /// Existed before. It is filled, and keeps its permissions and time.
     Kept,
 }

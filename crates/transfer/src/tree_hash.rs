@@ -1,9 +1,9 @@
-//! The BLAKE3 hash of a file whose blocks pass in any order, over several streams.
+//! BLAKE3 hash of a file whose blocks arrive in any order, over several streams.
 //!
 //! BLAKE3 is a binary tree over chunks of 1 KiB (BLAKE3 paper, section 2.1). A block of a
-//! power-of-two size at a multiple of that size is a whole subtree, so its chaining value can be
-//! computed alone and merged when its sibling is there. The root is the ordinary BLAKE3 hash of the
-//! file: `b3sum` agrees.
+//! power-of-two size at a multiple of that size is a whole subtree. Its chaining value can be
+//! computed alone, and merged when its sibling is there. The root is the ordinary BLAKE3 hash of
+//! the file, as `b3sum` computes it.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -18,27 +18,27 @@ use blake3::hazmat::{
 /// A BLAKE3 root hash.
 pub type Hash = [u8; 32];
 
-/// Zeros to hash where a file has a hole.
+/// Zeros to hash for the holes of a file.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
-/// What one block contributes: its subtree's chaining value, or the root hash if the block is the
+/// Contribution of one block: its subtree's chaining value, or the root hash if the block is the
 /// whole file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockHash([u8; 32]);
 
 impl BlockHash {
-    /// As it travels.
+    /// Creates a hash from its bytes on the wire.
     pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// As it travels.
+    /// Returns the bytes on the wire.
     pub(crate) fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// As the subtree of the block at `offset`. Not for a block that is the whole file: its hash is
-    /// no chaining value.
+    /// Returns the subtree of the block at `offset`. Not for a block that is the whole file, as its
+    /// hash is no chaining value.
     pub(crate) fn subtree(self, offset: u64, block_log2: u32) -> Subtree {
         Subtree {
             offset,
@@ -48,35 +48,36 @@ impl BlockHash {
     }
 }
 
-/// A subtree of a file's BLAKE3 tree: the bytes from `offset` on, `1 << level` of them or as many
-/// as the file has, and what they hash to. Never the whole file: a root is hashed with a flag of
-/// its own (BLAKE3 paper, section 2.6).
+/// A subtree of a file's BLAKE3 tree, with its hash. It covers the bytes from `offset`:
+/// `1 << level` of them, or up to the end of the file. It is never the whole file, as a root is
+/// hashed with a flag of its own (BLAKE3 paper, section 2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subtree {
-    /// Its first byte in the file: a multiple of `1 << level`.
+    /// Offset of its first byte in the file: a multiple of `1 << level`.
     pub offset: u64,
-    /// Binary logarithm of the bytes it covers where the file does not end before.
+    /// Binary logarithm of the bytes that it covers, unless the file ends before.
     pub level: u32,
     /// The chaining value (BLAKE3 paper, sections 2.4 and 2.5).
     pub chaining_value: ChainingValue,
 }
 
 impl Subtree {
-    /// The first byte behind it in a file of `size` bytes.
+    /// Returns the end of its range in a file of `size` bytes.
     pub fn end(&self, size: u64) -> u64 {
         let len = 1u64.checked_shl(self.level).unwrap_or(u64::MAX);
         self.offset.saturating_add(len).min(size)
     }
 }
 
-/// Hashes one block extent by extent, holes as the zeros they read as.
+/// Hasher of one block, extent by extent. Holes hash as zeros.
 pub(crate) struct BlockHasher {
     hasher: Hasher,
     whole_file: bool,
 }
 
 impl BlockHasher {
-    /// For the block at `offset` (a multiple of the block size) of a file of `size` bytes.
+    /// Creates a hasher for the block at `offset` (a multiple of the block size) of a file of
+    /// `size` bytes.
     pub(crate) fn new(offset: u64, len: u64, size: u64) -> Self {
         let mut hasher = Hasher::new();
         if offset != 0 {
@@ -101,7 +102,7 @@ impl BlockHasher {
         }
     }
 
-    /// The block must not be empty: BLAKE3 has no empty subtree.
+    /// Returns the hash. The block must not be empty, as BLAKE3 has no empty subtree.
     pub(crate) fn finish(self) -> BlockHash {
         if self.whole_file {
             BlockHash(*self.hasher.finalize().as_bytes())
@@ -111,21 +112,21 @@ impl BlockHasher {
     }
 }
 
-/// The tree of one file: remembers which blocks have been seen and merges what can be merged. Holds
-/// at most one subtree for each run of blocks, so memory follows how far out of order blocks come,
-/// not the file's size.
+/// The hash tree of one file. It remembers which blocks it has seen and merges subtrees where
+/// possible. It holds at most one subtree for each run of blocks. Memory therefore grows with how
+/// far out of order blocks arrive, not with the file size.
 #[derive(Debug, Clone)]
 pub(crate) struct TreeHash {
     size: u64,
     block_log2: u32,
-    /// Level and chaining value by offset. They are disjoint, and no two of them could be merged,
-    /// but for the two halves of the whole file, which are kept.
+    /// Level and chaining value by offset. The subtrees are disjoint, and no two of them could be
+    /// merged, except for the two halves of the whole file, which are kept.
     subtrees: BTreeMap<u64, (u32, ChainingValue)>,
     root: Option<Hash>,
 }
 
 impl TreeHash {
-    /// For a file of `size` bytes in blocks of `1 << block_log2` bytes.
+    /// Creates the tree for a file of `size` bytes in blocks of `1 << block_log2` bytes.
     pub(crate) fn new(size: u64, block_log2: u32) -> Self {
         let root = (size == 0).then(|| *blake3::hash(b"").as_bytes());
         Self {
@@ -136,29 +137,30 @@ impl TreeHash {
         }
     }
 
-    /// The hash of the file, once every block has been inserted.
+    /// Returns the hash of the file, once every block has been inserted.
     pub(crate) fn root(&self) -> Option<Hash> {
         self.root
     }
 
-    /// Whether the block at `offset` is in.
+    /// Returns true if the block at `offset` has been inserted.
     pub(crate) fn covers(&self, offset: u64) -> bool {
         let before = self.subtrees.range(..=offset).next_back();
         self.root.is_some()
             || before.is_some_and(|(&start, &(level, _))| (offset - start) >> level == 0)
     }
 
-    /// How many separate subtrees are held: what a limit on memory counts.
+    /// Returns the number of separate subtrees, which a memory limit counts.
     pub(crate) fn held(&self) -> usize {
         self.subtrees.len()
     }
 
-    /// What is in, by offset: as few subtrees as there can be. None for a file of one block.
+    /// Returns the inserted subtrees by offset, merged as far as possible. A file of one block has
+    /// none.
     pub(crate) fn subtrees(&self) -> impl Iterator<Item = Subtree> {
         self.subtrees_from(0)
     }
 
-    /// Those of them that begin at `offset` or behind it.
+    /// Returns the subtrees that begin at `offset` or later.
     pub(crate) fn subtrees_from(&self, offset: u64) -> impl Iterator<Item = Subtree> {
         self.subtrees
             .range(offset..)
@@ -169,7 +171,7 @@ impl TreeHash {
             })
     }
 
-    /// Bytes of the file that are in.
+    /// Returns the number of bytes of the file that have been inserted.
     pub(crate) fn covered(&self) -> u64 {
         match self.root {
             Some(_) => self.size,
@@ -180,7 +182,7 @@ impl TreeHash {
         }
     }
 
-    /// Adds the block at `offset`; a block that is in already changes nothing.
+    /// Inserts the block at `offset`. A block that is already in changes nothing.
     pub(crate) fn insert(&mut self, offset: u64, hash: BlockHash) {
         if self.size > 1u64 << self.block_log2 {
             self.insert_subtree(hash.subtree(offset, self.block_log2));
@@ -189,7 +191,7 @@ impl TreeHash {
         }
     }
 
-    /// Whether the file has such a subtree of whole blocks, whatever it hashes to.
+    /// Returns true if the file has such a subtree of whole blocks, whatever its hash.
     pub(crate) fn has_place_for(&self, subtree: &Subtree) -> bool {
         let &Subtree { offset, level, .. } = subtree;
         let in_file = level >= self.block_log2 && level < 64 && offset < self.size;
@@ -198,8 +200,8 @@ impl TreeHash {
             && (offset != 0 || (self.size - 1) >> level != 0)
     }
 
-    /// Adds a subtree of whole blocks; one that is in already changes nothing. False if the file
-    /// has no such subtree.
+    /// Inserts a subtree of whole blocks. One that is already in changes nothing. Returns false if
+    /// the file has no such subtree.
     pub(crate) fn insert_subtree(&mut self, subtree: Subtree) -> bool {
         let Subtree {
             mut offset,
@@ -224,7 +226,7 @@ impl TreeHash {
         loop {
             let sibling = offset ^ (1 << level);
             if sibling >= self.size {
-                // The right edge of the tree: a node without a right sibling is its own parent.
+                // At the right edge of the tree, a node without a right sibling is its own parent.
                 level += 1;
                 continue;
             }
@@ -268,8 +270,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blocks_in_any_order_give_the_plain_blake3_hash(size in 0usize..40_000, log2 in 10u32..13, seed in any::<u64>()) {
-            let data: Vec<u8> = (0..size).map(|i| (i as u64).wrapping_mul(seed | 1).to_le_bytes()[3]).collect();
+        fn blocks_in_any_order_give_the_blake3_hash(
+            size in 0usize..40_000,
+            log2 in 10u32..13,
+            seed in any::<u64>(),
+        ) {
+            let data: Vec<u8> = (0..size)
+                .map(|i| (i as u64).wrapping_mul(seed | 1).to_le_bytes()[3])
+                .collect();
             let block = 1usize << log2;
             let mut offsets: Vec<usize> = (0..size).step_by(block).collect();
             offsets.sort_by_key(|&o| (o as u64 ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -278,7 +286,8 @@ mod tests {
                 prop_assert!(tree.root().is_none());
                 prop_assert!(!tree.covers(offset as u64));
                 tree.insert(offset as u64, block_hash(&data, offset, block));
-                // A block that comes twice (its stream died before the answer) changes nothing.
+                // A block that arrives twice, because its stream died before the answer, changes
+                // nothing.
                 tree.insert(offset as u64, block_hash(&data, offset, block));
                 for (m, &o) in offsets.iter().enumerate() {
                     prop_assert_eq!(tree.covers(o as u64), m <= n);
@@ -290,24 +299,37 @@ mod tests {
 
     proptest! {
         #[test]
-        fn subtrees_of_one_tree_make_up_another(size in 5_000usize..60_000, seed in any::<u64>(), parts in 1usize..5) {
-            let data: Vec<u8> = (0..size).map(|i| (i as u64).wrapping_mul(seed | 1).to_le_bytes()[4]).collect();
+        fn subtrees_of_one_tree_build_another(
+            size in 5_000usize..60_000,
+            seed in any::<u64>(),
+            parts in 1usize..5,
+        ) {
+            let data: Vec<u8> = (0..size)
+                .map(|i| (i as u64).wrapping_mul(seed | 1).to_le_bytes()[4])
+                .collect();
             let mut whole = TreeHash::new(size as u64, 10);
             for part in 0..parts {
                 let mut tree = TreeHash::new(size as u64, 10);
                 for (n, offset) in (0..size).step_by(1024).enumerate() {
                     // Every other part overlaps what came before it.
                     let mixed = (n as u64 ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-                    if mixed as usize % parts == part || (part % 2 == 1 && mixed.is_multiple_of(3)) {
+                    if mixed as usize % parts == part
+                        || (part % 2 == 1 && mixed.is_multiple_of(3))
+                    {
                         tree.insert(offset as u64, block_hash(&data, offset, 1024));
                     }
                 }
                 for subtree in tree.subtrees() {
                     prop_assert!(whole.insert_subtree(subtree));
-                    prop_assert!(whole.covers(subtree.offset) && whole.covers(subtree.end(size as u64) - 1));
+                prop_assert!(
+                    whole.covers(subtree.offset) && whole.covers(subtree.end(size as u64) - 1)
+                );
                 }
                 let blocks = (0..size as u64).step_by(1024).filter(|&offset| whole.covers(offset));
-                prop_assert_eq!(whole.covered(), blocks.map(|offset| 1024.min(size as u64 - offset)).sum::<u64>());
+                prop_assert_eq!(
+                    whole.covered(),
+                    blocks.map(|offset| 1024.min(size as u64 - offset)).sum::<u64>()
+                );
                 let mut end = 0;
                 for subtree in whole.subtrees() {
                     prop_assert!(subtree.offset >= end);
@@ -320,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subtree_that_the_file_does_not_have_is_refused() {
+    fn subtree_outside_the_file_is_refused() {
         let subtree = |offset, level| Subtree {
             offset,
             level,
@@ -343,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_follows_disorder_not_size() {
+    fn memory_depends_on_disorder_not_size() {
         let mut tree = TreeHash::new(1 << 40, 20);
         for n in 0..10_000u64 {
             tree.insert(n << 20, BlockHash([1; 32]));

@@ -1,5 +1,5 @@
-//! Meaning of a path as a person types it: the same for local paths, at a server, and at a host
-//! where one logs in.
+//! Interpretation of paths that a user types: the same for local paths, on a server, and on a host
+//! that is reached by ssh.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the command line
 
@@ -13,13 +13,13 @@ pub fn source_name(typed: &[u8]) -> &[u8] {
     }
 }
 
-/// Returns whether the path can only be a directory's: it ends with a slash, or has no name.
+/// Returns true if the path can only name a directory: it ends with a slash, or has no name.
 #[must_use]
 pub fn names_directory(typed: &[u8]) -> bool {
     typed.ends_with(b"/") || source_name(typed).is_empty()
 }
 
-/// Returns what stands behind the last slash, trailing slashes aside.
+/// Returns the part behind the last slash, ignoring trailing slashes.
 fn last_part(typed: &[u8]) -> &[u8] {
     let parts = typed.split(|&byte| byte == b'/');
     parts
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_form_of_a_path_has_one_meaning() {
+    fn each_path_form_has_one_meaning() {
         for (typed, name, directory) in [
             ("dir", "dir", false),
             ("dir/", "dir", true),

@@ -1,11 +1,11 @@
-//! The copy protocol: what the two ends of a session say to each other to copy a tree.
+//! The copy protocol: the messages by which the two ends of a session copy a tree.
 //!
-//! A stream is a sequence of frames each way. A frame is a length (u32, little-endian like every
-//! number here; it counts what follows it), a type byte and a body. The client's first frame is
-//! HELLO, and it sends on without waiting for the server's ACCEPT: no round trip is spent on
-//! agreement. Whoever holds the files (the *sender*: the client of a push, the server of a pull)
-//! says FILE, SMALL, BLOCK, ...; the *receiver* answers ACK and RESULT, and at the end DONE. Every
-//! stream of one copy carries the same HELLO, whose token joins them.
+//! A stream is a sequence of frames in each direction. A frame is a length (u32, little-endian like
+//! every number here; it counts what follows it), a type byte and a body. The client's first frame
+//! is HELLO. It continues without waiting for the server's ACCEPT, so agreement costs no round
+//! trip. The *sender* holds the files: it is the client of a push or the server of a pull, and
+//! sends FILE, SMALL, BLOCK, ... The *receiver* answers with ACK and RESULT, and at the end with
+//! DONE. Every stream of one copy carries the same HELLO, whose token joins them.
 //!
 //! All sizes are bounded before anything is allocated; decoding never panics (property tests
 //! below). The rules that the code cites (`LH-COPY-1`) are those of `docs/copy-protocol.md`.
@@ -32,38 +32,38 @@ pub(crate) use decode::{BLOCK_FIXED, block_header_len, decode};
 pub(crate) use encode::{begin_small, finish_clear_block, finish_small};
 pub use hello::{Compare, Hello, Placement, Request, Token};
 
-/// Version of the copy protocol spoken here (LH-COPY-6).
+/// Version of the copy protocol that this release speaks (LH-COPY-6).
 pub const VERSION: u16 = 4;
 /// Smallest and largest block of a file, as powers of two: 64 KiB to 1 MiB.
 pub(crate) const BLOCK_LOG2: std::ops::RangeInclusive<u32> = 16..=20;
-/// Largest file sent whole in one SMALL frame, in bytes.
+/// Size of the largest file sent whole in one SMALL frame, in bytes.
 pub(crate) const SMALL_MAX: u64 = 256 * 1024;
-/// Largest HELLO, in bytes (LH-COPY-1): bounds how many sources one pull can name.
+/// Maximum size of HELLO, in bytes (LH-COPY-1). It bounds the number of sources of one pull.
 pub(crate) const MAX_HELLO: usize = 256 * 1024;
-/// Largest body of any frame but HELLO and BLOCK, in bytes (LH-COPY-1).
+/// Maximum body of any frame but HELLO and BLOCK, in bytes (LH-COPY-1).
 pub(crate) const MAX_BODY: usize = SMALL_MAX as usize + 16 * 1024;
-/// Most extents of data in a block that has holes (LH-COPY-4).
+/// Maximum number of data extents in a block that has holes (LH-COPY-4).
 pub(crate) const MAX_EXTENTS: usize = 256;
-/// Most bytes of explanation in a frame (LH-COPY-3).
+/// Maximum number of bytes of explanation in a frame (LH-COPY-3).
 pub(crate) const MAX_DETAIL: usize = 512;
-/// Most subtrees in one HAVE (LH-COPY-36).
+/// Maximum number of subtrees in one HAVE (LH-COPY-36).
 pub(crate) const MAX_HAVE_SUBTREES: usize = 1024;
-/// Largest file size on the wire, in bytes.
+/// Maximum file size on the wire, in bytes.
 pub(crate) const MAX_FILE: u64 = 1 << 62;
-/// Length and type of a frame.
+/// Bytes of a frame's length and type.
 pub(crate) const FRAME_HEAD: usize = 5;
-/// A failure that belongs to no numbered entry carries this number (LH-COPY-25).
+/// Entry number of a failure that belongs to no numbered entry (LH-COPY-25).
 pub(crate) const NO_ENTRY: u64 = u64::MAX;
 
-/// What a REFUSE is a question of. The number is its code on the wire.
+/// Subject of a REFUSE. The number is its code on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RefusalKind {
-    /// Of what is asked for.
+    /// The request itself.
     What = 0,
-    /// Of who asks.
+    /// The key of the client.
     WhoAsks = 1,
-    /// Of when: a bound on what may be held at once is met.
+    /// The time: a limit on what may be held at once was reached.
     When = 2,
 }
 
@@ -75,7 +75,7 @@ impl RefusalKind {
     }
 }
 
-/// Which frame: the type byte.
+/// Frame type: the type byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum FrameType {
@@ -118,120 +118,121 @@ impl FrameType {
     }
 }
 
-/// What tells one state of a source file from every other: chosen by the sender, only compared by
-/// the receiver (LH-COPY-33).
+/// Value that distinguishes one state of a source file from every other. The sender chooses it, and
+/// the receiver only compares it (LH-COPY-33).
 pub(crate) type SourceIdentity = [u8; 32];
 
-/// Which copy a server takes a stream for: another number each time that it begins one
+/// Identifies a copy at a server. The server chooses another number each time it begins a copy
 /// (LH-COPY-38).
 pub(crate) type CopyInstance = [u8; 8];
 
 /// Permissions and modification time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Meta {
-    /// Permission bits, at most 0o777: set-id and sticky bits don't travel.
+    /// Permission bits, at most 0o777. Set-id and sticky bits do not travel.
     pub mode: u32,
     /// Modification time: seconds since 1970 and nanoseconds (under 1e9).
     pub mtime: (i64, u32),
 }
 
-/// Which entry of the tree a frame is about.
+/// The entry of the tree that a frame is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Counted from 0 in the order of the walk (LH-COPY-12).
+    /// Number of the entry, from 0 in the order of the walk (LH-COPY-12).
     pub id: u64,
-    /// Which of the sources it belongs to, counted from 0.
+    /// Number of its source, from 0.
     pub source: u32,
-    /// Where beneath that source; the root for the source itself.
+    /// Path beneath that source, or the root for the source itself.
     pub path: RelPath,
 }
 
-/// A file as OFFER describes it.
+/// A file as described by OFFER.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub head: Head,
     pub meta: Meta,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// BLAKE3 of its content, if that is what is to be compared; otherwise its size and
-    /// modification time are.
+    /// BLAKE3 of its content, if content is compared. Otherwise size and modification time are.
     pub hash: Option<Hash>,
 }
 
-/// A file that is another name of one that is in place (LH-COPY-45).
+/// A file that is another name of one in place (LH-COPY-45).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HardLink {
     pub head: Head,
-    /// Bytes of the file.
+    /// Size of the file, in bytes.
     pub size: u64,
-    /// The name that is in place: which of the sources it belongs to, and where beneath that.
+    /// Name that is in place: the number of its source, and the path beneath it.
     pub first: (u32, RelPath),
 }
 
-/// A run of data in a block; what lies between runs is a hole.
+/// A run of data in a block. The gaps between runs are holes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Bytes from the block's start.
+    /// Offset from the block's start, in bytes.
     pub offset: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
 }
 
 /// One block of a file, without its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// The file's entry.
+    /// Number of the file's entry.
     pub id: u64,
-    /// Bytes from the file's start.
+    /// Offset from the file's start, in bytes.
     pub offset: u64,
-    /// Bytes of the file this block stands for, holes included.
+    /// Bytes of the file that this block covers, holes included.
     pub len: u32,
-    /// Where its data goes, ascending.
+    /// Extents of its data, ascending.
     pub extents: Vec<Extent>,
 }
 
 impl Block {
-    /// Bytes of data that follow the block's header.
+    /// Returns the number of data bytes that follow the block's header.
     pub(crate) fn data_len(&self) -> usize {
         self.extents.iter().map(|p| p.len as usize).sum()
     }
 
-    /// Whether it has no hole.
+    /// Returns true if the block has no hole.
     pub(crate) fn is_all_data(&self) -> bool {
         matches!(self.extents[..], [Extent { offset: 0, len }] if len == self.len)
     }
 }
 
-/// Every frame, with BLOCK's data left on the stream.
+/// A frame of any type. The data of BLOCK is left on the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// Client: who I am in this copy, and what is to be copied.
+    /// Client: its identity in this copy, and the request.
     Hello(Hello),
-    /// Server: go on; at most so many streams in this copy (LH-COPY-9).
+    /// Server: accepts, with at most `max_streams` streams in this copy (LH-COPY-9).
     Accept {
         version: u16,
         max_streams: u16,
-        /// None from a server that does not report it.
+        /// `None` from a server that does not report it.
         instance: Option<CopyInstance>,
-        /// The data of blocks may travel in the clear (LH-COPY-43).
+        /// If true, the data of blocks may travel in plaintext (LH-COPY-43).
         clear: bool,
-        /// Something is where the files of a push go: it may be some of them (LH-COPY-39).
+        /// If true, the destination of a push is not empty and may hold some of its files
+        /// (LH-COPY-39).
         present: bool,
-        /// HARD_LINK is understood, and may be said (LH-COPY-45).
+        /// If true, the server understands HARD_LINK (LH-COPY-45).
         hard_links: bool,
-        /// Of a push: where its sources go; `None` from a server that does not report it
+        /// Placement of the sources of a push. `None` from a server that does not report it
         /// (LH-COPY-53).
         placement: Option<Placement>,
     },
-    /// Server: no, and why.
+    /// Server: refuses, with the reason.
     Refuse { kind: RefusalKind, detail: String },
-    /// A file that comes in blocks; said on each stream before its first block there (LH-COPY-13).
+    /// A file that comes in blocks. It precedes the first block of the file on each stream
+    /// (LH-COPY-13).
     File {
         head: Head,
         meta: Meta,
         size: u64,
         block_log2: u32,
-        /// None if the file is not to be gone on with later.
+        /// `None` if the file must not be resumed later.
         identity: Option<SourceIdentity>,
     },
     /// A whole file.
@@ -241,82 +242,81 @@ pub(crate) enum Frame {
         hash: Hash,
         data: Bytes,
     },
-    /// A file that the receiver may have: what shows whether it does (LH-COPY-40).
+    /// A file that the receiver may have, with the data to check that (LH-COPY-40).
     Offer(Offer),
     /// Another name of a file that is in place (LH-COPY-45).
     HardLink(HardLink),
-    /// A file that was offered, or said to be another name of one, is to be sent (LH-COPY-41,
-    /// LH-COPY-46).
+    /// Request for a file that was offered or announced as a link (LH-COPY-41, LH-COPY-46).
     Want { id: u64 },
-    /// A directory; its permissions and time are set when all is written.
+    /// A directory. Its permissions and time are set when all is written.
     Directory { head: Head, meta: Meta },
-    /// A symbolic link, itself.
+    /// A symbolic link itself.
     Symlink {
         head: Head,
         meta: Meta,
         target: Vec<u8>,
     },
-    /// Part of a file.
+    /// A block of a file.
     Block(Block),
-    /// The same, with its data in the clear behind the frame, and what that hashes to (LH-COPY-44).
+    /// A block whose data follows in plaintext, and its hash (LH-COPY-44).
     ClearBlock(Block, BlockHash),
-    /// A file's hash, once all of it has been read unchanged (LH-COPY-15).
+    /// Hash of a file, once all of it has been read unchanged (LH-COPY-15).
     FileEnd { id: u64, hash: Hash },
-    /// An entry that could not be read (LH-COPY-16); or, from the receiver and without a number, an
-    /// afterthought about one that was written.
+    /// An entry that could not be read (LH-COPY-16). From the receiver, and without a number, a
+    /// late failure of an entry that was written.
     Failed { head: Head, failure: Failure },
-    /// The walk is over: so many entries were numbered (LH-COPY-17).
+    /// End of the walk, with the number of entries (LH-COPY-17).
     End { entries: u64, bytes: u64 },
-    /// What the walk has found so far.
+    /// Totals of the walk so far.
     Totals {
         entries: u64,
         bytes: u64,
         complete: bool,
     },
-    /// Counts so far of what the copy does not keep of its sources (LH-COPY-54).
+    /// Counts so far of properties of its sources that the copy does not keep (LH-COPY-54).
     NotKept(NotKeptCounts),
-    /// A block is written.
+    /// A block has been written.
     Ack { id: u64, offset: u64 },
-    /// These parts of a file are in place and need not be sent; by offset, disjoint. `more` follow
-    /// (LH-COPY-36).
+    /// Parts of a file that are in place and need not be sent: by offset, disjoint. If `more`,
+    /// further frames follow (LH-COPY-36).
     Have {
         id: u64,
         more: bool,
         subtrees: Vec<Subtree>,
     },
-    /// An entry is written and verified, or was there already, or failed.
+    /// An entry has been written and verified, was there already, or failed.
     Result {
         id: u64,
         outcome: Result<Written, Failure>,
     },
-    /// Everything is in place; the hash over all entries for the sender to compare (LH-COPY-26).
+    /// Everything is in place. The sender compares the hash over all entries (LH-COPY-26).
     Done { manifest: Hash },
-    /// I am alive.
+    /// Sign of life.
     KeepAlive,
-    /// Server: how this stream's connection does at my end (LH-COPY-29).
+    /// Server: state of its end of this stream's connection (LH-COPY-29).
     Flow(FlowReport),
-    /// Receiver of a pull (LH-COPY-32): take no more work for this stream, and close it once all
-    /// that it carries is answered.
+    /// Receiver of a pull (LH-COPY-32): asks the sender to assign no more work to this stream, and
+    /// to close it once all that it carries is answered.
     Retire,
 }
 
-/// What limits a stream's connection at the server's end, since the stream began.
+/// Limits of a stream's connection at the server's end, since the stream began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct FlowReport {
-    /// For how long each limit held, in milliseconds, in the order of [`FLOW_LIMITS`].
+    /// Time for which each limit held, in milliseconds, in the order of [`FLOW_LIMITS`].
     pub held_ms: [u32; FLOW_LIMITS.len()],
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmits: u64,
-    /// Smoothed round-trip time and the least one, in microseconds.
+    /// Smoothed and minimum round-trip time, in microseconds.
     pub rtt_us: (u32, u32),
-    /// The window that the peer offers and the send buffer, in bytes.
+    /// Receive window of the peer, and the send buffer, in bytes.
     pub window: u64,
     pub send_buffer: u64,
-    /// How many streams are advised; 0 for no advice.
+    /// Advised number of streams, or 0 for no advice.
     pub streams: u16,
 }
 
-/// The order in which FLOW counts limits; part of the protocol.
+/// Order in which FLOW lists limits. It is part of the protocol.
 pub(crate) const FLOW_LIMITS: [Limit; 9] = [
     Limit::SendingApplication,
     Limit::ReceivingApplication,
@@ -329,21 +329,21 @@ pub(crate) const FLOW_LIMITS: [Limit; 9] = [
     Limit::Sender,
 ];
 
-/// How an entry came to be in place.
+/// Manner in which an entry came to be in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Written {
     /// Written by this copy.
     New,
-    /// There before, with the same content, which has travelled; left alone.
+    /// Existed before with the same content, which has travelled. It was left alone.
     Same,
-    /// There before, as it was offered; its content has not travelled.
+    /// Existed before as it was offered. Its content has not travelled.
     Unchanged,
-    /// Another name of a file in place; its content has not travelled a second time.
+    /// Another name of a file in place. Its content has not travelled a second time.
     Linked,
 }
 
 impl Written {
-    /// The byte that stands for it where a failure has its code.
+    /// Returns the byte that represents it where a failure has its code.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::New => 0,
@@ -353,7 +353,7 @@ impl Written {
         }
     }
 
-    /// None if that is no such byte.
+    /// Returns `None` for any other byte.
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         [Self::New, Self::Same, Self::Unchanged, Self::Linked]
             .into_iter()
@@ -361,7 +361,7 @@ impl Written {
     }
 }
 
-/// Why bytes are not a frame: the peer is broken or hostile, and the stream is given up.
+/// Reason why bytes are not a frame. The peer is broken or hostile, and the stream is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The frame ends within a field.
@@ -370,26 +370,28 @@ pub enum WireError {
     /// The frame goes on after its last field.
     #[error("a frame is longer than its fields")]
     Long,
-    /// A length above its bound.
+    /// A length exceeds its bound.
     #[error("a length in a frame is over its bound")]
     Bound,
-    /// A type byte nobody knows.
+    /// The type byte is unknown.
     #[error("a frame of unknown type {0}")]
     Type(u8),
-    /// A field with a value that has no meaning.
+    /// A field has a meaningless value.
     #[error("a frame has a meaningless {0}")]
     Value(&'static str),
-    /// An option that must be understood and is not (LH-COPY-8).
+    /// A mandatory option is not understood (LH-COPY-8).
     #[error(
-        "the peer asks for option {0} of the copy protocol, which this release does not know: use a newer one"
+        "the peer asks for option {0} of the copy protocol, which this release does not know: \
+         use a newer one"
     )]
     UnknownOption(u16),
-    /// A path that isn't plain.
+    /// A path is not plain.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// No version in common.
+    /// The two sides have no version in common.
     #[error(
-        "the peer speaks versions {0} to {1} of the copy protocol, this one {VERSION}: use a release that fits"
+        "the peer speaks versions {0} to {1} of the copy protocol, this one {VERSION}: \
+         use a release that fits"
     )]
     Version(u16, u16),
 }

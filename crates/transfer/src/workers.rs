@@ -1,7 +1,7 @@
-//! Blocking work of a stream, whose end nobody waits for by itself.
+//! Blocking work of a stream that no caller awaits individually.
 //!
-//! A panic in it leaves something unanswered, and the peer would wait for the answer for good. So
-//! it ends the stream, as any other error does.
+//! If a piece of work panics, its answer is missing and the peer would wait forever. The panic
+//! therefore ends the stream, as any other error does.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use tokio::sync::Notify;
 
 use crate::error::Error;
 
-/// Starts blocking work, and notices if some of it panics.
+/// Starts blocking work, and detects panics in it.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     panicked: Arc<Notify>,
 }
 
-/// Reports a panic while it is unwound.
+/// Reports a panic during unwinding.
 struct Watch(Arc<Notify>);
 
 impl Drop for Watch {
@@ -36,7 +36,7 @@ impl Workers {
         });
     }
 
-    /// Resolves when some of the work has panicked.
+    /// Waits until some of the work has panicked.
     pub(crate) async fn failed(&self) -> Error {
         self.panicked.notified().await;
         Error::Stream(std::io::Error::other(
@@ -48,7 +48,7 @@ impl Workers {
 /// Runs `work` on a blocking thread, and returns its result.
 ///
 /// # Errors
-/// It panicked, or the program ends.
+/// The work panicked, or the program is shutting down.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_ends_the_stream() {
+    async fn panic_ends_the_stream() {
         let workers = Workers::default();
         workers.spawn(|| ());
         workers.spawn(|| panic!("as a defect does"));

@@ -1,8 +1,8 @@
-//! Virtual processors that do not halt while something is measured.
+//! Keeping virtual processors from halting while something is measured.
 //!
-//! The host resumes a halted virtual processor when it is needed again, which takes a while where
-//! the host is busy: packets of a lab are late by it, and the time counts as stolen. One thread for
-//! each processor, with the policy that gives way to every other thread at once (`SCHED_IDLE`,
+//! The host resumes a halted virtual processor when it is needed again, which takes a while on a
+//! busy host. The packets of a lab are late by that time, which also counts as stolen. One thread
+//! for each processor, with the policy that yields to every other thread at once (`SCHED_IDLE`,
 //! sched(7)), keeps them from halting.
 
 #![allow(unsafe_code)] // No crate wraps sched_setscheduler.
@@ -14,22 +14,23 @@ use std::process::{Child, Command, Stdio};
 use crate::error::{Doing as _, Result};
 use crate::lab::program;
 
-/// The least weight that a process or a session can have.
+/// Lowest priority that a process or a session can have.
 const LEAST_NICE: i32 = 19;
 
-/// Keeps this machine's processors from halting until it is dropped, or this program ends.
+/// Guard that keeps this machine's processors from halting until it is dropped, or this program
+/// ends.
 #[derive(Debug)]
 pub struct Awake {
     child: Child,
 }
 
 impl Awake {
-    /// Begins; none where nothing is to be gained (this is no guest, or does not say so) or where a
-    /// quota bounds what this program's control group may use.
+    /// Begins to keep the processors awake. Returns `None` if nothing is gained (this machine is
+    /// not a guest, or does not say so), or if a quota limits this program's control group.
     ///
     /// # Errors
-    /// [`Error::NoProgram`](crate::Error::NoProgram) when the `wanbed` program is not built,
-    /// [`Error::System`](crate::Error::System) when it cannot be started.
+    /// [`Error::NoProgram`](crate::Error::NoProgram) if the `wanbed` program is not built,
+    /// [`Error::System`](crate::Error::System) if it cannot be started.
     pub fn keep() -> Result<Option<Self>> {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let allowed =
@@ -42,7 +43,7 @@ impl Awake {
         let child = Command::new(&program)
             .arg0("wanbed")
             .arg("awake")
-            // Its end is this program's end.
+            // The process ends when this program does.
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .current_dir("/")
@@ -60,8 +61,8 @@ impl Drop for Awake {
     }
 }
 
-/// Whether it pays, by the text of /proc/cpuinfo, how many processors this program may run on, and
-/// how many of them its quota is worth.
+/// Returns true if it is worthwhile, given the text of /proc/cpuinfo, the number of processors on
+/// which this program may run, and the number that its quota allows.
 fn pays(cpuinfo: &str, allowed: usize, usable: usize) -> bool {
     let mut flags = cpuinfo
         .lines()
@@ -74,14 +75,14 @@ fn pays(cpuinfo: &str, allowed: usize, usable: usize) -> bool {
     is_guest && usable >= allowed
 }
 
-/// The process that [`Awake`] starts: one idle thread for each processor, until standard input
+/// Runs the process that [`Awake`] starts: one idle thread for each processor, until standard input
 /// ends.
 ///
 /// # Errors
-/// The policy or the weight is not granted; nothing has been kept awake then.
+/// The policy or the priority is not permitted; no processor was kept awake then.
 pub fn stay_awake() -> io::Result<()> {
-    // Threads of a session of its own: where sessions share the processors (sched_autogroup), this
-    // one's share is the least.
+    // A session of its own: if sessions share the processors (sched_autogroup), this one gets the
+    // least.
     let _ = rustix::process::setsid();
     let _ = std::fs::write("/proc/self/autogroup", LEAST_NICE.to_string());
     rustix::process::nice(LEAST_NICE)?;
@@ -102,7 +103,7 @@ pub fn stay_awake() -> io::Result<()> {
 fn give_way() -> io::Result<()> {
     // `struct sched_param` of the kernel: the priority, which is 0 with this policy.
     let priority: libc::c_int = 0;
-    // SAFETY: the pointer is to an integer that outlives the call, which reads it alone.
+    // SAFETY: the pointer is to an integer that outlives the call, which only reads it.
     let failed = unsafe {
         libc::syscall(
             libc::SYS_sched_setscheduler,
@@ -125,7 +126,7 @@ mod tests {
     const NO_GUEST: &str = "processor\t: 0\nflags\t\t: fpu vme lahf_lm\nbugs\t\t: hypervisor\n";
 
     #[test]
-    fn it_pays_in_guests_alone_and_not_where_a_quota_would_be_used_up() {
+    fn keeping_awake_pays_only_in_guests_without_quota() {
         assert!(pays(GUEST, 2, 2));
         assert!(!pays(NO_GUEST, 2, 2));
         assert!(!pays("", 2, 2));

@@ -1,4 +1,4 @@
-//! What `wanbed` understands on its command line.
+//! Command line of `wanbed`.
 
 mod check;
 mod labs;
@@ -31,25 +31,25 @@ enum Verb {
     Up(labs::Up),
     /// Run a command in a node
     Exec(labs::Exec),
-    /// Take a lab down: nothing of it stays, processes in its nodes are ended
+    /// Take a lab down: processes in its nodes are ended, and nothing of it remains
     Down(Which),
     /// Bring a lab up, run a command beside it, and take the lab down whatever happens
     Run(run::Run),
-    /// Show the links' counters, and whether what was measured may be believed
+    /// Show the links' counters, and whether the measurements can be trusted
     Links(labs::Links),
     /// Measure delay, rate and loss of every link against what the scenario asks
     Check(check::Check),
     /// List the labs that are up
     List,
-    /// Write a trace of changes with the statistics of the path in the DRS paper
+    /// Write a trace of changes with the path statistics of the DRS paper
     TraceDrs(trace::TraceDrs),
     /// The process of a lab; started by the other commands
     #[command(hide = true)]
     Daemon,
-    /// The process that keeps a guest's processors from halting; started by what measures
+    /// The process that keeps a guest's processors from halting; started by measurements
     #[command(hide = true)]
     Awake,
-    /// The process that cleans up after a lab; started by it
+    /// The process that cleans up after a lab; started by the lab
     #[command(hide = true)]
     Reaper {
         /// The lab's directory
@@ -57,7 +57,7 @@ enum Verb {
     },
 }
 
-/// Which lab
+/// Selection of a lab
 #[derive(Debug, Args)]
 struct Which {
     /// The lab's name [default: $WANBED_LAB, else the only lab that is up]
@@ -83,27 +83,27 @@ impl Which {
     }
 }
 
-/// What `up` calls a lab that is given no name.
+/// Name of a lab that `up` starts without a name.
 const DEFAULT_NAME: &str = "lab";
 
-/// A scenario and what this run changes about it
+/// A scenario, and the changes for this run
 #[derive(Debug, Args)]
 struct Asked {
     /// Name of the lab
     #[arg(long, value_name = "LAB")]
     name: Option<String>,
-    /// Seed of all losses, in place of the scenario's
+    /// Seed of all losses, instead of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Change a value of the scenario, such as links.wan.loss=0.1% or nodes.*.congestion=cubic; may
     /// be repeated
     #[arg(long = "set", value_name = "PATH=VALUE")]
     settings: Vec<Setting>,
-    /// What carries the links: tun, packet, or user (tun where it may be opened, else packet)
+    /// Kind of link devices: tun, packet, or user (tun if it may be opened, else packet)
     #[arg(long, value_name = "BACKEND", default_value = "user")]
     backend: Backend,
-    /// The nodes that relay connections in this run, separated by commas, in place of those the
-    /// scenario says; "" for none
+    /// Comma-separated nodes that relay connections in this run, instead of those of the scenario;
+    /// "" for none
     #[arg(long, value_name = "NODES")]
     relays: Option<String>,
 }
@@ -138,7 +138,8 @@ impl CommandLine {
             Verb::List => labs::list(),
             Verb::TraceDrs(trace) => trace.act(),
             Verb::Daemon => {
-                // A refusal was reported on standard output already, to whoever started the lab.
+                // The refusal was already reported on standard output to the program that started
+                // the lab.
                 Ok(if wanbed::daemon::run().is_ok() {
                     ExitCode::SUCCESS
                 } else {

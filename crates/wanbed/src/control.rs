@@ -1,4 +1,4 @@
-//! What a lab's process and its clients say to each other: JSON, one line each way.
+//! Messages between a lab's process and its clients: JSON, one line in each direction.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Ipv4Addr;
@@ -11,21 +11,22 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::scenario::{Overrides, Scenario};
 
-/// No message is longer: a report of a few hundred links.
+/// Maximum length of a message: a report of a few hundred links.
 const LONGEST_LINE: u64 = 4 << 20;
 
-/// What to build; the first line on the new process's standard input.
+/// Description of the lab to build; the first line on the new process's standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Launch {
     pub(crate) scenario: Scenario,
     pub(crate) overrides: Overrides,
     pub(crate) name: String,
     pub(crate) base: PathBuf,
-    /// Whether the lab ends when its standard input does, and so never outlives whoever started it.
+    /// If true, the lab ends when its standard input does, so it never outlives the program that
+    /// started it.
     pub(crate) attached: bool,
 }
 
-/// What a client may ask on the control socket.
+/// Request of a client on the control socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "ask")]
 pub(crate) enum Ask {
@@ -47,7 +48,7 @@ pub(crate) enum Answer<T> {
     Error(Problem),
 }
 
-/// An error of the lab's process: its message, and what a client may want to tell apart.
+/// An error of the lab's process: its message, and its kind for clients.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Problem {
     kind: Kind,
@@ -109,7 +110,7 @@ pub(crate) struct Description {
 pub(crate) struct NodeDescription {
     pub(crate) name: String,
     pub(crate) address: Ipv4Addr,
-    /// The thread whose namespaces are the node's.
+    /// Number of the thread whose namespaces are the node's.
     pub(crate) thread: i32,
 }
 
@@ -121,7 +122,7 @@ pub(crate) fn say<T: Serialize>(to: &mut impl Write, message: &T) -> std::io::Re
     to.flush()
 }
 
-/// Reads one line; the problem in words.
+/// Reads one line. The error is a message.
 pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T, String> {
     let mut line = Vec::new();
     let read = from
@@ -136,7 +137,7 @@ pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T,
     }
 }
 
-/// Asks the lab behind `socket`; the problem in words.
+/// Sends a request to the lab behind `socket`. The error is a message.
 pub(crate) fn ask<T: DeserializeOwned>(socket: &Path, question: Ask) -> Result<Answer<T>, String> {
     let mut stream = UnixStream::connect(socket).map_err(|error| error.to_string())?;
     say(&mut stream, &question).map_err(|error| error.to_string())?;

@@ -1,16 +1,16 @@
 //! A series for the path that the DRS paper measured between Los Alamos and New York every 20 s.
-//! The series itself was not printed, so this one is made up: seeded, and with the printed
-//! statistics exactly.
+//! The paper does not print the series, so this one is synthetic: seeded, and with exactly the
+//! printed statistics.
 //!
 //! - bottleneck: 0.026 to 28.5 Mbit/s, mean 17.2;
 //! - round trip: 119 to 475 ms, mean 157.
 //!
-//! The paper also says that 1.74 Mbit is the bandwidth-delay product's 66th percentile. That is not
-//! fitted: a product of these two means is 2.7 Mbit, and with bottleneck and round trip drawn apart
-//! its 66th percentile lies near 2.8 Mbit.
+//! The paper also says that 1.74 Mbit is the bandwidth-delay product's 66th percentile. The series
+//! does not fit that: the product of these two means is 2.7 Mbit. With bottleneck and round trip
+//! drawn independently, the 66th percentile is near 2.8 Mbit.
 //!
-//! Values wander (each leans on the one before) and are mapped onto a distribution with the given
-//! least, mean and greatest.
+//! Values wander (each depends on the one before) and are mapped to a distribution with the given
+//! minimum, mean and maximum.
 
 use std::fmt::Write as _;
 
@@ -19,10 +19,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Seconds between two steps.
 const STEP: usize = 20;
-/// How much a value leans on the one before.
+/// Correlation of a value with the one before.
 const MEMORY: f64 = 0.6;
 
-/// Least, mean and greatest.
+/// Minimum, mean and maximum.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     least: f64,
@@ -41,17 +41,20 @@ const RTT_MS: Range = Range {
     greatest: 475.0,
 };
 
-/// The trace file's text: `steps` steps (at least 3), half the round trip as each direction's
-/// delay.
+/// Returns the text of the trace file, with `steps` steps (at least 3), and half the round trip as
+/// each direction's delay.
 pub fn write(seed: u64, steps: usize) -> String {
     let steps = steps.clamp(3, 100_000);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let rates = series(&mut random, steps, BOTTLENECK_MBIT);
     let delays = series(&mut random, steps, RTT_MS);
     let mut text = format!(
-        "# Made up by `wanbed trace-drs --seed {seed} --steps {steps}`: the DRS paper gives statistics of its path (bottleneck\n\
-         # 0.026 to 28.5, mean 17.2 Mbit/s; round trip 119 to 475, mean 157 ms; a sample every 20 s) but not the series. The 66th\n\
-         # percentile it names for the bandwidth-delay product, 1.74 Mbit, is not fitted: here it is near 2.8 Mbit.\n\
+        "# Made up by `wanbed trace-drs --seed {seed} --steps {steps}`: the DRS paper gives \
+         statistics of its path (bottleneck\n\
+         # 0.026 to 28.5, mean 17.2 Mbit/s; round trip 119 to 475, mean 157 ms; a sample every 20 \
+         s) but not the series. The 66th\n\
+         # percentile it names for the bandwidth-delay product, 1.74 Mbit, is not fitted: here it \
+         is near 2.8 Mbit.\n\
          at, rate, delay, loss\n"
     );
     for (index, (rate, rtt)) in rates.iter().zip(&delays).enumerate() {
@@ -65,25 +68,25 @@ pub fn write(seed: u64, steps: usize) -> String {
     text
 }
 
-/// A wandering series whose least, mean and greatest are exactly those of the range.
+/// Returns a wandering series whose minimum, mean and maximum are exactly those of the range.
 fn series(random: &mut Xoshiro256PlusPlus, steps: usize, range: Range) -> Vec<f64> {
     let mut state = 0.0;
     let wander: Vec<f64> = (0..steps)
         .map(|_| {
-            // Twelve uniform numbers make a normal one, near enough.
+            // The sum of twelve uniform numbers is nearly normally distributed.
             let normal: f64 = (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0;
             state = MEMORY * state + (1.0 - MEMORY * MEMORY).sqrt() * normal;
             state
         })
         .collect();
-    // Ranks make the values even over 0 to 1, whatever the wandering did.
+    // Ranks make the values uniform from 0 to 1, however they wander.
     let mut order: Vec<usize> = (0..steps).collect();
     order.sort_by(|&a, &b| wander[a].total_cmp(&wander[b]));
     let mut even = vec![0.0; steps];
     for (rank, &index) in order.iter().enumerate() {
         even[index] = rank as f64 / (steps - 1) as f64;
     }
-    // A power of an even value keeps 0 and 1 and moves the mean; which power, bisection finds.
+    // A power of a uniform value keeps 0 and 1 and moves the mean; bisection finds the exponent.
     let wanted = (range.mean - range.least) / (range.greatest - range.least);
     let mean = |power: f64| even.iter().map(|value| value.powf(power)).sum::<f64>() / steps as f64;
     let (mut low, mut high) = (1e-3_f64, 1e3_f64);
@@ -121,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_statistics_are_the_papers() {
+    fn trace_has_the_statistics_of_the_paper() {
         for seed in 1..20 {
             let (rates, rtts) = columns(&write(seed, 180));
             for (values, range, near) in [(&rates, BOTTLENECK_MBIT, 0.01), (&rtts, RTT_MS, 0.1)] {
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scenarios_trace_is_this_one() {
+    fn trace_file_of_the_scenario_is_up_to_date() {
         assert_eq!(
             write(1, 180),
             include_str!("../../../scenarios/drs-trace.csv")

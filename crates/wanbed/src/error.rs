@@ -3,11 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What can go wrong with a lab, from reading its scenario to taking it down.
+/// Errors of a lab, from reading its scenario to taking it down.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The scenario says something that cannot be; the place names file, line and field.
+    /// The scenario is invalid; the message names file, line and field.
     #[error("{0}")]
     Scenario(#[from] ScenarioError),
 
@@ -16,14 +16,16 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why reading failed.
+        /// Error of the system.
         source: io::Error,
     },
 
-    /// Neither root nor user namespaces: no network namespace can be made.
+    /// No network namespace can be made: the user is not root, and user namespaces are not
+    /// available.
     #[error(
         "this user may not make network namespaces ({0}): run as root, or allow user namespaces \
-         (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"
+         (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, \
+         kernel.apparmor_restrict_unprivileged_userns)"
     )]
     NoNamespaces(String),
 
@@ -32,59 +34,61 @@ pub enum Error {
         "`{program}` is not installed: install the package {package} (Debian, Ubuntu, Fedora name)"
     )]
     Missing {
-        /// The program looked for in PATH.
+        /// Name of the program, as looked up in PATH.
         program: &'static str,
-        /// The package that brings it.
+        /// Package that contains it.
         package: &'static str,
     },
 
-    /// `ip` refused a line of set-up.
+    /// `ip` refused a line of the setup.
     #[error("{program} refused `{line}` in node {node}: {answer}")]
     SetUp {
-        /// `ip`.
+        /// Name of the program.
         program: &'static str,
-        /// The node whose namespace it ran in.
+        /// Node in whose namespace it ran.
         node: String,
         /// The refused line.
         line: String,
-        /// What the program said.
+        /// Output of the program.
         answer: String,
     },
 
     /// A sysctl of a node could not be set.
     #[error(
-        "node {node}: sysctl {key} = {value:?}: {source}: see docs/wanbed.md for what may be set in a namespace"
+        "node {node}: sysctl {key} = {value:?}: {source}: see docs/wanbed.md for what may be set \
+         in a namespace"
     )]
     Sysctl {
         /// The node.
         node: String,
         /// The sysctl's dotted name.
         key: String,
-        /// The value asked.
+        /// Requested value.
         value: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
 
     /// The kernel has no such congestion control.
     #[error(
-        "node {node}: congestion control {name:?} is not in this kernel (it has {available}): load its module, or choose another"
+        "node {node}: congestion control {name:?} is not in this kernel (it has {available}): \
+         load its module, or choose another"
     )]
     Congestion {
         /// The node.
         node: String,
-        /// What was asked.
+        /// Requested congestion control.
         name: String,
-        /// What there is.
+        /// Available congestion controls.
         available: String,
     },
 
-    /// The backend asked for is not to be had on this machine.
+    /// The requested backend is not available on this machine.
     #[error("backend {backend} is not available here: {reason}")]
     Backend {
         /// `tun` or `packet`.
         backend: &'static str,
-        /// What is missing.
+        /// Missing prerequisite.
         reason: String,
     },
 
@@ -93,26 +97,27 @@ pub enum Error {
     Link {
         /// The link.
         link: String,
-        /// What the engine said.
+        /// Message of the engine.
         reason: String,
     },
 
     /// A lab of this name is up already.
     #[error(
-        "a lab named {0:?} is up already: take it down with `wanbed down --name {0}`, or choose another --name"
+        "a lab named {0:?} is up already: take it down with `wanbed down --name {0}`, or choose \
+         another --name"
     )]
     NameTaken(String),
 
-    /// The name cannot be a directory's.
+    /// The name cannot be that of a directory.
     #[error("{0:?} cannot name a lab: use letters, digits, '-', '_' and '.', at most 64")]
     BadName(String),
 
-    /// No lab of this name is up.
+    /// There is no running lab of this name.
     #[error("no lab named {name:?} is up{others}: start one with `wanbed up`, or give --name")]
     NoLab {
-        /// The name asked for.
+        /// Requested name.
         name: String,
-        /// Which labs are up instead, as a clause.
+        /// Clause that lists the running labs.
         others: String,
     },
 
@@ -121,59 +126,61 @@ pub enum Error {
     NoNode {
         /// The lab.
         lab: String,
-        /// The node asked for.
+        /// Requested node.
         node: String,
-        /// What there is.
+        /// Existing nodes.
         nodes: String,
     },
 
     /// The `wanbed` program, which the library starts for each lab, was not found.
     #[error(
-        "the wanbed program was not found {0}: build it with `cargo build -p wanbed`, or name it in WANBED_BIN"
+        "the wanbed program was not found {0}: build it with `cargo build -p wanbed`, or name it \
+         in WANBED_BIN"
     )]
     NoProgram(String),
 
-    /// The lab's process ended or answered nonsense.
+    /// The lab's process ended, or gave an invalid answer.
     #[error(
         "lab {lab} does not answer ({problem}): it is gone or going; start it anew with `wanbed up`"
     )]
     Daemon {
         /// The lab.
         lab: String,
-        /// What happened.
+        /// Description of the problem.
         problem: String,
     },
 
-    /// The lab's process refused; the message is its own, complete.
+    /// The lab's process refused; this is its complete message.
     #[error("{0}")]
     Refused(String),
 
     /// A system call failed.
     #[error("{doing}: {source}")]
     System {
-        /// What was being done, with the object's name.
+        /// The failed operation, with the object's name.
         doing: String,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
 
-/// The crate's result.
+/// Result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A mistake in a scenario or trace file, with its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {}{problem}", if field.is_empty() { String::new() } else { format!("{field}: ") })]
+#[error("{place}: {}{problem}",
+    if field.is_empty() { String::new() } else { format!("{field}: ") })]
 pub struct ScenarioError {
     /// `file:line`, or the `--set` that brought the value.
     pub place: String,
-    /// The field's dotted path, as `--set` would name it; empty when the file is no TOML at all.
+    /// The field's dotted path, as in `--set`; empty if the file is not TOML at all.
     pub field: String,
-    /// What is wrong and what would be right.
+    /// What is wrong, and what would be right.
     pub problem: String,
 }
 
-/// Puts what was being done beside an I/O error.
+/// Adds the failed operation to an I/O error.
 pub(crate) trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
 }

@@ -31,26 +31,26 @@ use crate::place;
 use crate::report::Report;
 use crate::scenario::{Overrides, Scenario};
 
-/// An emulated network that is up, in a process of its own.
+/// A running emulated network, in a process of its own.
 ///
-/// The lab that [`Lab::up`] gives ends with it: when it is dropped, and also when the program that
-/// holds it is killed. Every process that still runs in a node is then ended too.
+/// A lab from [`Lab::up`] ends when it is dropped, and when the program that holds it is killed.
+/// Processes that still run in a node are then ended, too.
 #[derive(Debug)]
 pub struct Lab {
     description: Description,
     directory: PathBuf,
-    /// The lab's process and its lifeline, when this program started it.
+    /// The lab's process and its lifeline, if this program started it.
     owned: Option<(Child, Option<ChildStdin>)>,
 }
 
 impl Lab {
     /// Builds the scenario's network and waits until it is up. Without a name in `overrides` it
-    /// gets one of its own, so that labs of several tests stand side by side.
+    /// gets a unique one, so that labs of several tests can run side by side.
     ///
     /// # Errors
-    /// [`Error::Scenario`] and [`Error::Read`] for what the scenario says; [`Error::NoProgram`]
-    /// when the `wanbed` program is not built; [`Error::NameTaken`]; and [`Error::Refused`] with
-    /// the reason when the machine does not allow it ([`Lab::possible`] reports it beforehand).
+    /// [`Error::Scenario`] and [`Error::Read`] for an invalid scenario; [`Error::NoProgram`] if the
+    /// `wanbed` program is not built; [`Error::NameTaken`]; and [`Error::Refused`] with the reason
+    /// if the machine does not allow it ([`Lab::possible`] checks that beforehand).
     pub fn up(scenario: &Scenario, overrides: &Overrides) -> Result<Lab> {
         let (mut child, description, directory) = launch(scenario, overrides, true)?;
         let lifeline = child.stdin.take();
@@ -61,8 +61,8 @@ impl Lab {
         })
     }
 
-    /// Like [`Lab::up`], but the lab stays up until [`Lab::down`] or `wanbed down`, whatever
-    /// becomes of this program.
+    /// Like [`Lab::up`], but the lab stays up until [`Lab::down`] or `wanbed down`, even after this
+    /// program ends.
     ///
     /// # Errors
     /// As [`Lab::up`].
@@ -75,7 +75,7 @@ impl Lab {
         })
     }
 
-    /// The lab of this name that is up already. Dropping it changes nothing.
+    /// Returns a running lab by its name. Dropping it does not end the lab.
     ///
     /// # Errors
     /// [`Error::NoLab`] names those that are up.
@@ -105,48 +105,49 @@ impl Lab {
         }
     }
 
-    /// The names of this user's labs that are up.
+    /// Returns the names of this user's running labs.
     ///
     /// # Errors
-    /// [`Error::System`] when the directory of labs cannot be read.
+    /// [`Error::System`] if the directory of labs cannot be read.
     pub fn list() -> Result<Vec<String>> {
         place::labs(&place::base()?)
     }
 
-    /// Whether this user can have labs on this machine at all, found out by making the least of
-    /// them; for tests that have to skip, with the reason, where not even user namespaces exist.
+    /// Checks that this user can have labs on this machine, by making the smallest one. For tests
+    /// that skip with the reason if not even user namespaces exist.
     ///
     /// # Errors
-    /// What [`Lab::up`] would say.
+    /// As [`Lab::up`].
     pub fn possible() -> Result<()> {
         let least = Scenario::from_text(
             "the smallest lab",
-            "nodes = { a = {}, b = {} }\n[links]\nl = { ends = [\"a\", \"b\"], delay = \"1 ms\", rate = \"unlimited\" }\n",
+            "nodes = { a = {}, b = {} }\n[links]\n\
+             l = { ends = [\"a\", \"b\"], delay = \"1 ms\", rate = \"unlimited\" }\n",
         );
         Lab::up(&least, &Overrides::default()).map(drop)
     }
 
-    /// The lab's name.
+    /// Returns the lab's name.
     pub fn name(&self) -> &str {
         &self.description.lab
     }
 
-    /// What the scenario calls itself.
+    /// Returns the scenario's title.
     pub fn title(&self) -> &str {
         &self.description.title
     }
 
-    /// The seed in force.
+    /// Returns the seed in force.
     pub fn seed(&self) -> u64 {
         self.description.seed
     }
 
-    /// What carries the links: `tun` or `packet`.
+    /// Returns the kind of link devices: `tun` or `packet`.
     pub fn backend(&self) -> &str {
         &self.description.backend
     }
 
-    /// The nodes' names and addresses, in the order of the scenario.
+    /// Returns the nodes' names and addresses, in the order of the scenario.
     pub fn nodes(&self) -> impl Iterator<Item = (&str, Ipv4Addr)> {
         self.description
             .nodes
@@ -154,19 +155,19 @@ impl Lab {
             .map(|node| (node.name.as_str(), node.address))
     }
 
-    /// A node's address. Inside the lab its name does as well.
+    /// Returns a node's address. Inside the lab, its name works as well.
     ///
     /// # Errors
-    /// [`Error::NoNode`] names those there are.
+    /// [`Error::NoNode`] names the existing ones.
     pub fn address(&self, node: &str) -> Result<Ipv4Addr> {
         Ok(self.node(node)?.address)
     }
 
-    /// A command that will run in a node, in this program's working directory. Everything else
-    /// about it is the caller's: arguments, environment, where its output goes, and waiting for it.
+    /// Returns a command that will run in a node, in this program's working directory. The caller
+    /// sets arguments, environment and output, and waits for it.
     ///
     /// # Errors
-    /// [`Error::NoNode`]; [`Error::Daemon`] when the lab is gone.
+    /// [`Error::NoNode`]; [`Error::Daemon`] if the lab is gone.
     pub fn command(&self, node: &str, program: impl AsRef<OsStr>) -> Result<Command> {
         let node = self.node(node)?;
         let entrance = Entrance::open(self.description.process, node.thread).map_err(|error| {
@@ -180,16 +181,16 @@ impl Lab {
         Ok(command)
     }
 
-    /// The links' counters since the lab came up, and whether what was measured may be believed.
+    /// Returns the links' counters since the lab came up, and if measurements can be trusted.
     ///
     /// # Errors
-    /// [`Error::Daemon`] when the lab is gone; [`Error::Refused`] when a link has ended by itself.
+    /// [`Error::Daemon`] if the lab is gone; [`Error::Refused`] if a link has ended by itself.
     pub fn links(&self) -> Result<Report> {
         self.ask(Ask::Links)
     }
 
-    /// Measures one direction of a link with probes of the lab's own, and says whether it is as
-    /// asked. Takes some seconds, in which the link should carry nothing else.
+    /// Measures one direction of a link with probes of the lab, and compares it with the scenario.
+    /// This takes some seconds, in which the link should carry nothing else.
     ///
     /// # Errors
     /// As [`Lab::links`].
@@ -197,7 +198,7 @@ impl Lab {
         self.ask(Ask::Check { link, forward })
     }
 
-    /// The links' names and their two ends, in the order of the scenario.
+    /// Returns the links' names and their two ends, in the order of the scenario.
     pub fn link_ends(&self) -> impl Iterator<Item = (&str, &str, &str)> {
         self.description
             .links
@@ -205,8 +206,9 @@ impl Lab {
             .map(|(name, a, b)| (name.as_str(), a.as_str(), b.as_str()))
     }
 
-    /// What a script needs to find its way: `WANBED_LAB`, so that `wanbed exec` needs no name, and
-    /// for each node `WANBED_ADDRESS_NODE` with its address (capitals, `-` becomes `_`).
+    /// Returns environment variables for scripts: `WANBED_LAB`, so that `wanbed exec` needs no
+    /// name, and for each node `WANBED_ADDRESS_NODE` with its address (in capitals, `-` becomes
+    /// `_`).
     pub fn environment(&self) -> Vec<(String, String)> {
         let variable = |name: &str| {
             format!(
@@ -222,21 +224,21 @@ impl Lab {
             .collect()
     }
 
-    /// The number of the lab's own process, which holds its namespaces and links.
+    /// Returns the number of the lab's process, which holds its namespaces and links.
     pub fn process(&self) -> u32 {
         self.description.process
     }
 
-    /// Waits until the lab is gone by another's doing: `wanbed down`, or the death of its process
-    /// or of whoever started it.
+    /// Waits until something else ends the lab: `wanbed down`, or the end of its process or of the
+    /// program that started it.
     pub fn wait_until_gone(self) {
         place::wait_until_free(&self.directory);
     }
 
-    /// Takes the lab down and gives its last report. When it returns, nothing of the lab is left.
+    /// Takes the lab down and returns its last report. Afterwards nothing of the lab is left.
     ///
     /// # Errors
-    /// [`Error::Daemon`] when the lab was gone already.
+    /// [`Error::Daemon`] if the lab was already gone.
     pub fn down(mut self) -> Result<Report> {
         let report = self.ask(Ask::Down);
         self.end();
@@ -274,8 +276,8 @@ impl Lab {
         }
     }
 
-    /// Lets go of the lifeline where there is one, and waits until processes, namespaces and
-    /// directory are gone.
+    /// Drops the lifeline, if there is one, and waits until processes, namespaces and directory are
+    /// gone.
     fn end(&mut self) {
         if let Some((mut child, lifeline)) = self.owned.take() {
             drop(lifeline);
@@ -293,13 +295,13 @@ impl Drop for Lab {
     }
 }
 
-/// Starts a lab's process and waits until it says that it is up.
+/// Starts a lab's process and waits until it reports that it is up.
 fn launch(
     scenario: &Scenario,
     overrides: &Overrides,
     attached: bool,
 ) -> Result<(Child, Description, PathBuf)> {
-    // Mistakes in the scenario come back typed, before any process is started.
+    // Mistakes in the scenario are returned as typed errors, before any process is started.
     scenario.resolve(overrides)?;
     let name = overrides.name.clone().unwrap_or_else(own_name);
     place::check_name(&name)?;
@@ -330,7 +332,7 @@ fn launch(
         attached,
     };
     let answer = match (child.stdin.as_mut(), child.stdout.take()) {
-        // A process that dies at once breaks the pipe: what it said, or did not, tells more than
+        // A process that ends at once breaks the pipe. Its output, or lack of it, says more than
         // that.
         (Some(input), Some(output)) => {
             let _ = control::say(input, &request);
@@ -348,7 +350,7 @@ fn launch(
     Err(refused)
 }
 
-/// Unlike any other name in use: this process's number and a counter.
+/// Returns a name that differs from all others in use: this process's number and a counter.
 fn own_name() -> String {
     static COUNTER: AtomicU32 = AtomicU32::new(1);
     format!(
@@ -358,8 +360,8 @@ fn own_name() -> String {
     )
 }
 
-/// The `wanbed` program: the one named in WANBED_BIN, this program itself, one beside it (as
-/// `cargo` lays them), or in PATH.
+/// Returns the `wanbed` program: the one in WANBED_BIN, this program itself, one next to it (as
+/// `cargo` builds them), or in PATH.
 pub(crate) fn program() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("WANBED_BIN").map(PathBuf::from) {
         return if is_program(&named) {
@@ -373,7 +375,7 @@ pub(crate) fn program() -> Result<PathBuf> {
     }
     let this = std::env::current_exe().doing(|| "finding this program".to_owned())?;
     if this.file_name() == Some(OsStr::new("wanbed")) {
-        // Also when the file was replaced by a new build meanwhile.
+        // Works even if the file was replaced by a new build meanwhile.
         return Ok(PathBuf::from("/proc/self/exe"));
     }
     let beside = this
@@ -395,8 +397,8 @@ fn is_program(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
 }
 
-/// Makes the caller's exit code of a finished command, as a shell would: 128 and the signal's
-/// number when it was killed.
+/// Returns the exit code of a finished command as a shell would: 128 plus the signal's number if it
+/// was killed.
 pub fn exit_code(status: std::process::ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let code = status
@@ -409,7 +411,7 @@ pub fn exit_code(status: std::process::ExitStatus) -> u8 {
 /// Replaces this program by a command in a node.
 ///
 /// # Errors
-/// When it cannot be started; on success there is nothing to return to.
+/// Returns only if the command cannot be started.
 pub fn become_command(mut command: Command) -> io::Error {
     command.exec()
 }

@@ -1,7 +1,7 @@
-//! An emulated link in user space: packets of one node are read from a port, pass a bottleneck of a
-//! given rate, queue, loss and delay, and are written to the other node's port. All that a real
-//! link does to a packet is done for each segment, although TCP's super-packets pass whole wherever
-//! that makes no difference.
+//! An emulated link in user space. Packets of one node are read from a port, pass a bottleneck with
+//! a given rate, queue, loss and delay, and are written to the other node's port. Everything that a
+//! real link does to a packet is done for each segment, but TCP's super-packets pass whole if that
+//! makes no difference.
 
 mod bottleneck;
 mod codel;
@@ -44,7 +44,7 @@ use crate::spec::SpecError;
 /// Nanoseconds since the link started.
 type Nanos = u64;
 
-/// Why a link can't be set up, or ended by itself.
+/// Reason why a link cannot be set up, or ended by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The specification is out of range: correct the scenario.
@@ -52,48 +52,50 @@ pub enum LinkError {
     Spec {
         /// The link's name.
         link: String,
-        /// Which field, and what it should be.
+        /// Name of the field, and its valid values.
         source: SpecError,
     },
-    /// A TUN device or an interface can't be used: check permissions, or use the other kind of
+    /// A TUN device or an interface cannot be used: check permissions, or use the other kind of
     /// port.
     #[error("{device}: can't {what}: {source}")]
     Device {
-        /// The interface's name.
+        /// Name of the interface.
         device: String,
-        /// What was tried.
+        /// Failed operation.
         what: &'static str,
-        /// What the kernel answered.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// More bytes would be under way than the engine keeps: lower the rate, the delay or the queue.
+    /// More bytes would be in flight than the engine can hold: lower the rate, the delay or the
+    /// queue.
     #[error(
-        "link {link}: {needed} bytes would be under way at once, more than the {limit} of memory allowed: lower rate, delay or queue"
+        "link {link}: {needed} bytes would be under way at once, more than the {limit} of memory \
+         allowed: lower rate, delay or queue"
     )]
     TooMuchUnderWay {
         /// The link's name.
         link: String,
-        /// Bytes that rate, delay and queue ask for in one direction.
+        /// Bytes that rate, delay and queue require in one direction.
         needed: u64,
-        /// Bytes allowed for one direction.
+        /// Maximum bytes in one direction.
         limit: u64,
     },
-    /// The system refused what a link's thread needs.
+    /// The system refused a resource of a link's thread.
     #[error("link {link}: can't {what}: {source}")]
     Thread {
         /// The link's name.
         link: String,
-        /// What was tried.
+        /// Failed operation.
         what: &'static str,
-        /// What the kernel answered.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// The link has ended by itself, most likely because a device of it was deleted.
+    /// The link has ended by itself, most likely because one of its devices was deleted.
     #[error("link {link}: ended by itself: {why}")]
     Ended {
         /// The link's name.
         link: String,
-        /// What happened.
+        /// Reason why it ended.
         why: String,
     },
 }

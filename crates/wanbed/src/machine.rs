@@ -1,5 +1,5 @@
-//! What the machine itself did meanwhile: a figure from an overloaded or robbed machine is
-//! worthless.
+//! Activity of the machine itself: a figure from an overloaded machine, or one with stolen
+//! processor time, is invalid.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,18 +11,18 @@ pub(crate) struct CpuTicks {
     all: u64,
 }
 
-/// How the processors spent a span of time, as shares of all their time.
+/// Use of the processors over a span of time, as shares of their time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuUse {
-    /// Share of the time spent working, 0 to 1; what programs do that gave up their priority
-    /// (nice(1)) is left out, since it gives way to a lab.
+    /// Share of the time spent working, 0 to 1. It excludes programs of low priority (nice(1)),
+    /// which yield to a lab.
     pub busy: f64,
-    /// Share of the time the hypervisor gave to others although there was work, 0 to 1.
+    /// Share of the time that the hypervisor gave to others although there was work, 0 to 1.
     pub steal: f64,
 }
 
 impl CpuTicks {
-    /// Reads `/proc/stat`; all zero where there is none.
+    /// Reads `/proc/stat`; all values are zero if it does not exist.
     pub(crate) fn now() -> Self {
         std::fs::read_to_string("/proc/stat")
             .ok()
@@ -30,8 +30,8 @@ impl CpuTicks {
             .unwrap_or_default()
     }
 
-    /// The `cpu` line: user, nice, system, idle, iowait, irq, softirq, steal (guest time is counted
-    /// in user).
+    /// Parses the `cpu` line: user, nice, system, idle, iowait, irq, softirq, steal (guest time is
+    /// included in user).
     fn parse(text: &str) -> Option<Self> {
         let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let ticks: Vec<u64> = line
@@ -50,7 +50,7 @@ impl CpuTicks {
         })
     }
 
-    /// The shares between an earlier reading and this one.
+    /// Returns the shares between an earlier reading and this one.
     pub(crate) fn since(self, earlier: Self) -> CpuUse {
         let all = self.all.saturating_sub(earlier.all).max(1) as f64;
         CpuUse {

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
             None => code,
         },
         Err(error) => {
-            // The library's messages hold their causes already.
+            // The library's messages already include their causes.
             match error.downcast_ref::<wanbed::Error>() {
                 Some(error) => message!("wanbed: {error}"),
                 None => message!("wanbed: {error:#}"),

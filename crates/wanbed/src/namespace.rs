@@ -1,6 +1,6 @@
-//! A node's namespaces. A thread of its own makes them and stays in them, so that they live exactly
-//! as long as the lab's process: nothing is named in the file system, and nothing is left when the
-//! process dies, however it dies.
+//! A node's namespaces. A thread of its own creates them and stays in them, so that they live
+//! exactly as long as the lab's process. Nothing is named in the file system, and nothing is left
+//! after the process ends, however it ends.
 #![allow(unsafe_code)] // Entering namespaces between fork and exec has no safe face.
 
 use std::ffi::CStr;
@@ -22,7 +22,7 @@ use crate::error::{Doing, Error, Result};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The thread that holds a node's network and mount namespaces and runs what must run inside them.
+/// The thread that holds a node's network and mount namespaces, and runs jobs inside them.
 #[derive(Debug)]
 pub(crate) struct NodeThread {
     jobs: Sender<Job>,
@@ -30,8 +30,8 @@ pub(crate) struct NodeThread {
 }
 
 impl NodeThread {
-    /// Makes new namespaces, with `hosts` as their `/etc/hosts`. `scratch` is an empty directory to
-    /// mount over in passing.
+    /// Creates new namespaces, with `hosts` as their `/etc/hosts`. `scratch` is an empty directory
+    /// for temporary mounts.
     pub(crate) fn start(node: &str, hosts: String, scratch: &Path) -> Result<Self> {
         let (jobs, inbox): (Sender<Job>, Receiver<Job>) = channel();
         let (ready, started) = channel();
@@ -45,7 +45,7 @@ impl NodeThread {
                 inbox.into_iter().for_each(|job| job());
             }
         };
-        // A kernel thread name holds 15 bytes; std cuts longer ones.
+        // A kernel thread name has at most 15 bytes; std truncates longer ones.
         thread::Builder::new()
             .name(format!("node {node}"))
             .spawn(body)
@@ -75,7 +75,7 @@ impl NodeThread {
         result.recv().map_err(|_| gone())
     }
 
-    /// The kernel's id of the thread: `/proc/PID/task/ID/ns` has the namespaces.
+    /// Returns the kernel's id of the thread: `/proc/PID/task/ID/ns` has the namespaces.
     pub(crate) fn thread_id(&self) -> i32 {
         self.thread_id
     }
@@ -83,9 +83,8 @@ impl NodeThread {
 
 /// Leaves the process's namespaces, for this thread only.
 fn isolate(hosts: &str, scratch: &Path) -> Result<()> {
-    // SAFETY: a new network and mount namespace (which brings a file-system context of the thread's
-    // own) leave every file descriptor as it is; nothing else in the process relies on this
-    // thread's.
+    // SAFETY: a new network and mount namespace (with a file-system context of the thread's own)
+    // leaves every file descriptor as it is; nothing else in the process relies on this thread's.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET | UnshareFlags::NEWNS) }
         .map_err(|error| Error::NoNamespaces(io::Error::from(error).to_string()))?;
     rustix::mount::mount_change(
@@ -96,8 +95,8 @@ fn isolate(hosts: &str, scratch: &Path) -> Result<()> {
     private_names(hosts, scratch).doing(|| "giving a node its own /etc/hosts".to_owned())
 }
 
-/// Puts a private file over `/etc/hosts`, and an empty one over `/etc/resolv.conf`: an unknown name
-/// then fails at once instead of waiting for a name server that the lab cannot reach.
+/// Mounts a private file over `/etc/hosts`, and an empty one over `/etc/resolv.conf`. An unknown
+/// name then fails at once, instead of waiting for a name server that the lab cannot reach.
 fn private_names(hosts: &str, scratch: &Path) -> io::Result<()> {
     let no_data: Option<&CStr> = None;
     rustix::mount::mount(
@@ -108,8 +107,8 @@ fn private_names(hosts: &str, scratch: &Path) -> io::Result<()> {
         no_data,
     )?;
     for (file, content) in [("/etc/hosts", hosts), ("/etc/resolv.conf", "")] {
-        // Where it is a link (systemd-resolved), what it leads to is covered; where there is none,
-        // none is needed.
+        // If it is a symbolic link (systemd-resolved), its target is covered. If it does not exist,
+        // nothing is needed.
         if let Ok(target) = std::fs::canonicalize(file) {
             let own = scratch.join("file");
             std::fs::write(&own, content)?;
@@ -121,7 +120,7 @@ fn private_names(hosts: &str, scratch: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Lines for `/etc/hosts` that name every node.
+/// Returns lines for `/etc/hosts` that name every node.
 pub(crate) fn hosts_file<'a>(nodes: impl Iterator<Item = (Ipv4Addr, &'a str)>) -> String {
     let lines = nodes.map(|(address, name)| format!("{address} {name}\n"));
     std::iter::once("127.0.0.1 localhost\n".to_owned())
@@ -129,7 +128,7 @@ pub(crate) fn hosts_file<'a>(nodes: impl Iterator<Item = (Ipv4Addr, &'a str)>) -
         .collect()
 }
 
-/// For a user who is not root: enters a new user namespace in which the user is. Only possible
+/// Enters a new user namespace in which the user is root, for users who are not root. Only possible
 /// while the process has one thread.
 pub(crate) fn become_root_of_own_namespace() -> Result<()> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -143,10 +142,10 @@ pub(crate) fn become_root_of_own_namespace() -> Result<()> {
     std::fs::write("/proc/self/gid_map", format!("0 {} 1", gid.as_raw())).map_err(refused)
 }
 
-/// The namespaces of a node of another process, open for entering.
+/// Open namespaces of a node of another process, ready to be entered.
 #[derive(Debug)]
 pub(crate) struct Entrance {
-    /// `None` when the lab runs in the caller's own user namespace.
+    /// User namespace; `None` if the lab runs in the caller's own.
     user: Option<OwnedFd>,
     network: OwnedFd,
     mount: OwnedFd,
@@ -166,16 +165,16 @@ impl Entrance {
         })
     }
 
-    /// Makes `command` start inside, in the working directory of the caller.
+    /// Makes `command` start in the namespaces, in the working directory of the caller.
     pub(crate) fn admit(self, command: &mut Command) {
         let enter = move || {
             let mut directory = [0_u8; 4096];
-            // SAFETY: the kernel writes at most the buffer's length, closing zero included.
+            // SAFETY: the kernel writes at most the buffer's length, including the NUL.
             let known =
                 unsafe { !libc::getcwd(directory.as_mut_ptr().cast(), directory.len()).is_null() };
             for namespace in self.user.iter().chain([&self.network, &self.mount]) {
                 // SAFETY: an open namespace file; the process has one thread, as `setns` into a
-                // user namespace demands.
+                // user namespace requires.
                 if unsafe { libc::setns(namespace.as_fd().as_raw_fd(), 0) } < 0 {
                     return Err(io::Error::last_os_error());
                 }
@@ -192,13 +191,13 @@ impl Entrance {
     }
 }
 
-/// Makes `command` end with the thread that starts it, even when that is killed. For the main
-/// thread of a program only: the kernel means the thread, not the process.
+/// Makes `command` end with the thread that starts it, even if that is killed. Only for the main
+/// thread of a program: the kernel watches the thread, not the process.
 pub fn end_with_parent(command: &mut Command) {
     let parent = std::process::id();
     let tie = move || {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
-        // The parent may have died just before.
+        // The parent may have ended just before.
         let orphaned = rustix::process::getppid()
             .is_none_or(|found| found.as_raw_nonzero().get().cast_unsigned() != parent);
         if orphaned {

@@ -1,6 +1,6 @@
-//! Where a running lab can be found: a directory per lab with its control socket. The directory is
-//! locked for as long as the lab's process or its reaper lives; one that can be locked is left over
-//! from a crash and is swept away.
+//! Location of a running lab: a directory per lab with its control socket. The directory is locked
+//! as long as the lab's process or its reaper lives. One that can be locked is left over from a
+//! crash and is removed.
 
 use std::fs::File;
 use std::io;
@@ -14,9 +14,9 @@ use crate::error::{Doing, Error, Result};
 const SOCKET: &str = "control";
 const LONGEST_NAME: usize = 64;
 
-/// The directory that holds one directory per lab of this user, there while there are any:
-/// `/run/wanbed` for root, `$XDG_RUNTIME_DIR/wanbed` for others, or `/tmp/wanbed-UID` where that is
-/// not set.
+/// Returns the directory that holds one directory per lab of this user, and exists while there are
+/// any: `/run/wanbed` for root, `$XDG_RUNTIME_DIR/wanbed` for others, or `/tmp/wanbed-UID` if that
+/// is not set.
 pub(crate) fn base() -> Result<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -29,7 +29,7 @@ pub(crate) fn base() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Refuses a directory that another user made where this user's should be.
+/// Refuses a directory that belongs to another user.
 fn own(path: &Path) -> Result<()> {
     let user = rustix::process::geteuid().as_raw();
     match std::fs::symlink_metadata(path) {
@@ -43,7 +43,7 @@ fn own(path: &Path) -> Result<()> {
 }
 
 fn owner(path: &Path) -> Option<u32> {
-    // A symbolic link would let another user choose where things go.
+    // A symbolic link would let another user redirect files.
     std::fs::symlink_metadata(path)
         .ok()
         .filter(std::fs::Metadata::is_dir)
@@ -59,7 +59,7 @@ fn private_directory(path: &Path) -> Result<()> {
     }
 }
 
-/// Whether `name` can name a lab.
+/// Checks that `name` can name a lab.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.')
@@ -70,7 +70,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// The control socket of the lab whose directory is `directory`.
+/// Returns the path of a lab's control socket in its directory.
 pub(crate) fn socket(directory: &Path) -> PathBuf {
     directory.join(SOCKET)
 }
@@ -83,12 +83,12 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Claims the name, sweeping away what a crashed lab left under it.
+    /// Claims the name, and removes what a crashed lab left under it.
     pub(crate) fn new(base: &Path, name: &str) -> Result<Self> {
         check_name(name)?;
         let directory = base.join(name);
-        // Other labs that end meanwhile may sweep away either directory while it is empty; that
-        // cannot go on for ever.
+        // Other labs that end meanwhile may remove either directory while it is empty. That cannot
+        // continue forever.
         loop {
             private_directory(base)?;
             own(base)?;
@@ -104,8 +104,8 @@ impl Claim {
             if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
                 return Err(Error::NameTaken(name.to_owned()));
             }
-            // Another may have swept it away between making and locking it: then the lock holds a
-            // directory that is gone.
+            // Another lab may have removed it between creating and locking it. The lock then holds
+            // a directory that is gone.
             let held = lock
                 .metadata()
                 .doing(|| format!("reading {}", directory.display()))?;
@@ -116,13 +116,13 @@ impl Claim {
         }
     }
 
-    /// The lock, for the reaper to hold on to: the name is free again only when both are gone.
+    /// Returns the lock, for the reaper to hold: the name is free again only when both are gone.
     pub(crate) fn lock(&self) -> io::Result<File> {
         self.lock.try_clone()
     }
 }
 
-/// Removes a lab's directory, and the directory of labs with the last of them.
+/// Removes a lab's directory, and the directory of labs after the last of them.
 pub(crate) fn sweep(directory: &Path) {
     let _ = std::fs::remove_file(socket(directory));
     let _ = std::fs::remove_dir(directory);
@@ -131,14 +131,14 @@ pub(crate) fn sweep(directory: &Path) {
     }
 }
 
-/// Waits until no process holds the lab any more.
+/// Waits until no process holds the lab.
 pub(crate) fn wait_until_free(directory: &Path) {
     if let Ok(lock) = File::open(directory) {
         let _ = flock(&lock, FlockOperation::LockShared);
     }
 }
 
-/// The names of the labs that are up, in order; sweeps away what crashes left.
+/// Returns the names of the running labs, sorted, and removes what crashed labs left.
 pub(crate) fn labs(base: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     let entries = match std::fs::read_dir(base) {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_left_is_swept_away() {
+    fn leftovers_of_a_crash_are_removed() {
         let base = tempfile::tempdir().unwrap();
         let crashed = base.path().join("crashed");
         std::fs::create_dir(&crashed).unwrap();

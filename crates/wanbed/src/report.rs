@@ -1,5 +1,4 @@
-//! What a lab says about itself: its links' counters, and whether a figure measured in it may be
-//! believed.
+//! Report of a lab: its links' counters, and the validity of figures measured in it.
 
 use std::fmt::Write as _;
 
@@ -8,61 +7,60 @@ use serde::{Deserialize, Serialize};
 use crate::link::Snapshot;
 use crate::machine::CpuUse;
 
-/// More than this share of stolen CPU time, and the run is discarded.
+/// Maximum share of stolen CPU time of a valid run.
 const MAX_STEAL: f64 = 0.01;
-/// Lag that 99 of 100 packets stay under may be at most this share of the shortest control loop's
-/// round trip ...
+/// Maximum 99th percentile of the lag, as a share of the shortest control loop's round trip.
 const MAX_LAG_SHARE: f64 = 0.05;
-/// ... or this much, in microseconds, where that is more: what waking a process costs, which every
-/// host of a real path pays too.
+/// Minimum of that limit, in microseconds: the cost of waking a process, which every host of a real
+/// path pays, too.
 const MIN_LAG_LIMIT_US: u64 = 250;
 
 /// A lab's counters, all since it came up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The lab's name.
+    /// Name of the lab.
     pub lab: String,
-    /// The scenario file.
+    /// Scenario file.
     pub scenario: String,
-    /// The seed in force.
+    /// Seed in force.
     pub seed: u64,
-    /// What carries the links: `tun` or `packet`.
+    /// Kind of link devices: `tun` or `packet`.
     pub backend: String,
     /// Seconds since the lab came up.
     pub seconds: f64,
-    /// In the order of the scenario.
+    /// Links, in the order of the scenario.
     pub links: Vec<LinkReport>,
-    /// What the machine's processors did meanwhile.
+    /// Use of the machine's processors meanwhile.
     pub cpu: CpuUse,
-    /// Whether figures measured since the lab came up may be believed.
+    /// If true, figures measured since the lab came up are valid.
     pub valid: bool,
-    /// Why not, one clause each; empty when `valid`.
+    /// Reasons against it, one clause each; empty if `valid`.
     pub reasons: Vec<String>,
 }
 
 /// One link's counters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkReport {
-    /// The node at the a end; `forward` leads away from it.
+    /// Node at the a end; `forward` leads away from it.
     pub a: String,
-    /// The node at the b end.
+    /// Node at the b end.
     pub b: String,
-    /// The round trip of the shortest control loop that crosses this link, in milliseconds and
-    /// without queues: what lag is measured against.
+    /// Round trip of the shortest control loop across this link, in milliseconds and without
+    /// queues. Lag is compared with it.
     pub loop_rtt_ms: f64,
-    /// The 99th percentile of the lag up to which a run is valid, in microseconds.
+    /// Maximum 99th percentile of the lag of a valid run, in microseconds.
     pub lag_limit_us: u64,
-    /// The counters.
+    /// Counters of the link.
     #[serde(flatten)]
     pub counters: Snapshot,
 }
 
-/// The lag limit of a link that is crossed by a control loop of this round trip.
+/// Returns the lag limit of a link whose shortest control loop has this round trip.
 pub(crate) fn lag_limit_us(loop_rtt_ms: f64) -> u64 {
     ((MAX_LAG_SHARE * loop_rtt_ms * 1e3).round() as u64).max(MIN_LAG_LIMIT_US)
 }
 
-/// The gate every figure has to pass: why this run may not be believed.
+/// Returns the reasons why figures of this run are invalid. Every figure has to pass this check.
 pub(crate) fn reasons(links: &[LinkReport], cpu: CpuUse) -> Vec<String> {
     let mut reasons = Vec::new();
     if cpu.steal > MAX_STEAL {
@@ -100,7 +98,8 @@ pub(crate) fn reasons(links: &[LinkReport], cpu: CpuUse) -> Vec<String> {
             }
             if way.lag.p99 > link.lag_limit_us {
                 found(format!(
-                    "1 in 100 packets was more than {:.2} ms late, over the {:.2} ms that a control loop of {:.1} ms allows",
+                    "1 in 100 packets was more than {:.2} ms late, over the {:.2} ms that a \
+                     control loop of {:.1} ms allows",
                     way.lag.p99 as f64 / 1e3,
                     link.lag_limit_us as f64 / 1e3,
                     link.loop_rtt_ms
@@ -112,7 +111,7 @@ pub(crate) fn reasons(links: &[LinkReport], cpu: CpuUse) -> Vec<String> {
 }
 
 impl Report {
-    /// One line for a person, when the run may not be believed.
+    /// Returns one line for a person if the run is invalid.
     pub fn warning(&self) -> Option<String> {
         (!self.valid).then(|| {
             format!(
@@ -123,7 +122,7 @@ impl Report {
         })
     }
 
-    /// A table for a person.
+    /// Returns a table for a person.
     pub fn table(&self) -> String {
         let mut text = format!(
             "lab {} ({}, seed {}, {}): {:.1} s, CPU {:.0} % busy, {:.1} % stolen\n",
@@ -226,13 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn the_lag_limit_is_a_share_of_the_loop_but_never_less_than_waking_up_costs() {
+    fn lag_limit_is_a_share_of_the_loop_with_a_minimum() {
         assert_eq!(lag_limit_us(100.0), 5_000);
         assert_eq!(lag_limit_us(2.3), 250);
     }
 
     #[test]
-    fn each_fault_is_a_reason() {
+    fn each_fault_makes_a_run_invalid() {
         let cases = [
             (
                 DirectionSnapshot {

@@ -1,4 +1,4 @@
-//! Which way packets go: the shortest by delay, except where the scenario pins a route.
+//! Routes of packets: the path with the shortest delay, except where the scenario pins a route.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,18 +6,19 @@ use std::time::Duration;
 
 use crate::scenario::{Network, PinnedRoute, PortRange};
 
-/// Tables below this are the kernel's own or likely to be used by a person inside a node.
+/// First routing table; those below are the kernel's own, or may be used by a person inside a node.
 const FIRST_TABLE: u32 = 1000;
-/// Rules for ports are looked at before rules for all traffic, and both before the main table's 32766.
+/// Priority of rules for ports. They precede rules for all traffic, and both precede the main
+/// table's 32766.
 const PORT_RULES: u32 = 1000;
 const ADDRESS_RULES: u32 = 20_000;
 
-/// The routes of one node, by index of node and link.
+/// Routes of one node, by index of node and link.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct NodeRoutes {
-    /// Destination and the link towards it, the shortest way.
+    /// Destinations, and the first link of the shortest path to each.
     pub(crate) main: Vec<(usize, usize)>,
-    /// What goes another way.
+    /// Traffic on other paths.
     pub(crate) pinned: Vec<PinnedHop>,
 }
 
@@ -26,15 +27,15 @@ pub(crate) struct NodeRoutes {
 pub(crate) struct PinnedHop {
     pub(crate) table: u32,
     pub(crate) priority: u32,
-    /// Whose traffic; `None` on the node that sends it, where packets may not have a source address
-    /// yet.
+    /// Node whose traffic it is; `None` on that node itself, where packets may not have a source
+    /// address yet.
     pub(crate) from: Option<usize>,
     pub(crate) to: usize,
     pub(crate) ports: Option<PortRange>,
     pub(crate) link: usize,
 }
 
-/// The routes of every node.
+/// Returns the routes of every node.
 pub(crate) fn tables(network: &Network) -> Vec<NodeRoutes> {
     let mut routes: Vec<NodeRoutes> = (0..network.nodes.len())
         .map(|node| NodeRoutes {
@@ -64,7 +65,7 @@ pub(crate) fn tables(network: &Network) -> Vec<NodeRoutes> {
     routes
 }
 
-/// The shortest single link from one node to another.
+/// Returns the single link with the shortest delay from one node to another.
 pub(crate) fn shortest_link(network: &Network, from: usize, to: usize) -> Option<usize> {
     let joins = |&index: &usize| {
         let link = &network.links[index];
@@ -75,7 +76,7 @@ pub(crate) fn shortest_link(network: &Network, from: usize, to: usize) -> Option
         .min_by_key(|&index| delay(network, index, from))
 }
 
-/// One-way delay of a link for a packet that enters it at `from`.
+/// Returns the one-way delay of a link for a packet that enters it at `from`.
 fn delay(network: &Network, link: usize, from: usize) -> Duration {
     let link = &network.links[link];
     if link.a == from {
@@ -85,8 +86,8 @@ fn delay(network: &Network, link: usize, from: usize) -> Duration {
     }
 }
 
-/// Dijkstra: for every node that can be reached, the first link of the shortest way. Of equal
-/// delays the fewer links win, then the link that stands first in the scenario.
+/// Finds the first link of the shortest path to every reachable node (Dijkstra). Of equal delays
+/// the path with fewer links wins, then the link that is first in the scenario.
 fn first_links(network: &Network, source: usize) -> Vec<(usize, usize)> {
     let mut first: Vec<Option<usize>> = vec![None; network.nodes.len()];
     let mut done = vec![false; network.nodes.len()];
@@ -118,10 +119,10 @@ fn first_links(network: &Network, source: usize) -> Vec<(usize, usize)> {
         .collect()
 }
 
-/// Every node's shortest ways, worked out once.
+/// Shortest paths of every node, computed once.
 pub(crate) struct Ways<'a> {
     network: &'a Network,
-    /// By source, then destination: the first link.
+    /// First link, by source and destination.
     first: Vec<Vec<Option<usize>>>,
 }
 
@@ -136,8 +137,8 @@ impl<'a> Ways<'a> {
         Ways { network, first }
     }
 
-    /// The links a node's own packets to another cross, on the pinned route where there is one
-    /// without ports.
+    /// Returns the links that a node's own packets to another one cross. A pinned route without
+    /// ports precedes the shortest path.
     pub(crate) fn path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let pinned =
             |route: &&PinnedRoute| route.from == from && route.to == to && route.ports.is_none();
@@ -154,12 +155,12 @@ impl<'a> Ways<'a> {
         (at == to).then_some(links)
     }
 
-    /// For each link, the round trip of the shortest control loop that crosses it: what its lag is
-    /// measured against.
+    /// Returns for each link the round trip of the shortest control loop across it, with which its
+    /// lag is compared.
     ///
-    /// Control loops run between hosts: by the packets' routes, and by the paths that the scenario
-    /// names, as a relayed session takes them. A node that relays ends every loop there. A link
-    /// that no loop crosses is measured against its own round trip.
+    /// Control loops run between hosts: on the packets' routes, and on the paths that the scenario
+    /// names, as a relayed session takes them. A node that relays ends every loop. A link that no
+    /// loop crosses is compared with its own round trip.
     pub(crate) fn shortest_loops(&self) -> Vec<Duration> {
         let mut shortest: Vec<Option<Duration>> = vec![None; self.network.links.len()];
         let mut consider = |path: &[usize]| {
@@ -199,8 +200,8 @@ impl<'a> Ways<'a> {
         spec.forward.delay + spec.backward.delay
     }
 
-    /// Whether connections begin or end here: it relays them, or it is the end of a route or of the
-    /// network. A node that takes no part as a relay in this run is none.
+    /// Returns true if connections begin or end at this node: it relays them, or it is the end of a
+    /// route or of the network. A node that is not a relay in this run is no host.
     fn is_host(&self, node: usize) -> bool {
         let Network {
             nodes,
@@ -221,7 +222,7 @@ impl<'a> Ways<'a> {
         })
     }
 
-    /// A path cut where a relay stands between two of its links.
+    /// Splits a path at the relays between its links.
     fn hops<'b>(&self, path: &'b [usize]) -> impl Iterator<Item = &'b [usize]> {
         path.chunk_by(|&one, &next| {
             let [one, next] = [one, next].map(|link| &self.network.links[link]);
@@ -238,7 +239,7 @@ mod tests {
     use super::*;
     use crate::scenario::{Overrides, Scenario};
 
-    /// a - b - c in a row of short links, and a long direct link from a to c; d hangs on c.
+    /// a - b - c in a row of short links, and a long direct link from a to c; d is attached to c.
     const SQUARE: &str = r#"
         [nodes.a]
         [nodes.b]
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_does_not_forward_is_gone_round() {
+    fn routes_avoid_hosts_that_do_not_forward() {
         let network = network(&SQUARE.replace("[nodes.b]", "[nodes.b]\nforwards = false"));
         assert_eq!(
             names(&network, &Ways::of(&network).path(0, 3).unwrap()),
@@ -332,7 +333,8 @@ mod tests {
     fn port_rules_come_before_address_rules() {
         let text = format!(
             "{SQUARE}\n[[route]]\nfrom = \"a\"\nto = \"c\"\nvia = [\"ac\"]\n\
-             [[route]]\nfrom = \"a\"\nto = \"c\"\nvia = [\"b\"]\nports = \"21000-21999\"\none_way = true\n"
+             [[route]]\nfrom = \"a\"\nto = \"c\"\nvia = [\"b\"]\nports = \"21000-21999\"\n\
+             one_way = true\n"
         );
         let network = network(&text);
         let routes = tables(&network);
@@ -354,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_loop_runs_between_hosts_and_ends_at_a_relay() {
-        // a is no host by its degree, for two links end there; the route makes it one.
+        // a is not a host by its degree, because two links end there; the route makes it one.
         let routed = format!("{SQUARE}\n[[route]]\nfrom = \"a\"\nto = \"d\"\nvia = [\"ac\"]\n");
         assert_eq!(
             loops(&network(&routed)),
@@ -381,7 +383,7 @@ mod tests {
         };
         assert_eq!(with(&Overrides::default()), [2, 80, 106, 80]);
         assert_eq!(with(&Overrides::default().relays(["b"])), [2, 80, 106, 80]);
-        // From a to d by the shortest way, which b only forwards.
+        // From a to d on the shortest path, which b only forwards.
         assert_eq!(
             with(&Overrides::default().relays([""; 0])),
             [82, 82, 106, 82]

@@ -1,4 +1,4 @@
-//! The lines for `ip` and the sysctls that make a namespace the node a scenario asks for.
+//! Lines for `ip` and sysctls that turn a namespace into a node of the scenario.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -8,11 +8,11 @@ use crate::error::{Doing, Error, Result};
 use crate::route::{NodeRoutes, PinnedHop};
 use crate::scenario::{Network, Node};
 
-/// Every node's end of a veth pair has this address: with ARP off, a device answers to its own, and
-/// a link has but two ends.
+/// Hardware address of every node's end of a veth pair. With ARP off a device answers to its own
+/// address, and a link has only two ends.
 pub(crate) const NODE_MAC: [u8; 6] = [0x02, 0x77, 0, 0, 0, 1];
 
-/// Set before any device is made, so that new devices inherit it.
+/// Returns sysctls that are set before any device is created, so that new devices inherit them.
 pub(crate) fn base_sysctls(node: &Node) -> Vec<(String, String)> {
     let forward = if node.forwards { "1" } else { "0" };
     let fixed = [
@@ -55,9 +55,9 @@ pub(crate) fn write_sysctls(node: &str, sysctls: &[(String, String)]) -> Result<
     Ok(())
 }
 
-/// Makes a node's default congestion control what the scenario says, by sysctl where the kernel
-/// lets a namespace set it. Else gives the name back: it has to stand on every route (`congctl`). A
-/// socket's own choice goes before either.
+/// Sets a node's default congestion control, by sysctl if the kernel lets a namespace set it.
+/// Otherwise returns its name, which then has to be on every route (`congctl`). A socket's own
+/// choice precedes both.
 pub(crate) fn choose_congestion(node: &Node) -> Result<Option<String>> {
     const KEY: &str = "net.ipv4.tcp_congestion_control";
     let Some(name) = &node.congestion else {
@@ -66,8 +66,8 @@ pub(crate) fn choose_congestion(node: &Node) -> Result<Option<String>> {
     let choice = [(KEY.to_owned(), name.clone())];
     match write_sysctls(&node.name, &choice) {
         Ok(()) => Ok(None),
-        // Only those in tcp_allowed_congestion_control may be set here, though every one loaded may
-        // stand on a route.
+        // Only those in tcp_allowed_congestion_control may be set here, but every loaded one may be
+        // on a route.
         Err(Error::Sysctl { source, .. })
             if source.kind() == std::io::ErrorKind::PermissionDenied =>
         {
@@ -87,7 +87,7 @@ pub(crate) fn choose_congestion(node: &Node) -> Result<Option<String>> {
     }
 }
 
-/// How a node's devices came to be.
+/// Kind of a node's devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeviceKind {
     Tun,
@@ -95,7 +95,7 @@ pub(crate) enum DeviceKind {
     Veth,
 }
 
-/// The lines for `ip -batch` inside a node, after its devices exist.
+/// Returns the lines for `ip -batch` inside a node, after its devices exist.
 pub(crate) fn node_lines(
     network: &Network,
     index: usize,
@@ -141,8 +141,8 @@ pub(crate) fn node_lines(
 }
 
 fn rule(network: &Network, hop: &PinnedHop) -> String {
-    // `iif lo` is what a node sends itself; its packets may be routed before they have a source
-    // address.
+    // `iif lo` matches what a node sends itself; its packets may be routed before they have a
+    // source address.
     let source = hop.from.map_or("iif lo".to_owned(), |from| {
         format!("from {}/32", network.nodes[from].address)
     });
@@ -206,7 +206,7 @@ pub(crate) fn batch(program: &'static str, node: &str, lines: &[String]) -> Resu
     })
 }
 
-/// Names the package of a program that is not there.
+/// Returns an error that names the package of a missing program.
 pub(crate) fn missing(program: &'static str, source: std::io::Error) -> Error {
     if source.kind() == std::io::ErrorKind::NotFound {
         Error::Missing {
@@ -274,9 +274,13 @@ mod tests {
     #[test]
     fn answers_go_back_by_the_ports_they_go_to() {
         let at_c = lines(2, DeviceKind::Tun, Some("cubic"));
-        assert!(at_c.contains(
-            &"rule add iif lo to 10.77.0.1/32 ipproto tcp dport 21000-21999 lookup 1001 pref 1001".to_owned()
-        ));
+        assert!(
+            at_c.contains(
+                &"rule add iif lo to 10.77.0.1/32 ipproto tcp dport 21000-21999 lookup 1001 pref \
+                1001"
+                    .to_owned()
+            )
+        );
         assert!(at_c.contains(
             &"route add 10.77.0.1/32 dev ac src 10.77.0.3 congctl cubic table 1001".to_owned()
         ));

@@ -1,5 +1,5 @@
-//! What an emulated link does, with everything resolved to plain numbers: a scenario's "one
-//! bandwidth-delay product" has become bytes here. The link engine takes nothing else.
+//! Specification of an emulated link, with everything resolved to plain numbers: a scenario's "one
+//! bandwidth-delay product" is a number of bytes here. It is the only input of the link engine.
 
 mod noise;
 
@@ -16,13 +16,13 @@ pub use noise::{CodelSpec, CrossSpec, JitterSpec, ReorderSpec};
 pub struct BitRate(pub u64);
 
 impl BitRate {
-    /// The rate in bit/s.
+    /// Returns the rate in bit/s.
     #[must_use]
     pub const fn bits_per_second(self) -> u64 {
         self.0
     }
 
-    /// How many bytes fit into `time` at this rate, rounded down.
+    /// Returns the bytes that fit into `time` at this rate, rounded down.
     #[must_use]
     pub fn bytes_in(self, time: Duration) -> u64 {
         let bytes = u128::from(self.0) * time.as_nanos() / 8_000_000_000;
@@ -44,54 +44,54 @@ impl fmt::Display for BitRate {
 /// A link between two ends, a and b.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LinkSpec {
-    /// What the scenario calls it; used in errors and thread names.
+    /// Name in the scenario; used in errors and thread names.
     pub name: String,
-    /// The largest IP packet it carries, in bytes. Larger ones are dropped and counted.
+    /// Largest IP packet that it carries, in bytes. Larger ones are dropped and counted.
     pub mtu: u32,
-    /// From a to b.
+    /// Direction from a to b.
     pub forward: DirectionSpec,
-    /// From b to a.
+    /// Direction from b to a.
     pub backward: DirectionSpec,
-    /// Seeds every random process of the link. Each process of each direction has a sequence of its
-    /// own: the same seed loses the same segments, counted in each direction, whatever else is
-    /// asked.
+    /// Seed of every random process of the link. Each process of each direction has its own
+    /// sequence. The same seed loses the same segments, counted in each direction, whatever else is
+    /// set.
     pub seed: u64,
 }
 
 /// One direction of a link. The default is a link without delay, limit or noise.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct DirectionSpec {
-    /// One-way propagation delay, on top of the time a packet takes to be serialised.
+    /// One-way propagation delay, in addition to the time for serializing a packet.
     pub delay: Duration,
-    /// Serialisation rate; `None` is unlimited, zero is an outage (only sensible before a trace
+    /// Serialization rate; `None` is unlimited, zero is an outage (only sensible before a trace
     /// step).
     pub rate: Option<BitRate>,
-    /// Drop-tail limit in bytes of the packets that wait, the one being serialised not counted.
+    /// Drop-tail limit of the packets that wait, in bytes, without the one being serialized.
     /// Without a rate nothing ever waits.
     pub queue: u64,
-    /// What is lost on the wire, after the queue.
+    /// Loss on the wire, after the queue.
     pub loss: LossModel,
-    /// How the delay varies about `delay`.
+    /// Variation of the delay.
     pub jitter: Option<JitterSpec>,
-    /// Which segments are overtaken.
+    /// Segments that are overtaken.
     pub reorder: Option<ReorderSpec>,
-    /// The active queue management before the transmitter; the limit of `queue` stays behind it.
+    /// Active queue management before the transmitter; the limit of `queue` still applies.
     pub aqm: Option<CodelSpec>,
-    /// Whether the active queue management marks packets that say they can be marked (RFC 3168)
-    /// instead of dropping them.
+    /// If true, active queue management marks packets that support it (RFC 3168) instead of
+    /// dropping them.
     pub ecn: bool,
-    /// What else crosses the bottleneck.
+    /// Cross traffic at the bottleneck.
     pub cross: Option<CrossSpec>,
     /// Changes over time.
     pub changes: Option<Trace>,
 }
 
-/// How segments get lost on the wire. Probabilities are per segment (per packet on the wire, never
-/// per super-packet of segmentation offload).
+/// Loss of segments on the wire. Probabilities are per segment (per packet on the wire, never per
+/// super-packet of segmentation offload).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossModel {
-    /// Nothing is lost.
+    /// Segments are not lost.
     #[default]
     None,
     /// Each segment is lost independently of the others.
@@ -117,39 +117,39 @@ pub enum LossModel {
 /// Changes of a direction over time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trace {
-    /// In order of time.
+    /// Steps in order of time.
     pub steps: Vec<TraceStep>,
-    /// The steps start over after this time, counted from the start of the link; what the last step
-    /// set stays until the next one.
+    /// Time after which the steps start over, counted from the start of the link. The values of the
+    /// last step stay until the next one.
     pub repeat_after: Option<Duration>,
 }
 
-/// One change. A field that is `None` leaves what was.
+/// One change. A field that is `None` keeps its value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TraceStep {
     /// Time since the link started (or since the trace started over).
     pub at: Duration,
-    /// The new rate; zero is an outage.
+    /// New rate; zero is an outage.
     pub rate: Option<BitRate>,
-    /// The new one-way delay. Packets never overtake: after a cut in delay the next ones queue up
-    /// behind those under way, and arrive no faster than the bottleneck sends.
+    /// New one-way delay. Packets never overtake: after a cut in delay the next ones queue up
+    /// behind those in flight, and arrive no faster than the bottleneck sends.
     pub delay: Option<Duration>,
-    /// The new loss model.
+    /// New loss model.
     pub loss: Option<LossModel>,
 }
 
-/// What can't be right in a [`LinkSpec`]: the field, and what it should be.
+/// An invalid field of a [`LinkSpec`], and its valid values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {wanted}")]
 pub struct SpecError {
     /// Path of the field, such as `forward.loss.probability`.
     pub field: String,
-    /// What the value should be, in words.
+    /// Description of the valid values.
     pub wanted: &'static str,
 }
 
 impl LinkSpec {
-    /// Checks all that the engine relies on.
+    /// Checks everything on which the engine relies.
     ///
     /// # Errors
     /// The first field that is out of range.
@@ -166,11 +166,11 @@ impl LinkSpec {
     }
 }
 
-/// The longest delay and trace: keeps nanoseconds since the start far from overflow.
+/// Maximum delay and length of a trace; it keeps nanoseconds since the start far from overflow.
 const MAX_TIME: Duration = Duration::from_secs(86_400);
-/// Shorter cycles would make the engine chase its own trace.
+/// Minimum cycle of a trace; shorter ones would make the engine chase its own trace.
 const MIN_TRACE_CYCLE: Duration = Duration::from_millis(1);
-/// 1 Tbit/s: far beyond what any lab carries, and keeps bit-nanoseconds within 128 bits.
+/// Maximum rate, 1 Tbit/s: far beyond any lab, and it keeps bit-nanoseconds within 128 bits.
 const MAX_RATE: u64 = 1_000_000_000_000;
 
 impl DirectionSpec {
@@ -376,12 +376,12 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_one_passes() {
+    fn valid_specification_passes() {
         assert_eq!(spec().check(), Ok(()));
     }
 
     #[test]
-    fn what_is_out_of_range_is_named() {
+    fn out_of_range_field_is_named() {
         assert_eq!(field(|s| s.mtu = 67), "mtu");
         assert_eq!(field(|s| s.mtu = 65_536), "mtu");
         assert_eq!(

@@ -1,5 +1,5 @@
-//! The process that keeps processors awake: what it runs gives way to everything else, and it ends
-//! with whoever started it.
+//! Tests of the process that keeps processors awake: it yields to everything else, and ends with
+//! the program that started it.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 /// The policy `SCHED_IDLE`, as proc_pid_stat(5) gives it.
 const SCHED_IDLE: &str = "5";
-/// Fields of a `stat` line from the state on: the nice value, and the policy.
+/// Indices of a `stat` line's fields from the state on: nice value and policy.
 const NICE: usize = 16;
 const POLICY: usize = 38;
 
-/// The policies and nice values of a process's threads.
+/// Returns the policies and nice values of a process's threads.
 fn threads(process: u32) -> Vec<(String, String)> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let lines = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
@@ -26,7 +26,7 @@ fn threads(process: u32) -> Vec<(String, String)> {
 }
 
 #[test]
-fn it_gives_way_to_everything_and_ends_with_its_starter() {
+fn awake_process_yields_and_ends_with_its_starter() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_wanbed"))
         .arg("awake")
         .stdin(Stdio::piped())

@@ -1,9 +1,12 @@
-//! `wanbed check` over every scenario of the repository, plain and with every kind of noise, as
-//! whoever runs the test and as an ordinary user. Rates are brought down so that any machine can
-//! offer them. Takes minutes, and a machine with nothing else to do:
+//! `wanbed check` over every scenario of the repository, plain and with every kind of noise, as the
+//! user who runs the test and as an unprivileged user. Rates are reduced so that any machine can
+//! offer them. This takes minutes, on an otherwise idle machine:
 //!
-//!     cargo test -p wanbed --test check_scenarios -- --ignored --test-threads=1
-#![allow(clippy::unwrap_used, clippy::panic)] // a test may fail by panicking, also outside its #[test] function
+//! ```text
+//! cargo test -p wanbed --test check_scenarios -- --ignored --test-threads=1
+//! ```
+// a test may fail by panicking, also outside its #[test] function
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -12,12 +15,12 @@ use std::process::Command;
 use std::sync::Mutex;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_wanbed");
-/// "nobody" almost everywhere; any number without rights will do.
+/// "nobody" almost everywhere; any user without privileges will do.
 const NOBODY: u32 = 65_534;
-/// Checks that run side by side: they sleep most of the time at these rates.
+/// Number of parallel checks: they sleep most of the time at these rates.
 const PARALLEL_CHECKS: usize = 4;
 const REDUCED: [&str; 1] = ["links.*.rate=20 Mbit/s"];
-/// On one link of each scenario: what moves the delay, and what fills the queue, since either makes
+/// Noise on one link of each scenario: what varies the delay, and what fills the queue. Each makes
 /// the other hard to measure.
 const NOISY_LINE: [&str; 2] = [
     "jitter=1 ms",
@@ -86,8 +89,7 @@ fn noisy(directory: &Path) -> Vec<Job> {
     scenarios(directory).into_iter().flat_map(job).collect()
 }
 
-/// Runs the jobs and gives what was wrong with each that failed. `None` where this user can have no
-/// labs.
+/// Runs the jobs. Returns the failures, or `None` if this user cannot have labs.
 fn run(program: &Path, user: Option<u32>, jobs: Vec<Job>) -> Option<Vec<String>> {
     let (jobs, failed) = (Mutex::new(jobs), Mutex::new(Vec::new()));
     let next = || jobs.lock().unwrap().pop();
@@ -142,8 +144,8 @@ fn as_is(jobs: fn(&Path) -> Vec<Job>) {
     }
 }
 
-/// Root becomes an ordinary user, with copies of what that user may not be able to read; others are
-/// one already.
+/// If run by root, becomes an unprivileged user, with copies of files that this user may not be
+/// able to read.
 fn as_ordinary_user(jobs: fn(&Path) -> Vec<Job>) {
     if !rustix::process::geteuid().is_root() {
         return as_is(jobs);

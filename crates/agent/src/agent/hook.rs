@@ -1,4 +1,4 @@
-//! The program that a job names for its end.
+//! The program that a job runs at its end.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,11 +9,12 @@ use tokio::time::timeout;
 
 use crate::model::Job;
 
-/// How long it may take.
+/// Maximum duration of the program.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs it, with the job in JSON on its standard input and its number and state in the environment.
-/// It is killed when it takes too long, and run once: not at all if the agent ends in this moment.
+/// Runs the program with the job in JSON on its standard input, and with the job's number and state
+/// in the environment. It is killed when it takes too long. It runs at most once: not at all if the
+/// agent ends at this moment.
 pub async fn run(command: Vec<String>, job: Job) {
     let Some((program, arguments)) = command.split_first() else {
         return;
@@ -38,7 +39,7 @@ pub async fn run(command: Vec<String>, job: Job) {
     let text = serde_json::to_vec(&job).unwrap_or_default();
     let ran = async {
         if let Some(mut input) = child.stdin.take() {
-            // It need not read it.
+            // The program need not read its input.
             let _ = input.write_all(&text).await;
         }
         child.wait().await

@@ -1,4 +1,4 @@
-//! What the API's description says of all requests alike.
+//! Parts of the API's description that all requests share.
 
 use utoipa::Modify;
 use utoipa::openapi::link::Link;
@@ -9,21 +9,21 @@ use utoipa::openapi::security::{
 };
 use utoipa::openapi::{OpenApi, PathItem, RefOr};
 
-/// Names of the ways to show who asks.
+/// Names of the methods of authentication.
 const TOKEN: &str = "token";
 const PAGE: &str = "page";
 const SIGNATURE: &str = "signature";
-/// Asked by those who have not shown it yet.
+/// Path that needs no authentication.
 const SIGN_IN: &str = "/api/v1/session";
 
-/// Where jobs are submitted, and what can be asked of one then: by the number that the answer has.
+/// Path where jobs are submitted, and the operations on a job by the number in the answer.
 const SUBMIT: &str = "/api/v1/jobs";
 const OF_A_JOB: [&str; 7] = [
     "job", "forget", "pause", "resume", "cancel", "retry", "report",
 ];
 
-/// Says who may ask, what goes on from a job that was submitted, and what names and numbers look
-/// like.
+/// Adds the methods of authentication, the links from a submitted job, and the formats of names and
+/// numbers.
 pub(super) struct Common;
 
 impl Modify for Common {
@@ -31,18 +31,20 @@ impl Modify for Common {
         let token = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
             .description(Some(
-                "On loopback: the agent's token, in the file `token` of its directory. Over its Unix socket nothing is needed.",
+                "On loopback: the agent's token, in the file `token` of its directory. Over its \
+                Unix socket nothing is needed.",
             ))
             .build();
         let page = ApiKey::Cookie(ApiKeyValue::with_description(
             longhaul_api::access::COOKIE,
             "Of a page that was opened with a ticket.",
         ));
-        // OpenAPI has no kind of its own for signed messages; the header that carries the signature
-        // says most.
+        // OpenAPI has no type for signed messages. The header with the signature comes closest.
         let signature = ApiKey::Header(ApiKeyValue::with_description(
             "Signature",
-            "On other addresses: the request is signed (RFC 9421, with `Signature-Input` and, for a body, `Content-Digest` of RFC 9530) by an Ed25519 key that the agent's file of authorized keys names.",
+            "On other addresses: the request is signed (RFC 9421, with `Signature-Input` and, for \
+            a body, `Content-Digest` of RFC 9530) by an Ed25519 key that the agent's file of \
+            authorized keys names.",
         ));
         let components = description.components.get_or_insert_default();
         components.add_security_scheme(TOKEN, SecurityScheme::Http(token));

@@ -1,4 +1,4 @@
-//! What changes, as it changes: server-sent events.
+//! Changes as they happen: server-sent events.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -17,21 +17,21 @@ use utoipa::{IntoParams, ToSchema};
 use super::Service;
 use crate::model::{JobParts, Progress};
 
-/// Events that wait for a slow reader; beyond that the store is not asked for more.
+/// Number of events that wait for a slow reader. While they wait, the store is not queried.
 const MAX_WAITING_EVENTS: usize = 64;
-/// How often progress is sent, and what other agents did is looked for.
+/// Interval between progress events, and between checks for other agents' changes.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// Jobs that are read from the store at a time.
+/// Number of jobs that are read from the store at a time.
 const CHANGES_AT_ONCE: i64 = 100;
 
-/// How far a job that runs has come.
+/// Progress of a running job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobProgress {
-    /// Its number.
+    /// Number of the job.
     pub id: i64,
-    /// How far.
+    /// Progress of the job.
     pub progress: Progress,
-    /// How its parts stand, while they are worked on.
+    /// State of its parts, while they are running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<JobParts>,
 }
@@ -40,14 +40,22 @@ pub struct JobProgress {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EventsQuery {
-    /// Begin behind the change of this number (`change` of a job) in place of now. `Last-Event-ID`
-    /// says the same.
+    /// Begin after the change of this number (`change` of a job) instead of now. `Last-Event-ID`
+    /// does the same.
     after: Option<i64>,
 }
 
-/// Jobs as they change (`event: job`, a job, with the number of the change as `id`), and how far
-/// those that run have come, once a second (`event: progress`, see `JobProgress`).
-#[utoipa::path(get, path = "/api/v1/events", params(EventsQuery), responses((status = OK, body = String, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Changed jobs (`event: job`, with the number of the change as `id`), and once a second the
+/// progress of running jobs (`event: progress`, see `JobProgress`).
+#[utoipa::path(
+    get,
+    path = "/api/v1/events",
+    params(EventsQuery),
+    responses(
+        (status = OK, body = String, content_type = "text/event-stream"),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn events(
     State(service): State<Service>,
     headers: HeaderMap,
@@ -66,7 +74,7 @@ pub(super) async fn events(
     Ok(events.into_response())
 }
 
-/// Sends until nobody listens any more, or the service ends.
+/// Sends events until the reader disconnects or the service ends.
 async fn send(
     mut service: Service,
     mut after: i64,
@@ -76,7 +84,7 @@ async fn send(
     let mut sent = Vec::new();
     loop {
         changes.mark_unchanged();
-        // While the store does not answer there is nothing to say; it is asked again a second
+        // While the store does not answer, there are no events. The next attempt follows a second
         // later.
         while let Ok(jobs) = service
             .agent
@@ -123,7 +131,7 @@ async fn send(
     }
 }
 
-/// How far what runs here has come, and what is worked on in parts anywhere.
+/// Returns the progress of jobs that run here, and of split jobs that run anywhere.
 async fn progress_of(service: &Service) -> Vec<JobProgress> {
     let here = service
         .agent
@@ -136,7 +144,7 @@ async fn progress_of(service: &Service) -> Vec<JobProgress> {
                 parts: None,
             })
         });
-    // While the store does not answer there is nothing to say of them.
+    // While the store does not answer, split jobs are left out.
     let split = service.agent.split_progress().await.unwrap_or_default();
     let split = split.into_iter().map(|(id, parts, progress)| JobProgress {
         id,

@@ -1,4 +1,4 @@
-//! Places, what is in them, and changes of names there.
+//! Places, their directories, and changes of names in them.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use utoipa::{IntoParams, ToSchema};
 use super::Service;
 use crate::places::{Answer, Change, FilePage, Place, PlaceError, PlaceErrorKind, PlaceRoot};
 
-/// How long a place may take to answer: a login with a jump host on the way takes seconds, a large
-/// directory to be removed longer.
+/// Maximum time for an answer from a place. A login through a jump host takes seconds, the removal
+/// of a large directory longer.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Entries in one answer, unless asked otherwise, and at most.
+/// Default and maximum number of entries in one answer.
 const DEFAULT_ENTRIES: u32 = 5000;
 const MAX_ENTRIES: u32 = 20_000;
 
@@ -35,7 +35,7 @@ impl From<PlaceError> for Problem {
     }
 }
 
-/// Waits for a place, not for ever.
+/// Waits for a place, with a time limit.
 async fn answered<T>(answer: Answer<'_, T>) -> Result<T, PlaceError> {
     timeout(PLACE_TIMEOUT, answer).await.unwrap_or_else(|_| {
         Err(PlaceError {
@@ -51,11 +51,18 @@ async fn answered<T>(answer: Answer<'_, T>) -> Result<T, PlaceError> {
 /// All places.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlaceList {
-    /// Those that are always there first, then by name.
+    /// Built-in places first, then by name.
     pub items: Vec<Place>,
 }
 
-#[utoipa::path(get, path = "/api/v1/places", responses((status = OK, body = PlaceList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/places",
+    responses(
+        (status = OK, body = PlaceList),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn places(
     State(service): State<Service>,
     Extension(caller): Extension<Caller>,
@@ -65,8 +72,17 @@ pub(super) async fn places(
     Ok(Json(PlaceList { items }))
 }
 
-/// Names a place, or gives a name another root.
-#[utoipa::path(put, path = "/api/v1/places/{name}", params(("name" = String, Path)), request_body = PlaceRoot, responses((status = OK, body = Place), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Creates a place, or changes the root of one.
+#[utoipa::path(
+    put,
+    path = "/api/v1/places/{name}",
+    params(("name" = String, Path)),
+    request_body = PlaceRoot,
+    responses(
+        (status = OK, body = Place),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn put(
     State(service): State<Service>,
     Extension(caller): Extension<Caller>,
@@ -89,8 +105,16 @@ pub(super) async fn put(
     Ok(Json(place))
 }
 
-/// Removes a name; what is there stays.
-#[utoipa::path(delete, path = "/api/v1/places/{name}", params(("name" = String, Path)), responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Removes a place from the list. Its files stay.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/places/{name}",
+    params(("name" = String, Path)),
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn remove(
     State(service): State<Service>,
     Extension(caller): Extension<Caller>,
@@ -111,17 +135,25 @@ fn no_place(name: &str) -> Problem {
     Problem::new(ProblemKind::NotFound, format!("there is no place {name:?}"))
 }
 
-/// What came of a test.
+/// Result of a test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlaceTest {
-    /// It answers.
+    /// If true, the place answers.
     pub ok: bool,
-    /// What it says, or what is wrong and what to do, in one line.
+    /// Answer of the place, or the problem and its remedy, in one line.
     pub detail: String,
 }
 
-/// Tries to reach a place, and says what is wrong if that fails.
-#[utoipa::path(post, path = "/api/v1/places/{name}/test", params(("name" = String, Path)), responses((status = OK, body = PlaceTest), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Tests if a place can be reached, and reports the problem if not.
+#[utoipa::path(
+    post,
+    path = "/api/v1/places/{name}/test",
+    params(("name" = String, Path)),
+    responses(
+        (status = OK, body = PlaceTest),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn test(
     State(service): State<Service>,
     Extension(caller): Extension<Caller>,
@@ -148,30 +180,39 @@ pub(super) async fn test(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
-    /// The directory's location.
+    /// Location of the directory.
     #[param(min_length = 1, max_length = 4096, example = "/data/")]
     at: String,
-    /// Only names behind this one: `next` of the answer before.
+    /// Only names after this one: `next` of the previous page.
     after: Option<String>,
-    /// Most entries of one answer; there may be fewer and others behind them. 5000 unless it is
-    /// given.
+    /// Maximum number of entries in one answer, 5000 by default. An answer may have fewer although
+    /// others follow.
     #[param(minimum = 1, maximum = 20000)]
     limit: Option<u32>,
 }
 
-/// What is in a directory.
-#[utoipa::path(get, path = "/api/v1/files", params(ListQuery), responses((status = OK, body = FilePage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Entries of a directory.
+#[utoipa::path(
+    get,
+    path = "/api/v1/files",
+    params(ListQuery),
+    responses(
+        (status = OK, body = FilePage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn files(
     State(service): State<Service>,
     role: Option<Extension<Role>>,
     Asked(query): Asked<ListQuery>,
 ) -> Result<Json<FilePage>, Problem> {
-    // To list a directory elsewhere the agent connects, and logs in, wherever it is told to.
+    // To list a directory on another host, the agent connects and logs in there.
     let is_reader = role.is_some_and(|Extension(role)| role == Role::Read);
     if is_reader && !is_here(&query.at) {
         return Err(Problem::new(
             ProblemKind::Forbidden,
-            "this key may read, and the agent would connect elsewhere for it: ask for a directory of this machine, or with a key that may do all",
+            "this key may read, and the agent would connect elsewhere for it: ask for a directory \
+            of this machine, or with a key that may do all",
         ));
     }
     let limit = query.limit.unwrap_or(DEFAULT_ENTRIES);
@@ -187,7 +228,7 @@ pub(super) async fn files(
     ))
 }
 
-/// Returns whether a location is on this machine: an absolute path.
+/// Returns true if a location is on this machine, which means an absolute path.
 fn is_here(location: &str) -> bool {
     location.starts_with('/')
 }
@@ -197,16 +238,24 @@ async fn change(service: &Service, change: Change) -> Result<StatusCode, Problem
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Where a directory is to be made.
+/// Directory to create.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewDirectory {
-    /// Its location.
+    /// Location of the directory.
     #[schema(min_length = 1, max_length = 4096, example = "/data/new")]
     pub at: String,
 }
 
-#[utoipa::path(post, path = "/api/v1/files/mkdir", request_body = NewDirectory, responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/files/mkdir",
+    request_body = NewDirectory,
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn mkdir(
     State(service): State<Service>,
     Body(asked): Body<NewDirectory>,
@@ -214,22 +263,30 @@ pub(super) async fn mkdir(
     change(&service, Change::MakeDirectory { at: asked.at }).await
 }
 
-/// An entry's name, and another.
+/// New name of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewName {
-    /// Its location.
+    /// Location of the entry.
     #[schema(min_length = 1, max_length = 4096, example = "/data/run-7")]
     pub from: String,
-    /// The new one, in the same place.
+    /// New location, in the same place.
     #[schema(min_length = 1, max_length = 4096, example = "/data/run-8")]
     pub to: String,
-    /// A file that is there is replaced.
+    /// If true, an existing file is replaced.
     #[serde(default)]
     pub overwrite: bool,
 }
 
-#[utoipa::path(post, path = "/api/v1/files/rename", request_body = NewName, responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/files/rename",
+    request_body = NewName,
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn rename(
     State(service): State<Service>,
     Body(asked): Body<NewName>,
@@ -250,19 +307,27 @@ pub(super) async fn rename(
     .await
 }
 
-/// What is to be removed.
+/// Entry to remove.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Removal {
-    /// Its location.
+    /// Location of the entry.
     #[schema(min_length = 1, max_length = 4096, example = "/data/run-6")]
     pub at: String,
-    /// A directory goes with all it holds.
+    /// If true, a directory is removed with all its content.
     #[serde(default)]
     pub recursive: bool,
 }
 
-#[utoipa::path(post, path = "/api/v1/files/remove", request_body = Removal, responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/files/remove",
+    request_body = Removal,
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn remove_files(
     State(service): State<Service>,
     Body(asked): Body<Removal>,

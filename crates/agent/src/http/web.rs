@@ -1,4 +1,4 @@
-//! The page: its files, and how a browser is let in.
+//! The web page: its files, and how a browser signs in.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use utoipa::ToSchema;
 use super::Service;
 use crate::agent::Agent;
 
-/// Where the page is, if nobody else listens there.
+/// Preferred port of the page.
 const PAGE_PORT: u16 = 7512;
 
-/// Most bytes of a request to sign in, which anybody on this machine can send.
+/// Maximum size of a sign-in request, in bytes. Any user of this machine can send one.
 pub(super) const MAX_TICKET_BYTES: usize = 1024;
 
-/// A file of the page.
+/// File of the page.
 #[derive(Debug, Clone, Copy)]
 pub struct Asset {
-    /// Its path, as `/assets/index.js`.
+    /// Path, such as `/assets/index.js`.
     pub path: &'static str,
-    /// Its media type.
+    /// Media type.
     pub media_type: &'static str,
-    /// Its content.
+    /// Content.
     pub bytes: &'static [u8],
 }
 
-/// Headers of every answer: what a browser may do with it.
+/// Headers of every answer, which restrict what a browser may do with it.
 pub(super) const HEADERS: [(HeaderName, HeaderValue); 3] = [
     (
         header::CONTENT_SECURITY_POLICY,
         HeaderValue::from_static(
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; \
-             form-action 'none'; frame-ancestors 'none'",
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+            connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
         ),
     ),
     (
@@ -54,7 +54,7 @@ pub(super) const HEADERS: [(HeaderName, HeaderValue); 3] = [
     ),
 ];
 
-/// Listens on loopback for a page, once one is asked for.
+/// Listener on loopback for the page, opened on demand.
 #[derive(Debug)]
 pub struct Web {
     agent: Agent,
@@ -64,7 +64,7 @@ pub struct Web {
 }
 
 impl Web {
-    /// It does not listen yet. `gate` is that of loopback.
+    /// Creates the service without listening yet. `gate` admits callers on loopback.
     pub fn new(agent: Agent, gate: Gate, stop: watch::Receiver<bool>) -> Arc<Self> {
         Arc::new(Self {
             agent,
@@ -74,10 +74,10 @@ impl Web {
         })
     }
 
-    /// Listens at that address, or says where it does already.
+    /// Listens at an address, unless it already listens. Returns the address in use.
     ///
     /// # Errors
-    /// It cannot.
+    /// It cannot listen there.
     pub async fn listen_at(&self, address: SocketAddr) -> Result<SocketAddr, ListenError> {
         let mut open = self.address.lock().await;
         if let Some(address) = *open {
@@ -101,7 +101,7 @@ impl Web {
         Ok(address)
     }
 
-    /// The same, at its usual port, or another where that is taken.
+    /// Listens at the preferred port, or at another one if that is taken.
     async fn listen(&self) -> Result<SocketAddr, ListenError> {
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         match self.listen_at(at(PAGE_PORT)).await {
@@ -111,15 +111,22 @@ impl Web {
     }
 }
 
-/// Where a page is opened.
+/// Address at which a page is opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PageAddress {
-    /// Its address, with a ticket behind `#`: good once, and for a minute.
+    /// Address with a ticket after `#`, which is valid once and for a minute.
     pub url: String,
 }
 
-/// Lets a page be opened. Only over the Unix socket.
-#[utoipa::path(post, path = "/api/v1/tickets", responses((status = OK, body = PageAddress), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Creates the address of a page. Only over the Unix socket.
+#[utoipa::path(
+    post,
+    path = "/api/v1/tickets",
+    responses(
+        (status = OK, body = PageAddress),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn tickets(State(service): State<Service>) -> Result<Json<PageAddress>, Problem> {
     let Some(web) = &service.web else {
         return Err(Problem::new(
@@ -143,12 +150,20 @@ pub(super) async fn tickets(State(service): State<Service>) -> Result<Json<PageA
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ticket {
-    /// As it stands in the page's address.
+    /// Ticket, as in the page's address.
     pub ticket: String,
 }
 
 /// Signs a page in: exchanges its ticket for a cookie.
-#[utoipa::path(post, path = "/api/v1/session", request_body = Ticket, responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/session",
+    request_body = Ticket,
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn session(
     Extension(gate): Extension<Arc<Gate>>,
     Body(asked): Body<Ticket>,
@@ -165,7 +180,7 @@ pub(super) async fn session(
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
 }
 
-/// A file of the page.
+/// Serves a file of the page.
 pub(super) async fn asset(State(service): State<Service>, uri: Uri) -> Response {
     let assets = service.agent.settings().assets;
     let path = match uri.path() {
@@ -174,7 +189,7 @@ pub(super) async fn asset(State(service): State<Service>, uri: Uri) -> Response 
     };
     match assets.iter().find(|asset| asset.path == path) {
         Some(asset) => {
-            // Those have a hash of their content in their names.
+            // These files have a hash of their content in their names.
             let kept = match asset.path.starts_with("/assets/") {
                 true => "private, max-age=31536000, immutable",
                 false => "no-cache",

@@ -1,4 +1,4 @@
-//! What is asked for: a copy, its options, and what of a request cannot be.
+//! Job requests: the copy, its options, and their validation.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,130 +6,130 @@ use utoipa::ToSchema;
 
 use crate::notice::Receiver;
 
-/// Most sources of one job, and most routes and the like of its options.
+/// Maximum number of a job's sources, and of the entries of each list among its options.
 const MAX_LIST_ENTRIES: usize = 1000;
-/// Most bytes of a path, an option, a label or an argument.
+/// Maximum length of a path, an option, a label or an argument, in bytes.
 const MAX_TEXT_BYTES: usize = 4096;
-/// Fewest and most parts of a job that is split.
+/// Minimum number of parts of a split job.
 pub const MIN_PARTS: u32 = 2;
-/// See [`MIN_PARTS`].
+/// Maximum number of parts of a split job.
 pub const MAX_PARTS: u32 = 1000;
-/// Priorities lie between this and its negative.
+/// Maximum priority; its negative is the minimum.
 pub const MAX_PRIORITY: i64 = 100;
 
-/// What is to be copied, and how: the arguments of `longhaul cp`.
+/// The requested copy: the arguments of `longhaul cp`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobRequest {
-    /// What to copy: absolute paths here, `user@host:path`, or `lh://host[:port]/path`.
+    /// Sources: absolute paths on this machine, `user@host:path`, or `lh://host[:port]/path`.
     #[schema(min_items = 1, max_items = 1000, example = json!(["/data/run-7"]))]
     pub sources: Vec<String>,
-    /// Where to, in the same form.
+    /// Destination, in the same form.
     #[schema(
         min_length = 1,
         max_length = 4096,
         example = "ana@dtn.example.org:/store/"
     )]
     pub destination: String,
-    /// How.
+    /// Options of the copy.
     #[serde(default)]
     pub options: CopyOptions,
-    /// What its owner calls it.
+    /// Label, chosen by the owner.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 4096)]
     pub label: Option<String>,
-    /// Greater is sooner, among the jobs of one user.
+    /// Priority among the jobs of one user; greater is sooner.
     #[serde(default)]
     #[schema(minimum = -100, maximum = 100)]
     pub priority: i64,
-    /// It does not begin before this moment (RFC 3339).
+    /// Earliest start (RFC 3339).
     #[serde(default)]
     #[schema(format = "date-time")]
     pub not_before: Option<String>,
-    /// A program and its arguments, run when the job has ended, with the job in JSON on its
-    /// standard input.
+    /// Program and its arguments, run when the job has ended, with the job in JSON on its standard
+    /// input.
     #[serde(default)]
     #[schema(min_items = 1, max_items = 1000)]
     pub on_end: Option<Vec<String>>,
-    /// In how many parts it is carried out, each a job that any agent takes; afterwards it runs as
-    /// a whole and copies what is missing.
+    /// Number of parts, each a job that any agent can run. Afterwards the job runs as a whole and
+    /// copies what is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 2, maximum = 1000)]
     pub split: Option<u32>,
-    /// An `http` or `https` URL to which the job's end is reported: a POST of the job in JSON.
-    // Where it is not used, what is kept stays as older releases read it.
+    /// `http` or `https` URL to which the job's end is reported: a POST of the job in JSON.
+    // Left out if unused, so that older releases can read stored jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 2048)]
     pub on_end_url: Option<String>,
 }
 
-/// Options of `longhaul cp`, by the names that they have there.
+/// Options of `longhaul cp`, with the same names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CopyOptions {
-    /// Copy directories with all they hold.
+    /// Copy directories with all their content.
     pub recursive: bool,
     /// Replace files that exist and differ.
     pub overwrite: bool,
     /// Force every file to disk before it counts as copied.
     pub fsync: bool,
-    /// Begin every file from its start.
+    /// Copy every file from its start.
     pub no_resume: bool,
-    /// Send the content of large files as it is, where the server allows it.
+    /// Send the content of large files unencrypted, if the server allows it.
     pub no_encrypt: bool,
-    /// Compare the content of files that are there already, by hash.
+    /// Compare the content of existing files by hash.
     pub checksum: bool,
-    /// Keep hard links.
+    /// Preserve hard links.
     pub hard_links: bool,
-    /// When a route fails before anything was sent, connect directly instead.
+    /// If a route fails before any data was sent, connect directly.
     pub fall_back: bool,
-    /// Trust a server that is not known yet, and remember its key.
+    /// Trust an unknown server, and remember its key.
     pub accept_new: bool,
-    /// Bring this program along over ssh.
+    /// Install this program on the host over ssh.
     pub bootstrap: bool,
-    /// Depots to pass, in order and with commas between them, or `direct`: streams spread over the
-    /// routes.
+    /// Routes, each with its depots in order and commas between them, or `direct`. Streams are
+    /// spread over the routes.
     pub routes: Vec<String>,
-    /// Addresses of this host that sessions begin at.
+    /// Local addresses from which sessions are opened.
     pub source_addresses: Vec<String>,
-    /// The moment by which it is to be over (RFC 3339).
-    // Where it is not used, what is kept stays as older releases read it.
+    /// Deadline of the copy (RFC 3339).
+    // Left out if unused, so that older releases can read stored jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = "date-time")]
     pub by: Option<String>,
-    /// What may be reserved for it: `auto`, `never`, or a rate in bit/s.
+    /// Bandwidth to reserve: `auto`, `never`, or a rate in bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserve: Option<String>,
-    /// Streams in all.
+    /// Total number of streams.
     pub streams: Option<u32>,
     /// TCP congestion control of this host's connections.
     pub congestion: Option<String>,
-    /// The server's key; nothing else is trusted then.
+    /// Key of the server; no other key is trusted.
     pub host_key: Option<String>,
-    /// File of the key to be known by.
+    /// File with the client's own key.
     pub identity: Option<String>,
-    /// TCP ports for the data of copies over ssh.
+    /// Range of TCP ports for the data of copies over ssh.
     pub port_range: Option<String>,
     /// Port of the host's ssh server.
     pub ssh_port: Option<u16>,
-    /// File with the key to log in with.
+    /// File with the key for the ssh login.
     pub ssh_key: Option<String>,
-    /// File with ssh's settings.
+    /// ssh configuration file.
     pub ssh_config: Option<String>,
-    /// Host to log in by way of.
+    /// Jump host for the ssh login.
     pub ssh_jump: Option<String>,
     /// Options of ssh_config(5).
     pub ssh_options: Vec<String>,
     /// The ssh program.
     pub ssh_program: Option<String>,
-    /// Connect to the host by IPv4 alone.
+    /// Connect to the host over IPv4 only.
     pub ipv4: bool,
-    /// Connect to the host by IPv6 alone.
+    /// Connect to the host over IPv6 only.
     pub ipv6: bool,
 }
 
 impl CopyOptions {
-    /// As they stand on the command line of `longhaul cp`.
+    /// Returns the options as command-line arguments of `longhaul cp`.
     pub fn arguments(&self) -> Vec<String> {
         let flags = [
             (self.recursive, "--recursive"),
@@ -150,7 +150,7 @@ impl CopyOptions {
             .filter(|(set, _)| *set)
             .map(|(_, flag)| (*flag).to_owned())
             .collect();
-        // In one word with their values: none of those can be taken for a flag.
+        // As one word with the value, so that a value cannot be taken for a flag.
         let mut long = |flag: &str, values: &mut dyn Iterator<Item = String>| {
             arguments.extend(values.map(|value| format!("--{flag}={value}")));
         };
@@ -175,7 +175,7 @@ impl CopyOptions {
         arguments
     }
 
-    /// Everything in it that is text.
+    /// Returns all text in the options.
     fn texts(&self) -> impl Iterator<Item = &String> {
         let single = [
             &self.by,
@@ -197,56 +197,58 @@ impl CopyOptions {
     }
 }
 
-/// A request cannot be a job.
+/// The request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRequest {
-    /// Nothing to copy.
+    /// The request has no sources.
     #[error("sources: name what to copy")]
     NoSources,
-    /// Too much of something.
+    /// A list has too many entries.
     #[error("{0}: at most {MAX_LIST_ENTRIES} entries")]
     TooMany(&'static str),
-    /// A text that is none, too long, or could not be an argument.
+    /// A text is empty, too long, or not a valid argument.
     #[error("{0}: empty, longer than {MAX_TEXT_BYTES} bytes, or with a NUL byte")]
     Text(&'static str),
-    /// A path that would be taken from wherever the agent happens to run.
+    /// A path is relative, so it would depend on the agent's working directory.
     #[error("{0}: not an absolute path, user@host:path or lh://host/path")]
     Relative(String),
-    /// Out of bounds.
+    /// The priority is out of range.
     #[error("priority: between -{MAX_PRIORITY} and {MAX_PRIORITY}")]
     Priority,
-    /// Not a moment.
+    /// The time is malformed.
     #[error("not_before: {0} is not a moment like 2030-01-31T18:00:00Z")]
     NotBefore(String),
-    /// Too few or too many parts.
+    /// There are too few or too many parts.
     #[error("split: between {MIN_PARTS} and {MAX_PARTS} parts")]
     Parts,
-    /// Where it goes depends on whether it is there, which the first part changes.
+    /// The meaning of the destination depends on whether it exists, which the first part changes.
     #[error(
-        "split: {0}: end the destination with a slash, so that it means a directory whether it is there or not"
+        "split: {0}: end the destination with a slash, so that it means a directory whether it is \
+        there or not"
     )]
     SplitInto(String),
-    /// The data does not pass any agent.
+    /// The data passes no agent, so it cannot be divided among agents.
     #[error("split: between two other hosts there is nothing to divide among agents: leave it out")]
     SplitBetween,
-    /// No program.
+    /// The program's name is missing.
     #[error("on_end: name a program")]
     NoProgram,
-    /// Nothing that can be reported.
+    /// The URL is invalid.
     #[error(
-        "on_end_url: an http or https URL of up to 2048 characters, without a name or a password in it"
+        "on_end_url: an http or https URL of up to 2048 characters, without a name or a password \
+        in it"
     )]
     Url,
-    /// `longhaul cp` does not understand it.
+    /// `longhaul cp` refuses the options.
     #[error("{0}")]
     Copy(String),
 }
 
 impl JobRequest {
-    /// Whether it can be a job at all, as far as that shows before it runs.
+    /// Validates the request, as far as that is possible before it runs.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// A description of the error.
     pub fn check(&self) -> Result<(), InvalidRequest> {
         if self.sources.is_empty() {
             return Err(InvalidRequest::NoSources);
@@ -325,10 +327,10 @@ impl JobRequest {
             .chain(std::iter::once(&self.destination))
     }
 
-    /// Before when it does not begin, in milliseconds since the Unix epoch.
+    /// Returns the earliest start, in milliseconds since the Unix epoch.
     ///
     /// # Errors
-    /// What is there is not a moment.
+    /// The time is malformed.
     pub fn due(&self) -> Result<Option<i64>, InvalidRequest> {
         let Some(text) = &self.not_before else {
             return Ok(None);
@@ -339,15 +341,15 @@ impl JobRequest {
             .map_err(|_| InvalidRequest::NotBefore(text.clone()))
     }
 
-    /// The place that it is limited by: the far end, or this machine.
+    /// Returns the place whose limit applies to the job: the far end, or this machine.
     pub fn place(&self) -> String {
-        // The destination first: it is what a copy between two hosts writes to.
+        // The destination first, as a copy between two other hosts writes there.
         let ends = std::iter::once(&self.destination).chain(&self.sources);
         let far = ends.filter_map(|path| far_end(path)).next();
         far.unwrap_or("this machine").to_owned()
     }
 
-    /// The arguments of `longhaul cp`, behind its name.
+    /// Returns the arguments of `longhaul cp`, after the command name.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments = self.options.arguments();
         arguments.push("--".into());
@@ -356,18 +358,19 @@ impl JobRequest {
     }
 }
 
-/// The host in `user@host:path` or `lh://host/path`, with the user; none for a path here.
+/// Returns the host, with the user, of `user@host:path` or `lh://host/path`. `None` for a local
+/// path.
 fn far_end(path: &str) -> Option<&str> {
     if let Some(rest) = path.strip_prefix("lh://") {
         return Some(rest.split('/').next().unwrap_or(rest));
     }
-    // In brackets there may be colons.
+    // An address in brackets contains colons.
     let brackets = path.find(']').map_or(0, |end| end + 1);
     let (host, _) = path.split_at(brackets + path[brackets..].find(':')?);
     (!host.contains('/')).then_some(host)
 }
 
-/// Whether it is an absolute path here, `user@host:path` or `lh://host/path`.
+/// Returns true for an absolute path, `user@host:path` or `lh://host/path`.
 pub(crate) fn is_location(text: &str) -> bool {
     let is_text = !text.is_empty() && text.len() <= MAX_TEXT_BYTES && !text.contains('\0');
     is_text && (text.starts_with('/') || far_end(text).is_some())

@@ -15,7 +15,7 @@ fn request(sources: &[&str], destination: &str) -> JobRequest {
 }
 
 #[test]
-fn places_are_the_far_ends() {
+fn place_of_a_job_is_its_far_end() {
     for (sources, destination, place) in [
         (["/a"], "ana@dtn:/b", "ana@dtn"),
         (["lh://dtn:7511/a"], "/b", "dtn:7511"),
@@ -30,7 +30,7 @@ fn places_are_the_far_ends() {
 }
 
 #[test]
-fn what_cannot_be_a_job_is_reported() {
+fn invalid_job_requests_are_refused() {
     let good = || request(&["/a"], "/b");
     let reported = |request: JobRequest| request.check().unwrap_err();
     assert_eq!(reported(request(&[], "/b")), InvalidRequest::NoSources);
@@ -77,7 +77,7 @@ fn what_cannot_be_a_job_is_reported() {
 }
 
 #[test]
-fn what_is_split_goes_to_a_directory_and_passes_an_agent() {
+fn split_job_needs_a_directory_and_an_agent() {
     let split = |sources: &[&str], destination: &str, parts| JobRequest {
         split: Some(parts),
         ..request(sources, destination)
@@ -102,13 +102,13 @@ fn what_is_split_goes_to_a_directory_and_passes_an_agent() {
         split(&["one:/a"], "two:/b/", 8).check(),
         Err(InvalidRequest::SplitBetween)
     );
-    // What a release that knew nothing of parts has kept reads the same.
+    // Jobs stored by a release that did not know parts read the same.
     let text = serde_json::to_string(&request(&["/a"], "/b")).unwrap();
     assert!(!text.contains("split"));
 }
 
 #[test]
-fn what_parts_have_come_to_is_one_sum() {
+fn progress_of_parts_is_summed() {
     let part = |bytes, walk_complete| Progress {
         seconds: bytes as f64,
         bytes,
@@ -129,13 +129,13 @@ fn what_parts_have_come_to_is_one_sum() {
         (8.0, 8.0, 4)
     );
     assert!(sum.walk_complete);
-    // Of one that has not begun nobody knows what it will find.
+    // The total is unknown while a part has not begun.
     assert!(!Progress::sum(&[part(3, true), part(5, true)], 3).walk_complete);
     assert!(!Progress::sum(&[part(3, true), part(5, false)], 2).walk_complete);
 }
 
 #[test]
-fn no_value_can_be_taken_for_a_flag() {
+fn values_cannot_be_taken_for_flags() {
     let mut request = request(&["--overwrite"], "/b");
     request.options.host_key = Some("--json".into());
     request.options.ssh_options = vec!["-v".into()];

@@ -1,4 +1,4 @@
-//! Sends one: a signed POST.
+//! Sending of one notice: a signed POST.
 
 use std::time::Duration;
 
@@ -18,39 +18,39 @@ use tokio::time::timeout;
 
 use super::{Notice, Receiver};
 
-/// Most bytes of an answer's head: the rest of it is not read.
+/// Maximum size of an answer's head, in bytes; the rest is not read.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// A notice was not taken.
+/// The receiver did not accept a notice.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PostError {
-    /// It was a URL when it was submitted.
+    /// The URL is invalid, although it was valid at submission.
     #[error("{0}: no http or https URL")]
     Url(String),
-    /// Too slow.
+    /// The receiver took too long.
     #[error("the receiver took too long")]
     Slow,
-    /// Nobody there.
+    /// The connection to the receiver failed.
     #[error("cannot connect to the receiver {0}: {1}")]
     Connect(String, std::io::Error),
-    /// This machine cannot know it.
+    /// TLS is not available on this machine.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// It cannot be signed.
+    /// The notice cannot be signed.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// It broke off.
+    /// The connection broke off.
     #[error("the receiver {0} broke off: {1}")]
     BrokeOff(String, hyper::Error),
-    /// It answered something else than that it took it. A redirect is such an answer.
+    /// The answer is not a success. A redirect counts as such an answer.
     #[error("the receiver {0} answered {1}")]
     Refused(String, StatusCode),
-    /// It cannot be a request.
+    /// The request cannot be built.
     #[error("no request can be made of the notice: {0}")]
     Request(axum::http::Error),
 }
 
-/// Sends it once.
+/// Sends a notice once.
 pub(super) async fn post(
     key: &SigningKey,
     notice: &Notice,
@@ -98,7 +98,7 @@ where
     let mut builder = http1::Builder::new();
     builder.max_buf_size(MAX_HEAD_BYTES);
     let (mut sender, connection) = builder.handshake(stream).await.map_err(broke_off)?;
-    // It ends with this.
+    // Ends the connection's task when this function returns.
     let connection = Connection(tokio::spawn(connection));
     let request = signed(key, notice, receiver)?;
     let response = sender.send_request(request).await.map_err(broke_off)?;
@@ -106,7 +106,7 @@ where
     Ok(response.status())
 }
 
-/// Lets go of a connection when it is dropped.
+/// Connection task that is aborted when dropped.
 struct Connection(tokio::task::JoinHandle<hyper::Result<()>>);
 
 impl Drop for Connection {

@@ -1,4 +1,4 @@
-//! Which agent has which job: taking those that are due, and those of agents that are gone.
+//! Assignment of jobs to agents: claiming jobs that are due, and recovering those of lost agents.
 
 use std::collections::BTreeMap;
 
@@ -8,32 +8,33 @@ use sqlx::{AnyConnection, AssertSqlSafe, Row as _};
 
 use super::{AttemptEnd, Kept, Store, StoreError, seed};
 
-/// How far back it counts what users had of late, in milliseconds.
+/// Period over which users' recent usage is counted, in milliseconds.
 const FAIR_SPAN: i64 = 24 * 3600 * 1000;
 
-/// Which agents are gone.
+/// Agents that are considered lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gone<'a> {
-    /// Those whose leases have run out.
+    /// Agents whose leases have expired.
     Silent,
-    /// The one that had this instance's name, too: it is this one, started again.
+    /// Agents whose leases have expired, and the previous process of this agent, which has this
+    /// instance name.
     Instance(&'a str),
-    /// All that there have been: nobody else has the store.
+    /// All agents, as no other one uses the store.
     All,
 }
 
-/// Who takes a job.
+/// Agent that claims jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder<'a> {
-    /// As people know it.
+    /// Display name.
     pub name: &'a str,
-    /// What tells it from others of that name, and stays when it is started again.
+    /// Identity among agents of the same name, which survives restarts.
     pub instance: &'a str,
 }
 
 impl Store {
-    /// Takes jobs that are due for an agent, as many as it has room for, within `limits` of users
-    /// and places over all agents.
+    /// Claims at most `room` jobs that are due, within `limits` of users and places over all
+    /// agents.
     ///
     /// # Errors
     /// The store does not answer.
@@ -48,7 +49,7 @@ impl Store {
             return Ok(Vec::new());
         }
         let mut transaction = self.database.write().await?;
-        // One chooses at a time, so that no two choose the same or pass a limit together.
+        // One agent claims at a time, so that no two claim the same job or exceed a limit together.
         let chooser = format!(
             "SELECT value FROM counters WHERE name = 'chooser'{}",
             self.database.for_update()
@@ -70,7 +71,7 @@ impl Store {
         };
         let mut claimed = Vec::new();
         for id in choose(&candidates, &running, &used, &limits) {
-            // One that somebody pauses in this moment is left to them.
+            // A job that is being changed, for example paused, is skipped.
             let suffix = self.database.for_update_skip_locked();
             let Some(kept) = self.locked(&mut transaction, id, suffix).await? else {
                 continue;
@@ -83,8 +84,10 @@ impl Store {
                 continue;
             };
             let change = next_numbers(&mut transaction, "change", 1).await?;
-            let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, fence = $5, holder = $6, lease_until = $7, \
-                started = COALESCE(started, $8), error = NULL, exit_code = NULL, change_number = $9, holder_instance = $10 WHERE id = $11";
+            let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, \
+                fence = $5, holder = $6, lease_until = $7, started = COALESCE(started, $8), \
+                error = NULL, exit_code = NULL, change_number = $9, holder_instance = $10 \
+                WHERE id = $11";
             sqlx::query(update)
                 .bind(life.state.word())
                 .bind(life.wish.word())
@@ -105,8 +108,8 @@ impl Store {
         Ok(claimed)
     }
 
-    /// Jobs that are due, of each user and place no more than there is room for; and one part of
-    /// each job that is split, if the holder has none.
+    /// Returns jobs that are due, at most `room` of each user and place. Of a split job it returns
+    /// one part, if the holder runs none of its parts.
     async fn candidates(
         &self,
         connection: &mut AnyConnection,
@@ -114,12 +117,15 @@ impl Store {
         room: usize,
         holder: Holder<'_>,
     ) -> Result<Vec<Candidate>, StoreError> {
-        let select = "SELECT id, owner, place, priority, due, parent FROM (SELECT id, owner, place, priority, due, parent, \
-            ROW_NUMBER() OVER (PARTITION BY owner, place, CASE WHEN parent IS NULL THEN 0 ELSE 1 END ORDER BY priority DESC, due, id) AS turn \
+        let select = "SELECT id, owner, place, priority, due, parent \
             FROM (SELECT id, owner, place, priority, due, parent, \
-            ROW_NUMBER() OVER (PARTITION BY COALESCE(parent, id) ORDER BY priority DESC, due, id) AS turn_in_job FROM jobs \
-            WHERE state IN ('queued', 'waiting') AND due <= $1 AND (parent IS NULL OR NOT EXISTS (SELECT 1 FROM jobs AS other \
-            WHERE other.parent = jobs.parent AND other.state = 'running' AND other.holder_instance = $3))) AS one \
+            ROW_NUMBER() OVER (PARTITION BY owner, place, CASE WHEN parent IS NULL THEN 0 ELSE 1 \
+            END ORDER BY priority DESC, due, id) AS turn FROM (SELECT id, owner, place, priority, \
+            due, parent, ROW_NUMBER() OVER (PARTITION BY COALESCE(parent, id) \
+            ORDER BY priority DESC, due, id) AS turn_in_job FROM jobs \
+            WHERE state IN ('queued', 'waiting') AND due <= $1 AND (parent IS NULL \
+            OR NOT EXISTS (SELECT 1 FROM jobs AS other WHERE other.parent = jobs.parent \
+            AND other.state = 'running' AND other.holder_instance = $3))) AS one \
             WHERE turn_in_job = 1) AS waiting WHERE turn <= $2";
         let rows = sqlx::query(select)
             .bind(now)
@@ -162,13 +168,14 @@ impl Store {
         loads.collect()
     }
 
-    /// Bytes that travelled for each user in the last day.
+    /// Returns the bytes that were transferred for each user in the last day.
     async fn used_of_late(
         &self,
         connection: &mut AnyConnection,
         now: i64,
     ) -> Result<BTreeMap<String, u64>, StoreError> {
-        let select = "SELECT owner, CAST(SUM(travelled) AS BIGINT) AS travelled FROM jobs WHERE ended > $1 GROUP BY owner";
+        let select = "SELECT owner, CAST(SUM(travelled) AS BIGINT) AS travelled FROM jobs \
+            WHERE ended > $1 GROUP BY owner";
         let rows = sqlx::query(select)
             .bind(now.saturating_sub(FAIR_SPAN))
             .fetch_all(connection)
@@ -180,14 +187,15 @@ impl Store {
         used.collect()
     }
 
-    /// Takes from agents that are gone what they had.
+    /// Queues the jobs of lost agents again.
     ///
     /// # Errors
     /// The store does not answer.
     pub async fn take_lost(&self, gone: &Gone<'_>) -> Result<usize, StoreError> {
         let mut connection = self.database.pool().acquire().await?;
         let now = self.database.now(&mut connection).await?;
-        let select = "SELECT id FROM jobs WHERE state = 'running' AND (lease_until <= $1 OR holder_instance = $2 OR $3 = 1)";
+        let select = "SELECT id FROM jobs WHERE state = 'running' AND (lease_until <= $1 \
+            OR holder_instance = $2 OR $3 = 1)";
         let instance = match gone {
             Gone::Instance(instance) => *instance,
             Gone::Silent | Gone::All => "",
@@ -208,7 +216,7 @@ impl Store {
                 .await
             {
                 Ok(_) => taken += 1,
-                // Somebody was quicker, or its agent is back.
+                // Another agent has recovered the job, or its own agent is back.
                 Err(StoreError::Refused(_) | StoreError::Missing(_)) => {}
                 Err(error) => return Err(error),
             }

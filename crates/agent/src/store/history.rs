@@ -1,14 +1,14 @@
-//! What has ended, and is kept for a while.
+//! History of ended jobs.
 
 use longhaul_jobs::Refused;
 
 use super::{Store, StoreError};
 
 impl Store {
-    /// Removes a job, and its parts, from the history.
+    /// Removes a job, with its parts, from the history.
     ///
     /// # Errors
-    /// It has not ended, there is no such job, or the store does not answer.
+    /// The job has not ended or does not exist, or the store does not answer.
     pub async fn forget(&self, id: i64) -> Result<(), StoreError> {
         let mut transaction = self.database.write().await?;
         let kept = self.whole_to_change(&mut transaction, id).await?;
@@ -33,7 +33,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes from the history what ended longer ago than so many milliseconds.
+    /// Removes jobs from the history that ended more than this many milliseconds ago.
     ///
     /// # Errors
     /// The store does not answer.
@@ -48,11 +48,14 @@ impl Store {
             .bind(before)
             .execute(&mut *transaction)
             .await?;
-        // A part goes with its job: it may have ended long before.
-        sqlx::query("DELETE FROM jobs WHERE parent IN (SELECT whole.id FROM jobs AS whole WHERE whole.parent IS NULL AND whole.ended < $1)")
-            .bind(before)
-            .execute(&mut *transaction)
-            .await?;
+        // Parts are removed with their job; they may have ended long before it.
+        sqlx::query(
+            "DELETE FROM jobs WHERE parent IN (SELECT whole.id FROM jobs AS whole \
+            WHERE whole.parent IS NULL AND whole.ended < $1)",
+        )
+        .bind(before)
+        .execute(&mut *transaction)
+        .await?;
         let gone = sqlx::query("DELETE FROM jobs WHERE parent IS NULL AND ended < $1")
             .bind(before)
             .execute(&mut *transaction)

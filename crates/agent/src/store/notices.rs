@@ -1,4 +1,4 @@
-//! Ends of jobs that are to be sent: written in the transaction of the end.
+//! Notices to send, stored in the transaction of the job's end.
 
 use longhaul_api::signatures::sign::random_nonce;
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
@@ -7,7 +7,7 @@ use super::{Store, StoreError};
 use crate::notice::{Notice, Receiver};
 
 impl Store {
-    /// Keeps the notice of a job that had not ended, if it has in this transaction and names a URL.
+    /// Stores a notice if the job ended in this transaction and names a URL.
     pub(super) async fn keep_notice(
         &self,
         transaction: &mut Transaction<'static, Any>,
@@ -26,12 +26,13 @@ impl Store {
         else {
             return Ok(());
         };
-        // Checked when it was submitted; one that is none would be reported to nobody.
+        // The URL was checked at submission. An invalid one is skipped.
         let Some(receiver) = Receiver::of(url) else {
             return Ok(());
         };
         let random = random_nonce().unwrap_or_default();
-        let insert = "INSERT INTO notices (id, job, url, authority, body, created, attempts, due) VALUES ($1, $2, $3, $4, $5, $6, 0, $7)";
+        let insert = "INSERT INTO notices (id, job, url, authority, body, created, attempts, due) \
+            VALUES ($1, $2, $3, $4, $5, $6, 0, $7)";
         sqlx::query(insert)
             .bind(format!("{job}-{}-{random}", kept.job.change))
             .bind(job)
@@ -45,8 +46,8 @@ impl Store {
         Ok(())
     }
 
-    /// Takes notices that are due, at most `room` and of one receiver at most `of_one`. They are
-    /// due again after so many milliseconds, if nothing else is said of them until then.
+    /// Takes at most `room` notices that are due, and at most `of_one` for each receiver. They are
+    /// due again after `lost_after` milliseconds, unless their result is recorded before.
     ///
     /// # Errors
     /// The store does not answer.
@@ -59,8 +60,9 @@ impl Store {
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let mut transaction = self.database.write().await?;
         let now = self.database.now(&mut transaction).await?;
-        let select = "SELECT id FROM (SELECT id, due, ROW_NUMBER() OVER (PARTITION BY authority ORDER BY due, id) AS turn FROM notices \
-            WHERE due <= $1) AS waiting WHERE turn <= $2 ORDER BY due, id LIMIT $3";
+        let select = "SELECT id FROM (SELECT id, due, ROW_NUMBER() OVER (PARTITION BY authority \
+            ORDER BY due, id) AS turn FROM notices WHERE due <= $1) AS waiting WHERE turn <= $2 \
+            ORDER BY due, id LIMIT $3";
         let due = sqlx::query(select)
             .bind(now)
             .bind(count(of_one))
@@ -70,7 +72,7 @@ impl Store {
         let mut taken = Vec::new();
         for row in due {
             let id: String = row.try_get("id")?;
-            // One that another agent takes in this moment is left to it.
+            // A notice that another agent is taking is skipped.
             let select = format!(
                 "SELECT id, job, url, body, attempts FROM notices WHERE id = $1 AND due <= $2{}",
                 self.database.for_update_skip_locked()
@@ -100,8 +102,7 @@ impl Store {
         Ok(taken)
     }
 
-    /// Whoever was sending notices is gone, and those that waited for a later moment may be tried
-    /// now.
+    /// Makes all notices due now: those of a lost sender, and those that waited for a retry.
     ///
     /// # Errors
     /// The store does not answer.
@@ -116,7 +117,7 @@ impl Store {
         Ok(())
     }
 
-    /// A notice was taken, or is not sent any more.
+    /// Removes a notice that was accepted or is given up.
     ///
     /// # Errors
     /// The store does not answer.
@@ -128,7 +129,8 @@ impl Store {
         Ok(())
     }
 
-    /// A notice is sent again, in so many milliseconds; unless somebody else has taken it since.
+    /// Schedules a retry of a notice in `pause` milliseconds, unless another sender has taken it
+    /// since.
     ///
     /// # Errors
     /// The store does not answer.
@@ -145,7 +147,7 @@ impl Store {
         Ok(())
     }
 
-    /// In how many milliseconds the next notice is due; none if there is none.
+    /// Returns the milliseconds until the next notice is due. `None` if no notice is.
     ///
     /// # Errors
     /// The store does not answer.

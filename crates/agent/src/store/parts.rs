@@ -1,8 +1,8 @@
-//! Jobs that are split, and their parts.
+//! Split jobs and their parts.
 //!
-//! Whoever changes a job that is split, or a part, locks the job's row first and those of its parts
-//! after, so that no two wait for each other. Agents take parts, and renew their leases, without
-//! it: that changes nothing of the job.
+//! A transaction that changes a split job or a part locks the job's row first and those of its
+//! parts afterwards, which prevents deadlocks. Agents claim parts and renew leases without that
+//! lock, as this does not change the job.
 
 use longhaul_jobs::{Event, Moment, Parts, ask_split};
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
@@ -11,21 +11,21 @@ use super::row::COLUMNS;
 use super::{AttemptEnd, Kept, Store, StoreError, seed};
 use crate::model::{JobParts, JobState, Progress};
 
-/// How the parts of a job stand.
+/// State of a job's parts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PartsOf {
-    /// The job's number.
+    /// Number of the job.
     pub job: i64,
-    /// How many of them are in which state.
+    /// Numbers of parts by state.
     pub counts: JobParts,
-    /// When the first of them began.
+    /// Start of the first part.
     pub started: Option<Moment>,
-    /// Of each that has come to something, if not all have ended: its number, and how far.
+    /// Numbers and progress of the parts that have any; empty if all have ended.
     pub progress: Vec<(i64, Progress)>,
 }
 
 impl Store {
-    /// How the parts of these jobs stand.
+    /// Returns the state of these jobs' parts.
     ///
     /// # Errors
     /// The store does not answer.
@@ -38,7 +38,8 @@ impl Store {
             numbers.join(", ")
         };
         let select = format!(
-            "SELECT parent, state, COUNT(*) AS parts, MIN(started) AS started FROM jobs WHERE parent IN ({}) GROUP BY parent, state",
+            "SELECT parent, state, COUNT(*) AS parts, MIN(started) AS started FROM jobs \
+            WHERE parent IN ({}) GROUP BY parent, state",
             numbers(&mut jobs.iter().copied())
         );
         let rows = sqlx::query(AssertSqlSafe(select))
@@ -71,7 +72,8 @@ impl Store {
             return Ok(all);
         }
         let select = format!(
-            "SELECT id, parent, progress FROM jobs WHERE parent IN ({under_way}) AND progress IS NOT NULL"
+            "SELECT id, parent, progress FROM jobs WHERE parent IN ({under_way}) \
+            AND progress IS NOT NULL"
         );
         let rows = sqlx::query(AssertSqlSafe(select))
             .fetch_all(&self.database.pool())
@@ -88,7 +90,7 @@ impl Store {
         Ok(all)
     }
 
-    /// The jobs whose parts are worked on.
+    /// Returns the numbers of jobs whose parts are running.
     ///
     /// # Errors
     /// The store does not answer.
@@ -99,14 +101,15 @@ impl Store {
         rows.iter().map(|row| Ok(row.try_get("id")?)).collect()
     }
 
-    /// The job, or the one that it is a part of, locked.
+    /// Locks and returns the job, or the job that it is a part of.
     pub(super) async fn whole_to_change(
         &self,
         transaction: &mut Transaction<'static, Any>,
         id: i64,
     ) -> Result<Kept, StoreError> {
         let select = format!(
-            "SELECT {COLUMNS} FROM jobs WHERE id = COALESCE((SELECT one.parent FROM jobs AS one WHERE one.id = $1), $1){}",
+            "SELECT {COLUMNS} FROM jobs WHERE id = COALESCE((SELECT one.parent FROM jobs AS one \
+            WHERE one.id = $1), $1){}",
             self.database.for_update()
         );
         let row = sqlx::query(AssertSqlSafe(select))
@@ -116,7 +119,7 @@ impl Store {
         Kept::read(&row.ok_or(StoreError::Missing(id))?)
     }
 
-    /// What a person asks of a job that is split, and so of its parts.
+    /// Applies a user's request to a split job and its parts.
     pub(super) async fn ask_whole(
         &self,
         transaction: &mut Transaction<'static, Any>,
@@ -147,7 +150,8 @@ impl Store {
         self.write_life(transaction, id, life, now, &nothing).await
     }
 
-    /// One step of the life of a part of `whole`. Whether that has come to its end with it.
+    /// Performs one step of the life of a part of `whole`. Returns true if `whole` has ended with
+    /// it.
     pub(super) async fn change_part(
         &self,
         transaction: &mut Transaction<'static, Any>,
@@ -159,8 +163,9 @@ impl Store {
         let part = self.to_change(transaction, id).await?;
         let life = part.life.after(event, now, &self.policy, seed(id))?;
         self.write_life(transaction, id, life, now, with).await?;
-        let count = "SELECT CAST(SUM(CASE WHEN state IN ('done', 'failed', 'cancelled') THEN 0 ELSE 1 END) AS BIGINT) AS under_way, \
-            CAST(SUM(CASE WHEN state = 'running' THEN 1 ELSE 0 END) AS BIGINT) AS running FROM jobs WHERE parent = $1";
+        let count = "SELECT CAST(SUM(CASE WHEN state IN ('done', 'failed', 'cancelled') THEN 0 \
+            ELSE 1 END) AS BIGINT) AS under_way, CAST(SUM(CASE WHEN state = 'running' THEN 1 ELSE \
+            0 END) AS BIGINT) AS running FROM jobs WHERE parent = $1";
         let row = sqlx::query(count)
             .bind(whole.job.id)
             .fetch_one(&mut **transaction)
@@ -173,7 +178,7 @@ impl Store {
             running: number("running")?,
         };
         let life = whole.life.with_parts(parts);
-        // Also if it stays what it is: who follows it sees its parts go on.
+        // Also if the job stays the same, so that subscribers see the progress of its parts.
         self.write_life(transaction, whole.job.id, life, now, &AttemptEnd::default())
             .await?;
         Ok(life.state.is_end() && !whole.life.state.is_end())

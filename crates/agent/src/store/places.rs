@@ -1,4 +1,4 @@
-//! The places that users have named.
+//! Places that users have named.
 
 use sqlx::Row as _;
 
@@ -6,7 +6,7 @@ use super::{Store, StoreError};
 use crate::places::Place;
 
 impl Store {
-    /// The places that a user has named, by name.
+    /// Returns the places of a user, by name.
     ///
     /// # Errors
     /// The store does not answer.
@@ -25,7 +25,7 @@ impl Store {
         places.collect()
     }
 
-    /// Names a place, or gives a name another root.
+    /// Creates a place, or changes the root of one.
     ///
     /// # Errors
     /// The store does not answer.
@@ -41,7 +41,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a name. Whether it was there.
+    /// Removes a place. Returns true if it existed.
     ///
     /// # Errors
     /// The store does not answer.

@@ -1,4 +1,4 @@
-//! A job as it stands in the store.
+//! Rows of jobs.
 
 use longhaul_jobs::{Lease, Life, State, Wish};
 use sqlx::Row as _;
@@ -7,17 +7,18 @@ use sqlx::any::AnyRow;
 use super::StoreError;
 use crate::model::{Job, JobRequest, PartOf, Stopping, shown_moment};
 
-/// All of a job but its report. What a part asks for is what its job does.
-pub(super) const COLUMNS: &str = "id, owner, parent, part, \
-    CASE WHEN parent IS NULL THEN request ELSE (SELECT whole.request FROM jobs AS whole WHERE whole.id = jobs.parent) END AS request, state, wish, due, attempts, in_vain, fence, holder, lease_until, created, \
+/// Columns of a job except its report. A part uses the request of its job.
+pub(super) const COLUMNS: &str = "id, owner, parent, part, CASE WHEN parent IS NULL THEN request \
+    ELSE (SELECT whole.request FROM jobs AS whole WHERE whole.id = jobs.parent) \
+    END AS request, state, wish, due, attempts, in_vain, fence, holder, lease_until, created, \
     started, ended, progress, error, exit_code, change_number";
 
-/// A job and its place in its life.
+/// Stored job with its life.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kept {
-    /// As it is shown.
+    /// The job, as the API has it.
     pub job: Job,
-    /// Its place in its life.
+    /// State of its life.
     pub life: Life,
 }
 
@@ -78,7 +79,7 @@ impl Kept {
             started: moment("started")?,
             ended: moment("ended")?,
             agent: row.try_get("holder")?,
-            // What a later release wrote there is no reason not to show the rest.
+            // Progress in the format of a later release is skipped, so that the rest can be shown.
             progress: progress.and_then(|progress| serde_json::from_str(&progress).ok()),
             error: row.try_get("error")?,
             exit_code: row.try_get("exit_code")?,

@@ -1,4 +1,4 @@
-//! An API to ask, and what asks it.
+//! Test API with a client.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// An API on loopback, of an agent that does not run.
+/// API on loopback, of an agent that does not run jobs.
 pub struct Bench {
     _dir: tempfile::TempDir,
     pub address: std::net::SocketAddr,
@@ -32,7 +32,7 @@ pub struct Bench {
     _stop: watch::Sender<bool>,
 }
 
-/// Places with one entry, of which one is not there.
+/// Places with one entry, of which one does not exist.
 #[derive(Debug)]
 struct Fake;
 
@@ -81,7 +81,7 @@ fn understood(request: &JobRequest) -> Result<(), String> {
     }
 }
 
-/// An agent that does not run, with its store in that directory.
+/// Creates an agent that does not run jobs, with its store in that directory.
 pub async fn agent_in(dir: &Path) -> Agent {
     let store = Store::sqlite(&dir.join("jobs.sqlite")).await.unwrap();
     let settings = Settings {
@@ -161,7 +161,7 @@ impl Bench {
             .header("authorization", format!("Bearer {}", self.token))
     }
 
-    /// Asks in good form.
+    /// Sends an authenticated request with a JSON body.
     pub async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> (StatusCode, Value) {
         let request = self
             .request(method, path)

@@ -1,4 +1,4 @@
-//! Whatever is sent is answered as the API says, and with no fault of its own.
+//! Arbitrary requests get answers as described, and never an internal error.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::bench::Bench;
 
-/// Any JSON, with the API's own names among the keys and values that could mean something.
+/// Generates JSON, with the API's own names among its keys and significant values.
 fn hostile() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         any::<String>(),
@@ -63,7 +63,7 @@ fn hostile() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A body that is right, with a field replaced by something else.
+/// Replaces one field of a valid body.
 fn bent(mut body: Value, with: Value, which: usize) -> Value {
     if let Some(fields) = body.as_object_mut() {
         let keys: Vec<String> = fields.keys().cloned().collect();
@@ -75,13 +75,19 @@ fn bent(mut body: Value, with: Value, which: usize) -> Value {
 }
 
 #[tokio::test]
-async fn whatever_is_sent_is_answered_as_described() {
+async fn hostile_requests_get_described_answers() {
     let bench = Bench::new().await;
     let asks = [
         (
             "POST",
             "/api/v1/jobs",
-            json!({"sources": ["/a"], "destination": "dtn:", "options": {}, "label": "x", "priority": 1}),
+            json!({
+                "sources": ["/a"],
+                "destination": "dtn:",
+                "options": {},
+                "label": "x",
+                "priority": 1
+            }),
         ),
         ("PUT", "/api/v1/places/x", json!({"root": "dtn:"})),
         ("POST", "/api/v1/files/mkdir", json!({"at": "/a"})),

@@ -1,4 +1,4 @@
-//! The API for other machines: by TLS, for keys.
+//! Tests of the API for other machines: over TLS, with signed requests.
 
 use http_body_util::BodyExt;
 use hyper::Request;
@@ -37,7 +37,7 @@ impl Keyed {
         let gate = KeyGate::new(keys, [address.to_string()], now() - 100);
         let certificate = Certificate::own(&own, &["127.0.0.1".to_owned()]).unwrap();
         let (stop, stopped) = watch::channel(false);
-        // What it makes connections with stays as it is.
+        // The TLS configuration does not change.
         let (_, config) = watch::channel(certificate.config);
         let router = router_for_keys(agent, gate, stopped.clone());
         tokio::spawn(listen::serve_secured(listener, router, config, stopped));
@@ -53,7 +53,7 @@ impl Keyed {
         }
     }
 
-    /// The status, and what is said.
+    /// Returns the status and the body.
     async fn answer(&self, request: Request<Bytes>) -> (u16, Value) {
         let response = self.service.send(request).await;
         let status = response.status();
@@ -77,7 +77,7 @@ fn copy() -> String {
 }
 
 #[tokio::test]
-async fn who_has_signed_is_answered_by_name() {
+async fn signed_requests_are_answered_by_name() {
     let keyed = Keyed::new().await;
     let (status, job) = keyed
         .answer(
@@ -98,7 +98,7 @@ async fn who_has_signed_is_answered_by_name() {
 }
 
 #[tokio::test]
-async fn everybody_else_is_refused_with_the_reason() {
+async fn other_callers_are_refused_with_the_reason() {
     let keyed = Keyed::new().await;
     let assert_refused = async |request, status: u16, word: &str| {
         let (found, problem) = keyed.answer(request).await;
@@ -179,7 +179,7 @@ async fn everybody_else_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn what_changes_is_sent_for_as_long_as_somebody_listens() {
+async fn events_are_streamed_until_the_listener_leaves() {
     let keyed = Keyed::new().await;
     let events = keyed
         .service
@@ -206,14 +206,14 @@ async fn what_changes_is_sent_for_as_long_as_somebody_listens() {
         let frame = body.frame().await.unwrap().unwrap();
         said.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
     }
-    // When the service ends, so does this.
+    // The event stream ends with the service.
     keyed.stop.send_replace(true);
     while body.frame().await.is_some_and(|frame| frame.is_ok()) {}
 }
 
-/// What is no TLS, and what is no request, is let go.
+/// Connections without TLS, and malformed requests, are closed.
 #[tokio::test]
-async fn what_is_none_of_it_is_let_go() {
+async fn connections_without_tls_or_http_are_closed() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let keyed = Keyed::new().await;
     let mut plain = TcpStream::connect(keyed.service.address).await.unwrap();
@@ -222,7 +222,7 @@ async fn what_is_none_of_it_is_let_go() {
         .await
         .unwrap();
     let mut answer = Vec::new();
-    // An alert, or nothing, and the end.
+    // An alert or nothing, and then the end.
     let _ = plain.read_to_end(&mut answer).await;
     assert!(!answer.starts_with(b"HTTP"));
     assert_eq!(
@@ -234,9 +234,9 @@ async fn what_is_none_of_it_is_let_go() {
     );
 }
 
-/// Listing a directory elsewhere connects and logs in there.
+/// Listing a directory on another host connects and logs in there.
 #[tokio::test]
-async fn a_key_that_reads_has_nothing_connected_for_it() {
+async fn read_only_key_cannot_make_the_agent_connect() {
     let keyed = Keyed::new().await;
     let list = async |key: &SigningKey, at: &str| {
         let path = format!("/api/v1/files?at={at}");

@@ -1,4 +1,4 @@
-//! The API over its sockets: what it answers, to whom, and that it does what its description says.
+//! Tests of the API over its sockets: answers, authentication, and agreement with its description.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -25,7 +25,7 @@ fn copy() -> Value {
 }
 
 #[tokio::test]
-async fn jobs_are_submitted_asked_for_and_changed() {
+async fn jobs_can_be_submitted_read_and_changed() {
     let bench = Bench::new().await;
     let (status, job) = bench.ask("POST", "/api/v1/jobs", Some(copy())).await;
     assert_eq!(status, StatusCode::CREATED);
@@ -83,7 +83,7 @@ async fn jobs_are_submitted_asked_for_and_changed() {
 }
 
 #[tokio::test]
-async fn a_key_makes_one_job_of_a_request_that_is_sent_twice() {
+async fn idempotency_key_creates_one_job() {
     let bench = Bench::new().await;
     let send = async |body: Value, key: &'static str| {
         let request = bench
@@ -102,7 +102,7 @@ async fn a_key_makes_one_job_of_a_request_that_is_sent_twice() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_a_problem_of_its_kind_in_one_line() {
+async fn errors_are_one_line_problems_of_their_kind() {
     let bench = Bench::new().await;
     let with = |change: fn(&mut Value)| {
         let mut body = copy();
@@ -163,7 +163,7 @@ async fn what_is_wrong_is_a_problem_of_its_kind_in_one_line() {
 }
 
 #[tokio::test]
-async fn nobody_is_let_in_whom_the_user_does_not_know() {
+async fn unknown_callers_are_refused() {
     let bench = Bench::new().await;
     let host = bench.address.to_string();
     let ask = async |headers: &[(&str, &str)]| {
@@ -188,7 +188,7 @@ async fn nobody_is_let_in_whom_the_user_does_not_know() {
         ask(&[("host", &host), ("authorization", "Bearer stale")]).await,
         401
     );
-    // A page whose name was made to resolve to this machine.
+    // A page whose name resolves to this machine.
     assert_eq!(
         ask(&[("host", "evil.example"), ("authorization", &token)]).await,
         403
@@ -211,7 +211,7 @@ async fn nobody_is_let_in_whom_the_user_does_not_know() {
 }
 
 #[tokio::test]
-async fn places_are_named_tested_and_looked_into() {
+async fn places_can_be_named_tested_and_listed() {
     let bench = Bench::new().await;
     let put = async |name: &str, root: &str| {
         bench
@@ -291,7 +291,7 @@ async fn places_are_named_tested_and_looked_into() {
 }
 
 #[tokio::test]
-async fn a_page_is_let_in_by_its_ticket_and_learns_what_it_may_do() {
+async fn ticket_admits_a_page() {
     let bench = Bench::new().await;
     let host = bench.address.to_string();
     let send = async |method: &str, path: &str, headers: &[(&str, &str)], body: Value| {
@@ -307,7 +307,7 @@ async fn a_page_is_let_in_by_its_ticket_and_learns_what_it_may_do() {
             .raw(request.body(Full::new(body.to_string().into())).unwrap())
             .await
     };
-    // Tickets are given over the socket alone.
+    // Tickets are issued only over the Unix socket.
     assert_eq!(
         bench.ask("POST", "/api/v1/tickets", None).await.0,
         StatusCode::FORBIDDEN
@@ -354,7 +354,7 @@ async fn a_page_is_let_in_by_its_ticket_and_learns_what_it_may_do() {
         ),
         ("nosniff", "no-store")
     );
-    // The page itself is for everybody who is on this machine, by one of its names.
+    // The page itself is served to anybody on this machine who uses one of its names.
     let (status, headers, body) =
         send("GET", "/", &[("sec-fetch-site", "cross-site")], json!(null)).await;
     assert_eq!(
@@ -373,7 +373,7 @@ async fn a_page_is_let_in_by_its_ticket_and_learns_what_it_may_do() {
 }
 
 #[tokio::test]
-async fn its_description_is_of_what_it_does() {
+async fn api_matches_its_description() {
     let bench = Bench::new().await;
     let (status, document) = bench.ask("GET", "/api/v1/openapi.json", None).await;
     assert_eq!(status, StatusCode::OK);
@@ -382,8 +382,7 @@ async fn its_description_is_of_what_it_does() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
             described.insert((method.to_uppercase(), path.clone()));
-            // What is described is there: it answers with something else than that there is no such
-            // thing to ask.
+            // Every described operation exists: the answer is not that of an unknown path.
             if !path.ends_with("/events") {
                 let (status, problem) = bench
                     .ask(
@@ -404,13 +403,13 @@ async fn its_description_is_of_what_it_does() {
         }
     }
     assert_eq!(described.len(), 22, "{described:?}");
-    // What the page is built with is the same.
+    // The copy that the web page is built with is up to date.
     let kept: Value = serde_json::from_str(include_str!("../../../../web/openapi.json")).unwrap();
     assert_eq!(
         kept, document,
         "cargo run -p longhaul-agent --example openapi > web/openapi.json"
     );
-    // Nothing is referred to that is not there.
+    // Every reference has a target.
     let text = document.to_string();
     for part in text.split("\"#/components/schemas/").skip(1) {
         let name = part.split('"').next().unwrap();
@@ -422,7 +421,7 @@ async fn its_description_is_of_what_it_does() {
 }
 
 #[tokio::test]
-async fn changes_are_sent_as_they_happen_and_none_is_missed() {
+async fn every_change_is_sent_as_it_happens() {
     let bench = Bench::new().await;
     bench.ask("POST", "/api/v1/jobs", Some(copy())).await;
     let stream = TcpStream::connect(bench.address).await.unwrap();

@@ -1,4 +1,4 @@
-//! Jobs from their submission to their end, and places.
+//! Tests of jobs from submission to end, and of places.
 
 use longhaul_agent::places::Place;
 use longhaul_agent::store::{AttemptEnd, Gone, Listed};
@@ -33,7 +33,7 @@ pub async fn a_job_lives_and_ends(store: Store) {
         store.report(id).await.unwrap().as_deref(),
         Some("{\"ok\": true}")
     );
-    // Of an end that was said twice the second changes nothing.
+    // An end that is reported twice takes effect once.
     let again = store.ended(id, 1, End::Failed, &with).await.unwrap_err();
     assert!(matches!(again, StoreError::Refused(Refused::Stale)));
     store.forget(id).await.unwrap();
@@ -41,7 +41,7 @@ pub async fn a_job_lives_and_ends(store: Store) {
     store.close().await;
 }
 
-pub async fn a_request_that_is_sent_twice_makes_one_job(store: Store) {
+pub async fn repeated_submission_creates_one_job(store: Store) {
     let first = store
         .submit("ana", &request("dtn:/a"), None, Some("key"))
         .await
@@ -55,7 +55,7 @@ pub async fn a_request_that_is_sent_twice_makes_one_job(store: Store) {
         .submit("ana", &request("dtn:/b"), None, Some("key"))
         .await;
     assert!(matches!(other, Err(StoreError::KeyReused(_))));
-    // Another user's keys are another user's.
+    // Another user has other keys.
     assert!(
         store
             .submit("ben", &request("dtn:/b"), None, Some("key"))
@@ -88,7 +88,7 @@ pub async fn users_take_turns_within_the_limits(store: Store) {
     store.close().await;
 }
 
-pub async fn what_is_not_due_waits(store: Store) {
+pub async fn jobs_wait_until_they_are_due(store: Store) {
     let later = store
         .submit("ana", &request("dtn:/a"), Some(i64::MAX / 2), None)
         .await
@@ -116,9 +116,9 @@ pub async fn what_is_not_due_waits(store: Store) {
     store.close().await;
 }
 
-pub async fn whoever_is_gone_loses_what_it_had(store: Store) {
+pub async fn jobs_of_a_lost_agent_are_requeued(store: Store) {
     let id = submit(&store, "ana", "dtn:/a").await;
-    // A lease that has run out already.
+    // A lease that has expired already.
     let claimed = store.claim(holder("dead"), 1, &LIMITS, -1).await.unwrap();
     assert_eq!(claimed.len(), 1);
     assert_eq!(store.take_lost(&Gone::Silent).await.unwrap(), 1);
@@ -131,7 +131,7 @@ pub async fn whoever_is_gone_loses_what_it_had(store: Store) {
     assert_eq!(store.take_lost(&Gone::Instance("dead")).await.unwrap(), 0);
     assert_eq!(store.take_lost(&Gone::Instance("agent")).await.unwrap(), 1);
     assert_eq!(claim(&store, 1).await, [id]);
-    // Whoever had it is known to be gone.
+    // Its agent is known to be lost.
     assert_eq!(store.take_lost(&Gone::All).await.unwrap(), 1);
     let kept = store.job(id).await.unwrap();
     assert_eq!(
@@ -141,7 +141,7 @@ pub async fn whoever_is_gone_loses_what_it_had(store: Store) {
     store.close().await;
 }
 
-pub async fn one_that_runs_is_paused_by_its_agent(store: Store) {
+pub async fn running_job_is_paused_by_its_agent(store: Store) {
     let id = submit(&store, "ana", "dtn:/a").await;
     claim(&store, 1).await;
     let asked = store.ask(id, Event::Pause).await.unwrap();
@@ -166,7 +166,7 @@ pub async fn one_that_runs_is_paused_by_its_agent(store: Store) {
     store.close().await;
 }
 
-pub async fn changes_come_in_their_order_and_pages_end(store: Store) {
+pub async fn changes_are_ordered_and_pages_end(store: Store) {
     let start = store.last_change().await.unwrap();
     let mut ids = Vec::new();
     for _ in 0..7 {
@@ -209,7 +209,7 @@ pub async fn changes_come_in_their_order_and_pages_end(store: Store) {
     store.close().await;
 }
 
-pub async fn places_are_their_owners(store: Store) {
+pub async fn places_belong_to_their_owner(store: Store) {
     let place = |root: &str| Place::new("store", root).unwrap();
     store.put_place("ana", &place("dtn:")).await.unwrap();
     store.put_place("ana", &place("other:")).await.unwrap();
@@ -220,8 +220,8 @@ pub async fn places_are_their_owners(store: Store) {
     store.close().await;
 }
 
-/// Four that take at once what one of them can have.
-pub async fn no_two_take_the_same(store: Store) {
+/// Four agents claim concurrently what one of them can have.
+pub async fn no_job_is_claimed_twice(store: Store) {
     for number in 0..40 {
         submit(&store, "ana", &format!("dtn{number}:/a")).await;
     }

@@ -1,4 +1,4 @@
-//! The store, kept by SQLite and by PostgreSQL: the same tests.
+//! Tests of the store, with SQLite and with PostgreSQL.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -67,35 +67,35 @@ async fn claim(store: &Store, room: usize) -> Vec<i64> {
 
 on_both!(
     a_job_lives_and_ends,
-    a_request_that_is_sent_twice_makes_one_job,
+    repeated_submission_creates_one_job,
     users_take_turns_within_the_limits,
-    what_is_not_due_waits,
-    whoever_is_gone_loses_what_it_had,
-    one_that_runs_is_paused_by_its_agent,
-    changes_come_in_their_order_and_pages_end,
-    places_are_their_owners,
-    an_end_is_sent_until_it_is_taken,
-    no_two_take_the_same,
-    agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run,
-    what_is_asked_of_a_job_is_asked_of_its_parts,
-    parts_bear_everything_at_once,
+    jobs_wait_until_they_are_due,
+    jobs_of_a_lost_agent_are_requeued,
+    running_job_is_paused_by_its_agent,
+    changes_are_ordered_and_pages_end,
+    places_belong_to_their_owner,
+    notice_is_sent_until_it_is_accepted,
+    no_job_is_claimed_twice,
+    agents_share_parts_and_the_job_runs_last,
+    changes_of_a_split_job_apply_to_its_parts,
+    concurrent_changes_of_parts_are_consistent,
 );
 
 #[tokio::test]
-async fn what_is_kept_is_there_when_the_file_is_opened_again() {
+async fn stored_data_survives_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("jobs.sqlite");
     let store = Store::sqlite(&file).await.unwrap();
     let id = submit(&store, "ana", "dtn:/a").await;
     claim(&store, 1).await;
-    // No close: as if it had been killed.
+    // The store is not closed, as after a crash.
     let again = Store::sqlite(&file).await.unwrap();
     assert_eq!(again.take_lost(&Gone::All).await.unwrap(), 1);
     assert_eq!(claim(&again, 1).await, [id]);
 }
 
 #[tokio::test]
-async fn what_is_no_store_is_reported() {
+async fn file_that_is_no_store_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("jobs.sqlite");
     std::fs::write(&file, "not a database, but long enough to be taken for one").unwrap();

@@ -1,11 +1,11 @@
-//! Ends of jobs that are reported to somebody.
+//! Tests of notices of ended jobs.
 
 use longhaul_agent::{JobRequest, Store};
 use longhaul_jobs::Event;
 
 use crate::{request, submit};
 
-/// A job that has ended, whose end is sent to that URL.
+/// Creates an ended job whose end is reported to that URL.
 async fn end_of_one_reported(store: &Store, url: &str) -> i64 {
     let request = JobRequest {
         on_end_url: Some(url.into()),
@@ -21,15 +21,15 @@ async fn end_of_one_reported(store: &Store, url: &str) -> i64 {
     id
 }
 
-pub async fn an_end_is_sent_until_it_is_taken(store: Store) {
+pub async fn notice_is_sent_until_it_is_accepted(store: Store) {
     let take = async |room| store.take_notices(room, 2, 60_000).await.unwrap();
-    // No end, or nobody to report it to.
+    // Jobs without an end or without a URL have no notice.
     let unreported = submit(&store, "ana", "dtn:/a").await;
     store.ask(unreported, Event::Cancel).await.unwrap();
     assert!(take(10).await.is_empty());
     assert_eq!(store.next_notice().await.unwrap(), None);
     let id = end_of_one_reported(&store, "https://one.example/hook").await;
-    // It outlives the job, and says what that was.
+    // The notice outlives the job, and has its final state.
     store.forget(id).await.unwrap();
     let first = take(10).await.remove(0);
     let reported: serde_json::Value = serde_json::from_str(&first.body).unwrap();
@@ -41,7 +41,7 @@ pub async fn an_end_is_sent_until_it_is_taken(store: Store) {
         (first.job, first.attempts, first.url.as_str()),
         (id, 1, "https://one.example/hook")
     );
-    // It is under way.
+    // The notice is being sent.
     assert!(take(10).await.is_empty());
     assert!(store.next_notice().await.unwrap().unwrap() > 0);
     store.notice_later(&first, 0).await.unwrap();
@@ -50,16 +50,16 @@ pub async fn an_end_is_sent_until_it_is_taken(store: Store) {
         (second.id.as_str(), second.attempts),
         (first.id.as_str(), 2)
     );
-    // An agent that has the store for itself knows that nobody else is reporting it.
+    // An agent that uses the store alone knows that no other one is sending it.
     store.notices_lost().await.unwrap();
     let second = take(10).await.remove(0);
     assert_eq!(second.attempts, 3);
-    // Who was taken to be gone puts nothing off any more.
+    // A sender that was considered lost can no longer postpone it.
     store.notice_later(&first, -1).await.unwrap();
     assert!(take(10).await.is_empty());
     store.notice_taken(&second.id).await.unwrap();
     assert_eq!(store.next_notice().await.unwrap(), None);
-    // One receiver does not keep the others waiting, and each end is one of its own.
+    // One receiver does not block the others, and each end is reported separately.
     for _ in 0..4 {
         end_of_one_reported(&store, "https://one.example/hook").await;
     }
@@ -76,7 +76,7 @@ pub async fn an_end_is_sent_until_it_is_taken(store: Store) {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 5);
-    // Of a job in parts one end is reported: its own.
+    // A split job has one notice: its own.
     let split = JobRequest {
         on_end_url: Some("http://third.example/".into()),
         split: Some(3),

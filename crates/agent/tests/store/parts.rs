@@ -1,4 +1,4 @@
-//! Jobs that are split, and their parts.
+//! Tests of split jobs and their parts.
 
 use longhaul_agent::store::{AttemptEnd, Gone, Listed};
 use longhaul_agent::{JobRequest, JobState, Store, StoreError};
@@ -6,7 +6,7 @@ use longhaul_jobs::{End, Event, Limits, Refused, State, Wish};
 
 use crate::{LEASE, LIMITS, holder, request, submit};
 
-/// A job that is split, and the numbers of its parts.
+/// Submits a split job, and returns its number and those of its parts.
 async fn submit_split(store: &Store, parts: u32) -> (i64, Vec<i64>) {
     let request = JobRequest {
         split: Some(parts),
@@ -39,10 +39,10 @@ async fn state(store: &Store, id: i64) -> JobState {
     store.job(id).await.unwrap().job.state
 }
 
-pub async fn agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run(store: Store) {
+pub async fn agents_share_parts_and_the_job_runs_last(store: Store) {
     let (id, parts) = submit_split(&store, 4).await;
     assert_eq!(state(&store, id).await, JobState::Split);
-    // One submitted it, so one is listed, and one is counted.
+    // One job was submitted, so one is listed and counted.
     assert_eq!(
         store.list(Listed::Jobs, None, None, 9).await.unwrap().len(),
         1
@@ -55,7 +55,7 @@ pub async fn agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run(store: S
         store.counts().await.unwrap(),
         [("split".to_owned(), 1)].into()
     );
-    // Sent again it is the same.
+    // A repeated submission finds the same job.
     assert_eq!(submit_split(&store, 4).await, (id, parts.clone()));
     let tight = Limits {
         per_place: 1,
@@ -66,7 +66,7 @@ pub async fn agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run(store: S
         assert_eq!(claim_as(&store, agent, &tight).await, [*part]);
         assert!(claim_as(&store, agent, &tight).await.is_empty());
     }
-    // To others the place is full.
+    // The place is full for other users.
     submit(&store, "ben", "dtn:/b").await;
     assert_eq!(claim_as(&store, "d", &tight).await, [parts[3]]);
     let kept = store.job(parts[0]).await.unwrap().job;
@@ -85,7 +85,7 @@ pub async fn agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run(store: S
     };
     let (part, whole) = store.ended(parts[0], 1, End::Done, &with).await.unwrap();
     assert_eq!((part.state, whole), (JobState::Done, None));
-    // Who follows the job learns of it.
+    // Subscribers to the job see the change.
     let changed = store.changed_since(before, 9).await.unwrap();
     assert!(changed.iter().map(|job| job.id).eq([parts[0], id]));
     store
@@ -126,7 +126,7 @@ pub async fn agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run(store: S
         .await
         .unwrap();
     assert_eq!(job.state, JobState::Done);
-    // History holds them together.
+    // Parts can only be removed with their job.
     let refused = store.forget(parts[0]).await.unwrap_err();
     assert!(matches!(refused, StoreError::IsPart { job, .. } if job == id));
     assert_eq!(store.forget_older(-1).await.unwrap(), 1);
@@ -137,7 +137,7 @@ pub async fn agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run(store: S
     store.close().await;
 }
 
-pub async fn what_is_asked_of_a_job_is_asked_of_its_parts(store: Store) {
+pub async fn changes_of_a_split_job_apply_to_its_parts(store: Store) {
     let (id, parts) = submit_split(&store, 3).await;
     let refused = store.ask(parts[0], Event::Cancel).await.unwrap_err();
     assert!(matches!(refused, StoreError::IsPart { job, .. } if job == id));
@@ -159,7 +159,7 @@ pub async fn what_is_asked_of_a_job_is_asked_of_its_parts(store: Store) {
     assert_eq!(state(&store, id).await, JobState::Paused);
     store.ask(id, Event::Resume).await.unwrap();
     assert_eq!(claim_as(&store, "a", &LIMITS).await.len(), 1);
-    // Its agent dies while the job is cancelled.
+    // The agent dies while the job is cancelled.
     let lost = store.claim(holder("dead"), 4, &LIMITS, -1).await.unwrap();
     assert_eq!(lost.len(), 1);
     store.ask(id, Event::Cancel).await.unwrap();
@@ -175,7 +175,7 @@ pub async fn what_is_asked_of_a_job_is_asked_of_its_parts(store: Store) {
         .ended(running[0].id, fence, End::Stopped, &AttemptEnd::default())
         .await
         .unwrap();
-    // The end of the job is reported to whoever ended the part, too.
+    // The end of the job is returned with that of its last part.
     let whole = whole.unwrap();
     assert_eq!(
         (part.state, whole.id, whole.state),
@@ -200,9 +200,9 @@ pub async fn what_is_asked_of_a_job_is_asked_of_its_parts(store: Store) {
     store.close().await;
 }
 
-/// Agents that take parts and end them, while somebody pauses, resumes and retries: nobody waits
-/// for ever, and each part is done once.
-pub async fn parts_bear_everything_at_once(store: Store) {
+/// Agents claim and end parts while a user pauses, resumes and retries. Nothing deadlocks, and each
+/// part is done once.
+pub async fn concurrent_changes_of_parts_are_consistent(store: Store) {
     let (id, parts) = submit_split(&store, 24).await;
     let work = async |agent: &str| {
         let mut done = Vec::new();

@@ -1,10 +1,9 @@
-//! Checkpoints of SQLite's write-ahead log, beside those who write: whoever commits waits for the
-//! log to be on the disk, and not for what the log holds to be brought into the file, which takes
-//! several times as long.
+//! Checkpoints of SQLite's write-ahead log in the background. A commit then only waits until the
+//! log is on disk, not until the log is copied into the file, which takes several times as long.
 //!
-//! A checkpoint of this kind (`PASSIVE`) waits for nobody and stops nobody. It takes what was
-//! committed before it began, so where others keep committing the log may grow meanwhile; from
-//! `wal_autocheckpoint` on, which is far more, whoever commits makes one.
+//! A `PASSIVE` checkpoint neither waits nor blocks. It copies what was committed before it began,
+//! so the log may grow while others keep committing. Above `wal_autocheckpoint`, which is far more,
+//! the committing connection checkpoints.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +14,17 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// The least time between two checkpoints.
+/// Minimum time between two checkpoints.
 const MIN_CHECKPOINT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Makes checkpoints until it is dropped or ended.
+/// Background task that checkpoints until it is ended or dropped.
 #[derive(Debug, Clone)]
 pub(super) struct Checkpoints {
     written: Arc<Notify>,
     task: Arc<Ending>,
 }
 
-/// A task that ends when nobody has it any more.
+/// Task that ends when its last handle is dropped.
 #[derive(Debug)]
 struct Ending(Mutex<Option<JoinHandle<()>>>, Arc<Notify>);
 
@@ -36,7 +35,7 @@ impl Drop for Ending {
 }
 
 impl Checkpoints {
-    /// Of the file of these options; each of its connections is set up with these settings.
+    /// Starts the task for the file of these options. `settings` apply to its connections.
     pub(super) fn begin(options: AnyConnectOptions, settings: &'static str) -> Self {
         let (written, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let task = tokio::spawn(run(options, settings, written.clone(), end.clone()));
@@ -46,17 +45,17 @@ impl Checkpoints {
         }
     }
 
-    /// Says that something was written.
+    /// Records that something was written.
     pub(super) fn written(&self) {
         self.written.notify_one();
     }
 
-    /// Ends when the one that is being made has ended, if any is.
+    /// Stops the task after the current checkpoint, if there is one.
     pub(super) async fn end(&self) {
         let Ending(task, end) = &*self.task;
         end.notify_one();
         if let Some(task) = task.lock().await.take() {
-            // It does not panic.
+            // The task does not panic.
             let _ = task.await;
         }
     }
@@ -76,8 +75,7 @@ async fn run(
             () = written.notified() => {}
         }
         if let Err(error) = checkpoint(&mut connection, &options, settings).await {
-            // The log keeps all of it: nothing is lost, and whoever writes brings it into the file
-            // in the end.
+            // Nothing is lost: the log keeps all of it, and eventually a writer checkpoints it.
             tracing::debug!(%error, "no checkpoint was made");
             connection = None;
         }
@@ -88,7 +86,7 @@ async fn run(
         }
     }
     if let Some(connection) = connection {
-        // It goes in any case.
+        // The connection closes in any case.
         let _ = AnyConnection::close(connection).await;
     }
 }
@@ -116,12 +114,11 @@ mod tests {
 
     use crate::Database;
 
-    /// Bytes of one row.
+    /// Size of a row, in bytes.
     const WRITTEN: usize = 1 << 20;
 
     #[tokio::test]
-    async fn what_was_committed_gets_into_the_file_while_others_have_it_open_and_the_log_goes_at_the_end()
-     {
+    async fn log_is_checkpointed_in_use_and_removed_at_close() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("x.sqlite");
         let database = Database::sqlite(&file, &Migrator::DEFAULT).await.unwrap();
@@ -140,7 +137,7 @@ mod tests {
         };
         write().await;
         while std::fs::metadata(&file).unwrap().len() < u64::try_from(WRITTEN).unwrap() {
-            // The next one that is written has it seen that there was one before.
+            // SQLite reports the previous checkpoint only with the next write.
             write().await;
         }
         database.close().await;

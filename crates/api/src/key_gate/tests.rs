@@ -1,4 +1,4 @@
-//! Who is let in, and why the others are not.
+//! Tests of admitted and refused requests.
 
 use axum::http::HeaderMap;
 use longhaul_proto::SigningKey;
@@ -15,7 +15,7 @@ struct Bench {
     read: SigningKey,
 }
 
-/// What is asked, and how it is changed once it is signed.
+/// Request to sign, and its modification after signing.
 struct Ask<'a> {
     key: &'a SigningKey,
     method: &'a str,
@@ -86,7 +86,7 @@ impl Bench {
             .map_err(|problem| (problem.status, problem.detail))
     }
 
-    /// The status, and a word of the detail.
+    /// Asserts the status, and that the detail contains `word`.
     fn refused(&self, ask: &Ask<'_>, status: u16, word: &str) {
         let (found, detail) = self.answer(ask).unwrap_err();
         assert!(found == status && detail.contains(word), "{found} {detail}");
@@ -94,7 +94,7 @@ impl Bench {
 }
 
 #[test]
-fn a_listed_key_is_let_in_by_its_name() {
+fn listed_key_is_admitted_under_its_name() {
     let bench = Bench::new();
     assert_eq!(bench.answer(&bench.ask()), Ok("ana".into()));
     let get = Ask {
@@ -108,7 +108,7 @@ fn a_listed_key_is_let_in_by_its_name() {
 }
 
 #[test]
-fn what_is_not_signed_is_refused() {
+fn unsigned_requests_are_refused() {
     let bench = Bench::new();
     let unsigned = |parts: &mut Parts| parts.headers.retain_only("host");
     bench.refused(
@@ -136,7 +136,7 @@ impl RetainOnly for HeaderMap {
 }
 
 #[test]
-fn what_is_not_of_now_is_refused() {
+fn outdated_requests_are_refused() {
     let bench = Bench::new();
     for (signed_at, word) in [
         (NOW - 121, "ago"),
@@ -167,7 +167,7 @@ fn what_is_not_of_now_is_refused() {
 }
 
 #[test]
-fn what_was_here_before_is_refused_for_as_long_as_it_could_come_again() {
+fn replays_are_refused_while_they_are_possible() {
     let bench = Bench::new();
     let ask = bench.ask();
     let parts = bench.parts(&ask);
@@ -179,7 +179,7 @@ fn what_was_here_before_is_refused_for_as_long_as_it_could_come_again() {
 }
 
 #[test]
-fn another_body_than_the_signed_one_is_refused() {
+fn altered_body_is_refused() {
     let bench = Bench::new();
     let ask = bench.ask();
     let parts = bench.parts(&ask);
@@ -188,7 +188,7 @@ fn another_body_than_the_signed_one_is_refused() {
         (reported.status, reported.detail.as_str()),
         (401, "the body is not the one that was signed")
     );
-    // A body that nothing says anything of.
+    // A body that no signed part covers.
     let bare = bench.parts(&Ask {
         body: b"",
         ..bench.ask()
@@ -198,7 +198,7 @@ fn another_body_than_the_signed_one_is_refused() {
 }
 
 #[test]
-fn a_key_that_is_not_listed_is_refused_and_so_is_one_that_is_no_more() {
+fn unlisted_and_removed_keys_are_refused() {
     let bench = Bench::new();
     let stranger = SigningKey::generate().unwrap();
     bench.refused(
@@ -217,7 +217,7 @@ fn a_key_that_is_not_listed_is_refused_and_so_is_one_that_is_no_more() {
 }
 
 #[test]
-fn what_is_meant_for_another_service_is_refused() {
+fn requests_for_another_service_are_refused() {
     let bench = Bench::new();
     for host in [
         "dtn.example",
@@ -234,7 +234,7 @@ fn what_is_meant_for_another_service_is_refused() {
             "--server-name",
         );
     }
-    // It came to another one, and was sent on under this one's name.
+    // Another service received the request and forwarded it under this service's name.
     let sent_on = |parts: &mut Parts| {
         _ = parts
             .headers
@@ -249,7 +249,7 @@ fn what_is_meant_for_another_service_is_refused() {
 }
 
 #[test]
-fn a_key_that_may_read_changes_nothing() {
+fn read_only_key_changes_nothing() {
     let bench = Bench::new();
     for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"] {
         bench.refused(
@@ -265,7 +265,7 @@ fn a_key_that_may_read_changes_nothing() {
 }
 
 #[test]
-fn what_changes_what_is_done_must_be_covered() {
+fn signature_must_cover_all_that_has_an_effect() {
     let bench = Bench::new();
     let named = |parts: &mut Parts| {
         _ = parts
@@ -300,7 +300,7 @@ fn what_changes_what_is_done_must_be_covered() {
 }
 
 #[test]
-fn no_token_cookie_or_page_lets_anybody_in() {
+fn tokens_cookies_and_pages_admit_nobody() {
     let bench = Bench::new();
     for (name, value) in [
         ("authorization", "Bearer x"),
@@ -320,7 +320,7 @@ fn no_token_cookie_or_page_lets_anybody_in() {
 }
 
 #[test]
-fn a_key_that_asks_too_often_is_refused_and_the_others_are_not() {
+fn rate_limit_applies_per_key() {
     let bench = Bench::new();
     *bench.gate.seen.lock() = ReplayMemory::with_entries(18);
     let get = |key| Ask {

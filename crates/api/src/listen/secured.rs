@@ -1,4 +1,4 @@
-//! Listening for other machines, by TLS.
+//! Listening for other machines, with TLS.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::access::Peer;
 /// Listens on any address of this machine.
 ///
 /// # Errors
-/// The socket cannot be made.
+/// The socket cannot be created.
 pub async fn anywhere(address: SocketAddr) -> Result<TcpListener, ListenError> {
     TcpListener::bind(address)
         .await
@@ -27,11 +27,11 @@ pub async fn anywhere(address: SocketAddr) -> Result<TcpListener, ListenError> {
         })
 }
 
-/// Serves `router` there by TLS until `stop` is true, as [`serve`] does. Connections are made with
-/// what `tls` holds in that moment.
+/// Serves `router` over TLS until `stop` is true, as [`serve`] does. Each connection uses the
+/// configuration that `tls` holds when it is accepted.
 ///
 /// # Errors
-/// None; it ends when it is told to.
+/// None; it returns once `stop` is true.
 pub async fn serve_secured(
     listener: TcpListener,
     router: Router,

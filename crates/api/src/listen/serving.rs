@@ -1,9 +1,9 @@
-//! Serving connections within bounds that hold whatever the peers do.
+//! Serving connections within bounds that hold for any behaviour of the peers.
 //!
-//! A connection is pending until a request that came by it has been let in. Pending connections
-//! have little time; when there are too many, the oldest of the fullest source is reset
-//! ([`longhaul_hop::Gate`]). What is let in goes on the account of its key or source. Each listener
-//! has a gate of its own, so a crowd at one leaves the others their room.
+//! A connection is pending until one of its requests has been admitted. Pending connections have
+//! little time. When there are too many, the oldest connection of the source with the most is reset
+//! ([`longhaul_hop::Gate`]). Admitted connections are charged to their key or source. Each listener
+//! has its own gate, so a crowd at one leaves capacity at the others.
 
 use std::future::Future;
 use std::io;
@@ -31,29 +31,29 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use crate::access::Peer;
 
-/// Wait after an accept that failed for want of descriptors or memory.
+/// Wait after an accept that failed because descriptors or memory ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// Connections at a time: of those that nothing has been let in by, and of the others.
+/// Maximum numbers of pending and of admitted connections.
 const LIMITS: GateLimits = GateLimits {
     newcomers: 128,
     verified: 512,
-    // For TLS, and again for the head of each request.
+    // For the TLS handshake, and again for the head of each request.
     header: Duration::from_secs(10),
     least_header: Duration::from_secs(2),
 };
-/// Most bytes of a request's head.
+/// Maximum size of a request's head, in bytes.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// Time for the body of a request.
+/// Maximum time to receive a request's body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long answers that are under way may take when the service ends.
+/// Maximum time for pending answers when the service ends.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection that becomes a stream of requests: at once, or after a TLS handshake.
+/// Future of a connection that becomes a stream of requests: at once, or after a TLS handshake.
 pub type Opening<S> = Pin<Box<dyn Future<Output = io::Result<S>> + Send>>;
 
-/// A listener of a service.
+/// Listener of a service.
 pub trait Acceptor: Send + Sync + 'static {
-    /// What requests come by.
+    /// Stream that carries requests.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     /// Accepts a connection.
@@ -85,10 +85,11 @@ impl Acceptor for UnixListener {
     }
 }
 
-/// Serves `router` there until `stop` is true. Each request has the [`Peer`] that it comes from,
-/// and the [`SharedPlace`](crate::key_gate::SharedPlace) of its connection.
+/// Serves `router` until `stop` is true. Each request carries its [`Peer`] and the
+/// [`SharedPlace`](crate::key_gate::SharedPlace) of its connection.
 ///
-/// # Errors None; it ends when it is told to.
+/// # Errors
+/// None; it returns once `stop` is true.
 pub async fn serve<A: Acceptor>(
     listener: A,
     router: Router,
@@ -124,12 +125,13 @@ pub async fn serve<A: Acceptor>(
     }
     drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
-    // What is left is given up with the set.
+    // Connections that remain are aborted when the set is dropped.
     let _ = timeout(END_TIMEOUT, all).await;
     Ok(())
 }
 
-/// The source that a connection is counted for. Programs on this machine are one.
+/// Returns the source that a connection is counted for. All programs on this machine are one
+/// source.
 pub(crate) fn source(peer: Peer) -> IpAddr {
     match peer {
         Peer::Network(address) => address.ip(),
@@ -167,7 +169,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             .serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
         tokio::select! {
-            // Whatever was wrong with it is the peer's affair.
+            // Errors of a connection are the peer's concern.
             _ = connection.as_mut() => return,
             _ = stop.wait_for(|stop| *stop) => {}
         }
@@ -190,7 +192,7 @@ fn timed(body: Incoming) -> Body {
     }
 }
 
-/// A request's body, which breaks off when it has not come within its time.
+/// Body of a request, which fails if it is not complete in time.
 struct TimedBody {
     body: Incoming,
     deadline: Pin<Box<Sleep>>,

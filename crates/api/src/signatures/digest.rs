@@ -8,13 +8,13 @@ use sfv::{BareItem, Dictionary, ListEntry, Parser};
 use super::SignatureError;
 use super::message::combined;
 
-/// The field.
+/// Name of the field.
 pub const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
 
-/// The field's value for a body.
+/// Returns the field's value for a body.
 ///
 /// # Errors
-/// Never, in fact: its characters are those of base64.
+/// Never in practice: base64 consists of valid header characters.
 pub fn of(body: &[u8]) -> Result<HeaderValue, SignatureError> {
     let value = format!(
         "sha-256=:{}:",
@@ -23,11 +23,11 @@ pub fn of(body: &[u8]) -> Result<HeaderValue, SignatureError> {
     HeaderValue::try_from(value).map_err(|_| SignatureError::NoDigest)
 }
 
-/// Whether the field is there and says what `body` is. Other hashes than SHA-256 are passed over,
-/// as the RFC allows.
+/// Checks that the field is present and matches `body`. Hashes other than SHA-256 are ignored, as
+/// the RFC allows.
 ///
 /// # Errors
-/// It is another body, or the field has no SHA-256.
+/// The body does not match, or the field has no SHA-256.
 pub fn check(headers: &HeaderMap, body: &[u8]) -> Result<(), SignatureError> {
     let text = combined(headers, CONTENT_DIGEST.as_str())?.ok_or(SignatureError::NoDigest)?;
     let hashes: Dictionary = Parser::new(&text)

@@ -1,17 +1,17 @@
-//! What of a request a signature can cover (RFC 9421, section 2), and the text that is signed
-//! (section 2.5).
+//! Components of a request that a signature can cover (RFC 9421, section 2), and the text that is
+//! signed (section 2.5).
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, header};
 
 use super::SignatureError;
 
-/// Whether a request came, or goes, by TLS.
+/// URL scheme: whether a request uses TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
-    /// Without.
+    /// Plain HTTP.
     Http,
-    /// With.
+    /// HTTP over TLS.
     Https,
 }
 
@@ -23,7 +23,7 @@ impl Scheme {
         }
     }
 
-    /// What ends an authority that need not say so.
+    /// Returns the suffix of an authority with the default port, which is omitted.
     fn default_port(self) -> &'static str {
         match self {
             Self::Http => ":80",
@@ -32,12 +32,12 @@ impl Scheme {
     }
 }
 
-/// A request without its body.
+/// Request without its body.
 #[derive(Debug, Clone)]
 pub struct Message<'a> {
     method: &'a str,
     scheme: Scheme,
-    /// As it is signed: in lower case, without a port that the scheme has anyway.
+    /// Authority as it is signed: in lower case, without the scheme's default port.
     authority: String,
     path: &'a str,
     query: Option<&'a str>,
@@ -45,10 +45,10 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// That of a request as it is sent, with its one `Host`.
+    /// Creates the message of a request as it is sent, with exactly one `Host`.
     ///
     /// # Errors
-    /// There is none or more than one, or the target names another.
+    /// There is no `Host` or more than one, or the target names another authority.
     pub fn of(parts: &'a Parts, scheme: Scheme) -> Result<Self, SignatureError> {
         let mut hosts = parts.headers.get_all(header::HOST).iter();
         let (host, None) = (hosts.next(), hosts.next()) else {
@@ -74,7 +74,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Which host and port it is for, as `@authority` has it.
+    /// Returns the host and port of the request, as in `@authority`.
     #[must_use]
     pub fn authority(&self) -> &str {
         &self.authority
@@ -84,10 +84,10 @@ impl<'a> Message<'a> {
         self.headers
     }
 
-    /// The text that is signed.
+    /// Returns the text that is signed.
     ///
     /// # Errors
-    /// A component is not understood here, or not there.
+    /// A component is not supported or not present.
     pub(super) fn base(
         &self,
         components: &[String],
@@ -123,7 +123,7 @@ impl<'a> Message<'a> {
             "@path" => path.to_owned(),
             "@query" => format!("?{}", self.query.unwrap_or_default()),
             _ => {
-                // Of fields, names are in lower case (section 2.1).
+                // Field names are in lower case (section 2.1).
                 let is_field = HeaderName::from_lowercase(name.as_bytes()).is_ok();
                 if !is_field {
                     return Err(SignatureError::Component(name.to_owned()));
@@ -135,7 +135,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// An authority as it is signed (section 2.2.3).
+/// Normalises an authority for signing (section 2.2.3).
 pub(crate) fn normalised(authority: &str, scheme: Scheme) -> String {
     let lower = authority.to_ascii_lowercase();
     match lower.strip_suffix(scheme.default_port()) {
@@ -144,11 +144,10 @@ pub(crate) fn normalised(authority: &str, scheme: Scheme) -> String {
     }
 }
 
-/// A field's lines, without the space around them, with a comma between them (section 2.1); none
-/// where it is not there.
+/// Returns a field's lines, trimmed and joined by commas (section 2.1). `None` if it is absent.
 ///
 /// # Errors
-/// It has bytes that are no ASCII.
+/// The field has bytes that are not ASCII.
 pub(super) fn combined(headers: &HeaderMap, name: &str) -> Result<Option<String>, SignatureError> {
     let mut lines = Vec::new();
     for line in headers.get_all(name) {

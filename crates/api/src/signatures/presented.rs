@@ -1,4 +1,4 @@
-//! The signature that a request presents (RFC 9421, section 4).
+//! Signature that a request presents (RFC 9421, section 4).
 
 use longhaul_proto::PublicKey;
 use sfv::{BareItem, DictSerializer, Dictionary, InnerList, KeyRef, ListEntry, Parser};
@@ -6,39 +6,39 @@ use sfv::{BareItem, DictSerializer, Dictionary, InnerList, KeyRef, ListEntry, Pa
 use super::message::combined;
 use super::{Message, Purpose, SignatureError};
 
-/// Most bytes of `Signature-Input`, and of `Signature`.
+/// Maximum size of `Signature-Input` and of `Signature`, in bytes.
 const MAX_FIELD_BYTES: usize = 4096;
-/// Most parts of a request that are covered.
+/// Maximum number of covered components.
 const MAX_COMPONENTS: usize = 32;
-/// Most bytes of a nonce.
+/// Maximum length of a nonce, in bytes.
 const MAX_NONCE_BYTES: usize = 128;
-/// The name of the algorithm (section 3.3.6).
+/// Name of the algorithm (section 3.3.6).
 const ALGORITHM: &str = "ed25519";
-/// What a signature is called while its parameters are written out.
+/// Label under which parameters are serialized temporarily.
 const ANY: &str = "any";
 
-/// A signature, as it came: not verified yet.
+/// Parsed signature that is not verified yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Presented {
-    /// The key that is said to have signed, as `lhk1:...`.
+    /// Key that is claimed to have signed, as `lhk1:...`.
     pub key: PublicKey,
-    /// When, in seconds since 1970.
+    /// Time of signing, in seconds since 1970.
     pub created: u64,
-    /// Until when it is good, in seconds since 1970.
+    /// Time of expiry, in seconds since 1970.
     pub expires: u64,
-    /// What tells it from others of that key.
+    /// Nonce, unique among the key's signatures.
     pub nonce: String,
     components: Vec<String>,
-    /// As they are signed.
+    /// Parameters as they are signed.
     parameters: String,
     signature: [u8; 64],
 }
 
 impl Presented {
-    /// The one for `purpose` that a request has.
+    /// Parses a request's signature for `purpose`.
     ///
     /// # Errors
-    /// It has none or several, or the one it has cannot be read.
+    /// The request has no such signature or several, or it is malformed.
     pub fn read(message: &Message<'_>, purpose: Purpose) -> Result<Self, SignatureError> {
         let missing = SignatureError::Missing(purpose.tag());
         let field = |name| -> Result<Dictionary, SignatureError> {
@@ -96,16 +96,16 @@ impl Presented {
         })
     }
 
-    /// Whether it covers that part of the request.
+    /// Returns true if the signature covers that component.
     #[must_use]
     pub fn covers(&self, component: &str) -> bool {
         self.components.iter().any(|covered| covered == component)
     }
 
-    /// Whether it is the key's, over this request.
+    /// Verifies that the key signed this request.
     ///
     /// # Errors
-    /// It is not, or covers what is not there or not understood here.
+    /// The signature is invalid, or covers a component that is not supported or not present.
     pub fn verify(&self, message: &Message<'_>) -> Result<(), SignatureError> {
         let base = message.base(&self.components, &self.parameters)?;
         match self.key.verify(base.as_bytes(), &self.signature) {
@@ -115,7 +115,7 @@ impl Presented {
     }
 }
 
-/// A parameter that is text.
+/// Returns a parameter that is a string.
 fn text<'a>(list: &'a InnerList, name: &str) -> Option<&'a str> {
     list.params
         .get(name)?
@@ -123,8 +123,8 @@ fn text<'a>(list: &'a InnerList, name: &str) -> Option<&'a str> {
         .map(sfv::StringRef::as_str)
 }
 
-/// The names of what is covered. Those with parameters (parts of fields, of other messages) are not
-/// understood here.
+/// Returns the names of covered components. Components with parameters (parts of fields, or of
+/// other messages) are not supported.
 fn components(list: &InnerList) -> Result<Vec<String>, SignatureError> {
     if list.items.len() > MAX_COMPONENTS {
         return Err(SignatureError::Malformed("it covers too much"));
@@ -147,8 +147,8 @@ fn components(list: &InnerList) -> Result<Vec<String>, SignatureError> {
     Ok(names)
 }
 
-/// A list of components and its parameters as they are signed: written out anew, in the order in
-/// which they came (section 2.3).
+/// Serializes a list of components and its parameters as they are signed, in the order in which
+/// they came (section 2.3).
 pub(super) fn parameters(list: &InnerList) -> Result<String, SignatureError> {
     let malformed = |_| SignatureError::Malformed("its parameters");
     let label = KeyRef::from_str(ANY).map_err(malformed)?;

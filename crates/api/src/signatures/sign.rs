@@ -1,4 +1,4 @@
-//! Signs a request.
+//! Signing of requests.
 
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue};
@@ -11,19 +11,19 @@ use super::message::Scheme;
 use super::presented::parameters;
 use super::{Message, Purpose, SignatureError};
 
-/// For how long what is signed here is good, in seconds.
+/// Lifetime of a signature, in seconds.
 const LIFE_S: u64 = 60;
-/// What the one signature of a request is called.
+/// Label of a request's only signature.
 const LABEL: &str = "longhaul";
-/// Bytes of a nonce before they are written as text.
+/// Length of a nonce, in bytes, before it is encoded as text.
 const NONCE_BYTES: usize = 16;
 
 const SIGNATURE_INPUT: HeaderName = HeaderName::from_static("signature-input");
 const SIGNATURE: HeaderName = HeaderName::from_static("signature");
-/// Fields that are covered where they are there: they change what is done.
+/// Fields that are covered if present, as they change a request's effect.
 const FIELDS: [&str; 2] = ["content-digest", "idempotency-key"];
 
-/// A nonce that was never there before.
+/// Creates a random nonce.
 ///
 /// # Errors
 /// The system has no random numbers.
@@ -34,9 +34,9 @@ pub fn random_nonce() -> Result<String, SignatureError> {
     Ok(BASE64URL_NOPAD.encode(&bytes))
 }
 
-/// Signs a request that goes out at `now` (seconds since 1970) with that body: adds
-/// `Content-Digest`, `Signature-Input` and `Signature`. It must have its `Host`, and what is
-/// covered must not be changed any more.
+/// Signs a request with that body, sent at `now` (seconds since 1970). Adds `Content-Digest`,
+/// `Signature-Input` and `Signature`. The request must have its `Host`, and covered components must
+/// not change afterwards.
 ///
 /// # Errors
 /// The request has no `Host`, or the key cannot sign.
@@ -92,7 +92,7 @@ fn list(
         at.map(BareItem::from)
             .ok_or_else(|| SignatureError::CannotSign("this machine's clock is wrong".into()))
     };
-    // In the order in which verifiers write them that do not keep the one in which they came.
+    // Verifiers that do not preserve the received order serialize the parameters in this one.
     let parameters = [
         ("created", moment(now)?),
         ("expires", moment(now.saturating_add(LIFE_S))?),

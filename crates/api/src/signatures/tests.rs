@@ -1,4 +1,4 @@
-//! Against the RFC's own example, another implementation, and whatever is changed on the way.
+//! Tests with the RFC's example, with another implementation, and with modified requests.
 
 use axum::http::Request;
 use axum::http::request::Parts;
@@ -39,9 +39,10 @@ fn verified(parts: &Parts) -> Result<Presented, SignatureError> {
     Ok(presented)
 }
 
-/// RFC 9421, appendix B.2.6: Ed25519 signs alike each time, so both directions can be compared.
+/// RFC 9421, appendix B.2.6. Ed25519 is deterministic, so signing and verifying can both be
+/// compared.
 #[test]
-fn the_example_of_the_rfc_is_signed_and_verified() {
+fn rfc_example_is_signed_and_verified() {
     let public = BASE64
         .decode(b"JrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs=")
         .unwrap();
@@ -90,7 +91,7 @@ fn the_example_of_the_rfc_is_signed_and_verified() {
 
 /// RFC 9421, sections 2.2.1 to 2.2.7, and 2.1.
 #[test]
-fn parts_of_a_request_are_reported_as_the_rfc_has_them() {
+fn components_are_derived_as_in_the_rfc() {
     let parts = request(
         "POST",
         "/path?param=value&foo=bar",
@@ -146,7 +147,7 @@ fn parts_of_a_request_are_reported_as_the_rfc_has_them() {
 }
 
 #[test]
-fn whatever_is_changed_shows() {
+fn any_modification_invalidates_the_signature() {
     let body = br#"{"hello": "world"}"#;
     let whole = || {
         request(
@@ -197,7 +198,7 @@ fn whatever_is_changed_shows() {
     assert_eq!(gone, SignatureError::Absent("idempotency-key".into()));
     let unsigned = wrong(&|parts| _ = parts.headers.remove("signature-input"));
     assert_eq!(unsigned, SignatureError::Missing("longhaul-api"));
-    // Signed for something else.
+    // Signed for another purpose.
     let mut notice = whole();
     sign(
         &mut notice,
@@ -215,9 +216,9 @@ fn whatever_is_changed_shows() {
     );
 }
 
-/// What is signed here is verified by a program that this project did not write.
+/// Another implementation verifies what is signed here.
 #[test]
-fn another_implementation_says_the_same() {
+fn another_implementation_verifies_signatures() {
     let mut parts = request(
         "POST",
         "/api/v1/jobs?state=failed",
@@ -262,7 +263,7 @@ fn another_implementation_says_the_same() {
 }
 
 #[test]
-fn what_cannot_be_read_is_reported() {
+fn malformed_signatures_are_refused() {
     let good = "a=(\"@method\");created=1;expires=2;nonce=\"n\";keyid=\"KEY\";tag=\"longhaul-api\"";
     let key = SigningKey::generate().unwrap().public().to_string();
     let good = good.replace("KEY", &key);
@@ -309,18 +310,29 @@ fn what_cannot_be_read_is_reported() {
 }
 
 proptest! {
-    /// Nothing in a field panics, and what is not signed is not let in.
+    /// No content of a field causes a panic, and unsigned requests are refused.
     #[test]
-    fn no_field_is_a_fault(input in "[ -~]{0,80}", signature in "[ -~]{0,40}", digest in "[ -~]{0,40}") {
-        let fields = [("host", "h"), ("signature-input", &input), ("signature", &signature), ("content-digest", &digest)];
+    fn no_field_causes_a_panic(
+        input in "[ -~]{0,80}",
+        signature in "[ -~]{0,40}",
+        digest in "[ -~]{0,40}",
+    ) {
+        let fields = [
+            ("host", "h"),
+            ("signature-input", &input),
+            ("signature", &signature),
+            ("content-digest", &digest)
+        ];
         let parts = request("GET", "/", &fields);
         prop_assert!(verified(&parts).is_err());
         prop_assert!(digest::check(&parts.headers, b"x").is_err());
     }
 
     #[test]
-    fn what_is_signed_is_verified(
-        path in "/[a-zA-Z0-9%._~/-]{0,30}", query in prop::option::of("[a-z0-9=&%+]{0,20}"), host in "[a-zA-Z0-9.-]{1,20}(:[1-9][0-9]{0,3})?",
+    fn signed_requests_verify(
+        path in "/[a-zA-Z0-9%._~/-]{0,30}",
+        query in prop::option::of("[a-z0-9=&%+]{0,20}"),
+        host in "[a-zA-Z0-9.-]{1,20}(:[1-9][0-9]{0,3})?",
         body in prop::collection::vec(any::<u8>(), 0..50),
     ) {
         let target = query.map_or(path.clone(), |query| format!("{path}?{query}"));

@@ -1,5 +1,4 @@
-//! A PostgreSQL server of a test's own, in a directory that goes with it, reached over a socket
-//! there and by nothing else.
+//! PostgreSQL server of a test, in a temporary directory and reachable only over a socket in it.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -8,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long it may take to answer.
+/// Maximum time until the server answers.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// Whom it runs as when the tests run as root, which it refuses to: `nobody`.
+/// User that the server runs as if the tests run as root, which PostgreSQL refuses: `nobody`.
 const NOBODY: u32 = 65534;
 
-/// The server. It is ended when this is dropped.
+/// Running server, which stops when this is dropped.
 pub struct Postgres {
     dir: TempDir,
     programs: PathBuf,
@@ -21,7 +20,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes a cluster, and starts it.
+    /// Creates a cluster and starts its server.
     pub fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         if rustix::process::getuid().is_root() {
@@ -55,7 +54,7 @@ impl Postgres {
         this
     }
 
-    /// Makes a database.
+    /// Creates a database.
     pub fn create_database(&self, name: &str) {
         let made = self
             .command("createdb")
@@ -66,7 +65,7 @@ impl Postgres {
         assert!(made.unwrap().success());
     }
 
-    /// A database's URL.
+    /// Returns the URL of a database.
     pub fn url_of(&self, name: &str) -> String {
         format!(
             "postgres:///{name}?user=agent&host={}",
@@ -74,11 +73,11 @@ impl Postgres {
         )
     }
 
-    /// Ends it at once, as a crash would, and starts it again.
+    /// Stops the server immediately, as a crash would, and starts it again.
     pub fn crash_and_restart(&mut self) {
         self.kill();
-        // The next one removes it when it finds nobody behind it; a process that has its number by
-        // now would be in the way.
+        // The next server removes the file if no process has its number. By now, an unrelated
+        // process might have it.
         let _ = std::fs::remove_file(self.cluster().join("postmaster.pid"));
         self.begin();
     }
@@ -112,7 +111,7 @@ impl Postgres {
                 "{}",
                 std::fs::read_to_string(self.dir.path().join("log")).unwrap()
             );
-            // It refuses to start while a process of the one before is still about to end.
+            // The server refuses to start while a process of the previous one is still ending.
             let ended = self
                 .server
                 .as_mut()
@@ -138,7 +137,7 @@ impl Postgres {
                 "max_connections=64",
                 "-c",
                 "shared_buffers=16MB",
-                // In the cluster, so that it goes with it whatever ends the server.
+                // In the cluster, so that it is removed with it, however the server ends.
                 "-c",
                 "dynamic_shared_memory_type=mmap",
             ])
@@ -160,8 +159,8 @@ impl Postgres {
 
     fn kill(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // Its children see that it is gone and end; the socket and the shared memory go with
-            // them.
+            // The server's children notice its end and exit, which frees the socket and the shared
+            // memory.
             let _ = server.kill();
             let _ = server.wait();
         }
@@ -174,7 +173,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Where the server's programs are: Debian has them in a directory for each release.
+/// Returns the directory of the server's programs. Debian has one for each release.
 fn programs() -> PathBuf {
     let in_path = std::env::var_os("PATH").unwrap_or_default();
     let mut places: Vec<PathBuf> = std::env::split_paths(&in_path).collect();

@@ -1,4 +1,4 @@
-//! A service as other machines ask it: by TLS, with requests that a key has signed. Shared by the
+//! Client of a service as other machines see it: over TLS, with signed requests. Shared by the
 //! tests of the services.
 
 use std::net::SocketAddr;
@@ -27,14 +27,14 @@ pub fn now() -> u64 {
         .as_secs()
 }
 
-/// Where it is, and the key that it is known by.
+/// Address of a service, and the key that identifies it.
 pub struct Secured {
     pub address: SocketAddr,
     pub key: PublicKey,
 }
 
 impl Secured {
-    /// A request that nobody has signed.
+    /// Creates an unsigned request.
     pub fn request(&self, method: &str, path: &str, body: &str) -> Request<Bytes> {
         Request::builder()
             .method(method)
@@ -45,12 +45,12 @@ impl Secured {
             .unwrap()
     }
 
-    /// A request that `key` has signed.
+    /// Creates a request signed by `key`.
     pub fn signed(&self, key: &SigningKey, method: &str, path: &str, body: &str) -> Request<Bytes> {
         signed_at(key, self.request(method, path, body), now(), |_| {})
     }
 
-    /// What it answers, over a connection of the request's own.
+    /// Sends a request over a connection of its own and returns the answer.
     pub async fn send(&self, request: Request<Bytes>) -> Response<Incoming> {
         let stream = TcpStream::connect(self.address).await.unwrap();
         let expected = self.key;
@@ -60,7 +60,7 @@ impl Secured {
     }
 }
 
-/// Signed at that second, and changed afterwards.
+/// Creates a request that is signed at a given second.
 pub fn signed_at(
     key: &SigningKey,
     request: Request<Bytes>,
@@ -83,7 +83,7 @@ pub fn signed_at(
     Request::from_parts(parts, body)
 }
 
-/// What whoever is at the other end of a connection answers.
+/// Sends a request over a connection and returns the answer.
 pub async fn answer(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Bytes>,

@@ -1,4 +1,4 @@
-//! What the tests stand on: the installed library, a network to run programs in, and an on-ramp.
+//! Support for the tests: the installed library, a network to run programs in, and an on-ramp.
 
 #![allow(dead_code)] // each test takes what it needs
 
@@ -50,7 +50,7 @@ impl Installed {
         self.folder.path().join("usr").join(below)
     }
 
-    /// What pkg-config says to give the compiler.
+    /// Returns the compiler flags that pkg-config prints.
     pub fn flags(&self, arguments: &[&str]) -> Vec<String> {
         let text = run(Command::new("pkg-config")
             .args(arguments)
@@ -70,7 +70,7 @@ impl Installed {
         sources: &[PathBuf],
         flags: &[String],
     ) -> PathBuf {
-        // A file of its own for each test: one that runs cannot be written.
+        // Each test has a file of its own, because a running program cannot be overwritten.
         let program = tempfile::tempdir_in(self.folder.path())
             .unwrap()
             .keep()
@@ -85,7 +85,7 @@ impl Installed {
     }
 }
 
-/// Runs a command that must succeed; gives what it printed.
+/// Runs a command that must succeed. Returns its output.
 pub fn run(command: &mut Command) -> String {
     let output = command
         .output()
@@ -100,7 +100,7 @@ pub fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Two machines of a lab. The near one knows an address that never answers, and one that has no
+/// Two machines of a lab. The near one knows an address that never answers, and one without a
 /// route.
 pub struct World {
     lab: Lab,
@@ -111,7 +111,7 @@ impl World {
     pub const NEAR: &str = "sender";
     pub const FAR: &str = "receiver";
 
-    /// `None`, and why on standard error, where there can be no lab.
+    /// Builds the lab. If that is impossible here, returns `None` and prints the reason.
     pub fn new() -> Option<Self> {
         if let Err(why) = Lab::possible() {
             eprintln!("left out: no lab here: {why}");
@@ -133,7 +133,8 @@ impl World {
         }
         let network = "ip link add silent0 type veth peer name silent1; ip link set silent0 up; \
             ip link set silent1 up; ip addr add 192.0.2.1/24 dev silent0; \
-            ip neigh add 192.0.2.77 lladdr 02:00:00:00:00:01 dev silent0; ip route add unreachable 198.51.100.0/24";
+            ip neigh add 192.0.2.77 lladdr 02:00:00:00:00:01 dev silent0; ip route add \
+            unreachable 198.51.100.0/24";
         run(world
             .lab
             .command(Self::NEAR, "sh")
@@ -142,13 +143,14 @@ impl World {
         Some(world)
     }
 
-    /// The directory of the on-ramps' key and rules.
+    /// Returns the directory of the on-ramps' key and rules.
     pub fn home(&self) -> PathBuf {
         let home = self.folder.path().join("home");
         std::fs::create_dir_all(&home).unwrap();
-        // Everywhere, also on loopback, where nothing is to be gained; but for one address, where
-        // no acceptor listens.
-        let routes = "[[route]]\nto = [\"127.0.0.2\"]\n[[route]]\nto = [\"0.0.0.0/0\", \"::/0\"]\nacceptor = true\nalways = true\n";
+        // Routes for all destinations, even on loopback without any gain, except one address at
+        // which no acceptor listens.
+        let routes = "[[route]]\nto = [\"127.0.0.2\"]\n[[route]]\nto = [\"0.0.0.0/0\", \"::/0\"]\n\
+            acceptor = true\nalways = true\n";
         std::fs::write(home.join("routes.toml"), routes).unwrap();
         home
     }
@@ -157,7 +159,7 @@ impl World {
         self.lab.address(machine).unwrap().to_string()
     }
 
-    /// A program on one of the machines.
+    /// Returns a command on one of the machines.
     pub fn command(&self, machine: &str, program: &Path) -> Command {
         let mut command = self.lab.command(machine, "sh").unwrap();
         command
@@ -170,9 +172,9 @@ impl World {
     }
 }
 
-/// `longhaul`, which cargo does not build for the tests of another package by itself. Asked for as
-/// a part of the tests of its own package, it is the one that all tests of the workspace have
-/// built: by itself its dependencies would have fewer features, and be compiled once more.
+/// The `longhaul` program, which cargo does not build for the tests of another package. It is built
+/// with the tests of its own package, as all tests of the workspace do. Built alone, its
+/// dependencies would have fewer features and be compiled once more.
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
@@ -194,12 +196,12 @@ static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     target.join("debug/longhaul")
 });
 
-/// The same, for who starts it otherwise.
+/// Returns the path of the program, for tests that start it in another way.
 pub fn program() -> &'static Path {
     &PROGRAM
 }
 
-/// What cargo tells this test of its own package is not for another build.
+/// Removes the variables that cargo sets for this test, which would disturb another build.
 fn clean(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("CARGO_PKG_") || name == "MAKEFLAGS" {
@@ -208,8 +210,8 @@ fn clean(command: &mut Command) {
     }
 }
 
-/// An on-ramp, ended with the test. Those of one world have one key, so that each takes what the
-/// other sends.
+/// An on-ramp that ends with the test. All of one world share a key, so that they accept each
+/// other's sessions.
 pub struct Onramp {
     child: Child,
     /// Its socket.
@@ -239,7 +241,7 @@ impl Onramp {
         let counted = Arc::clone(&used);
         std::thread::spawn(move || {
             for line in log.map_while(Result::ok) {
-                // A line for each connection that goes by a route, and for each listener.
+                // The log has a line for each connection that uses a route, and for each listener.
                 if line.contains("way=route") || line.contains("takes sessions") {
                     counted.fetch_add(1, Ordering::Relaxed);
                 }
@@ -251,7 +253,7 @@ impl Onramp {
         Self { child, path, used }
     }
 
-    /// Waits until its log says that it was used.
+    /// Waits until the log says that the on-ramp was used.
     pub fn is_used(&self) {
         let deadline = Instant::now() + Duration::from_secs(30);
         while self.used.load(Ordering::Relaxed) == 0 {

@@ -1,8 +1,9 @@
 //! Tables of routes that a controller gives.
 //!
-//! Sessions end at an off-ramp, so its operator can read what passes. A controller is trusted with
-//! the choice of depots, which read nothing. So keys of off-ramps come from `known_hosts` alone,
-//! and what a controller says of them is left out, wherever its table is read, kept or printed.
+//! Sessions end at an off-ramp, so its operator can read the plaintext. A controller is trusted
+//! only with the choice of depots, which cannot read anything. So keys of off-ramps come from
+//! `known_hosts` alone. Keys in a controller's table are dropped wherever it is read, stored or
+//! printed.
 
 use std::path::Path;
 
@@ -10,12 +11,12 @@ use longhaul_proto::text::printable;
 
 use super::{Author, RouteRule, RouteTable, RoutesError, SessionEnd};
 
-/// Heading of such a table where it is kept or printed.
+/// Heading of a controller's table where it is stored or printed.
 const HEADING: &str =
     "# Routes chosen by a controller. Off-ramps are known by their keys in known_hosts.\n\n";
 
 impl RouteTable {
-    /// Reads a file of a controller's rules; one that is not there has no rules.
+    /// Reads a file of rules by `author`. A file that does not exist has no rules.
     ///
     /// # Errors
     /// [`RoutesError`].
@@ -37,7 +38,7 @@ impl RouteTable {
 }
 
 impl RouteRule {
-    /// The same, as far as a controller decides about it.
+    /// Returns the rule without the settings that a controller does not decide.
     fn by_controller(self) -> Self {
         let end = match self.end {
             SessionEnd::Offramp { at, .. } => SessionEnd::Offramp { at, key: None },
@@ -52,15 +53,15 @@ impl RouteRule {
     }
 }
 
-/// Returns the text of a controller's table without what a controller does not decide about, for a
-/// file that somebody may use as a person's.
+/// Returns the text of a controller's table without the settings that a controller does not decide,
+/// so that it can be used as a user's own table.
 ///
 /// # Errors
-/// [`RoutesError`]: it is no table.
+/// [`RoutesError`] if the text is not a table of routes.
 pub fn without_trust(text: &str) -> Result<String, RoutesError> {
     let file = Path::new("routes.toml");
     RouteTable::parse(text, file)?;
-    // That it is a table was seen just now.
+    // Just parsed as a table, so errors are not expected.
     let malformed = |problem: String| RoutesError::Line {
         file: file.to_owned(),
         line: 1,
@@ -97,14 +98,16 @@ mod tests {
 
     fn table() -> String {
         format!(
-            "# by evil\n[[route]]\nto = [\"*\"]\nports = [\"1-65535\"]\nofframp = \"{KEY}@evil.example\"\n\
-             always = true\nfall_back = false\n[[route]]\nto = [\"a.example\"]\nvia = \"{KEY}@d.example\"\n\
+            "# by evil\n[[route]]\nto = [\"*\"]\nports = [\"1-65535\"]\n\
+             offramp = \"{KEY}@evil.example\"\n\
+             always = true\nfall_back = false\n[[route]]\nto = [\"a.example\"]\n\
+             via = \"{KEY}@d.example\"\n\
              acceptor = true\n"
         )
     }
 
     #[test]
-    fn a_controllers_table_names_no_key_of_an_offramp() {
+    fn controller_table_cannot_set_offramp_keys() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("routes.toml");
         std::fs::write(&file, table()).unwrap();
@@ -120,7 +123,7 @@ mod tests {
             ("evil.example:7512".to_owned(), None)
         );
         assert!(!first.always && first.fall_back, "it only speeds up");
-        // Depots read nothing: it may name theirs.
+        // Depots cannot read anything, so a controller may set their keys.
         assert!(second.via.to_string().starts_with(KEY));
         assert_eq!(read.author(), Author::Controller);
         let own = RouteTable::load_by(&file, Author::User).unwrap();
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_and_printed_of_it_has_no_key_either() {
+    fn stored_controller_table_has_no_offramp_keys() {
         let text = without_trust(&table()).unwrap();
         let file = Path::new("routes.toml");
         let kept = RouteTable::parse(&text, file).unwrap();

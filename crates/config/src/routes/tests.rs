@@ -1,4 +1,4 @@
-//! What tables say, and what is refused.
+//! Tests of parsed and refused tables.
 
 use super::*;
 
@@ -52,7 +52,7 @@ acceptor = true
 }
 
 #[test]
-fn what_a_rule_may_not_say_is_refused_with_its_line() {
+fn invalid_rules_are_refused_with_their_line() {
     for (text, error) in [
         ("to = []", "r.toml:2: to: is empty"),
         ("to = [\"a b\"]", "r.toml:2: to: "),

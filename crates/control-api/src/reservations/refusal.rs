@@ -1,4 +1,4 @@
-//! Why there is no room, and what could be had instead.
+//! Refusals: the proof that bandwidth is missing, and counter-offers.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,91 +9,92 @@ use crate::Moment;
 /// A link of a cut.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FullLink {
-    /// Which.
+    /// The direction of the link.
     #[serde(flatten)]
     pub link: LinkDirection,
-    /// What is left of it throughout the window, in bit/s.
+    /// Bandwidth left on it throughout the window, in bit/s.
     pub left_bps: u64,
-    /// When it is fullest.
+    /// Time when it is fullest.
     #[schema(value_type = u64)]
     pub at_ms: Moment,
-    /// The reservations that have it then, of those that the asker may see.
+    /// Reservations that occupy it at that time, of those that the caller may see.
     pub by: Vec<u64>,
-    /// How many others have it then.
+    /// Number of other reservations that occupy it at that time.
     pub by_others: u32,
 }
 
-/// How it is known that there is no room.
+/// Proof that there is not enough bandwidth.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Proof {
-    /// Whatever goes from one end to the other passes these links, and too little is left on them.
+    /// All traffic between the ends passes these links, and too little is left on them.
     Cut {
-        /// The links, and who has them.
+        /// The links, and the reservations that occupy them.
         links: Vec<FullLink>,
-        /// What so many paths carry through them, in bit/s.
+        /// Rate that the requested number of paths carries through them, in bit/s.
         rate_bps: u64,
-        /// They are too full whenever it starts before this moment; none where they are too narrow
-        /// even when nobody has them.
+        /// The links stay too full for every start before this time. Left out if they are too
+        /// narrow even when empty.
         #[schema(value_type = Option<u64>)]
         until_ms: Option<Moment>,
     },
-    /// Within the window, less than the volume passes these links.
+    /// Less than the volume passes these links within the window.
     Volume {
-        /// The links, and who has them when they are fullest.
+        /// The links, and the reservations that occupy them when they are fullest.
         links: Vec<FullLink>,
-        /// What passes them at most, in bytes.
+        /// Maximum volume through the links, in bytes.
         bytes: u64,
     },
-    /// In each stretch of the window in which nothing changes, some cut is too full.
+    /// In each part of the window in which nothing changes, some cut is too full.
     Stretches {
-        /// What goes in all of them together at most, in bytes.
+        /// Maximum volume in all parts together, in bytes.
         bytes: u64,
     },
-    /// All choices of so many paths were looked at. More paths would carry it.
+    /// All choices of that many paths were tried. More paths would carry the request.
     Searched {
-        /// What all paths together carry, in bit/s.
+        /// Rate that all paths together carry, in bit/s.
         all_bps: u64,
     },
-    /// None: no choice was found, but there are too many to look at all. More paths may carry it.
+    /// Unproven: no choice was found, but there are too many to try all. More paths may carry the
+    /// request.
     Unknown,
 }
 
-/// What could be had: granted when it is asked for before anything else is.
+/// Counter-offer: granted if it is requested before anything else is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Offer {
-    /// To be asked for in these words.
+    /// Request to send for this offer.
     pub request: ReservationRequest,
-    /// What would be promised.
+    /// Paths that would be promised.
     pub pieces: Vec<Piece>,
 }
 
-/// What could be had instead.
+/// Counter-offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Offers {
-    /// The same, later: of a rate from the earliest start, of a volume by the earliest end that is
-    /// found.
+    /// The same request later. For a rate, the earliest start that was found; for a volume, the
+    /// earliest end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub later: Option<Offer>,
-    /// The highest rate in the same window, as far as it is found.
+    /// Highest rate in the same window that was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slower: Option<Offer>,
-    /// The largest volume by the end of the window, as far as it is found.
+    /// Largest volume by the end of the window that was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<Offer>,
-    /// The record of the journal behind which they were good, where they were looked for beside
-    /// what was decided meanwhile.
+    /// Number of the journal record after which the offers were valid, if they were computed while
+    /// other requests were being decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<u64>,
-    /// Whether there may be more: none were looked for because others were being looked for, or
-    /// some went to others meanwhile. Asking again may show it.
+    /// If true, there may be more offers: the search was skipped because others were running, or
+    /// some offers were taken meanwhile. Asking again may show them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub left_out: bool,
 }
 
 impl Offers {
-    /// None, because none were looked for.
+    /// Returns no offers, marked as left out.
     #[must_use]
     pub fn left_out() -> Self {
         Self {
@@ -103,53 +104,53 @@ impl Offers {
     }
 }
 
-/// Why there is no room, and what there is instead.
+/// Reason for a refusal, with counter-offers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Refusal {
-    /// Which window of a recurring request there is no room for, from 1 on. Proof and offers are
-    /// about that one.
+    /// Number of the first occurrence of a recurring request that does not fit, counted from 1.
+    /// Proof and offers refer to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occurrence: Option<u32>,
-    /// When that window begins.
+    /// Start of that window.
     #[schema(value_type = u64)]
     pub start_ms: Moment,
-    /// When it ends.
+    /// End of that window.
     #[schema(value_type = u64)]
     pub end_ms: Moment,
-    /// How it is known.
+    /// Proof that there is not enough bandwidth.
     pub proof: Proof,
-    /// What could be had.
+    /// Counter-offers.
     pub offers: Offers,
 }
 
-/// A refusal as a problem document (RFC 9457) with the proof.
+/// Refusal as a problem document (RFC 9457) with its proof.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RefusedProblem {
-    /// What kind: `urn:longhaul:problem:` and a word.
+    /// Kind of problem: `urn:longhaul:problem:` and a word.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The kind, for people.
+    /// Title of the kind, for people to read.
     pub title: String,
-    /// The HTTP status.
+    /// HTTP status.
     pub status: u16,
-    /// What it is this time, in one line for people.
+    /// Description of this problem, in one line.
     pub detail: String,
-    /// Why, and what else.
+    /// Reason and counter-offers.
     pub refusal: Refusal,
 }
 
-/// That another controller is asked, as a problem document (RFC 9457), with where it answers.
+/// Problem document (RFC 9457) that refers the caller to the controller that leads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NotLeadingProblem {
-    /// What kind: `urn:longhaul:problem:` and a word.
+    /// Kind of problem: `urn:longhaul:problem:` and a word.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The kind, for people.
+    /// Title of the kind, for people to read.
     pub title: String,
-    /// The HTTP status.
+    /// HTTP status.
     pub status: u16,
-    /// What it is this time, in one line for people.
+    /// Description of this problem, in one line.
     pub detail: String,
-    /// Where the controller that leads answers, as a URL, if that is known.
+    /// URL of the controller that leads, if known.
     pub leader: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! What can be asked of a controller about reservations. What is sent again because no answer came
-//! has the same idempotency key: it counts once.
+//! Requests about reservations. A retry has the same idempotency key as the first attempt, so it
+//! takes effect once.
 
 use longhaul_control_api::grants::{GrantsInUse, Renewals};
 use longhaul_control_api::reservations::{
@@ -12,39 +12,39 @@ use super::{Controller, encoded};
 use crate::client::ServiceClient;
 use crate::error::ClientError;
 
-/// Reservations of one answer.
+/// Number of reservations per page.
 const PAGE: u32 = 1000;
 
-/// What becomes of a request.
+/// Answer to a reservation request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Granted {
-    /// It is granted.
+    /// The request was granted.
     Reserved(Reserved),
-    /// There is no room.
+    /// There is not enough bandwidth.
     NoRoom(Box<RefusedProblem>),
 }
 
-/// What is done to a reservation.
+/// Action on a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// What is held is taken.
+    /// Commit what is held.
     Commit,
-    /// What is held is given back.
+    /// Return what is held.
     Abort,
-    /// Its paths are set up in its window.
+    /// Set up its paths in its window.
     Provision,
-    /// They are torn down.
+    /// Tear down its paths.
     Release,
-    /// It is cancelled; with all of its series, where that is said.
+    /// Cancel it.
     Cancel {
-        /// Whether with all of its series.
+        /// If true, cancels the whole series.
         series: bool,
     },
 }
 
 impl Controller {
-    /// Asks for bandwidth. `key` tells this request from others: where it is asked again with the
-    /// same, it is answered as before.
+    /// Requests bandwidth. `key` is the idempotency key: a repeated request with the same key gets
+    /// the first answer.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -56,7 +56,7 @@ impl Controller {
         self.granted("POST", "/reservations", request, key).await
     }
 
-    /// Asks for a change of a reservation.
+    /// Requests a change of a reservation.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -70,7 +70,7 @@ impl Controller {
             .await
     }
 
-    /// Does something to a reservation.
+    /// Performs an action on a reservation.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -93,7 +93,7 @@ impl Controller {
             .await
     }
 
-    /// A reservation.
+    /// Requests a reservation.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -102,8 +102,8 @@ impl Controller {
             .await
     }
 
-    /// What lets this key's sessions use a reservation's paths at the depots on them, now or in the
-    /// next stretch of its time.
+    /// Requests the grants with which this key's sessions use the reservation's paths at their
+    /// depots, now or in the next piece of its time.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -112,7 +112,7 @@ impl Controller {
             .await
     }
 
-    /// Asks about grants that the depot with this key has in use.
+    /// Renews grants that the depot with this key has in use.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -120,7 +120,7 @@ impl Controller {
         self.ask("POST", "/grants/renewals", Some(in_use)).await
     }
 
-    /// All reservations that are asked for, page by page.
+    /// Requests all reservations that match a query, page by page.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -165,7 +165,7 @@ async fn granted_once(
         let read = serde_json::from_slice(&bytes).map(Granted::Reserved);
         return read.map_err(|error| client.not_understood(error.to_string()));
     }
-    // A problem that has no proof in it is any other one.
+    // A problem document without a proof is another kind of problem.
     match serde_json::from_slice(&bytes) {
         Ok(refused) => Ok(Granted::NoRoom(Box::new(refused))),
         Err(_) => Err(client.problem(status, &bytes)),

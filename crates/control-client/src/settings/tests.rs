@@ -1,4 +1,4 @@
-//! What the file may say, and what becomes of one that says something else.
+//! Tests of valid and of malformed settings.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn key() -> PublicKey {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_settings_are_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join(FILE);
     assert_eq!(Settings::load(&file).unwrap(), None);
@@ -43,7 +43,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn what_says_nothing_that_can_be_gone_by_is_refused() {
+fn incomplete_settings_are_refused() {
     for text in [
         "",
         "url = 3",
@@ -70,9 +70,12 @@ fn what_says_nothing_that_can_be_gone_by_is_refused() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused_in_one_line(text in ".{0,200}") {
+    fn any_text_parses_or_fails_in_one_line(text in ".{0,200}") {
         if let Err(problem) = Settings::parse(&text) {
-            let error = SettingsError::Malformed { file: "f".into(), problem: printable(problem.as_bytes()) };
+            let error = SettingsError::Malformed {
+                file: "f".into(),
+                problem: printable(problem.as_bytes())
+            };
             prop_assert!(!error.to_string().contains('\n'));
         }
     }

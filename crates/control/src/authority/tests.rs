@@ -1,4 +1,4 @@
-//! What rights allow, whatever they are.
+//! Tests of decisions with arbitrary rights.
 
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
@@ -40,8 +40,12 @@ fn subject() -> impl Strategy<Value = Subject> {
 
 proptest! {
     #[test]
-    fn more_rights_never_take_anything_away(
-        few in rights(), more in rights(), resource in resource(), permission in permission(), subject in subject()
+    fn additional_rights_never_forbid(
+        few in rights(),
+        more in rights(),
+        resource in resource(),
+        permission in permission(),
+        subject in subject()
     ) {
         let all: Vec<Right> = few.iter().chain(&more).cloned().collect();
         let before = decide("x", &few, resource, permission, &subject).is_ok();
@@ -52,10 +56,12 @@ proptest! {
     }
 
     #[test]
-    fn what_is_allowed_is_allowed_by_one_right_of_that_very_resource_and_permission(
+    fn one_matching_right_decides(
         rights in rights(), resource in resource(), permission in permission(), subject in subject()
     ) {
-        let alone = |right: &Right| decide("x", std::slice::from_ref(right), resource, permission, &subject).is_ok();
+        let alone = |right: &Right| {
+            decide("x", std::slice::from_ref(right), resource, permission, &subject).is_ok()
+        };
         let allowed = decide("x", &rights, resource, permission, &subject).is_ok();
         prop_assert_eq!(allowed, rights.iter().any(alone));
         for right in rights.iter().filter(|right| alone(right)) {
@@ -77,7 +83,7 @@ fn of(role: &str) -> Vec<Right> {
 }
 
 #[test]
-fn the_builtin_roles_allow_what_the_page_says() {
+fn builtin_roles_match_their_documentation() {
     let may = |role, resource, permission, subject: &Subject| {
         decide("x", &of(role), resource, permission, subject).is_ok()
     };
@@ -117,7 +123,7 @@ fn the_builtin_roles_allow_what_the_page_says() {
 }
 
 #[test]
-fn a_refusal_says_what_would_be_allowed() {
+fn refusal_names_what_would_be_allowed() {
     let reported = |rights: &[Right], resource| {
         decide("ana", rights, resource, Permission::Write, &Subject::all())
             .unwrap_err()
@@ -145,7 +151,7 @@ fn a_refusal_says_what_would_be_allowed() {
 }
 
 #[test]
-fn each_right_that_covers_a_reservation_has_its_own_limits() {
+fn each_covering_right_has_its_own_limits() {
     let right = |permission, constraint, rate_bps| Right {
         resource: Resource::Reservations,
         permission,

@@ -1,5 +1,5 @@
-//! What of the book is followed, and how many reservations there are in each state: brought up to
-//! date by those that have changed. Pure.
+//! Tracking of the reservations that concern the network, and of the number of reservations in each
+//! state. Only changed reservations are looked at. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,28 +9,28 @@ use longhaul_circuits::machine::{Life, Machine, Provision};
 use super::judge::Followed;
 use crate::reservations::Desk;
 
-/// See the module.
+/// Reservations that concern the network, and the number of reservations in each state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Following {
-    /// Up to which number of the desk.
+    /// Change number of the reservation store up to which this is current.
     number: Option<u64>,
     followed: BTreeMap<ReservationId, Followed>,
-    /// The state of each reservation.
+    /// State of each reservation.
     of_each: BTreeMap<ReservationId, &'static str>,
     states: BTreeMap<&'static str, i64>,
 }
 
-/// Of which reservations something on the network may be different.
+/// Reservations whose circuits may have changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Different {
-    /// Everything.
+    /// All reservations.
     All,
-    /// These reservations.
+    /// Only these reservations.
     These(BTreeSet<ReservationId>),
 }
 
 impl Different {
-    /// With what else may be.
+    /// Adds further changes.
     pub fn and(&mut self, other: Self) {
         match (self, other) {
             (Self::All, _) => {}
@@ -39,7 +39,7 @@ impl Different {
         }
     }
 
-    /// All of it; nothing may be from here on.
+    /// Returns the changes and leaves none.
     #[must_use]
     pub fn taken(&mut self) -> Self {
         std::mem::replace(self, Self::These(BTreeSet::new()))
@@ -47,8 +47,8 @@ impl Different {
 }
 
 impl Following {
-    /// Takes what has changed in the book: of which reservations something is, or was, on the
-    /// network.
+    /// Processes changes of the book. Returns the changed reservations that concern the network,
+    /// now or before.
     pub fn take(&mut self, desk: &Desk) -> Different {
         let changed = self.number.and_then(|number| desk.changed_since(number));
         self.number = Some(desk.number());
@@ -71,7 +71,7 @@ impl Following {
         }
     }
 
-    /// Takes one reservation as it is now; whether anything of it is, or was, on the network.
+    /// Processes one reservation. Returns true if it concerns the network, now or before.
     fn one(&mut self, desk: &Desk, id: ReservationId) -> bool {
         let known = desk.reservation(id);
         let state = known.map(|(_, reservation)| state(reservation.machine));
@@ -97,20 +97,20 @@ impl Following {
         }
     }
 
-    /// Reservations of which something is, or may be, on the network, by number.
+    /// Returns the reservations that concern the network, by ID.
     #[must_use]
     pub const fn followed(&self) -> &BTreeMap<ReservationId, Followed> {
         &self.followed
     }
 
-    /// How many reservations there are in each state.
+    /// Returns the number of reservations in each state.
     #[must_use]
     pub const fn states(&self) -> &BTreeMap<&'static str, i64> {
         &self.states
     }
 }
 
-/// The state of a reservation as metrics have it.
+/// Returns the state of a reservation as a metric label.
 const fn state(machine: Machine) -> &'static str {
     match (machine.life, machine.provision) {
         (Life::Failed, _) => "failed",

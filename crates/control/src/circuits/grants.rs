@@ -1,4 +1,4 @@
-//! Grants of the paths of a reservation, for the depots on them.
+//! Grants of a reservation's paths, for the depots on them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,31 +15,31 @@ use longhaul_proto::{
 
 use crate::reservations::streams::PORTS_OF_PATH;
 
-/// Longest name of an end in a grant, in bytes.
+/// Maximum length of an end's name in a grant, in bytes.
 const MAX_END_BYTES: usize = 64;
 
-/// Longest time from a grant's issue to its end, in milliseconds.
+/// Maximum time from a grant's issue to its end, in milliseconds.
 const LIFETIME_MS: u64 = MAX_GRANT_LIFETIME.as_millis() as u64;
 
-/// Why nothing is granted.
+/// Reason why no grant is issued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoGrants {
-    /// It is not to be used now.
+    /// The reservation is not provisioned.
     #[error("reservation {0} is not provisioned: longhaul reservations {0} provision")]
     Released(u64),
-    /// It was cancelled, or has failed.
+    /// The reservation was cancelled or has failed.
     #[error("reservation {0} is cancelled or has failed: make a new one")]
     Ended(u64),
-    /// Nothing of it is to come.
+    /// All pieces of the reservation are over.
     #[error("nothing of reservation {0} is left: reserve anew")]
     Over(u64),
-    /// Its next stretch of time is not near enough.
+    /// The next piece of the reservation begins too late.
     #[error("reservation {0} goes on in {1} s: ask again within a minute of that")]
     Early(u64, u64),
-    /// The path, or all paths, lead elsewhere by now.
+    /// The path no longer leads over this depot.
     #[error("this depot is on no such path of reservation {0}: ask for the grants of its paths")]
     Elsewhere(u64),
-    /// It can't be signed.
+    /// The grant cannot be signed.
     #[error("the grant can't be made: {0}")]
     Sign(String),
 }
@@ -49,7 +49,7 @@ pub enum NoGrants {
 pub struct CircuitName {
     /// Number of the reservation.
     pub reservation: u64,
-    /// Number of the path, counted from 1.
+    /// Number of the path, from 1.
     path: Option<usize>,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for CircuitName {
     }
 }
 
-/// A text that no controller names a circuit by.
+/// The text is no name of a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no circuit of this controller has that name")]
 pub struct NotACircuit;
@@ -77,7 +77,7 @@ impl FromStr for CircuitName {
             reservation: reservation.parse().map_err(|_| NotACircuit)?,
             path: path.map(str::parse).transpose().map_err(|_| NotACircuit)?,
         };
-        // One circuit has one name.
+        // Each circuit has exactly one name.
         match name.to_string() == text {
             true => Ok(name),
             false => Err(NotACircuit),
@@ -85,8 +85,8 @@ impl FromStr for CircuitName {
     }
 }
 
-/// Grants for the stretch of time that lasts, or comes next. They hold for a minute at most: a
-/// controller takes one back by issuing no further one.
+/// Issues grants for the current or next piece of a reservation. They are valid for one minute at
+/// most, and a controller revokes one by not renewing it.
 ///
 /// # Errors
 /// [`NoGrants`].
@@ -123,10 +123,10 @@ pub fn grants(
     })
 }
 
-/// Renews the grant of one circuit, which a depot has in use.
+/// Renews the grant of one circuit that a depot has in use.
 ///
 /// # Errors
-/// [`NoGrants`]: it has ended.
+/// [`NoGrants`]: the grant has ended.
 pub fn renewal(
     reservation: &Reservation,
     circuit: CircuitName,
@@ -153,7 +153,7 @@ pub fn renewal(
     issue.signed(at, path, &on_it)
 }
 
-/// The stretch of time that lasts, or comes next.
+/// Returns the current or next piece of a reservation.
 fn stretch(reservation: &Reservation, now_ms: u64) -> Result<&Piece, NoGrants> {
     let state = reservation.state;
     match state.life {
@@ -175,7 +175,7 @@ fn stretch(reservation: &Reservation, now_ms: u64) -> Result<&Piece, NoGrants> {
     piece.ok_or(NoGrants::Over(reservation.id))
 }
 
-/// Issue of the grants of one stretch of a reservation, to one holder, at one moment.
+/// Parameters of grants for one piece of a reservation, for one holder at one time.
 struct Issue<'a> {
     reservation: &'a Reservation,
     piece: &'a Piece,
@@ -185,10 +185,10 @@ struct Issue<'a> {
 }
 
 impl<'a> Issue<'a> {
-    /// Grants for the stretch of time that lasts, or comes next.
+    /// Selects the current or next piece of a reservation.
     ///
     /// # Errors
-    /// [`NoGrants`]: none does.
+    /// [`NoGrants`]: there is no such piece.
     fn new(
         reservation: &'a Reservation,
         holder: PublicKey,
@@ -204,13 +204,13 @@ impl<'a> Issue<'a> {
         })
     }
 
-    /// The end of what is issued now.
+    /// Returns the end of grants that are issued now.
     fn end_ms(&self) -> u64 {
         let last = self.now_ms.saturating_add(LIFETIME_MS);
         self.piece.end_ms.min(last)
     }
 
-    /// Names the circuit of the path at this place.
+    /// Returns the name of the circuit of the path at this index.
     fn name(&self, at: usize) -> CircuitName {
         CircuitName {
             reservation: self.reservation.id,
@@ -218,7 +218,7 @@ impl<'a> Issue<'a> {
         }
     }
 
-    /// Signs the grant of the path at this place, on which there are depots.
+    /// Signs the grant of the path at this index, which has depots.
     fn signed(
         &self,
         at: usize,
@@ -233,7 +233,7 @@ impl<'a> Issue<'a> {
             start_unix_ms: self.piece.start_ms,
             end_unix_ms: self.end_ms(),
             rate: path.rate_bps,
-            // As many as have source ports.
+            // One session for each source port.
             sessions: PORTS_OF_PATH,
             depots: on_it.keys().into_iter().collect(),
             issuer: self.signer.public(),
@@ -247,9 +247,9 @@ impl<'a> Issue<'a> {
     }
 }
 
-/// The depots at the sites of a path.
+/// Depots at the sites of a path.
 struct OnPath<'a> {
-    /// In the order in which the bytes pass the sites; of one site, in the map's order.
+    /// Depots in the order in which the bytes pass their sites; within a site, in the map's order.
     all: Vec<&'a Depot>,
 }
 
@@ -269,8 +269,8 @@ impl<'a> OnPath<'a> {
         }
     }
 
-    /// Those that a way passes: of each site the first that can be reached and is not known to be
-    /// away.
+    /// Returns the depots that a route passes: of each site the first with an address that is not
+    /// known to be down.
     fn passed(&self) -> Vec<&'a Depot> {
         let mut passed: Vec<&Depot> = Vec::new();
         for depot in &self.all {
@@ -283,9 +283,9 @@ impl<'a> OnPath<'a> {
         passed
     }
 
-    /// Those that the grant is for, by key.
+    /// Returns the keys of the depots that the grant is for.
     fn keys(&self) -> BTreeSet<PublicKey> {
-        // Where there are more than one grant has room for, those that ways pass come first.
+        // If a grant cannot hold all keys, the depots on routes come first.
         let passed = self.passed();
         let others = self.all.iter().copied();
         let mut keys = BTreeSet::new();
@@ -303,7 +303,8 @@ impl<'a> OnPath<'a> {
         granted.map(|depot| depot.name.clone()).collect()
     }
 
-    /// The way over them; none without depots, and beyond what a route has room for (LH-ROUTE-4).
+    /// Returns the route over the depots. `None` without depots, and if it exceeds the maximum
+    /// length (LH-ROUTE-4).
     fn route(&self) -> Option<Route> {
         let hops = self.passed().into_iter().filter_map(|depot| {
             Some(Hop {
@@ -317,13 +318,13 @@ impl<'a> OnPath<'a> {
     }
 }
 
-/// Where a depot is dialled.
+/// Returns the address at which a depot is dialled.
 fn address(depot: &Depot) -> Option<&Endpoint> {
     let takes_tcp = |address: &&DepotAddress| address.transports.contains(&Transport::Tcp);
     Some(&depot.addresses.iter().find(takes_tcp)?.endpoint)
 }
 
-/// An end's name as grants have it.
+/// Shortens an end's name for a grant.
 fn end(name: &str) -> String {
     let mut name = printable(name.as_bytes());
     let mut most = MAX_END_BYTES.min(name.len());

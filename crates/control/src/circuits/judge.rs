@@ -1,4 +1,4 @@
-//! What the book is to take of how circuits stand, and what people see of it.
+//! Comparison of circuits with the book: derives the report to the book and the displayed state.
 
 use std::collections::BTreeSet;
 
@@ -14,21 +14,21 @@ use super::plan::{self, NoCircuit};
 use crate::reservations::desk::Detail;
 use crate::reservations::{Desk, Settled};
 
-/// A reservation of which something is, or may be, on the network.
+/// Reservation that is, or may be, set up on the network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Followed {
-    /// Its states.
+    /// States of the reservation.
     pub machine: Machine,
-    /// Its circuit, or why there is none.
+    /// Circuit of the reservation, or the reason why it has no circuit.
     pub circuit: Result<Circuit, NoCircuit>,
     /// Sites that are not set up.
     pub not_set_up: Vec<String>,
-    /// The parts by which its paths are counted.
+    /// Parts at which the traffic of its paths is counted.
     pub counted: BTreeSet<PartId>,
 }
 
 impl Followed {
-    /// A reservation as it is followed; none where nothing of it is, or may be, on the network.
+    /// Creates the entry of a reservation. `None` if nothing of it is, or may be, on the network.
     #[must_use]
     pub fn of(
         desk: &Desk,
@@ -54,13 +54,13 @@ impl Followed {
         })
     }
 
-    /// Its circuit, where it is to be there.
+    /// Returns the circuit, if it should be set up.
     #[must_use]
     pub fn wanted(&self) -> Option<&Circuit> {
         self.circuit.as_ref().ok().filter(|_| self.is_wanted())
     }
 
-    /// Whether it is to be there in its window.
+    /// Returns true if the circuit should be set up in its window.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.machine.life == Life::Created
@@ -71,7 +71,7 @@ impl Followed {
     }
 }
 
-/// What the book is to take now of one reservation, and what people see of its circuit.
+/// Returns what to report to the book about a reservation, and the displayed state of its circuit.
 #[must_use]
 pub fn judge(
     id: ReservationId,
@@ -91,7 +91,7 @@ pub fn judge(
     };
     let circuit = match &followed.circuit {
         Ok(circuit) => circuit,
-        // Nothing is there that could be waited for.
+        // There is nothing to wait for.
         Err(why) => {
             return (
                 confirmed,
@@ -117,7 +117,7 @@ pub fn judge(
                 shown(CircuitStanding::Failed, Some(why)),
             )
         }
-        // The book has its end soon.
+        // The book will soon end the reservation.
         Some(Standing::Over { .. }) => (confirmed, shown(CircuitStanding::TearingDown, None)),
     }
 }

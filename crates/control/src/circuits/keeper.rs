@@ -1,6 +1,6 @@
-//! The one task that follows the book: what is provisioned in it is wanted of the network, how that
-//! stands goes back into the book, and what went over each path is counted. Of several controllers
-//! that share a store only the one that leads does so.
+//! The task that follows the book. It requests provisioned circuits from the network, reports their
+//! state to the book, and counts the traffic of each path. Of several controllers that share a
+//! store, only the leader does so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,27 +24,27 @@ use crate::authority::OPERATOR;
 use crate::leader::{self, Leadership};
 use crate::reservations::{Asker, Book, Clock, Command, Settled, api_moment};
 
-/// How often it is counted what went over paths.
+/// Interval between counts of traffic.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// Follows the book, and runs the drivers while this controller leads.
 pub struct Keeper {
     book: Book,
     leadership: watch::Receiver<Leadership>,
     make: Box<dyn Fn() -> Conductor + Send + Sync>,
-    /// The one of this term of leading.
+    /// Drivers of the current term of leading.
     conductor: Option<Arc<Conductor>>,
     view: CircuitsView,
     clock: Clock,
     following: Following,
-    /// What has not been judged since it became different.
+    /// Reservations whose circuits changed since they were last judged.
     different: Different,
 }
 
 impl Keeper {
-    /// One that follows a book, and conducts while it leads. `make` makes a conductor that nobody
-    /// runs yet, for each term anew: what an earlier one knew of nodes another controller may have
-    /// changed, and its drivers let go of their nodes when they are dropped.
+    /// Creates the task. `make` creates the drivers for each term of leading. They must be new for
+    /// each term, as another controller may have changed the nodes, and dropped drivers release
+    /// their nodes.
     #[must_use]
     pub fn new(
         book: Book,
@@ -65,10 +65,11 @@ impl Keeper {
         }
     }
 
-    /// Follows until `stop` is true, or whoever could say so is gone.
+    /// Follows the book until `stop` is true or its sender is gone.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut changes = self.book.changes();
-        // Before the journal has been read nothing is wanted, and what is there would be torn down.
+        // Until the journal has been read, no circuit is wanted, so existing ones would be torn
+        // down.
         tokio::select! {
             is_known = read_first(&mut changes) => if !is_known { return },
             () = ended(&mut stop) => return,
@@ -81,7 +82,7 @@ impl Keeper {
                     () = self.conduct(changes.clone()) => {}
                     () = ended(&mut stop) => return,
                 }
-                // What is set up stays: who leads now sees to it.
+                // Circuits stay set up; the new leader takes over.
                 self.conductor = None;
                 continue;
             }
@@ -95,16 +96,16 @@ impl Keeper {
         }
     }
 
-    /// Shows what the book has; how circuits stand is known to the one that leads.
+    /// Publishes the states of reservations. The states of circuits are known to the leader only.
     async fn look_on(&mut self) {
         let following = &mut self.following;
-        // Where the book cannot be read, what was shown last is.
+        // If the book cannot be read, the last states stay.
         let _ = self.book.read(|desk, _| following.take(desk)).await;
         self.view
             .stand(BTreeMap::new(), self.following.states().clone());
     }
 
-    /// Conducts until it leads no longer, or the book is written no longer.
+    /// Runs the drivers until another controller leads, or the book is no longer written.
     async fn conduct(&mut self, mut changes: watch::Receiver<u64>) {
         let mut leadership = self.leadership.clone();
         let term = leadership.borrow().term();
@@ -115,7 +116,7 @@ impl Keeper {
         };
         let conductor = Arc::new((self.make)());
         self.conductor = Some(conductor.clone());
-        // It knows nothing of what earlier ones were given.
+        // New drivers know nothing of earlier requests.
         (self.following, self.different) = (Following::default(), Different::All);
         let clock = self.clock.clone();
         let (_halt, until) = watch::channel(false);
@@ -125,7 +126,7 @@ impl Keeper {
                     return;
                 }
             }
-            // What is under way when this is dropped is given up.
+            // Dropping this cancels operations in progress.
             let conducting = conductor.run(|| clock(), until);
             tokio::select! {
                 () = conducting => {}
@@ -133,7 +134,9 @@ impl Keeper {
             }
         };
         tokio::select! {
-            () = over => tracing::info!("circuits stay as they are: another controller sees to them"),
+            () = over => tracing::info!(
+                "circuits stay as they are: another controller sees to them"
+            ),
             () = following => {}
         }
     }
@@ -153,7 +156,7 @@ impl Keeper {
                     Ok(()) => drop(self.take_book(false).await),
                     Err(_) => return,
                 },
-                // Any circuit may stand otherwise.
+                // Any circuit may have changed.
                 _ = progress.changed() => self.different = Different::All,
                 _ = count.tick(), if counting.is_empty() => {
                     self.count(&mut counting);
@@ -164,8 +167,9 @@ impl Keeper {
         }
     }
 
-    /// Takes from the book what is wanted; whether it could be read. What was provisioned before
-    /// the start is believed to be there until a driver says otherwise.
+    /// Takes the wanted circuits from the book. Returns true if the book could be read. Circuits
+    /// that were provisioned before the start are assumed to be set up until a driver reports
+    /// otherwise.
     async fn take_book(&mut self, is_first: bool) -> bool {
         let following = &mut self.following;
         let different = match self.book.read(|desk, _| following.take(desk)).await {
@@ -194,7 +198,7 @@ impl Keeper {
                         .for_each(|name| reconciler.was_provisioned(name));
                 });
             }
-            // What is not on the network concerns no driver.
+            // Reservations that are not on the network concern no driver.
             Different::These(ids) if ids.is_empty() => {}
             Different::These(ids) => {
                 let wanted = |id| followed.get(id).and_then(Followed::wanted).cloned();
@@ -207,8 +211,7 @@ impl Keeper {
         true
     }
 
-    /// Brings to the book what became of circuits, and to those who look how they stand: of all
-    /// that may be different since the last time.
+    /// Reports the results of changed circuits to the book, and publishes their states.
     async fn settle(&mut self) {
         let now = (self.clock)();
         let mut settled = Vec::new();
@@ -262,19 +265,22 @@ impl Keeper {
             rights: None,
         };
         match self.book.ask(asker, Command::Settle(settled), None).await {
-            // What is settled is in the book by now, and need not be settled again.
+            // Settled circuits are in the book now and need not be reported again.
             Ok(_) => {
                 self.view.failed(failures);
                 self.take_book(false).await;
             }
             Err(error) => {
                 self.different = Different::All;
-                tracing::warn!(%error, "what became of circuits could not be written: it is tried again");
+                tracing::warn!(
+                    %error,
+                    "what became of circuits could not be written: it is tried again"
+                );
             }
         }
     }
 
-    /// Has it counted what went over paths, beside all else.
+    /// Counts the traffic of all paths in the background.
     fn count(&self, counting: &mut JoinSet<()>) {
         let now = (self.clock)();
         let all: BTreeSet<PartId> = self
@@ -313,18 +319,18 @@ impl Keeper {
     }
 }
 
-/// Completes when it is time to end.
+/// Completes when `stop` is true.
 async fn ended(stop: &mut watch::Receiver<bool>) {
-    // Who could have said so is gone: that is an end, too.
+    // A dropped sender means the same.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// Waits until the journal has been read; whether it ever was.
+/// Waits until the journal has been read. Returns false if it never will be.
 async fn read_first(changes: &mut watch::Receiver<u64>) -> bool {
     changes.wait_for(|times| *times > 0).await.is_ok()
 }
 
-/// What went through a part; none where its driver can't say.
+/// Reads the counters of a part; `None` if its driver cannot.
 async fn carried(
     driver: &dyn Driver,
     owner: Name,

@@ -1,4 +1,4 @@
-//! A reservation as a circuit: its plan, in names, with the streams of each path.
+//! Conversion of a reservation into a circuit: its plan, in names, with the streams of each path.
 
 use std::collections::BTreeSet;
 
@@ -14,34 +14,36 @@ use crate::reservations::desk::{Desk, Detail};
 use crate::reservations::names::Names;
 use crate::reservations::{reported, streams};
 
-/// Why a reservation is no circuit.
+/// Reason why a reservation has no circuit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoCircuit {
-    /// Nobody knows how its streams are recognised.
+    /// The addresses of its streams are unknown.
     #[error(
-        "the addresses of {0} are not known: name them on the map, or ask for it anew with --from-address and --to-address"
+        "the addresses of {0} are not known: name them on the map, or ask for it anew with \
+        --from-address and --to-address"
     )]
     Address(String),
-    /// Its streams are another's.
+    /// It has no source ports, as all were taken.
     #[error(
-        "all source ports between its ends were taken when it was asked for: cancel what is not needed, and ask for it anew"
+        "all source ports between its ends were taken when it was asked for: cancel what is not \
+        needed, and ask for it anew"
     )]
     Ports,
-    /// Something of it has a name that is none for drivers.
+    /// A name on the map is not valid for drivers.
     #[error("{0}: rename it on the map")]
     Name(String),
-    /// No node on its paths is set up.
+    /// No site on its paths has a driver.
     #[error("no site on its paths has a driver: name one in the controller's control.toml")]
     NoDriver,
 }
 
-/// The name of a reservation's circuit: its number.
+/// Returns the name of a reservation's circuit, which is its number.
 #[must_use]
 pub fn circuit_name(id: ReservationId) -> Name {
     Name::of_number(reported::number(id))
 }
 
-/// A reservation as a circuit.
+/// Converts a reservation into a circuit.
 ///
 /// # Errors
 /// [`NoCircuit`]: nothing of it can be set up.
@@ -80,7 +82,7 @@ pub fn circuit(
     })
 }
 
-/// The streams of a path between two ends.
+/// Returns the streams of a path between two ends.
 #[must_use]
 pub fn streams_of(from: Prefix, to: Prefix, ports: Option<SourcePortRange>) -> Streams {
     Streams {
@@ -114,7 +116,7 @@ fn route(names: &Names, planned: &Planned, streams: Streams) -> Result<Route, No
     })
 }
 
-/// Sites that the paths of a plan leave and that are not set up.
+/// Returns the sites that the paths of a plan leave and that have no driver.
 #[must_use]
 pub fn not_set_up(desk: &Desk, plan: &Plan) -> BTreeSet<String> {
     desk.sending_sites(plan)
@@ -123,8 +125,8 @@ pub fn not_set_up(desk: &Desk, plan: &Plan) -> BTreeSet<String> {
         .collect()
 }
 
-/// The parts by which it is counted what goes over each path: those at the first node that is set
-/// up.
+/// Returns the parts at which the traffic of each path is counted: those at its first node with a
+/// driver.
 #[must_use]
 pub fn counted(desk: &Desk, circuit: &Circuit) -> BTreeSet<PartId> {
     let routes = circuit.pieces.iter().flat_map(|piece| &piece.routes);

@@ -1,4 +1,4 @@
-//! What is known of circuits at the moment, for whoever shows reservations.
+//! Current state of circuits, for displayed reservations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::plan::{circuit_name, streams_of};
 use crate::reservations::reported;
 
-/// What is known of circuits. Cheap to clone.
+/// Current state of circuits. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct CircuitsView(Arc<Mutex<Known>>);
 
@@ -25,12 +25,12 @@ struct Known {
     failures: u64,
 }
 
-/// How many of what there are, for metrics.
+/// Numbers of reservations and circuits, for metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reservations by state.
     pub reservations: BTreeMap<&'static str, i64>,
-    /// Circuits by standing.
+    /// Circuits by state.
     pub circuits: BTreeMap<&'static str, i64>,
     /// Circuits that have failed since the start.
     pub failures: u64,
@@ -38,11 +38,11 @@ pub struct Counts {
 
 impl CircuitsView {
     fn known(&self) -> MutexGuard<'_, Known> {
-        // What is in there is whole at any moment.
+        // The state is consistent at any moment, so a poisoned lock can be used.
         self.0.lock()
     }
 
-    /// Takes how reservations and circuits stand now: all circuits that there are.
+    /// Replaces the states of all circuits and the numbers of reservations.
     pub fn stand(
         &self,
         circuits: BTreeMap<ReservationId, Circuit>,
@@ -53,8 +53,8 @@ impl CircuitsView {
         known.states = states;
     }
 
-    /// Takes how reservations stand now, and these circuits; none where one is gone. All others
-    /// stand as they did.
+    /// Updates the states of some circuits, or removes them if `None`, and the numbers of
+    /// reservations.
     pub fn stand_otherwise(
         &self,
         circuits: BTreeMap<ReservationId, Option<Circuit>>,
@@ -70,19 +70,19 @@ impl CircuitsView {
         known.states = states;
     }
 
-    /// Takes that so many circuits have failed.
+    /// Adds to the number of failed circuits.
     pub fn failed(&self, circuits: u64) {
         self.known().failures += circuits;
     }
 
-    /// Takes what was counted, and forgets parts that are not among those in `all`.
+    /// Records counted traffic, and removes parts that are not in `all`.
     pub fn count(&self, all: &BTreeSet<PartId>, counted: BTreeMap<PartId, Carried>) {
         let mut known = self.known();
         known.carried.extend(counted);
         known.carried.retain(|part, _| all.contains(part));
     }
 
-    /// Adds to a reservation what is known of its circuit.
+    /// Adds the state of its circuit and its traffic to a reservation.
     pub fn dress(&self, reservation: &mut Reservation) {
         let Some(id) = reported::id(reservation.id) else {
             return;
@@ -115,7 +115,7 @@ impl CircuitsView {
         }
     }
 
-    /// How many of what there are.
+    /// Returns the numbers of reservations and circuits.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let known = self.known();
@@ -131,7 +131,7 @@ impl CircuitsView {
     }
 }
 
-/// A standing as metrics have it.
+/// Returns the state of a circuit as a metric label.
 #[must_use]
 pub const fn word(standing: CircuitStanding) -> &'static str {
     match standing {

@@ -1,4 +1,4 @@
-//! Who may do what, and for whom.
+//! Rights of callers, and the ends that they speak for.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::places::Speaker;
 use crate::reservations::Asker;
 
 impl Controller {
-    /// Whoever asks for or after reservations.
+    /// Returns the caller as the owner of reservations, with its rights.
     #[must_use]
     pub fn asker(&self, caller: &Caller) -> Asker {
         let Some(key) = &caller.key else {
@@ -36,7 +36,7 @@ impl Controller {
         }
     }
 
-    /// The operator, as if asking over the controller's socket.
+    /// Returns the operator as a caller, as over the controller's socket.
     #[must_use]
     pub fn operator(&self) -> Caller {
         Caller {
@@ -45,7 +45,7 @@ impl Controller {
         }
     }
 
-    /// Whoever has signed a document with this key.
+    /// Returns the caller of a document that was signed with this key.
     #[must_use]
     pub fn caller(&self, key: PublicKey) -> Caller {
         let authorities = read(&self.0.authorities);
@@ -56,31 +56,31 @@ impl Controller {
         }
     }
 
-    /// The keys that may ask at all, for a gate.
+    /// Returns the keys of all principals, for a gate.
     #[must_use]
     pub fn keys(&self) -> AuthorizedKeys {
         let authorities = read(&self.0.authorities);
         AuthorizedKeys::of(authorities.by_key.iter().map(|(key, (name, _))| {
             let authorized = Authorized {
                 name: name.clone(),
-                // What it may is decided for each thing that is asked.
+                // Rights are checked for each request.
                 role: KeyRole::All,
             };
             (*key, authorized)
         }))
     }
 
-    /// Has a gate let in the keys that may ask, from now on.
+    /// Keeps a gate up to date with the keys of all principals.
     pub fn serve_gate(&self, gate: Arc<KeyGate>) {
         gate.replace_keys(self.keys());
         set(&self.0.gate, Some(gate));
     }
 
-    /// Decides whether `caller` may do that. Whoever runs the controller, and asks over its socket,
-    /// may do all.
+    /// Checks that `caller` may do that. The operator, who calls over the socket, may do
+    /// everything.
     ///
     /// # Errors
-    /// It may not.
+    /// The caller may not.
     pub fn allow(
         &self,
         caller: &Caller,
@@ -92,7 +92,7 @@ impl Controller {
             return Ok(());
         };
         let authorities = read(&self.0.authorities);
-        // Whom a role was taken from in this moment has none.
+        // A principal may have lost its roles a moment ago.
         let rights = authorities
             .by_key
             .get(key)
@@ -100,15 +100,15 @@ impl Controller {
         decide(&caller.user, rights, resource, permission, subject)
     }
 
-    /// For which ends `caller` speaks; none of whoever runs the controller.
+    /// Returns the ends that `caller` speaks for; `None` for the operator.
     #[must_use]
     pub fn speaker(&self, caller: &Caller) -> Option<Speaker> {
         let key = caller.key?;
         Some(self.places().speaker(&key, &caller.user))
     }
 
-    /// What an end is called: the depot or the host of the map that a key, a name or an address
-    /// stands for, and itself where there is none.
+    /// Returns the map's name for an end that is given as a key, a name or an address. An unknown
+    /// end is returned unchanged.
     #[must_use]
     pub fn called(&self, end: &str) -> String {
         if end.parse::<PublicKey>().is_ok() {
@@ -117,7 +117,7 @@ impl Controller {
         self.places().meant(end).unwrap_or(end).to_owned()
     }
 
-    /// For which ends whoever has that key as text speaks.
+    /// Returns the ends that the holder of a key, given as text, speaks for.
     fn speaker_of(&self, reporter: &str) -> Speaker {
         let Ok(key) = PublicKey::from_str(reporter) else {
             return Speaker::default();
@@ -127,7 +127,7 @@ impl Controller {
         self.places().speaker(&key, name)
     }
 
-    /// Ends that reports of a key, given as text, may count for: see
+    /// Returns the ends that reports of a key, given as text, may count for: see
     /// [`crate::places::Places::reporter`].
     pub(super) fn reporter_of(&self, reporter: &str) -> Speaker {
         let Ok(key) = PublicKey::from_str(reporter) else {

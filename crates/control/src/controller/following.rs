@@ -1,4 +1,4 @@
-//! Following the store: the map, the rights, and what is measured.
+//! Following the store: the map, the rights, and measurements.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,21 +19,20 @@ use crate::places::{Places, Speaker, seconds};
 use crate::store::StoreError;
 use crate::store::measurements::Kept;
 
-/// How often it is looked whether depots have become stale, and whether others have changed the
-/// store.
+/// Interval between checks for stale depots and for changes by other controllers.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Measurements that forecasts are rebuilt from at the start: the newest.
+/// Maximum number of measurements, the newest, from which forecasts are rebuilt at the start.
 const REBUILD_MEASUREMENTS: i64 = 1_000_000;
-/// Reports that scores are rebuilt from at the start: the newest.
+/// Maximum number of reports, the newest, from which scores are rebuilt at the start.
 const REBUILD_REPORTS: i64 = 10_000;
-/// Measurements that are read at once.
+/// Number of measurements that are read at a time.
 const READ_AT_ONCE: i64 = 5_000;
 
 impl Controller {
-    /// Takes over what the store has, if it has changed.
+    /// Loads what has changed in the store.
     ///
     /// # Errors
-    /// The store does not answer, or has what cannot be read.
+    /// The store does not answer, or its content cannot be read.
     pub async fn follow(&self) -> Result<(), StoreError> {
         let changes = self.0.store.changes().await?;
         let known = *self.0.changes.lock();
@@ -67,7 +66,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Binds the names of registrations that a release kept which bound none.
+    /// Binds the names of registrations that were stored by a release without name binding.
     pub(super) async fn bind_registered_names(&self) -> Result<(), StoreError> {
         let places = self.places();
         let may_bind = |registration: &Registration| {
@@ -78,7 +77,7 @@ impl Controller {
         self.follow().await
     }
 
-    /// Takes over rights and the operator's map.
+    /// Loads rights and the operator's map.
     async fn follow_operator(&self) -> Result<(), StoreError> {
         let mut by_key = BTreeMap::new();
         for (key, authority) in self.0.store.authorities().await? {
@@ -103,9 +102,9 @@ impl Controller {
         Ok(())
     }
 
-    /// Takes what a depot said of itself, once it is kept, with the name that was bound to its key.
-    /// A registration that says nothing new rebuilds no map, so a thousand depots do not have it
-    /// rebuilt all the time; it is rebuilt when a depot becomes stale by what is known.
+    /// Processes a stored registration, with the name that was bound to its key. A registration
+    /// without news does not rebuild the map, so a thousand depots do not cause constant rebuilds.
+    /// The map is also rebuilt when a depot becomes stale.
     pub fn take_registration(&self, registration: Registration, name: Option<&str>) {
         let policy = &self.0.settings.registrations;
         let now = seconds(now_ms());
@@ -134,13 +133,12 @@ impl Controller {
         }
     }
 
-    /// Makes the map anew of what is known.
+    /// Rebuilds the map.
     pub(super) fn make_places(&self) {
         let file = self.0.file();
         let version = self.0.map_version.fetch_add(1, Ordering::AcqRel) + 1;
         let authorities = read(&self.0.authorities);
-        // A key that may not register any more is no depot from this moment on, whatever it said
-        // before.
+        // A key that may no longer register is no longer a depot, whatever it registered before.
         let may_register = |key: &PublicKey| {
             let rights = authorities
                 .by_key
@@ -172,14 +170,14 @@ impl Controller {
         set(&self.0.places, Arc::new(places));
     }
 
-    /// Scores a report that was kept.
+    /// Scores a stored report.
     pub fn take_report(&self, reporter: &str, report: &TransferReport) {
         let speaker = self.reporter_of(reporter);
         self.weather()
             .take_report(&speaker, report, seconds(now_ms()));
     }
 
-    /// Follows what is measured: from the writer here, or, where others write too, from the store.
+    /// Follows measurements: from the local writer or, if others write too, from the store.
     pub(super) async fn keep_up(
         self,
         mut received: mpsc::UnboundedReceiver<Kept>,
@@ -188,7 +186,10 @@ impl Controller {
         let mut seen = match self.rebuild().await {
             Ok(seen) => seen,
             Err(error) => {
-                tracing::error!(%error, "forecasts could not be rebuilt: they begin with what comes now");
+                tracing::error!(
+                    %error,
+                    "forecasts could not be rebuilt: they begin with what comes now"
+                );
                 self.0.store.last_measurement().await.unwrap_or_default()
             }
         };
@@ -222,7 +223,7 @@ impl Controller {
         }
     }
 
-    /// Rebuilds forecasts and scores, and says up to which number.
+    /// Rebuilds forecasts and scores. Returns the number of the last measurement used.
     async fn rebuild(&self) -> Result<i64, StoreError> {
         let last = self.0.store.last_measurement().await?;
         let mut seen = last.saturating_sub(REBUILD_MEASUREMENTS);
@@ -233,7 +234,7 @@ impl Controller {
         Ok(seen)
     }
 
-    /// Takes what was kept behind `seen`, which moves on.
+    /// Processes measurements stored after `seen`, and advances it.
     async fn read_from(&self, seen: &mut i64) -> Result<(), StoreError> {
         let all = MeasurementQuery::default();
         loop {

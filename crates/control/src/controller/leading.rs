@@ -1,4 +1,5 @@
-//! What one of several controllers on the same store does: it leads, and forgets what is old.
+//! Tasks of the leader among controllers that share a store: taking the lead, and removing old
+//! data.
 
 use std::time::Duration;
 
@@ -8,17 +9,16 @@ use tokio::time::sleep;
 use super::{Controller, stopped};
 use crate::leader::{self, Leadership};
 
-/// The pause between two steps of bringing old measurements together, while there is more to do.
+/// Pause between two steps of summarizing old measurements, while there is more to do.
 const RETENTION_PAUSE: Duration = Duration::from_millis(200);
-/// And when there was nothing to do.
+/// Pause when there was nothing to do.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
-/// The pause before the map and rights are read again by one that is to lead and could not read
-/// them.
+/// Pause before a new leader retries to read the map and rights.
 const FOLLOW_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 impl Controller {
-    /// Has it lead when it was elected, once it knows the map and the rights that the one before it
-    /// knew: they decide what is granted.
+    /// Takes the lead after an election, once it has loaded the map and the rights of its
+    /// predecessor, which decide what is granted.
     pub(super) async fn take_lead(
         self,
         mut elected: watch::Receiver<Leadership>,
@@ -51,20 +51,23 @@ impl Controller {
         }
     }
 
-    /// Knows what others have changed, however long that takes.
+    /// Loads the changes of other controllers, retrying until it succeeds.
     async fn follow_at_last(&self) {
         loop {
             match self.0.store.unless_given_up(self.follow()).await {
                 Ok(()) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "it does not lead yet: the map and rights could not be read");
+                    tracing::warn!(
+                        %error,
+                        "it does not lead yet: the map and rights could not be read"
+                    );
                 }
             }
             sleep(FOLLOW_RETRY_PAUSE).await;
         }
     }
 
-    /// Counts how often it begins to lead, and ends.
+    /// Counts beginnings and ends of leading.
     pub(super) async fn count_terms(
         self,
         mut leadership: watch::Receiver<Leadership>,
@@ -87,7 +90,7 @@ impl Controller {
     pub(super) async fn keep_forgetting(self, mut stop: watch::Receiver<bool>) {
         let mut leadership = self.0.leadership.clone();
         loop {
-            // Of several that share a store one does it.
+            // Of several controllers that share a store, only the leader does it.
             tokio::select! {
                 _ = leadership.wait_for(|now| now.term().is_some()) => {}
                 () = stopped(&mut stop) => return,

@@ -1,4 +1,4 @@
-//! Depots that register themselves.
+//! Registrations of depots.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -14,7 +14,7 @@ use crate::authority::Subject;
 use crate::controller::{Controller, now_ms};
 use crate::places::seconds;
 
-/// Of the time for which a registration holds, when the next one is expected.
+/// Share of a registration's validity after which the next one is expected.
 const RENEWAL_SHARE: f64 = 1.0 / 3.0;
 
 fn subject(caller: &Caller, key: &PublicKey) -> Subject {
@@ -25,8 +25,15 @@ fn read_key(key: &str) -> Result<PublicKey, Problem> {
     key.parse().map_err(|_| invalid("not a key, lhk1:..."))
 }
 
-/// All depots, as they stand on the map.
-#[utoipa::path(get, path = "/api/v1/depots", responses((status = OK, body = DepotList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// All depots, as they are on the map.
+#[utoipa::path(
+    get,
+    path = "/api/v1/depots",
+    responses(
+        (status = OK, body = DepotList),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -36,8 +43,17 @@ pub async fn list(
     Ok(Json(DepotList { items }))
 }
 
-/// A depot's word that it is there, signed with its key; again before it ends.
-#[utoipa::path(put, path = "/api/v1/depots/{key}", params(("key" = String, Path)), request_body = Registration, responses((status = OK, body = Registered), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Registers a depot, signed with its key. Must be repeated before the registration expires.
+#[utoipa::path(
+    put,
+    path = "/api/v1/depots/{key}",
+    params(("key" = String, Path)),
+    request_body = Registration,
+    responses(
+        (status = OK, body = Registered),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn register(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -65,7 +81,7 @@ pub async fn register(
         )));
     }
     let places = controller.places();
-    // The operator's map says what its depots are called.
+    // The operator's map names its depots.
     let name = match places.is_listed(&key) {
         true => None,
         false => {
@@ -92,8 +108,16 @@ pub async fn register(
     }))
 }
 
-/// Forgets what a depot said of itself: it ends.
-#[utoipa::path(delete, path = "/api/v1/depots/{key}", params(("key" = String, Path)), responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Removes the registration of a depot that stops.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/depots/{key}",
+    params(("key" = String, Path)),
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn unregister(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -111,8 +135,15 @@ pub async fn unregister(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Names that depots registered, and the keys they belong to.
-#[utoipa::path(get, path = "/api/v1/names", responses((status = OK, body = DepotNameList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Names that depots registered, with the keys that own them.
+#[utoipa::path(
+    get,
+    path = "/api/v1/names",
+    responses(
+        (status = OK, body = DepotNameList),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn names(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -127,8 +158,17 @@ pub async fn names(
     Ok(Json(DepotNameList { items }))
 }
 
-/// Releases a name, and ends the registration under it: the next key that registers it has it.
-#[utoipa::path(delete, path = "/api/v1/names/{name}", params(("name" = String, Path)), responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Releases a name, and ends the registration under it. The next key that registers the name owns
+/// it.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/names/{name}",
+    params(("name" = String, Path)),
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn release(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

@@ -11,10 +11,10 @@ use super::{
     routes, service, transfers,
 };
 
-/// Names of what a signed request has to bring.
+/// Names of the fields that a signed request must have.
 const SIGNATURE: &str = "signature";
 const SIGNATURE_INPUT: &str = "signature-input";
-/// What is reported to anybody who can connect.
+/// Paths that anybody who can connect may read.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 #[derive(OpenApi)]
@@ -22,7 +22,12 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
     info(
         title = "Longhaul controller",
         version = "1",
-        description = "A map of sites and depots, what was measured between them, forecasts, routes, and reservations of bandwidth. Over the controller's Unix socket the system says who asks, who may do all; at other addresses requests are signed with a key (RFC 9421, Ed25519, with the tag `longhaul-api`) over `@method`, `@authority`, `@path`, `@query`, and `content-digest` (RFC 9530) and `idempotency-key` where they are there, and are good once, for a minute."
+        description = "A map of sites and depots, what was measured between them, forecasts, \
+            routes, and reservations of bandwidth. Over the controller's Unix socket the system \
+            says who asks, who may do all; at other addresses requests are signed with a key (RFC \
+            9421, Ed25519, with the tag `longhaul-api`) over `@method`, `@authority`, `@path`, \
+            `@query`, and `content-digest` (RFC 9530) and `idempotency-key` where they are there, \
+            and are good once, for a minute."
     ),
     modifiers(&Security),
     paths(
@@ -77,10 +82,10 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 )]
 struct Description;
 
-/// The API's description, as text that ends with a line.
+/// Returns the API's description, as text that ends with a newline.
 #[must_use]
 pub fn description() -> String {
-    // It is made of maps with texts for keys.
+    // It consists of maps with text keys, so it can always be serialized.
     let text = serde_json::to_string_pretty(&Description::openapi()).unwrap_or_default();
     text + "\n"
 }
@@ -91,7 +96,7 @@ pub async fn openapi() -> Json<Described> {
     Json(Description::openapi())
 }
 
-/// Says who may ask, and how it is shown.
+/// Adds the methods of authentication.
 struct Security;
 
 impl Modify for Security {
@@ -99,7 +104,9 @@ impl Modify for Security {
         let field = |name: &str, what: &str| {
             SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::with_description(name, what)))
         };
-        let input = "Of a signed request (RFC 9421): what is covered, with created, expires (a minute later), nonce, alg=\"ed25519\", keyid (the key, lhk1:...) and tag=\"longhaul-api\". Over the controller's Unix socket nothing is brought.";
+        let input = "Of a signed request (RFC 9421): what is covered, with created, expires (a \
+            minute later), nonce, alg=\"ed25519\", keyid (the key, lhk1:...) and \
+            tag=\"longhaul-api\". Over the controller's Unix socket nothing is brought.";
         let components = description.components.get_or_insert_default();
         components.add_security_scheme(SIGNATURE_INPUT, field("Signature-Input", input));
         components.add_security_scheme(
@@ -110,7 +117,7 @@ impl Modify for Security {
             ),
         );
         let nothing = Vec::<String>::new();
-        // Both fields at once.
+        // Both fields together.
         let signed =
             SecurityRequirement::new(SIGNATURE_INPUT, nothing.clone()).add(SIGNATURE, nothing);
         for (path, item) in &mut description.paths.paths {

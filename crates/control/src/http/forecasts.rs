@@ -1,4 +1,4 @@
-//! What is expected of paths.
+//! Forecasts of paths.
 
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -11,13 +11,21 @@ use super::{cursor, limit};
 use crate::authority::Subject;
 use crate::controller::Controller;
 
-/// Forecasts of one answer, unless asked otherwise.
+/// Default number of forecasts in one answer.
 const USUAL_LIMIT: u32 = 1000;
-/// And at most.
+/// Maximum number of forecasts in one answer.
 const MOST_LIMIT: u32 = 5000;
 
-/// Forecasts by path and quantity.
-#[utoipa::path(get, path = "/api/v1/forecasts", params(ForecastQuery), responses((status = OK, body = ForecastPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Forecasts, ordered by path and quantity.
+#[utoipa::path(
+    get,
+    path = "/api/v1/forecasts",
+    params(ForecastQuery),
+    responses(
+        (status = OK, body = ForecastPage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

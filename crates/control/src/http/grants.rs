@@ -1,4 +1,5 @@
-//! Grants of reservations' paths: for the key that asks, and renewed for the depots that use them.
+//! Grants of reservations' paths: issued to the calling key, and renewed for the depots that use
+//! them.
 
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -18,9 +19,17 @@ use crate::leader::Leadership;
 use crate::reservations::reported;
 use crate::reservations::writer::AskError;
 
-/// What lets the asker's sessions use a reservation's paths at the depots on them, now or in the
-/// next stretch of its time. For who may set it up.
-#[utoipa::path(get, path = "/api/v1/reservations/{id}/grants", params(("id" = u64, Path)), responses((status = OK, body = PathGrants), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Grants with which the caller's sessions use a reservation's paths at their depots, now or in its
+/// next piece of time. For callers that may set it up.
+#[utoipa::path(
+    get,
+    path = "/api/v1/reservations/{id}/grants",
+    params(("id" = u64, Path)),
+    responses(
+        (status = OK, body = PathGrants),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -28,7 +37,7 @@ pub async fn list(
 ) -> Result<Json<PathGrants>, Refused> {
     let id = read_id(&id)?;
     require_store(&controller)?;
-    // Whoever asks over the socket has no key of its own: its sessions have the controller's.
+    // The operator has no key over the socket, so its sessions have the controller's.
     let holder = caller.key.unwrap_or(controller.settings().key);
     let asker = controller.asker(&caller);
     let found = controller
@@ -51,9 +60,17 @@ pub async fn list(
     Ok(Json(found))
 }
 
-/// Renews grants that a depot has in use, for the depot that asks. What is not renewed has ended:
-/// its reservation was cancelled, or its holder may not use it any more.
-#[utoipa::path(post, path = "/api/v1/grants/renewals", request_body = GrantsInUse, responses((status = OK, body = Renewals), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Renews grants that the calling depot has in use. A grant that is not renewed has ended: its
+/// reservation was cancelled, or its holder may no longer use it.
+#[utoipa::path(
+    post,
+    path = "/api/v1/grants/renewals",
+    request_body = GrantsInUse,
+    responses(
+        (status = OK, body = Renewals),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn renew(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -112,7 +129,7 @@ pub async fn renew(
     }))
 }
 
-/// Refuses where the store does not answer: what was cancelled since then is not known here.
+/// Refuses while the store does not answer, as recent cancellations are unknown.
 fn require_store(controller: &Controller) -> Result<(), Problem> {
     match controller.leadership() {
         Leadership::Lost => Err(Problem::new(
@@ -123,7 +140,7 @@ fn require_store(controller: &Controller) -> Result<(), Problem> {
     }
 }
 
-/// Renews one grant, or says why it has ended.
+/// Renews one grant, or returns the reason why it has ended.
 fn renewed(
     controller: &Controller,
     item: &GrantInUse,
@@ -137,7 +154,7 @@ fn renewed(
         .map_err(|_| "the holder is no key, lhk1:...".to_owned())?;
     let settings = controller.settings();
     let user = match holder == settings.key {
-        // The operator has no key at the socket, and was given grants for this one.
+        // The operator has no key over the socket, so its grants have the controller's key.
         true => controller.operator(),
         false => controller.caller(holder),
     };
@@ -157,7 +174,7 @@ fn renewed(
     .map_err(|no| no.to_string())
 }
 
-/// Decides whether sessions of `user` may use the paths of a reservation: those of who may set it
+/// Checks that sessions of `user` may use a reservation's paths, which requires the right to set it
 /// up.
 fn may_use(
     controller: &Controller,

@@ -1,4 +1,4 @@
-//! The map, and files of routes made from it.
+//! The map, and route files made from it.
 
 use axum::extract::State;
 use axum::http::header;
@@ -15,8 +15,15 @@ use super::routes::from_of;
 use crate::authority::Subject;
 use crate::controller::{Controller, now_ms};
 
-/// The map as it is now.
-#[utoipa::path(get, path = "/api/v1/map", responses((status = OK, body = KnownMap), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// The current map.
+#[utoipa::path(
+    get,
+    path = "/api/v1/map",
+    responses(
+        (status = OK, body = KnownMap),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn show(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -25,16 +32,23 @@ pub async fn show(
     Ok(Json(controller.places().known.clone()))
 }
 
-/// Takes a map in the place of the one that was put there before. Depots that registered themselves
-/// stay.
-#[utoipa::path(put, path = "/api/v1/map", request_body = Map, responses((status = OK, body = MapChanged), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Replaces the operator's map. Depots that registered themselves stay.
+#[utoipa::path(
+    put,
+    path = "/api/v1/map",
+    request_body = Map,
+    responses(
+        (status = OK, body = MapChanged),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn replace(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
     Body(mut map): Body<Map>,
 ) -> Result<Json<MapChanged>, Problem> {
     controller.allow(&caller, Resource::Map, Permission::Write, &Subject::all())?;
-    // What was read from the controller goes back without what it added.
+    // A map that was read from the controller is stored without the depots that it added.
     map.depots
         .retain(|depot| depot.source != DepotSource::Registered);
     for depot in &mut map.depots {
@@ -62,9 +76,17 @@ pub async fn replace(
     }))
 }
 
-/// `routes.toml` for routes from one end to all hosts of the map, as depots, clients and on-ramps
-/// read it.
-#[utoipa::path(get, path = "/api/v1/routes.toml", params(RoutesFileQuery), responses((status = OK, body = String, content_type = "application/toml"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// `routes.toml` with routes from one end to all hosts of the map, for depots, clients and
+/// on-ramps.
+#[utoipa::path(
+    get,
+    path = "/api/v1/routes.toml",
+    params(RoutesFileQuery),
+    responses(
+        (status = OK, body = String, content_type = "application/toml"),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn routes_file(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -77,7 +99,7 @@ pub async fn routes_file(
     for host in map.hosts.iter().filter(|host| host.name != from) {
         let depots = controller.weather().bulk_route(&from, &host.name, now_ms());
         let depots: Vec<&str> = depots.iter().map(String::as_str).collect();
-        // A depot that was lost in this moment: the host is reached without it.
+        // A depot may have been lost a moment ago; then the host is reached without it.
         let route = ChosenRoute::through(map, &host.name, &depots)
             .or_else(|_| ChosenRoute::through(map, &host.name, &[]));
         chosen.push(route.map_err(|error| invalid(error.to_string()))?);

@@ -1,4 +1,4 @@
-//! What was measured of paths.
+//! Measurements of paths.
 
 use std::collections::HashMap;
 
@@ -17,21 +17,32 @@ use super::{cursor, invalid, limit, once, read_all_or_own, reporter};
 use crate::controller::{Controller, now_ms};
 use crate::store::measurements::Kept;
 
-/// Longest name of an end, in bytes.
+/// Maximum length of an end's name, in bytes.
 const MAX_END_BYTES: usize = 253;
-/// How far ahead of the clock here something may have been measured, in milliseconds.
+/// Maximum time by which a measurement may be ahead of the local clock, in milliseconds.
 const MAX_AHEAD_MS: u64 = 30_000;
-/// Longest text of a condition, in bytes.
+/// Maximum length of a condition's text, in bytes.
 const MAX_TEXT_BYTES: usize = 128;
-/// Measurements of one answer, unless asked otherwise.
+/// Default number of measurements in one answer.
 const USUAL_LIMIT: u32 = 1000;
-/// And at most.
+/// Maximum number of measurements in one answer.
 const MOST_LIMIT: u32 = 5000;
 
-/// Keeps measurements. Answered when they are on the disk.
-#[utoipa::path(post, path = "/api/v1/measurements", request_body = Batch,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Sent again with the same key, it is answered as before")),
-    responses((status = OK, body = BatchKept), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Stores measurements. The answer is sent once they are on disk.
+#[utoipa::path(
+    post,
+    path = "/api/v1/measurements",
+    request_body = Batch,
+    params((
+        "Idempotency-Key" = Option<String>,
+        Header,
+        description = "Sent again with the same key, it is answered as before"
+    )),
+    responses(
+        (status = OK, body = BatchKept),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn take(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -41,7 +52,7 @@ pub async fn take(
     Ok(Json(keep(&controller, &caller, &headers, batch).await?))
 }
 
-/// Keeps a batch, if it makes sense and `caller` may report all of it.
+/// Stores a batch, if it is valid and `caller` may report all of it.
 pub(super) async fn keep(
     controller: &Controller,
     caller: &Caller,
@@ -56,8 +67,8 @@ pub(super) async fn keep(
         });
     }
     let once = once(caller, headers, &batch)?;
-    // One end has one name, whoever reports it: a depot knows the others by their keys, a client
-    // knows servers by their addresses. A batch is of few ends.
+    // Each end gets one name, independent of the reporter. Depots know others by their keys,
+    // clients know servers by their addresses. A batch has few different ends.
     let mut names = HashMap::<String, String>::new();
     for measurement in &mut batch.measurements {
         for end in [&mut measurement.from, &mut measurement.to] {
@@ -84,7 +95,7 @@ pub(super) async fn keep(
     Ok(answer)
 }
 
-/// Whether it can be one.
+/// Checks that a measurement is valid.
 fn check(measurement: &Measurement, now_ms: u64) -> Result<(), String> {
     let is_end = |end: &str| {
         (1..=MAX_END_BYTES).contains(&end.len())
@@ -125,8 +136,17 @@ fn check(measurement: &Measurement, now_ms: u64) -> Result<(), String> {
     }
 }
 
-/// Measurements in the order in which they were kept; whoever may not read all finds its own.
-#[utoipa::path(get, path = "/api/v1/measurements", params(MeasurementQuery), responses((status = OK, body = MeasurementPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Measurements in the order in which they were stored. A caller that may not read all sees its
+/// own.
+#[utoipa::path(
+    get,
+    path = "/api/v1/measurements",
+    params(MeasurementQuery),
+    responses(
+        (status = OK, body = MeasurementPage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -145,8 +165,16 @@ pub async fn list(
     }))
 }
 
-/// What old measurements were brought together to, by time; whoever may not read all finds its own.
-#[utoipa::path(get, path = "/api/v1/measurements/summaries", params(MeasurementQuery), responses((status = OK, body = SummaryPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Summaries of old measurements, ordered by time. A caller that may not read all sees its own.
+#[utoipa::path(
+    get,
+    path = "/api/v1/measurements/summaries",
+    params(MeasurementQuery),
+    responses(
+        (status = OK, body = SummaryPage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn summaries(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

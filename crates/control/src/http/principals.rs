@@ -1,4 +1,4 @@
-//! Who may ask for what.
+//! Principals and roles.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -14,9 +14,9 @@ use super::invalid;
 use crate::authority::{Subject, builtin_roles};
 use crate::controller::Controller;
 
-/// Longest name of a principal or a role, in bytes.
+/// Maximum length of a principal's or role's name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
-/// Most rights of a role.
+/// Maximum number of rights of a role.
 const MAX_RIGHTS: usize = 100;
 
 fn may(controller: &Controller, caller: &Caller, permission: Permission) -> Result<(), Problem> {
@@ -39,7 +39,14 @@ fn check_name(name: &str) -> Result<(), Problem> {
 }
 
 /// All principals.
-#[utoipa::path(get, path = "/api/v1/principals", responses((status = OK, body = PrincipalList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/principals",
+    responses(
+        (status = OK, body = PrincipalList),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -50,8 +57,16 @@ pub async fn list(
 }
 
 /// Grants a role to a key.
-#[utoipa::path(put, path = "/api/v1/principals/{key}/roles/{role}", params(("key" = String, Path), ("role" = String, Path)), request_body = Grant,
-    responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    put,
+    path = "/api/v1/principals/{key}/roles/{role}",
+    params(("key" = String, Path), ("role" = String, Path)),
+    request_body = Grant,
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn grant(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -73,9 +88,16 @@ pub async fn grant(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Takes a role from a key.
-#[utoipa::path(delete, path = "/api/v1/principals/{key}/roles/{role}", params(("key" = String, Path), ("role" = String, Path)),
-    responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Removes a role from a key.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/principals/{key}/roles/{role}",
+    params(("key" = String, Path), ("role" = String, Path)),
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn revoke(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -84,9 +106,16 @@ pub async fn revoke(
     take(&controller, &caller, &key, Some(&role)).await
 }
 
-/// Takes all roles from a key.
-#[utoipa::path(delete, path = "/api/v1/principals/{key}", params(("key" = String, Path)),
-    responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Removes all roles from a key.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/principals/{key}",
+    params(("key" = String, Path)),
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn remove(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -112,8 +141,15 @@ async fn take(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// All roles, with what they allow.
-#[utoipa::path(get, path = "/api/v1/roles", responses((status = OK, body = RoleList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// All roles with their rights.
+#[utoipa::path(
+    get,
+    path = "/api/v1/roles",
+    responses(
+        (status = OK, body = RoleList),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn roles(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -123,9 +159,18 @@ pub async fn roles(
     Ok(Json(RoleList { items }))
 }
 
-/// Makes a role, or changes one that was made so.
-#[utoipa::path(put, path = "/api/v1/roles/{name}", params(("name" = String, Path)), request_body = Role,
-    responses((status = CREATED), (status = NO_CONTENT, description = "It was there"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Creates a role, or changes one that was created here.
+#[utoipa::path(
+    put,
+    path = "/api/v1/roles/{name}",
+    params(("name" = String, Path)),
+    request_body = Role,
+    responses(
+        (status = CREATED),
+        (status = NO_CONTENT, description = "It was there"),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn put_role(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -157,9 +202,16 @@ pub async fn put_role(
     })
 }
 
-/// Removes a role, also from those who have it.
-#[utoipa::path(delete, path = "/api/v1/roles/{name}", params(("name" = String, Path)),
-    responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Removes a role, also from the principals that have it.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/roles/{name}",
+    params(("name" = String, Path)),
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn remove_role(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

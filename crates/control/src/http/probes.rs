@@ -1,4 +1,4 @@
-//! What depots are to measure between each other.
+//! Measurements that depots are asked to take between each other.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -15,14 +15,21 @@ use crate::authority::Subject;
 use crate::controller::{Controller, now_ms};
 use crate::probes::{SLOT_MS, kind, turns};
 
-/// How far ahead a depot receives them, in slots: a minute and a half.
+/// Number of slots for which a depot gets its tasks in advance: a minute and a half.
 const SLOTS_AHEAD: u64 = 30;
-/// A path that has carried real traffic within this time is not measured, in milliseconds.
+/// Time since real traffic during which a path is not measured, in milliseconds.
 const IN_USE_MS: u64 = 30_000;
 
-/// What the depot that asks is to measure next. Paths that carry real traffic are left out: that
-/// measures them.
-#[utoipa::path(get, path = "/api/v1/probes", responses((status = OK, body = ProbeList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Measurements that the calling depot is to take next. Paths with real traffic are left out, as
+/// that measures them.
+#[utoipa::path(
+    get,
+    path = "/api/v1/probes",
+    responses(
+        (status = OK, body = ProbeList),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -45,7 +52,7 @@ pub async fn list(
         ));
     };
     let now = now_ms();
-    // The slot that is under way may be over when the answer arrives.
+    // The current slot may be over when the answer arrives.
     let turns = turns(depots.len(), place, now / SLOT_MS + 1, SLOTS_AHEAD);
     let task = |turn: crate::probes::Turn| {
         let to = depots.get(turn.to)?;
@@ -74,7 +81,7 @@ pub async fn list(
     }))
 }
 
-/// What the link between two sites carries, if there is one and it is known: of several the least.
+/// Returns the capacity of the link between two sites, if known: the smallest of several.
 fn capacity(map: &Map, from: Option<&str>, to: Option<&str>) -> Option<f64> {
     let (from, to) = (from?, to?);
     let rates = map.links.iter().filter_map(|link| {
@@ -90,8 +97,17 @@ fn capacity(map: &Map, from: Option<&str>, to: Option<&str>) -> Option<f64> {
     rates.min_by(f64::total_cmp)
 }
 
-/// Takes what came of a measurement, as `POST /measurements` does.
-#[utoipa::path(post, path = "/api/v1/probes/{id}/result", params(("id" = String, Path)), request_body = ProbeResult, responses((status = OK, body = BatchKept), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Stores the result of a measurement, as `POST /measurements` does.
+#[utoipa::path(
+    post,
+    path = "/api/v1/probes/{id}/result",
+    params(("id" = String, Path)),
+    request_body = ProbeResult,
+    responses(
+        (status = OK, body = BatchKept),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn result(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

@@ -1,4 +1,4 @@
-//! pScheduler's measurements, taken and reported as its HTTP archiver sends them.
+//! Measurements in pScheduler's format, as its HTTP archiver sends them.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -21,18 +21,26 @@ use super::measurements::keep;
 use super::{cursor, invalid, limit, read_all_or_own};
 use crate::controller::{Controller, now_ms};
 
-/// Runs of one answer, unless asked otherwise.
+/// Default number of runs in one answer.
 const USUAL_LIMIT: u32 = 100;
-/// And at most.
+/// Maximum number of runs in one answer.
 const MOST_LIMIT: u32 = 1000;
-/// How old a run may be, in seconds: archives are brought in late.
+/// Maximum age of a run, in seconds. Archives may arrive late.
 const MAX_AGE_S: u64 = 365 * 86_400;
-/// Milliseconds of a second.
+/// Milliseconds in a second.
 const SECOND_MS: f64 = 1000.0;
 
-/// Takes a run of pScheduler's: throughput, rtt, latency or loss. Its ends are those of the map
-/// that are known by the hosts that it names.
-#[utoipa::path(post, path = "/api/v1/pscheduler", request_body = Object, responses((status = OK, body = BatchKept), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Stores a run of pScheduler: throughput, rtt, latency or loss. Its ends are those of the map that
+/// are known by the hosts that it names.
+#[utoipa::path(
+    post,
+    path = "/api/v1/pscheduler",
+    request_body = Object,
+    responses(
+        (status = OK, body = BatchKept),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn take(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -50,7 +58,7 @@ pub async fn take(
         .map_err(|fault| invalid(fault.to_string()))?;
     let measurements = measurements(&record);
     if measurements.is_empty() {
-        // The way is reported, and nothing of what is kept here.
+        // The run has no value that is stored here, such as one that reports the route.
         return Ok(Json(BatchKept {
             kept: 0,
             duplicates: 0,
@@ -62,8 +70,17 @@ pub async fn take(
     ))
 }
 
-/// The same: archivers may be told to use either.
-#[utoipa::path(put, path = "/api/v1/pscheduler", operation_id = "put", request_body = Object, responses((status = OK, body = BatchKept), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Like POST, as archivers may be configured to use either.
+#[utoipa::path(
+    put,
+    path = "/api/v1/pscheduler",
+    operation_id = "put",
+    request_body = Object,
+    responses(
+        (status = OK, body = BatchKept),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn put(
     controller: State<Controller>,
     caller: Extension<Caller>,
@@ -72,9 +89,17 @@ pub async fn put(
     take(controller, caller, text).await
 }
 
-/// Measurements as pScheduler would have reported them, in the order in which they were kept. Those
-/// of ends without a host name or address are left out.
-#[utoipa::path(get, path = "/api/v1/pscheduler", params(MeasurementQuery), responses((status = OK, body = PschedulerPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Measurements in pScheduler's format, in the order in which they were stored. Measurements
+/// between ends without a host name or an address are left out.
+#[utoipa::path(
+    get,
+    path = "/api/v1/pscheduler",
+    params(MeasurementQuery),
+    responses(
+        (status = OK, body = PschedulerPage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -96,7 +121,7 @@ pub async fn list(
     }))
 }
 
-/// By which host name or address an end is known to others.
+/// Returns the host name or address by which an end is known.
 fn host(map: &Map, end: &str) -> Option<String> {
     if let Some(depot) = map.depot(end) {
         let first = depot.addresses.first()?;
@@ -112,7 +137,7 @@ fn host(map: &Map, end: &str) -> Option<String> {
     }
 }
 
-/// What a controller keeps of what archives measure: all but the jitter.
+/// Returns the quantity of an archived value; `None` for jitter, which is not stored.
 const fn quantity(measured: Measured) -> Option<Quantity> {
     match measured {
         Measured::Rate => Some(Quantity::Rate),

@@ -24,31 +24,31 @@ use crate::reservations::writer::AskError;
 use crate::reservations::{Command, DeskError, book_moment, reported};
 use crate::store::{Once, StoreError};
 
-/// Longest name of an end, a site or a link, in bytes.
+/// Maximum length of an end's, a site's or a link's name, in bytes.
 const MAX_NAME_BYTES: usize = 253;
-/// Most sites, and most links, to avoid.
+/// Maximum number of sites, and of links, to avoid.
 const MAX_AVOIDED: usize = 100;
-/// Longest description, in bytes.
+/// Maximum length of a description, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 200;
-/// Reservations of one answer, unless asked otherwise.
+/// Default number of reservations in one answer.
 const USUAL_LIMIT: u32 = 100;
-/// And at most.
+/// Maximum number of reservations in one answer.
 const MOST_LIMIT: u32 = 1000;
 
-/// What signed requests are called, compact and flattened (RFC 7515, section 9.2.1).
+/// Media types of signed requests, compact and flattened (RFC 7515, section 9.2.1).
 const SIGNED: [&str; 2] = ["application/jose", "application/jose+json"];
 
-/// When to ask again where another controller leads, or none yet, in seconds.
+/// Value of `Retry-After`, in seconds, if another controller or none yet leads.
 const RETRY_AFTER_S: &str = "1";
 
-/// Why something is not done: a problem, with the proof where there is no room.
+/// Refusal of a request: a problem, with the proof if there is not enough bandwidth.
 #[derive(Debug)]
 pub enum Refused {
-    /// A problem.
+    /// Problem of another kind.
     Problem(Problem),
-    /// There is no room.
+    /// There is not enough bandwidth.
     NoRoom(Box<RefusedProblem>),
-    /// Another controller is asked.
+    /// Another controller leads.
     NotLeading(Box<NotLeadingProblem>),
 }
 
@@ -126,7 +126,7 @@ impl IntoResponse for Refused {
     }
 }
 
-/// A problem document with more in it than others have.
+/// Creates the response for a problem document with additional fields.
 fn of_problem(status: StatusCode, problem: impl Serialize) -> Response {
     let mut response = (status, Json(problem)).into_response();
     let problem_json = HeaderValue::from_static("application/problem+json");
@@ -136,7 +136,7 @@ fn of_problem(status: StatusCode, problem: impl Serialize) -> Response {
     response
 }
 
-/// Has it done, once where the request has a key.
+/// Executes a command, at most once if the request has an idempotency key.
 async fn ask(
     controller: &Controller,
     caller: &Caller,
@@ -146,7 +146,7 @@ async fn ask(
 ) -> Result<Reserved, Refused> {
     let mut once = once(caller, headers, content)?;
     if let Some(once) = &mut once {
-        // Only the writer of reservations keeps answers under these.
+        // A prefix separates these keys from those whose answers are stored elsewhere.
         once.principal.insert_str(0, "reservations ");
     }
     ask_once(controller, caller, once, command).await
@@ -179,8 +179,8 @@ async fn ask_once(
     Ok(reserved)
 }
 
-/// Has one thing done with a reservation, of which only the number has to be said; `word` tells
-/// requests under one key apart.
+/// Executes a command that needs only a reservation's number. `word` distinguishes requests with
+/// the same idempotency key.
 async fn act(
     controller: &Controller,
     caller: &Caller,
@@ -205,12 +205,12 @@ pub(super) fn read_id(id: &str) -> Result<ReservationId, Problem> {
     })
 }
 
-/// What is asked for.
+/// Reservation request in one of its forms.
 #[derive(Debug)]
 pub enum Wanted {
-    /// By whoever sends it.
+    /// Plain request, made by the caller.
     Plain(Box<ReservationRequest>),
-    /// By whoever signed it.
+    /// Signed document, made by its signer.
     Signed(String),
 }
 
@@ -234,11 +234,29 @@ impl<S: Send + Sync> FromRequest<S> for Wanted {
     }
 }
 
-/// Asks for bandwidth between two ends; by a signed document (JWS, RFC 7515), as whoever signed it.
-/// Answered when what is granted is on the disk.
-#[utoipa::path(post, path = "/api/v1/reservations",
-    request_body(content((ReservationRequest = "application/json"), (String = "application/jose"), (String = "application/jose+json"))),
-    responses((status = CREATED, body = Reserved), (status = CONFLICT, body = RefusedProblem, content_type = "application/problem+json"), (status = SERVICE_UNAVAILABLE, body = NotLeadingProblem, content_type = "application/problem+json"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Requests bandwidth between two ends. A signed document (JWS, RFC 7515) is a request of its
+/// signer. The answer is sent once the grant is on disk.
+#[utoipa::path(
+    post,
+    path = "/api/v1/reservations",
+    request_body(
+        content(
+            (ReservationRequest = "application/json"),
+            (String = "application/jose"),
+            (String = "application/jose+json")
+        )
+    ),
+    responses(
+        (status = CREATED, body = Reserved),
+        (status = CONFLICT, body = RefusedProblem, content_type = "application/problem+json"),
+        (
+            status = SERVICE_UNAVAILABLE,
+            body = NotLeadingProblem,
+            content_type = "application/problem+json"
+        ),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn reserve(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -263,8 +281,7 @@ pub async fn reserve(
             let read = document::read(&text, &settings.roots, &settings.key, now);
             let document = read.map_err(|fault| invalid(fault.to_string()))?;
             let signer = controller.caller(document.key);
-            // The same document says the same again, whoever brings it, and for as long as it
-            // holds.
+            // The same document is the same request, whoever sends it, for as long as it is valid.
             let content = serde_json::to_vec(&document.request).unwrap_or_default();
             let once = Once::of(
                 &format!("documents {}", document.key),
@@ -286,7 +303,7 @@ pub async fn reserve(
     Ok((StatusCode::CREATED, Json(reserved)))
 }
 
-/// What is asked for, as the map has its ends.
+/// Converts a request into a command, with the ends as on the map.
 async fn wish(
     controller: &Controller,
     caller: &Caller,
@@ -296,7 +313,7 @@ async fn wish(
     check(&request).map_err(invalid)?;
     let leadership = controller.leadership();
     if leadership.term().is_none() {
-        // One that follows may not know the map of today.
+        // A controller that does not lead may have an outdated map.
         let leader = leadership.elsewhere().map(str::to_owned);
         return Err(AskError::Store(StoreError::NotLeading { leader }).into());
     }
@@ -315,7 +332,7 @@ async fn wish(
     let windows = match request.recurrence.clone() {
         None => vec![first],
         Some(recurrence) => {
-            // A rule can take some time to be followed to its end.
+            // The expansion of a rule can take some time.
             let found = tokio::task::spawn_blocking(move || windows(first, &recurrence)).await;
             let found = found.map_err(|_| invalid("recurrence: it can't be followed"))?;
             found.map_err(|fault| invalid(fault.to_string()))?
@@ -331,7 +348,7 @@ async fn wish(
     })
 }
 
-/// Whether it can be asked, but for what the book knows.
+/// Checks that a request is valid, as far as that does not depend on the book.
 fn check(request: &ReservationRequest) -> Result<(), String> {
     let is_name = |name: &str| {
         (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control)
@@ -367,8 +384,8 @@ fn place(places: &Places, what: &str, name: &str) -> Result<Place, Problem> {
     })
 }
 
-/// Finds the addresses of both ends. Whoever runs the controller may name any; others those that
-/// the map knows the end by, lest anybody have the streams of another host set up.
+/// Finds the addresses of both ends. The operator may name any. Others may name only those that the
+/// map lists for the end, so that nobody can have another host's streams set up.
 fn address(
     places: &Places,
     caller: &Caller,
@@ -392,8 +409,16 @@ fn address(
     Ok(())
 }
 
-/// Reservations by number: those that the asker may see.
-#[utoipa::path(get, path = "/api/v1/reservations", params(ReservationQuery), responses((status = OK, body = ReservationPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Reservations that the caller may see, ordered by ID.
+#[utoipa::path(
+    get,
+    path = "/api/v1/reservations",
+    params(ReservationQuery),
+    responses(
+        (status = OK, body = ReservationPage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -414,8 +439,16 @@ pub async fn list(
     Ok(Json(ReservationPage { items, next }))
 }
 
-/// One of them.
-#[utoipa::path(get, path = "/api/v1/reservations/{id}", params(("id" = u64, Path)), responses((status = OK, body = Reservation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// A reservation.
+#[utoipa::path(
+    get,
+    path = "/api/v1/reservations/{id}",
+    params(("id" = u64, Path)),
+    responses(
+        (status = OK, body = Reservation),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn show(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -432,8 +465,16 @@ pub async fn show(
     Ok(Json(found))
 }
 
-/// The signed document that it was asked for by, as it was brought: proof of who asked for what.
-#[utoipa::path(get, path = "/api/v1/reservations/{id}/document", params(("id" = u64, Path)), responses((status = OK, body = String, content_type = "application/jose"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Signed document that requested a reservation, as it was received: proof of who requested it.
+#[utoipa::path(
+    get,
+    path = "/api/v1/reservations/{id}/document",
+    params(("id" = u64, Path)),
+    responses(
+        (status = OK, body = String, content_type = "application/jose"),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn document(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -467,9 +508,18 @@ pub async fn document(
     Ok(response)
 }
 
-/// Changes one: what is promised holds until the change is granted and committed.
-#[utoipa::path(patch, path = "/api/v1/reservations/{id}", params(("id" = u64, Path)), request_body = ReservationChange,
-    responses((status = OK, body = Reserved), (status = CONFLICT, body = RefusedProblem, content_type = "application/problem+json"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Changes a reservation. What is promised stays valid until the change is granted and committed.
+#[utoipa::path(
+    patch,
+    path = "/api/v1/reservations/{id}",
+    params(("id" = u64, Path)),
+    request_body = ReservationChange,
+    responses(
+        (status = OK, body = Reserved),
+        (status = CONFLICT, body = RefusedProblem, content_type = "application/problem+json"),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn change(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -485,10 +535,17 @@ pub async fn change(
     ))
 }
 
-/// Cancels one, or with `series=true` all of its series that have not ended: nothing of it is
-/// promised any more.
-#[utoipa::path(delete, path = "/api/v1/reservations/{id}", params(("id" = u64, Path), CancelQuery),
-    responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Cancels a reservation, or with `series=true` all of its series that have not ended. Nothing of
+/// it is promised any more.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/reservations/{id}",
+    params(("id" = u64, Path), CancelQuery),
+    responses(
+        (status = OK, body = Reserved),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn cancel(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -505,8 +562,16 @@ pub async fn cancel(
     ))
 }
 
-/// Takes what is held, with all that was granted together with it.
-#[utoipa::path(post, path = "/api/v1/reservations/{id}/commit", params(("id" = u64, Path)), responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Commits what is held, with all that was granted together with it.
+#[utoipa::path(
+    post,
+    path = "/api/v1/reservations/{id}/commit",
+    params(("id" = u64, Path)),
+    responses(
+        (status = OK, body = Reserved),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn commit(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -524,9 +589,16 @@ pub async fn commit(
     .await
 }
 
-/// Gives back what is held, with all that was granted together with it. What was promised before
-/// stays.
-#[utoipa::path(post, path = "/api/v1/reservations/{id}/abort", params(("id" = u64, Path)), responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Aborts what is held, with all that was granted together with it. What was promised before stays.
+#[utoipa::path(
+    post,
+    path = "/api/v1/reservations/{id}/abort",
+    params(("id" = u64, Path)),
+    responses(
+        (status = OK, body = Reserved),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn abort(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -536,8 +608,16 @@ pub async fn abort(
     act(&controller, &caller, &headers, &id, "abort", Command::Abort).await
 }
 
-/// Has its paths set up in its window.
-#[utoipa::path(post, path = "/api/v1/reservations/{id}/provision", params(("id" = u64, Path)), responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Has the paths of a reservation set up in its window.
+#[utoipa::path(
+    post,
+    path = "/api/v1/reservations/{id}/provision",
+    params(("id" = u64, Path)),
+    responses(
+        (status = OK, body = Reserved),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn provision(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -555,8 +635,16 @@ pub async fn provision(
     .await
 }
 
-/// Has them torn down; what is promised stays promised.
-#[utoipa::path(post, path = "/api/v1/reservations/{id}/release", params(("id" = u64, Path)), responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Has the paths of a reservation torn down. What is promised stays promised.
+#[utoipa::path(
+    post,
+    path = "/api/v1/reservations/{id}/release",
+    params(("id" = u64, Path)),
+    responses(
+        (status = OK, body = Reserved),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn release(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

@@ -1,4 +1,4 @@
-//! By which depots a transfer goes.
+//! Routes of transfers over depots.
 
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -13,21 +13,22 @@ use super::{cursor, invalid, limit};
 use crate::controller::{Controller, now_ms};
 use crate::weather;
 
-/// Longest name of an end, in bytes.
+/// Maximum length of an end's name, in bytes.
 const MAX_END_BYTES: usize = 253;
-/// Most depots to avoid.
+/// Maximum number of depots to avoid.
 const MAX_AVOIDED: usize = 100;
-/// Destinations of one answer, unless asked otherwise.
+/// Default number of destinations in one answer.
 const USUAL_LIMIT: u32 = 100;
-/// And at most.
+/// Maximum number of destinations in one answer.
 const MOST_LIMIT: u32 = 1000;
-/// How long an answer is worth anything that rests on nothing, in milliseconds.
+/// Validity of an answer about an unknown end, in milliseconds.
 const UNKNOWN_LIFE_MS: u64 = 60_000;
-/// A number that is odd, with ones and zeros all over it: by it a clock becomes a seed (2^64
-/// divided by the golden ratio, as in Knuth's multiplicative hashing).
+/// Odd multiplier that turns a clock value into a seed (2^64 divided by the golden ratio, as in
+/// Knuth's multiplicative hashing).
 const SPREAD_OVER_ALL_BITS: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Where routes begin, if `caller` may ask for those: what it says, or what it is called itself.
+/// Returns the end where routes begin, if `caller` may ask for them: the requested one, or the
+/// caller's own.
 pub(super) fn from_of(
     controller: &Controller,
     caller: &Caller,
@@ -50,8 +51,16 @@ pub(super) fn from_of(
     Ok(from)
 }
 
-/// Asks for the routes of a transfer. Nothing changes by it but the account of what is explored.
-#[utoipa::path(post, path = "/api/v1/routes/question", request_body = RouteQuestion, responses((status = OK, body = RouteAnswer), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Routes of a transfer. The question changes nothing except the account of explored bytes.
+#[utoipa::path(
+    post,
+    path = "/api/v1/routes/question",
+    request_body = RouteQuestion,
+    responses(
+        (status = OK, body = RouteAnswer),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn question(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -77,14 +86,14 @@ pub async fn question(
             to,
             question: &question,
             now_ms,
-            // Both halves of it decide: a clock's upper half stays the same for weeks.
+            // Mixes both halves of the clock value, as the upper half stays the same for weeks.
             seed: now_ms.wrapping_mul(SPREAD_OVER_ALL_BITS),
         }),
     };
     Ok(Json(answer))
 }
 
-/// The answer where the map has no such end: the direct route, and nothing promised.
+/// Creates the answer for an end that is not on the map: the direct route, without a promise.
 fn unknown(to: &str, map_version: u64, now_ms: u64) -> RouteAnswer {
     let direct = RouteOption {
         via: Vec::new(),
@@ -107,8 +116,16 @@ fn unknown(to: &str, map_version: u64, now_ms: u64) -> RouteAnswer {
     }
 }
 
-/// Routes from one end to the hosts of the map, to keep.
-#[utoipa::path(get, path = "/api/v1/routes/table", params(TableQuery), responses((status = OK, body = RouteTable), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Routes from one end to the hosts of the map, for storage by the client.
+#[utoipa::path(
+    get,
+    path = "/api/v1/routes/table",
+    params(TableQuery),
+    responses(
+        (status = OK, body = RouteTable),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn table(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

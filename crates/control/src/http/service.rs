@@ -1,4 +1,4 @@
-//! The controller itself.
+//! State of the controller itself.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -13,7 +13,7 @@ use crate::controller::Controller;
 use crate::leader::Leadership;
 use crate::metrics::page;
 
-/// Whether it is there.
+/// Health: the controller runs.
 #[utoipa::path(get, path = "/healthz", responses((status = OK, body = Health)))]
 pub async fn health() -> Json<Health> {
     Json(Health {
@@ -21,8 +21,12 @@ pub async fn health() -> Json<Health> {
     })
 }
 
-/// Whether it can do its work: the store answers, and forecasts are rebuilt.
-#[utoipa::path(get, path = "/readyz", responses((status = OK, body = Health), (status = SERVICE_UNAVAILABLE, body = Health)))]
+/// Readiness: the store answers, and forecasts are rebuilt.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    responses((status = OK, body = Health), (status = SERVICE_UNAVAILABLE, body = Health))
+)]
 pub async fn ready(State(controller): State<Controller>) -> Response {
     let missing = match controller.store().is_there().await {
         Err(_) => Some("the store does not answer"),
@@ -39,8 +43,15 @@ pub async fn ready(State(controller): State<Controller>) -> Response {
     (status, Json(health)).into_response()
 }
 
-/// What it counts, and the newest values of all that is measured, as OpenMetrics.
-#[utoipa::path(get, path = "/metrics", responses((status = OK, body = String, content_type = "application/openmetrics-text"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Metrics and the newest measured values, as OpenMetrics.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    responses(
+        (status = OK, body = String, content_type = "application/openmetrics-text"),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn metrics(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -55,13 +66,20 @@ pub async fn metrics(
     Ok(([(header::CONTENT_TYPE, kind)], page(controller).text()).into_response())
 }
 
-/// The controller, and what it has.
-#[utoipa::path(get, path = "/api/v1/controller", responses((status = OK, body = ControllerInfo), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Description of the controller.
+#[utoipa::path(
+    get,
+    path = "/api/v1/controller",
+    responses(
+        (status = OK, body = ControllerInfo),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn info(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<ControllerInfo>, Problem> {
-    // To whoever is let in at all; what it counts is for those who may read all.
+    // Any principal may read it; the counters need the right to read all.
     controller.allow(
         &caller,
         Resource::Controller,

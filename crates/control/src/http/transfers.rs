@@ -1,4 +1,4 @@
-//! What was promised of transfers, and what they took.
+//! Promised and actual durations of transfers.
 
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -13,20 +13,28 @@ use super::{cursor, invalid, limit, read_all_or_own, reporter};
 use crate::authority::Subject;
 use crate::controller::Controller;
 
-/// Longest id of a transfer, and longest name of an end, in bytes.
+/// Maximum length of a transfer's ID and of an end's name, in bytes.
 const MAX_NAME_BYTES: usize = 253;
-/// Most routes of a report, and most depots of a route.
+/// Maximum number of routes in a report, and of depots on a route.
 const MAX_ROUTES: usize = 64;
 const MAX_DEPOTS: usize = 16;
-/// Longest reason of a failure, in bytes.
+/// Maximum length of a failure's reason, in bytes.
 const MAX_ERROR_BYTES: usize = 1000;
-/// Reports of one answer, unless asked otherwise.
+/// Default number of reports in one answer.
 const USUAL_LIMIT: u32 = 100;
-/// And at most.
+/// Maximum number of reports in one answer.
 const MOST_LIMIT: u32 = 1000;
 
-/// Keeps what a transfer took, once. Answered when it is on the disk.
-#[utoipa::path(post, path = "/api/v1/transfers", request_body = TransferReport, responses((status = OK, body = ReportKept), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Stores the report of a transfer, once. The answer is sent once it is on disk.
+#[utoipa::path(
+    post,
+    path = "/api/v1/transfers",
+    request_body = TransferReport,
+    responses(
+        (status = OK, body = ReportKept),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn take(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -58,7 +66,7 @@ pub async fn take(
     Ok(Json(ReportKept { is_new }))
 }
 
-/// Whether it can be one.
+/// Checks that a report is valid.
 fn check(report: &TransferReport) -> Result<(), String> {
     let is_name = |name: &str| {
         (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control)
@@ -97,8 +105,16 @@ fn check(report: &TransferReport) -> Result<(), String> {
     }
 }
 
-/// Reports in the order in which they were kept; whoever may not read all finds its own.
-#[utoipa::path(get, path = "/api/v1/transfers", params(TransferQuery), responses((status = OK, body = TransferPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Reports in the order in which they were stored. A caller that may not read all sees its own.
+#[utoipa::path(
+    get,
+    path = "/api/v1/transfers",
+    params(TransferQuery),
+    responses(
+        (status = OK, body = TransferPage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -117,8 +133,15 @@ pub async fn list(
     }))
 }
 
-/// How promises were kept.
-#[utoipa::path(get, path = "/api/v1/transfers/score", responses((status = OK, body = Score), (status = "default", body = Problem, content_type = "application/problem+json")))]
+/// Accuracy of promises.
+#[utoipa::path(
+    get,
+    path = "/api/v1/transfers/score",
+    responses(
+        (status = OK, body = Score),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn score(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

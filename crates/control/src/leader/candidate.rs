@@ -1,4 +1,4 @@
-//! The task that asks for the lock, over a connection that it keeps for that alone.
+//! The task that requests the lock, over a connection used only for that.
 
 use std::time::Duration;
 
@@ -10,31 +10,33 @@ use super::{Leader, Leadership};
 use crate::store::leaders::Seat;
 use crate::store::{Store, StoreError};
 
-/// How often the server is asked by the one that leads.
+/// Interval between requests of the leader.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// And by one that would: so soon another leads in place of one that was killed.
+/// Interval between requests of the others, which bounds the time until a killed leader is
+/// replaced.
 const TRY_INTERVAL: Duration = Duration::from_millis(300);
-/// How long an answer may take: then the connection is given up, and with it all others.
+/// Maximum wait for an answer; then all connections are abandoned.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long a connection may take to come about.
+/// Maximum time to open a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// Candidate for the lead.
 #[derive(Debug)]
 pub struct Candidate {
     store: Store,
     me: Leader,
     election: Election,
     leadership: watch::Sender<Leadership>,
-    /// Who leads, as was read last.
+    /// Leader, as last read from the store.
     known: Option<Leader>,
-    /// What was taken with the lock.
+    /// Epoch that was taken with the lock.
     epoch: i64,
     began: Instant,
 }
 
 impl Candidate {
-    /// One for the store's lock, and what comes of it. `me` is reported to others when it leads.
+    /// Creates a candidate, and the receiver of its leadership. `me` is shown to others while it
+    /// leads.
     #[must_use]
     pub fn new(store: Store, me: Leader) -> (Self, watch::Receiver<Leadership>) {
         let first = match store.is_shared() {
@@ -54,8 +56,8 @@ impl Candidate {
         (this, receiver)
     }
 
-    /// Asks until `end` is true: then the lock is free at once. With a store of its own it leads,
-    /// and asks nobody.
+    /// Requests the lock until `end` is true, then releases it. With a store of its own, it leads
+    /// without requests.
     pub async fn run(mut self, mut end: watch::Receiver<bool>) {
         if !self.store.is_shared() {
             let _ = end.wait_for(|end| *end).await;
@@ -72,7 +74,7 @@ impl Candidate {
         }
     }
 
-    /// One connection after the other.
+    /// Opens one connection after another.
     async fn stand(&mut self, seat: &mut Option<Seat>) {
         loop {
             let next = Instant::now() + ASK_INTERVAL;
@@ -92,11 +94,11 @@ impl Candidate {
         }
     }
 
-    /// Asks over one connection, until it is of no use any more.
+    /// Requests the lock over one connection until that fails.
     async fn hold(&mut self, seat: &mut Seat) {
         loop {
             let (asked, sent) = (Instant::now(), self.now());
-            // Whoever leads stops in time, answer or not.
+            // A leader stops in time, with or without an answer.
             let mut by = asked + ANSWER_TIMEOUT;
             if let Standing::Leading { until, .. } = self.election.standing() {
                 by = by.min(self.began + Duration::from_millis(until));
@@ -112,7 +114,10 @@ impl Candidate {
                     }
                 }
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, "the connection to the store broke: who leads is not known");
+                    tracing::warn!(
+                        %error,
+                        "the connection to the store broke: who leads is not known"
+                    );
                     return;
                 }
                 Err(_) => {
@@ -138,14 +143,14 @@ impl Candidate {
         }
         let (is_held, leader) = seat.ask().await?;
         if is_held {
-            // Over the connection that has the lock: whoever has it no more takes and says nothing.
+            // Over the connection with the lock, so a controller that has lost it changes nothing.
             self.epoch = seat.lead(&self.me).await?;
         }
         self.known = leader;
         Ok(is_held)
     }
 
-    /// Takes what happened, and reports it to those who wait for it.
+    /// Processes an event, and publishes the resulting leadership.
     fn take(&mut self, event: Event) -> Standing {
         let standing = self.election.take(event, self.now());
         let leadership = match standing {

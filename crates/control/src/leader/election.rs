@@ -1,46 +1,46 @@
-//! What is made of the server's answers, and of their absence. Moments are milliseconds of a clock
-//! that only goes forward.
+//! State machine of an election: processes the server's answers and their absence. Times are
+//! milliseconds of a monotonic clock.
 
 use super::LEASE_MS;
 
 #[cfg(test)]
 mod tests;
 
-/// How this controller stands.
+/// State of this controller in the election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// There is no connection that could hold the lock.
     Lost,
-    /// Another has the lock, or nobody has asked for it yet.
+    /// Another controller has the lock, or none has requested it yet.
     Following,
-    /// This one has it.
+    /// This controller has the lock.
     Leading {
-        /// Which time, counted from 1.
+        /// Number of the term, from 1.
         term: u64,
-        /// Until when, unless the server answers again.
+        /// End of the lease, unless the server answers again.
         until: u64,
     },
 }
 
-/// What happened.
+/// Input of the election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// There is a new connection.
+    /// A new connection is open.
     Connected,
-    /// The server answered what was asked at `sent`: the lock is held by the connection.
+    /// The server confirmed, for a request sent at `sent`, that the connection holds the lock.
     Held {
-        /// When it was asked.
+        /// Time when the request was sent.
         sent: u64,
     },
-    /// The server answered: it is not.
+    /// The server answered that the connection does not hold the lock.
     NotHeld,
-    /// The connection broke, or is given up.
+    /// The connection failed or was abandoned.
     Broken,
-    /// Time went by.
+    /// Time has passed.
     Passed,
 }
 
-/// See the module.
+/// State machine of one candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Election {
     standing: Standing,
@@ -57,13 +57,13 @@ impl Default for Election {
 }
 
 impl Election {
-    /// How it stands.
+    /// Returns the current state.
     #[must_use]
     pub const fn standing(&self) -> Standing {
         self.standing
     }
 
-    /// The term in which it leads at `now`, if it does.
+    /// Returns the term in which this controller leads at `now`, if it leads.
     #[must_use]
     pub const fn term(&self, now: u64) -> Option<u64> {
         match self.standing {
@@ -72,8 +72,8 @@ impl Election {
         }
     }
 
-    /// Takes what happened by `now`. A connection over which it was led until its time ran out is
-    /// of no use any more: the server may have given its lock away since it answered last.
+    /// Processes an event at `now`. A connection whose lease expired is no longer usable, as the
+    /// server may have given the lock to another since its last answer.
     pub fn take(&mut self, event: Event, now: u64) -> Standing {
         if let Standing::Leading { until, .. } = self.standing
             && now >= until
@@ -82,10 +82,10 @@ impl Election {
         }
         self.standing = match (self.standing, event) {
             (_, Event::Broken) => Standing::Lost,
-            // Also of one before that was not told to be broken.
+            // Also if the failure of the previous connection was not reported.
             (_, Event::Connected) => Standing::Following,
             (standing, Event::Passed) => standing,
-            // Of a connection that was given up.
+            // From a connection that was abandoned.
             (Standing::Lost, Event::Held { .. } | Event::NotHeld) => Standing::Lost,
             (_, Event::NotHeld) => Standing::Following,
             (before, Event::Held { sent }) => self.held(before, sent.saturating_add(LEASE_MS), now),
@@ -99,7 +99,7 @@ impl Election {
                 term,
                 until: known.max(until),
             },
-            // It came too late to be relied on.
+            // The answer came too late to be relied on.
             _ if now >= until => Standing::Lost,
             _ => {
                 self.terms += 1;

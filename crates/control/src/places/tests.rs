@@ -1,4 +1,4 @@
-//! Who stands where, and who speaks for which end.
+//! Tests of sites, and of the ends that keys speak for.
 
 use std::time::Duration;
 
@@ -28,20 +28,20 @@ fn places() -> Places {
 }
 
 #[test]
-fn a_principal_speaks_for_its_depot_for_the_host_that_it_is_named_as_and_for_itself() {
+fn principal_speaks_for_its_depot_host_and_key() {
     let places = places();
     let depot = places.speaker(&key(1), "whatever");
     assert_eq!(depot.name(), "mid");
     assert!(depot.is("mid") && depot.is(&key(1).to_string()) && !depot.is("store"));
     let host = places.speaker(&key(2), "store");
     assert!(host.name() == "store" && host.is(&key(2).to_string()) && !host.is("mid"));
-    // A name that no host has is nobody's.
+    // A name of no host speaks for nothing.
     let other = places.speaker(&key(3), "mid");
     assert_eq!(other.ends, [key(3).to_string()]);
 }
 
 #[test]
-fn a_path_is_its_ends_own_and_a_sites_if_both_stand_there() {
+fn path_belongs_to_its_ends_and_common_site() {
     let places = places();
     let host = places.speaker(&key(2), "store");
     let path = |from, to| places.path(Some(&host), from, to);
@@ -52,7 +52,7 @@ fn a_path_is_its_ends_own_and_a_sites_if_both_stand_there() {
 }
 
 #[test]
-fn an_end_is_meant_by_its_name_or_an_address() {
+fn ends_are_found_by_name_or_address() {
     let places = places();
     for (name, meant) in [
         ("store", Some("store")),
@@ -69,7 +69,7 @@ fn an_end_is_meant_by_its_name_or_an_address() {
 }
 
 #[test]
-fn it_is_old_when_a_depot_has_become_stale_since() {
+fn map_is_outdated_once_a_depot_is_stale() {
     let registration: Registration = serde_json::from_str(&format!(
         r#"{{"key": "{}", "name": "d", "addresses": [{{"endpoint": "d:7510"}}], "version": "1", "sent_at": 100, "valid_for_seconds": 30}}"#,
         key(4)
@@ -95,7 +95,7 @@ fn it_is_old_when_a_depot_has_become_stale_since() {
 }
 
 #[test]
-fn an_ended_registration_speaks_for_its_name_no_more() {
+fn expired_registration_does_not_speak_for_its_name() {
     let registration: Registration = serde_json::from_str(&format!(
         r#"{{"key": "{}", "name": "d", "addresses": [{{"endpoint": "192.0.2.7:7510"}}], "version": "1", "sent_at": 100, "valid_for_seconds": 30}}"#,
         key(4)
@@ -118,9 +118,9 @@ fn an_ended_registration_speaks_for_its_name_no_more() {
     assert!(live.speaker(&key(4), "").is("d") && live.meant("d") == Some("d"));
     for places in [&over, &gone] {
         assert!(!places.speaker(&key(4), "").is("d") && places.meant("d").is_none());
-        // What it measured before stays its own report.
+        // Its earlier measurements stay its own.
         assert!(places.reporter(&key(4), "").is("d") && !places.reporter(&key(5), "").is("d"));
     }
-    // Streams are told apart by addresses of the operator's word alone.
+    // Only addresses on the operator's map distinguish streams.
     assert!(live.addresses("d").is_empty());
 }

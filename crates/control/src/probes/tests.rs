@@ -1,4 +1,4 @@
-//! Each pair has its turns, and nobody two at a time.
+//! Each pair has its turns, and no depot has two at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::*;
 
 proptest! {
     #[test]
-    fn nobody_is_at_an_end_of_two_at_a_time(depots in 0_usize..40, first: u32) {
+    fn no_depot_has_two_measurements_at_a_time(depots in 0_usize..40, first: u32) {
         let mut busy: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
         for place in 0..depots {
             for turn in turns(depots, place, first.into(), 50) {
@@ -20,7 +20,7 @@ proptest! {
     }
 
     #[test]
-    fn every_pair_has_each_turn_once_in_a_whole_round(depots in 2_usize..24, first: u16) {
+    fn every_pair_has_each_turn_once_per_round(depots in 2_usize..24, first: u16) {
         let seats = (depots + depots % 2) as u64;
         let mut seen: BTreeMap<(usize, usize), u32> = BTreeMap::new();
         for place in 0..depots {
@@ -33,7 +33,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_carried_stays_within_the_share(depots in 2_usize..1000, capacity in 1e3..1e12_f64) {
+    fn measurements_stay_within_their_share(depots in 2_usize..1000, capacity in 1e3..1e12_f64) {
         let path = KnownPath { rate_bps: Some(capacity), unseen_bytes: None };
         let bytes = bulk_bytes(depots, &path);
         let seats = (depots + depots % 2) as f64;
@@ -45,7 +45,7 @@ proptest! {
 }
 
 #[test]
-fn of_a_link_that_nobody_knows_little_is_taken_and_of_a_narrow_one_next_to_nothing() {
+fn unknown_and_narrow_links_get_small_measurements() {
     let bytes = UNKNOWN_LINK_BYTES;
     let of = |rate_bps| KnownPath {
         rate_bps,
@@ -60,7 +60,7 @@ fn of_a_link_that_nobody_knows_little_is_taken_and_of_a_narrow_one_next_to_nothi
 }
 
 #[test]
-fn a_train_that_was_too_short_is_followed_by_one_of_twice_its_length() {
+fn too_short_train_is_doubled() {
     let after = |unseen_bytes| {
         bulk_bytes(
             6,

@@ -1,4 +1,4 @@
-//! Who asks, and what that one may do.
+//! Callers of reservations, and their rights.
 
 use longhaul_circuits::network::Share;
 use longhaul_circuits::policy::Limits;
@@ -6,27 +6,27 @@ use longhaul_control_api::principals::{Permission, ReservationLimits, Resource, 
 
 use crate::authority::{Refused, Subject, decide, limits};
 
-/// Milliseconds of a second.
+/// Milliseconds in a second.
 const SECOND_MS: u64 = 1_000;
-/// Millionths of a per cent.
+/// Millionths in one per cent.
 const PER_CENT: u32 = 10_000;
 
-/// Who asks.
+/// Caller of a request about reservations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asker {
-    /// Its key as text, or `operator` for whoever runs the controller.
+    /// Key as text, or `operator`.
     pub owner: String,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// Its rights; none of whoever runs the controller, who may do all.
+    /// Rights of the caller; `None` for the operator, who may do everything.
     pub rights: Option<Vec<Right>>,
 }
 
 impl Asker {
-    /// Whether it may do that to such a reservation.
+    /// Checks that the caller has this permission for such a reservation.
     ///
     /// # Errors
-    /// It may not.
+    /// The caller has not.
     pub fn may(&self, permission: Permission, subject: &Subject) -> Result<(), Refused> {
         match &self.rights {
             None => Ok(()),
@@ -40,10 +40,11 @@ impl Asker {
         }
     }
 
-    /// The limits within one of which it may do that, the widest share first.
+    /// Returns alternative limits for this permission, the one with the largest share first. A
+    /// request must be within one of them.
     ///
     /// # Errors
-    /// It may not do that at all.
+    /// The caller does not have the permission at all.
     pub fn limits(
         &self,
         permission: Permission,
@@ -59,8 +60,8 @@ impl Asker {
         Ok(found)
     }
 
-    /// Reservations and holds that it may have by rights to do that; `None` for the user who runs
-    /// the controller.
+    /// Returns the maximum numbers of reservations and holds under this permission; `None` for the
+    /// operator.
     #[must_use]
     pub fn quota(&self, permission: Permission, subject: &Subject) -> Option<Quota> {
         let found = limits(
@@ -69,7 +70,7 @@ impl Asker {
             permission,
             subject,
         );
-        // Of several rights the widest counts.
+        // Of several rights, the largest number counts.
         let widest = |of: fn(&ReservationLimits) -> Option<u32>| {
             let all: Option<Vec<u32>> = found.iter().map(of).collect();
             let most = all?.into_iter().max()?;
@@ -81,11 +82,11 @@ impl Asker {
         })
     }
 
-    /// The limits for a change of a reservation: what is left of it must be within those for asking
-    /// for it anew, if the asker may do that.
+    /// Returns the limits for a change of a reservation. If the caller may also request
+    /// reservations, the changed one must be within those limits, too.
     ///
     /// # Errors
-    /// It may not change it.
+    /// The caller may not change it.
     pub fn limits_of_change(&self, subject: &Subject) -> Result<Vec<Limits>, Refused> {
         let of_change = self.limits(Permission::Modify, subject)?;
         let Ok(of_new) = self.limits(Permission::Create, subject) else {
@@ -98,16 +99,16 @@ impl Asker {
     }
 }
 
-/// How much of the books a key may have; what is left out is not bounded.
+/// Maximum numbers of a key's reservations. `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// Reservations that are not over.
+    /// Unfinished reservations.
     pub reservations: Option<usize>,
     /// Those that are held and not committed.
     pub holds: Option<usize>,
 }
 
-/// What is within both.
+/// Returns limits that include only what both include.
 fn narrower(one: &Limits, other: &Limits) -> Limits {
     fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
         one.into_iter().chain(other).min()

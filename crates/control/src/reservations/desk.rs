@@ -1,6 +1,6 @@
-//! The book of reservations, with whose is what and what links are called. A command in; the
-//! answer, and records for the journal, out. What a record changes is changed by [`Desk::apply`]
-//! alone, so the same journal makes the same desk.
+//! The book of reservations with their owners and the names of links. It takes a command, and
+//! returns an answer and journal records. All changes are made by [`Desk::apply`], so the same
+//! journal yields the same state.
 
 mod acts;
 mod beside;
@@ -40,48 +40,47 @@ use owned::{Owned, Share};
 pub use open::{Denied, Found, Open, Snapshot};
 pub use quota::QuotaFault;
 
-/// For how long what is granted is held until it is committed, in milliseconds.
+/// Time for which granted bandwidth is held until it is committed, in milliseconds.
 pub const HOLD_MS: u64 = 60_000;
-/// For how long reservations that are over stay on the books for people, in milliseconds: a week.
+/// Time for which finished reservations are still shown, in milliseconds: a week.
 pub const KEEP_MS: u64 = 7 * 24 * 3_600_000;
-/// Reservations that end, or are forgotten, in one turn, at most: so that others do not wait for
-/// long.
+/// Maximum number of reservations that end or are forgotten in one turn, to limit delays of others.
 const MAX_DUE: usize = 500;
 
-/// What the book does not say of a reservation. It never changes, but for why it failed.
+/// Details of a reservation that the book does not have. Only `document` and `failure` ever change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detail {
-    /// Whose it is: a key as text, or `operator`.
+    /// Owner: a key as text, or `operator`.
     pub owner: String,
-    /// What people called its owner when it was asked for.
+    /// Display name of the owner at the time of the request.
     pub owner_name: String,
-    /// Where the bytes come from.
+    /// Source of the bytes.
     pub from: Place,
-    /// Where they go.
+    /// Destination of the bytes.
     pub to: Place,
-    /// What it is for.
+    /// Purpose, for people to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The first of those that were granted together, where there are several.
+    /// First of the reservations that were granted together, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<ReservationId>,
-    /// The first of the source ports that are its own; none where its addresses are not known.
+    /// First of its source ports; `None` if its addresses are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<u16>,
-    /// Whether its streams are recognised by them also where it has one path.
+    /// If true, its streams are recognised by ports even with one path.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pinned: bool,
-    /// Whether its paths are to be set up in its window as soon as it is committed.
+    /// If true, its paths are set up in its window once it is committed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub provision: bool,
-    /// The signed document that it was asked for by; of several that were granted together, the
-    /// first that is still known has it.
+    /// Signed document that requested it. Of several that were granted together, only the first
+    /// remaining one has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<String>,
-    /// Why it failed.
+    /// Reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// When it was asked for.
+    /// Time of the request.
     pub created: Moment,
 }
 
@@ -94,7 +93,7 @@ const fn is_false(value: &bool) -> bool {
 }
 
 impl Detail {
-    /// What it is to whoever has that name as an owner.
+    /// Returns the subject of requests by that owner about this reservation.
     #[must_use]
     pub fn subject(&self, owner: &str) -> Subject {
         Subject {
@@ -104,68 +103,69 @@ impl Detail {
     }
 }
 
-/// One record of the journal.
+/// Journal record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Record {
-    /// What the map is from here on.
+    /// The map from here on.
     Network(Names),
-    /// An entry of the book, with the details of reservations that are new in it.
+    /// Entry of the book, with the details of new reservations.
     Entry {
         /// The entry.
         entry: Box<Entry>,
-        /// Details, by number.
+        /// Details by reservation.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         details: BTreeMap<ReservationId, Detail>,
     },
 }
 
-/// What is to be done.
+/// Command to execute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Reserve something.
+    /// Reserve bandwidth.
     Reserve {
-        /// What is asked for.
+        /// The request.
         request: Box<ReservationRequest>,
-        /// The ends, as the map has them.
+        /// Source, as on the map.
         from: Place,
-        /// The other one.
+        /// Destination, as on the map.
         to: Place,
-        /// When: more than one where it recurs.
+        /// Windows; several if the request recurs.
         windows: Vec<Window>,
-        /// Whether the asker speaks for one of the ends.
+        /// If true, the caller speaks for one of the ends.
         is_end: bool,
-        /// The signed document that asks for it, if one does.
+        /// Signed document of the request, if any.
         document: Option<String>,
     },
     /// Change a reservation.
     Change {
-        /// Which.
+        /// ID of the reservation.
         id: ReservationId,
-        /// What is to be different.
+        /// The change.
         change: ReservationChange,
     },
-    /// Take what is held, of all that were granted together.
+    /// Commit what is held, of all that were granted together.
     Commit(ReservationId),
-    /// Give back what is held, of all that were granted together.
+    /// Abort what is held, of all that were granted together.
     Abort(ReservationId),
-    /// Have the paths set up in the window.
+    /// Set up the paths in the window.
     Provision(ReservationId),
-    /// Have them torn down.
+    /// Tear down the paths.
     Release(ReservationId),
-    /// End it, and give all back.
+    /// Terminate a reservation and return its bandwidth.
     Cancel {
-        /// Which.
+        /// ID of the reservation.
         id: ReservationId,
-        /// With all of its series that have not ended.
+        /// If true, includes all of its series that have not ended.
         series: bool,
     },
-    /// Take what became of circuits. What a reservation has no place for by now is left out.
+    /// Record the results of circuits. Results that no longer apply to their reservation are
+    /// skipped.
     Settle(Vec<(ReservationId, Settled)>),
 }
 
 impl Command {
-    /// What it costs to decide, in windows that are planned.
+    /// Returns the cost of deciding the command, as a number of planned windows.
     #[must_use]
     pub fn cost(&self) -> usize {
         match self {
@@ -175,47 +175,48 @@ impl Command {
     }
 }
 
-/// What became of a circuit.
+/// Result of a circuit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
-    /// All of it is set up, or will be when its time comes.
+    /// All of it is set up, or will be in its window.
     SetUp,
-    /// Nothing of it is left.
+    /// Nothing of it is set up any more.
     TornDown,
-    /// It failed for good, for this reason, in one line.
+    /// It failed permanently, for this reason in one line.
     Failed(String),
 }
 
-/// Why something is not done.
+/// A command was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeskError {
-    /// There is none, or the asker may not see it.
+    /// The reservation does not exist, or the caller may not see it.
     #[error("there is no reservation {0} that you may see: longhaul reservations lists them")]
     Unknown(u64),
-    /// The asker may not.
+    /// The caller does not have the right.
     #[error(transparent)]
     Forbidden(#[from] Refused),
-    /// It can't be asked.
+    /// The request is invalid.
     #[error(transparent)]
     Wanted(#[from] WantedFault),
-    /// It can't be asked, says the book.
+    /// The book finds the request invalid.
     #[error(transparent)]
     Request(#[from] RequestFault),
-    /// It is more than the asker may have.
+    /// The request exceeds the caller's limits.
     #[error(transparent)]
     Policy(#[from] PolicyRefusal),
-    /// It is more of the books than its role allows the key.
+    /// The request exceeds the caller's quota.
     #[error(transparent)]
     Quota(#[from] QuotaFault),
-    /// There is no room.
+    /// There is not enough bandwidth.
     #[error("{}", show::in_a_line(.0))]
     NoRoom(Box<Refusal>),
-    /// Not in the state that it is in.
+    /// The reservation's state does not allow it.
     #[error("reservation {0} is {1}: it can't be {2} now")]
     NotNow(u64, String, &'static str),
-    /// The book does not take what it decided itself, or the journal is not that of a book.
+    /// The book refused its own entry, or the journal is invalid.
     #[error(
-        "the book of reservations does not go on: {0}; restore the store from a backup, and tell the authors"
+        "the book of reservations does not go on: {0}; restore the store from a backup, and tell \
+        the authors"
     )]
     Fault(String),
 }
@@ -226,33 +227,33 @@ impl From<Fault> for DeskError {
     }
 }
 
-/// See the module.
+/// Book of reservations with owners and names, built from the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Desk {
     names: Arc<Names>,
     book: Book,
-    /// Sites whose nodes are set up. No part of the journal.
+    /// Sites whose nodes are set up. Not part of the journal.
     managed: Arc<BTreeSet<String>>,
-    /// Whether offers are looked for. No part of the journal.
+    /// Search for counter-offers. Not part of the journal.
     counter: Counter,
     details: BTreeMap<ReservationId, Detail>,
-    /// Those of which nothing is promised or held any more, and since when.
+    /// Finished reservations, with the time when they finished.
     over: BTreeMap<ReservationId, Moment>,
-    /// The same, by time.
+    /// The same, ordered by time.
     over_by_time: BTreeSet<(Moment, ReservationId)>,
-    /// Those that are not over, by addresses and time.
+    /// Unfinished reservations by addresses and time.
     beside: Beside,
-    /// How much of it is whose.
+    /// Numbers of reservations by owner.
     owned: Owned,
-    /// Which have changed lately.
+    /// Recently changed reservations.
     changes: Changes,
 }
 
 impl Desk {
-    /// One without a map, on which nothing is reserved.
+    /// Creates an empty book without a map.
     ///
     /// # Errors
-    /// Never: a network of nothing is one.
+    /// Never: an empty network is valid.
     pub fn new() -> Result<Self, DeskError> {
         let nothing =
             Network::new(0, Vec::new()).map_err(|fault| DeskError::Fault(fault.to_string()))?;
@@ -270,7 +271,7 @@ impl Desk {
         })
     }
 
-    /// The same, where the nodes at these sites are set up.
+    /// Sets the sites whose nodes are set up.
     #[must_use]
     pub fn managing(self, sites: Arc<BTreeSet<String>>) -> Self {
         Self {
@@ -279,45 +280,44 @@ impl Desk {
         }
     }
 
-    /// The same, where offers are looked for, or not, for what is refused.
+    /// Sets the search for counter-offers.
     #[must_use]
     pub fn countering(self, counter: Counter) -> Self {
         Self { counter, ..self }
     }
 
-    /// Reservations, with what the book does not say of them, by number.
+    /// Returns all reservations with their details, by ID.
     pub fn reservations(&self) -> impl Iterator<Item = (ReservationId, &Detail, &Reservation)> {
         let details = self.details.iter();
         details.filter_map(|(id, detail)| Some((*id, detail, self.book.reservation(*id)?)))
     }
 
-    /// A reservation, with what the book does not say of it.
+    /// Returns a reservation with its details.
     #[must_use]
     pub fn reservation(&self, id: ReservationId) -> Option<(&Detail, &Reservation)> {
         self.details.get(&id).zip(self.book.reservation(id))
     }
 
-    /// How much of the journal is in it: the same number for the same records, whoever applied
-    /// them.
+    /// Returns the number of changes. It is the same for the same records, whoever applied them.
     #[must_use]
     pub const fn number(&self) -> u64 {
         self.changes.number()
     }
 
-    /// Reservations that have changed, or are gone, since it had this number; none where all may
-    /// have.
+    /// Returns the reservations that have changed or been forgotten since this number of changes.
+    /// `None` if any may have changed.
     #[must_use]
     pub fn changed_since(&self, number: u64) -> Option<BTreeSet<ReservationId>> {
         self.changes.since(number)
     }
 
-    /// The book.
+    /// Returns the book.
     #[must_use]
     pub const fn book(&self) -> &Book {
         &self.book
     }
 
-    /// What sites and links are called.
+    /// Returns the names of sites and links.
     #[must_use]
     pub fn names(&self) -> &Names {
         &self.names
@@ -326,7 +326,7 @@ impl Desk {
     /// Applies the next record of the journal.
     ///
     /// # Errors
-    /// It is not the next one, or promises what is not there: the desk is as it was.
+    /// The record is not the next one, or promises more than available. Nothing has changed then.
     pub fn apply(&mut self, record: &Record) -> Result<(), DeskError> {
         match record {
             Record::Network(names) => {
@@ -339,8 +339,7 @@ impl Desk {
                 self.changes.all();
             }
             Record::Entry { entry, details } => {
-                // What is left to be done outside follows from the states: whoever sets circuits up
-                // looks at these.
+                // Actions outside follow from the states, which the circuit task observes.
                 self.book.apply(entry)?;
                 self.details.extend(details.clone());
                 match &entry.change {
@@ -365,7 +364,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Gives the document of one that is forgotten to the next that was granted together with it.
+    /// Passes the document of a forgotten reservation to the next one of its series.
     fn hand_on(&mut self, id: ReservationId, gone: Detail) {
         let next = self.details.range_mut(id..).next();
         if let Some((_, next)) =
@@ -376,7 +375,7 @@ impl Desk {
         }
     }
 
-    /// Notes that a reservation has changed, whether it is over, and beside which others it is.
+    /// Updates the indexes for a changed reservation.
     fn look_at(&mut self, id: ReservationId, at: Moment) {
         let is_over = self.book.reservation(id).is_some_and(|reservation| {
             let is_nothing = reservation.plan.0.is_empty() && reservation.held.is_none();
@@ -409,8 +408,8 @@ impl Desk {
         self.owned.put(id, share);
     }
 
-    /// Between which addresses a reservation has its streams, and when; none where it is over, or
-    /// they are not known.
+    /// Returns the addresses and times of a reservation's streams. `None` if it is finished or its
+    /// addresses are unknown.
     fn place_of(&self, id: ReservationId) -> Option<beside::Streams> {
         let (detail, reservation) = self
             .reservation(id)
@@ -423,10 +422,10 @@ impl Desk {
         })
     }
 
-    /// Takes a map in the place of the one before; whether anything is different in it.
+    /// Replaces the map. Returns true if the new one differs.
     ///
     /// # Errors
-    /// It is larger than anything that is planned with: the one before stays.
+    /// The map is too large to plan with; the previous one stays.
     pub fn take_map(&mut self, map: &Map, records: &mut Vec<Record>) -> Result<bool, DeskError> {
         let names = self.names.with(map);
         if names == *self.names {
@@ -438,11 +437,11 @@ impl Desk {
         Ok(true)
     }
 
-    /// Lets time pass: holds time out, windows end, and what has been over for long is forgotten.
-    /// Whether there is more of it at once.
+    /// Processes what is due: expired holds, ended windows, and finished reservations to forget.
+    /// Returns true if more is due immediately.
     ///
     /// # Errors
-    /// The book does not take what it says is due.
+    /// The book refused its own change.
     pub fn pass(&mut self, now: Moment, records: &mut Vec<Record>) -> Result<bool, DeskError> {
         let due = self.book.due_first(now, MAX_DUE + 1);
         let mut is_more = due.len() > MAX_DUE;
@@ -452,8 +451,8 @@ impl Desk {
                 _ => None,
             };
             self.write(change, BTreeMap::new(), now, records)?;
-            // A change that nobody committed is given up for whoever asked for it: what was
-            // promised before can be changed again.
+            // A change that was not committed in time is aborted, so that the promised reservation
+            // can be changed again.
             let is_promised = |id: &ReservationId| {
                 let reservation = self.book.reservation(*id);
                 reservation.is_some_and(|reservation| reservation.machine.provision.is_some())
@@ -485,20 +484,20 @@ impl Desk {
         Ok(is_more || self.book.next_due().is_some_and(|due| due <= now))
     }
 
-    /// When time has something to pass next.
+    /// Returns the time when something is due next.
     #[must_use]
     pub fn next_due(&self) -> Option<Moment> {
         let forgotten = self
             .over_by_time
             .first()
             .map(|(since, _)| since.saturating_add_unsigned(KEEP_MS));
-        // What is too much of one owner is forgotten at once.
+        // Excess reservations of an owner are forgotten at once.
         let excess = self.owned.excess().next().map(|_| Moment::MIN);
         let due = self.book.next_due().into_iter().chain(forgotten);
         due.chain(excess).min()
     }
 
-    /// Ends a reservation, and gives back all of it.
+    /// Terminates a reservation and returns its bandwidth.
     fn end(
         &mut self,
         id: ReservationId,
@@ -511,7 +510,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Makes a change, and the record of it.
+    /// Applies a change and appends its record.
     fn write(
         &mut self,
         change: Change,

@@ -1,10 +1,10 @@
-//! Requests for reservations as documents that stay signed: JSON Web Signatures (RFC 7515), compact
-//! or flattened, by Ed25519 keys (`EdDSA`, RFC 8037). Whoever brings one, it is asked for by
-//! whoever signed it. Pure: the time is what the caller says.
+//! Signed reservation requests: JSON Web Signatures (RFC 7515), compact or flattened, by Ed25519
+//! keys (`EdDSA`, RFC 8037). A document is a request of its signer, whoever sends it. Pure: the
+//! caller passes the time.
 //!
-//! The header says which key signed: by a chain of certificates (`x5c`, RFC 7515, section 4.1.6)
-//! that leads to a root that the operator trusts, or by the key itself (`jwk`). What that key may
-//! do is what its roles say, whatever the certificate says.
+//! The header identifies the key: by a chain of certificates (`x5c`, RFC 7515, section 4.1.6) that
+//! leads to a root that the operator trusts, or by the key itself (`jwk`). The rights of that key
+//! come from its roles, whatever the certificate says.
 
 #[cfg(test)]
 mod tests;
@@ -19,68 +19,69 @@ use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted
 
 use crate::store::REQUEST_KEY_LIFE_MS;
 
-/// The longest document, in bytes: a request and a few certificates.
+/// Maximum length of a document, in bytes: room for a request and a few certificates.
 pub const MAX_DOCUMENT_BYTES: usize = 32 * 1024;
-/// Certificates of a chain, at most.
+/// Maximum number of certificates in a chain.
 const MAX_CERTIFICATES: usize = 8;
-/// Longest number of a document (`jti`), in bytes.
+/// Maximum length of a document's ID (`jti`), in bytes.
 const MAX_ID_BYTES: usize = 128;
-/// How far the clock of whoever signed may be ahead, in seconds.
+/// Maximum time by which the signer's clock may be ahead, in seconds.
 const CLOCK_TOLERANCE_S: i64 = 60;
-/// For how long a document may still hold when it is taken, in seconds: as long as it is remembered
-/// that it was.
+/// Maximum remaining validity of a document, in seconds: the time for which its use is remembered.
 const MAX_LIFE_S: i64 = REQUEST_KEY_LIFE_MS / 1_000;
 
-/// What is no document that is taken.
+/// The document is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentFault {
     /// It is not a JWS.
     #[error("the document is no JWS, compact or flattened (RFC 7515): {0}")]
     Form(String),
-    /// Its header asks for something else.
+    /// Its header is not supported.
     #[error("the document's header is not taken: {0}")]
     Header(String),
-    /// It is not what was signed.
+    /// Its signature is not valid.
     #[error(
-        "the document's signature does not fit: it was altered, or another key signed it; sign it again"
+        "the document's signature does not fit: it was altered, or another key signed it; sign it \
+        again"
     )]
     Signature,
-    /// Its certificates lead nowhere.
+    /// Its certificates do not lead to a trusted root.
     #[error(
-        "the document's certificates lead to no root that this controller trusts ({0}): its operator names roots in control.toml"
+        "the document's certificates lead to no root that this controller trusts ({0}): its \
+        operator names roots in control.toml"
     )]
     Chain(String),
-    /// Its content is none.
+    /// Its content is invalid.
     #[error("the document's content is not taken: {0}")]
     Content(String),
-    /// It is for another one.
+    /// It is addressed to another controller.
     #[error("the document is not addressed to this controller: sign one with \"aud\": \"{0}\"")]
     Audience(String),
-    /// It is too late.
+    /// It has expired.
     #[error("the document expired {0} s ago: sign a new one")]
     Expired(i64),
-    /// It is too early.
+    /// It was signed in the future.
     #[error("the document was signed {0} s from now: set the clocks right")]
     Early(i64),
-    /// It holds for too long.
+    /// It is valid for too long.
     #[error("the document would hold for {0} s more: sign one that holds for at most {MAX_LIFE_S}")]
     Long(i64),
 }
 
-/// Roots that certificates may lead to.
+/// Root certificates.
 #[derive(Debug, Clone, Default)]
 pub struct Roots(Vec<TrustAnchor<'static>>);
 
-/// Roots that are none.
+/// The root certificates are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no certificates of roots: {0}; name a file of certificates in PEM")]
 pub struct RootFault(String);
 
 impl Roots {
-    /// Those of a file in PEM.
+    /// Reads root certificates in PEM form.
     ///
     /// # Errors
-    /// [`RootFault`]: there are none, or one is not a certificate.
+    /// [`RootFault`]: there are no certificates, or one is invalid.
     pub fn of_pem(pem: &[u8]) -> Result<Self, RootFault> {
         let fault = |why: String| RootFault(why);
         let mut roots = Vec::new();
@@ -97,18 +98,18 @@ impl Roots {
     }
 }
 
-/// A request that was signed.
+/// Verified request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
-    /// Who signed it.
+    /// Key of the signer.
     pub key: PublicKey,
-    /// What distinguishes it from others of that key.
+    /// ID, unique among the signer's documents.
     pub id: String,
-    /// What is asked for.
+    /// The request.
     pub request: ReservationRequest,
 }
 
-/// The parts of a JWS, in base64url.
+/// Parts of a JWS, in base64url.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Flattened {
@@ -117,8 +118,8 @@ struct Flattened {
     signature: String,
 }
 
-/// What is read of the protected header. What a reader must understand, and this one does not, is
-/// in `crit`.
+/// Supported fields of the protected header. `crit` lists extensions that a reader must understand;
+/// this one supports none.
 #[derive(Debug, Deserialize)]
 struct Header {
     alg: String,
@@ -130,7 +131,7 @@ struct Header {
     crit: Option<serde_json::Value>,
 }
 
-/// An Ed25519 key (RFC 8037, section 2).
+/// Ed25519 key (RFC 8037, section 2).
 #[derive(Debug, Deserialize)]
 struct Jwk {
     kty: String,
@@ -138,8 +139,7 @@ struct Jwk {
     x: String,
 }
 
-/// What was signed: claims as those of a JSON Web Token (RFC 7519), of which others are passed
-/// over.
+/// Signed claims, as in a JSON Web Token (RFC 7519). Other claims are ignored.
 #[derive(Debug, Deserialize)]
 struct Claims {
     aud: Audience,
@@ -156,10 +156,11 @@ enum Audience {
     Several(Vec<String>),
 }
 
-/// Reads a document: who signed it, and what for.
+/// Verifies a document, and returns its signer and request.
 ///
 /// # Errors
-/// [`DocumentFault`]: it is none, was altered, is for another one than `audience`, or does not hold at `now_ms`, in milliseconds since the Unix epoch.
+/// [`DocumentFault`]: the document is malformed or altered, is addressed to another than
+/// `audience`, or is not valid at `now_ms` (milliseconds since the Unix epoch).
 pub fn read(
     text: &str,
     roots: &Roots,
@@ -217,7 +218,7 @@ fn parts(text: &str) -> Result<Flattened, DocumentFault> {
     }
 }
 
-/// The key that a header says signed it.
+/// Returns the key that signed, according to the header.
 fn signer(header: &Header, roots: &Roots, now_s: i64) -> Result<PublicKey, DocumentFault> {
     let fault = |why: &str| DocumentFault::Header(why.to_owned());
     if header.alg != "EdDSA" {
@@ -239,7 +240,7 @@ fn signer(header: &Header, roots: &Roots, now_s: i64) -> Result<PublicKey, Docum
     }
 }
 
-/// The key of the first certificate of a chain that leads to one of the roots.
+/// Returns the key of the first certificate in a chain that leads to one of the roots.
 fn of_chain(chain: &[String], roots: &Roots, now_s: i64) -> Result<PublicKey, DocumentFault> {
     let fault = |why: &dyn std::fmt::Display| DocumentFault::Chain(why.to_string());
     if chain.len() > MAX_CERTIFICATES {
@@ -272,7 +273,7 @@ fn of_chain(chain: &[String], roots: &Roots, now_s: i64) -> Result<PublicKey, Do
     })
 }
 
-/// Whether what was signed is for whoever reads it, now.
+/// Checks that the claims are addressed to this controller and valid now.
 fn holds(claims: &Claims, audience: &PublicKey, now_s: i64) -> Result<(), DocumentFault> {
     let wanted = audience.to_string();
     let is_for = match &claims.aud {

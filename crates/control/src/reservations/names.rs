@@ -1,10 +1,9 @@
-//! Sites and links of the operator's map as a network. Numbers of sites and links stay what they
-//! are for as long as the journal lasts, so that what was promised is about the same links whatever
-//! the map becomes: what leaves the map keeps its number and carries nothing, and has all again
-//! when it comes back.
+//! Sites and links of the operator's map as a network. Their numbers never change as long as the
+//! journal lasts, so promises refer to the same links whatever the map becomes. A link that leaves
+//! the map keeps its number with no capacity, and regains its capacity when it returns.
 //!
-//! A direction of a link is distinguished by the link's name and the two sites: a link that is
-//! drawn elsewhere is another one.
+//! A direction of a link is identified by the link's name and the two sites. A link that connects
+//! other sites is another link.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,32 +15,32 @@ use longhaul_control_api::reservations::LinkDirection;
 use longhaul_map::{Direction, graph::Graph};
 use serde::{Deserialize, Serialize};
 
-/// One way, in microseconds, where the map does not say: so that hops are not free.
+/// Assumed latency of a link without one on the map, in microseconds, so that hops have a cost.
 const ASSUMED_LATENCY_US: u64 = 1_000;
-/// Millionths of the whole.
+/// Millionths in the whole.
 const WHOLE: u128 = 1_000_000;
 
 /// One direction of a link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedLink {
-    /// The link's name on the map.
+    /// Name of the link on the map.
     pub name: String,
-    /// What it is in the network.
+    /// The link in the network.
     #[serde(flatten)]
     pub link: Link,
 }
 
-/// Sites and links that were ever on the map, in the order in which they came.
+/// All sites and links that were ever on the map, in the order in which they were added.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
-    /// Sites: their places are their numbers.
+    /// Sites; the index is the site's number.
     pub sites: Vec<String>,
-    /// Directions of links: their places are their numbers.
+    /// Directions of links; the index is the direction's number.
     pub links: Vec<NamedLink>,
 }
 
 impl Names {
-    /// The same with what a map says now.
+    /// Returns the names updated with a map.
     #[must_use]
     pub fn with(&self, map: &Map) -> Self {
         let mut sites = self.sites.clone();
@@ -119,23 +118,23 @@ impl Names {
         Self { sites, links }
     }
 
-    /// The network.
+    /// Returns the network.
     ///
     /// # Errors
-    /// It is larger than anything that is planned with.
+    /// The network is too large to plan with.
     pub fn network(&self) -> Result<Network, NetworkFault> {
         let nodes = u32::try_from(self.sites.len()).unwrap_or(u32::MAX);
         Network::new(nodes, self.links.iter().map(|known| known.link).collect())
     }
 
-    /// The node of a site.
+    /// Returns the node of a site.
     #[must_use]
     pub fn node(&self, site: &str) -> Option<NodeId> {
         let place = self.sites.iter().position(|known| known == site)?;
         u32::try_from(place).ok().map(NodeId)
     }
 
-    /// The site of a node.
+    /// Returns the site of a node.
     #[must_use]
     pub fn site(&self, node: NodeId) -> &str {
         let place = usize::try_from(node.0).ok();
@@ -144,7 +143,7 @@ impl Names {
             .map_or("", String::as_str)
     }
 
-    /// Both directions of the links of that name.
+    /// Returns both directions of the links of that name.
     pub fn links_named(&self, name: &str) -> impl Iterator<Item = LinkId> {
         let named = (0..)
             .map(LinkId)
@@ -153,13 +152,13 @@ impl Names {
         named.map(|(id, _)| id)
     }
 
-    /// A link.
+    /// Returns a link.
     #[must_use]
     pub fn link(&self, id: LinkId) -> Option<&NamedLink> {
         self.links.get(usize::try_from(id.0).ok()?)
     }
 
-    /// A link as the API reports it.
+    /// Returns a link in the form of the API.
     #[must_use]
     pub fn reported(&self, id: LinkId) -> Option<LinkDirection> {
         let known = self.link(id)?;
@@ -171,7 +170,7 @@ impl Names {
     }
 }
 
-/// A link that is not on the map.
+/// Returns a link without capacity, as it is not on the map.
 fn gone(known: &NamedLink) -> NamedLink {
     NamedLink {
         name: known.name.clone(),
@@ -182,9 +181,8 @@ fn gone(known: &NamedLink) -> NamedLink {
     }
 }
 
-/// What a direction carries, in bit/s, and what of that may be reserved. Of one of which nobody
-/// knows what it carries, what may be reserved is all that is counted with; if that is not said
-/// either, nothing.
+/// Returns the capacity of a direction, in bit/s, and the share of it that may be reserved. If the
+/// capacity is unknown, the reservable rate is used instead; without that, zero.
 fn carried(direction: &Direction) -> (Rate, Share) {
     let whole = |rate: quantities::Rate| (rate.bits_per_second() as Rate).min(MAX_RATE);
     let reservable = direction.reservable_rate().map(whole);

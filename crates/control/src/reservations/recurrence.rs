@@ -7,33 +7,35 @@ use longhaul_circuits::time::{MAX_MOMENT, Window};
 use longhaul_control_api::reservations::Recurrence;
 use rrule::{RRule, Tz, Unvalidated};
 
-/// Most windows of one request: each day of a year.
+/// Maximum number of windows of one request: one for each day of a year.
 pub const MAX_OCCURRENCES: u16 = 366;
-/// Longest rule, in bytes.
+/// Maximum length of a rule, in bytes.
 const MAX_RULE_BYTES: usize = 1_000;
-/// Milliseconds of a second: rules count in seconds.
+/// Milliseconds in a second, as rules count in seconds.
 const SECOND_MS: i64 = 1_000;
 
-/// What is no rule.
+/// The recurrence is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleFault {
-    /// It can't be read.
+    /// The rule cannot be parsed.
     #[error("recurrence: {0}: write one rule as in RFC 5545, such as FREQ=WEEKLY;COUNT=4")]
     Rule(String),
-    /// There is no such time zone.
+    /// The time zone is unknown.
     #[error("recurrence: no time zone is called {0}: write one as America/Denver")]
     Zone(String),
-    /// It goes on for too long.
+    /// The rule has too many occurrences.
     #[error(
-        "recurrence: the rule has more than {MAX_OCCURRENCES} occurrences: add COUNT or an earlier UNTIL"
+        "recurrence: the rule has more than {MAX_OCCURRENCES} occurrences: add COUNT or an earlier \
+        UNTIL"
     )]
     Endless,
-    /// It never is.
+    /// The rule has no occurrence.
     #[error("recurrence: the rule has no occurrence: compare it with the first window")]
     Never,
 }
 
-/// The windows of a rule whose first is `first`: as long, and at the times of the rule, in order.
+/// Returns the windows of a rule whose first window is `first`, in order. They have its length and
+/// start at the times of the rule.
 ///
 /// # Errors
 /// [`RuleFault`].
@@ -78,8 +80,8 @@ mod tests {
 
     const HOUR: i64 = 3_600_000;
     const DAY: i64 = 24 * HOUR;
-    /// 2026-03-06T16:00Z, a Friday: 9 o'clock in Denver, two days before its clocks are put
-    /// forward.
+    /// 2026-03-06T16:00Z, a Friday: 9 o'clock in Denver, two days before daylight saving time
+    /// begins.
     const FRIDAY: i64 = 1_772_812_800_000;
 
     fn of(rule: &str, zone: Option<&str>) -> Result<Vec<i64>, RuleFault> {
@@ -100,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn hours_are_those_of_the_time_zone() {
+    fn rule_hours_follow_the_time_zone() {
         assert_eq!(
             of("FREQ=DAILY;COUNT=4", None),
             Ok(vec![0, DAY, 2 * DAY, 3 * DAY])
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_or_has_no_end_is_refused() {
+    fn malformed_and_endless_rules_are_refused() {
         assert_eq!(of("FREQ=HOURLY", None), Err(RuleFault::Endless));
         assert_eq!(of("FREQ=DAILY;COUNT=367", None), Err(RuleFault::Endless));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What is answered, in the terms of the API.
+//! Answers in the terms of the API.
 
 use std::collections::BTreeSet;
 
@@ -22,19 +22,19 @@ use super::desk::Detail;
 use super::names::Names;
 use super::streams;
 
-/// The number of a reservation in the API: from 1 on.
+/// Returns the number of a reservation in the API, which begins at 1.
 #[must_use]
 pub const fn number(id: ReservationId) -> u64 {
     id.0.saturating_add(1)
 }
 
-/// The reservation of a number; none of 0.
+/// Returns the reservation with a number; `None` for 0.
 #[must_use]
 pub fn id(number: u64) -> Option<ReservationId> {
     number.checked_sub(1).map(ReservationId)
 }
 
-/// A reservation.
+/// Returns a reservation in the form of the API.
 #[must_use]
 pub fn reservation(
     names: &Names,
@@ -77,7 +77,7 @@ pub fn reservation(
     }
 }
 
-/// Why there is no room. Reservations in the proof are named where `seen` says that the asker may
+/// Returns a refusal. The proof names reservations for which `seen` returns true, as the caller may
 /// see them.
 #[must_use]
 pub fn refusal(
@@ -97,7 +97,7 @@ pub fn refusal(
     }
 }
 
-/// What could be had instead of what was asked for.
+/// Returns counter-offers in the form of the API.
 #[must_use]
 pub fn offers(names: &Names, asked: &ReservationRequest, found: &admit::Offers) -> Offers {
     let offer =
@@ -112,7 +112,7 @@ pub fn offers(names: &Names, asked: &ReservationRequest, found: &admit::Offers) 
 
 fn proof(names: &Names, proof: &admit::Proof, seen: &dyn Fn(ReservationId) -> bool) -> Proof {
     let full = |links: &[Full]| -> Vec<FullLink> {
-        // Links that carry nothing are not full: they are not there.
+        // Links without capacity are not on the map, so they are not reported as full.
         let links = links.iter().filter(|full| {
             names
                 .link(full.link)
@@ -151,7 +151,7 @@ fn full_link(names: &Names, full: &Full, seen: &dyn Fn(ReservationId) -> bool) -
     })
 }
 
-/// An offer, as what would be asked for in its place.
+/// Returns an offer with the request to send for it.
 fn offer(names: &Names, asked: &ReservationRequest, found: &admit::Offer) -> Offer {
     let request: &Request = &found.request;
     Offer {
@@ -166,7 +166,7 @@ fn offer(names: &Names, asked: &ReservationRequest, found: &admit::Offer) -> Off
     }
 }
 
-/// A plan, with links by name, and with the source ports of whose it is.
+/// Returns a plan with links by name, and with source ports from `detail`.
 #[must_use]
 pub fn pieces(names: &Names, plan: &Plan, detail: Option<&Detail>) -> Vec<Piece> {
     let path = |(route, source_ports): (&Route, Option<SourcePortRange>)| ReservedPath {
@@ -199,7 +199,7 @@ fn directions(names: &Names, links: &[LinkId]) -> Vec<LinkDirection> {
         .collect()
 }
 
-/// A wish.
+/// Returns a wish in the form of the API.
 #[must_use]
 pub const fn wish(wish: request::Wish) -> Wish {
     match wish {
@@ -215,7 +215,7 @@ pub const fn wish(wish: request::Wish) -> Wish {
     }
 }
 
-/// A request that is known already, in the words of the API: what a change of it is refused with.
+/// Returns a known request in the form of the API, for refusals of a change.
 #[must_use]
 pub fn asked(names: &Names, detail: &Detail, request: &Request, hold: bool) -> ReservationRequest {
     let mut links: Vec<String> = directions(
@@ -296,7 +296,8 @@ fn state(machine: Machine) -> ReservationState {
     }
 }
 
-/// When a reservation is over, of what is promised or held; of neither, of what was asked for.
+/// Returns the start and end of a reservation: of what is promised or held, otherwise of its
+/// request.
 #[must_use]
 pub fn span(reservation: &book::Reservation) -> (Moment, Moment) {
     let held = reservation.held.as_ref().map(|held| held.plan.window());

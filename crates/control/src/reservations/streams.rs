@@ -1,9 +1,9 @@
-//! How the streams of a reservation are recognised: by the addresses of its ends, and by source
-//! ports that are each path's own where that is not enough. Pure.
+//! Recognition of a reservation's streams: by the addresses of its ends, and by source ports of
+//! each path if that is not enough. Pure.
 //!
-//! Every reservation between known addresses has a *block* of source ports, which no other one has
-//! that shares addresses and time with it. It is used where there are several paths at once, where
-//! the request says so, and where another reservation has all other streams between the ends.
+//! Each reservation between known addresses has a *block* of source ports. No other reservation
+//! with which it shares addresses and time has the same block. It is used with several paths at
+//! once, if the request says so, and if another reservation has all other streams between the ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,33 +15,33 @@ use longhaul_setup::streams::Prefix;
 
 use super::wanted::WantedFault;
 
-/// Source ports of one path.
+/// Number of source ports of one path.
 pub const PORTS_OF_PATH: u16 = 64;
-/// Source ports of one reservation: those of as many paths as there may be.
+/// Number of source ports of one reservation, enough for the maximum number of paths.
 pub const PORTS_OF_BLOCK: u16 = PORTS_OF_PATH * MAX_PATHS as u16;
-/// The first source port of the first block.
+/// First source port of the first block.
 pub const FIRST_PORT: u16 = 10_240;
-/// The first source port behind the last block: from here on Linux chooses source ports by itself
+/// End of the last block, exclusive. From here on, Linux assigns source ports itself
 /// (`ip_local_port_range`).
 pub const PORTS_END: u16 = 32_768;
 
 const _: () = assert!((PORTS_END - FIRST_PORT).is_multiple_of(PORTS_OF_BLOCK));
 
-/// Which addresses a request means.
+/// Addresses of one end of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct AskedEnd<'a> {
-    /// `from_address` or `to_address`.
+    /// Name of the field: `from_address` or `to_address`.
     pub option: &'static str,
-    /// What the request says.
+    /// Requested address or prefix.
     pub asked: Option<&'a str>,
-    /// What the map knows the end by.
+    /// Addresses on the map.
     pub known: &'a [Prefix],
-    /// Whether the asker may name what the map does not know.
+    /// If true, the caller may name addresses that are not on the map.
     pub is_free: bool,
 }
 
 impl AskedEnd<'_> {
-    /// What may be meant, the best first.
+    /// Returns the possible addresses, the best first.
     fn candidates(&self) -> Result<Vec<Prefix>, WantedFault> {
         let fault = |why: String| WantedFault::Address {
             option: self.option,
@@ -67,10 +67,10 @@ impl AskedEnd<'_> {
     }
 }
 
-/// The addresses of both ends: the first two of one version of IP. None where they are not known.
+/// Returns the addresses of both ends: the first two of the same IP version. `None` if unknown.
 ///
 /// # Errors
-/// What the request names is no address, or none of that end's.
+/// A requested address is malformed, or is not one of that end's.
 pub fn addresses(
     from: AskedEnd<'_>,
     to: AskedEnd<'_>,
@@ -92,15 +92,15 @@ pub fn addresses(
     Ok((froms.first().copied(), tos.first().copied()))
 }
 
-/// The first port of the first block that is not among those.
+/// Returns the first port of the first block that is not taken.
 #[must_use]
 pub fn free_block(taken: &BTreeSet<u16>) -> Option<u16> {
     let mut blocks = (FIRST_PORT..PORTS_END).step_by(usize::from(PORTS_OF_BLOCK));
     blocks.find(|block| !taken.contains(block))
 }
 
-/// The source ports of each route of each piece of a plan. A path that goes on from one piece to
-/// the next keeps its own.
+/// Returns the source ports of each route of each piece of a plan. A path that continues in the
+/// next piece keeps its ports.
 #[must_use]
 pub fn ports(plan: &Plan, block: Option<u16>, pinned: bool) -> Vec<Vec<Option<SourcePortRange>>> {
     let Some(block) = block else {

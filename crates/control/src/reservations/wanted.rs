@@ -1,4 +1,4 @@
-//! What is asked for, in the terms of the network.
+//! Requests in the terms of the network.
 
 use longhaul_circuits::network::{LinkId, NodeId};
 use longhaul_circuits::path::{self, Diversity, Ends};
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use super::book_moment;
 use super::names::Names;
 
-/// A window that began this long ago at most begins now, in milliseconds: requests are on their way
-/// for a while, and clocks differ.
+/// Maximum age of a window's start that is moved to now, in milliseconds. It covers the time in
+/// transit and clock differences.
 pub const CLOCK_TOLERANCE_MS: i64 = 60_000;
 
-/// What can't be asked.
+/// The request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WantedFault {
     /// An end has no site.
@@ -26,74 +26,77 @@ pub enum WantedFault {
     /// Both ends are at one site.
     #[error("both ends are at site {0}: there is no link between them to reserve")]
     OneSite(String),
-    /// What is to be avoided is not there.
+    /// A site or a link to avoid is not on the map.
     #[error("avoid: there is no {what} {name} on the map: leave it out")]
     Avoid {
-        /// A site, or a link.
+        /// Kind: a site or a link.
         what: &'static str,
-        /// Which.
+        /// Name of the site or link.
         name: String,
     },
-    /// An end is slower than that.
+    /// An end is slower than the requested rate.
     #[error("the ends send and take at most {most} bit/s: ask for less")]
     Access {
-        /// What the slower one of them does, in bit/s.
+        /// Maximum rate of the slower end, in bit/s.
         most: u64,
     },
-    /// An address that is named is none of that end's.
+    /// A requested address is malformed, or is not one of that end's.
     #[error("{option}: {why}")]
     Address {
-        /// `from_address` or `to_address`.
+        /// Name of the field: `from_address` or `to_address`.
         option: &'static str,
-        /// What is wrong with it.
+        /// Description of the error.
         why: String,
     },
-    /// Streams of its own are asked for, between ends of which nobody knows the addresses.
+    /// `pin` was requested, but the addresses of the ends are unknown.
     #[error(
         "pin: the map knows no addresses of the ends: name them with from_address and to_address"
     )]
     Unaddressed,
     /// All source ports are taken.
     #[error(
-        "all source ports for circuits between {from} and {to} are taken in that time: ask for another time, or cancel what is not needed"
+        "all source ports for circuits between {from} and {to} are taken in that time: ask for \
+        another time, or cancel what is not needed"
     )]
     Ports {
-        /// Where the streams come from.
+        /// Source of the streams.
         from: String,
-        /// Where they go.
+        /// Destination of the streams.
         to: String,
     },
-    /// The source ports that it has are another's at that time.
+    /// Another reservation has the same source ports in the changed window.
     #[error(
-        "reservation {0} has the same source ports at that time: ask for it anew, in place of the change"
+        "reservation {0} has the same source ports at that time: ask for it anew, in place of the \
+        change"
     )]
     SamePorts(u64),
-    /// The window is none.
+    /// The window is empty or out of range.
     #[error(
-        "the window ends before it begins, or lies too far away: write start_ms and end_ms in milliseconds"
+        "the window ends before it begins, or lies too far away: write start_ms and end_ms in \
+        milliseconds"
     )]
     Window,
-    /// It began too long ago.
+    /// The window began too long ago.
     #[error("the window began {} s ago: let it begin now or later", .0 / 1000)]
     Past(i64),
 }
 
-/// An end of a reservation, as the map has it.
+/// End of a reservation, as on the map.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The host, the depot or the site.
+    /// Name of the host, depot or site.
     pub name: String,
-    /// Where it is.
+    /// Site of the end.
     pub site: String,
-    /// What it sends and takes at most, in bit/s, where that is known.
+    /// Maximum rate of the end, in bit/s, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<u64>,
-    /// By which addresses its streams are recognised, where they are known.
+    /// Address or prefix by which its streams are recognised, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Prefix>,
 }
 
-/// The window of a request that comes now. One that began a moment ago begins now.
+/// Returns the window of a request that arrives now. A start just before now is moved to now.
 ///
 /// # Errors
 /// [`WantedFault`].
@@ -109,13 +112,13 @@ pub fn window(start: Option<u64>, end: u64, now: Moment) -> Result<Window, Wante
     Ok(window)
 }
 
-/// What both ends send and take at most.
+/// Returns the maximum rate between both ends.
 #[must_use]
 pub fn access(from: &Place, to: &Place) -> Option<u64> {
     from.access.into_iter().chain(to.access).min()
 }
 
-/// A request, for one window.
+/// Converts a request for one window.
 ///
 /// # Errors
 /// [`WantedFault`].
@@ -148,7 +151,7 @@ pub fn request(
     })
 }
 
-/// A request with what is to be different.
+/// Returns a request with a change applied.
 ///
 /// # Errors
 /// [`WantedFault`].

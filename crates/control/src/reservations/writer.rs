@@ -1,13 +1,12 @@
-//! The one task that writes the journal of reservations. It takes what waits, decides it in the
-//! order in which it came, appends all that follows from it in one transaction, and answers when
-//! that is on the disk. Nobody sees the book between: whoever reads waits for that moment.
+//! The only task that writes the journal of reservations. It takes waiting requests, decides them
+//! in order, appends the resulting records in one transaction, and answers once they are on disk.
+//! Readers wait meanwhile, so nobody sees an intermediate state.
 //!
-//! Where appending fails, what was decided is thrown away and the book is read again from the
-//! journal, which alone says what is promised. A writer that finds a newer one beside it (another
-//! controller on the same store) takes the journal's next epoch, reads what the other has appended,
-//! and decides anew. Where several share the store, only the one that leads ([`crate::leader`])
-//! writes: under the epoch that it took when it began to. The others follow the journal, and turn
-//! requests away.
+//! If appending fails, the decisions are discarded and the book is read again from the journal,
+//! which alone defines what is promised. A writer that finds a newer one (another controller on the
+//! same store) takes the journal's next epoch, reads what the other has appended, and decides
+//! again. If several controllers share the store, only the leader ([`crate::leader`]) writes, under
+//! the epoch of its term. The others follow the journal and refuse requests.
 
 mod asking;
 mod deciding;
@@ -36,53 +35,54 @@ use deciding::{Answer, Asked, decide};
 use fair::FairQueue;
 use offering::{Offering, Published, Refused};
 
-/// Requests that wait to be decided, or whose offers are looked for; more are turned away, and so
-/// are those of a key that has its share of them.
+/// Maximum number of requests that wait for a decision or for counter-offers. Further ones are
+/// refused, as are those of a key that exceeds its share.
 const MAX_WAITING: usize = 4_096;
-/// Requests that are decided and appended together, at most.
+/// Maximum number of requests that are decided and appended together.
 const MAX_TOGETHER: usize = 128;
-/// Windows that are planned together, at most, but for one request of more: nobody waits for more
-/// than these and the next.
+/// Maximum number of windows that are planned together, unless a single request has more. It bounds
+/// the wait of others.
 const MAX_WINDOWS_TOGETHER: usize = 400;
-/// Records that are read at once.
+/// Number of records that are read at a time.
 const READ_AT_ONCE: i64 = 2_000;
-/// How often another writer may come between before those who wait are told to ask again.
+/// Attempts to append before waiting requests fail with [`StoreError::Busy`], as another writer
+/// came between.
 const MAX_ATTEMPTS: usize = 4;
-/// How often it is looked what others have appended, and whether something is due.
+/// Interval between checks for other writers' records and for what is due.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time, in milliseconds since the Unix epoch.
+/// Clock: milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> Moment + Send + Sync>;
 
-/// See the module.
+/// Writer of the journal.
 pub struct Writer {
     store: Store,
     state: Arc<RwLock<State>>,
-    /// Nobody reads before the journal has been read.
+    /// Lock that keeps readers waiting until the journal has been read.
     first: Option<OwnedRwLockWriteGuard<State>>,
     receiver: mpsc::Receiver<Waiting>,
-    /// What was received, each key's in a row.
+    /// Received requests, in one queue per key.
     waiting: FairQueue<Waiting>,
     maps: watch::Receiver<Arc<Map>>,
-    /// The map that the book goes by.
+    /// Map that the book uses.
     taken: Option<Arc<Map>>,
     clock: Clock,
-    /// None while another may be the writer.
+    /// Epoch of this writer; `None` while another may be the writer.
     epoch: Option<i64>,
     leadership: watch::Receiver<Leadership>,
-    /// The term of leading in which the epoch was taken.
+    /// Term of leading in which the epoch was taken.
     led: watch::Sender<Option<i64>>,
     /// Sites whose nodes are set up.
     managed: Arc<BTreeSet<String>>,
-    /// Whether offers are looked for.
+    /// Search for counter-offers.
     counter: Counter,
-    /// Where they are.
+    /// Background search for counter-offers.
     offering: Offering,
-    /// Says so when the book has changed.
+    /// Number of changes of the book.
     changed: watch::Sender<u64>,
-    /// Why the journal is none, where that is so: nothing is done any more.
+    /// Error that made the journal unreadable. Once set, every request is refused.
     broken: Option<String>,
-    /// When something is due.
+    /// Time when something is due.
     due: Option<Moment>,
 }
 
@@ -94,7 +94,7 @@ impl std::fmt::Debug for Writer {
     }
 }
 
-/// The book, and what writes it. `maps` has the operator's map.
+/// Creates the book and its writer. `maps` provides the operator's map.
 #[must_use]
 pub fn open(store: Store, maps: watch::Receiver<Arc<Map>>, clock: Clock) -> (Book, Writer) {
     let (sender, receiver) = mpsc::channel(MAX_WAITING);
@@ -133,7 +133,7 @@ pub fn open(store: Store, maps: watch::Receiver<Arc<Map>>, clock: Clock) -> (Boo
 }
 
 impl Writer {
-    /// The same, where the nodes at these sites are set up.
+    /// Sets the sites whose nodes are set up.
     #[must_use]
     pub fn managing(self, sites: BTreeSet<String>) -> Self {
         Self {
@@ -142,20 +142,19 @@ impl Writer {
         }
     }
 
-    /// The same, where it writes only while this says that it leads.
+    /// Makes the writer write only while this controller leads.
     #[must_use]
     pub fn led_by(self, leadership: watch::Receiver<Leadership>) -> Self {
         Self { leadership, ..self }
     }
 
-    /// The same, where offers are looked for, or not, for what is refused: beside the writer,
-    /// unless this is called.
+    /// Sets the search for counter-offers. The default is a search in the background.
     #[must_use]
     pub fn countering(self, counter: Counter) -> Self {
         Self { counter, ..self }
     }
 
-    /// Writes until `end` is true and what was asked until then is answered.
+    /// Writes until `end` is true and all requests received by then are answered.
     pub async fn run(mut self, mut end: watch::Receiver<bool>) {
         let mut is_map_known = true;
         self.turn(Vec::new()).await;
@@ -165,7 +164,7 @@ impl Writer {
             let first = tokio::select! {
                 biased;
                 changed = self.maps.changed(), if is_map_known => {
-                    // Whoever had the map may be gone: the last one stays.
+                    // The sender may be gone; the last map stays.
                     is_map_known = changed.is_ok();
                     None
                 }
@@ -173,7 +172,7 @@ impl Writer {
                     Some(first) => Some(first),
                     None => break,
                 },
-                // Nothing more is taken; what is there is received still.
+                // Nothing new is accepted; requests in the channel are still received.
                 _ = end.wait_for(|end| *end), if !self.receiver.is_closed() => {
                     self.receiver.close();
                     continue;
@@ -196,7 +195,7 @@ impl Writer {
         self.offering.finish().await;
     }
 
-    /// Puts a request in its key's row.
+    /// Adds a request to the queue of its key.
     fn wait(&mut self, waiting: Waiting) {
         let owner = waiting.asker.owner.clone();
         self.waiting.push(&owner, waiting.command.cost(), waiting);
@@ -212,13 +211,14 @@ impl Writer {
         due.unwrap_or(LOOK_INTERVAL).min(LOOK_INTERVAL)
     }
 
-    /// One turn: what waits, and what is due.
+    /// Performs one turn: waiting requests, and what is due.
     async fn turn(&mut self, batch: Vec<Waiting>) {
         let (mut asked, mut answers): (Vec<Asked>, Vec<_>) = (Vec::new(), Vec::new());
         let leadership = self.leadership.borrow_and_update().clone();
         let term = leadership.term();
         if *self.led.borrow() != term {
-            // An epoch of another term is of no use; this one's is taken by the attempt.
+            // The epoch of another term is not valid any more; the attempt takes the one of this
+            // term.
             self.epoch = None;
             self.led.send_if_modified(|led| led.take().is_some());
         }
@@ -234,7 +234,7 @@ impl Writer {
             answers.push((waiting.answer, waiting.tries));
         }
         if leadership == Leadership::Lost {
-            // Whoever reads reads what is known: nobody waits for a store that does not answer.
+            // Readers see the known state, rather than wait for a store that does not answer.
             self.due = None;
             return;
         }
@@ -262,7 +262,7 @@ impl Writer {
                             snapshot,
                         });
                     }
-                    // Whoever is answered finds it there.
+                    // Callers that are answered must find the new state.
                     drop(state);
                     if has_changed || *self.changed.borrow() == 0 {
                         self.changed.send_modify(|times| *times += 1);
@@ -280,7 +280,8 @@ impl Writer {
                 }
                 Err(StoreError::Fenced) if leadership == Leadership::Alone => self.epoch = None,
                 Err(StoreError::Fenced) => {
-                    // Another one leads: this one will learn of it, and takes no epoch from it.
+                    // Another controller leads. This one will learn of it, and must not take a new
+                    // epoch.
                     self.epoch = None;
                     failed = StoreError::NotLeading { leader: None };
                     break;
@@ -291,10 +292,14 @@ impl Writer {
                 }
             }
         }
-        // Until it is known what the journal says, nothing is due.
+        // Nothing is due while the state of the journal is unknown.
         self.due = None;
         if self.broken.is_none() {
-            tracing::warn!(error = %failed, requests = answers.len(), "reservations could not be written");
+            tracing::warn!(
+                error = %failed,
+                requests = answers.len(),
+                "reservations could not be written"
+            );
         }
         for (answer, _) in answers {
             let error = match &failed {
@@ -306,7 +311,7 @@ impl Writer {
         }
     }
 
-    /// Answers, now or when offers are found.
+    /// Answers now, or after a search for counter-offers.
     fn answer(&self, answer: Reply, tries: usize, decided: Answer, asked: &Asked) {
         let decided = match decided {
             Err((error, Some(open))) => {
@@ -325,7 +330,7 @@ impl Writer {
         answer.send(decided);
     }
 
-    /// Reads what is new, decides, appends. What is answered is true only if this comes to its end.
+    /// Reads new records, decides, and appends. The answers are valid only if this completes.
     async fn attempt(
         &mut self,
         state: &mut State,
@@ -343,7 +348,7 @@ impl Writer {
         }
         let term = leadership.term();
         if term.is_none() {
-            // Whoever leads sees to what is due, and takes the map.
+            // The leader processes what is due and changes of the map.
             self.due = None;
             return Ok(Vec::new());
         }
@@ -354,7 +359,7 @@ impl Writer {
             .is_none_or(|taken| !Arc::ptr_eq(taken, &map));
         let now = (self.clock)();
         self.due = state.desk.as_ref().and_then(Desk::next_due);
-        // Whoever begins to lead takes the epoch at once: from then on nobody else writes.
+        // A new leader takes the epoch at once, so that no other controller can write from then on.
         let is_new_term = *self.led.borrow() != term;
         if asked.is_empty() && !is_new_map && !is_new_term && self.due.is_none_or(|due| due > now) {
             return Ok(Vec::new());
@@ -411,7 +416,7 @@ impl Writer {
         Ok(decided.answers)
     }
 
-    /// Reads what the journal has behind what is known; all of it, where nothing is.
+    /// Reads the journal's records after the known ones, or all records.
     async fn catch_up(&mut self, state: &mut State) -> Result<(), StoreError> {
         let unreadable = |why: String| StoreError::Unreadable {
             what: "journal of reservations",
@@ -424,7 +429,7 @@ impl Writer {
             Some(desk) => desk,
             None => {
                 state.seen = 0;
-                // What the journal says of the map may be older than the map.
+                // The map in the journal may be older than the current one.
                 self.taken = None;
                 let desk = Desk::new().map_err(|error| unreadable(error.to_string()))?;
                 desk.managing(self.managed.clone()).countering(self.counter)
@@ -455,7 +460,7 @@ impl Writer {
                 }
                 state.seen = *number;
             }
-            // A long journal keeps nobody else from working.
+            // Lets other tasks run while a long journal is read.
             tokio::task::yield_now().await;
         }
         state.desk = Some(desk);

@@ -1,5 +1,4 @@
-//! The lock that the one has who leads, at a server that several controllers share, and where that
-//! one answers.
+//! Lock of the leader, at a server that several controllers share, and the leader's address.
 
 use longhaul_api::database::system_now;
 use sqlx::{AnyConnection, Connection as _, Row as _};
@@ -7,26 +6,30 @@ use sqlx::{AnyConnection, Connection as _, Row as _};
 use super::{Store, StoreError};
 use crate::leader::{Leader, SERVER_LIMIT_MS};
 
-/// Asks for the lock, and reads who had it last. The lock is the session's: it goes with the
-/// connection. Each schema is a store of its own.
-const ASK: &str = "SELECT pg_try_advisory_lock(hashtextextended('longhaul control leads ' || current_schema(), 0)) AS held, \
+/// Requests the lock, and reads its last holder. The lock belongs to the session, so it is released
+/// with the connection. Each schema is a store of its own.
+const ASK: &str = "SELECT pg_try_advisory_lock(hashtextextended('longhaul control leads ' || \
+    current_schema(), 0)) AS held, \
     (SELECT controller FROM leaders WHERE name = 'reservations') AS controller, \
     (SELECT url FROM leaders WHERE name = 'reservations') AS url";
-/// Whether the session has a lock: it has asked for no other one. A pooler in between that shares
-/// sessions would show here.
-const IS_HELD: &str = "SELECT count(*) AS held FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()";
-/// Takes the journal's next epoch, and says who leads.
-const LEAD: &str = "WITH led AS (UPDATE counters SET value = value + 1 WHERE name = 'reservation-epoch' RETURNING value) \
+/// Counts the locks of the session, which requests no other one. This also detects a pooler that
+/// shares sessions.
+const IS_HELD: &str = "SELECT count(*) AS held FROM pg_locks WHERE locktype = 'advisory' \
+    AND granted AND pid = pg_backend_pid()";
+/// Takes the journal's next epoch, and records the leader.
+const LEAD: &str = "WITH led AS (UPDATE counters SET value = value + 1 \
+    WHERE name = 'reservation-epoch' RETURNING value) \
     INSERT INTO leaders (name, controller, url, since) SELECT 'reservations', $1, $2, $3 FROM led \
-    ON CONFLICT (name) DO UPDATE SET controller = excluded.controller, url = excluded.url, since = excluded.since \
+    ON CONFLICT (name) DO UPDATE SET controller = excluded.controller, url = excluded.url, \
+    since = excluded.since \
     RETURNING (SELECT value FROM led) AS epoch";
 
-/// A connection that asks for the lock, and has it as long as it lasts.
+/// Connection that requests the lock, and holds it while it lasts.
 #[derive(Debug)]
 pub struct Seat(AnyConnection);
 
 impl Store {
-    /// A connection that may come to lead.
+    /// Opens a connection for the lock.
     ///
     /// # Errors
     /// The store does not answer.
@@ -36,16 +39,15 @@ impl Store {
         Ok(Seat(self.database.connection(&settings).await?))
     }
 
-    /// Gives up all connections, and what waits for an answer over one of them.
+    /// Abandons all connections, and the work that waits for answers over them.
     pub fn give_up(&self) {
         self.database.give_up();
     }
 
-    /// Does `work`, unless connections are given up meanwhile: then it is not known whether it was
-    /// done.
+    /// Runs `work` until connections are abandoned. The work may then have been done or not.
     ///
     /// # Errors
-    /// [`StoreError::Silent`], or what `work` says.
+    /// [`StoreError::Silent`], or the error of `work`.
     pub async fn unless_given_up<T>(
         &self,
         work: impl Future<Output = Result<T, StoreError>>,
@@ -56,7 +58,7 @@ impl Store {
 }
 
 impl Seat {
-    /// Asks for the lock: whether this one has it, and who had it last.
+    /// Requests the lock. Returns true if this connection holds it, and the last recorded leader.
     ///
     /// # Errors
     /// The store does not answer.
@@ -67,7 +69,7 @@ impl Seat {
         Ok((row.try_get("held")?, name.map(|name| Leader { name, url })))
     }
 
-    /// Whether it has it still.
+    /// Returns true if this connection still holds the lock.
     ///
     /// # Errors
     /// The store does not answer.
@@ -76,8 +78,8 @@ impl Seat {
         Ok(row.try_get::<i64, _>("held")? > 0)
     }
 
-    /// Takes the epoch of the journal, and says where the one answers that has the lock. What
-    /// others have written can be read then, and they write nothing more.
+    /// Takes the epoch of the journal, and records the leader's address. Earlier writers can write
+    /// nothing more, and all they have written can be read.
     ///
     /// # Errors
     /// The store does not answer.
@@ -91,10 +93,10 @@ impl Seat {
         Ok(row.try_get("epoch")?)
     }
 
-    /// Gives it back.
+    /// Releases the lock.
     ///
     /// # Errors
-    /// The store does not answer: then the server takes it back.
+    /// The store does not answer; then the server releases the lock.
     pub async fn leave(self) -> Result<(), StoreError> {
         Ok(self.0.close().await?)
     }

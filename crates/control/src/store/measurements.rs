@@ -1,5 +1,5 @@
-//! Measurements. One writer brings the requests of the moment together into one transaction (group
-//! commit): each is answered when that is on the disk.
+//! Measurements. One writer groups concurrent requests into one transaction (group commit). Each is
+//! answered once it is on disk.
 
 use std::collections::HashMap;
 
@@ -15,33 +15,34 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Once, Store, StoreError, kept, loaded};
 
-/// Measurements of one transaction, at most, unless one batch alone has more.
+/// Maximum number of measurements in one transaction, unless a single batch has more.
 const MAX_TRANSACTION_ROWS: usize = 20_000;
-/// Batches that wait to be written; more are turned away.
+/// Maximum number of batches that wait to be written; further ones are refused.
 const MAX_WAITING_BATCHES: usize = 4_096;
-/// Measurements that wait to be written; more are turned away. Some tens of megabytes.
+/// Maximum number of measurements that wait to be written; further ones are refused. They take some
+/// tens of megabytes.
 const MAX_WAITING_ROWS: usize = 200_000;
-/// How many rows one statement writes: so that there are few statements to prepare, and each has
+/// Numbers of rows that one statement writes. There are few statements to prepare, and each has
 /// fewer parameters than SQLite and PostgreSQL allow.
 const ROWS_OF_STATEMENTS: [usize; 4] = [500, 50, 5, 1];
-/// Columns of a row.
+/// Number of columns in a row.
 const COLUMNS: usize = 6;
 
-/// A quantity of a path as one reporter has it.
+/// Series of one quantity of a path, as measured by one reporter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeriesKey {
-    /// Who says so.
+    /// Reporter of the series.
     pub reporter: String,
-    /// Where the path begins.
+    /// End where the path begins.
     pub from: String,
-    /// Where it ends.
+    /// End where the path ends.
     pub to: String,
-    /// What of it.
+    /// Measured quantity.
     pub quantity: Quantity,
 }
 
 impl SeriesKey {
-    /// That of another quantity of the same path, by the same reporter.
+    /// Returns the key for another quantity of the same path by the same reporter.
     #[must_use]
     pub fn of_quantity(&self, quantity: Quantity) -> Self {
         Self {
@@ -50,7 +51,7 @@ impl SeriesKey {
         }
     }
 
-    /// That of a measurement.
+    /// Returns the key of a measurement's series.
     #[must_use]
     pub fn of(reporter: &str, measurement: &Measurement) -> Self {
         Self {
@@ -62,16 +63,16 @@ impl SeriesKey {
     }
 }
 
-/// Measurements that were kept.
+/// Stored measurements.
 #[derive(Debug, Clone)]
 pub struct Kept {
-    /// Who reported them.
+    /// Reporter of the measurements.
     pub reporter: String,
-    /// What they are.
+    /// The measurements.
     pub measurements: Vec<Measurement>,
 }
 
-/// A batch that waits to be written.
+/// Batch that waits to be written.
 #[derive(Debug)]
 struct Waiting {
     kept: Kept,
@@ -79,7 +80,7 @@ struct Waiting {
     answer: oneshot::Sender<Result<BatchKept, StoreError>>,
 }
 
-/// Where batches are given to the writer.
+/// Queue of batches for the writer.
 #[derive(Debug, Clone)]
 pub struct Ingest {
     sender: mpsc::Sender<Waiting>,
@@ -87,11 +88,11 @@ pub struct Ingest {
 }
 
 impl Ingest {
-    /// Keeps a batch. When this says so it is on the disk.
+    /// Stores a batch. On success, it is on disk.
     ///
     /// # Errors
-    /// Too many wait, the key came with another request before, or the store does not answer: then
-    /// nothing of it is kept.
+    /// Too many batches wait, the idempotency key was used for another request, or the store does
+    /// not answer. Nothing of the batch is stored then.
     pub async fn keep(&self, kept: Kept, once: Option<Once>) -> Result<BatchKept, StoreError> {
         let rows = u32::try_from(kept.measurements.len()).unwrap_or(u32::MAX);
         let Ok(_room) = self.room.try_acquire_many(rows) else {
@@ -107,18 +108,17 @@ impl Ingest {
     }
 }
 
-/// The writer. It is the one task that writes measurements.
+/// The only task that writes measurements.
 #[derive(Debug)]
 pub struct Writer {
     store: Store,
     receiver: mpsc::Receiver<Waiting>,
     series: HashMap<SeriesKey, i64>,
-    /// Receives what was kept.
+    /// Receiver of stored batches.
     kept: mpsc::UnboundedSender<Kept>,
 }
 
-/// What batches are given to, and what writes them. `kept` receives each batch that has been
-/// written.
+/// Creates a queue of batches and its writer. `kept` receives each batch that has been written.
 #[must_use]
 pub fn ingest(store: Store, kept: mpsc::UnboundedSender<Kept>) -> (Ingest, Writer) {
     let (sender, receiver) = mpsc::channel(MAX_WAITING_BATCHES);
@@ -133,12 +133,12 @@ pub fn ingest(store: Store, kept: mpsc::UnboundedSender<Kept>) -> (Ingest, Write
 }
 
 impl Writer {
-    /// Writes until `end` is true and what was given until then is written.
+    /// Writes until `end` is true and all batches received by then are written.
     pub async fn run(mut self, mut end: watch::Receiver<bool>) {
         loop {
             let first = tokio::select! {
                 first = self.receiver.recv() => first,
-                // Nothing more is taken; what is there is received still.
+                // Nothing new is accepted; batches in the channel are still received.
                 _ = end.wait_for(|end| *end), if !self.receiver.is_closed() => {
                     self.receiver.close();
                     continue;
@@ -166,14 +166,18 @@ impl Writer {
             Ok(answers) => {
                 for (waiting, answer) in batches.into_iter().zip(answers) {
                     if answer.as_ref().is_ok_and(|answer| answer.kept > 0) {
-                        // Nobody listens any more when the controller ends.
+                        // The receiver may be gone when the controller ends.
                         let _ = self.kept.send(waiting.kept);
                     }
                     let _ = waiting.answer.send(answer);
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, batches = batches.len(), "measurements could not be written");
+                tracing::warn!(
+                    %error,
+                    batches = batches.len(),
+                    "measurements could not be written"
+                );
                 for waiting in batches {
                     let _ = waiting
                         .answer
@@ -183,7 +187,7 @@ impl Writer {
         }
     }
 
-    /// One transaction. What is answered to each batch is true only if this comes to its end.
+    /// Writes batches in one transaction. The answers are valid only if this completes.
     async fn transact(
         &mut self,
         batches: &[Waiting],
@@ -195,8 +199,7 @@ impl Writer {
             .iter()
             .map(|waiting| waiting.kept.measurements.len())
             .sum();
-        // The numbers are taken first: whoever else writes now waits, so numbers are seen in their
-        // order.
+        // Taking the numbers first makes other writers wait, so numbers become visible in order.
         let count = i64::try_from(rows).unwrap_or(i64::MAX);
         let mut number = next_numbers(transaction, "measurement", count).await? - count;
         let mut new_series = HashMap::new();
@@ -262,12 +265,13 @@ impl Writer {
     }
 }
 
-/// The number of a series, which is made if it is not there.
+/// Returns the number of a series, which is created if it does not exist.
 async fn series(
     transaction: &mut Transaction<'static, Any>,
     key: &SeriesKey,
 ) -> Result<i64, StoreError> {
-    let select = "SELECT id FROM series WHERE reporter = $1 AND from_end = $2 AND to_end = $3 AND quantity = $4";
+    let select = "SELECT id FROM series WHERE reporter = $1 AND from_end = $2 AND to_end = $3 \
+        AND quantity = $4";
     let found = sqlx::query(select)
         .bind(&key.reporter)
         .bind(&key.from)
@@ -292,7 +296,7 @@ async fn series(
     Ok(id)
 }
 
-/// Writes rows, and says how many were not there before.
+/// Writes rows, and returns how many were new.
 async fn insert(
     transaction: &mut Transaction<'static, Any>,
     mut rows: &[(i64, i64, &Measurement)],
@@ -320,11 +324,12 @@ async fn insert(
     Ok(kept)
 }
 
-/// The statement that writes so many rows.
+/// Returns the statement that writes this many rows.
 fn statement(rows: usize) -> AssertSqlSafe<String> {
-    // Of digits and signs alone.
+    // Consists of digits and punctuation only.
     AssertSqlSafe(format!(
-        "INSERT INTO measurements (number, series, at, value, source, conditions) VALUES {} ON CONFLICT (series, at) DO NOTHING",
+        "INSERT INTO measurements (number, series, at, value, source, conditions) VALUES {} \
+        ON CONFLICT (series, at) DO NOTHING",
         super::values(rows, COLUMNS)
     ))
 }
@@ -357,15 +362,16 @@ fn quantity_of(word: &str) -> Result<Quantity, StoreError> {
     })
 }
 
-/// What is selected of a measurement with its series.
-const SELECTED: &str = "m.number AS number, m.at AS at, m.value AS value, m.source AS source, m.conditions AS conditions, \
-    s.reporter AS reporter, s.from_end AS from_end, s.to_end AS to_end, s.quantity AS quantity";
+/// Columns that are selected of a measurement and its series.
+const SELECTED: &str = "m.number AS number, m.at AS at, m.value AS value, m.source AS source, \
+    m.conditions AS conditions, s.reporter AS reporter, s.from_end AS from_end, \
+    s.to_end AS to_end, s.quantity AS quantity";
 
-/// What is wanted of rows `m` of series `s`; [`wanted`] binds it.
-const WANTED: &str = "($1 = '' OR s.from_end = $1) AND ($2 = '' OR s.to_end = $2) AND ($3 = '' OR s.quantity = $3) \
-    AND ($4 = '' OR s.reporter = $4) AND m.at >= $5 AND m.at < $6";
+/// Filter for rows `m` of series `s`; [`wanted`] binds its parameters.
+const WANTED: &str = "($1 = '' OR s.from_end = $1) AND ($2 = '' OR s.to_end = $2) \
+    AND ($3 = '' OR s.quantity = $3) AND ($4 = '' OR s.reporter = $4) AND m.at >= $5 AND m.at < $6";
 
-/// A selection with [`WANTED`] in it, which is made of constants, and what that stands for.
+/// Binds the parameters of a selection with [`WANTED`], which consists of constants.
 fn wanted<'q>(
     select: String,
     query: &'q MeasurementQuery,
@@ -409,11 +415,11 @@ fn read(row: &AnyRow) -> Result<(i64, KeptMeasurement), StoreError> {
 }
 
 impl Store {
-    /// Measurements that were kept after number `after`, at most `limit`, with their numbers; of
-    /// one reporter only, if one is given.
+    /// Returns at most `limit` measurements stored after number `after`, with their numbers; only
+    /// those of one reporter, if given.
     ///
     /// # Errors
-    /// The store does not answer, or has one that cannot be read.
+    /// The store does not answer, or has a measurement that cannot be read.
     pub async fn measurements(
         &self,
         query: &MeasurementQuery,
@@ -422,7 +428,8 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<(i64, KeptMeasurement)>, StoreError> {
         let select = format!(
-            "SELECT {SELECTED} FROM measurements m JOIN series s ON s.id = m.series WHERE {WANTED} AND m.number > $7 ORDER BY m.number LIMIT $8"
+            "SELECT {SELECTED} FROM measurements m JOIN series s ON s.id = m.series WHERE {WANTED} \
+            AND m.number > $7 ORDER BY m.number LIMIT $8"
         );
         let rows = wanted(select, query, reporter)
             .bind(after)
@@ -432,7 +439,7 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
-    /// The newest number of a measurement, 0 if there is none.
+    /// Returns the number of the newest measurement, or 0.
     ///
     /// # Errors
     /// The store does not answer.
@@ -443,7 +450,7 @@ impl Store {
         Ok(row.try_get("value")?)
     }
 
-    /// How many measurements are kept singly. It counts them: for tests and for people.
+    /// Counts the measurements that are not summarized. For tests and diagnosis.
     ///
     /// # Errors
     /// The store does not answer.
@@ -454,10 +461,11 @@ impl Store {
         Ok(row.try_get("rows")?)
     }
 
-    /// Summaries of paths from `from` to `to`, by time, at most `limit`, behind the first `skip`.
+    /// Returns at most `limit` summaries of paths from `from` to `to`, by time, after the first
+    /// `skip`.
     ///
     /// # Errors
-    /// The store does not answer, or has one that cannot be read.
+    /// The store does not answer, or has a summary that cannot be read.
     pub async fn summaries(
         &self,
         query: &MeasurementQuery,
@@ -466,8 +474,9 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Summary>, StoreError> {
         let select = format!(
-            "SELECT m.span AS span, m.at AS at, m.count AS count, m.least AS least, m.mean AS mean, m.greatest AS greatest, \
-            s.from_end AS from_end, s.to_end AS to_end, s.quantity AS quantity FROM summaries m JOIN series s ON s.id = m.series \
+            "SELECT m.span AS span, m.at AS at, m.count AS count, m.least AS least, \
+            m.mean AS mean, m.greatest AS greatest, s.from_end AS from_end, s.to_end AS to_end, \
+            s.quantity AS quantity FROM summaries m JOIN series s ON s.id = m.series \
             WHERE {WANTED} ORDER BY m.at, m.series, m.span LIMIT $7 OFFSET $8"
         );
         let rows = wanted(select, query, reporter)

@@ -1,7 +1,7 @@
-//! Names of depots, and the keys that registered them first.
+//! Names of depots, and the keys that own them.
 //!
-//! A name stays with its key when its registration ends, so that nobody takes over what the name
-//! stands for elsewhere: measurements, reservations, routes. Only the operator releases it.
+//! A name stays with its key when its registration ends. So nobody can take over what the name
+//! stands for elsewhere: measurements, reservations, routes. Only the operator can release it.
 
 use longhaul_api::database::next_numbers;
 use longhaul_control_api::map::DepotName;
@@ -12,7 +12,7 @@ use sqlx::{Any, Row as _, Transaction};
 use super::{Store, StoreError, loaded};
 
 impl Store {
-    /// All names that depots registered, in their order.
+    /// Returns all names that depots registered, in order.
     ///
     /// # Errors
     /// The store does not answer.
@@ -30,8 +30,8 @@ impl Store {
         rows.into_iter().map(name).collect()
     }
 
-    /// Binds the names of registrations that were kept before names were, the first registered
-    /// first. Those for which `may_bind` says no are left out.
+    /// Binds the names of registrations that were stored before names were bound, the earliest
+    /// first. Names for which `may_bind` returns false are left out.
     ///
     /// # Errors
     /// The store does not answer, or has a registration that cannot be read.
@@ -66,7 +66,7 @@ impl Store {
     /// Releases a name, and ends the registration under it.
     ///
     /// # Errors
-    /// It belongs to no key, or the store does not answer.
+    /// The name belongs to no key, or the store does not answer.
     pub async fn release_depot_name(&self, name: &str) -> Result<(), StoreError> {
         let missing = || StoreError::Missing {
             what: "name of a depot that a key registered:",
@@ -114,7 +114,7 @@ pub(super) async fn bind(
     if usize::try_from(number).unwrap_or(usize::MAX) >= MAX_NAMES_OF_KEY {
         return Err(StoreError::TooManyNames { key });
     }
-    // Another controller of the same store may have been first.
+    // Another controller on the same store may have been first.
     let insert = "INSERT INTO depot_names (name, shown, key, since) VALUES ($1, $2, $3, $4) \
         ON CONFLICT (name) DO NOTHING";
     sqlx::query(insert)

@@ -1,4 +1,4 @@
-//! The operator's map, and what depots said of themselves last.
+//! The operator's map, and the latest registrations of depots.
 
 use longhaul_api::database::next_numbers;
 use longhaul_map::{Map, Registration};
@@ -9,10 +9,10 @@ use sqlx::Row as _;
 use super::{Store, StoreError, names};
 
 impl Store {
-    /// The operator's map; an empty one if there is none yet.
+    /// Returns the operator's map, which is empty if none is stored.
     ///
     /// # Errors
-    /// The store does not answer, or has one that cannot be read.
+    /// The store does not answer, or its map cannot be read.
     pub async fn map(&self) -> Result<Map, StoreError> {
         let row = sqlx::query("SELECT content FROM maps WHERE name = 'map'")
             .fetch_optional(&self.database.pool())
@@ -23,14 +23,15 @@ impl Store {
         }
     }
 
-    /// Takes a map in the place of the one that is there.
+    /// Replaces the map.
     ///
     /// # Errors
     /// The store does not answer.
     pub async fn put_map(&self, map: &Map) -> Result<(), StoreError> {
         let content = serde_json::to_string(map).unwrap_or_default();
         let mut writing = self.write().await?;
-        let insert = "INSERT INTO maps (name, content) VALUES ('map', $1) ON CONFLICT (name) DO UPDATE SET content = excluded.content";
+        let insert = "INSERT INTO maps (name, content) VALUES ('map', $1) ON CONFLICT (name) \
+            DO UPDATE SET content = excluded.content";
         sqlx::query(insert)
             .bind(content)
             .execute(&mut *writing.transaction)
@@ -39,10 +40,10 @@ impl Store {
         Ok(writing.commit().await?)
     }
 
-    /// What depots said of themselves last.
+    /// Returns the latest registration of each depot.
     ///
     /// # Errors
-    /// The store does not answer, or has one that cannot be read.
+    /// The store does not answer, or has a registration that cannot be read.
     pub async fn registrations(&self) -> Result<Vec<Registration>, StoreError> {
         let rows = sqlx::query("SELECT content FROM registrations ORDER BY key")
             .fetch_all(&self.database.pool())
@@ -52,8 +53,8 @@ impl Store {
             .collect()
     }
 
-    /// Keeps what a depot says of itself, instead of what it said before. `name` is bound to its
-    /// key, if it belongs to none; `None` where the operator's map names the depot.
+    /// Stores a registration, replacing the depot's previous one. `name` is bound to its key, if it
+    /// belongs to none; `None` if the operator's map names the depot.
     ///
     /// # Errors
     /// The store does not answer, or the key has registered too many names.
@@ -68,7 +69,8 @@ impl Store {
         if let Some(name) = name {
             names::bind(&mut writing.transaction, name, &registration.key, now).await?;
         }
-        let insert = "INSERT INTO registrations (key, content) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET content = excluded.content";
+        let insert = "INSERT INTO registrations (key, content) VALUES ($1, $2) ON CONFLICT (key) \
+            DO UPDATE SET content = excluded.content";
         sqlx::query(insert)
             .bind(registration.key.to_string())
             .bind(content)
@@ -78,10 +80,10 @@ impl Store {
         Ok(writing.commit().await?)
     }
 
-    /// Forgets what a depot said of itself.
+    /// Removes the registration of a depot.
     ///
     /// # Errors
-    /// It said nothing, or the store does not answer.
+    /// There is no registration, or the store does not answer.
     pub async fn unregister(&self, key: &PublicKey) -> Result<(), StoreError> {
         let mut writing = self.write().await?;
         let gone = sqlx::query("DELETE FROM registrations WHERE key = $1")

@@ -1,4 +1,4 @@
-//! Principals and the roles that an operator made.
+//! Principals, and roles that an operator made.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,14 @@ use super::{Store, StoreError, loaded};
 use crate::authority::builtin_roles;
 
 impl Store {
-    /// All principals, by their names.
+    /// Returns all principals, by name.
     ///
     /// # Errors
     /// The store does not answer.
     pub async fn principals(&self) -> Result<Vec<Principal>, StoreError> {
-        let select = "SELECT p.key AS key, p.name AS name, p.created AS created, r.role AS role FROM principals p \
-            LEFT JOIN principal_roles r ON r.key = p.key ORDER BY p.name, p.key, r.role";
+        let select = "SELECT p.key AS key, p.name AS name, p.created AS created, r.role AS role \
+            FROM principals p LEFT JOIN principal_roles r ON r.key = p.key \
+            ORDER BY p.name, p.key, r.role";
         let rows = sqlx::query(select).fetch_all(&self.database.pool()).await?;
         let mut found: Vec<Principal> = Vec::new();
         for row in rows {
@@ -38,10 +39,10 @@ impl Store {
         Ok(found)
     }
 
-    /// All roles, by their names.
+    /// Returns all roles, by name.
     ///
     /// # Errors
-    /// The store does not answer, or has one that cannot be read.
+    /// The store does not answer, or has a role that cannot be read.
     pub async fn roles(&self) -> Result<Vec<Role>, StoreError> {
         let mut roles = builtin_roles();
         let rows = sqlx::query("SELECT name, rights FROM roles ORDER BY name")
@@ -65,11 +66,11 @@ impl Store {
         Ok(roles)
     }
 
-    /// Grants a role, which must be there, and names the principal. A new one without a name gets
-    /// the end of its key.
+    /// Grants an existing role, and names the principal. A new one without a name is named by the
+    /// end of its key.
     ///
     /// # Errors
-    /// There is no such role, or the store does not answer.
+    /// The role does not exist, or the store does not answer.
     pub async fn grant(
         &self,
         key: &PublicKey,
@@ -86,7 +87,8 @@ impl Store {
         let key = key.to_string();
         let mut writing = self.write().await?;
         let now = self.database.now(&mut writing.transaction).await?;
-        let insert = "INSERT INTO principals (key, name, created) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING";
+        let insert = "INSERT INTO principals (key, name, created) VALUES ($1, $2, $3) \
+            ON CONFLICT (key) DO NOTHING";
         sqlx::query(insert)
             .bind(&key)
             .bind(name.map_or_else(|| short(&key), str::to_owned))
@@ -101,7 +103,8 @@ impl Store {
                 .await?;
         }
         sqlx::query(
-            "INSERT INTO principal_roles (key, role) VALUES ($1, $2) ON CONFLICT (key, role) DO NOTHING",
+            "INSERT INTO principal_roles (key, role) VALUES ($1, $2) ON CONFLICT (key, role) \
+            DO NOTHING",
         )
         .bind(&key)
         .bind(role)
@@ -111,10 +114,11 @@ impl Store {
         Ok(writing.commit().await?)
     }
 
-    /// Takes a role away; all of them if none is named. Who has none left is no principal any more.
+    /// Removes a role from a principal, or all roles if none is given. A key without roles is no
+    /// longer a principal.
     ///
     /// # Errors
-    /// It does not have that role, or the store does not answer.
+    /// The principal does not have that role, or the store does not answer.
     pub async fn revoke(&self, key: &PublicKey, role: Option<&str>) -> Result<(), StoreError> {
         let text = key.to_string();
         let mut writing = self.write().await?;
@@ -134,7 +138,8 @@ impl Store {
                 name: text,
             });
         }
-        let none = "DELETE FROM principals WHERE key = $1 AND NOT EXISTS (SELECT 1 FROM principal_roles WHERE key = $1)";
+        let none = "DELETE FROM principals WHERE key = $1 AND NOT EXISTS (SELECT 1 \
+            FROM principal_roles WHERE key = $1)";
         sqlx::query(none)
             .bind(&text)
             .execute(&mut *writing.transaction)
@@ -144,7 +149,7 @@ impl Store {
         Ok(writing.commit().await?)
     }
 
-    /// Makes a role, or changes one that an operator made. Says whether it is new.
+    /// Creates a role, or changes one that an operator made. Returns true if it is new.
     ///
     /// # Errors
     /// The store does not answer.
@@ -165,10 +170,10 @@ impl Store {
         Ok(gone.rows_affected() == 0)
     }
 
-    /// Removes a role that an operator made, also from those who have it.
+    /// Removes a role that an operator made, also from the principals that have it.
     ///
     /// # Errors
-    /// There is none of that name, or the store does not answer.
+    /// The role does not exist, or the store does not answer.
     pub async fn remove_role(&self, name: &str) -> Result<(), StoreError> {
         let mut writing = self.write().await?;
         let gone = sqlx::query("DELETE FROM roles WHERE name = $1")
@@ -183,7 +188,8 @@ impl Store {
         }
         for delete in [
             "DELETE FROM principal_roles WHERE role = $1",
-            "DELETE FROM principals WHERE $1 <> '' AND NOT EXISTS (SELECT 1 FROM principal_roles r WHERE r.key = principals.key)",
+            "DELETE FROM principals WHERE $1 <> '' AND NOT EXISTS (SELECT 1 FROM principal_roles r \
+            WHERE r.key = principals.key)",
         ] {
             sqlx::query(delete)
                 .bind(name)
@@ -195,7 +201,7 @@ impl Store {
         Ok(writing.commit().await?)
     }
 
-    /// Whom the keys of the store belong to, with all that they may do, for deciding.
+    /// Returns the name and rights of each key, for decisions.
     ///
     /// # Errors
     /// The store does not answer, or has a role that cannot be read.
@@ -216,14 +222,15 @@ impl Store {
     }
 }
 
-/// Ends the registrations of keys that are no principals any more; the names stay theirs.
+/// Ends the registrations of keys that are no longer principals. Their names stay bound.
 async fn end_registrations(transaction: &mut Transaction<'static, Any>) -> Result<(), StoreError> {
-    let orphans = "DELETE FROM registrations WHERE NOT EXISTS (SELECT 1 FROM principals p WHERE p.key = registrations.key)";
+    let orphans = "DELETE FROM registrations WHERE NOT EXISTS (SELECT 1 FROM principals p \
+        WHERE p.key = registrations.key)";
     sqlx::query(orphans).execute(&mut **transaction).await?;
     Ok(())
 }
 
-/// The end of a key: enough to tell keys apart in a list.
+/// Returns the end of a key, enough to tell keys apart in a list.
 fn short(key: &str) -> String {
     let begin = key.len().saturating_sub(8);
     key.get(begin..).unwrap_or(key).to_owned()

@@ -1,6 +1,6 @@
-//! The journal of reservations. Records are appended by one writer at a time: each writer takes an
-//! epoch above those before it, and what an older one appends is refused in the same transaction
-//! (fencing), so two that both take themselves for the writer promise nothing twice.
+//! The journal of reservations. One writer at a time appends records. Each writer takes an epoch
+//! above all earlier ones, and records of an older epoch are refused in the same transaction
+//! (fencing). So two controllers that both act as writer cannot promise the same bandwidth.
 
 use std::collections::BTreeMap;
 
@@ -11,31 +11,31 @@ use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
 use super::{Once, Store, StoreError};
 use crate::reservations::Record;
 
-/// How many rows one statement writes.
+/// Numbers of rows that one statement writes.
 const ROWS_OF_STATEMENTS: [usize; 3] = [64, 8, 1];
-/// Columns of a row.
+/// Number of columns in a row.
 const COLUMNS: usize = 4;
-/// The counter of epochs.
+/// Name of the counter of epochs.
 const EPOCH: &str = "reservation-epoch";
 
-/// Records that are appended at once: all of them, or none.
+/// Records that are appended together: all of them, or none.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
-    /// The writer's epoch.
+    /// Epoch of the writer.
     pub epoch: i64,
-    /// The number of the first of the records: behind the last that is there.
+    /// Number of the first record, which follows the last one stored.
     pub first: i64,
     /// The records.
     pub records: &'a [Record],
-    /// What requests with keys are answered, in the form in which it is kept.
+    /// Answers to requests with idempotency keys, as they are stored.
     pub answers: &'a [(Once, String)],
-    /// When it is written, in milliseconds since the Unix epoch.
+    /// Time of writing, in milliseconds since the Unix epoch.
     pub now: i64,
 }
 
 impl Store {
-    /// Makes the caller the writer of the journal: its epoch. Whatever writers before it have
-    /// appended can be read when this is answered, and they append nothing more.
+    /// Makes the caller the writer of the journal, and returns its epoch. Earlier writers can
+    /// append nothing more, and all they have appended can be read.
     ///
     /// # Errors
     /// The store does not answer.
@@ -46,7 +46,7 @@ impl Store {
         Ok(epoch)
     }
 
-    /// The epoch of the newest writer.
+    /// Returns the epoch of the newest writer.
     ///
     /// # Errors
     /// The store does not answer.
@@ -58,11 +58,11 @@ impl Store {
         Ok(row.try_get("value")?)
     }
 
-    /// Appends records, and remembers answers.
+    /// Appends records, and stores answers.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] where there is a newer writer, or the store does not answer: then it
-    /// is not known whether they are there, unless the journal is read again.
+    /// [`StoreError::Fenced`] if there is a newer writer. If the store does not answer, the records
+    /// may have been appended or not, which only reading the journal shows.
     pub async fn append_reservations(&self, batch: &Batch<'_>) -> Result<(), StoreError> {
         let rows = rows(batch)?;
         let mut writing = self.write().await?;
@@ -86,16 +86,17 @@ impl Store {
         Ok(writing.commit().await?)
     }
 
-    /// Records with numbers above `after`, by number, at most `limit`.
+    /// Returns at most `limit` records with numbers above `after`, in order.
     ///
     /// # Errors
-    /// The store does not answer, or has one that cannot be read.
+    /// The store does not answer, or has a record that cannot be read.
     pub async fn reservation_records(
         &self,
         after: i64,
         limit: i64,
     ) -> Result<Vec<(i64, Record)>, StoreError> {
-        let select = "SELECT number, content FROM reservation_journal WHERE number > $1 ORDER BY number LIMIT $2";
+        let select = "SELECT number, content FROM reservation_journal WHERE number > $1 \
+            ORDER BY number LIMIT $2";
         let rows = sqlx::query(select)
             .bind(after)
             .bind(limit)
@@ -104,8 +105,8 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
-    /// What requests with these keys were answered before: of each that was, the hash of what was
-    /// asked, and the answer.
+    /// Returns the stored answers to requests with these idempotency keys: the hash of each
+    /// request, and its answer.
     ///
     /// # Errors
     /// The store does not answer.
@@ -115,7 +116,8 @@ impl Store {
     ) -> Result<BTreeMap<(String, String), (String, String)>, StoreError> {
         let mut found = BTreeMap::new();
         for once in all {
-            let select = "SELECT request_hash, answer FROM request_keys WHERE principal = $1 AND request_key = $2";
+            let select = "SELECT request_hash, answer FROM request_keys WHERE principal = $1 \
+                AND request_key = $2";
             let row = sqlx::query(select)
                 .bind(&once.principal)
                 .bind(&once.key)
@@ -130,7 +132,7 @@ impl Store {
     }
 }
 
-/// Records as they are kept, by number.
+/// Serializes records, with their numbers.
 fn rows(batch: &Batch<'_>) -> Result<Vec<(i64, String)>, StoreError> {
     let numbered = (batch.first..).zip(batch.records);
     let row = |(number, record)| {
@@ -166,9 +168,9 @@ async fn insert(
     Ok(())
 }
 
-/// The statement that writes so many rows.
+/// Returns the statement that writes this many rows.
 fn statement(rows: usize) -> AssertSqlSafe<String> {
-    // Of digits and signs alone.
+    // Consists of digits and punctuation only.
     AssertSqlSafe(format!(
         "INSERT INTO reservation_journal (number, epoch, at, content) VALUES {}",
         super::values(rows, COLUMNS)

@@ -1,5 +1,5 @@
-//! What becomes of old measurements: they are brought together in spans of time, those in longer
-//! ones, and in the end they go. A step does little, so that nothing else waits for it long.
+//! Retention of measurements. Old ones are summarized over short spans, these later over longer
+//! ones, and finally removed. Each step is small, so that nothing waits for it long.
 
 use std::collections::BTreeMap;
 
@@ -8,33 +8,33 @@ use sqlx::Row as _;
 
 use super::{Store, StoreError};
 
-/// Rows that one step takes.
+/// Maximum number of rows in one step.
 const STEP_ROWS: i64 = 2_000;
-/// Milliseconds of a second.
+/// Milliseconds in a second.
 const SECOND_MS: i64 = 1_000;
 
-/// How long what is kept. All in seconds.
+/// Retention periods, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Measurements are kept singly for so long.
+    /// Time for which measurements are kept individually.
     pub single: i64,
-    /// Then so long as summaries of [`SHORT_SPAN`].
+    /// Time after that for which summaries of [`SHORT_SPAN`] are kept.
     pub short: i64,
-    /// Then so long as summaries of [`LONG_SPAN`].
+    /// Time after that for which summaries of [`LONG_SPAN`] are kept.
     pub long: i64,
-    /// Reports of transfers.
+    /// Time for which transfer reports are kept.
     pub reports: i64,
 }
 
-/// The span of the first summaries, in seconds.
+/// Span of the first summaries, in seconds.
 pub const SHORT_SPAN: i64 = 300;
-/// The span of the second ones, in seconds.
+/// Span of the second summaries, in seconds.
 pub const LONG_SPAN: i64 = 3_600;
 /// A day, in seconds.
 const DAY: i64 = 86_400;
 
 impl Default for Retention {
-    /// A week, three months, two years; reports for a year.
+    /// A week, three months and two years for measurements; a year for reports.
     fn default() -> Self {
         Self {
             single: 7 * DAY,
@@ -45,21 +45,21 @@ impl Default for Retention {
     }
 }
 
-/// Several values as one.
+/// Summary of several values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Together {
-    /// How many there are.
+    /// Number of values.
     pub count: i64,
-    /// The least.
+    /// Smallest value.
     pub least: f64,
-    /// The mean.
+    /// Mean value.
     pub mean: f64,
-    /// The greatest.
+    /// Largest value.
     pub greatest: f64,
 }
 
 impl Together {
-    /// One value.
+    /// Creates the summary of one value.
     #[must_use]
     pub const fn one(value: f64) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Together {
         }
     }
 
-    /// Both.
+    /// Combines two summaries.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let count = self.count.saturating_add(other.count);
@@ -84,7 +84,7 @@ impl Together {
     }
 }
 
-/// Values by series and the beginning of their span.
+/// Summaries by series and start of their span.
 type Spans = BTreeMap<(i64, i64), Together>;
 
 fn gather(spans: &mut Spans, series: i64, at: i64, span: i64, value: Together) {
@@ -97,8 +97,8 @@ fn gather(spans: &mut Spans, series: i64, at: i64, span: i64, value: Together) {
 }
 
 impl Store {
-    /// One step: brings the oldest measurements together, or removes some. Says whether there may
-    /// be more to do at once.
+    /// Performs one step: summarizes the oldest measurements, or removes some. Returns true if
+    /// there may be more to do.
     ///
     /// # Errors
     /// The store does not answer.
@@ -112,10 +112,10 @@ impl Store {
         Ok(singles || shorts || longs || reports)
     }
 
-    /// The oldest measurements, in the order in which they were kept.
+    /// Summarizes the oldest measurements, in the order in which they were stored.
     async fn gather_singles(&self, before: i64) -> Result<bool, StoreError> {
         let oldest = "SELECT number, series, at, value FROM measurements ORDER BY number LIMIT $1";
-        // Looked at first without anybody waiting for it: most often there is nothing to do.
+        // Looks without a lock first, as most often there is nothing to do.
         let rows = sqlx::query(oldest)
             .bind(STEP_ROWS)
             .fetch_all(&self.database.pool())
@@ -128,7 +128,7 @@ impl Store {
             return Ok(false);
         }
         let mut writing = self.write().await?;
-        // Whoever else brings measurements together has the same row to lock first.
+        // Controllers that summarize concurrently lock the same row first.
         next_numbers(&mut writing.transaction, "retention", 0).await?;
         let rows = sqlx::query(oldest)
             .bind(STEP_ROWS)
@@ -155,11 +155,12 @@ impl Store {
         Ok(true)
     }
 
-    /// Summaries of short spans that are old.
+    /// Merges old summaries of short spans into those of long ones.
     async fn gather_shorts(&self, before: i64) -> Result<bool, StoreError> {
         let mut writing = self.write().await?;
         next_numbers(&mut writing.transaction, "retention", 0).await?;
-        let select = "SELECT series, at, count, least, mean, greatest FROM summaries WHERE span = $1 AND at < $2 ORDER BY at, series LIMIT $3";
+        let select = "SELECT series, at, count, least, mean, greatest FROM summaries \
+            WHERE span = $1 AND at < $2 ORDER BY at, series LIMIT $3";
         let rows = sqlx::query(select)
             .bind(SHORT_SPAN)
             .bind(before)
@@ -211,9 +212,11 @@ impl Store {
         span: i64,
         spans: &Spans,
     ) -> Result<(), StoreError> {
-        let select = "SELECT count, least, mean, greatest FROM summaries WHERE series = $1 AND span = $2 AND at = $3";
-        let insert = "INSERT INTO summaries (series, span, at, count, least, mean, greatest) VALUES ($1, $2, $3, $4, $5, $6, $7) \
-            ON CONFLICT (series, span, at) DO UPDATE SET count = excluded.count, least = excluded.least, mean = excluded.mean, \
+        let select = "SELECT count, least, mean, greatest FROM summaries WHERE series = $1 \
+            AND span = $2 AND at = $3";
+        let insert = "INSERT INTO summaries (series, span, at, count, least, mean, greatest) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (series, span, at) DO UPDATE \
+            SET count = excluded.count, least = excluded.least, mean = excluded.mean, \
             greatest = excluded.greatest";
         for ((series, at), value) in spans {
             let there = sqlx::query(select)

@@ -6,12 +6,11 @@ use sqlx::Row as _;
 
 use super::{REQUEST_KEY_LIFE_MS, Store, StoreError};
 
-/// Reports of one step of forgetting.
+/// Maximum number of reports that one step removes.
 const STEP_ROWS: i64 = 1000;
 
 impl Store {
-    /// Keeps a report, once: the same reporter's with the same id counts as the same. Says whether
-    /// it is new.
+    /// Stores a report, once for each reporter and ID. Returns true if it is new.
     ///
     /// # Errors
     /// The store does not answer.
@@ -23,10 +22,10 @@ impl Store {
         let content = serde_json::to_string(report).unwrap_or_default();
         let mut writing = self.write().await?;
         let now = self.database.now(&mut writing.transaction).await?;
-        // The number is taken first: whoever else keeps one now waits for it.
+        // Taking the number first makes concurrent reports wait.
         let number = next_numbers(&mut writing.transaction, "transfer", 1).await?;
-        let insert = "INSERT INTO transfers (number, reporter, id, content, kept) VALUES ($1, $2, $3, $4, $5) \
-            ON CONFLICT (reporter, id) DO NOTHING";
+        let insert = "INSERT INTO transfers (number, reporter, id, content, kept) \
+            VALUES ($1, $2, $3, $4, $5) ON CONFLICT (reporter, id) DO NOTHING";
         let new = sqlx::query(insert)
             .bind(number)
             .bind(reporter)
@@ -39,19 +38,19 @@ impl Store {
         Ok(new.rows_affected() > 0)
     }
 
-    /// Reports kept after that number, at most `limit`, with their numbers; of one reporter only,
-    /// if one is given.
+    /// Returns at most `limit` reports stored after that number, with their numbers; only those of
+    /// one reporter, if given.
     ///
     /// # Errors
-    /// The store does not answer, or has one that cannot be read.
+    /// The store does not answer, or has a report that cannot be read.
     pub async fn reports(
         &self,
         reporter: Option<&str>,
         after: i64,
         limit: i64,
     ) -> Result<Vec<(i64, KeptReport)>, StoreError> {
-        let select = "SELECT number, reporter, content FROM transfers WHERE number > $1 AND ($2 = '' OR reporter = $2) \
-            ORDER BY number LIMIT $3";
+        let select = "SELECT number, reporter, content FROM transfers WHERE number > $1 \
+            AND ($2 = '' OR reporter = $2) ORDER BY number LIMIT $3";
         let rows = sqlx::query(select)
             .bind(after)
             .bind(reporter.unwrap_or_default())
@@ -61,10 +60,10 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
-    /// The newest reports, the oldest of them first.
+    /// Returns the newest reports, the oldest of them first.
     ///
     /// # Errors
-    /// The store does not answer, or has one that cannot be read.
+    /// The store does not answer, or has a report that cannot be read.
     pub async fn newest_reports(&self, limit: i64) -> Result<Vec<(i64, KeptReport)>, StoreError> {
         let rows = sqlx::query(
             "SELECT number, reporter, content FROM transfers ORDER BY number DESC LIMIT $1",
@@ -75,8 +74,8 @@ impl Store {
         rows.iter().rev().map(read).collect()
     }
 
-    /// Forgets reports that were kept before that moment, some of them, and answers to old requests
-    /// with keys. Says how many reports.
+    /// Removes some of the reports stored before that time, and answers to old requests with
+    /// idempotency keys. Returns the number of reports removed.
     ///
     /// # Errors
     /// The store does not answer.
@@ -87,7 +86,8 @@ impl Store {
             .bind(now.saturating_sub(REQUEST_KEY_LIFE_MS))
             .execute(&mut *writing.transaction)
             .await?;
-        let delete = "DELETE FROM transfers WHERE number IN (SELECT number FROM transfers WHERE kept < $1 ORDER BY number LIMIT $2)";
+        let delete = "DELETE FROM transfers WHERE number IN (SELECT number FROM transfers \
+            WHERE kept < $1 ORDER BY number LIMIT $2)";
         let gone = sqlx::query(delete)
             .bind(before)
             .bind(STEP_ROWS)

@@ -1,4 +1,4 @@
-//! The answer to a question for routes.
+//! Answers to route questions.
 
 use longhaul_control_api::forecasts::Spread;
 use longhaul_control_api::routes::{Bottleneck, Passed, RouteAnswer, RouteOption, RouteQuestion};
@@ -10,34 +10,34 @@ use longhaul_weather::route::{NodeId, Transfer, Via};
 use super::{USUAL_STREAMS, Weather, spread};
 use crate::places::seconds as in_seconds;
 
-/// The size of a transfer that does not say it, in bytes: many.
+/// Default size of a transfer, in bytes: a large one.
 const DEFAULT_TRANSFER_BYTES: u64 = 16 << 30;
-/// How long an answer is worth anything, in milliseconds.
+/// Validity of an answer, in milliseconds.
 const ANSWER_LIFE_MS: u64 = 60_000;
-/// Routes that an answer names besides those that are used.
+/// Maximum number of unused routes in an answer.
 const MAX_OTHERS: usize = 8;
 
-/// A question whose ends are known.
+/// Question with known ends.
 #[derive(Debug, Clone)]
 pub struct Asked<'a> {
-    /// Where it begins.
+    /// End where routes begin.
     pub from: &'a str,
-    /// Where it ends.
+    /// End where routes end.
     pub to: &'a str,
-    /// What is asked.
+    /// The question.
     pub question: &'a RouteQuestion,
-    /// When, in milliseconds since the Unix epoch.
+    /// Time of the question, in milliseconds since the Unix epoch.
     pub now_ms: u64,
-    /// Decides between equals which route is explored.
+    /// Seed for the choice of the explored route among equal ones.
     pub seed: u64,
 }
 
 impl Weather {
-    /// Answers.
+    /// Answers a question.
     pub fn answer(&mut self, asked: &Asked<'_>) -> RouteAnswer {
         let question = asked.question;
-        // Forecasts are of the direction in which the bytes go, and routes are given as whoever
-        // asks opens them.
+        // Forecasts refer to the direction of the bytes, routes to the direction in which the
+        // caller opens them.
         let (from, to) = match question.receives {
             true => (self.id(asked.to), self.id(asked.from)),
             false => (self.id(asked.from), self.id(asked.to)),
@@ -138,7 +138,7 @@ impl Weather {
         answer
     }
 
-    /// A route as others read it.
+    /// Returns a route in the form of the API.
     pub(super) fn option(
         &self,
         via: &Via,
@@ -191,7 +191,7 @@ impl Weather {
         }
     }
 
-    /// A route in the form of `--route`, if all its depots are known.
+    /// Parses a route in the form of `--route`, if all its depots are known.
     fn read_route(&self, route: &str) -> Option<Via> {
         if route == "direct" {
             return Some(Via::DIRECT);
@@ -207,8 +207,7 @@ impl Weather {
     }
 }
 
-/// Takes the best route that passes none of the depots to avoid in the place of a choice that
-/// passes one.
+/// Replaces a choice that passes a depot to avoid with the best route that passes none.
 fn leave_out(choice: &mut Choice, rated: &[Rated], is_avoided: &dyn Fn(&Via) -> bool, margin: f64) {
     let direct = choice.direct;
     let best = rated.iter().find(|rated| {
@@ -227,7 +226,7 @@ fn leave_out(choice: &mut Choice, rated: &[Rated], is_avoided: &dyn Fn(&Via) -> 
         .copied();
 }
 
-/// How long it takes by several routes at once: as long as if their rates were one's.
+/// Returns the duration over several parallel routes, by the sum of their rates.
 fn together(routes: &[RouteOption]) -> Option<Spread> {
     if let [one] = routes {
         return one.seconds;

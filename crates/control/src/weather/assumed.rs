@@ -1,37 +1,36 @@
-//! Hops within a site, which nobody may have measured yet: from a host to a depot beside it, and
-//! back. What they are like is assumed from the operator's map and from nothing that anybody
-//! reported, and only until they are measured: so that what depots measure between sites is of use
-//! for the first transfer of a host.
+//! Assumed forecasts of hops within a site: from a host to a depot beside it, and back. They come
+//! from the operator's map only, not from any report, and apply until the hop is measured. With
+//! them, measurements between sites serve the first transfer of a host.
 
 use longhaul_control_api::map::Map as Places;
 use longhaul_weather::Quantiles;
 use longhaul_weather::route::map::HopForecast;
 use longhaul_weather::route::trust::LONE_SAMPLES;
 
-/// Round trips within a site, in seconds.
+/// Assumed round-trip time within a site, in seconds.
 const RTT: Quantiles = Quantiles {
     p10: 0.000_2,
     p50: 0.001,
     p90: 0.003,
 };
-/// What a host of which nothing is said can send and take, in bits per second.
+/// Assumed rate of a host without one on the map, in bits per second.
 const USUAL_RATE_BPS: f64 = 10e9;
-/// The most of such hops that are assumed.
+/// Maximum number of assumed hops.
 const MAX_ASSUMED: usize = 100_000;
 
-/// A hop within a site, in either direction.
+/// Hop within a site, in either direction.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct WithinSite {
-    /// A host's name.
+    /// Name of the host.
     pub host: String,
-    /// The name of a depot beside it.
+    /// Name of the depot beside it.
     pub depot: String,
-    /// What the slower of the two can send and take, in bits per second.
+    /// Rate of the slower of the two, in bits per second.
     rate_bps: f64,
 }
 
 impl WithinSite {
-    /// What is assumed of it at that moment.
+    /// Returns the assumed forecast at that time.
     pub fn forecast(&self, now: f64) -> HopForecast {
         HopForecast {
             rtt: RTT,
@@ -47,7 +46,7 @@ impl WithinSite {
     }
 }
 
-/// Those of a map.
+/// Returns the hops within sites of a map.
 pub(super) fn within_sites(map: &Places) -> Vec<WithinSite> {
     let pairs = map.hosts.iter().flat_map(|host| {
         let beside = map

@@ -1,10 +1,10 @@
-//! Hops between sites that nobody has measured himself, or not lately: they are taken for what
-//! depots of the same two sites measured between each other. So the direct way between two hosts is
-//! known before their first transfer, and stays known between two of them.
+//! Inferred forecasts of hops between sites that were not measured themselves, or not lately. They
+//! are taken from measurements between depots of the same two sites. So the direct route between
+//! two hosts is known before their first transfer, and stays known between transfers.
 //!
-//! A depot must not steer what does not pass it. So only what both depots have reported of a path
-//! counts; for the direct way, what the kinder of them says, and for a way by a depot what the
-//! gloomier one says. A depot that lies can have others go directly, and no more.
+//! A depot must not influence traffic that does not pass it. So only paths that both depots have
+//! reported count. For the direct route the better report counts, for a route over a depot the
+//! worse one. A depot that lies can make others go directly, and no more.
 
 use longhaul_weather::route::NodeId;
 use longhaul_weather::route::expected::doubt;
@@ -13,15 +13,14 @@ use longhaul_weather::route::trust::{better_of, worse_of};
 
 use super::Weather;
 
-/// The most hops that are inferred at a time.
+/// Maximum number of hops that are inferred at a time.
 const MAX_INFERRED: usize = 100_000;
 
-/// What is made of two reports of one path.
+/// Function that combines two reports of one path.
 type Combine = fn(&HopForecast, &HopForecast) -> HopForecast;
 
 impl Weather {
-    /// Brings the hops that routes from some ends to others may take to what is known of their
-    /// sites.
+    /// Infers the hops that routes from some ends to others may use.
     pub(super) fn infer(&mut self, starts: &[NodeId], ends: &[NodeId], now: f64) {
         self.renew(now);
         let depots: Vec<NodeId> = self
@@ -41,13 +40,13 @@ impl Weather {
                 self.infer_hop((*depot, *to), worse_of, now);
             }
         }
-        // The direct ways come last: either end may be a depot too.
+        // Direct hops come last, as either end may be a depot, too.
         for from in starts {
             for to in ends {
                 self.infer_hop((*from, *to), better_of, now);
             }
         }
-        // Hops that were not there before.
+        // Adds hops that did not exist before.
         self.renew(now);
     }
 
@@ -70,7 +69,7 @@ impl Weather {
         }
     }
 
-    /// What depots of the two sites measured, the pair of them that is surest.
+    /// Returns the measurements between depots of the two sites, of the pair with the least doubt.
     fn between_sites(
         &self,
         (from, to): (NodeId, NodeId),
@@ -90,7 +89,7 @@ impl Weather {
             .flat_map(|one| there.iter().map(move |other| (one, other)));
         let known = pairs.filter_map(|(one, other)| {
             let pair = (*self.ids.get(one)?, *self.ids.get(other)?);
-            // What was measured of the hop itself is known without this.
+            // Measurements of the hop itself are known anyway.
             let is_other = pair != (from, to);
             let (one, other) = self.reports.both(pair.0, pair.1).filter(|_| is_other)?;
             Some(combine(one, other))

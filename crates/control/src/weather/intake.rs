@@ -1,4 +1,4 @@
-//! What a measurement changes: its series, and the hop that it is of.
+//! Processing of measurements: updates their series and hops.
 
 use longhaul_control_api::measurements::{Limit, Measurement, Quantity, Source};
 use longhaul_weather::Quantiles;
@@ -11,15 +11,15 @@ use super::{Known, Weather};
 use crate::places::Speaker;
 use crate::store::measurements::SeriesKey;
 
-/// Microseconds of a millisecond.
+/// Microseconds in a millisecond.
 pub(super) const MS_US: i64 = 1_000;
 
-/// Series that one reporter may have: what it measures beyond these is kept, and not forecast.
+/// Maximum number of series of one reporter. Measurements beyond it are stored, but not forecast.
 pub(super) const MAX_SERIES_OF_REPORTER: usize = 20_000;
 
 impl Weather {
-    /// Takes a measurement. `speaker` says for which ends its reporter speaks; whether it may was
-    /// decided before.
+    /// Processes a measurement that was already authorized. `speaker` has the ends that its
+    /// reporter speaks for.
     pub fn take(&mut self, reporter: &str, speaker: &Speaker, measurement: &Measurement) {
         let key = SeriesKey::of(reporter, measurement);
         let quantity = match measurement.quantity {
@@ -47,7 +47,7 @@ impl Weather {
             value,
             bound: bound(measurement),
         };
-        // What is late or senseless is kept in the store, and changes no forecast.
+        // Late or invalid values stay in the store, but change no forecast.
         if known.series.observe(sample).is_err() {
             return;
         }
@@ -70,8 +70,8 @@ impl Weather {
         }
     }
 
-    /// Of the losses that a flow saw, no more than it could have borne at the rate that it had: the
-    /// others it made itself, where a queue was full.
+    /// Returns the loss of a flow, limited to what it could have tolerated at its rate. It caused
+    /// the rest itself by filling a queue.
     fn loss_of_the_path(&self, key: &SeriesKey, measurement: &Measurement) -> f64 {
         let conditions = &measurement.conditions;
         let most = || {
@@ -84,8 +84,8 @@ impl Weather {
         most().map_or(measurement.value, |most| measurement.value.min(most))
     }
 
-    /// Notes who reports for an end of a hop. What the same key said for the other end is
-    /// forgotten: nobody confirms a report of its own.
+    /// Records the reporter for an end of a hop. An earlier report by the same key for the other
+    /// end is removed, as no key may confirm its own report.
     fn note_reporter(&mut self, reporter: &str, (from, to): (NodeId, NodeId), end: NodeId) {
         let [begin, finish] = self.reporters.entry((from, to)).or_default();
         let (own, other, other_end) = match end == from {
@@ -101,7 +101,7 @@ impl Weather {
         }
     }
 
-    /// Takes into the hop what one side's series say now.
+    /// Updates a hop from the series of one reporter.
     fn update_hop(&mut self, key: &SeriesKey, speaker: &Speaker) {
         let of = |quantity| {
             let known = self.series.get(&key.of_quantity(quantity))?;
@@ -109,7 +109,7 @@ impl Weather {
             Some((forecast.quantiles, forecast.samples, known.series.newest()?))
         };
         let (Some(rtt), Some(rate)) = (of(Quantity::Rtt), of(Quantity::Rate)) else {
-            // Of a hop of which one of them is not known nothing can be expected.
+            // Without both, a hop has no forecast.
             return;
         };
         let loss = of(Quantity::Loss).map_or(Quantiles::exactly(0.0), |(quantiles, ..)| quantiles);
@@ -122,8 +122,8 @@ impl Weather {
             samples,
         };
         let (from, to) = (self.id(&key.from), self.id(&key.to));
-        // Of a hop its two ends count apart, so that neither makes it look better than the other
-        // one says.
+        // The two ends of a hop report separately, so that neither makes it look better than the
+        // other one reports.
         let Some(reporter) = reporting_end(speaker, (&key.from, from), (&key.to, to)) else {
             return;
         };
@@ -139,8 +139,8 @@ impl Weather {
     }
 }
 
-/// The end of a path that a report counts for; `None` if its reporter speaks for neither by now.
-/// Archives, which are no end, count as its beginning.
+/// Returns the end of a path that a report counts for; `None` if its reporter speaks for neither
+/// any more. Archives, which are no ends, count for the start.
 pub(super) fn reporting_end(
     speaker: &Speaker,
     (from, from_id): (&str, NodeId),
@@ -153,7 +153,7 @@ pub(super) fn reporting_end(
     }
 }
 
-/// What was held back by something else than the network says that there is at least as much.
+/// Returns the bound of a measurement: a flow that the network did not limit shows only a minimum.
 pub(super) fn bound(measurement: &Measurement) -> Bound {
     match (measurement.quantity, measurement.conditions.limit) {
         (

@@ -1,5 +1,5 @@
-//! What became of transfers: which routes failed, what they took beside what was expected, and how
-//! promises were kept.
+//! Outcomes of transfers: failed routes, actual against expected durations, and the accuracy of
+//! promises.
 
 use longhaul_control_api::forecasts::{Coverage, Spread};
 use longhaul_control_api::transfers::{Outcome as Ended, RouteUsed, Score, TransferReport};
@@ -13,7 +13,7 @@ use super::{USUAL_STREAMS, Weather};
 use crate::places::Speaker;
 
 impl Weather {
-    /// Takes what became of a transfer between two ends, reported by one of them.
+    /// Processes the report of a transfer by one of its ends.
     pub fn take_report(&mut self, speaker: &Speaker, report: &TransferReport, now: f64) {
         let (Some(from), Some(to)) = (&report.from, &report.to) else {
             return;
@@ -24,7 +24,7 @@ impl Weather {
         let ending = match report.outcome {
             Ended::Done => Some(Ending::Took(report.seconds)),
             Ended::Cancelled | Ended::Failed => Some(Ending::MoreThan(report.seconds)),
-            // What a file that cannot be read has to do with the network nobody knows.
+            // A file that cannot be read says nothing about the network.
             Ended::Incomplete => None,
         };
         match (report.promised, ending) {
@@ -44,7 +44,7 @@ impl Weather {
             streams: USUAL_STREAMS,
         };
         let mut routes = report.routes.iter();
-        // Whoever fetched opened its connections towards where the bytes came from.
+        // For a fetch, the receiver opened the connections, against the direction of the bytes.
         let via = |used: &RouteUsed| {
             let via = self.via(&used.via)?;
             Some(if reporter == to { via.reversed() } else { via })
@@ -56,7 +56,7 @@ impl Weather {
             .collect();
         let whole = match (routes.next(), routes.next(), report.outcome) {
             (Some(used), None, Ended::Done) => via(used),
-            // Where several carried it, what it took says nothing of one of them.
+            // With several routes, the duration says nothing about a single one.
             _ => None,
         };
         for via in failed {
@@ -76,7 +76,7 @@ impl Weather {
         }
     }
 
-    /// The depots of a route, named by their names or their addresses.
+    /// Returns a route with these depots, given by name or address.
     pub(super) fn via(&self, depots: &[String]) -> Option<Via> {
         let id = |depot: &String| {
             let name = self.depots.by_address.get(depot).unwrap_or(depot);
@@ -86,7 +86,7 @@ impl Weather {
         Via::new(&ids?)
     }
 
-    /// How promises were kept.
+    /// Returns the accuracy of promises.
     #[must_use]
     pub fn score(&self) -> Score {
         let report = self.ledger.report();

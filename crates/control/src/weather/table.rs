@@ -1,4 +1,4 @@
-//! Tables of routes for those who keep them.
+//! Route tables that clients store.
 
 use longhaul_control_api::routes::{Destination, DirectTime, RouteTable, SizeClass};
 use longhaul_weather::route::choice::{Choice, Chooser, Request};
@@ -11,9 +11,9 @@ use super::{USUAL_STREAMS, Weather};
 use crate::places::seconds;
 
 impl Weather {
-    /// The table from one end to the hosts behind the first `skip`, at most `limit`, or to one end,
-    /// for what is sent there or, if it `receives`, fetched. Every destination is there; those
-    /// without sizes go direct.
+    /// Returns the table from one end to at most `limit` hosts after the first `skip`, or to a
+    /// single end. It is for sending or, with `receives`, for fetching. All destinations are
+    /// included; those without sizes go direct.
     pub fn table(
         &mut self,
         from: &str,
@@ -89,10 +89,10 @@ impl Weather {
         choice: &Choice,
     ) -> SizeClass {
         let below = class.checked_sub(1).and_then(|below| CLASS_ENDS.get(below));
-        // What it was chosen by: the model, and what transfers took.
+        // Both the model and the outcomes of transfers decide.
         let option = |via: &Via, share| {
             let expected = chooser.rate(asked, via).map(|rated| rated.expected);
-            // Routes are those that whoever asks opens.
+            // Routes are given in the direction in which the caller opens them.
             let opened = match receives {
                 true => via.reversed(),
                 false => *via,
@@ -114,8 +114,8 @@ impl Weather {
         }
     }
 
-    /// The depots of the route for large transfers between two ends, by name; none is the direct
-    /// one.
+    /// Returns the depots of the route for large transfers between two ends, by name; empty for the
+    /// direct route.
     pub fn bulk_route(&mut self, from: &str, to: &str, now_ms: u64) -> Vec<String> {
         let (from, to) = (self.id(from), self.id(to));
         self.infer(&[from], &[to], seconds(now_ms));

@@ -1,4 +1,4 @@
-//! What is measured, forecast and chosen, in virtual time.
+//! Tests of measurements, forecasts and choices, in virtual time.
 
 use longhaul_control_api::measurements::{Conditions, Limit, Measurement, Quantity, Source};
 use longhaul_control_api::routes::RouteQuestion;
@@ -68,7 +68,7 @@ fn ask(weather: &mut Weather, bytes: u64) -> longhaul_control_api::routes::Route
 
 fn mesh() -> Weather {
     let mut weather = with_depot("m");
-    // Both ends of each hop report: of one that a single end reports little counts as known.
+    // Both ends of each hop report, as a hop that only one end reports counts as little known.
     for (from, to, rtt, rate) in [
         ("a", "b", 0.1, 5e7),
         ("a", "m", 0.05, 5e8),
@@ -81,7 +81,7 @@ fn mesh() -> Weather {
 }
 
 #[test]
-fn of_nothing_nothing_is_promised_and_the_route_is_direct() {
+fn unknown_paths_are_direct_without_a_promise() {
     let mut weather = Weather::default();
     let answer = ask(&mut weather, 1 << 30);
     assert_eq!(answer.routes.len(), 1);
@@ -93,7 +93,7 @@ fn of_nothing_nothing_is_promised_and_the_route_is_direct() {
 }
 
 #[test]
-fn a_route_is_left_where_it_failed_and_the_current_one_is_kept() {
+fn failed_route_is_left_and_current_one_kept() {
     let mut weather = mesh();
     let first = ask(&mut weather, 10 << 30);
     assert!(
@@ -117,7 +117,7 @@ fn a_route_is_left_where_it_failed_and_the_current_one_is_kept() {
         }],
         error: None,
     };
-    // Either end may say so.
+    // Either end may report it.
     weather.take_report(&speaker("b"), &report, 1020.0);
     let answer = ask(&mut weather, 10 << 30);
     assert!(
@@ -128,7 +128,7 @@ fn a_route_is_left_where_it_failed_and_the_current_one_is_kept() {
 }
 
 #[test]
-fn what_a_flow_was_held_back_by_is_a_lower_bound() {
+fn limited_flow_gives_a_lower_bound() {
     let of = |limit| {
         bound(&Measurement {
             conditions: Conditions {
@@ -145,7 +145,7 @@ fn what_a_flow_was_held_back_by_is_a_lower_bound() {
 }
 
 #[test]
-fn a_reporter_has_so_many_series_and_no_more() {
+fn series_per_reporter_are_bounded() {
     let mut weather = Weather::default();
     for path in 0..MAX_SERIES_OF_REPORTER + 10 {
         weather.take(
@@ -163,10 +163,9 @@ fn a_reporter_has_so_many_series_and_no_more() {
     assert_eq!(weather.len(), MAX_SERIES_OF_REPORTER + 1);
 }
 
-/// Of hosts beside depots nothing has to be measured but what lies between the sites, and the
-/// direct route.
+/// For hosts beside depots, only the path between the sites and the direct route must be measured.
 #[test]
-fn within_a_site_hops_are_assumed_until_they_are_measured() {
+fn hops_in_a_site_are_assumed_until_measured() {
     let key = |number| longhaul_proto::PublicKey::from_bytes([number; 32]);
     let text = format!(
         r#"{{"sites": [{{"name": "w"}}, {{"name": "e"}}],
@@ -193,18 +192,18 @@ fn within_a_site_hops_are_assumed_until_they_are_measured() {
             .map(|passed| passed.depot.clone())
             .collect()
     };
-    // From the depot of the one site to the host of the other one, as between the depots.
+    // From the depot of one site to the host of the other, like between the depots.
     assert_eq!(names(&mut weather), ["dw"]);
-    // What is measured counts, and not what was assumed.
+    // The measurement replaces the assumption.
     for end in ["a", "dw"] {
         hop(&mut weather, end, "a", "dw", 0.1, 1e6);
     }
     assert_ne!(names(&mut weather).first().map(String::as_str), Some("dw"));
 }
 
-/// What a depot says of hops that it is an end of shifts no route that does not pass it.
+/// A depot's reports about its own hops change no route that does not pass it.
 #[test]
-fn a_liar_shifts_nothing_between_others() {
+fn liar_changes_no_routes_of_others() {
     let mut weather = mesh();
     let before = ask(&mut weather, 10 << 30);
     for (from, to) in [("x", "a"), ("x", "b"), ("a", "x"), ("m", "x")] {
@@ -215,8 +214,11 @@ fn a_liar_shifts_nothing_between_others() {
 
 proptest! {
     #[test]
-    fn whatever_comes_is_answered(
-        values in proptest::collection::vec((0_usize..4, 0_usize..4, 0_usize..4, any::<u64>(), any::<f64>()), 0..60),
+    fn any_question_is_answered(
+        values in proptest::collection::vec(
+            (0_usize..4, 0_usize..4, 0_usize..4, any::<u64>(), any::<f64>()),
+            0..60
+        ),
         bytes: u64,
     ) {
         let mut weather = with_depot("m");
@@ -236,7 +238,7 @@ proptest! {
 }
 
 #[test]
-fn one_key_reports_one_end_of_a_hop_whatever_its_name() {
+fn key_reports_one_end_of_a_hop_only() {
     let mut weather = with_depot("m");
     let said = |weather: &mut Weather, key: &str, end: &str, rate: f64| {
         for step in 0..60 {
@@ -248,13 +250,13 @@ fn one_key_reports_one_end_of_a_hop_whatever_its_name() {
     };
     let ends = |weather: &Weather| [weather.ids["a"], weather.ids["m"]];
     said(&mut weather, "liar", "m", 1e9);
-    // The same key under the name of the other end: what it said before counts no more.
+    // The same key reports as the other end: its earlier reports no longer count.
     said(&mut weather, "liar", "a", 1e9);
     let [a, m] = ends(&weather);
     assert_eq!(weather.reports.both(a, m), None);
     said(&mut weather, "honest", "m", 1e6);
     assert!(weather.reports.both(a, m).is_some());
-    // A key that speaks for neither end by now changes nothing.
+    // A key that no longer speaks for either end changes nothing.
     let before = weather.measured[&(a, m)];
     said(&mut weather, "gone", "x", 1.0);
     assert_eq!(weather.measured[&(a, m)], before);

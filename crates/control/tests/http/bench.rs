@@ -1,4 +1,4 @@
-//! A controller to ask, at an address of other machines and over its socket, and what asks it.
+//! Controller under test, at a network address and over its socket, with a client.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::secured::{Secured, answer, now};
 pub struct Bench {
     pub dir: tempfile::TempDir,
     pub controller: Controller,
-    /// As other machines ask it.
+    /// Client as on other machines.
     pub service: Secured,
     socket: PathBuf,
     pub stop: watch::Sender<bool>,
@@ -44,7 +44,7 @@ impl Bench {
         Self::in_dir(tempfile::tempdir().unwrap()).await
     }
 
-    /// Ends, and begins again with what was kept.
+    /// Restarts the controller with the same store.
     pub async fn again(self) -> Self {
         self.stop.send_replace(true);
         self.work.end(&self.controller).await;
@@ -118,7 +118,7 @@ impl Bench {
         }
     }
 
-    /// A key with a role, and a name.
+    /// Creates a principal with a role and a name.
     pub async fn principal(&self, role: &str, name: &str) -> SigningKey {
         let key = SigningKey::generate().unwrap();
         let path = format!("/api/v1/principals/{}/roles/{role}", key.public());
@@ -127,12 +127,12 @@ impl Bench {
         key
     }
 
-    /// The status, and what is said.
+    /// Returns the status and the body.
     pub async fn send(&self, request: Request<Bytes>) -> (u16, Value) {
         read(self.service.send(request).await).await
     }
 
-    /// As whoever has this key.
+    /// Sends a request signed with this key.
     pub async fn ask(
         &self,
         key: &SigningKey,
@@ -144,13 +144,13 @@ impl Bench {
             .await
     }
 
-    /// As whoever runs it.
+    /// Sends a request as the operator, over the socket.
     pub async fn local(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let stream = UnixStream::connect(&self.socket).await.unwrap();
         read(answer(stream, self.service.request(method, path, body)).await).await
     }
 
-    /// Waits until what was measured is among the forecasts.
+    /// Waits until there are `count` forecasts.
     pub async fn forecasts(&self, count: usize) -> Vec<Value> {
         loop {
             let (status, page) = self.local("GET", "/api/v1/forecasts", "").await;

@@ -1,4 +1,4 @@
-//! Reservations that are asked for by signed documents.
+//! Tests of reservations requested by signed documents.
 
 use data_encoding::BASE64URL_NOPAD;
 use hyper::Request;
@@ -33,11 +33,12 @@ async fn bench() -> Bench {
 
 fn claims(bench: &Bench, bps: u64) -> Value {
     let wish = json!({"rate": {"rate_bps": bps}});
-    json!({"aud": bench.controller.settings().key.to_string(), "iat": now(), "exp": now() + 600, "jti": "a",
+    json!({"aud": bench.controller.settings().key.to_string(),
+        "iat": now(), "exp": now() + 600, "jti": "a",
         "reservation": {"from": "west", "to": "east", "wish": wish, "end_ms": now_ms() + HOUR_MS}})
 }
 
-/// As a library that is not this project's signs it.
+/// Signs a document with another library.
 fn sign(key: &SigningKey, claims: &Value) -> String {
     let jwk = Jwk {
         common: CommonParameters::default(),
@@ -68,20 +69,20 @@ async fn bring(bench: &Bench, key: &SigningKey, kind: &str, text: &str) -> (u16,
 }
 
 #[tokio::test]
-async fn it_is_reserved_for_whoever_signed_it_once_and_the_document_is_kept() {
+async fn signer_reserves_once_and_document_is_kept() {
     let bench = bench().await;
     let (ana, ben) = (
         bench.principal("reserver", "ana").await,
         bench.principal("reader", "ben").await,
     );
     let text = sign(&ana, &claims(&bench, 1_000_000_000));
-    // Whoever brings it may not reserve.
+    // The sender of the document may not reserve.
     let (status, answer) = bring(&bench, &ben, "application/jose", &text).await;
     assert_eq!(status, 201, "{answer}");
     let one = &answer["reservations"][0];
     assert_eq!((&one["id"], &one["owner_name"]), (&json!(1), &json!("ana")));
     assert_eq!(one["owner"], ana.public().to_string());
-    // Again, by another, and in the other form: it is the same one.
+    // Sent again by another caller and in the other form, it is the same request.
     let parts: Vec<&str> = text.split('.').collect();
     let flattened =
         json!({"protected": parts[0], "payload": parts[1], "signature": parts[2]}).to_string();
@@ -91,17 +92,22 @@ async fn it_is_reserved_for_whoever_signed_it_once_and_the_document_is_kept() {
     ] {
         assert_eq!(bring(&bench, &ana, kind, text).await, (201, answer.clone()));
     }
-    // The same number for something else is refused.
+    // The same ID with other content is refused.
     let other = sign(&ana, &claims(&bench, 2_000_000_000));
     assert_eq!(bring(&bench, &ana, "application/jose", &other).await.0, 422);
     let (_, list) = bench.ask(&ana, "GET", PATH, "").await;
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
-    // It is there after the controller began anew, for those who may see the reservation.
+    // After a restart, callers that may see the reservation also get the document.
     let bench = bench.again().await;
     let path = format!("{PATH}/1/document");
     assert_eq!(bench.ask(&ana, "GET", &path, "").await, (200, json!(text)));
     assert_eq!(bench.ask(&ben, "GET", &path, "").await, (200, json!(text)));
-    let plain = json!({"from": "west", "to": "east", "wish": {"rate": {"rate_bps": 1}}, "end_ms": now_ms() + HOUR_MS});
+    let plain = json!({
+        "from": "west",
+        "to": "east",
+        "wish": {"rate": {"rate_bps": 1}},
+        "end_ms": now_ms() + HOUR_MS
+    });
     assert_eq!(
         bench.ask(&ana, "POST", PATH, &plain.to_string()).await.0,
         201
@@ -123,7 +129,7 @@ async fn it_is_reserved_for_whoever_signed_it_once_and_the_document_is_kept() {
 }
 
 #[tokio::test]
-async fn what_does_not_hold_reserves_nothing() {
+async fn invalid_documents_reserve_nothing() {
     let bench = bench().await;
     let (ana, ben) = (
         bench.principal("reserver", "ana").await,

@@ -1,4 +1,4 @@
-//! The API as other machines and whoever runs the controller ask it.
+//! Tests of the API as other machines and the operator use it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -16,11 +16,11 @@ use bench::{Bench, now_ms};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn anybody_learns_whether_it_is_there_and_can_work() {
+async fn health_and_readiness_are_public() {
     let bench = Bench::new().await;
     let plain = |path| bench.send(bench.service.request("GET", path, ""));
     assert_eq!(plain("/healthz").await, (200, json!({"status": "ok"})));
-    // Nothing has to be rebuilt: it can work in a moment.
+    // Nothing has to be rebuilt, so it is ready soon.
     while plain("/readyz").await.0 != 200 {}
     bench.controller.store().close().await;
     let (status, health) = plain("/readyz").await;
@@ -32,7 +32,7 @@ async fn anybody_learns_whether_it_is_there_and_can_work() {
 }
 
 #[tokio::test]
-async fn it_describes_itself_with_how_requests_are_signed() {
+async fn description_includes_request_signatures() {
     let bench = Bench::new().await;
     let (_, described) = bench.local("GET", "/api/v1/openapi.json", "").await;
     assert!(described["openapi"].as_str().unwrap().starts_with("3.1"));
@@ -62,7 +62,7 @@ async fn it_describes_itself_with_how_requests_are_signed() {
             }
         }
     }
-    // All that is described is there: nothing is answered with 404 or 405 for its path alone.
+    // Every described operation exists: no path answers with 404 or 405.
     for (path, item) in described["paths"].as_object().unwrap() {
         for method in item.as_object().unwrap().keys() {
             let (status, problem) = bench.local(&method.to_uppercase(), path, "").await;
@@ -79,7 +79,7 @@ async fn it_describes_itself_with_how_requests_are_signed() {
 }
 
 #[tokio::test]
-async fn who_is_granted_a_role_may_ask_from_then_on_and_no_longer_than_that() {
+async fn role_admits_a_key_until_it_is_revoked() {
     let bench = Bench::new().await;
     let reader = bench.principal("reader", "grafana").await;
     assert_eq!(bench.ask(&reader, "GET", "/api/v1/map", "").await.0, 200);
@@ -93,7 +93,7 @@ async fn who_is_granted_a_role_may_ask_from_then_on_and_no_longer_than_that() {
 }
 
 #[tokio::test]
-async fn an_operator_elsewhere_may_do_what_the_one_here_may() {
+async fn remote_operator_has_all_rights() {
     let bench = Bench::new().await;
     let operator = bench.principal("operator", "ana").await;
     let role = json!({"rights": [{"resource": "map", "permission": "read", "constraint": "any"}]})
@@ -135,11 +135,21 @@ async fn an_operator_elsewhere_may_do_what_the_one_here_may() {
     assert_eq!(bench.ask(&viewer, "GET", "/api/v1/map", "").await.0, 401);
 }
 
-/// What was acknowledged is there when the service has ended, and nothing is taken any more.
+/// Acknowledged measurements are stored when the service ends, and then nothing is accepted any
+/// more.
 #[tokio::test]
-async fn what_is_under_way_is_finished_when_it_ends() {
+async fn pending_writes_finish_at_shutdown() {
     let bench = Bench::new().await;
-    let batch = json!({"measurements": [{"from": "a", "to": "b", "quantity": "rtt", "at_ms": now_ms(), "value": 0.1, "source": "probe"}]});
+    let batch = json!({
+        "measurements": [{
+            "from": "a",
+            "to": "b",
+            "quantity": "rtt",
+            "at_ms": now_ms(),
+            "value": 0.1,
+            "source": "probe"
+        }]
+    });
     let (status, answer) = bench
         .local("POST", "/api/v1/measurements", &batch.to_string())
         .await;
@@ -149,14 +159,23 @@ async fn what_is_under_way_is_finished_when_it_ends() {
         again.controller.store().count_measurements().await.unwrap(),
         1
     );
-    // And forecast again.
+    // It is also forecast again.
     assert_eq!(again.forecasts(1).await[0]["from"], "a");
 }
 
 #[tokio::test]
-async fn metrics_have_what_is_counted_and_no_names() {
+async fn metrics_have_counters_and_no_names() {
     let bench = Bench::new().await;
-    let batch = json!({"measurements": [{"from": "a\"", "to": "b", "quantity": "loss", "at_ms": now_ms(), "value": 0.25, "source": "probe"}]});
+    let batch = json!({
+        "measurements": [{
+            "from": "a\"",
+            "to": "b",
+            "quantity": "loss",
+            "at_ms": now_ms(),
+            "value": 0.25,
+            "source": "probe"
+        }]
+    });
     assert_eq!(
         bench
             .local("POST", "/api/v1/measurements", &batch.to_string())
@@ -179,7 +198,7 @@ async fn metrics_have_what_is_counted_and_no_names() {
         assert!(page.lines().any(|found| found == line), "{line}\n{page}");
     }
     assert!(page.ends_with("# EOF\n") && page.matches("# EOF").count() == 1);
-    // No label says who measured what: keys and names are not for everybody who may scrape.
+    // No label contains a reporter, as not everybody who may scrape may see keys and names.
     assert!(
         !page.contains("operator") && !page.contains("a\\\""),
         "{page}"

@@ -1,4 +1,4 @@
-//! The map, and depots that register themselves.
+//! Tests of the map and of registrations.
 
 use longhaul_proto::SigningKey;
 use serde_json::{Value, json};
@@ -9,19 +9,30 @@ use crate::secured::now;
 fn sites() -> Value {
     json!({
         "sites": [{"name": "west"}, {"name": "east"}],
-        "hosts": [{"name": "store", "site": "east", "addresses": ["store.example", "192.0.2.0/24"]}],
-        "links": [{"name": "w-e", "from": "west", "to": "east", "forward": {"capacity": {"rate_bps": 1e10}}}]
+        "hosts": [{
+            "name": "store",
+            "site": "east",
+            "addresses": ["store.example", "192.0.2.0/24"]
+        }],
+        "links": [{
+            "name": "w-e",
+            "from": "west",
+            "to": "east",
+            "forward": {"capacity": {"rate_bps": 1e10}}
+        }]
     })
 }
 
 fn registration(key: &SigningKey, name: &str, age: u64, valid_for: f64) -> String {
-    json!({"key": key.public().to_string(), "name": name, "site": "west", "addresses": [{"endpoint": "d.example:7510"}],
-        "limits": {"max_sessions": 10}, "version": "0.1.0", "sent_at": now() - age, "valid_for_seconds": valid_for})
+    json!({"key": key.public().to_string(), "name": name, "site": "west",
+        "addresses": [{"endpoint": "d.example:7510"}],
+        "limits": {"max_sessions": 10}, "version": "0.1.0",
+        "sent_at": now() - age, "valid_for_seconds": valid_for})
     .to_string()
 }
 
 #[tokio::test]
-async fn a_map_is_shown_as_it_was_put_there() {
+async fn map_survives_a_round_trip() {
     let bench = Bench::new().await;
     let (status, changed) = bench
         .local("PUT", "/api/v1/map", &sites().to_string())
@@ -36,7 +47,7 @@ async fn a_map_is_shown_as_it_was_put_there() {
         known["map"]["links"][0]["forward"]["capacity"]["rate_bps"],
         1e10
     );
-    // What is shown can be put there again.
+    // A map that was read can be stored again.
     let (status, _) = bench
         .local("PUT", "/api/v1/map", &known["map"].to_string())
         .await;
@@ -47,7 +58,7 @@ async fn a_map_is_shown_as_it_was_put_there() {
 }
 
 #[tokio::test]
-async fn a_map_that_is_none_changes_nothing() {
+async fn invalid_map_changes_nothing() {
     let bench = Bench::new().await;
     bench
         .local("PUT", "/api/v1/map", &sites().to_string())
@@ -65,7 +76,7 @@ async fn a_map_that_is_none_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_depot_registers_becomes_stale_by_itself_and_comes_back() {
+async fn registered_depot_expires_and_returns() {
     let bench = Bench::new().await;
     bench
         .local("PUT", "/api/v1/map", &sites().to_string())
@@ -87,7 +98,7 @@ async fn a_depot_registers_becomes_stale_by_itself_and_comes_back() {
             .to_owned()
     };
     assert_eq!(state().await, "live");
-    // It holds for a moment, and then no more, without anybody saying so.
+    // The registration is valid for a moment, then expires by itself.
     let short = registration(&depot, "d", 0, 1.5);
     assert_eq!(bench.ask(&depot, "PUT", &path, &short).await.0, 200);
     while state().await != "stale" {
@@ -101,7 +112,7 @@ async fn a_depot_registers_becomes_stale_by_itself_and_comes_back() {
         200
     );
     assert_eq!(state().await, "live");
-    // The operator's map in place of another leaves it there.
+    // A new map of the operator leaves the registration in place.
     assert_eq!(bench.local("PUT", "/api/v1/map", "{}").await.0, 200);
     assert_eq!(state().await, "live");
     let future = registration(&depot, "d", 0, 60.0)
@@ -113,7 +124,7 @@ async fn a_depot_registers_becomes_stale_by_itself_and_comes_back() {
 }
 
 #[tokio::test]
-async fn routes_toml_is_for_whoever_asks() {
+async fn routes_toml_is_made_for_the_caller() {
     let bench = Bench::new().await;
     bench
         .local("PUT", "/api/v1/map", &sites().to_string())
@@ -128,7 +139,7 @@ async fn routes_toml_is_for_whoever_asks() {
             && file.contains("acceptor = true"),
         "{file}"
     );
-    // Over the socket nobody is anywhere: it has to be said.
+    // Over the socket, the caller is no end, so the start must be given.
     assert_eq!(bench.local("GET", "/api/v1/routes.toml", "").await.0, 404);
     assert_eq!(
         bench

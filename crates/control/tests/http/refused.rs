@@ -1,4 +1,4 @@
-//! What is not signed, not fresh, was here before, or asks for too much.
+//! Requests that are unsigned, outdated, repeated, or exceed the caller's rights.
 
 use hyper::http::HeaderValue;
 use longhaul_proto::SigningKey;
@@ -17,12 +17,21 @@ fn assert_refused(answer: (u16, Value), status: u16, word: &str) {
 }
 
 fn measured(from: &str, to: &str) -> String {
-    json!({"measurements": [{"from": from, "to": to, "quantity": "rtt", "at_ms": now_ms(), "value": 0.1, "source": "relay"}]})
-        .to_string()
+    json!({
+        "measurements": [{
+            "from": from,
+            "to": to,
+            "quantity": "rtt",
+            "at_ms": now_ms(),
+            "value": 0.1,
+            "source": "relay"
+        }]
+    })
+    .to_string()
 }
 
 #[tokio::test]
-async fn what_is_not_signed_is_refused() {
+async fn unsigned_requests_are_refused() {
     let bench = Bench::new().await;
     for (method, path) in [
         ("GET", "/api/v1/map"),
@@ -41,7 +50,7 @@ async fn what_is_not_signed_is_refused() {
 }
 
 #[tokio::test]
-async fn a_key_that_was_granted_nothing_is_refused() {
+async fn key_without_roles_is_refused() {
     let bench = Bench::new().await;
     let stranger = SigningKey::generate().unwrap();
     assert_refused(
@@ -52,7 +61,7 @@ async fn a_key_that_was_granted_nothing_is_refused() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_here_before_is_refused() {
+async fn replayed_request_is_refused() {
     let bench = Bench::new().await;
     let reader = bench.principal("reader", "r").await;
     let request = bench.service.signed(&reader, "GET", "/api/v1/map", "");
@@ -61,7 +70,7 @@ async fn a_request_that_was_here_before_is_refused() {
 }
 
 #[tokio::test]
-async fn an_expired_request_is_refused_and_one_of_before_the_start() {
+async fn expired_and_earlier_requests_are_refused() {
     let bench = Bench::new().await;
     let reader = bench.principal("reader", "r").await;
     let at = |at| {
@@ -79,7 +88,7 @@ async fn an_expired_request_is_refused_and_one_of_before_the_start() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_changed_on_the_way_is_refused() {
+async fn altered_request_is_refused() {
     let bench = Bench::new().await;
     let operator = bench.principal("operator", "o").await;
     let request = || bench.service.request("PUT", "/api/v1/map", "{}");
@@ -118,7 +127,7 @@ async fn a_request_that_was_changed_on_the_way_is_refused() {
 }
 
 #[tokio::test]
-async fn what_a_role_does_not_allow_is_refused() {
+async fn actions_outside_a_role_are_refused() {
     let bench = Bench::new().await;
     let keys = [
         ("reader", bench.principal("reader", "r").await),
@@ -127,7 +136,7 @@ async fn what_a_role_does_not_allow_is_refused() {
     ];
     let grant = json!({"name": "me"}).to_string();
     for (role, key) in &keys {
-        // Nobody makes an operator of itself.
+        // No key can make itself an operator.
         let own = format!("/api/v1/principals/{}/roles/operator", key.public());
         assert_refused(bench.ask(key, "PUT", &own, &grant).await, 403, "principals");
         assert_refused(
@@ -161,10 +170,10 @@ async fn what_a_role_does_not_allow_is_refused() {
     }
 }
 
-/// A depot reports hops that it is an end of, a client paths that it is an end of: whoever lies
-/// shifts nothing between others.
+/// A depot may report hops that it is an end of, a client paths that it is an end of. So a liar
+/// changes nothing between others.
 #[tokio::test]
-async fn nobody_measures_paths_between_others() {
+async fn paths_of_others_cannot_be_reported() {
     let bench = Bench::new().await;
     let (client, other) = (
         bench.principal("client", "c").await,
@@ -188,7 +197,7 @@ async fn nobody_measures_paths_between_others() {
         "only of its own",
     );
     assert_refused(post(measured("a", "b")).await, 403, "measurements[0]");
-    // One that it may not report, among others: none is kept.
+    // With one measurement that it may not report, the whole batch is refused.
     let mut mixed: Value = serde_json::from_str(&measured(&own, "x")).unwrap();
     let foreign: Value = serde_json::from_str(&measured("a", "b")).unwrap();
     mixed["measurements"]
@@ -196,7 +205,7 @@ async fn nobody_measures_paths_between_others() {
         .unwrap()
         .push(foreign["measurements"][0].clone());
     assert_refused(post(mixed.to_string()).await, 403, "measurements[1]");
-    // What others reported is not shown to it.
+    // Reports of others are not shown to it.
     assert_eq!(
         bench
             .ask(
@@ -216,9 +225,18 @@ async fn nobody_measures_paths_between_others() {
         .iter()
         .map(|item| item["reporter"].as_str().unwrap());
     assert_eq!(reporters.collect::<Vec<_>>(), [&own, &own]);
-    // The same of transfers, and of routes.
+    // The same for transfers and routes.
     let report = |from: &str, to: &str| {
-        json!({"id": "1", "from": from, "to": to, "bytes": 1, "began_ms": 1, "seconds": 1.0, "outcome": "done"}).to_string()
+        json!({
+            "id": "1",
+            "from": from,
+            "to": to,
+            "bytes": 1,
+            "began_ms": 1,
+            "seconds": 1.0,
+            "outcome": "done"
+        })
+        .to_string()
     };
     let take = |body: String| {
         bench.ask(
@@ -248,14 +266,15 @@ async fn nobody_measures_paths_between_others() {
 }
 
 #[tokio::test]
-async fn nobody_registers_another_depot() {
+async fn other_depots_cannot_be_registered() {
     let bench = Bench::new().await;
     let (depot, other) = (
         bench.principal("depot", "d").await,
         bench.principal("depot", "o").await,
     );
     let registration = |key: &SigningKey| {
-        json!({"key": key.public().to_string(), "name": "d", "addresses": [{"endpoint": "d:7510"}], "version": "1",
+        json!({"key": key.public().to_string(), "name": "d",
+            "addresses": [{"endpoint": "d:7510"}], "version": "1",
             "sent_at": now(), "valid_for_seconds": 60})
         .to_string()
     };
@@ -290,7 +309,7 @@ async fn nobody_registers_another_depot() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_reported_and_not_kept() {
+async fn invalid_measurements_are_refused() {
     let bench = Bench::new().await;
     let with = |change: &dyn Fn(&mut Value)| {
         let mut batch: Value = serde_json::from_str(&measured("a", "b")).unwrap();
@@ -303,13 +322,35 @@ async fn what_makes_no_sense_is_reported_and_not_kept() {
         (json!({"measurements": []}).to_string(), 400),
         (with(&|one| one["value"] = json!(-1.0)), 400),
         (with(&|one| one["quantity"] = json!("colour")), 400),
-        (with(&|one| { one["quantity"] = json!("loss"); one["value"] = json!(1.5) }), 400),
+        (
+            with(&|one| {
+                one["quantity"] = json!("loss");
+                one["value"] = json!(1.5)
+            }),
+            400,
+        ),
         (with(&|one| one["to"] = json!("a")), 400),
         (with(&|one| one["from"] = json!("")), 400),
         (with(&|one| one["from"] = json!("a\nb")), 400),
         (with(&|one| one["at_ms"] = json!(now_ms() + 3_600_000)), 400),
-        (with(&|one| one["conditions"] = json!({"congestion": "x".repeat(200)})), 400),
-        (json!({"measurements": vec![json!({"from": "a", "to": "b", "quantity": "rtt", "at_ms": 1, "value": 1.0, "source": "probe"}); 5001]}).to_string(), 413),
+        (
+            with(&|one| one["conditions"] = json!({"congestion": "x".repeat(200)})),
+            400,
+        ),
+        (
+            json!({
+                "measurements": vec![json!({
+                    "from": "a",
+                    "to": "b",
+                    "quantity": "rtt",
+                    "at_ms": 1,
+                    "value": 1.0,
+                    "source": "probe"
+                }); 5001]
+            })
+            .to_string(),
+            413,
+        ),
     ] {
         let (found, problem) = bench.local("POST", "/api/v1/measurements", &body).await;
         assert_eq!(found, status, "{problem} {}", &body[..body.len().min(200)]);

@@ -1,4 +1,4 @@
-//! Reservations as they are asked for over HTTP.
+//! Tests of reservations over HTTP.
 
 use longhaul_proto::SigningKey;
 use serde_json::{Value, json};
@@ -14,7 +14,8 @@ fn map() -> Value {
     let both = json!({"capacity": {"rate_bps": 1e10}});
     json!({
         "sites": [{"name": "west"}, {"name": "east"}],
-        "hosts": [{"name": "store", "site": "east", "addresses": ["store.example"], "access_bps": 4e9},
+        "hosts": [{"name": "store", "site": "east",
+                   "addresses": ["store.example"], "access_bps": 4e9},
             {"name": "dtn", "site": "west", "addresses": ["192.0.2.0/24"]}],
         "links": [{"name": "w-e", "from": "west", "to": "east", "forward": both, "backward": both}]
     })
@@ -33,7 +34,12 @@ async fn bench() -> Bench {
 }
 
 fn request(bps: u64) -> Value {
-    json!({"from": "dtn", "to": "store.example", "wish": {"rate": {"rate_bps": bps}}, "end_ms": now_ms() + HOUR_MS})
+    json!({
+        "from": "dtn",
+        "to": "store.example",
+        "wish": {"rate": {"rate_bps": bps}},
+        "end_ms": now_ms() + HOUR_MS
+    })
 }
 
 async fn reserve(bench: &Bench, key: &SigningKey, request: &Value) -> (u16, Value) {
@@ -41,7 +47,7 @@ async fn reserve(bench: &Bench, key: &SigningKey, request: &Value) -> (u16, Valu
 }
 
 #[tokio::test]
-async fn a_reservation_is_asked_for_shown_changed_and_cancelled() {
+async fn reservation_is_made_shown_changed_and_cancelled() {
     let bench = bench().await;
     let ana = bench.principal("reserver", "ana").await;
     let (status, answer) = reserve(&bench, &ana, &request(2_000_000_000)).await;
@@ -138,7 +144,7 @@ async fn a_refusal_has_the_proof_and_offers_that_are_granted() {
         (status, &answer["reservations"][0]["start_ms"]),
         (201, &refusal["proof"]["until_ms"])
     );
-    // Neither sees the other's.
+    // Neither sees the other's reservations.
     let (_, list) = bench.ask(&ana, "GET", PATH, "").await;
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
     assert_eq!(
@@ -162,7 +168,7 @@ async fn a_refusal_has_the_proof_and_offers_that_are_granted() {
 }
 
 #[tokio::test]
-async fn what_recurs_is_granted_as_a_whole_and_what_is_held_is_committed() {
+async fn recurring_request_is_granted_and_committed() {
     let bench = bench().await;
     let mut weekly = request(1_000_000_000);
     weekly["recurrence"] = json!({"rule": "FREQ=WEEKLY;COUNT=3", "time_zone": "Europe/Zurich"});
@@ -196,7 +202,7 @@ async fn what_recurs_is_granted_as_a_whole_and_what_is_held_is_committed() {
 }
 
 #[tokio::test]
-async fn a_request_with_a_key_reserves_once_and_is_there_after_a_restart() {
+async fn idempotent_reservation_survives_a_restart() {
     let bench = bench().await;
     let ana = bench.principal("reserver", "ana").await;
     let body = request(1_000_000_000).to_string();
@@ -218,12 +224,13 @@ async fn a_request_with_a_key_reserves_once_and_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn who_may_not_and_what_can_not_be_is_reported() {
+async fn forbidden_and_invalid_requests_are_refused() {
     let bench = bench().await;
     let client = bench.principal("client", "c").await;
     let (status, problem) = reserve(&bench, &client, &request(1)).await;
     assert_eq!(status, 403, "{problem}");
-    let role = json!({"rights": [{"resource": "reservations", "permission": "create", "constraint": "any",
+    let role = json!({"rights": [{
+        "resource": "reservations", "permission": "create", "constraint": "any",
         "limits": {"rate_bps": 1000, "ahead_s": 86400}}]});
     let put = bench
         .local("PUT", "/api/v1/roles/slow", &role.to_string())
@@ -292,11 +299,16 @@ async fn who_may_not_and_what_can_not_be_is_reported() {
 }
 
 #[tokio::test]
-async fn who_reserved_is_given_grants_for_the_depots_on_its_paths() {
+async fn owner_gets_grants_for_depots_on_its_paths() {
     let bench = Bench::new().await;
     let depot = SigningKey::generate().unwrap().public();
     let mut map = map();
-    map["depots"] = json!([{"name": "d", "key": depot.to_string(), "site": "east", "addresses": [{"endpoint": "198.51.100.9:7510"}]}]);
+    map["depots"] = json!([{
+        "name": "d",
+        "key": depot.to_string(),
+        "site": "east",
+        "addresses": [{"endpoint": "198.51.100.9:7510"}]
+    }]);
     assert_eq!(
         bench.local("PUT", "/api/v1/map", &map.to_string()).await.0,
         200
@@ -326,7 +338,7 @@ async fn who_reserved_is_given_grants_for_the_depots_on_its_paths() {
         Ok(())
     );
     assert_eq!((grant.rate, &grant.circuit[..]), (2_000_000_000, &b"1"[..]));
-    // Nobody else sees it, and nothing is granted of what is released.
+    // No other key sees the grants, and a released reservation has none.
     let bob = bench.principal("reserver", "bob").await;
     assert_eq!(
         bench
@@ -349,7 +361,7 @@ async fn who_reserved_is_given_grants_for_the_depots_on_its_paths() {
             .0,
         409
     );
-    // A reserver has no streams set up of hosts that the map does not know as its ends.
+    // A reserver cannot have streams set up for addresses that the map does not list for its ends.
     asked["from_address"] = json!("203.0.113.9");
     let (status, refused) = reserve(&bench, &ana, &asked).await;
     let why = refused["detail"].as_str().unwrap();
@@ -359,7 +371,7 @@ async fn who_reserved_is_given_grants_for_the_depots_on_its_paths() {
     );
 }
 
-/// Asks about a grant of reservation 1 for its holder, and returns the answer about it.
+/// Renews a grant of reservation 1 for its holder, and returns the answer.
 async fn renewed(bench: &Bench, depot: &SigningKey, circuit: &str, holder: &SigningKey) -> Value {
     let item = json!({"circuit": circuit, "holder": holder.public().to_string()});
     let asked = json!({"items": [item]}).to_string();
@@ -368,8 +380,7 @@ async fn renewed(bench: &Bench, depot: &SigningKey, circuit: &str, holder: &Sign
     answer["items"][0].clone()
 }
 
-/// A grant holds for a minute; depots on the path, and no others, have it renewed while it is
-/// wanted.
+/// A grant is valid for a minute. Only depots on the path can renew it, while it is wanted.
 #[tokio::test]
 async fn grants_are_renewed_until_they_are_cancelled_or_revoked() {
     let bench = Bench::new().await;
@@ -377,7 +388,12 @@ async fn grants_are_renewed_until_they_are_cancelled_or_revoked() {
     let elsewhere = bench.principal("depot", "e").await;
     let mut map = map();
     let address = json!([{"endpoint": "198.51.100.9:7510"}]);
-    map["depots"] = json!([{"name": "d", "key": depot.public().to_string(), "site": "east", "addresses": address}]);
+    map["depots"] = json!([{
+        "name": "d",
+        "key": depot.public().to_string(),
+        "site": "east",
+        "addresses": address
+    }]);
     assert_eq!(
         bench.local("PUT", "/api/v1/map", &map.to_string()).await.0,
         200
@@ -400,7 +416,7 @@ async fn grants_are_renewed_until_they_are_cancelled_or_revoked() {
         grant.check(&ana.public(), &depot.public(), now_ms(), |_| true),
         Ok(())
     );
-    // Not elsewhere, not for keys that may not use it, and no circuit of another kind.
+    // Not for other depots, not for keys that may not use it, and not for other names of circuits.
     let ben = bench.principal("reserver", "ben").await;
     for (depot, circuit, holder, why) in [
         (&elsewhere, "1", &ana, "this depot is on no such path"),
@@ -423,7 +439,7 @@ async fn grants_are_renewed_until_they_are_cancelled_or_revoked() {
     let many = vec![json!({"circuit": "1", "holder": "k"}); 501];
     let many = json!({"items": many}).to_string();
     assert_eq!(bench.ask(&depot, "POST", RENEWALS, &many).await.0, 400);
-    // It is cancelled; and of what is not, the key loses its role.
+    // One reservation is cancelled; for the other, the key loses its role.
     assert_eq!(
         bench.ask(&ana, "DELETE", &format!("{PATH}/1"), "").await.0,
         200

@@ -1,4 +1,4 @@
-//! Forecasts and routes of what was measured.
+//! Tests of forecasts and routes from measurements.
 
 use longhaul_proto::SigningKey;
 use serde_json::{Value, json};
@@ -7,15 +7,24 @@ use crate::bench::{Bench, now_ms};
 use crate::secured::now;
 
 const MEGABIT: f64 = 1e6;
-/// Of each quantity of a hop, one a second.
+/// Number of samples of each quantity of a hop, one per second.
 const SAMPLES: u64 = 50;
 
-/// What is measured of a hop a few times: its round trip, rate and losses.
+/// Returns some measurements of a hop: its round-trip time, rate and loss.
 fn hop(from: &str, to: &str, rtt: f64, rate: f64) -> Value {
     let each = |quantity: &str, value: f64| {
         let at = move |step: u64| now_ms() - 60_000 + step * 1000;
         (0..SAMPLES)
-            .map(move |step| json!({"from": from, "to": to, "quantity": quantity, "at_ms": at(step), "value": value, "source": "relay"}))
+            .map(move |step| {
+                json!({
+                    "from": from,
+                    "to": to,
+                    "quantity": quantity,
+                    "at_ms": at(step),
+                    "value": value,
+                    "source": "relay"
+                })
+            })
             .collect::<Vec<_>>()
     };
     let mut all = each("rtt", rtt);
@@ -24,7 +33,7 @@ fn hop(from: &str, to: &str, rtt: f64, rate: f64) -> Value {
     json!({"measurements": all})
 }
 
-/// A client, a depot and a store; by the depot it is ten times as quick.
+/// A client, a depot and a store. Over the depot it is ten times as fast.
 struct Mesh {
     bench: Bench,
     client: SigningKey,
@@ -44,10 +53,11 @@ async fn mesh() -> Mesh {
         bench.local("PUT", "/api/v1/map", &map.to_string()).await.0,
         200
     );
-    // A principal that the operator named as a host speaks for it.
+    // A principal that the operator named like a host speaks for it.
     let client = bench.principal("client", "laptop").await;
     let depot = bench.principal("depot", "depot").await;
-    let registration = json!({"key": depot.public().to_string(), "name": "mid", "addresses": [{"endpoint": "mid.example:7510"}],
+    let registration = json!({"key": depot.public().to_string(), "name": "mid",
+        "addresses": [{"endpoint": "mid.example:7510"}],
         "version": "1", "sent_at": now(), "valid_for_seconds": 300});
     let path = format!("/api/v1/depots/{}", depot.public());
     assert_eq!(
@@ -58,7 +68,7 @@ async fn mesh() -> Mesh {
         200
     );
     let store = bench.principal("client", "store").await;
-    // Both ends of each hop report: of one that a single end reports little counts as known.
+    // Both ends of each hop report, as a hop that only one end reports counts as little known.
     for (ends, measured) in [
         (
             [&client, &store],
@@ -82,7 +92,7 @@ async fn mesh() -> Mesh {
         }
     }
     bench.forecasts(18).await;
-    // The last of them is known when all of its samples are.
+    // The last series is complete when all of its samples are known.
     while bench
         .forecasts(18)
         .await
@@ -105,11 +115,11 @@ fn used(answer: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn what_is_measured_is_forecast() {
+async fn measurements_are_forecast() {
     let mesh = mesh().await;
     let path = "/api/v1/forecasts?from=laptop&to=mid&quantity=rate";
     let (_, page) = mesh.bench.ask(&mesh.client, "GET", path, "").await;
-    // What either end reports is kept apart.
+    // Reports of the two ends are kept apart.
     assert_eq!(page["items"].as_array().unwrap().len(), 2);
     let found = &page["items"][0];
     assert_eq!(
@@ -143,7 +153,7 @@ async fn what_is_measured_is_forecast() {
 }
 
 #[tokio::test]
-async fn a_large_transfer_goes_where_it_is_quicker_and_a_small_one_directly() {
+async fn large_transfer_uses_depots_small_goes_direct() {
     let mesh = mesh().await;
     let ask = async |question: Value| {
         let (status, answer) = mesh
@@ -180,7 +190,7 @@ async fn a_large_transfer_goes_where_it_is_quicker_and_a_small_one_directly() {
         .sum();
     assert!((shares - 1.0).abs() < 1e-6, "{large}");
     assert!(large["valid_until_ms"].as_u64() > large["made_ms"].as_u64());
-    // By an address of the store's network it is the same end.
+    // An address in the store's network names the same end.
     assert!(used(&ask(json!({"to": "192.0.2.7", "bytes": 10_u64 << 30})).await).contains(&"mid"));
     let small = ask(json!({"to": "store", "bytes": 1000})).await;
     assert_eq!(used(&small), ["direct"]);
@@ -194,7 +204,7 @@ async fn a_large_transfer_goes_where_it_is_quicker_and_a_small_one_directly() {
 }
 
 #[tokio::test]
-async fn nothing_goes_by_a_depot_that_is_gone() {
+async fn lost_depot_is_not_used() {
     let mesh = mesh().await;
     let path = format!("/api/v1/depots/{}", mesh.depot.public());
     assert_eq!(
@@ -210,7 +220,7 @@ async fn nothing_goes_by_a_depot_that_is_gone() {
 }
 
 #[tokio::test]
-async fn a_table_has_routes_by_size_to_keep() {
+async fn route_table_has_routes_by_size() {
     let mesh = mesh().await;
     let (status, table) = mesh
         .bench
@@ -228,7 +238,7 @@ async fn a_table_has_routes_by_size_to_keep() {
     assert_eq!(last["routes"][0]["via"][0]["depot"], "mid", "{table}");
     assert!(last["direct_seconds"]["p50"].as_f64() > last["routes"][0]["seconds"]["p50"].as_f64());
     assert!(sizes.is_sorted_by_key(|size| size["at_least_bytes"].as_u64()));
-    // What each class was made for, and how long that takes directly: what a client promises by.
+    // Size and direct duration of each class, from which a client derives its promises.
     let direct = store["direct"].as_array().unwrap();
     assert_eq!(direct.len(), sizes.len());
     for (size, direct) in sizes.iter().zip(direct) {
@@ -246,11 +256,13 @@ async fn a_table_has_routes_by_size_to_keep() {
 }
 
 #[tokio::test]
-async fn promises_are_kept_score_of() {
+async fn promises_are_scored() {
     let mesh = mesh().await;
     let report = |id: &str, seconds: f64| {
-        json!({"id": id, "to": "store", "bytes": 1 << 30, "began_ms": now_ms(), "seconds": seconds, "outcome": "done",
-            "promised": {"p10": 10.0, "p50": 20.0, "p90": 40.0}, "routes": [{"via": ["mid"], "bytes": 1 << 30}]})
+        json!({"id": id, "to": "store", "bytes": 1 << 30, "began_ms": now_ms(),
+            "seconds": seconds, "outcome": "done",
+            "promised": {"p10": 10.0, "p50": 20.0, "p90": 40.0},
+            "routes": [{"via": ["mid"], "bytes": 1 << 30}]})
         .to_string()
     };
     for (id, seconds) in [("1", 15.0), ("2", 30.0), ("3", 50.0)] {
@@ -271,8 +283,9 @@ async fn promises_are_kept_score_of() {
         (score["within"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-9,
         "{score}"
     );
-    // A route that failed is left alone for a while.
-    let failed = json!({"id": "4", "to": "store", "bytes": 1, "began_ms": now_ms(), "seconds": 1.0, "outcome": "failed",
+    // A route that failed is avoided for a while.
+    let failed = json!({"id": "4", "to": "store", "bytes": 1, "began_ms": now_ms(),
+        "seconds": 1.0, "outcome": "failed",
         "routes": [{"via": ["mid"], "bytes": 0, "failed": true}]});
     assert_eq!(
         mesh.bench
@@ -299,10 +312,9 @@ async fn promises_are_kept_score_of() {
     assert_eq!(page["items"].as_array().unwrap().len(), 2);
 }
 
-/// Of a hop both ends report: whoever makes it look better than the other one does gains nothing by
-/// it.
+/// Both ends of a hop report, so an end that exaggerates gains nothing.
 #[tokio::test]
-async fn a_depot_that_boasts_is_believed_no_more_than_the_other_end() {
+async fn exaggerating_depot_gains_nothing() {
     let mesh = mesh().await;
     let question = json!({"to": "store", "bytes": 10_u64 << 30}).to_string();
     let best = async || {
@@ -322,7 +334,7 @@ async fn a_depot_that_boasts_is_believed_no_more_than_the_other_end() {
             .unwrap()
     };
     let before = best().await;
-    // Later than what it said before.
+    // Newer than its earlier reports.
     let boast = hop("laptop", "mid", 0.001, 1e12).to_string();
     assert_eq!(
         mesh.bench
@@ -342,12 +354,13 @@ async fn a_depot_that_boasts_is_believed_no_more_than_the_other_end() {
 }
 
 #[tokio::test]
-async fn depots_are_asked_to_measure_unless_the_path_carries_traffic() {
+async fn depots_measure_unless_the_path_is_in_use() {
     let bench = Bench::new().await;
     let mut depots = Vec::new();
     for name in ["a", "b"] {
         let key = bench.principal("depot", name).await;
-        let registration = json!({"key": key.public().to_string(), "name": name, "addresses": [{"endpoint": format!("{name}:7510")}],
+        let registration = json!({"key": key.public().to_string(), "name": name,
+            "addresses": [{"endpoint": format!("{name}:7510")}],
             "version": "1", "sent_at": now(), "valid_for_seconds": 300});
         let path = format!("/api/v1/depots/{}", key.public());
         assert_eq!(
@@ -371,13 +384,22 @@ async fn depots_are_asked_to_measure_unless_the_path_carries_traffic() {
             .iter()
             .all(|task| task["to"] == "b" && task["address"] == "b:7510")
     );
-    // Never both at a time.
+    // The two directions never have the same slot.
     assert!(
         first
             .iter()
             .all(|task| second.iter().all(|other| other["id"] != task["id"]))
     );
-    let measured = json!({"measurements": [{"from": "a", "to": "b", "quantity": "rtt", "at_ms": now_ms(), "value": 0.1, "source": "probe"}]});
+    let measured = json!({
+        "measurements": [{
+            "from": "a",
+            "to": "b",
+            "quantity": "rtt",
+            "at_ms": now_ms(),
+            "value": 0.1,
+            "source": "probe"
+        }]
+    });
     let path = format!("/api/v1/probes/{}/result", first[0]["id"].as_str().unwrap());
     let (status, answer) = bench
         .ask(&depots[0], "POST", &path, &measured.to_string())
@@ -389,7 +411,16 @@ async fn depots_are_asked_to_measure_unless_the_path_carries_traffic() {
     );
     let others = measured.to_string().replace("\"a\"", "\"c\"");
     assert_eq!(bench.ask(&depots[0], "POST", &path, &others).await.0, 403);
-    let relayed = json!({"measurements": [{"from": "a", "to": "b", "quantity": "rtt", "at_ms": now_ms() + 1, "value": 0.1, "source": "relay"}]});
+    let relayed = json!({
+        "measurements": [{
+            "from": "a",
+            "to": "b",
+            "quantity": "rtt",
+            "at_ms": now_ms() + 1,
+            "value": 0.1,
+            "source": "relay"
+        }]
+    });
     assert_eq!(
         bench
             .ask(

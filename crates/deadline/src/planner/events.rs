@@ -1,137 +1,136 @@
-//! What the planner is given, and what it answers.
+//! Inputs and outputs of the planner.
 
 use crate::Moment;
 use crate::estimate::{Measured, Rates};
 use crate::promise::{PathId, Piece};
 
-/// What may be reserved.
+/// Kind of reservation that a copy may make.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mode {
-    /// What the deadline needs.
+    /// The bandwidth that the deadline needs.
     Auto,
-    /// Nothing.
+    /// No reservation.
     Never,
     /// This rate, in bit/s, for as long as the copy is expected to take.
     Rate(f64),
 }
 
-/// A look at the copy.
+/// Sample of a copy's progress.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Look {
-    /// Bytes that are not in place yet.
+    /// Bytes that are not at the destination yet.
     pub left: u64,
-    /// Whether those are all: else the walk goes on and finds more.
+    /// If true, `left` is final; otherwise the directory walk may still find more.
     pub is_all: bool,
-    /// What best effort is forecast to carry.
+    /// Forecast of the best-effort rate.
     pub forecast: Option<Rates>,
-    /// What the copy carries by best effort, since what is promised last changed; none where that
-    /// cannot be distinguished from what goes over a reserved path.
+    /// Best-effort rate of the copy since the promise last changed. `None` if it cannot be
+    /// distinguished from traffic over a reserved path.
     pub measured: Option<Measured>,
 }
 
-/// What happened.
+/// Input of the planner.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// Somebody looked at the copy.
+    /// The copy was sampled.
     Look(Look),
-    /// What was asked for is held, and is lost unless it is committed.
+    /// The requested bandwidth is held, and lost unless it is committed.
     Held(Vec<Piece>),
-    /// What was held is promised.
+    /// The held bandwidth is promised.
     Committed,
-    /// There is no room.
+    /// There is not enough bandwidth.
     Refused(Refusal),
-    /// A request, or a commit, came to nothing.
+    /// A request or a commit failed.
     Failed {
-        /// Whether another attempt may do better.
+        /// If true, a retry may succeed.
         is_passing: bool,
     },
-    /// What was promised is given back.
+    /// The promised bandwidth was returned.
     Returned,
-    /// What was promised is promised no more: the network could not be set up for it, or somebody
-    /// cancelled it.
+    /// The promise no longer holds: the network could not be set up for it, or it was cancelled.
     Lost,
-    /// A path of those granted has failed, or works again.
+    /// A granted path has failed, or works again.
     Path {
-        /// Which.
+        /// The path.
         path: PathId,
-        /// Whether it works.
+        /// If true, the path works.
         works: bool,
     },
     /// The copy is over: done, failed or interrupted.
     Over,
 }
 
-/// What could be had in place of what there was no room for.
+/// Counter-offers of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Refusal {
-    /// The largest volume by the deadline, in bytes.
+    /// Largest volume by the deadline, in bytes.
     pub volume: Option<u64>,
-    /// By when the volume could be had.
+    /// Earliest time by which the volume could be sent.
     pub later: Option<Moment>,
 }
 
-/// What is asked for.
+/// Requested bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Ask {
-    /// So many bytes by a moment.
+    /// A volume by a deadline.
     Volume {
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
-        /// By when.
+        /// Deadline.
         by: Moment,
     },
-    /// A rate until a moment.
+    /// A rate until a point in time.
     Rate {
-        /// In bit/s.
+        /// Rate, in bit/s.
         bps: f64,
-        /// Until when.
+        /// End of the window.
         until: Moment,
     },
 }
 
-/// What is to be done. Of requests, one is under way at a time.
+/// Action for the caller to take. At most one request is pending at a time.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Ask for room, and have it held.
+    /// Request bandwidth, held.
     Reserve(Ask),
-    /// Ask for a change of what is promised, and have it held beside.
+    /// Request a change of what is promised, held in addition to it.
     Change(Ask),
-    /// Take what is held.
+    /// Commit what is held.
     Commit,
-    /// Give back what is held: it is not needed any more.
+    /// Abort what is held, as it is no longer needed.
     Abort,
-    /// Give back all that is promised.
+    /// Return all that is promised.
     Release,
     /// Report that the deadline is at risk.
     Warn(Outlook),
 }
 
-/// What is expected of the deadline.
+/// Expectation about the deadline.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outlook {
-    /// Whether it is missed in nine of ten cases or more; else it may be.
+    /// If true, the deadline is missed in at least nine of ten cases; otherwise it may be missed.
     pub is_missed: bool,
-    /// When best effort is done in half of all cases; none where nobody knows.
+    /// Median end of the copy by best effort; `None` if unknown.
     pub expected_end: Option<Moment>,
-    /// What could be had.
+    /// Counter-offers.
     pub instead: Refusal,
 }
 
-/// Why it stands as it does, for a report.
+/// Reason for the current state, for reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// Too little is known yet.
     Undecided,
-    /// Best effort will do.
+    /// Best effort suffices.
     BestEffort,
-    /// Best effort would not do: something is reserved.
+    /// Best effort would not suffice: something is reserved.
     Reserved,
-    /// There is no room.
+    /// There is not enough bandwidth.
     NoRoom,
-    /// Nothing can be reserved: the controller does not answer, or does not let this key.
+    /// Reservations are not possible: the controller does not answer, or does not admit this key.
     Unable,
-    /// Nothing is to be reserved.
+    /// Reservations are disabled.
     Never,
-    /// What was reserved was not needed any more.
+    /// The reservation was returned, as it was not needed any more.
     Returned,
 }

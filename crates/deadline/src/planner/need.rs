@@ -1,4 +1,4 @@
-//! What best effort is not sure to carry, and what is reported of it.
+//! Bytes that best effort may not carry in time, and reports about them.
 
 use super::bounds::{
     CHANGED_ABOVE, HEADROOM, JOINED_AFTER_MS, MAX_ESTIMATE_WAIT_MS, MAX_REQUESTS, RELEASED_ABOVE,
@@ -8,19 +8,19 @@ use super::{Action, Mode, Outlook, Planner, State};
 use crate::promise::LEFT_BEFORE_MS;
 use crate::{Moment, carried, time_of};
 
-/// What best effort is not sure to carry.
+/// Bytes that remain, and those that best effort may not carry in time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Need {
-    /// Bytes that are left.
+    /// Remaining bytes.
     pub(super) left: f64,
-    /// Bytes of those to reserve; 0 where best effort will do.
+    /// Bytes to reserve; 0 if best effort suffices.
     pub(super) short: f64,
-    /// Best effort would do with reserves.
+    /// If true, best effort suffices with the margin for returning a reservation.
     pub(super) will_do_amply: bool,
 }
 
 impl Planner {
-    /// Whether what was asked for is still worth taking.
+    /// Returns true if the requested bandwidth is still worth committing.
     pub(super) fn is_still_needed(&self, now: Moment) -> bool {
         if matches!(self.mode, Mode::Rate(_)) || self.promise.is_some() {
             return self.last.left > 0 || !self.last.is_all;
@@ -34,8 +34,8 @@ impl Planner {
         promise.map_or(0.0, |promise| promise.carries(now, aim, &self.failed))
     }
 
-    /// What best effort is not sure to carry by the deadline; none where too little is known, or
-    /// there is no deadline.
+    /// Returns the need for bandwidth by the deadline. `None` if too little is known, or there is
+    /// no deadline.
     pub(super) fn need(&self, now: Moment) -> Option<Need> {
         let aim = self.aim()?;
         let left = self.last.left as f64;
@@ -58,26 +58,27 @@ impl Planner {
         })
     }
 
-    /// The end of a grant whose paths are used until the aim: they are left before its end.
+    /// Returns the end of a grant whose paths are used until `aim`, as they are left before their
+    /// end.
     pub(super) const fn granted_until(aim: Moment) -> Moment {
         aim.saturating_add(LEFT_BEFORE_MS)
     }
 
-    /// How many times the bytes that go by the aim must be granted from now on, since paths join
-    /// some time after that and are left before the end.
+    /// Returns the ratio of granted bytes to those that are carried by `aim`. Paths join some time
+    /// after the grant and are left before its end.
     pub(super) fn granted_for_each(now: Moment, aim: Moment) -> f64 {
         let time = aim.saturating_sub(now);
         let used = time.saturating_sub(JOINED_AFTER_MS).max(time / 2).max(1);
         Self::granted_until(aim).saturating_sub(now) as f64 / used as f64
     }
 
-    /// How long what leads to a request must have held: not at all where a forecast alone says it,
-    /// which does not waver from look to look.
+    /// Returns how long the cause of a request must have lasted. Zero if a forecast alone shows it,
+    /// as that does not fluctuate from sample to sample.
     pub(super) fn settled(&self) -> Moment {
         match self.expected() {
             Some(_) if !self.is_measured() && self.promise.is_none() => 0,
             Some(_) => SETTLED_MS.min((self.span() as f64 * SETTLED_SHARE) as Moment),
-            // Something may be known soon.
+            // More may be known soon.
             None => SETTLED_MS,
         }
     }
@@ -97,11 +98,11 @@ impl Planner {
         let helps = self.promised(now);
         let expected = self.expected();
         if expected.is_none() && self.is_measured() && !is_past {
-            // What best effort carries is known soon.
+            // The best-effort rate will be known soon.
             return None;
         }
         let to_go = deadline.saturating_sub(now);
-        // Where nobody knows what best effort carries, nothing is out of its reach.
+        // While the best-effort rate is unknown, any volume may be in its reach.
         let is_beyond = |bps: f64| need.left > helps + carried(bps, to_go);
         let is_unlikely = is_past || expected.is_some_and(|expected| is_beyond(expected.p50));
         let is_missed = is_past || expected.is_some_and(|expected| is_beyond(expected.p90));
@@ -113,7 +114,7 @@ impl Planner {
         };
         self.missed_since = self.missed_since.or(Some(now)).filter(|_| holds);
         let since = self.missed_since?;
-        // As long as room may still be had, nothing is known to be missed.
+        // While bandwidth may still be granted, a miss is not certain.
         let is_under_way = matches!(self.state, State::Asked | State::Committing(_));
         let may_help = match self.mode {
             Mode::Never => false,

@@ -1,4 +1,4 @@
-//! The planner in virtual time: a copy, a network and a controller that do whatever chance says.
+//! Tests of the planner in virtual time, with random behaviour of copy, network and controller.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn auto(deadline: Moment) -> Planner {
     Planner::new(BEGUN, Some(deadline), Mode::Auto)
 }
 
-/// What is granted to an ask: one path, at one rate from now to the end.
+/// Returns the grant for a request: one path, at one rate from now to the end.
 fn granted(now: Moment, ask: Ask) -> Vec<Piece> {
     let (bps, end) = match ask {
         Ask::Volume { bytes, by } => (
@@ -55,7 +55,7 @@ const BITS: f64 = 8.0;
 const HOUR_BYTES: u64 = 45_000_000_000;
 
 #[test]
-fn what_best_effort_carries_is_left_to_it() {
+fn nothing_is_reserved_if_best_effort_suffices() {
     let mut planner = auto(BEGUN + HOUR_MS);
     assert_eq!(
         planner.on(BEGUN, look(HOUR_BYTES / 2, rates(100.0 * MBIT))),
@@ -66,7 +66,7 @@ fn what_best_effort_carries_is_left_to_it() {
 }
 
 #[test]
-fn what_it_is_not_sure_to_carry_is_held_committed_and_returned_at_the_end() {
+fn shortfall_is_held_committed_and_returned() {
     let mut planner = auto(BEGUN + HOUR_MS);
     let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
     let [Action::Reserve(ask @ Ask::Volume { bytes, by })] = actions[..] else {
@@ -75,7 +75,7 @@ fn what_it_is_not_sure_to_carry_is_held_committed_and_returned_at_the_end() {
     let aim = BEGUN + HOUR_MS * 95 / 100;
     assert_eq!(by, aim + LEFT_BEFORE_MS);
     let pieces = granted(BEGUN, ask);
-    // All with headroom, less what goes at p10 in 57 minutes, and so much more as goes before the
+    // The total with headroom, less the p10 volume of 57 minutes, scaled up for the time before the
     // path joins and after it is left.
     let expected = 2.0 * HOUR_BYTES as f64 * HEADROOM - 0.8 * 0.95 * HOUR_BYTES as f64;
     let promise = Promise {
@@ -94,7 +94,7 @@ fn what_it_is_not_sure_to_carry_is_held_committed_and_returned_at_the_end() {
 }
 
 #[test]
-fn what_is_held_for_a_copy_that_is_over_is_given_back() {
+fn hold_of_a_finished_copy_is_aborted() {
     let mut planner = auto(BEGUN + HOUR_MS);
     let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
     let [Action::Reserve(ask)] = actions[..] else {
@@ -111,7 +111,7 @@ fn what_is_held_for_a_copy_that_is_over_is_given_back() {
 }
 
 #[test]
-fn a_refusal_is_reported_with_what_could_be_had() {
+fn refusal_is_reported_with_counter_offers() {
     let mut planner = auto(BEGUN + HOUR_MS);
     planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
     let refusal = Refusal {
@@ -129,7 +129,7 @@ fn a_refusal_is_reported_with_what_could_be_had() {
 }
 
 #[test]
-fn a_smaller_volume_is_taken_where_the_rest_goes_by_best_effort() {
+fn smaller_volume_is_accepted_if_it_suffices() {
     let mut planner = auto(BEGUN + HOUR_MS);
     planner.on(BEGUN, look(HOUR_BYTES, rates(100.0 * MBIT)));
     let refusal = Refusal {
@@ -144,7 +144,7 @@ fn a_smaller_volume_is_taken_where_the_rest_goes_by_best_effort() {
 }
 
 #[test]
-fn a_path_that_fails_leads_to_a_change_and_a_copy_that_needs_none_returns_it() {
+fn failed_path_changes_spare_bandwidth_is_returned() {
     let mut planner = auto(BEGUN + HOUR_MS);
     let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
     let [Action::Reserve(ask)] = actions[..] else {
@@ -188,7 +188,7 @@ fn a_path_that_fails_leads_to_a_change_and_a_copy_that_needs_none_returns_it() {
 }
 
 #[test]
-fn what_is_lost_is_reserved_anew() {
+fn lost_reservation_is_requested_again() {
     let mut planner = auto(BEGUN + HOUR_MS);
     let two_hours = || look(2 * HOUR_BYTES, rates(100.0 * MBIT));
     let actions = planner.on(BEGUN, two_hours());
@@ -211,7 +211,7 @@ fn what_is_lost_is_reserved_anew() {
 }
 
 #[test]
-fn what_is_unlikely_may_be_missed_and_what_is_beyond_p90_cannot_be_met() {
+fn unlikely_deadline_warns_beyond_p90_is_missed() {
     for (bytes, said) in [
         (HOUR_BYTES * 9 / 10, None),
         (HOUR_BYTES * 11 / 10, Some(false)),
@@ -229,10 +229,10 @@ fn what_is_unlikely_may_be_missed_and_what_is_beyond_p90_cannot_be_met() {
 }
 
 #[test]
-fn what_may_be_missed_is_reported_again_when_it_cannot_be_met() {
+fn second_warning_when_the_deadline_is_missed() {
     let mut planner = Planner::new(BEGUN, Some(BEGUN + HOUR_MS), Mode::Never);
     let mut said = Vec::new();
-    // The forecast falls: once the deadline is unlikely, then out of reach for good.
+    // As the forecast falls, the deadline first becomes unlikely, then impossible.
     for (second, mbit) in [100.0, 60.0, 100.0, 60.0, 60.0, 60.0, 60.0, 60.0, 60.0]
         .into_iter()
         .enumerate()
@@ -249,7 +249,7 @@ fn what_may_be_missed_is_reported_again_when_it_cannot_be_met() {
 }
 
 #[test]
-fn never_asks_for_nothing_and_reports_what_is_missed() {
+fn mode_never_requests_nothing_but_reports() {
     let mut planner = Planner::new(BEGUN, Some(BEGUN + HOUR_MS), Mode::Never);
     let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
     assert!(
@@ -263,7 +263,7 @@ fn never_asks_for_nothing_and_reports_what_is_missed() {
 }
 
 #[test]
-fn a_controller_that_lets_nobody_reserve_is_asked_once() {
+fn forbidding_controller_is_asked_once() {
     let mut planner = auto(BEGUN + HOUR_MS);
     let two_hours = || look(2 * HOUR_BYTES, rates(100.0 * MBIT));
     assert!(matches!(
@@ -283,7 +283,7 @@ fn a_controller_that_lets_nobody_reserve_is_asked_once() {
 }
 
 #[test]
-fn a_rate_is_reserved_for_as_long_as_the_copy_is_expected_to_take_and_longer_if_it_does() {
+fn fixed_rate_is_reserved_and_extended() {
     let bps = 100.0 * MBIT;
     let mut planner = Planner::new(BEGUN, None, Mode::Rate(bps));
     let actions = planner.on(BEGUN, look(HOUR_BYTES, None));
@@ -303,21 +303,24 @@ fn a_rate_is_reserved_for_as_long_as_the_copy_is_expected_to_take_and_longer_if_
     let late = until - EXTENDED_BEFORE_MS;
     let actions = planner.on(late, look(1, None));
     assert!(
-        matches!(actions[..], [Action::Change(Ask::Rate { until, .. })] if until == late + MIN_RATE_WINDOW_MS),
+        matches!(
+            actions[..],
+            [Action::Change(Ask::Rate { until, .. })] if until == late + MIN_RATE_WINDOW_MS
+        ),
         "{actions:?}"
     );
 }
 
-/// What chance decides, for a second of a copy.
+/// Random inputs for one second of a copy.
 #[derive(Debug, Clone, Copy)]
 struct Second {
-    /// What best effort carries, in Mbit/s.
+    /// Best-effort rate, in Mbit/s.
     best_effort: f64,
-    /// What the controller answers: grants, grants half, refuses, is silent, forbids.
+    /// Answer of the controller: grants, grants half, refuses, is silent, forbids.
     answer: u8,
-    /// Whether the path fails, or comes back.
+    /// Event of the path: it fails, or recovers.
     path: u8,
-    /// More that the walk finds, in bytes.
+    /// Bytes that the directory walk finds.
     found: u64,
 }
 
@@ -332,35 +335,35 @@ fn second() -> impl Strategy<Value = Second> {
     )
 }
 
-/// Whether it was reported once at most that the deadline may be missed, and after that once at
-/// most that it cannot be met.
+/// Returns true if there was at most one report that the deadline may be missed, followed by at
+/// most one that it cannot be met.
 fn is_said_once(warned: &[bool]) -> bool {
     matches!(warned, [] | [_] | [false, true])
 }
 
-/// What a run comes to.
+/// Result of a run.
 #[derive(Debug, Default)]
 struct Run {
     asked: Vec<Moment>,
-    /// Reports, and whether they said that the deadline cannot be met.
+    /// Reports; true if the deadline cannot be met.
     warned: Vec<bool>,
-    /// Milliseconds from the beginning; none if it was given up.
+    /// Duration in milliseconds; `None` if the run was given up.
     took: Option<Moment>,
 }
 
-/// Requests are answered within the second, in the order in which a controller answers them; what
-/// would be an answer to nothing fails the test.
+/// Simulated controller and network. Requests are answered within the second, in order. An answer
+/// without a request fails the test.
 struct World {
     planner: Planner,
     pending: Vec<Action>,
     held: Option<Vec<Piece>>,
     in_force: Option<Promise>,
-    /// Since when it is.
+    /// Time since when the promise is in force.
     since: Moment,
     works: bool,
     run: Run,
-    /// Of a link that best effort shares with what is reserved, in Mbit/s; none where it goes by
-    /// others.
+    /// Capacity of the link that best effort shares with reservations, in Mbit/s; `None` if they
+    /// use different links.
     shared: Option<f64>,
 }
 
@@ -453,8 +456,8 @@ impl World {
             .sum()
     }
 
-    /// What best effort carries, in bit/s, where it would carry so many Mbit/s alone: others leave
-    /// it that part of what is not reserved.
+    /// Returns the best-effort rate, in bit/s, if it would be `alone` Mbit/s without a reservation.
+    /// Other traffic leaves the same share of what is not reserved.
     fn best_effort(&self, now: Moment, alone: f64) -> f64 {
         let part = self
             .shared
@@ -539,25 +542,35 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn whatever_happens_requests_are_few_and_nothing_is_left(
+    fn requests_are_bounded_and_all_is_returned(
         seconds in prop::collection::vec(second(), 20..600),
         total in 1..40_000_000_000_u64,
         minutes in 1..30_u64,
         forecast in prop::option::of(1.0..1000.0_f64),
     ) {
         let deadline = BEGUN + minutes * 60_000;
-        let (world, run) = run(Some(deadline), Mode::Auto, total, forecast.and_then(|mbit| rates(mbit * MBIT)), &seconds);
+        let (world, run) = run(
+            Some(deadline),
+            Mode::Auto,
+            total,
+            forecast.and_then(|mbit| rates(mbit * MBIT)),
+            &seconds
+        );
         prop_assert!(run.asked.len() <= MAX_REQUESTS as usize);
         prop_assert!(is_said_once(&run.warned), "{:?}", run.warned);
-        // Only a counter-offer is asked for without a pause.
-        let pairs = run.asked.windows(3).filter(|three| three[2] - three[0] < FIRST_PAUSE_MS).count();
+        // Only a counter-offer is requested without a pause.
+        let pairs = run
+            .asked
+            .windows(3)
+            .filter(|three| three[2] - three[0] < FIRST_PAUSE_MS)
+            .count();
         prop_assert_eq!(pairs, 0, "{:?}", run.asked);
         let account = world.planner.account();
         prop_assert!(account.returned <= account.reserved * (1.0 + 1e-9) + 1.0);
     }
 
     #[test]
-    fn nothing_is_asked_where_best_effort_does_even_at_its_worst(
+    fn sufficient_worst_case_requests_nothing(
         rate in 10.0..500.0_f64, part in 0.01..0.7_f64, minutes in 1..20_u64,
     ) {
         let deadline = BEGUN + minutes * 60_000;
@@ -570,8 +583,11 @@ proptest! {
     }
 
     #[test]
-    fn a_controller_that_has_room_has_the_deadline_met(
-        rate in 1.0..100.0_f64, times in 1.5..50.0_f64, long in 30..1200_u64, is_forecast in any::<bool>(),
+    fn deadline_is_met_if_bandwidth_is_available(
+        rate in 1.0..100.0_f64,
+        times in 1.5..50.0_f64,
+        long in 30..1200_u64,
+        is_forecast in any::<bool>(),
     ) {
         let deadline = BEGUN + long * 1000;
         let total = (rate * MBIT / BITS * long as f64 * times) as u64;
@@ -582,13 +598,16 @@ proptest! {
         prop_assert!(run.took.is_some_and(|took| took <= long * 1000), "{:?}", run);
         prop_assert!(run.asked.len() <= 3, "{:?}", run.asked);
         prop_assert!(run.warned.is_empty());
-        // What was promised is what was needed, and little more.
+        // Little more was promised than was needed.
         prop_assert!(world.planner.account().reserved <= total as f64 * 1.2);
     }
 
     #[test]
-    fn what_best_effort_loses_to_what_is_reserved_is_reserved_as_well(
-        part in 0.05..0.5_f64, wanted in 0.6..0.85_f64, minutes in 3..20_u64, is_forecast in any::<bool>(),
+    fn best_effort_lost_to_reservations_is_reserved(
+        part in 0.05..0.5_f64,
+        wanted in 0.6..0.85_f64,
+        minutes in 3..20_u64,
+        is_forecast in any::<bool>(),
     ) {
         let (shared, deadline) = (100.0, BEGUN + minutes * 60_000);
         let alone = shared * part;
@@ -605,23 +624,34 @@ proptest! {
     }
 
     #[test]
-    fn never_means_never(seconds in prop::collection::vec(second(), 20..200), total in 1..40_000_000_000_u64) {
+    fn mode_never_reserves_nothing(
+        seconds in prop::collection::vec(second(), 20..200),
+        total in 1..40_000_000_000_u64,
+    ) {
         let (_, run) = run(Some(BEGUN + 60_000), Mode::Never, total, None, &seconds);
         prop_assert!(run.asked.is_empty() && is_said_once(&run.warned));
     }
 
     #[test]
-    fn a_clock_that_is_set_back_and_numbers_of_any_size_are_borne(
-        looks in prop::collection::vec((any::<u64>(), any::<u64>(), any::<f64>(), any::<bool>()), 1..50),
+    fn clock_steps_and_any_numbers_are_tolerated(
+        looks in prop::collection::vec(
+            (any::<u64>(), any::<u64>(), any::<f64>(), any::<bool>()),
+            1..50
+        ),
         deadline in any::<u64>(), rate in any::<f64>(), is_rate in any::<bool>(),
     ) {
         let mode = if is_rate { Mode::Rate(rate) } else { Mode::Auto };
         let mut planner = Planner::new(BEGUN, Some(deadline), mode);
         for (now, left, bps, is_all) in looks {
             let measured = Some(Measured { bps, over: Duration::from_secs(left % 1000) });
-            for action in planner.on(now, Event::Look(Look { left, is_all, forecast: rates(bps), measured })) {
+            for action in planner.on(
+                now,
+                Event::Look(Look { left, is_all, forecast: rates(bps), measured })
+            ) {
                 if let Action::Reserve(_) = action {
-                    let pieces = vec![Piece { start: now, end: left, paths: vec![(PathId(1), bps)] }];
+                    let pieces = vec![
+                        Piece { start: now, end: left, paths: vec![(PathId(1), bps)] }
+                    ];
                     planner.on(now, Event::Held(pieces));
                     planner.on(now, Event::Committed);
                 }

@@ -1,6 +1,6 @@
-//! The memory-to-memory ends, the same for every relay: blocking threads that write and read one
-//! buffer over and over. Each flow begins with an OPEN; a relay that does not speak the protocol
-//! passes it on like any other bytes.
+//! In-memory ends, the same for every relay: blocking threads that write and read one buffer
+//! repeatedly. Each flow begins with an OPEN; a relay that does not speak the protocol relays it
+//! like any other bytes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use longhaul_proto::{Hop, Open, OpenDecoder, Route, Service, SessionId, SigningK
 
 const BUFFER: usize = 128 * 1024;
 
-/// Where every flow ends.
+/// Endpoint at which every flow ends.
 pub struct Sink {
     listener: TcpListener,
 }
@@ -27,7 +27,8 @@ impl Sink {
         self.listener.local_addr().expect("address")
     }
 
-    /// The next flow, its OPEN taken off; what came behind the OPEN is dropped and counted.
+    /// Returns the next flow, after its OPEN, and the number of bytes that came with the OPEN,
+    /// which are discarded.
     pub fn accept(&self) -> (TcpStream, u64) {
         let (mut stream, _) = self.listener.accept().expect("accept");
         let mut decoder = OpenDecoder::new();
@@ -42,7 +43,7 @@ impl Sink {
     }
 }
 
-/// An OPEN for `relay` to pass on to `sink`.
+/// Returns an OPEN for `relay` to forward to `sink`.
 pub fn open(relay: SocketAddr, sink: &Sink, key: &SigningKey) -> BytesMut {
     let route = Route::new(vec![Hop {
         endpoint: relay.into(),
@@ -65,8 +66,8 @@ pub fn open(relay: SocketAddr, sink: &Sink, key: &SigningKey) -> BytesMut {
     bytes
 }
 
-/// Sends `bytes` through each of `flows` connections at once, and waits until all have arrived and
-/// ended.
+/// Sends `bytes` through each of `flows` concurrent connections, and waits until all have arrived
+/// and ended.
 pub fn transfer(relay: SocketAddr, sink: &Sink, key: &SigningKey, flows: usize, bytes: u64) {
     std::thread::scope(|scope| {
         for _ in 0..flows {
@@ -91,7 +92,7 @@ fn send(relay: SocketAddr, head: &[u8], bytes: u64) {
         left -= n as u64;
     }
     stream.shutdown(Shutdown::Write).expect("FIN");
-    // The depot's status, if there is one, and then the receiver's end.
+    // The depot's status, if there is one, and then the receiver's end of stream.
     stream.read_to_end(&mut Vec::new()).expect("a clean end");
 }
 

@@ -1,6 +1,7 @@
-//! What an idle session costs the depot: resident memory of its process and the pipes it keeps,
-//! after each session has carried some bytes both ways, for memory once taken and not given back
-//! counts.
+//! Cost of an idle session at the depot: resident memory of its process, and open pipes.
+//!
+//! Each session first carries some bytes in both directions, so that memory allocated and never
+//! freed counts too.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +15,7 @@ use crate::relays::Relay;
 const CARRIED: usize = 64 * 1024;
 
 pub fn measure(depot: &Relay, sink: &Sink, key: &SigningKey, sessions: usize) -> Value {
-    // What the transfers before this took is not the sessions'.
+    // Memory of the preceding transfers is excluded.
     let before = depot.resident();
     let mut held = Vec::with_capacity(sessions);
     for _ in 0..sessions {

@@ -1,25 +1,26 @@
-//! What relaying costs: CPU seconds a gigabyte beside HAProxy in TCP mode with splicing, memory for
-//! 1,000 idle sessions, and how many sessions are set up a second. Loopback only.
+//! Cost of relaying, compared with HAProxy in TCP mode with splicing: CPU seconds per gigabyte,
+//! memory of 1,000 idle sessions, and session set-ups per second. Loopback only.
 //!
-//! Both relays run as processes of their own with the same number of threads and the same pipe
-//! size, between the same memory-to-memory ends, turn by turn (A B A B). HAProxy splices always
-//! (`option splice-request` and `splice-response`): with `splice-auto` its heuristics choose to
+//! Both relays run as separate processes with the same number of threads and the same pipe size,
+//! between the same in-memory ends, alternately (A B A B). HAProxy always splices
+//! (`option splice-request` and `splice-response`). With `splice-auto`, its heuristics choose to
 //! copy here, at more than twice the CPU (`--also-auto` shows it). CPU time is user and system time
-//! of the relay's process, from `/proc/PID/stat`; what the kernel does for it in interrupts that
-//! hit other processes is not in it, for either relay.
+//! of the relay's process, from `/proc/PID/stat`. For both relays, it excludes kernel work in
+//! interrupts that hit other processes.
 //!
 //! ```sh
-//! cargo bench -p longhaul-depot --bench relay -- [--rounds 7] [--gigabytes 2] [--flows 1,4] [--threads 2] [--also-auto] [--setups 4000]
+//! cargo bench -p longhaul-depot --bench relay -- [--rounds 7] [--gigabytes 2] [--flows 1,4] \
+//!     [--threads 2] [--also-auto] [--setups 4000]
 //! ```
 //!
 //! Prints a line of text for each result and, as the last line, all of them as JSON. Exits with 2
-//! where HAProxy is missing.
+//! if HAProxy is missing.
 
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a benchmark that cannot run says so and stops"
+    reason = "a benchmark that cannot run panics"
 )]
 
 mod ends;
@@ -35,7 +36,7 @@ use serde_json::{Value, json};
 
 use relays::Relay;
 
-/// What the command line says.
+/// Command-line options.
 struct Options {
     rounds: usize,
     gigabytes: f64,
@@ -120,7 +121,8 @@ fn main() -> ExitCode {
         .collect();
     let idle = idle::measure(&relays[0], &destination, &key, options.idle_sessions);
     println!(
-        "{} idle sessions: {:.1} KiB of resident memory each, {:.1} KiB of pipes each (bound: 64 KiB together)",
+        "{} idle sessions: {:.1} KiB of resident memory each, {:.1} KiB of pipes each (bound: 64 \
+         KiB together)",
         options.idle_sessions,
         idle["resident_bytes_per_session"]
             .as_f64()
@@ -149,7 +151,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// One relay's runs.
+/// Measurements of one relay's runs.
 struct Measured {
     name: String,
     cpu_seconds_per_gigabyte: Vec<f64>,
@@ -170,7 +172,7 @@ fn measure(
     };
     let mut measured: Vec<Measured> = relays.iter().map(new).collect();
     let bytes = (options.gigabytes * 1e9) as u64;
-    // One short round first, so that nobody pays for cold caches and fresh pipes.
+    // One short warm-up round, so that cold caches and new pipes are not measured.
     for round in 0..=options.rounds {
         let bytes = if round == 0 { bytes / 10 } else { bytes };
         for (relay, results) in relays.iter().zip(&mut measured) {
@@ -221,10 +223,14 @@ fn report(flows: usize, measured: &[Measured]) -> Value {
         / spread(&measured[1].cpu_seconds_per_gigabyte).median;
     let paired = spread(&ratios);
     println!(
-        "{flows} flow(s): the depot's CPU is {ratio:.2} of HAProxy's (medians; run by run {:.2} to {:.2})",
+        "{flows} flow(s): the depot's CPU is {ratio:.2} of HAProxy's (medians; run by run {:.2} to \
+         {:.2})",
         paired.least, paired.most
     );
-    json!({ "flows": flows, "relays": runs, "ratio_of_medians": ratio, "ratios": ratios, "ratio_median": paired.median })
+    json!({
+        "flows": flows, "relays": runs, "ratio_of_medians": ratio, "ratios": ratios,
+        "ratio_median": paired.median,
+    })
 }
 
 struct Spread {

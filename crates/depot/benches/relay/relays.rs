@@ -1,4 +1,4 @@
-//! The relays under test, each a process of its own.
+//! The relays under test, each in a separate process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 use longhaul_depot::{Depot, DepotConfig, Listen, Policy};
 use longhaul_proto::SigningKey;
 
-/// HAProxy's options for splicing: whenever it can, or when its heuristics say so.
+/// HAProxy's splicing options: whenever possible, or as its heuristics decide.
 pub const ALWAYS: &str = "option splice-request\n  option splice-response";
 pub const AUTO: &str = "option splice-auto";
 
-/// A relay that runs. Killed when dropped.
+/// A running relay, killed when dropped.
 pub struct Relay {
     pub name: String,
     pub address: SocketAddr,
-    /// The depot's metrics page.
+    /// Address of the depot's metrics page.
     pub page: Option<SocketAddr>,
     child: Child,
     _directory: Option<tempfile::TempDir>,
 }
 
 impl Relay {
-    /// This program again, as a depot.
+    /// Starts this program again, as a depot.
     pub fn depot(key: &SigningKey, threads: usize, pipe: usize) -> Self {
         let program = std::env::current_exe().expect("this program");
         let mut child = Command::new(program)
@@ -55,7 +55,7 @@ impl Relay {
         }
     }
 
-    /// HAProxy before `to`; `None` when it is not installed.
+    /// Starts HAProxy in front of `to`; `None` if it is not installed.
     pub fn haproxy(
         name: &str,
         to: SocketAddr,
@@ -65,8 +65,7 @@ impl Relay {
     ) -> Option<Self> {
         let program = haproxy_program()?;
         let directory = tempfile::tempdir().expect("directory");
-        // HAProxy does not report which port it was given; one that was free a moment ago is the
-        // next best.
+        // HAProxy does not report its port, so it is given one that was free a moment ago.
         let address = std::net::TcpListener::bind("127.0.0.1:0")
             .and_then(|free| free.local_addr())
             .expect("a free port");
@@ -92,7 +91,7 @@ impl Relay {
         Some(relay)
     }
 
-    /// Looks for the listening socket in /proc: to connect would be to open a flow.
+    /// Waits for the listening socket to appear in /proc, as connecting would open a flow.
     fn wait_until_it_listens(&self) {
         let start = Instant::now();
         let port = format!(":{:04X} 00000000:0000 0A", self.address.port());
@@ -108,11 +107,11 @@ impl Relay {
         }
     }
 
-    /// User and system time of the process so far, seconds.
+    /// Returns the user and system time of the process so far, in seconds.
     pub fn cpu_seconds(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))
             .expect("the relay runs");
-        // proc_pid_stat(5): utime and stime are fields 14 and 15; the name before them may hold
+        // proc_pid_stat(5): utime and stime are fields 14 and 15; the name before them may contain
         // spaces.
         let after_name = stat.rsplit_once(')').expect("stat").1;
         let ticks: f64 = after_name
@@ -124,7 +123,7 @@ impl Relay {
         ticks / rustix::param::clock_ticks_per_second() as f64
     }
 
-    /// Resident memory, bytes.
+    /// Returns the resident memory, in bytes.
     pub fn resident(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
             .expect("the relay runs");
@@ -139,7 +138,7 @@ impl Relay {
             * 1024
     }
 
-    /// A value on the depot's metrics page.
+    /// Returns a value of the depot's metrics page.
     pub fn metric(&self, name: &str) -> f64 {
         let mut stream =
             TcpStream::connect(self.page.expect("a depot has a page")).expect("connect");
@@ -173,7 +172,7 @@ fn haproxy_program() -> Option<&'static str> {
         })
 }
 
-/// The first line of `haproxy -v`.
+/// Returns the first line of `haproxy -v`.
 pub fn haproxy_version() -> Option<String> {
     let output = Command::new(haproxy_program()?).arg("-v").output().ok()?;
     String::from_utf8_lossy(&output.stdout)
@@ -182,8 +181,7 @@ pub fn haproxy_version() -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Thousands of sessions need thousands of descriptors, here and in the depot, which inherits the
-/// limit.
+/// Raises the descriptor limit for thousands of sessions, here and in the depot, which inherits it.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -197,7 +195,7 @@ pub fn raise_descriptor_limit() {
     .expect("descriptor limit");
 }
 
-/// The depot's process: reports its addresses, runs until its parent goes.
+/// Runs as the depot's process: prints its addresses, and runs until its parent exits.
 pub fn depot_process(arguments: &[String]) {
     let [key, threads, pipe] = arguments else {
         panic!("depot KEY THREADS PIPE")

@@ -1,5 +1,5 @@
-//! What setting a session up costs the depot: from the initiator's connection to the status that
-//! says that it relays, the next hop dialled and given the OPEN.
+//! Cost of a session set-up at the depot: from the initiator's connection to the Ok status, when
+//! the next hop has been dialled and sent the OPEN.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -12,13 +12,13 @@ use crate::ends::{self, Sink};
 use crate::idle::read_status;
 use crate::relays::Relay;
 
-/// Initiators at a time.
+/// Number of concurrent initiators.
 const AT_ONCE: usize = 8;
 
-/// Sets up and ends `sessions` sessions, [`AT_ONCE`] at a time: how many a second, and the depot's
-/// processor time for each.
+/// Sets up and ends `sessions` sessions, [`AT_ONCE`] at a time. Returns set-ups per second, and the
+/// depot's processor time per set-up.
 pub fn measure(depot: &Relay, sink: &Sink, key: &SigningKey, sessions: usize) -> Value {
-    // Signed beforehand: the initiators' work is not the depot's.
+    // Signed beforehand, so that the initiators' work is not measured.
     let each = sessions / AT_ONCE;
     let opens: Vec<Vec<_>> = (0..AT_ONCE)
         .map(|_| {

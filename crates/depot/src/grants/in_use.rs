@@ -1,4 +1,4 @@
-//! The grants in use at a depot, for the task that asks a controller whether they still hold.
+//! The grants in use at a depot, for the task that asks a controller if they are still valid.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use longhaul_proto::{CircuitGrant, GrantFault, PublicKey};
 use super::Now;
 use crate::serve::Shared;
 
-/// Longest reason of a withdrawal in the log, in bytes.
+/// Maximum length of a withdrawal's reason in the log, in bytes.
 const MAX_REASON_BYTES: usize = 300;
 
 /// The grants in use at a depot. Cheap to clone.
@@ -21,15 +21,15 @@ pub struct GrantsInUse(pub(crate) Arc<Shared>);
 pub struct GrantInUse {
     /// The controller that issued it.
     pub issuer: PublicKey,
-    /// The circuit, as that controller named it.
+    /// Name of the circuit, assigned by that controller.
     pub circuit: Vec<u8>,
     /// The key whose sessions may use it.
     pub holder: PublicKey,
 }
 
 impl GrantsInUse {
-    /// Returns all that a controller is to be asked about: grants in force, those of sessions that
-    /// are under way, and those that were withdrawn lately.
+    /// Returns the grants to ask a controller about: those in force, those of current sessions, and
+    /// those withdrawn recently.
     #[must_use]
     pub fn list(&self) -> Vec<GrantInUse> {
         let listed = self.0.grants.list(Now::read()).into_iter();
@@ -46,10 +46,10 @@ impl GrantsInUse {
         self.0.grants.unasked.notified().await;
     }
 
-    /// Takes the renewal of a grant in use: sessions go on, with the rate of the renewal.
+    /// Applies the renewal of a grant in use: sessions continue at the rate of the renewal.
     ///
     /// # Errors
-    /// [`GrantFault`]: it would not be accepted in an OPEN either (LH-GRANT-2).
+    /// [`GrantFault`]: the renewal would be rejected in an OPEN too (LH-GRANT-2).
     pub fn renew(&self, in_use: &GrantInUse, renewed: &CircuitGrant) -> Result<(), GrantFault> {
         let (now, policy) = (Now::read(), self.0.policy.policy());
         let me = self.0.key.public();
@@ -61,7 +61,8 @@ impl GrantsInUse {
         Ok(())
     }
 
-    /// Ends a grant at once. Its sessions go on without it, and it is refused until it is renewed.
+    /// Ends a grant at once. Its sessions continue without it, and it is refused until it is
+    /// renewed.
     pub fn withdraw(&self, in_use: &GrantInUse, why: &str) {
         let key = (in_use.issuer, in_use.circuit.clone());
         if !self.0.grants.withdraw(&key, &in_use.holder, Now::read()) {

@@ -11,17 +11,17 @@ use tokio::time::{Instant, sleep_until};
 use super::{AccountKey, Grants, Standing};
 use crate::metrics::Metrics;
 
-/// Bits of a byte.
+/// Bits per byte.
 const BITS: u64 = 8;
 
-/// One session under a grant; given back when dropped.
+/// One session under a grant, released when dropped.
 #[derive(Debug)]
 pub(crate) struct GrantSession {
     grants: Arc<Grants>,
     key: AccountKey,
     holder: PublicKey,
     stated: u64,
-    /// Bits a second of payload to which its hops are paced.
+    /// Payload rate to which its hops are paced, in bit/s.
     paced: u64,
     limits: RateLimits,
     standing: watch::Receiver<Standing>,
@@ -49,24 +49,24 @@ impl GrantSession {
         }
     }
 
-    /// The circuit, for a log.
+    /// Returns the circuit's name, for a log.
     pub(crate) fn circuit(&self) -> String {
         printable(&self.key.1)
     }
 
-    /// The rate of the circuit, which all its sessions share; `None` while the grant is not in
-    /// force.
+    /// Returns the rate limits of the circuit, shared by all its sessions; `None` while the grant
+    /// is not in force.
     pub(crate) fn limits(&self) -> Option<RateLimits> {
         self.is_in_force.then(|| self.limits.clone())
     }
 
-    /// Bytes a second of payload to which its hops are paced.
+    /// Returns the payload rate to which its hops are paced, in bytes per second.
     pub(crate) fn paced(&self) -> u64 {
         (self.paced / BITS).max(1)
     }
 
-    /// Waits until the grant comes into force or ceases to be in force, and returns which it is.
-    /// May be dropped and called again at any time.
+    /// Waits until the grant starts or stops being in force, and returns true if it is in force. It
+    /// is cancel-safe.
     pub(crate) async fn turned(&mut self) -> bool {
         loop {
             let standing = *self.standing.borrow_and_update();
@@ -82,14 +82,15 @@ impl GrantSession {
                 }
             };
             tokio::select! {
-                // The account has its sender as long as it has this session.
+                // The account keeps its sender as long as it has this session.
                 _ = self.standing.changed() => {}
                 () = lapses => {}
             }
         }
     }
 
-    /// Counts what the session carried, both ways. Returns what all of the circuit's sessions have.
+    /// Adds the bytes that the session carried in both directions. Returns the total of all
+    /// sessions of the circuit.
     pub(crate) fn count_carried(&self, bytes: u64) -> u64 {
         let mut accounts = self.grants.accounts();
         accounts.get_mut(&self.key).map_or(bytes, |account| {
@@ -111,7 +112,7 @@ impl Drop for GrantSession {
     }
 }
 
-/// The session of a grant, counted in the metrics while that is in force.
+/// The session of a grant, counted in the metrics while the grant is in force.
 pub(crate) struct CountedGrant<'a> {
     pub(crate) session: GrantSession,
     metrics: &'a Metrics,
@@ -123,7 +124,7 @@ impl<'a> CountedGrant<'a> {
         Self { session, metrics }
     }
 
-    /// Waits until a grant comes into force or ceases to be in force; for ever without one.
+    /// Waits until the grant starts or stops being in force. Never completes without a grant.
     pub(crate) async fn turned(grant: &mut Option<Self>) {
         let Some(Self { session, metrics }) = grant else {
             return std::future::pending().await;

@@ -8,7 +8,7 @@ const CLIENT: PublicKey = PublicKey::from_bytes([1; 32]);
 const ISSUER: PublicKey = PublicKey::from_bytes([3; 32]);
 const MINUTE_MS: u64 = 60_000;
 
-/// So many milliseconds after the beginning.
+/// Returns the moment this many milliseconds after the beginning.
 fn at(began: Instant, unix_ms: u64) -> Now {
     Now {
         unix_ms,
@@ -38,7 +38,7 @@ fn account() -> AccountKey {
 
 /// LH-GRANT-3.
 #[test]
-fn sessions_have_what_is_granted_together_and_no_more() {
+fn sessions_share_the_granted_bounds() {
     let (grants, now) = (Arc::new(Grants::default()), at(Instant::now(), 0));
     let whole = grants.take(&grant(1_000), Some(50_000_000), now).unwrap();
     let beyond = grants
@@ -77,8 +77,7 @@ fn accounts_stay_until_their_grant_is_over() {
     assert_eq!(grants.accounts().len(), 1);
 }
 
-/// LH-GRANT-3: what a client has in store from before a withdrawal counts no more than what it
-/// uses.
+/// LH-GRANT-3: unused grants from before a withdrawal are as invalid as used ones.
 #[test]
 fn grants_from_before_a_withdrawal_are_refused() {
     let (grants, began) = (Arc::new(Grants::default()), Instant::now());
@@ -88,7 +87,7 @@ fn grants_from_before_a_withdrawal_are_refused() {
         !grants.withdraw(&account(), &CLIENT, at(began, 31_000)),
         "twice"
     );
-    // Issued a moment before the withdrawal, and shown for the first time.
+    // Issued a moment before the withdrawal, and presented for the first time.
     let stored = grant(30_000 + MINUTE_MS);
     for now in [31_000, 89_999] {
         let refused = grants.take(&stored, None, at(began, now)).unwrap_err();
@@ -107,7 +106,7 @@ fn grants_from_before_a_withdrawal_are_refused() {
 }
 
 #[test]
-fn a_controller_that_renews_ends_a_withdrawal() {
+fn a_renewal_ends_a_withdrawal() {
     let (grants, began) = (Arc::new(Grants::default()), Instant::now());
     let _session = grants.take(&grant(MINUTE_MS), None, at(began, 0)).unwrap();
     grants.withdraw(&account(), &CLIENT, at(began, 1_000));
@@ -118,7 +117,7 @@ fn a_controller_that_renews_ends_a_withdrawal() {
 }
 
 #[test]
-fn a_withdrawal_from_one_key_is_none_from_another() {
+fn a_withdrawal_affects_one_key_only() {
     let (grants, began) = (Arc::new(Grants::default()), Instant::now());
     let mut other = grant(MINUTE_MS);
     other.holder = PublicKey::from_bytes([7; 32]);
@@ -133,13 +132,13 @@ fn a_withdrawal_from_one_key_is_none_from_another() {
 }
 
 #[test]
-fn the_grant_that_was_issued_last_bounds_all_sessions() {
+fn the_latest_grant_bounds_all_sessions() {
     let (grants, began) = (Arc::new(Grants::default()), Instant::now());
     let session = grants.take(&grant(30_000), None, at(began, 0)).unwrap();
     let mut less = grant(40_000);
     (less.rate, less.sessions) = (8_000_000, 1);
     assert!(grants.renew(ISSUER, &less, at(began, 1_000)));
-    // One that was issued before says nothing any more, and does not shorten the time.
+    // A grant that was issued before is ignored, and does not shorten the time.
     grants
         .take(&grant(30_000), None, at(began, 1_000))
         .unwrap_err();
@@ -151,7 +150,8 @@ fn the_grant_that_was_issued_last_bounds_all_sessions() {
     assert!(grants.list(at(began, 40_000)).is_empty());
 }
 
-/// LH-GRANT-3: a renewal is seen by no session; its end, and a renewal after that, are.
+/// LH-GRANT-3: a session does not notice a renewal. It notices the end of the grant, and a renewal
+/// after that.
 #[tokio::test(start_paused = true)]
 async fn a_session_has_its_rate_while_its_grant_is_in_force() {
     let (grants, began) = (Arc::new(Grants::default()), Instant::now());

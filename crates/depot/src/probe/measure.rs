@@ -1,4 +1,4 @@
-//! The end that measures.
+//! The measuring end of a probe.
 
 use std::io;
 use std::net::IpAddr;
@@ -18,65 +18,65 @@ use tokio::time::{Instant, timeout};
 use super::train::Train;
 use super::{CHUNK, LOOK_INTERVAL, Looks, PROBE_TIMEOUT};
 
-/// The congestion control of trains, where the kernel has it: one that minds no losses.
+/// Congestion control of trains, if the kernel has it: one that does not slow down for losses.
 const TRAIN_CONGESTION: &str = "bbr";
 
-/// What is to be measured.
+/// Measurement to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbePlan {
-    /// So many exchanges of a few bytes.
+    /// This many exchanges of a few bytes.
     RoundTrips(u32),
-    /// A train of so many bytes.
+    /// A train of this many bytes.
     Train(u64),
 }
 
-/// What was measured.
+/// Results of a measurement.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProbeFigures {
-    /// How long the connection took to stand: a round trip, and what the hosts take.
+    /// Time to establish the connection: a round trip, and the hosts' processing.
     pub connected: Duration,
-    /// How long the session took to stand behind it: another.
+    /// Time to establish the session after that: another round trip.
     pub established: Duration,
-    /// Each exchange.
+    /// Duration of each exchange.
     pub round_trips: Vec<Duration>,
-    /// What the train brought, by what of it got through when.
+    /// Measurement of the train, from the times at which its bytes were delivered.
     pub train: Option<Train>,
-    /// Segments sent, and those of them that were sent again, where the kernel reports them.
+    /// Segments sent, and the retransmitted ones among them, if the kernel reports them.
     pub segments: Option<(u64, u64)>,
-    /// Whether losses are the path's: a congestion control that does not mind them makes some
+    /// True if losses are those of the path. A congestion control that ignores losses causes some
     /// itself.
     pub counts_losses: bool,
 }
 
-/// Nothing was measured.
+/// Reason why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeFailure {
-    /// It cannot be connected to, or breaks off.
+    /// The depot cannot be connected to, or the connection broke.
     #[error("{at}: {source}")]
     Io {
-        /// Whom.
+        /// Endpoint of the depot.
         at: Endpoint,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// It does not take the session.
+    /// The depot refuses the session.
     #[error(transparent)]
     Refused(#[from] Box<ChainFailure>),
-    /// It does not show the key that it should.
+    /// The depot does not prove the expected key.
     #[error("{0} does not show the key that is expected")]
     OtherKey(Endpoint),
-    /// It took too long.
+    /// The depot did not answer in time.
     #[error("{0} did not answer in time")]
     Silent(Endpoint),
-    /// It leads to no address that may be measured. The depot that registered it named an address
-    /// that is local to the one that measures.
+    /// The name resolves only to addresses that may not be measured: the depot registered an
+    /// address that is local to the measuring machine.
     #[error("{0} leads to addresses of this machine or its link alone, which are not measured")]
     Local(Endpoint),
 }
 
-/// Measures the path from here to the depot at `to`, which has `expected` for its key, as `key`,
-/// within `within`. Only addresses that `may_reach` lets it reach are connected to, once the name
-/// is resolved.
+/// Measures the path to the depot at `to`, whose key must be `expected`, with the identity `key`
+/// and within the time `within`. After name resolution, only addresses admitted by `may_reach` are
+/// connected to.
 ///
 /// # Errors
 /// [`ProbeFailure`].
@@ -115,8 +115,8 @@ async fn measure(
     }
     let mut figures = ProbeFigures::default();
     let began = Instant::now();
-    // A single connection of the usual kinds says more of the losses than of what the path has to
-    // offer.
+    // With the usual congestion controls, a single connection reveals more about the losses than
+    // about the capacity of the path.
     let congestion = match plan {
         ProbePlan::Train(_) => {
             Some(TRAIN_CONGESTION.to_owned()).filter(|name| check_congestion(name).is_ok())
@@ -156,14 +156,14 @@ async fn measure(
     Ok(figures)
 }
 
-/// Reads the answers to an OPEN; which key the depot has proved to have.
+/// Reads the answers to an OPEN. Returns the key that the depot has proved to have.
 async fn establish(
     conn: &mut Conn,
     open: &Open,
     expected: Option<PublicKey>,
 ) -> Result<Option<PublicKey>, ProbeFailure> {
     let mut chain = Chain::new(open, expected);
-    // Nothing follows the status before something is asked.
+    // Nothing follows the status before the first request.
     let mut byte = [0; 1];
     loop {
         let read = conn.read(&mut byte).await;
@@ -184,7 +184,7 @@ async fn exchange<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
 ) -> io::Result<()> {
     let round_trips = match plan {
         ProbePlan::RoundTrips(count) => count.clamp(1, MAX_PROBE_EXCHANGES),
-        // One, to know what of the train's time is the way of its answer.
+        // One exchange, to subtract the transit time of the answer from the train's time.
         ProbePlan::Train(_) => 1,
     };
     for number in 0..round_trips {
@@ -204,7 +204,7 @@ async fn exchange<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
     Ok(())
 }
 
-/// Sends a train, looks at how it gets through, and waits for the answer.
+/// Sends a train, samples its progress, and waits for the answer.
 async fn send_train<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
     conn: &mut S,
     bytes: u64,
@@ -213,7 +213,7 @@ async fn send_train<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
     let began = Instant::now();
     let through = |conn: &S| {
         let info = TcpInfo::read(conn).ok()?;
-        // What is acknowledged in order, and what is behind a gap.
+        // Bytes acknowledged in order, and those received after a gap.
         Some(info.bytes_acked? + u64::from(info.sacked) * u64::from(info.send_mss))
     };
     let before = through(conn).unwrap_or(0);
@@ -258,7 +258,7 @@ async fn send_train<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
     Ok(Train::of(bytes, took, &looks.0))
 }
 
-/// Sends something, and receives it again.
+/// Sends a message, and receives its echo.
 async fn said<S: AsyncRead + AsyncWrite + Unpin>(
     conn: &mut S,
     message: ProbeMessage,

@@ -1,44 +1,43 @@
-//! What a train says of the rate of its path. Pure.
+//! The rate of a path, derived from a train of bytes. Pure.
 //!
-//! While TCP opens its window, a train gets faster, and that says nothing of the path but that it
-//! carries at least as much; so its first half is left out. What counts is what the kernel has got
-//! through, in whatever order: a program sees nothing of what came behind a gap, and then all of it
-//! at once.
+//! While TCP opens its window, a train accelerates, which only shows that the path carries at least
+//! that much. So its first half is excluded. The samples count what the kernel has delivered in any
+//! order. A program would see no bytes that came after a gap, and then all of them at once.
 
 use std::time::Duration;
 
-/// A last quarter that was faster than the one before it by more than this was still growing.
+/// Minimum ratio between the rates of the last two quarters at which a train counts as still
+/// growing.
 const GROWING_FACTOR: f64 = 1.2;
-/// Fewer looks at the second half than these say nothing of its rate.
+/// Minimum number of samples of the second half from which its rate can be derived.
 const MIN_LOOKS: usize = 4;
 
-/// A train that has arrived.
+/// Measurement of a train that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Train {
-    /// All its bytes.
+    /// Total bytes.
     pub bytes: u64,
-    /// From its first byte to its end.
+    /// Time from its first byte to its end.
     pub took: Duration,
-    /// How fast its second half came, in bits per second; where [`Self::still_growing`], how fast
-    /// all of it came.
+    /// Rate of its second half in bit/s, or of the whole train if it was [`Self::still_growing`].
     pub rate: f64,
-    /// It was getting faster until its end, or was over before that could be seen: the path carries
-    /// at least as much.
+    /// True if the rate grew until the end, or the train was too short to tell. The path then
+    /// carries at least [`Self::rate`].
     pub still_growing: bool,
 }
 
-/// How far a train had come at a moment.
+/// Progress of a train at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Look {
-    /// Since its first byte.
+    /// Time since its first byte.
     pub at: Duration,
-    /// What had got through, in any unit.
+    /// Amount delivered so far, in any unit.
     pub through: u64,
 }
 
 impl Train {
-    /// Of so many bytes, which `took` so long and were looked at meanwhile. None where it took no
-    /// time.
+    /// Returns the measurement of a train of `bytes` that `took` this long, from samples taken
+    /// meanwhile. Returns `None` if there were no bytes or no time passed.
     pub(super) fn of(bytes: u64, took: Duration, looks: &[Look]) -> Option<Self> {
         let seconds = took.as_secs_f64();
         if bytes == 0 || seconds <= 0.0 {
@@ -57,7 +56,7 @@ impl Train {
         }))
     }
 
-    /// The rate of the second half, if it grew no more.
+    /// Returns the rate of the second half, if it was no longer growing.
     fn steady(bytes: u64, looks: &[Look]) -> Option<f64> {
         let all = looks
             .iter()
@@ -89,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// A look every 10 ms, with what had got through.
+    /// Returns samples every 10 ms, with the amounts delivered.
     fn looks(through: impl IntoIterator<Item = u64>) -> Vec<Look> {
         let times = (1..).map(|number| Duration::from_millis(10 * number));
         times
@@ -99,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_that_has_grown_says_the_rate_of_its_second_half() {
+    fn a_train_rate_comes_from_its_steady_second_half() {
         // Slow start, then 125 kB every 10 ms: 100 Mbit/s.
         let seen = looks(
             [10, 20, 40, 80, 125]
@@ -112,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_grows_until_its_end_is_a_lower_bound() {
+    fn a_train_growing_until_its_end_is_a_lower_bound() {
         let seen = looks((0..10).map(|step| 10 << step));
         let train = Train::of(1_000_000, Duration::from_millis(100), &seen).expect("a train");
         assert!(train.still_growing);
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_nobody_looked_at_is_a_lower_bound_and_one_without_time_says_nothing() {
+    fn a_train_without_samples_or_time_gives_no_exact_rate() {
         let train = Train::of(1_000_000, Duration::from_millis(100), &[]).expect("a train");
         assert!(train.still_growing);
         assert_eq!(Train::of(0, Duration::from_millis(1), &[]), None);
@@ -129,8 +128,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_looks_are_borne(bytes: u64, took: u32, seen in prop::collection::vec(any::<u64>(), 0..50)) {
-            if let Some(train) = Train::of(bytes, Duration::from_micros(took.into()), &looks(seen)) {
+        fn any_samples_give_a_finite_rate(
+            bytes: u64, took: u32, seen in prop::collection::vec(any::<u64>(), 0..50),
+        ) {
+            let took = Duration::from_micros(took.into());
+            if let Some(train) = Train::of(bytes, took, &looks(seen)) {
                 prop_assert!(train.rate > 0.0 && train.rate.is_finite());
             }
         }

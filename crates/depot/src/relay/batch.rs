@@ -1,10 +1,10 @@
-//! Fewer, larger reads where data comes fast: a wake-up costs the same for one segment as for a
+//! Fewer, larger reads when data arrives fast: a wake-up costs the same for one segment as for a
 //! hundred.
 //!
 //! When a direction that moves more than [`MIN_BATCHING_RATE`] finds nothing to read, its socket
-//! wakes it only once [`MARK_SECONDS`] worth of data has come (`SO_RCVLOWAT`), or the stream ends.
-//! A timer takes the mark away again when less comes, so that nothing ever waits for what may not
-//! come. Slower directions are woken by every arrival, as always.
+//! wakes it only once [`MARK_SECONDS`] worth of data has arrived (`SO_RCVLOWAT`), or the stream
+//! ends. A timer removes the mark if less arrives, so no data is held back for long. Slower
+//! directions are woken by every arrival.
 
 use std::future::Future;
 use std::os::fd::AsFd;
@@ -14,32 +14,31 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-/// Bytes a second from which on batches form: 2 Gbit/s.
+/// Minimum rate for batching, in bytes per second: 2 Gbit/s.
 const MIN_BATCHING_RATE: f64 = 250e6;
-/// The mark is what arrives in this time.
+/// Time in which data up to the mark arrives.
 const MARK_SECONDS: f64 = 0.0005;
-/// Bounds of the mark, in bytes: under the first it saves nothing, and over the second the pipe is
-/// full.
+/// Bounds of the mark, in bytes. A smaller mark saves nothing, and a larger one exceeds the pipe.
 const MIN_MARK: u32 = 64 * 1024;
 const MAX_MARK: u32 = 512 * 1024;
-/// After so long without the mark being reached, whatever has come is read.
+/// Maximum time to wait for the mark; after it, the available data is read.
 const MAX_MARK_WAIT: Duration = Duration::from_millis(2);
-/// The rate is measured over this much.
+/// Number of bytes over which the rate is measured.
 const RATE_SAMPLE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The mark of one direction's reading socket.
+/// Low-water mark of one direction's reading socket.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Where the present measurement of the rate began.
+    /// Start of the current rate measurement: the time, and the bytes moved before.
     since: Option<(Instant, u64)>,
-    /// As it is set; 0 and 1 are none.
+    /// Current setting; 0 and 1 mean no mark.
     mark: u32,
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl Batch {
-    /// Nothing is there to be read, and `moved` bytes have gone so far. The socket may be told to
-    /// wait for more than one.
+    /// Called when nothing is left to read, with the bytes moved so far. May set a mark on the
+    /// socket.
     pub(super) fn nothing_to_read(&mut self, cx: &mut Context<'_>, from: &impl AsFd, moved: u64) {
         let (since, before) = *self.since.get_or_insert_with(|| (Instant::now(), moved));
         if moved.saturating_sub(before) >= RATE_SAMPLE_BYTES {
@@ -66,7 +65,7 @@ impl Batch {
         }
     }
 
-    /// Called on every wake-up: takes the mark away when its time is over.
+    /// Called on every wake-up: removes the mark when its time is over.
     pub(super) fn check(&mut self, cx: &mut Context<'_>, from: &impl AsFd) {
         if let Some(deadline) = &mut self.deadline
             && let Poll::Ready(()) = deadline.as_mut().poll(cx)
@@ -75,7 +74,7 @@ impl Batch {
         }
     }
 
-    /// Something was read: the timer is off.
+    /// Called after a read: stops the timer.
     pub(super) fn read(&mut self) {
         self.deadline = None;
     }
@@ -83,12 +82,12 @@ impl Batch {
     fn give_up(&mut self, from: &impl AsFd) {
         self.deadline = None;
         self.since = None;
-        // The kernel reports what has come meanwhile as soon as the mark is gone.
+        // Once the mark is removed, the kernel reports the data that has arrived meanwhile.
         self.set(from, 1);
     }
 
     fn set(&mut self, from: &impl AsFd, mark: u32) {
-        // A socket that refuses is about to fail; without a mark all goes on as before.
+        // A socket that refuses is about to fail. Without a mark, the relay works as before.
         self.mark = if drs::set_receive_low_water_mark(from, mark).is_ok() {
             mark
         } else {

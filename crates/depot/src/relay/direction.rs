@@ -1,5 +1,5 @@
-//! One direction of a relayed session: bytes from one socket into a pipe, from the pipe into the
-//! other socket.
+//! One direction of a relayed session: moves bytes from one socket into a pipe, and from the pipe
+//! into the other socket.
 
 use std::future::Future;
 use std::io;
@@ -16,31 +16,32 @@ use tokio::time::Sleep;
 use super::batch::Batch;
 use super::pipe::{Pipe, PipePool};
 
-/// Bytes that one direction may move before other sessions of the same thread get their turn.
+/// Maximum bytes that one direction moves before it yields to other sessions of the same thread.
 const MAX_BYTES_PER_TURN: usize = 4 * 1024 * 1024;
-/// What is read at once when bytes must be copied.
+/// Size of a read when bytes must be copied, in bytes.
 const COPY_BUFFER: usize = 16 * 1024;
 const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
 
-/// One way of a session. What it reads is written before it reads again, so it holds at most one
-/// pipe's worth.
+/// One direction of a session. It writes what it has read before it reads again, so it holds at
+/// most one pipe's worth.
 pub(super) struct Direction {
-    /// Bytes taken by the kernel for the receiving side.
+    /// Bytes accepted by the kernel for the receiving side.
     pub(super) moved: u64,
     held: Held,
     state: State,
     limit: Arc<RateLimit>,
-    /// Until when not to read: the rate is used up.
+    /// Timer until the next read, while the rate is used up.
     pause: Option<Pin<Box<Sleep>>>,
     batch: Batch,
-    /// splice(2) cannot be had, or was refused on these sockets; copy.
+    /// True if bytes must be copied, because splice(2) is unavailable or was refused on these
+    /// sockets.
     copies: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// The end of stream has been read; what is held must still be written.
+    /// The end of stream has been read; buffered bytes must still be written.
     Ending,
     /// The FIN has been sent.
     Ended,
@@ -57,16 +58,16 @@ enum Held {
     },
 }
 
-/// What came of an attempt to move bytes.
+/// Result of an attempt to move bytes.
 pub(super) enum Advance {
-    /// Nothing more can be done until a waker calls.
+    /// Progress needs a wake-up.
     Waiting,
     /// This direction has ended and its FIN is sent.
     Ended,
     Failed(Stop),
 }
 
-/// Which of the two sockets failed.
+/// Failure of one of the two sockets.
 pub(super) enum Stop {
     Reading(io::Error),
     Writing(io::Error),
@@ -86,18 +87,18 @@ impl Direction {
         }
     }
 
-    /// Draws from another limit from now on, also where it waits for the one before.
+    /// Switches to another rate limit, also while waiting for the current one.
     pub(super) fn limit(&mut self, limit: Arc<RateLimit>) {
         self.limit = limit;
         self.pause = None;
     }
 
-    /// The FIN of this direction has been sent.
+    /// Returns true if the FIN of this direction has been sent.
     pub(super) fn has_ended(&self) -> bool {
         self.state == State::Ended
     }
 
-    /// Moves bytes until one of the sockets, the rate limit or the turn stops it.
+    /// Moves bytes until one of the sockets, the rate limit or the turn limit stops it.
     pub(super) fn advance(
         &mut self,
         cx: &mut Context<'_>,
@@ -110,8 +111,8 @@ impl Direction {
         loop {
             match self.drain(cx, to) {
                 Poll::Pending => {
-                    // Nothing is read until this is written: that more has come is nothing to be
-                    // woken for.
+                    // Nothing is read until this is written, so further arrivals need not wake the
+                    // task.
                     if self.state == State::Open
                         && let Err(error) = from.mute(cx)
                     {
@@ -140,7 +141,7 @@ impl Direction {
             }
             match self.fill(cx, from, pipes) {
                 Poll::Pending => {
-                    // Nothing is held and nothing comes: the pipe is another session's to use.
+                    // The pipe is empty and no bytes are available, so another session may use it.
                     self.held = Held::Nothing;
                     if self.pause.is_none() {
                         self.batch.nothing_to_read(cx, from, self.moved);
@@ -165,7 +166,7 @@ impl Direction {
         }
     }
 
-    /// Writes all that is held.
+    /// Writes all buffered bytes.
     fn drain(&mut self, cx: &mut Context<'_>, to: &Conn) -> Poll<io::Result<()>> {
         loop {
             let written = match &mut self.held {
@@ -190,7 +191,8 @@ impl Direction {
                 }
             };
             match written {
-                // Never said of a socket by the kernel; said once, it would be said for ever.
+                // The kernel never returns 0 here for a socket. If it did, retrying would loop
+                // forever.
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Ok(n) => self.moved += n as u64,
                 Err(error) => return Poll::Ready(Err(error)),
@@ -198,7 +200,7 @@ impl Direction {
         }
     }
 
-    /// Reads once into an empty pipe or buffer; 0 is the end of stream.
+    /// Reads once into an empty pipe or buffer. Returns 0 at the end of stream.
     fn fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -210,10 +212,10 @@ impl Direction {
                 ready!(pause.as_mut().poll(cx));
                 self.pause = None;
             }
-            // Asked before a pipe is taken, which would be for nothing.
+            // Checked before a pipe is taken, which might not be needed.
             ready!(from.poll_readable(cx))?;
             if !self.copies && !matches!(self.held, Held::Pipe(_)) {
-                // Without a pipe to be had, this read is copied and the next asks again.
+                // If no pipe is available, this read is copied and the next tries again.
                 if let Some(pipe) = pipes.take() {
                     self.held = Held::Pipe(pipe);
                 }
@@ -281,7 +283,7 @@ impl Direction {
     }
 }
 
-/// splice(2) does not work on these sockets, or not here (seccomp).
+/// Returns true if splice(2) does not work on these sockets or on this system (seccomp).
 fn is_unsupported(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error().map(Errno::from_raw_os_error),

@@ -1,5 +1,5 @@
-//! What limits the two hops of a relayed session. Looks every now and then, as data passes; never
-//! sets anything.
+//! Observes the limits of the two hops of a relayed session. Takes occasional samples as data
+//! passes, and never changes a setting.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use tokio::time::Instant;
 
 use crate::observe::{HopEnd, HopReport, HopSeen};
 
-/// Between looks: rare enough to cost a busy relay nothing that can be measured, often enough for a
-/// verdict a second.
+/// Interval between samples: rare enough that a busy relay shows no measurable cost, frequent
+/// enough for a verdict per second.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// A session that moved less has no bulk direction and is not looked at, so that it costs no
-/// memory.
+/// Minimum bytes moved before a session has a bulk direction and is observed. Smaller sessions cost
+/// no memory for it.
 const BULK: u64 = 256 * 1024;
 
 /// Watches both hops of one session.
@@ -35,7 +35,7 @@ struct Hop {
     latest: HopSeen,
 }
 
-/// What was seen of both hops of a session.
+/// Observations of both hops of a session.
 #[derive(Debug, Clone)]
 pub(crate) struct HopsSeen {
     forward: bool,
@@ -44,7 +44,7 @@ pub(crate) struct HopsSeen {
 }
 
 impl HopsSeen {
-    /// A report of each hop, in the direction in which the bulk of the bytes went.
+    /// Returns a report of each hop, in the direction that carried most of the bytes.
     pub(crate) fn reports(self, initiator: HopEnd, acceptor: HopEnd) -> [HopReport; 2] {
         let (source, sink) = match self.forward {
             true => (initiator, acceptor),
@@ -67,7 +67,7 @@ impl HopsSeen {
     }
 }
 
-/// What limited each hop of a session while it was looked at.
+/// Time spent under each limit, at each hop of a session.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HopTallies {
     /// The hop towards the initiator.
@@ -77,7 +77,7 @@ pub(crate) struct HopTallies {
 }
 
 impl Hops {
-    /// Begins to watch once a session has a bulk direction.
+    /// Begins to observe once a session has a bulk direction.
     pub(super) fn of(forward: u64, backward: u64) -> Option<Box<Self>> {
         if forward.max(backward) < BULK {
             return None;
@@ -99,7 +99,7 @@ impl Hops {
         }))
     }
 
-    /// Looks at both hops, when that is due.
+    /// Samples both hops, if that is due.
     pub(super) fn look(&mut self, upstream: &impl AsFd, downstream: &impl AsFd) {
         let now = Instant::now();
         if now < self.next {
@@ -142,7 +142,7 @@ impl Hops {
 
 impl Hop {
     fn look(&mut self, socket: &impl AsFd, at: Duration) {
-        // What cannot be sampled is about to end, and says so elsewhere.
+        // A socket that cannot be sampled is about to fail, which is reported elsewhere.
         let Ok(sample) = self.sampler.sample(socket, at) else {
             return;
         };
@@ -177,7 +177,7 @@ impl Hop {
 }
 
 impl HopTallies {
-    /// The limit that held longest at a hop, as a word.
+    /// Returns the dominant limit at a hop, as a word.
     pub(crate) fn chief(tally: &Tally) -> Option<&'static str> {
         tally.chief().map(|(limit, _)| Limit::word(limit))
     }

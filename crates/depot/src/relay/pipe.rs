@@ -1,5 +1,5 @@
-//! The pipes that splice(2) moves bytes through, pooled: a direction takes one only while bytes are
-//! in it, so an idle session holds none, and a busy depot makes few.
+//! Pool of the pipes through which splice(2) moves bytes. A direction holds a pipe only while it
+//! contains bytes. So an idle session holds none, and a busy depot creates few.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,17 +9,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
-/// What a pipe holds if it cannot be made larger: 16 pages.
+/// Capacity of a pipe that cannot be enlarged, in bytes: 16 pages.
 const DEFAULT_PIPE: usize = 64 * 1024;
 
 /// Bounds of a [`PipePool`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PipeBounds {
-    /// The size to ask for, bytes a pipe.
+    /// Requested size of a pipe, in bytes.
     pub(crate) size: usize,
-    /// The sum over all pipes, bytes. Past it, directions copy through small buffers instead.
+    /// Maximum total size of all pipes, in bytes. Beyond it, directions copy through small buffers
+    /// instead.
     pub(crate) total: usize,
-    /// Empty pipes kept for the next that asks.
+    /// Maximum number of empty pipes kept for reuse.
     pub(crate) spare: usize,
 }
 
@@ -27,7 +28,7 @@ pub(crate) struct PipeBounds {
 #[derive(Debug)]
 pub(crate) struct PipePool {
     bounds: PipeBounds,
-    /// Bytes of all pipes that exist, in use or spare.
+    /// Total size of existing pipes, in use or free, in bytes.
     allocated: AtomicUsize,
     spare: Mutex<Vec<RawPipe>>,
 }
@@ -39,12 +40,12 @@ struct RawPipe {
     capacity: usize,
 }
 
-/// A pipe taken from the pool; back to it when dropped, unless bytes are left in it.
+/// A pipe from the pool. It returns to the pool when dropped, unless bytes are left in it.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     raw: Option<RawPipe>,
     pool: Arc<PipePool>,
-    /// Bytes now in the pipe. Whoever splices keeps the count.
+    /// Bytes currently in the pipe, maintained by the code that splices.
     pub(crate) held: usize,
 }
 
@@ -57,7 +58,8 @@ impl PipePool {
         })
     }
 
-    /// An empty pipe, or `None` when the bound or the machine's limits allow no more: copy then.
+    /// Returns an empty pipe, or `None` if the bound or the system's limits allow no more. Callers
+    /// then copy.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Pipe> {
         let spare = self.spare.lock().pop();
         let raw = match spare {
@@ -71,13 +73,14 @@ impl PipePool {
         })
     }
 
-    /// Bytes of all pipes that exist.
+    /// Returns the total size of existing pipes, in bytes.
     pub(crate) fn allocated(&self) -> usize {
         self.allocated.load(Ordering::Relaxed)
     }
 
     fn make(&self) -> Option<RawPipe> {
-        // Claimed before it is made, so that two threads cannot pass the bound together.
+        // Reserved before the pipe is created, so that two threads cannot exceed the bound
+        // together.
         let claim = self.bounds.size.max(DEFAULT_PIPE);
         self.claim(claim)?;
         let made = Self::open(self.bounds.size);
@@ -107,8 +110,8 @@ impl PipePool {
 
     fn open(size: usize) -> io::Result<RawPipe> {
         let (read, write) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
-        // Refused past /proc/sys/fs/pipe-max-size or the user's page quota; the pipe still works at
-        // its first size.
+        // Refused beyond /proc/sys/fs/pipe-max-size or the user's page quota. The pipe still works
+        // at its initial size.
         let capacity = match fcntl_setpipe_size(&write, size) {
             Ok(got) => got,
             Err(_) => rustix::pipe::fcntl_getpipe_size(&write)?,
@@ -136,12 +139,12 @@ impl PipePool {
 }
 
 impl Pipe {
-    /// Bytes it can hold if every page is full; fewer when the packets were small.
+    /// Returns its capacity in bytes if every page is full; small packets fill it sooner.
     pub(crate) fn capacity(&self) -> usize {
         self.raw.as_ref().map_or(0, |raw| raw.capacity)
     }
 
-    /// The two ends, reading first. `None` never happens while the pipe lives.
+    /// Returns the two ends, the reading end first. It is never `None` while the pipe lives.
     pub(crate) fn ends(&self) -> Option<(&OwnedFd, &OwnedFd)> {
         self.raw.as_ref().map(|raw| (&raw.read, &raw.write))
     }
@@ -150,7 +153,7 @@ impl Pipe {
 impl Drop for Pipe {
     fn drop(&mut self) {
         if let Some(raw) = self.raw.take() {
-            // A pipe with one session's bytes in it must never carry another's.
+            // A pipe that still holds one session's bytes must never carry another's.
             if self.held == 0 {
                 self.pool.give_back(raw)
             } else {

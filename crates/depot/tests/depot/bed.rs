@@ -1,5 +1,4 @@
-//! What the tests stand on: depots, initiators that speak the protocol by hand, and acceptors that
-//! do.
+//! Test bed: depots, and initiators and acceptors that speak the protocol by hand.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -33,7 +32,7 @@ impl Running {
         drop(self.stop.take());
     }
 
-    /// Drops the depot where it stands.
+    /// Drops the depot without draining it.
     pub fn abandon(&self) {
         self.task.abort();
     }
@@ -48,11 +47,12 @@ pub fn new_key() -> SigningKey {
     SigningKey::generate().expect("key")
 }
 
-/// A policy that lets `key` go to loopback addresses, directly and through other depots on
-/// loopback.
+/// Returns a policy that lets `key` connect to loopback addresses, directly and through other
+/// depots on loopback.
 pub fn loopback_policy(key: PublicKey, more: &str) -> Policy {
     let text = format!(
-        "[[allow]]\nprincipals = [\"{key}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\nnext_hops = [\"direct\", \"127.0.0.0/8:*\"]\n{more}\n"
+        "[[allow]]\nprincipals = [\"{key}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n\
+         next_hops = [\"direct\", \"127.0.0.0/8:*\"]\n{more}\n"
     );
     Policy::parse(&text, Path::new("test.toml")).expect(&text)
 }
@@ -63,7 +63,7 @@ pub fn depot_with(policy: Policy, tweak: impl FnOnce(&mut DepotConfig)) -> Runni
     let public = key.public();
     let mut config = DepotConfig::new(key, policy);
     config.listen = vec![Listen::at("127.0.0.1:0".parse().expect("address"))];
-    // On the test's own runtime, whose clock the test may stop.
+    // Run on the test's own runtime, whose clock the test may pause.
     config.workers = 0;
     tweak(&mut config);
     let depot = Depot::bind(config).expect("bind");
@@ -83,7 +83,7 @@ pub fn depot_with(policy: Policy, tweak: impl FnOnce(&mut DepotConfig)) -> Runni
     }
 }
 
-/// Starts a depot that lets `key` go anywhere on loopback.
+/// Starts a depot that lets `key` connect anywhere on loopback.
 pub fn depot(key: &SigningKey) -> Running {
     depot_with(loopback_policy(key.public(), ""), |_| {})
 }
@@ -99,7 +99,7 @@ pub fn session_id() -> SessionId {
     SessionId::from_bytes(rand::random())
 }
 
-/// A signed OPEN through `depots` to `destination`, as it leaves the initiator.
+/// Returns a signed OPEN through `depots` to `destination`, as the initiator sends it.
 pub fn open_via(key: &SigningKey, depots: &[SocketAddr], destination: impl Into<Endpoint>) -> Open {
     let hops: Vec<String> = depots.iter().map(ToString::to_string).collect();
     let route: Route = hops.join(",").parse().expect("route");
@@ -120,7 +120,7 @@ pub fn encoded(open: &Open) -> BytesMut {
     bytes
 }
 
-/// Connects to a depot and sends an OPEN, with `early` behind it in the same write.
+/// Connects to a depot and sends an OPEN, followed by `early` in the same write.
 pub async fn initiate(to: SocketAddr, open: &Open, early: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(to).await.expect("connect");
     let mut bytes = encoded(open);
@@ -129,7 +129,7 @@ pub async fn initiate(to: SocketAddr, open: &Open, early: &[u8]) -> TcpStream {
     stream
 }
 
-/// Reads one status, byte for byte so that nothing after it is taken.
+/// Reads one status, byte by byte so that nothing after it is consumed.
 pub async fn read_status(stream: &mut TcpStream) -> Status {
     let mut decoder = StatusDecoder::new();
     loop {
@@ -140,7 +140,7 @@ pub async fn read_status(stream: &mut TcpStream) -> Status {
     }
 }
 
-/// Reads one OPEN, byte for byte so that the early data stays in the stream.
+/// Reads one OPEN, byte by byte so that the early data stays in the stream.
 pub async fn read_open(stream: &mut TcpStream) -> Open {
     let mut decoder = OpenDecoder::new();
     loop {
@@ -151,14 +151,14 @@ pub async fn read_open(stream: &mut TcpStream) -> Open {
     }
 }
 
-/// An acceptor that accepts nobody until it is asked to.
+/// Starts an acceptor that accepts connections only on request.
 pub async fn acceptor() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
     let address = listener.local_addr().expect("address");
     (listener, address)
 }
 
-/// Takes the next session: reads its OPEN and answers Ok.
+/// Accepts the next session: reads its OPEN and answers Ok.
 pub async fn take(listener: &TcpListener) -> (TcpStream, Open) {
     let (mut stream, _) = listener.accept().await.expect("accept");
     let open = read_open(&mut stream).await;
@@ -168,8 +168,8 @@ pub async fn take(listener: &TcpListener) -> (TcpStream, Open) {
     (stream, open)
 }
 
-/// An established session through `depots`: the initiator's stream, its statuses read, and the
-/// acceptor's.
+/// Establishes a session through `depots`. Returns the initiator's stream, after its statuses, and
+/// the acceptor's.
 pub async fn established(key: &SigningKey, depots: &[SocketAddr]) -> (TcpStream, TcpStream) {
     let (listener, address) = acceptor().await;
     let open = open_via(key, depots, address);
@@ -181,14 +181,14 @@ pub async fn established(key: &SigningKey, depots: &[SocketAddr]) -> (TcpStream,
     (initiator, accepted)
 }
 
-/// Makes a hang a failure. Real time: for tests that wait for sockets only.
+/// Turns a hang into a failure. It uses real time: only for tests that wait for sockets.
 pub async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), what)
         .await
         .expect("this must not take for ever")
 }
 
-/// The stream must end in a reset, whatever comes before.
+/// Asserts that the stream ends in a reset, whatever comes before.
 pub async fn assert_reset(stream: &mut TcpStream) {
     let mut sink = Vec::new();
     let error = stream
@@ -198,7 +198,7 @@ pub async fn assert_reset(stream: &mut TcpStream) {
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
-/// The stream must end cleanly, at once.
+/// Asserts that the stream ends cleanly, at once.
 pub async fn assert_end(stream: &mut TcpStream) {
     let mut sink = Vec::new();
     stream.read_to_end(&mut sink).await.expect("a clean end");
@@ -213,8 +213,8 @@ pub fn reset(stream: TcpStream) {
     drop(stream.expect("linger"));
 }
 
-/// Nobody may have connected to `listener`. Its queue is looked at once: the caller has an answer
-/// that shows that the depot is done with what could have dialled.
+/// Asserts that nobody has connected to `listener`. Its queue is checked once. The caller has an
+/// answer that proves that the depot will no longer dial.
 pub async fn assert_never_dialled(listener: &TcpListener) {
     let accepted = std::future::poll_fn(|cx| {
         std::task::Poll::Ready(matches!(
@@ -222,14 +222,16 @@ pub async fn assert_never_dialled(listener: &TcpListener) {
             std::task::Poll::Ready(_)
         ))
     });
-    // The reactor must have had its turn, or an event in the queue could go unseen.
+    // Lets the reactor run, or an event in the queue could go unseen.
     tokio::task::yield_now().await;
     assert!(!accepted.await, "the destination must see no connection");
 }
 
-/// Keeps tokio's paused clock from jumping to the next timer while the kernel still carries bytes:
-/// as long as this lives, time passes only by `tokio::time::advance`.
-pub struct Still(#[allow(dead_code, reason = "held, not used")] std::sync::mpsc::Sender<()>);
+/// Keeps tokio's paused clock from jumping to the next timer while the kernel still carries bytes.
+/// While this lives, only `tokio::time::advance` moves time.
+pub struct Still(
+    #[allow(dead_code, reason = "held until dropped, never read")] std::sync::mpsc::Sender<()>,
+);
 
 pub fn stand_still() -> Still {
     let (held, released) = std::sync::mpsc::channel::<()>();
@@ -245,12 +247,12 @@ pub async fn until(page: SocketAddr, name: &str, value: f64) {
     }
 }
 
-/// Serve the metrics page, somewhere.
+/// Serves the metrics page on any port.
 pub fn with_page(config: &mut DepotConfig) {
     config.metrics = Some("127.0.0.1:0".parse().expect("address"));
 }
 
-/// The value of a metric on the depot's page.
+/// Returns the value of a metric on the depot's page.
 pub async fn metric(page: SocketAddr, name: &str) -> Option<f64> {
     let mut stream = TcpStream::connect(page).await.expect("connect to the page");
     stream

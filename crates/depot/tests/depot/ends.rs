@@ -1,4 +1,5 @@
-//! Bytes and ends, through one to three depots: exact, in order, both ways, half-closed both ways.
+//! Bytes and ends, through one to three depots: exact, in order, in both directions, half-closed in
+//! both directions.
 
 use longhaul_proto::StatusCode;
 use rand::{Rng, SeedableRng};
@@ -10,7 +11,7 @@ use crate::bed::*;
 
 const SIZE: usize = 3_000_000;
 
-/// Reproducible bytes.
+/// Returns reproducible bytes.
 fn payload(seed: u64, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; size];
     Xoshiro256PlusPlus::seed_from_u64(seed).fill_bytes(&mut bytes);
@@ -86,7 +87,7 @@ async fn on_threads_of_its_own() {
     for (seed, (initiator, acceptor)) in sessions.into_iter().enumerate() {
         soon(exchange(initiator, acceptor, 100 + seed as u64)).await;
     }
-    // What is left when the depot is dropped is reset, on whatever thread it runs.
+    // Dropping the depot resets the remaining sessions, on whatever thread they run.
     depot.abandon();
     soon(assert_reset(&mut cut)).await;
 }
@@ -114,7 +115,7 @@ async fn under_a_rate_cap() {
 
 /// LH-DEPOT-2, LH-DEPOT-6, LH-DEPOT-7, LH-ROUTE-5, LH-ROUTE-6.
 #[tokio::test]
-async fn the_onward_open_is_the_same_one_step_further() {
+async fn the_forwarded_open_differs_only_in_hop_fields() {
     let key = new_key();
     let (first, second) = (depot(&key), depot(&key));
     let (listener, address) = acceptor().await;
@@ -147,7 +148,7 @@ async fn the_onward_open_is_the_same_one_step_further() {
 
 /// LH-DEPOT-5.
 #[tokio::test]
-async fn more_early_data_than_is_held_waits_and_arrives() {
+async fn early_data_beyond_the_buffer_waits_and_arrives() {
     let key = new_key();
     let depot = depot(&key);
     let (listener, address) = acceptor().await;
@@ -168,10 +169,10 @@ async fn more_early_data_than_is_held_waits_and_arrives() {
     let _ends = sender.await.expect("sender");
 }
 
-/// An initiator may say everything, the end included, before it has received anything; the answer
+/// An initiator may send everything, the end included, before it has received anything; the answer
 /// still comes back.
 #[tokio::test]
-async fn an_end_with_the_early_data_is_passed_on() {
+async fn an_end_with_the_early_data_is_relayed() {
     let key = new_key();
     let depot = depot(&key);
     let (listener, address) = acceptor().await;
@@ -199,8 +200,8 @@ async fn an_end_with_the_early_data_is_passed_on() {
     assert_eq!(answer, b"the answer");
 }
 
-/// One end stops reading: what the other may send is bounded by the sockets and one pipe, and all
-/// of it arrives later (LH-DEPOT-3).
+/// If one end stops reading, the sockets and one pipe bound what the other may send, and all of it
+/// arrives later (LH-DEPOT-3).
 #[tokio::test]
 async fn back_pressure_reaches_the_sender() {
     let key = new_key();
@@ -209,16 +210,15 @@ async fn back_pressure_reaches_the_sender() {
     let (_keep, mut write) = initiator.into_split();
     let block = payload(9, 1 << 20);
     let mut sent = 0;
-    // Ready means "the kernel took it": once nothing is taken for the turn of a whole round trip,
-    // the chain is full.
+    // A write that succeeds means that the kernel took it. Once writes fail for 50 round trips, the
+    // chain is full.
     let mut refused = 0;
     while refused < 50 {
         match write.try_write(&block[sent % block.len()..]) {
             Ok(n) => (sent, refused) = (sent + n, 0),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 refused += 1;
-                // A round trip through another session of the same depot: it has had its turns
-                // meanwhile.
+                // A round trip through another session gives the depot its turn.
                 let (mut a, mut b) = established(&key, &[depot.address]).await;
                 a.write_all(b"x").await.expect("write");
                 b.read_u8().await.expect("read");

@@ -1,4 +1,4 @@
-//! A fault at every state of a session, and what the other side sees: the rows of
+//! A fault at every state of a session, and its effect on the other side: the rows of
 //! docs/close-states.md.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::bed::*;
 
-/// The depot still carries a session from end to end.
+/// Asserts that the depot still carries a session from end to end.
 async fn assert_serving(depot: &Running, key: &longhaul_proto::SigningKey) {
     let (mut initiator, mut acceptor) = soon(established(key, &[depot.address])).await;
     initiator.write_all(b"still here").await.expect("write");
@@ -49,8 +49,7 @@ async fn the_peer_leaves_before_or_within_the_open() {
     assert_never_dialled(&listener).await;
 }
 
-/// A listener whose queue is full does not answer: who dials it is kept waiting for as long as the
-/// test likes.
+/// A listener whose queue is full, so that a dial to it stays unanswered as long as the test needs.
 struct Unanswering {
     address: std::net::SocketAddr,
     _listener: std::net::TcpListener,
@@ -90,7 +89,7 @@ async fn the_initiator_leaves_while_the_depot_dials() {
         let stream = TcpStream::connect(depot.address).await.expect("connect");
         let mut bytes = encoded(&open);
         bytes.extend_from_slice(&vec![7; early]);
-        // Not all of a large payload need be taken before the reset.
+        // A large payload need not be written whole before the reset.
         let _ = stream.try_write(&bytes);
         soon(until(page, "longhaul_depot_sessions_setting_up", 1.0)).await;
         reset(stream);
@@ -137,7 +136,7 @@ async fn a_next_hop_that_does_not_answer_is_a_dial_timeout() {
     }
 }
 
-/// LH-DEPOT-4, LH-STATUS-6: a hundred kilobytes that nobody reads do not cost the status.
+/// LH-DEPOT-4, LH-STATUS-6: a hundred kilobytes that nobody reads do not destroy the status.
 #[tokio::test]
 async fn a_next_hop_that_refuses_is_named() {
     let key = new_key();
@@ -162,9 +161,9 @@ async fn a_next_hop_that_refuses_is_named() {
     soon(assert_end(&mut stream)).await;
 }
 
-/// Depot 2 cannot go on: its status comes back through depot 1, after depot 1's Ok.
+/// Depot 2 cannot connect: its status comes back through depot 1, after depot 1's Ok.
 #[tokio::test]
-async fn a_failure_further_on_comes_back_in_order() {
+async fn a_later_hops_failure_comes_back_in_order() {
     let key = new_key();
     let (first, second) = (depot(&key), depot(&key));
     let (listener, address) = acceptor().await;
@@ -198,7 +197,7 @@ async fn a_death_on_either_side_resets_the_other() {
     assert_serving(&depot, &key).await;
 }
 
-/// With bytes under way, both directions, nobody reading: the death must not wait for the blocked
+/// With bytes in flight in both directions and no reader, the death must not wait for the blocked
 /// writes.
 #[tokio::test]
 async fn a_death_behind_blocked_writes_is_seen() {
@@ -233,8 +232,7 @@ async fn a_death_behind_blocked_writes_is_seen() {
 async fn a_death_after_one_end_of_stream_resets_too() {
     let key = new_key();
     let depot = depot(&key);
-    // The initiator has ended its direction and dies; then the acceptor; then the same the other
-    // way round.
+    // One side ends its direction, then one side dies: all four combinations.
     for (ender_is_initiator, ender_dies) in
         [(true, true), (true, false), (false, true), (false, false)]
     {
@@ -253,7 +251,7 @@ async fn a_death_after_one_end_of_stream_resets_too() {
         assert_eq!(words, b"last words");
         if ender_dies {
             reset(ender);
-            // It has no more to read: the reset shows when it writes.
+            // It has nothing left to read, so the reset shows when it writes.
             let died = async {
                 loop {
                     if let Err(error) = other.write_all(b"?").await {
@@ -276,7 +274,7 @@ async fn a_death_after_one_end_of_stream_resets_too() {
     assert_serving(&depot, &key).await;
 }
 
-/// A next hop that takes the connection and then dies before it has read the OPEN.
+/// A next hop that accepts the connection and dies before it has read the OPEN.
 #[tokio::test]
 async fn a_next_hop_that_hangs_up_is_a_reset_after_the_ok() {
     let key = new_key();
@@ -297,7 +295,7 @@ async fn a_next_hop_that_hangs_up_is_a_reset_after_the_ok() {
 
 async fn hang_up(listener: &TcpListener) {
     let (stream, _) = soon(listener.accept()).await.expect("accept");
-    // Not before the OPEN has arrived: the depot has said all it had to say.
+    // Waits until the OPEN has arrived: the depot has sent everything by then.
     assert_eq!(soon(stream.peek(&mut [0])).await.expect("peek"), 1);
     reset(stream);
 }

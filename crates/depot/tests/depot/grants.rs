@@ -1,4 +1,4 @@
-//! Grants of circuits: which count, what they bound, and when they end (LH-GRANT-1 to LH-GRANT-3).
+//! Grants of circuits: their validity, their bounds, and their end (LH-GRANT-1 to LH-GRANT-3).
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use crate::bed::*;
 /// A minute, in milliseconds.
 const MINUTE_MS: u64 = 60_000;
 const GRANTED: &str = "longhaul_depot_granted_sessions";
-/// What a rule with this rate lets through at once, in bytes, and in a second.
+/// A rule with a rate, its burst in bytes, and its bytes per second.
 const RULE: &str = "max_rate = \"80 kbit/s\"";
 const RULE_BURST: usize = 64 << 10;
 const RULE_BYTES_PER_SECOND: usize = 10_000;
-/// Bytes that a rule needs 19 s for, and the grant a twentieth of a second.
+/// Bytes that take 19 s under the rule, and a twentieth of a second under the grant.
 const BYTES: usize = 256 << 10;
 const RULE_SECONDS: f64 = ((BYTES - RULE_BURST) / RULE_BYTES_PER_SECOND) as f64;
-/// By how much the clock goes on each time that nothing has come: whatever waits for time has it
-/// soon, and what waits for the kernel has hundreds of looks before a second has gone by.
+/// Step by which the paused clock advances when nothing has arrived. Timers fire soon, while the
+/// kernel gets hundreds of polls per second of paused time.
 const STEP: Duration = Duration::from_millis(2);
 
-/// Sends so many bytes, and returns how long they take by the paused clock.
+/// Sends this many bytes, and returns the seconds they take by the paused clock.
 async fn seconds_to_carry((initiator, acceptor): &mut (TcpStream, TcpStream), bytes: usize) -> f64 {
     let began = Instant::now();
     let (mut to_send, mut to_come, mut buffer) = (bytes, bytes, vec![7; bytes]);
@@ -55,16 +55,17 @@ struct Bed {
 }
 
 impl Bed {
-    /// A depot that takes grants of a controller, and lets a client pass.
+    /// Starts a depot that accepts a controller's grants and lets a client connect.
     async fn new() -> Self {
         Self::with_rule("").await
     }
 
-    /// The same, whose rule says more.
+    /// Starts the same depot with more text in its rule.
     async fn with_rule(more: &str) -> Self {
         let (controller, client) = (new_key(), new_key());
         let text = format!(
-            "controllers = [\"{}\"]\n[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n{more}\n",
+            "controllers = [\"{}\"]\n\
+             [[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n{more}\n",
             controller.public(),
             client.public()
         );
@@ -82,7 +83,7 @@ impl Bed {
         }
     }
 
-    /// A grant that counts now.
+    /// Returns a grant that is valid now.
     fn grant(&self) -> CircuitGrant {
         CircuitGrant {
             circuit: b"12".to_vec(),
@@ -99,12 +100,12 @@ impl Bed {
         }
     }
 
-    /// An OPEN with a grant that the controller signs after this change.
+    /// Returns an OPEN with a grant that the controller signs after this change.
     fn open(&self, rate: Option<u64>, change: impl FnOnce(&mut CircuitGrant)) -> Open {
         self.with(self.signed(change), rate)
     }
 
-    /// A grant that the controller signs after this change.
+    /// Returns a grant that the controller signs after this change.
     fn signed(&self, change: impl FnOnce(&mut CircuitGrant)) -> CircuitGrant {
         let mut grant = self.grant();
         change(&mut grant);
@@ -129,7 +130,7 @@ impl Bed {
         soon(assert_end(&mut stream)).await;
     }
 
-    /// Both ends of a session that is passed on.
+    /// Returns both ends of a session that is forwarded.
     async fn passed(&self, open: &Open) -> (TcpStream, TcpStream) {
         let mut initiator = initiate(self.depot.address, open, b"").await;
         let (acceptor, onward) = soon(take(&self.listener)).await;
@@ -144,12 +145,12 @@ impl Bed {
 
 /// LH-GRANT-2.
 #[tokio::test]
-async fn a_grant_of_anybody_else_for_anybody_else_or_at_another_time_is_refused() {
+async fn a_grant_with_wrong_issuer_holder_or_time_is_refused() {
     let bed = Bed::new().await;
     let unsigned = bed.grant();
     bed.refused(&bed.with(unsigned, None), "no controller of this depot")
         .await;
-    // Its own, as a controller.
+    // Issued by the client itself, as a controller.
     let mut own = bed.grant();
     own.sign(&bed.client).expect("sign");
     bed.refused(&bed.with(own, None), "no controller of this depot")
@@ -170,13 +171,14 @@ async fn a_grant_of_anybody_else_for_anybody_else_or_at_another_time_is_refused(
         "the grant begins in",
     )
     .await;
-    // A controller that takes it back must be obeyed soon, also where it is not reached.
+    // The lifetime is too long: a withdrawal must take effect soon, even if the controller cannot
+    // reach the depot.
     bed.refused(
         &bed.open(None, |grant| grant.end_unix_ms = now + 60 * MINUTE_MS),
         "a depot accepts 70 s at most",
     )
     .await;
-    // What another key was granted, and this one has seen.
+    // A grant of another key that this client has seen.
     let other = new_key().public();
     bed.refused(
         &bed.open(None, |grant| grant.holder = other),
@@ -193,7 +195,7 @@ async fn a_grant_of_anybody_else_for_anybody_else_or_at_another_time_is_refused(
 
 /// LH-GRANT-3.
 #[tokio::test]
-async fn sessions_beyond_what_is_granted_are_refused_until_others_end() {
+async fn sessions_beyond_the_grant_are_refused_until_others_end() {
     let bed = Bed::new().await;
     let page = bed.depot.metrics.expect("page");
     let (initiator, acceptor) = bed.passed(&bed.open(Some(60_000_000), |_| {})).await;
@@ -211,9 +213,9 @@ async fn sessions_beyond_what_is_granted_are_refused_until_others_end() {
     drop((second, third));
 }
 
-/// LH-GRANT-2: who trusts no controller looks at no grant.
+/// LH-GRANT-2: a depot that trusts no controller reads no grant.
 #[tokio::test]
-async fn a_depot_without_controllers_passes_grants_on_unread() {
+async fn a_depot_without_controllers_forwards_grants_unread() {
     let key = new_key();
     let depot = depot(&key);
     let (listener, address) = acceptor().await;
@@ -227,7 +229,7 @@ async fn a_depot_without_controllers_passes_grants_on_unread() {
     assert_eq!(soon(read_status(&mut stream)).await.code, StatusCode::Ok);
 }
 
-/// LH-GRANT-3: the end of a grant resets nobody, and lifts no rate of the policy any more.
+/// LH-GRANT-3: the end of a grant resets no session, and the rate of the policy applies again.
 #[tokio::test(start_paused = true)]
 async fn a_session_without_its_grant_has_the_rate_of_its_rule() {
     let _still = stand_still();
@@ -245,10 +247,10 @@ async fn a_session_without_its_grant_has_the_rate_of_its_rule() {
     assert_eq!(listed.len(), 1, "it is asked about while it has a session");
 }
 
-/// LH-GRANT-3: a renewal in time changes nothing, and one after an outage gives sessions their rate
+/// LH-GRANT-3: a timely renewal changes nothing, and one after an outage gives sessions their rate
 /// back.
 #[tokio::test(start_paused = true)]
-async fn a_renewed_grant_is_taken_up_by_its_sessions() {
+async fn a_renewed_grant_applies_to_its_sessions() {
     let _still = stand_still();
     let bed = Bed::with_rule(RULE).await;
     let page = bed.depot.metrics.expect("page");
@@ -272,7 +274,8 @@ async fn a_renewed_grant_is_taken_up_by_its_sessions() {
     assert_eq!(active, Some(1.0), "it is the same session");
 }
 
-/// LH-GRANT-3: whatever the holder still shows, a withdrawal counts until the controller renews.
+/// LH-GRANT-3: whatever grants the holder still presents, a withdrawal holds until the controller
+/// renews.
 #[tokio::test]
 async fn a_withdrawn_grant_ends_at_once_and_is_refused() {
     let bed = Bed::new().await;
@@ -294,10 +297,10 @@ async fn a_withdrawn_grant_ends_at_once_and_is_refused() {
         "has withdrawn it",
     )
     .await;
-    // The session goes on.
+    // The session continues.
     initiator.write_all(b"?").await.expect("write");
     assert_eq!(soon(acceptor.read_u8()).await.expect("read"), b'?');
-    // No other key, and no grant for other depots, renews it.
+    // An unsigned grant, or one for other depots, does not renew it.
     let forged = bed.grant();
     bed.depot
         .grants

@@ -1,4 +1,4 @@
-//! Ten thousand malformed OPENs, and crowds: the depot goes on serving.
+//! Ten thousand malformed OPENs, and crowds: the depot keeps serving.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::bed::*;
 const MALFORMED: usize = 10_000;
 const AT_ONCE: usize = 50;
 
-/// Every file of the fuzz corpus, if there is one.
+/// Returns every file of the fuzz corpus, if there is one.
 fn corpus() -> Vec<Vec<u8>> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let targets = std::fs::read_dir(root).into_iter().flatten().flatten();
@@ -28,7 +28,8 @@ fn corpus() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// `valid`, spoilt: bits flipped, bytes overwritten, cut, doubled, or a piece of it moved.
+/// Returns `valid` with damage: bits flipped, bytes overwritten, cut, doubled, or a piece of it
+/// moved.
 fn mutated(valid: &[u8], rng: &mut Xoshiro256PlusPlus) -> Vec<u8> {
     let mut bytes = valid.to_vec();
     for _ in 0..=rng.next_u32() % 4 {
@@ -48,7 +49,7 @@ fn mutated(valid: &[u8], rng: &mut Xoshiro256PlusPlus) -> Vec<u8> {
             _ => bytes.rotate_left(at),
         }
     }
-    // A mutation may undo another; the signature of a fresh OPEN must not slip through.
+    // Mutations may cancel out, and the signature of a fresh OPEN must not slip through.
     if bytes.starts_with(valid) {
         bytes[0] ^= 0x80;
     }
@@ -76,7 +77,7 @@ async fn ten_thousand_malformed_opens_leave_the_depot_serving() {
             let bytes = bytes.clone();
             tasks.spawn(async move {
                 let mut stream = TcpStream::connect(to).await.expect("connect");
-                // The depot may answer and hang up before all is written.
+                // The depot may answer and close before all is written.
                 let _ = stream.write_all(&bytes).await;
                 let _ = stream.shutdown().await;
                 let mut answer = Vec::new();
@@ -96,7 +97,7 @@ async fn ten_thousand_malformed_opens_leave_the_depot_serving() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_or_dripping_stranger_is_disconnected() {
+async fn a_silent_or_trickling_peer_is_disconnected() {
     let key = new_key();
     let depot = depot_with(loopback_policy(key.public(), ""), with_page);
     let page = depot.metrics.expect("page");
@@ -118,9 +119,9 @@ async fn a_silent_or_dripping_stranger_is_disconnected() {
     }
 }
 
-/// The oldest of a crowd makes room for whoever comes next, and sessions go on.
+/// The oldest of a crowd is evicted for each newcomer, and sessions continue.
 #[tokio::test]
-async fn a_crowd_of_strangers_is_bounded_and_keeps_nobody_out() {
+async fn a_crowd_of_unknown_peers_keeps_nobody_out() {
     let key = new_key();
     let depot = depot_with(loopback_policy(key.public(), ""), |config| {
         config.limits.unauthenticated = 3;

@@ -1,4 +1,4 @@
-//! Silence, drain, reload, counters: what a depot does on its own account.
+//! Silence, drain, reload, counters: behaviour that a depot initiates itself.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn an_idle_session_is_reset_after_the_idle_timeout() {
     });
     let still = stand_still();
     let (mut initiator, mut acceptor) = established(&key, &[depot.address]).await;
-    // A byte now and then keeps it, from either side.
+    // An occasional byte from either side keeps it alive.
     for turn in 0..5 {
         tokio::time::advance(Duration::from_secs(90)).await;
         let (from, to) = if turn % 2 == 0 {
@@ -73,7 +73,7 @@ async fn a_drain_lets_sessions_finish_and_takes_no_new_ones() {
     let mut depot = depot(&key);
     let (mut initiator, mut acceptor) = soon(established(&key, &[depot.address])).await;
     depot.stop();
-    // The listener goes first: once it is gone, the rest of the drain is under way.
+    // The listener closes first: once it is closed, the drain has begun.
     let refused = async {
         while let Ok(mut stream) = TcpStream::connect(depot.address).await {
             // Caught in the backlog, or between accept and the phase: refused with a STATUS, or
@@ -99,7 +99,7 @@ async fn a_drain_lets_sessions_finish_and_takes_no_new_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_at_the_drain_deadline_is_reset() {
+async fn sessions_left_at_the_drain_deadline_are_reset() {
     let key = new_key();
     let mut depot = depot_with(loopback_policy(key.public(), ""), with_page);
     let page = depot.metrics.expect("page");
@@ -119,14 +119,14 @@ async fn what_is_left_at_the_drain_deadline_is_reset() {
     );
     depot.stopped().await;
     let mut sink = Vec::new();
-    // The header timeout was reported to the stranger meanwhile.
+    // The header timeout was reported to the unknown peer meanwhile.
     stranger.read_to_end(&mut sink).await.expect("a clean end");
     assert!(!sink.is_empty());
 }
 
-/// An OPEN that arrives while the depot drains, on a connection that it had accepted before.
+/// An OPEN arrives while the depot drains, on a connection accepted before.
 #[tokio::test]
-async fn an_open_that_comes_during_the_drain_is_reported() {
+async fn an_open_during_the_drain_gets_a_status() {
     let key = new_key();
     let mut depot = depot_with(loopback_policy(key.public(), ""), with_page);
     let page = depot.metrics.expect("page");
@@ -191,7 +191,7 @@ async fn every_session_is_counted() {
 }
 
 #[tokio::test]
-async fn what_cannot_start_says_why() {
+async fn a_failed_start_names_the_reason() {
     let config = || DepotConfig::new(new_key(), Policy::deny_all());
     let at = |address: &str| Listen::at(address.parse().expect("address"));
     let none = Depot::bind(DepotConfig {

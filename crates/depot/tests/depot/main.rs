@@ -1,11 +1,11 @@
-//! A depot between real sockets on loopback. Nothing here sleeps or knows a port: what is waited
-//! for is an event, and timeouts run in tokio's paused time.
+//! A depot between real sockets on loopback. The tests do not sleep or use fixed ports: they wait
+//! for events, and timeouts run in tokio's paused time.
 
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test says by panicking that it failed"
+    reason = "failed tests panic"
 )]
 
 mod bed;

@@ -1,5 +1,5 @@
-//! Measurements between depots: who may, what they bring, and what they may not do (LH-PROBE-1 to
-//! LH-PROBE-3); and what is seen of hops.
+//! Measurements between depots: their permission, their results, and their bounds (LH-PROBE-1 to
+//! LH-PROBE-3); and the observation of hops.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -17,12 +17,12 @@ use crate::bed::*;
 
 const WITHIN: Duration = Duration::from_secs(20);
 
-/// Nothing is out of reach.
+/// Filter that admits every address.
 const fn everywhere(_: std::net::IpAddr) -> bool {
     true
 }
 
-/// A depot that `key` may measure.
+/// Starts a depot that `key` may measure.
 fn measured_by(key: &SigningKey) -> Running {
     let policy = format!("probes = [\"{}\"]\n", key.public());
     depot_with(
@@ -49,8 +49,8 @@ async fn lh_probe_2_round_trips_and_a_train_are_measured() {
     assert!(figures.segments.is_some_and(|(sent, _)| sent > 0));
 }
 
-/// A depot that registers names the addresses that others measure: with one that is local to these,
-/// it would reach what listens there.
+/// A depot that registers names the addresses that others measure. An address local to those must
+/// not be measured, as the probe would reach a local service.
 #[tokio::test]
 async fn no_local_address_is_measured() {
     let own = OwnAddressReader::new().unwrap().addresses();
@@ -73,17 +73,16 @@ async fn no_local_address_is_measured() {
             "{host}: {refused:?}"
         );
     }
-    // Nobody has come.
+    // Nobody has connected.
     let came = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
     assert!(came.is_err(), "{came:?}");
 }
 
 #[tokio::test]
-async fn lh_probe_1_nobody_measures_whom_the_policy_does_not_name_and_who_is_measured_shows_who_it_is()
- {
+async fn lh_probe_1_only_named_keys_may_probe_and_depots_sign() {
     let key = new_key();
     let plan = ProbePlan::RoundTrips(1);
-    // It may pass, and still not measure.
+    // The key may pass, but not measure.
     let relaying = depot(&key);
     let refused = probe(
         &relaying.address.into(),
@@ -135,7 +134,7 @@ async fn lh_probe_1_nobody_measures_whom_the_policy_does_not_name_and_who_is_mea
 }
 
 #[tokio::test]
-async fn lh_probe_3_a_session_that_does_more_than_a_probe_may_is_over() {
+async fn lh_probe_3_a_session_beyond_probe_bounds_ends() {
     let key = new_key();
     let depot = measured_by(&key);
     let begun = || async {
@@ -155,7 +154,7 @@ async fn lh_probe_3_a_session_that_does_more_than_a_probe_may_is_over() {
     };
     let mut many = begun().await;
     for number in 0..=u64::from(MAX_PROBE_EXCHANGES) {
-        // It may be over already.
+        // The session may already be over.
         let _ = many.write_all(&ProbeMessage::Echo(number).encode()).await;
     }
     let mut received = Vec::new();
@@ -175,7 +174,7 @@ async fn lh_probe_3_a_session_that_does_more_than_a_probe_may_is_over() {
 }
 
 #[tokio::test]
-async fn what_was_seen_of_both_hops_is_reported_when_a_session_ends() {
+async fn both_hops_are_reported_when_a_session_ends() {
     let key = new_key();
     let received: Arc<Mutex<Vec<HopReport>>> = Arc::default();
     let depot = {

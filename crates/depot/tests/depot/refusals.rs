@@ -1,4 +1,4 @@
-//! What a depot refuses, with which status, and that it dials nobody for it.
+//! Refusals of a depot: each with its status, and without a dial.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bed::*;
 
-/// Sends `open` and expects `code` and a clean end behind it.
+/// Sends `open`, and expects `code` followed by a clean end.
 async fn refused(depot: &Running, open: &Open, code: StatusCode) {
     let mut stream = initiate(depot.address, open, b"early data that must go nowhere").await;
     let status = soon(read_status(&mut stream)).await;
@@ -48,7 +48,7 @@ async fn without_a_valid_principal_nobody_is_dialled() {
 
 /// LH-SIGN-3.
 #[tokio::test]
-async fn an_open_is_good_once() {
+async fn an_open_is_valid_once() {
     let key = new_key();
     let depot = depot(&key);
     let (listener, address) = acceptor().await;
@@ -93,9 +93,9 @@ async fn the_policy_decides_before_any_dial() {
     assert_never_dialled(&listener).await;
 }
 
-/// A name that leads to loopback is allowed as a name and refused for where it leads (LH-ADMIT-3).
+/// A name that resolves to loopback is allowed as a name, and refused for its address (LH-ADMIT-3).
 #[tokio::test]
-async fn where_a_name_leads_is_checked() {
+async fn resolved_addresses_are_checked_against_the_policy() {
     let key = new_key();
     let (listener, address) = acceptor().await;
     let destination: longhaul_proto::Endpoint = format!("localhost:{}", address.port())
@@ -134,7 +134,7 @@ async fn where_a_name_leads_is_checked() {
 
 /// LH-ROUTE-5, LH-ROUTE-6.
 #[tokio::test]
-async fn loops_and_spent_hop_limits_go_no_further() {
+async fn loops_and_spent_hop_limits_are_refused() {
     let key = new_key();
     let (first, second) = (depot(&key), depot(&key));
     let (listener, address) = acceptor().await;
@@ -174,7 +174,7 @@ async fn an_open_for_the_acceptor_is_misrouted_here() {
 }
 
 #[tokio::test]
-async fn rules_and_the_depot_carry_so_many_sessions() {
+async fn rules_and_the_depot_limit_their_sessions() {
     let key = new_key();
     let full = |depot: Running| {
         let key = key.clone();
@@ -189,7 +189,7 @@ async fn rules_and_the_depot_carry_so_many_sessions() {
             .await;
             assert_never_dialled(&listener).await;
             drop((initiator, acceptor));
-            // The place is free again once the depot has seen the end.
+            // The permit is free again once the depot has seen the end.
             let again = async {
                 loop {
                     let open = open_via(&key, &[depot.address], address);
@@ -215,7 +215,7 @@ async fn rules_and_the_depot_carry_so_many_sessions() {
 
 /// LH-WISH-1.
 #[tokio::test]
-async fn what_is_stated_must_be_within_the_bounds_of_a_rule() {
+async fn stated_wishes_must_fit_the_rule() {
     let key = new_key();
     let bounds = "name = \"small\"\nmax_size = \"1 MiB\"\npurposes = [\"tests\"]";
     let depot = depot_with(loopback_policy(key.public(), bounds), |_| {});
@@ -263,7 +263,7 @@ async fn what_is_stated_must_be_within_the_bounds_of_a_rule() {
 
 /// LH-WISH-2.
 #[tokio::test]
-async fn a_session_that_carries_more_than_it_stated_is_reset() {
+async fn a_session_beyond_its_stated_size_is_reset() {
     for backwards in [false, true] {
         let key = new_key();
         let bounds = "max_size = \"1 MB\"";
@@ -282,7 +282,7 @@ async fn a_session_that_carries_more_than_it_stated_is_reset() {
             false => (&mut initiator, &mut acceptor),
             true => (&mut acceptor, &mut initiator),
         };
-        // What was stated passes, both ways.
+        // The stated size passes in both directions.
         let stated = vec![7; 100_000];
         soon(from.write_all(&stated)).await.expect("write");
         soon(to.read_exact(&mut vec![0; 100_000]))

@@ -1,4 +1,4 @@
-//! SIGHUP: the policy's file is read again, and what its rules have under way stays counted.
+//! SIGHUP reloads the policy's file, and the current use of its rules stays counted.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::bed::*;
 
-/// A signal is for the whole process: held by each test that sends one.
+/// A signal reaches the whole process, so each test that sends one holds this lock.
 static HANGUP: Mutex<()> = Mutex::const_new(());
 
 /// A depot whose policy is in a file.
@@ -42,7 +42,7 @@ impl Reloading {
         }
     }
 
-    /// Puts `policy` into the file and waits until it is `loaded` or `refused`.
+    /// Writes `policy` to the file and waits until it is `loaded` or `refused`.
     async fn reload(&self, policy: &str, outcome: &str) {
         let name = format!("longhaul_depot_policy_reloads_total{{outcome=\"{outcome}\"}}");
         let before = metric(self.page, &name).await.unwrap_or(0.0);
@@ -79,7 +79,7 @@ async fn a_hangup_reloads_the_policy_and_mistakes_change_nothing() {
 
 /// `max_sessions` bounds sessions, not sessions since the last reload.
 #[tokio::test]
-async fn sessions_under_way_are_counted_after_a_reload() {
+async fn current_sessions_stay_counted_after_a_reload() {
     let key = new_key();
     let bed = Reloading::new(&rule(key.public(), "max_sessions = 2")).await;
     let at = bed.depot.address;
@@ -104,10 +104,9 @@ async fn sessions_under_way_are_counted_after_a_reload() {
     soon(established(&key, &[at])).await;
 }
 
-/// A reload does not give a rule its burst again, with which many reloads would multiply its
-/// `max_rate`.
+/// A reload does not refill a rule's burst, or many reloads would multiply its `max_rate`.
 #[tokio::test(start_paused = true)]
-async fn a_rate_stays_used_after_a_reload() {
+async fn a_reload_does_not_refill_a_rate() {
     const BURST: usize = 64 * 1024;
     const BYTES_PER_SECOND: f64 = 10_000.0;
     let key = new_key();

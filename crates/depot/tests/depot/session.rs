@@ -1,4 +1,4 @@
-//! The real ends, TLS and all, through depots.
+//! Real initiators and acceptors, with TLS, through depots.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What programs see.
+//! Tests that programs behave as without the library.
 
 use std::process::Command;
 
@@ -27,7 +27,7 @@ fn a_program_sees_no_difference() {
         );
         assert_eq!(output.stderr, b"", "mode {mode}");
         let lines = lines(&log);
-        // The kernel counts SYN and FIN in.
+        // The kernel counts SYN and FIN as bytes.
         let moved = |name: &str, bytes: u64| {
             let ends = lines.iter().filter(|line| line["event"] == "end");
             ends.filter(|line| {
@@ -37,7 +37,7 @@ fn a_program_sees_no_difference() {
             })
             .count()
         };
-        // The child's end and its parent's of the same connection, in either process.
+        // The ends of the same connection in child and parent, in either process.
         assert!(moved("received", 4_000_000) >= 1, "mode {mode}: {lines:?}");
         assert!(moved("sent", 4_000_000) >= 1, "mode {mode}: {lines:?}");
         assert_eq!(moved("received", 20_000), 1, "mode {mode}: {lines:?}");
@@ -63,7 +63,7 @@ fn has_buffer_locks() -> bool {
 }
 
 #[test]
-fn what_the_library_cannot_use_it_does_without() {
+fn invalid_settings_leave_the_program_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let program = compiled(folder.path(), "behaviour", &[]);
     let expected = Command::new(&program).output().unwrap();

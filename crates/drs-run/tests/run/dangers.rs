@@ -1,24 +1,22 @@
-//! What programs do in moments at which little may be done: in a fork, in a signal handler, when
-//! cancelled.
+//! Tests of situations in which little is allowed: in a fork, in a signal handler, when cancelled.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::{compiled, drs_run, reported};
 
-/// How long a program that has gone wrong is waited for; none of these works for longer than a
-/// moment.
+/// Time after which a hanging program is killed; none of these works for longer than a moment.
 const KILL_AFTER_SECONDS: &str = "60";
 
-/// Compiles an object that is loaded behind the library.
+/// Compiles an object that is loaded after the library.
 fn object(folder: &Path, name: &str) -> std::path::PathBuf {
     compiled(folder, name, &["-shared", "-fPIC", "-ldl"])
 }
 
-/// Runs a program under `timeout`, plain or with the library; `behind` is loaded after that.
+/// Runs a program under `timeout`, with or without the library; `behind` is loaded after it.
 fn ran(program: &Path, arguments: &[&str], behind: Option<&Path>) -> Output {
     let mut command = Command::new("timeout");
-    // A process whose only thread left takes no signals does not end of a friendlier one.
+    // A process whose only remaining thread takes no signals ends only by SIGKILL.
     command.args(["--signal", "KILL", KILL_AFTER_SECONDS]);
     let run = drs_run(&["--mode", "auto", "--log", "/dev/null"]);
     command.arg(run.get_program()).args(run.get_args());
@@ -35,7 +33,7 @@ fn plain(program: &Path, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().unwrap()
 }
 
-/// The program does the same with the library as without.
+/// Tests that the program does the same with the library as without.
 #[track_caller]
 fn same(program: &Path, arguments: &[&str]) {
     let plain = plain(program, arguments);
@@ -101,7 +99,7 @@ fn nothing_is_looked_up_after_the_start() {
 }
 
 #[test]
-fn a_handler_on_the_least_of_stacks_has_room() {
+fn handler_on_minimal_stack_does_not_overflow() {
     let folder = tempfile::tempdir().unwrap();
     let program = compiled(folder.path(), "in_handler", &["-ldl", "-Wl,-z,now"]);
     let expected = plain(&program, &["small"]);

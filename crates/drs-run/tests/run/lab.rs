@@ -1,4 +1,4 @@
-//! An unmodified program of the distribution's on a long path.
+//! Tests with an unmodified program of the distribution on a long path.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use wanbed::{Lab, Overrides, Scenario};
 
 use crate::{OBJECT, lines, reported};
 
-/// Connections of which one at least is right-sized at both ends.
+/// Maximum number of connections until one is right-sized at both ends.
 const MAX_CONNECTIONS: u32 = 12;
 
-/// A server that is ended with the test.
+/// A server that ends with the test.
 struct Server(std::process::Child);
 
 impl Drop for Server {
@@ -22,7 +22,7 @@ impl Drop for Server {
     }
 }
 
-/// `drs run` in a node.
+/// Returns a `drs run` command in a node.
 fn drs_run(lab: &Lab, node: &str, log: &Path) -> Command {
     let mut command = lab.command(node, env!("CARGO_BIN_EXE_drs")).unwrap();
     command
@@ -79,8 +79,8 @@ fn busybox_and_curl_are_right_sized_where_the_ceiling_is_low() {
             .iter()
             .any(|line| line["what"] == what && line["made"].is_u64())
     };
-    // A window that leaves in one burst lifts the round trip as a queue does, and is then taken for
-    // one: not every connection's send buffer is seen to be the limit.
+    // A window that leaves in one burst lifts the round trip like a queue, and is then mistaken for
+    // one. So the send buffer is not recognized as the limit of every connection.
     for attempt in 1.. {
         let copy = folder.path().join("copy");
         let output = drs_run(&lab, "receiver", &receiving)
@@ -108,6 +108,6 @@ fn busybox_and_curl_are_right_sized_where_the_ceiling_is_low() {
         ends.any(|line| line[name].as_u64() >= Some(least))
     };
     assert!(ended(&receiving, "received", 8 << 20), "{receiving:?}");
-    // The server closes with the last of it on its way.
+    // The server closes with the last bytes in flight.
     assert!(ended(&sending, "sent", 4 << 20), "{sending:?}");
 }

@@ -1,4 +1,4 @@
-//! `drs run` with real programs: what they see, what the log says, and what it refuses.
+//! Tests of `drs run` with real programs: their behaviour, the log, and refusals.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
@@ -14,7 +14,7 @@ use std::process::Command;
 
 use support::{OBJECT, refused, reported, succeeded};
 
-/// `drs run` with options, up to the program.
+/// Returns a `drs run` command with options, up to the program.
 fn drs_run(options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_drs"));
     command
@@ -25,7 +25,7 @@ fn drs_run(options: &[&str]) -> Command {
     command
 }
 
-/// A C program of this folder, compiled into `folder`.
+/// Compiles a C program of this folder into `folder`.
 fn compiled(folder: &Path, name: &str, options: &[&str]) -> PathBuf {
     let program = folder.join(name);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/run/{name}.c"));
@@ -40,7 +40,7 @@ fn compiled(folder: &Path, name: &str, options: &[&str]) -> PathBuf {
     program
 }
 
-/// A log's lines.
+/// Returns a log's lines.
 fn lines(log: &Path) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(log).unwrap();
     text.lines()

@@ -1,4 +1,4 @@
-//! Programs that cannot be helped, and mistakes.
+//! Tests of programs that cannot be preloaded, and of mistakes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ fn with(program: &std::path::Path) -> std::process::Command {
 }
 
 #[test]
-fn static_programs() {
+fn static_programs_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("still.c");
     fs::write(&source, "int main(void) { return 0; }\n").unwrap();
@@ -31,7 +31,7 @@ fn static_programs() {
 }
 
 #[test]
-fn privileged_programs() {
+fn privileged_programs_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let program = compiled(folder.path(), "behaviour", &[]);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
@@ -41,7 +41,7 @@ fn privileged_programs() {
 }
 
 #[test]
-fn programs_that_are_none() {
+fn missing_programs_are_refused() {
     refused(
         with("no-such-program".as_ref()),
         127,
@@ -57,7 +57,7 @@ fn programs_that_are_none() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_is_reported_before_the_program_runs() {
+fn unwritable_log_is_reported_before_the_program_runs() {
     let mut command = drs_run(&["--log", "/no/such/folder/log"]);
     command.args(["sh", "-c", "echo ran"]);
     let output = command.output().unwrap();

@@ -61,7 +61,7 @@ fn verdict(limit: Limit) -> Verdict {
     }
 }
 
-/// The decision on a sample whose buffers are locked so.
+/// Decides on a sample whose buffers have these locks.
 fn decide(auto: &mut Auto, sample: &Sample, verdict: &Verdict, locks: Option<Locks>) -> Orders {
     let mut sample = *sample;
     sample.buffers.send_locked = locks.map(|locks| locks.send);
@@ -69,7 +69,7 @@ fn decide(auto: &mut Auto, sample: &Sample, verdict: &Verdict, locks: Option<Loc
     auto.decide(&sample, verdict)
 }
 
-/// The orders after the same verdict so many times.
+/// Returns the orders after the same verdict `times` times.
 fn after(
     auto: &mut Auto,
     times: u32,
@@ -89,7 +89,7 @@ fn actions(orders: &Orders) -> Vec<Action> {
 }
 
 #[test]
-fn one_verdict_is_no_reason_and_other_limits_are_none() {
+fn one_verdict_or_another_limit_causes_no_action() {
     let small = sample(64 << 10);
     let mut auto = Auto::new(Side::Receiving, host());
     assert_eq!(
@@ -150,7 +150,7 @@ fn autotuning_below_its_ceiling_is_left_alone_unless_it_stalls() {
 }
 
 #[test]
-fn at_the_ceiling_an_explicit_buffer_is_set_only_where_it_may_be_larger() {
+fn explicit_buffer_is_set_only_if_larger_than_ceiling() {
     let full = sample(6 * MB);
     let mut auto = Auto::new(Side::Receiving, host());
     let orders = after(&mut auto, 2, &full, Limit::ReceiveWindow, UNLOCKED);
@@ -162,7 +162,7 @@ fn at_the_ceiling_an_explicit_buffer_is_set_only_where_it_may_be_larger() {
         orders.iter().next(),
         Some((_, Cause::AutotuneCeiling { ceiling })) if ceiling == 6 * MB
     ));
-    // The step after it finds a buffer that this set, not the program.
+    // The next step finds a buffer that right-sizing set, not the program.
     let orders = after(&mut auto, 2, &sample(12 * MB), Limit::ReceiveWindow, LOCKED);
     assert!(matches!(
         orders.iter().next(),
@@ -215,7 +215,7 @@ fn no_action_ever_asks_for_less_than_there_is() {
 }
 
 #[test]
-fn without_window_scaling_it_takes_streams_and_beyond_16_a_depot() {
+fn unscaled_window_needs_streams_or_beyond_16_a_depot() {
     let host = Host {
         scales_windows: false,
         ..host()
@@ -287,7 +287,7 @@ fn random_losses_want_bbr_or_else_a_depot() {
 }
 
 #[test]
-fn a_reservation_is_paced_to_once_and_anothers_pacing_only_reported() {
+fn reservation_is_paced_once_and_other_pacing_reported() {
     let mut auto = Auto::new(Side::Sending, host());
     auto.reserved = Some(125_000_000);
     let orders = after(&mut auto, 1, &sample(MB), Limit::Growing, None);
@@ -341,7 +341,7 @@ fn a_window_at_the_end_of_its_scaling_takes_streams() {
 }
 
 #[test]
-fn a_cut_under_way_is_given_up_as_soon_as_it_binds() {
+fn trimming_stops_when_the_window_binds() {
     let excessive = sample(14 * MB);
     let mut auto = Auto::new(Side::Receiving, host());
     let held = after(&mut auto, 20, &excessive, Limit::Path, UNLOCKED);
@@ -360,7 +360,7 @@ fn an_excessive_buffer_is_cut_when_what_was_offered_fits() {
     for _ in 0..18 {
         assert_eq!(step(&mut auto, &excessive), []);
     }
-    // What a moment brought less does not count.
+    // A moment with fewer bytes does not count.
     let mut moment = path;
     moment.evidence.goodput_bps = 1e6;
     assert_eq!(
@@ -368,7 +368,7 @@ fn an_excessive_buffer_is_cut_when_what_was_offered_fits() {
         []
     );
     assert_eq!(step(&mut auto, &excessive), [Action::WindowClamp(900_000)]);
-    // Nothing has become less: the clamp was lifted.
+    // The window on offer has not shrunk: the clamp was lifted.
     assert_eq!(step(&mut auto, &excessive), [Action::WindowClamp(900_000)]);
     excessive.info.receive_window = Some(6 * MB);
     assert_eq!(step(&mut auto, &excessive), []);
@@ -381,7 +381,7 @@ fn an_excessive_buffer_is_cut_when_what_was_offered_fits() {
     for _ in 0..9 {
         assert_eq!(step(&mut auto, &cut), []);
     }
-    // And when the path becomes faster, it comes back without delay.
+    // When the path becomes faster, the buffer grows back without delay.
     let orders = after(&mut auto, 2, &cut, Limit::ReceiveWindow, UNLOCKED);
     assert_eq!(
         actions(&orders).first(),

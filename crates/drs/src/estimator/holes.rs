@@ -1,28 +1,27 @@
-//! Tells losses from reordering at the receiving side, by how much arrives while a segment is
-//! missing.
+//! Distinguishes losses from reordering at the receiver, by the amount that arrives while a segment
+//! is missing.
 //!
-//! A segment that was lost comes again one round trip after it was missed at the earliest, and all
-//! that arrives until then is out of order: a round trip's worth of segments. One that was only
-//! overtaken comes sooner, and fewer segments arrive before it. Where a round trip's segments come
-//! in one burst, as in slow start, they may all arrive before it; but then it comes before the next
-//! look.
+//! A lost segment is retransmitted and arrives one round trip after it was missed at the earliest.
+//! Everything that arrives until then is out of order: a round trip's worth of segments. An
+//! overtaken segment arrives sooner, and fewer segments arrive before it. If a round trip's
+//! segments come in one burst, as in slow start, they may all arrive before it, but then it comes
+//! before the next sample.
 
 use std::time::Duration;
 
 use crate::Sample;
 
-/// Where a segment was lost, at least this part of the segments that arrive in a round trip is out
-/// of order.
+/// Minimum part of the segments of a round trip that is out of order if a segment was lost.
 const MIN_PART_OF_ROUND: f64 = 0.75;
-/// So many segments' payload, or more, arrived between two looks and was not in order: one is
-/// missing. The last one of a burst may be short.
+/// Minimum payload, in segments, that arrived between two samples out of order while a segment is
+/// missing. It is not one, because the last segment of a burst may be short.
 const MIN_SEGMENTS_BEHIND: u64 = 2;
 
-/// Segments that arrived lately.
+/// Recently arrived segments.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Holes {
-    /// Since the last round trip ended, and in that one: a hole that begins in one is filled in the
-    /// next.
+    /// Arrivals since the last round trip ended. Those of that round trip are in `before`: a hole
+    /// may begin in one and be filled in the next.
     now: Arrivals,
     before: Arrivals,
 }
@@ -32,13 +31,13 @@ struct Arrivals {
     time: Duration,
     segments: u32,
     out_of_order: u32,
-    /// Whether a segment was missing at a look.
+    /// If true, a sample showed a missing segment.
     open: bool,
 }
 
 impl Holes {
-    /// Takes what arrived between two looks, and says whether it shows that segments were lost.
-    /// `rtt` is the round trip.
+    /// Takes the arrivals between two samples. Returns true if they show that segments were lost.
+    /// `rtt` is the round-trip time.
     pub(super) fn show_loss(&mut self, before: &Sample, now: &Sample, rtt: Duration) -> bool {
         let grown = |counter: fn(&Sample) -> Option<u32>| {
             Some(counter(now)?.wrapping_sub(counter(before)?))
@@ -47,8 +46,8 @@ impl Holes {
             return false;
         };
         let Some(segments) = grown(|sample| sample.info.data_segments_received) else {
-            // A trace that was recorded without their number: nothing tells the two apart, and
-            // losses are what is common.
+            // A trace recorded without the number of segments cannot distinguish the two, and
+            // losses are the common case.
             return out_of_order > 0;
         };
         if self.now.time >= rtt {

@@ -1,31 +1,31 @@
-//! What happened between the first and the last sample of an interval.
+//! Events between the first and the last sample of an interval.
 
 use std::time::Duration;
 
 use super::Side;
 use crate::{Evidence, Sample};
 
-/// One interval: its first and last sample, and counts over the looks after the first.
+/// One interval: its first and last sample, and counts over the samples after the first.
 #[derive(Debug, Clone, Copy)]
 pub struct Interval {
     first: Sample,
     last: Sample,
-    /// How many looks, without the first.
+    /// Number of samples without the first.
     pub looks: u32,
-    /// At how many the sender had nothing more to send and room to send it.
+    /// Samples in which the sender had nothing to send, but room to send it.
     pub starved: u32,
-    /// At how many the data in flight nearly filled the peer's window, with more waiting or the
-    /// window closed.
+    /// Samples in which the data in flight nearly filled the peer's window, with more waiting or
+    /// the window closed.
     pub windowed: u32,
-    /// At how many the send buffer was full of data in flight.
+    /// Samples in which the send buffer was full of data in flight.
     pub buffer_full: u32,
-    /// At how many data waited although both windows had room for it.
+    /// Samples in which data waited although both windows had room for it.
     pub held: u32,
-    /// Sum over the looks of the peer's window, in bytes.
+    /// Sum over the samples of the peer's window, in bytes.
     peer_window: u64,
-    /// Sum over the looks of what the program had not read, in bytes.
+    /// Sum over the samples of the bytes that the program had not read.
     unread: u64,
-    /// Sum over the looks of the window offered, in bytes.
+    /// Sum over the samples of the window on offer, in bytes.
     offered: u64,
 }
 
@@ -65,35 +65,35 @@ impl Interval {
         self.last.at.saturating_sub(self.first.at)
     }
 
-    /// The part of the looks that `count` is.
+    /// Returns `count` as a part of the samples.
     pub fn share_of_looks(&self, count: u32) -> f64 {
         f64::from(count) / f64::from(self.looks.max(1))
     }
 
-    /// The growth of a counter of time, as a part of the interval; `None` where the kernel has no
-    /// such counter.
+    /// Returns the growth of a counter of time as a part of the interval, or `None` if the kernel
+    /// has no such counter.
     fn share_of_time(&self, counter: impl Fn(&Sample) -> Option<Duration>) -> Option<f64> {
         let grown = counter(&self.last)?.saturating_sub(counter(&self.first)?);
         let length = self.length().as_secs_f64();
         (length > 0.0).then(|| (grown.as_secs_f64() / length).min(1.0))
     }
 
-    /// Part of the interval with data to send; 1 where it is not known.
+    /// Returns the part of the interval with data to send; 1 if it is not known.
     pub fn busy(&self) -> f64 {
         self.share_of_time(|sample| sample.info.busy).unwrap_or(1.0)
     }
 
-    /// Part of the interval stalled on the peer's window.
+    /// Returns the part of the interval stalled on the peer's window.
     pub fn receive_window_limited(&self) -> Option<f64> {
         self.share_of_time(|sample| sample.info.receive_window_limited)
     }
 
-    /// Part of the interval stalled on the send buffer.
+    /// Returns the part of the interval stalled on the send buffer.
     pub fn send_buffer_limited(&self) -> Option<f64> {
         self.share_of_time(|sample| sample.info.send_buffer_limited)
     }
 
-    /// Segments sent again.
+    /// Returns the number of retransmitted segments.
     pub fn retransmits(&self) -> u32 {
         self.last
             .info
@@ -101,12 +101,12 @@ impl Interval {
             .wrapping_sub(self.first.info.retransmits)
     }
 
-    /// Acknowledged payload, in bytes a second.
+    /// Returns the rate of acknowledged payload, in bytes per second.
     pub fn acknowledged_rate(&self) -> f64 {
         self.rate(|sample| sample.info.bytes_acked)
     }
 
-    /// Payload received in order, in bytes a second.
+    /// Returns the rate of payload received in order, in bytes per second.
     pub fn received_rate(&self) -> f64 {
         self.rate(|sample| sample.info.bytes_received)
     }
@@ -123,17 +123,17 @@ impl Interval {
         }
     }
 
-    /// Mean of the peer's window over the looks, in bytes.
+    /// Returns the mean of the peer's window, in bytes.
     pub fn mean_peer_window(&self) -> f64 {
         self.peer_window as f64 / f64::from(self.looks.max(1))
     }
 
-    /// Mean of what the program had not read, in bytes.
+    /// Returns the mean of the bytes that the program had not read.
     pub fn mean_unread(&self) -> f64 {
         self.unread as f64 / f64::from(self.looks.max(1))
     }
 
-    /// Mean of the window offered, in bytes.
+    /// Returns the mean of the window on offer, in bytes.
     pub fn mean_offered(&self) -> f64 {
         self.offered as f64 / f64::from(self.looks.max(1))
     }
@@ -169,8 +169,8 @@ impl Interval {
     }
 }
 
-/// The round trip as the receiving side knows it: its own estimate from the data's timing, until
-/// there is one the handshake's.
+/// Returns the round-trip time known to the receiver: its own estimate from the data's timing, or
+/// the handshake's before there is one.
 pub fn receiving_rtt(sample: &Sample) -> Duration {
     match sample.info.receive_rtt {
         Duration::ZERO => sample.info.rtt,
@@ -178,7 +178,7 @@ pub fn receiving_rtt(sample: &Sample) -> Duration {
     }
 }
 
-/// Nothing waits to be sent, and both windows and the buffer would take more.
+/// Returns true if no data waits, although both windows and the buffer have room.
 fn starved(sample: &Sample) -> bool {
     let mss = u64::from(sample.info.send_mss);
     u64::from(sample.queues.unsent) < mss.max(1)
@@ -187,7 +187,7 @@ fn starved(sample: &Sample) -> bool {
         && !window_full(sample)
 }
 
-/// The peer's window is what holds back the data that waits.
+/// Returns true if the peer's window holds back the waiting data.
 fn windowed(sample: &Sample) -> bool {
     sample.queues.unsent > 0
         && window_full(sample)
@@ -197,7 +197,8 @@ fn windowed(sample: &Sample) -> bool {
             .is_some_and(|window| u64::from(window) < sample.congestion_window())
 }
 
-/// Less than a tenth of the peer's window, or three segments, is free of data in flight.
+/// Returns true if less than a tenth of the peer's window, or three segments, is free of data in
+/// flight.
 fn window_full(sample: &Sample) -> bool {
     sample.info.send_window.is_some_and(|window| {
         let window = u64::from(window);
@@ -206,14 +207,14 @@ fn window_full(sample: &Sample) -> bool {
     })
 }
 
-/// The send buffer has no more room, and all that is in it, sent or not, would fit the congestion
+/// Returns true if the send buffer is full and all its data, sent or not, would fit the congestion
 /// window.
 ///
-/// The kernel wakes a program that waits for room when a third of the buffer is free, so one that
-/// is held up by a buffer of a set size finds it between two thirds and full. A buffer that the
-/// kernel sizes grows as soon as a program waits for it, so it holds nobody up unless it is full
-/// (then it is at its ceiling). The kernel's own count of time stalled on the buffer misses
-/// programs that write a segment at a time.
+/// The kernel wakes a program that waits for space when a third of the buffer is free. So a program
+/// that waits for a buffer of fixed size leaves it between two thirds full and full. A buffer that
+/// the kernel sizes grows as soon as a program waits for it, so it is a limit only if it is full
+/// (and at its ceiling). The kernel's own count of time stalled on the buffer misses programs that
+/// write one segment at a time.
 fn buffer_full(sample: &Sample) -> bool {
     let (used, size) = (
         u64::from(sample.buffers.send_used),
@@ -227,15 +228,15 @@ fn buffer_full(sample: &Sample) -> bool {
     full && size > 0 && queued + 2 * u64::from(sample.info.send_mss) < sample.congestion_window()
 }
 
-/// A segment or more waits, and neither window is why.
+/// Returns true if at least a segment waits, although neither window holds it back.
 fn held(sample: &Sample) -> bool {
     sample.queues.unsent >= sample.info.send_mss.max(1)
         && !cwnd_full(sample)
         && !window_full(sample)
 }
 
-/// Less than an eighth of the congestion window, or three segments, is free; or losses are being
-/// repaired, when it is always full.
+/// Returns true if less than an eighth of the congestion window, or three segments, is free. During
+/// loss recovery the window always counts as full.
 fn cwnd_full(sample: &Sample) -> bool {
     let window = sample.congestion_window();
     let nearly = (window / 8).max(3 * u64::from(sample.info.send_mss));

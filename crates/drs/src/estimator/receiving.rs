@@ -1,6 +1,6 @@
-//! The receiving side: it sees its own program, the window that it offers, how much of it a round
-//! trip fills, segments out of order, and the round trip grow with a queue. It does not see the
-//! sender's buffer, windows, pacing or program: those it can't tell apart.
+//! Verdicts of the receiver. It sees its own program, the window that it offers and how much of it
+//! a round trip fills, segments out of order, and a round trip that grows with a queue. It cannot
+//! distinguish the sender's buffer, windows, pacing and program.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use super::interval::{Interval, receiving_rtt};
 use super::round_trips::{MinQueue, RoundTrips};
 use crate::{Limit, Sample};
 
-/// Unread data takes up this part of what window and unread data make together: the program reads
-/// too slowly.
+/// Minimum part of unread data in the sum of window and unread data if the program reads too
+/// slowly.
 const MIN_UNREAD_PART: f64 = 0.3;
-/// A round trip's data fills this part of the window that is offered: the window limits.
+/// Minimum part of the offered window that a round trip's data fills if the window is the limit.
 const MIN_FILLED_WINDOW_PART: f64 = 0.7;
-/// Less is no standing queue. The receiving side counts its round trips in milliseconds of the
-/// timestamp clock (RFC 7323), so this is more than the sender's.
+/// Minimum standing queue. The receiver measures round trips in milliseconds of the timestamp clock
+/// (RFC 7323), so this is more than the sender's minimum.
 const MIN_QUEUE: MinQueue = MinQueue {
     part: 0.25,
     time: Duration::from_millis(3),
 };
-/// The least round trip that the receiving side knows is that of the handshake and of little after
+/// Number of round trips of which the receiver knows the least: the handshake's, and a few after
 /// it.
 const MIN_RTT_DRAWS: u64 = 4;
-/// A loss within so many round trips after a standing queue was seen was that queue overflowing.
+/// Round trips after a standing queue within which a loss counts as an overflow of that queue.
 const ROUNDS_OF_LOSS: u32 = 3;
-/// Losses are what limits a flow for so long after one was seen, unless something else shows. A
-/// sender whose window takes longer to grow back looks like any other that sends no faster.
+/// Time after a loss during which losses are the limit, unless something else shows. A window that
+/// takes longer to grow back cannot be distinguished from a sender that simply sends no faster.
 const LOSS_MEMORY: Duration = Duration::from_secs(3);
 
-/// What is remembered of a flow from interval to interval.
+/// Memory of a flow from interval to interval.
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
     before: Option<Sample>,
@@ -70,7 +70,7 @@ impl Memory {
             let by_queue = self
                 .queue_seen
                 .is_some_and(|seen| sample.at.saturating_sub(seen) <= recent);
-            // What is lost within a few round trips is one event.
+            // Losses within a few round trips are one event.
             let same = self
                 .loss
                 .filter(|loss| sample.at.saturating_sub(loss.at) <= recent);

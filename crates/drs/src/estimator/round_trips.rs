@@ -1,53 +1,52 @@
-//! Tells a standing queue from noise in a flow's smoothed round trips.
+//! Distinguishes a standing queue from noise in a flow's smoothed round-trip times.
 //!
-//! On a path whose delay does not vary, a queue shows at once: the round trip is above the least
-//! one. On a path whose delay varies, it is so for good, queue or none, because the least of
-//! thousands of round trips lies several deviations below their mean. So a queue must also lift the
-//! round trip by more than noise does above the *floor*, which is the least average of round trips
-//! seen, but no more above the least single one than noise explains. The second half is what finds
-//! a queue that stands from the start of a flow: it raises every average, but a constant queue
-//! makes no noise.
+//! On a path with constant delay a queue shows at once: the round trip exceeds the minimum. On a
+//! path with varying delay it always does, with or without a queue, because the least of thousands
+//! of round trips lies several deviations below their mean. So a queue must also lift the round
+//! trip above the *floor* by more than noise does. The floor is the least average of round trips
+//! seen, but at most the least single one plus what noise explains. The second half finds a queue
+//! that stands from the start of a flow: it raises every average, but a constant queue makes no
+//! noise.
 //!
-//! Noise is distinguished from a queue's growing and shrinking by how fast it is: it makes
-//! successive looks go up and down, while a queue goes one way for many looks. So noise is measured
-//! by second differences. A queue of bursts (slow start) goes up and down too, but passes, and
-//! noise stays: what counts is the least that was measured lately.
+//! Noise differs from a growing or shrinking queue by its speed: noise makes successive samples go
+//! up and down, while a queue moves in one direction for many samples. So noise is measured by
+//! second differences. A queue of bursts (slow start) goes up and down too, but passes, while noise
+//! stays. So the least recent measurement counts.
 
 use std::time::Duration;
 
-/// What a queue must add to the least round trip to count, noise apart.
+/// Minimum increase of the least round trip by a queue, apart from noise.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MinQueue {
-    /// As a part of the least round trip.
+    /// Part of the least round trip.
     pub part: f64,
     pub time: Duration,
 }
 
-/// Round trips are averaged over this time, and over [`AVERAGED_ROUNDS`] of them if they take
-/// longer.
+/// Time over which round trips are averaged, or [`AVERAGED_ROUNDS`] of them if they take longer.
 const AVERAGED_TIME: Duration = Duration::from_secs(1);
 const AVERAGED_ROUNDS: u32 = 3;
-/// Noise is measured over this time, and over [`NOISE_ROUNDS`] round trips if they take longer, of
-/// at least [`MIN_NOISE_LOOKS`] looks.
+/// Time over which noise is measured, or [`NOISE_ROUNDS`] round trips if they take longer, with at
+/// least [`MIN_NOISE_LOOKS`] samples.
 const NOISE_TIME: Duration = Duration::from_millis(500);
 const NOISE_ROUNDS: u32 = 5;
 const MIN_NOISE_LOOKS: u32 = 4;
-/// Noise is believed after so many measurements; before, what goes up and down is slow start.
+/// Measurements before noise is accepted; before that, ups and downs are slow start.
 const MIN_NOISE_MEASUREMENTS: u32 = 3;
-/// By this part of it the least measured noise rises in a second, so that noise that begins later
-/// is found out.
+/// Part by which the least measured noise rises per second, so that noise that begins later is
+/// found.
 const NOISE_RISE_PER_SECOND: f64 = 0.1;
-/// The standard deviation of round trips, in least mean second differences. Delay that varies
-/// within some 60 ms gives 2.7 mean ones when looked at each 20 ms, and the least of many
+/// Standard deviation of round trips per least mean second difference. Delay that varies within
+/// about 60 ms gives 2.7 mean differences when sampled every 20 ms, and the least of many
 /// measurements is about 0.7 of their mean. For faster noise it is an overestimate.
 const DEVIATION_PER_NOISE: f64 = 4.0;
-/// By so many deviations of single round trips an average without a queue exceeds the least such
-/// average at most, ...
+/// Maximum distance of an average without a queue from the least such average, in deviations of
+/// single round trips.
 const DEVIATIONS_OF_AVERAGE: f64 = 1.5;
-/// ... and a single one does.
+/// Maximum distance of a single round trip without a queue from the least average, in deviations.
 const DEVIATIONS_OF_LOOK: f64 = 3.5;
 
-/// The round trips of one flow.
+/// Round trips of one flow.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RoundTrips {
     min_queue: MinQueue,
@@ -61,10 +60,10 @@ pub(super) struct RoundTrips {
 #[derive(Debug, Clone, Copy)]
 struct Look {
     at: Duration,
-    /// In seconds, as all below.
+    /// Smoothed round-trip time in seconds, like all times below.
     rtt: f64,
     min_rtt: f64,
-    /// Of how many round trips that is the least; `None` when of all.
+    /// Number of round trips of which `min_rtt` is the least; `None` if of all.
     draws: Option<u64>,
 }
 
@@ -80,8 +79,8 @@ impl RoundTrips {
         }
     }
 
-    /// Takes the smoothed round trip of a look, and the least one known of the path: of the first
-    /// `draws` round trips, or of all.
+    /// Takes the smoothed round-trip time of a sample and the least known one of the path, which is
+    /// the least of the first `draws` round trips or of all.
     pub(super) fn look(
         &mut self,
         at: Duration,
@@ -109,11 +108,11 @@ impl RoundTrips {
         }
     }
 
-    /// Whether the last look's round trip, or the average, has a queue in it.
+    /// Returns true if the last round trip or the average includes a queue.
     pub(super) fn show_queue(&self) -> bool {
         let Some(now) = self.last else { return false };
         let deviation = DEVIATION_PER_NOISE * self.noise.least;
-        // The least of n draws from a normal distribution lies so many deviations below the mean.
+        // Distance of the least of n draws from a normal distribution from the mean, in deviations.
         let draws = now.draws.unwrap_or(self.looks).max(2) as f64;
         let lifted = now.min_rtt + (2.0 * draws.ln()).sqrt() * deviation;
         let floor = self.average.least.map_or(lifted, |least| least.min(lifted));
@@ -125,12 +124,12 @@ impl RoundTrips {
     }
 }
 
-/// An average of the last looks' round trips, and the least that it was.
+/// Moving average of the round trips, and its minimum.
 #[derive(Debug, Clone, Copy, Default)]
 struct Average {
     now: f64,
     least: Option<f64>,
-    /// How long it has been taken, in times over which it goes.
+    /// Duration of the averaging so far, in averaging times.
     taken: f64,
 }
 
@@ -141,7 +140,7 @@ impl Average {
             .max(f64::from(AVERAGED_ROUNDS) * look.rtt);
         let passed = passed.as_secs_f64() / time;
         self.taken += passed;
-        // At first it is the plain mean of all there is.
+        // Before one averaging time has passed, it is the plain mean.
         let weight = if self.taken > 0.0 {
             passed / self.taken.min(1.0)
         } else {
@@ -150,22 +149,22 @@ impl Average {
         self.now += weight.min(1.0) * (look.rtt - self.now);
         if self.taken >= 1.0 {
             let least = self.least.map_or(self.now, |least| least.min(self.now));
-            // The kernel forgets its least round trip after minutes; when that rises, the path has
+            // The kernel forgets its least round trip after minutes. If that rises, the path has
             // become longer.
             self.least = Some(least.max(look.min_rtt));
         }
     }
 }
 
-/// How much round trips go up and down from look to look.
+/// Variation of round trips from sample to sample.
 #[derive(Debug, Clone, Copy, Default)]
 struct Noise {
-    /// The least mean second difference lately; zero until it is believed.
+    /// Least recent mean second difference; zero until it is accepted.
     least: f64,
     measured: u32,
-    /// The least mean so far, believed or not.
+    /// Least mean so far, accepted or not.
     least_measured: Option<f64>,
-    /// Of the measurement under way: sum of second differences, their number, its length.
+    /// Sum of second differences in the current measurement; their number and its length follow.
     sum: f64,
     looks: u32,
     time: f64,

@@ -1,9 +1,9 @@
-//! The sending side: who keeps the next segment from leaving?
+//! Verdicts of the sender: what keeps the next segment from leaving?
 //!
-//! First come those who stop the sender before its congestion control does, by the time they did
-//! so: program, peer's window, send buffer. Where none does, what is in flight is the congestion
-//! control's choice, and the question is what the choice rests on: a rate that someone set, a model
-//! of the path, losses, a queue, or nothing yet.
+//! First come the limits that stop the sender before its congestion control does, by the time that
+//! they did so: program, peer's window, send buffer. Without any of them, the congestion control
+//! decides what is in flight. The question is then what it follows: a rate that someone set, a
+//! model of the path, losses, a queue, or nothing yet.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use super::interval::Interval;
 use super::round_trips::{MinQueue, RoundTrips};
 use crate::{Limit, Sample};
 
-/// Stalled for at least this part of an interval, and it is what limits the flow.
+/// Minimum part of an interval that a flow is stalled on its limit.
 const MIN_STALLED_PART: f64 = 0.5;
-/// A peer's window below this part of the largest it ever offered has been closed by data that its
-/// program did not read.
+/// Part of the largest window ever offered below which the peer's window counts as closed by data
+/// that its program did not read.
 const MAX_CLOSED_WINDOW_PART: f64 = 0.75;
-/// A round trip's data fills this part of the peer's window: a sender that paces by a model is
-/// limited by the window.
+/// Minimum part of the peer's window that a round trip's data fills if the window limits a sender
+/// that paces by a model.
 const MIN_FILLED_WINDOW_PART: f64 = 0.75;
-/// A rate that was set is what limits when the flow gets this part of it; a rate of less than this
-/// part of the fitted one is another.
+/// Minimum part of a set rate that a flow gets if that rate is the limit. A rate below this part of
+/// the fitted one was set by someone else.
 const MIN_PACED_PART: f64 = 0.85;
-/// Less is no standing queue.
+/// Minimum standing queue.
 const MIN_QUEUE: MinQueue = MinQueue {
     part: 0.15,
     time: Duration::from_millis(1),
 };
-/// A loss within so many round trips after a standing queue was seen was that queue overflowing. A
-/// window that is what it was before within so many round trips was not cut for good.
+/// Round trips after a standing queue within which a loss counts as an overflow of that queue. A
+/// window that has its former size again within so many round trips was not really cut.
 const ROUNDS_OF_LOSS: u32 = 3;
 
-/// What is remembered of a flow from interval to interval.
+/// Memory of a flow from interval to interval.
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
     before: Option<Sample>,
@@ -39,21 +39,21 @@ pub struct Memory {
     round_trips: RoundTrips,
     queue_seen: Option<Duration>,
     cut: Option<Cut>,
-    /// The one before that, for when it is undone.
+    /// The cut before the last, in case that is undone.
     earlier_cut: Option<Cut>,
 }
 
-/// The last time that the congestion window was cut.
+/// The last cut of the congestion window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cut {
     at: Duration,
-    /// The window before, in bytes.
+    /// Window before the cut, in bytes.
     from: u64,
-    /// The slow-start threshold before.
+    /// Slow-start threshold before the cut.
     threshold: Option<u32>,
-    /// Whether a standing queue, or a congestion mark, came before it.
+    /// If true, a standing queue or a congestion mark came before it.
     by_queue: bool,
-    /// Whether a congestion mark did.
+    /// If true, a congestion mark came before it.
     marked: bool,
 }
 
@@ -91,8 +91,9 @@ impl Memory {
         }
     }
 
-    /// What seemed lost had only been overtaken, and the kernel took the cut back (RFC 3522, RFC
-    /// 4015, RFC 3708): window and threshold are what they were. A mark is never taken back.
+    /// Notices that the kernel took a cut back (RFC 3522, RFC 4015, RFC 3708), because a segment
+    /// that seemed lost had only been overtaken. Window and threshold have their former values
+    /// then. A mark is never taken back.
     fn notice_undone(&mut self, now: &Sample) {
         let soon = now.info.rtt.saturating_mul(ROUNDS_OF_LOSS);
         let undone = self.cut.is_some_and(|cut| {
@@ -107,17 +108,16 @@ impl Memory {
         }
     }
 
-    /// A window is cut when segments were lost or marked and the slow-start threshold came down.
-    /// Without a loss the threshold only says that slow start ended early (HyStart), which is no
-    /// limit met.
+    /// Notices a cut of the window: segments were lost or marked, and the slow-start threshold
+    /// fell. Without a loss, a lower threshold only says that slow start ended early (HyStart),
+    /// which is not a limit.
     fn notice_cut(&mut self, before: &Sample, now: &Sample) {
         let marked = now.info.delivered_ce > before.info.delivered_ce;
         let lost =
             now.info.retransmits != before.info.retransmits || now.info.lost > before.info.lost;
         let round = now.info.rtt.max(now.at.saturating_sub(before.at));
         let recent = round.saturating_mul(ROUNDS_OF_LOSS);
-        // Everything that is lost within a round trip is one event, and so is what recovery takes
-        // to repair it.
+        // Losses within a round trip, and those during recovery, are one event.
         let same = |cut: &Cut| now.at.saturating_sub(cut.at) < recent;
         if !(marked || lost) {
             return;
@@ -154,8 +154,8 @@ impl Memory {
             .max(interval.share_of_looks(interval.windowed))
             .max(f64::from(u8::from(model_fills_window(interval))));
         let buffer_full = on_buffer.max(interval.share_of_looks(interval.buffer_full));
-        // Nothing waits to be sent while a program waits for room in the buffer, either; the kernel
-        // knows the difference.
+        // While a program waits for space in the buffer, no data waits to be sent either. The
+        // kernel knows the difference.
         let starved = interval
             .share_of_looks(interval.starved)
             .max(1.0 - interval.busy())
@@ -169,8 +169,8 @@ impl Memory {
             } else if windowed >= most && closed {
                 Limit::ReceivingApplication
             } else if self.round_trips.show_queue() {
-                // The window, or the buffer, is more than the path carries: what it adds waits in
-                // the path's queue.
+                // The window or buffer exceeds what the path carries: the excess waits in the
+                // path's queue.
                 Limit::Path
             } else if windowed >= most {
                 Limit::ReceiveWindow
@@ -192,7 +192,8 @@ impl Memory {
         }
     }
 
-    /// BBR's window follows its model of the path, and losses do not cut it.
+    /// Judges a model-based flow: BBR's window follows its model of the path, and losses do not cut
+    /// it.
     fn by_model(&self, interval: &Interval) -> Limit {
         match interval.last().congestion.bbr {
             Some(bbr) if bbr.starts_up() => Limit::Growing,
@@ -200,19 +201,19 @@ impl Memory {
         }
     }
 
-    /// Reno, CUBIC and their like grow until something is lost.
+    /// Judges a loss-based flow: Reno, CUBIC and the like grow until something is lost.
     fn by_losses(&self, interval: &Interval) -> Limit {
         let sample = interval.last();
         let held = interval.share_of_looks(interval.held) >= MIN_STALLED_PART;
         match self.cut {
             _ if self.round_trips.show_queue() => Limit::Path,
-            // Data waits, both windows have room, and yet it does not leave: a queue of this host's
-            // own holds it (TCP small queues).
+            // Data waits, both windows have room, and yet it does not leave: a queue of this host
+            // holds it (TCP small queues).
             _ if held && !is_fitted(sample) => Limit::Pacing,
             None => Limit::Growing,
             Some(cut) if !cut.by_queue => Limit::Loss,
-            // The way back to where the path was full. Beyond that without a queue, the path has
-            // become wider.
+            // The window is growing back to where the path was full. If it grows beyond that
+            // without a queue, the path has become wider.
             Some(cut) if sample.congestion_window() <= cut.from.saturating_add(cut.from / 8) => {
                 Limit::Path
             }
@@ -221,7 +222,7 @@ impl Memory {
     }
 }
 
-/// Someone set a rate, the sender paces at it, and that is what the flow gets.
+/// Returns true if someone set a rate, the sender paces at it, and the flow gets it.
 fn gets_set_rate(interval: &Interval) -> bool {
     let info = &interval.last().info;
     let (Some(most), Some(now)) = (info.max_pacing_rate, info.pacing_rate) else {
@@ -231,7 +232,7 @@ fn gets_set_rate(interval: &Interval) -> bool {
         && interval.acknowledged_rate() >= MIN_PACED_PART * most as f64
 }
 
-/// The rate that was set was fitted to the path, and nobody has set a lower one.
+/// Returns true if the set rate was fitted to the path, and nobody has set a lower one.
 fn is_fitted(sample: &Sample) -> bool {
     match (sample.fitted_rate, sample.info.max_pacing_rate) {
         (Some(fitted), Some(most)) => most as f64 >= MIN_PACED_PART * fitted as f64,
@@ -239,9 +240,9 @@ fn is_fitted(sample: &Sample) -> bool {
     }
 }
 
-/// BBR measures the bandwidth that the peer's window allows, and then paces just below it: the
-/// window limits although the sender seldom runs into it. A round trip's data fills the window;
-/// where the path limits, it fills half of BBR's own.
+/// Returns true if a round trip's data fills the peer's window. BBR measures the bandwidth that the
+/// window allows and then paces just below it, so the window is the limit although the sender
+/// seldom fills it. If the path is the limit, the data fills half of BBR's own window.
 fn model_fills_window(interval: &Interval) -> bool {
     let sample = interval.last();
     let window = interval.mean_peer_window();

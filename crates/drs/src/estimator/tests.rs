@@ -1,5 +1,5 @@
-//! Verdicts on made-up samples: one story a class, each with what distinguishes it from its
-//! neighbours. What real kernels do is in the recorded traces of `tests/replay.rs`.
+//! Verdicts on synthetic samples: one scenario per limit, each with what distinguishes it from
+//! similar ones. Recorded traces of real kernels are in `tests/replay.rs`.
 
 mod noise;
 
@@ -11,7 +11,7 @@ use crate::{Bbr, Buffers, Congestion, CongestionName, Queues, SAMPLE_PERIOD, Tcp
 const MS: Duration = Duration::from_millis(1);
 const MSS: u32 = 1000;
 
-/// A bulk flow over 50 ms at 8 Mbit/s (50 KB in flight), with more than enough of everything.
+/// A bulk flow over 50 ms at 8 Mbit/s (50 KB in flight), without any other limit.
 fn bulk(congestion: &[u8]) -> Sample {
     Sample {
         at: Duration::ZERO,
@@ -53,8 +53,8 @@ fn bulk(congestion: &[u8]) -> Sample {
     }
 }
 
-/// Goes on from `from` for `time`; what moves beside time, busy time and a megabyte a second is up
-/// to `change`. Gives the verdicts.
+/// Continues from `from` for `time`, and returns the verdicts. Time and busy time advance, a
+/// megabyte per second moves, and `change` does the rest.
 fn go_on(
     estimator: &mut Estimator,
     from: &mut Sample,
@@ -91,7 +91,7 @@ fn grow(counter: &mut Option<Duration>, by: Duration) {
 }
 
 #[test]
-fn a_program_that_gives_too_little() {
+fn slow_program_is_the_limit() {
     let mut sample = bulk(b"cubic");
     sample.queues.unsent = 0;
     sample.queues.unacknowledged = 20_000;
@@ -103,7 +103,7 @@ fn a_program_that_gives_too_little() {
 }
 
 #[test]
-fn a_program_that_gives_nothing() {
+fn idle_program_is_the_limit() {
     let mut sample = bulk(b"reno");
     sample.queues = Queues::default();
     sample.buffers.send_used = 0;
@@ -115,7 +115,7 @@ fn a_program_that_gives_nothing() {
 }
 
 #[test]
-fn a_small_send_buffer() {
+fn small_send_buffer_is_the_limit() {
     let mut sample = bulk(b"reno");
     sample.queues.unsent = 0;
     sample.queues.unacknowledged = 20_000;
@@ -123,8 +123,8 @@ fn a_small_send_buffer() {
     sample.buffers.send_used = 25_000;
     let stall = |sample: &mut Sample| grow(&mut sample.info.send_buffer_limited, 15 * MS);
     assert_eq!(only(Side::Sending, sample, stall), Limit::SendBuffer);
-    // Not counted, it shows in the queues where someone set the size; one that the kernel sizes
-    // would have grown.
+    // Without the kernel's count, the queues show it if someone set the size. A buffer that the
+    // kernel sizes would have grown.
     assert_eq!(
         only(Side::Sending, sample, |_| ()),
         Limit::SendingApplication
@@ -134,7 +134,7 @@ fn a_small_send_buffer() {
 }
 
 #[test]
-fn a_peers_window_at_its_ceiling_and_one_that_closes() {
+fn peer_window_at_ceiling_differs_from_closing_one() {
     let mut sample = bulk(b"cubic");
     sample.info.send_window = Some(20_000);
     sample.queues.unacknowledged = 220_000;
@@ -193,7 +193,7 @@ fn a_rate_fitted_to_the_path_is_the_paths_limit() {
             estimator.observe(&sample)
         });
         assert_eq!(verdict.unwrap().evidence.fitted_bps, Some(8e6));
-        // Somebody else holds the flow to less.
+        // Someone else limits the flow to a lower rate.
         sample.fitted_rate = Some(2_000_000);
         assert_eq!(only(Side::Sending, sample, |_| ()), Limit::Pacing);
     }
@@ -206,7 +206,7 @@ fn a_fitted_rate_that_is_not_reached_does_not_limit() {
     sample.info.pacing_rate = Some(1_200_000);
     sample.fitted_rate = Some(100_000_000);
     assert_eq!(only(Side::Sending, sample, |_| ()), Limit::Growing);
-    // A window of twice what the rate needs, which the pacing leaves unused.
+    // A window of twice what the rate needs, half of it unused because of the pacing.
     sample.info.max_pacing_rate = Some(1_000_000);
     sample.info.pacing_rate = Some(1_000_000);
     sample.fitted_rate = Some(1_000_000);
@@ -215,14 +215,14 @@ fn a_fitted_rate_that_is_not_reached_does_not_limit() {
 }
 
 #[test]
-fn data_that_waits_with_room_in_both_windows_is_held_by_this_host() {
+fn data_waiting_with_open_windows_is_held_by_this_host() {
     let mut sample = bulk(b"cubic");
     sample.info.congestion_window = 200;
     assert_eq!(only(Side::Sending, sample, |_| ()), Limit::Pacing);
 }
 
 #[test]
-fn growth_that_nothing_stopped() {
+fn flow_without_limit_is_growing() {
     let sample = bulk(b"reno");
     let double = |sample: &mut Sample| {
         sample.info.congestion_window += 10;
@@ -231,7 +231,7 @@ fn growth_that_nothing_stopped() {
     assert_eq!(only(Side::Sending, sample, double), Limit::Growing);
 }
 
-/// Loses a segment: the window is halved.
+/// Loses a segment, which halves the window.
 fn lose(sample: &mut Sample) {
     sample.info.retransmits += 1;
     sample.info.congestion_window /= 2;
@@ -241,7 +241,7 @@ fn lose(sample: &mut Sample) {
 }
 
 #[test]
-fn losses_without_a_queue_are_distinguished_from_those_of_a_full_one() {
+fn random_loss_is_distinguished_from_queue_overflow() {
     for (queue, expected) in [(false, Limit::Loss), (true, Limit::Path)] {
         let mut estimator = Estimator::new(Side::Sending);
         let mut sample = bulk(b"reno");
@@ -261,7 +261,7 @@ fn losses_without_a_queue_are_distinguished_from_those_of_a_full_one() {
             }));
         }
         let right = limits.iter().filter(|limit| **limit == expected).count();
-        // Before the first loss nothing has stopped it.
+        // Before the first loss, nothing has limited it.
         assert!(right + 4 >= limits.len(), "{expected}: {limits:?}");
         assert_eq!(limits.last(), Some(&expected));
     }
@@ -293,7 +293,7 @@ fn a_path_that_became_wider_is_room_to_grow() {
 }
 
 #[test]
-fn a_congestion_mark_is_a_queues_word() {
+fn congestion_mark_counts_as_queue() {
     let mut estimator = Estimator::new(Side::Sending);
     let mut sample = bulk(b"cubic");
     sample.info.delivered_ce = Some(0);
@@ -336,7 +336,7 @@ fn bbr_that_paces_just_below_the_peers_window_is_limited_by_it() {
 }
 
 #[test]
-fn what_the_receiving_side_sees() {
+fn receiver_verdicts_of_each_limit() {
     let sample = bulk(b"cubic");
     assert_eq!(only(Side::Receiving, sample, |_| ()), Limit::Sender);
     let unread = |sample: &mut Sample| {
@@ -357,7 +357,7 @@ fn what_the_receiving_side_sees() {
 }
 
 #[test]
-fn intervals_last_a_round_trip_but_at_least_100_ms_and_at_most_a_second() {
+fn interval_lasts_a_round_trip_within_its_bounds() {
     for (rtt, least, most) in [(1, 100, 120), (250, 250, 270), (5000, 1000, 1020)] {
         let mut sample = bulk(b"reno");
         sample.info.rtt = rtt * MS;
@@ -403,7 +403,7 @@ fn one_interval_alone_does_not_change_the_verdict_and_two_do() {
 }
 
 #[test]
-fn time_that_goes_back_and_counters_that_shrink_begin_anew() {
+fn decreasing_time_or_counters_reset_the_estimator() {
     let mut estimator = Estimator::new(Side::Sending);
     let mut sample = bulk(b"reno");
     go_on(&mut estimator, &mut sample, 300 * MS, |_| ());

@@ -1,33 +1,32 @@
-//! The path's capacity from trains of acknowledgements (the packet trains of Jain and Routhier,
-//! 1986).
+//! Measures the path's capacity by trains of acknowledgements (the packet trains of Jain and
+//! Routhier, 1986).
 //!
-//! A window that leaves as a burst is spread by the bottleneck to its own rate, and so are the
-//! acknowledgements: the slope of a train of them is the capacity. It counts only when it is much
-//! faster than a sender that paces would have sent it, for there the slope is the sender's own.
-//! Flows to one destination send their bursts through one bottleneck, so their acknowledgements are
-//! one train.
+//! The bottleneck spreads a window that leaves as a burst to its own rate. Its acknowledgements
+//! come back in a train whose slope is the capacity. A train counts only if it is much faster than
+//! a pacing sender would have sent it, because otherwise the slope is the sender's own. Flows to
+//! one destination send their bursts through one bottleneck, so their acknowledgements form one
+//! train.
 
 use std::time::Duration;
 
 use super::{FitSample, Siblings};
 
-/// A train is measured once it has lasted this long: the shorter it is, the more do
-/// acknowledgements that come in bunches blur it ...
+/// Minimum duration of a measured train: the shorter it is, the more it is blurred by
+/// acknowledgements that come in bunches.
 const MIN_TRAIN_DURATION: Duration = Duration::from_millis(5);
-/// ... and acknowledged as many segments.
+/// Minimum number of segments that a measured train acknowledges.
 const MIN_TRAIN_SEGMENTS: u64 = 16;
-/// Without an acknowledgement for this long, and for as long as so many segments take, a train is
-/// over.
+/// Time without an acknowledgement that ends a train, if it is also the time of a few segments.
 const MAX_PAUSE_IN_TRAIN: Duration = Duration::from_micros(1500);
 const MAX_PAUSE_IN_SEGMENTS: f64 = 8.0;
-/// A sample that comes so long after the one before may have missed the end of a train.
+/// Maximum time between two samples; after a longer one the end of a train may have been missed.
 const MAX_TIME_BETWEEN_SAMPLES: Duration = Duration::from_millis(4);
-/// Linux paces slow start, where it paces, at so many windows a round trip ...
+/// Windows per round trip at which Linux paces slow start.
 const PACED_WINDOWS_PER_ROUND_TRIP: f64 = 2.0;
-/// ... and a train must be so many times faster to be no paced one.
+/// Minimum ratio of a train's slope to that paced rate for the train not to be a paced one.
 const MIN_SLOPE_OVER_PACED_RATE: f64 = 1.5;
 
-/// What all flows to one destination have got through by the time of a sample.
+/// Progress of all flows to one destination by the time of a sample.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Progress {
     at: Duration,
@@ -57,28 +56,27 @@ impl Progress {
 #[derive(Debug, Clone, Default)]
 pub(super) struct AckTrains {
     train: Option<Train>,
-    /// The slope of the last train that was at least half as long as it should be, in bytes a
-    /// second.
+    /// Slope of the last train that had at least half the minimum duration, in bytes per second.
     shorter_train_slope: Option<f64>,
     last: Option<Progress>,
 }
 
-/// Acknowledgements that come without a pause: times, and bytes acknowledged by then.
+/// Acknowledgements without a pause: times, and bytes acknowledged by then.
 #[derive(Debug, Clone, Copy)]
 struct Train {
     first: (Duration, u64),
-    /// The congestion window at the first, in bytes: at least that with which the train was sent.
+    /// Congestion window at the first one, in bytes: at least that with which the train was sent.
     congestion_window: u64,
-    /// The last sample but one that saw progress: that there was more after it shows that the train
-    /// had not ended by then.
+    /// Second-to-last sample that saw progress. As more progress followed, the train had not ended
+    /// by then.
     before: (Duration, u64),
-    /// The last sample that saw progress.
+    /// Last sample that saw progress.
     last: (Duration, u64),
 }
 
 impl AckTrains {
-    /// The capacity in bytes a second, once the train under way says it; that of the train before
-    /// where it was slower.
+    /// Returns the capacity in bytes per second, once the current train shows it. If the train
+    /// before was slower, its slope is returned.
     pub(super) fn observe(&mut self, now: &Progress, expected: bool) -> Option<f64> {
         let last = self.last.replace(*now)?;
         let moment = (now.at, now.delivered);
@@ -117,11 +115,11 @@ impl AckTrains {
 }
 
 impl Train {
-    /// Bytes a second, once it has lasted for `least`.
+    /// Returns the slope in bytes per second, once the train has lasted for `least`.
     fn slope(&self, now: &Progress, least: Duration) -> Option<f64> {
         let lasted = self.before.0.saturating_sub(self.first.0);
         let bytes = self.before.1.saturating_sub(self.first.1);
-        // Without an end in sight it is no train: the path is full, or the sender paces.
+        // Acknowledgements without an end are not a train: the path is full, or the sender paces.
         if lasted < least || lasted > now.min_rtt / 2 || bytes < MIN_TRAIN_SEGMENTS * now.mss {
             return None;
         }
@@ -131,7 +129,7 @@ impl Train {
         (slope > MIN_SLOPE_OVER_PACED_RATE * paced).then_some(slope)
     }
 
-    /// Whether nothing came for so long that it is over.
+    /// Returns true if the pause was long enough to end the train.
     fn is_over(&self, now: &Progress) -> bool {
         let bytes = self.last.1.saturating_sub(self.first.1).max(1) as f64;
         let lasted = self.last.0.saturating_sub(self.first.0).as_secs_f64();

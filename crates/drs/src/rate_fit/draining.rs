@@ -1,27 +1,27 @@
-//! Whose queue it is: one of a flow's own shrinks when the flow steps back.
+//! Detection of whose queue it is: a flow's own queue shrinks when the flow steps back.
 
 use std::time::Duration;
 
-/// A queue that has not shrunk in so many rounds while this flow steps back is not its own: others
-/// fill it, who would take all.
+/// Rounds of stepping back after which a queue that has not shrunk belongs to others, who would
+/// take everything.
 pub(super) const MAX_UNDRAINED_ROUNDS: u32 = 8;
-/// A round of stepping back takes more than this part of the path's round trip off a queue of this
-/// flow's own.
+/// Minimum amount that a round of stepping back takes off a flow's own queue: one part in so many
+/// of the path's round trip.
 const MIN_DRAINED_RTT_PARTS: u32 = 400;
 
-/// How a queue shrinks while the flow steps back.
+/// Draining of a queue while the flow steps back.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Draining {
-    /// The last round's least round trip; none before the first.
+    /// Least round trip of the last round; `None` before the first.
     last_rtt: Option<Duration>,
-    /// The longest of these since counting began: what was on its way when the flow stepped back
-    /// still joins the queue.
+    /// Longest of these since counting began: data in flight when the flow stepped back still joins
+    /// the queue.
     longest_rtt: Duration,
     rounds: u32,
 }
 
 impl Draining {
-    /// A queue is seen first, with this least round trip.
+    /// Begins when a queue is first seen, with the round's least round trip.
     pub(super) fn begin(rtt: Duration) -> Self {
         Self {
             last_rtt: Some(rtt),
@@ -30,7 +30,7 @@ impl Draining {
         }
     }
 
-    /// Takes a round's least round trip; whether the queue shrinks.
+    /// Takes a round's least round trip. Returns true if the queue shrinks.
     pub(super) fn observe(&mut self, rtt: Duration, min_rtt: Duration, counts: bool) -> bool {
         let last_rtt = self.last_rtt.replace(rtt);
         self.longest_rtt = self.longest_rtt.max(rtt);
@@ -38,9 +38,9 @@ impl Draining {
         last_rtt.is_some_and(|last| rtt + min_rtt / MIN_DRAINED_RTT_PARTS < last)
     }
 
-    /// Whether others fill the queue. Where they don't, counting begins anew.
+    /// Returns true if others fill the queue. If they do not, counting starts again.
     pub(super) fn is_in_vain(&mut self, rtt: Duration, min_rtt: Duration) -> bool {
-        // Behind a long queue a step back shows as late as the round trip is long.
+        // Behind a long queue, a step back shows only after the longer round trip.
         let round_trips = rtt
             .as_nanos()
             .checked_div(min_rtt.as_nanos())

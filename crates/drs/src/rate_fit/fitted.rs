@@ -1,5 +1,5 @@
-//! A fitted rate, and how it follows the path: small steps up while no queue stands, back to the
-//! delivery rate when one does.
+//! A fitted rate that follows the path: small steps up while no queue stands, back to the delivery
+//! rate when one does.
 
 use std::time::Duration;
 
@@ -10,65 +10,64 @@ use super::{
     rtt_floor::RttFloor,
 };
 
-/// The part of a train's slope that is sent at first: trains are short, and their ends blurred.
+/// Part of a train's slope that is the first rate: trains are short, and their ends blurred.
 const FIRST_SHARE_OF_SLOPE: f64 = 0.88;
-/// The part of the delivery rate that is sent after a queue stood, so that it drains, and once it
-/// has.
+/// Part of the delivery rate that is sent while a queue drains, and after it has drained.
 const DRAINING_SHARE: f64 = 0.995;
 const DRAINED_SHARE: f64 = 0.9975;
-/// The same in the first round after the queue was seen. What was on its way by then joins it, and
-/// CoDel (RFC 8289) drops segments when 5 ms stand for 100 ms.
+/// Part of the delivery rate that is sent in the first round after a queue was seen. Data in flight
+/// by then joins the queue, and CoDel (RFC 8289) drops segments when 5 ms stand for 100 ms.
 const FIRST_DRAINING_SHARE: f64 = 0.98;
-/// The least and the largest step up, as parts of the rate. What a step sends too much until its
-/// queue is seen, some two round trips later, a queue of a thirtieth of the window can hold.
+/// Minimum and maximum step up, as parts of the rate. The excess of a step until its queue is seen,
+/// two round trips later or so, fits a queue of a thirtieth of the window.
 const MIN_STEP: f64 = 0.0025;
 const MAX_STEP: f64 = 0.01;
-/// The largest where a queue stood the last time, or where the first slope says that one will: one
-/// step too many shows late, and a second joins it.
+/// Maximum step near a rate at which a queue stood, or near the first slope: one step too many
+/// shows late, and a second one joins it.
 const MAX_STEP_NEAR_CAPACITY: f64 = 0.005;
-/// A step up while no queue has been seen yet: by the time that one too many is seen, a sixteenth
-/// of the window waits at most.
+/// Maximum step before any queue has been seen: by the time that a step too many shows, at most a
+/// sixteenth of the window waits.
 const MAX_STEP_BEFORE_FIRST_QUEUE: f64 = 0.02;
-/// The first rate is known to be too low only up to this part of the slope that it came from.
+/// Part of its slope up to which the first rate is known to be too low.
 const MIN_SHARE_OF_SLOPE: f64 = 0.95;
-/// A first rate that has come so far over its slope was too low.
+/// Multiple of its slope above which the first rate was too low.
 const MAX_SHARE_OF_SLOPE: f64 = 1.1;
-/// Where smoothed round trips scatter by less, delay does not blur a slope.
+/// Maximum scatter of smoothed round trips for which varying delay does not blur a slope.
 const MAX_SCATTER_FOR_SLOPE: Duration = Duration::from_micros(500);
-/// When so many steps have met no queue, the rate must be far too low ...
+/// Number of steps without a queue after which the rate must be far too low.
 const STEPS_OF_LOW_RATE: u32 = 16;
-/// ... and this is the largest step.
+/// Maximum step at such a rate.
 const MAX_STEP_OF_LOW_RATE: f64 = 0.03;
-/// The largest step back when a queue is seen first: the delivery rate is also low for a moment
-/// when a host stood still ...
+/// Maximum step back when a queue is first seen. The delivery rate is also low for a moment after a
+/// host stood still.
 const MAX_BACKOFF: f64 = 0.03;
-/// ... and in a round after that, or where siblings have less.
+/// Maximum step back in a later round, or if siblings have less.
 const MAX_LATER_BACKOFF: f64 = 0.25;
-/// The largest where siblings have more.
+/// Maximum step back if siblings have more.
 const MAX_BACKOFF_BELOW_SIBLINGS: f64 = 0.005;
-/// The part of what it has over the mean that a flow yields whenever a queue stands.
+/// Part of its excess over the mean that a flow yields whenever a queue stands.
 const YIELDED_SHARE_OF_EXCESS: f64 = 0.1;
-/// Rates of siblings that differ by less than this part are equal.
+/// Relative difference below which the rates of siblings count as equal.
 const SIBLING_TOLERANCE: f64 = 0.02;
-/// A flow that delivers less than this part of its rate is held by something else.
+/// Part of its rate that a flow delivers if nothing else limits it.
 const FILLED_SHARE: f64 = 0.97;
-/// When something other than the path has held the flow for so long, the next step comes at once
-/// and is large.
+/// Time for which something other than the path may limit the flow. After a longer time the next
+/// step is immediate and large.
 const MAX_AGE_OF_RATE: Duration = Duration::from_secs(10);
-/// Rounds in which a step up shows.
+/// Rounds until a step up shows.
 const STEP_VISIBLE_ROUNDS: u32 = 3;
-/// Rounds without a step after a queue stood: the least, and the most where it stood again and
-/// again at the same rate.
+/// Minimum and maximum number of rounds without a step after a queue stood. The maximum applies if
+/// it stood repeatedly at the same rate.
 const MIN_REST_ROUNDS: u32 = 6;
 const MAX_REST_ROUNDS: u32 = 48;
-/// Delivery rates that differ by less than this part are the same.
+/// Relative difference below which delivery rates count as the same.
 const SAME_RATE_TOLERANCE: f64 = 0.03;
-/// What a sample said of the rate.
+/// Verdict of a sample on the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The round is not over.
     Undecided,
-    /// The rate is as it should be.
+    /// The rate is adjusted.
     Followed,
     /// Others fill the path's queue.
     QueueOfOthers,
@@ -77,30 +76,30 @@ pub(super) enum Verdict {
 /// The rate of one flow.
 #[derive(Debug, Clone)]
 pub(super) struct Fitted {
-    /// Bytes a second.
+    /// Rate in bytes per second.
     rate: f64,
-    /// The next step up, as a part of the rate.
+    /// Next step up, as a part of the rate.
     step: f64,
-    /// What the last steps added, the latest first, in bytes a second: those whose queue has not
-    /// been seen when the next is due.
+    /// Amounts of the last steps, latest first, in bytes per second. Their queue may not have been
+    /// seen yet when the next step is due.
     last_steps: [f64; 3],
-    /// The slope that the first rate came from, or this flow's part of it, in bytes a second.
+    /// Slope of the first rate, or this flow's part of it, in bytes per second.
     slope: Option<f64>,
     steps_since_queue: u32,
     rounds_since_step: u32,
     /// Rounds before the next step.
     rest_rounds: u32,
     last_queue: Option<LastQueue>,
-    /// The last change was a step back.
+    /// Set if the last change was a step back.
     draining: Option<Draining>,
-    /// The siblings at the last sample; none at the first.
+    /// Siblings at the last sample; `None` before the first.
     siblings: Option<Siblings>,
     rounds_since_siblings_changed: u32,
-    /// Since when something other than the path holds the flow.
+    /// Time since which something other than the path limits the flow.
     held_since: Option<Duration>,
 }
 
-/// The last time that a queue stood.
+/// The last standing queue.
 #[derive(Debug, Clone, Copy)]
 struct LastQueue {
     delivery_rate: f64,
@@ -109,14 +108,15 @@ struct LastQueue {
 }
 
 impl LastQueue {
-    /// Whether a rate is close to what the path delivered then.
+    /// Returns true if a rate is close to what the path delivered then.
     fn is_near(&self, rate: f64) -> bool {
         (rate - self.delivery_rate).abs() < SAME_RATE_TOLERANCE * self.delivery_rate
     }
 }
 
 impl Fitted {
-    /// From the slope of a train of all siblings' acknowledgements, in bytes a second.
+    /// Returns a rate from the slope of a train of all siblings' acknowledgements, in bytes per
+    /// second.
     pub(super) fn from_ack_train(slope: f64, siblings: &Siblings) -> Self {
         let share = slope * FIRST_SHARE_OF_SLOPE / f64::from(siblings.flows.max(1));
         Self {
@@ -125,19 +125,19 @@ impl Fitted {
         }
     }
 
-    /// From the delivery rate while a queue stands.
+    /// Returns a rate from the delivery rate while a queue stands.
     pub(super) fn from_queue(sample: &FitSample) -> Self {
         let rate = sample.delivery_rate as f64 * DRAINING_SHARE;
         Self::at(rate, MIN_STEP, MIN_REST_ROUNDS)
     }
 
-    /// Beside siblings that were fitted before and make room, with this share of the path in bytes
-    /// a second.
+    /// Returns a rate of `share` bytes per second, next to siblings that were fitted before and
+    /// make room.
     pub(super) fn beside(share: f64) -> Self {
         Self::at(share, MIN_STEP, MIN_REST_ROUNDS)
     }
 
-    /// What bursts have left in the queue has a round to drain.
+    /// Leaves a round for the queue of earlier bursts to drain.
     fn at(rate: f64, step: f64, rest_rounds: u32) -> Self {
         Self {
             rate,
@@ -155,12 +155,12 @@ impl Fitted {
         }
     }
 
-    /// Bytes a second.
+    /// Returns the rate in bytes per second.
     pub(super) fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// Whether something other than the path holds the flow.
+    /// Returns true if something other than the path limits the flow.
     pub(super) fn is_held(&self) -> bool {
         self.held_since.is_some()
     }
@@ -180,11 +180,11 @@ impl Fitted {
         }
         let is_filled = round.delivered_rate(sample) >= FILLED_SHARE * self.rate;
         let has_new_step = self.rounds_since_step < STEP_VISIBLE_ROUNDS && self.draining.is_none();
-        // After a step up a queue counts as soon as it is seen. Where it is hard to tell from
-        // noise, a loss shows one, too.
+        // After a step up, a queue counts as soon as it is seen. If it is hard to tell from noise,
+        // a loss shows one, too.
         let has_new_queue =
             has_new_step && (round.has_queue_now() || round_trips > 1 && round.has_losses(sample));
-        // A queue that this flow's own step has made is its own until it has drained, whatever its
+        // A queue that this flow's step has made is its own until it has drained, whatever its
         // program does.
         let is_draining = self.draining.is_some() && self.last_queue.is_some();
         if round.is_held(sample) && !is_filled && !has_new_queue && !is_draining {
@@ -198,8 +198,8 @@ impl Fitted {
         let has_queue = if has_new_step {
             has_new_queue
         } else {
-            // At other times a host may have stood still for a moment; and after a step back a
-            // queue has a round to drain.
+            // At other times a host may have stood still for a moment. After a step back, a queue
+            // has a round to drain.
             is_full && round.has_standing_queue(floor, sample)
         };
         if !has_queue && !is_full {
@@ -209,8 +209,8 @@ impl Fitted {
         let verdict = if has_queue {
             self.step_back(sample, round, floor, siblings)
         } else {
-            // A queue that is new stretches round trips unequally, so only rounds without one show
-            // the noise.
+            // A new queue stretches round trips unequally, so only rounds without one show the
+            // noise.
             floor.observe_scatter(round);
             self.step_up(sample, round, floor, siblings, is_filled);
             Verdict::Followed
@@ -219,7 +219,7 @@ impl Fitted {
         verdict
     }
 
-    /// A queue stands.
+    /// Lowers the rate after a queue stood.
     fn step_back(
         &mut self,
         sample: &FitSample,
@@ -235,7 +235,7 @@ impl Fitted {
         let delivery_rate = if round_trips > 1 {
             round.delivered_rate(sample)
         } else {
-            // That of one round trip is off by the change of the delay meanwhile.
+            // The rate over one round trip is distorted by the change of the delay meanwhile.
             let change = floor.scatter().as_secs_f64() / sample.min_rtt.as_secs_f64().max(1e-3);
             (sample.delivery_rate as f64).max(round.delivered_rate(sample))
                 * (1.0 - change).max(0.0)
@@ -258,8 +258,8 @@ impl Fitted {
                 self.last_queue = Some(self.queue_at(sample.delivery_rate as f64));
             }
             Some(draining) => {
-                // A sibling that has found no rate yet, or has just come, fills the queue, too; and
-                // while less is delivered than sent, stepping back is not over.
+                // A sibling without a rate, or a new one, fills the queue, too. While less is
+                // delivered than sent, stepping back is not complete.
                 let counts = siblings.flows <= siblings.fitted
                     && self.rounds_since_siblings_changed >= MAX_UNDRAINED_ROUNDS
                     && rate > self.rate * (1.0 - MAX_BACKOFF);
@@ -268,7 +268,7 @@ impl Fitted {
                     return Verdict::QueueOfOthers;
                 }
                 if shrinks {
-                    // What drains need not drain faster.
+                    // A queue that drains need not drain faster.
                     return Verdict::Followed;
                 }
             }
@@ -282,7 +282,7 @@ impl Fitted {
         Verdict::Followed
     }
 
-    /// The largest part that a round may take off the rate.
+    /// Returns the maximum part that a round may take off the rate.
     fn max_backoff(&self, sample: &FitSample, siblings: &Siblings) -> f64 {
         let mean = siblings.mean_rate().unwrap_or(self.rate);
         let window_allows_rate =
@@ -298,7 +298,7 @@ impl Fitted {
         }
     }
 
-    /// A round without a queue is over.
+    /// Raises the rate, if it is time, after a round without a queue.
     fn step_up(
         &mut self,
         sample: &FitSample,
@@ -313,7 +313,7 @@ impl Fitted {
             self.last_steps = [0.0; 3];
         }
         if round.has_losses(sample) {
-            // Without a queue they were not this flow's doing, and a lower rate would not help.
+            // Without a queue, this flow did not cause the losses, and a lower rate would not help.
             (self.step, self.rest_rounds) = (MIN_STEP, MIN_REST_ROUNDS);
         }
         let has_drained = self.draining.take().is_some();
@@ -326,9 +326,8 @@ impl Fitted {
                 self.rate = drained;
             }
         } else if is_filled {
-            // All siblings take the same step, so that they come closer to each other. Queues are
-            // seen late where it takes several round trips, so near the capacity the rate has to
-            // rise more slowly.
+            // All siblings take the same step, so that their rates converge. If it takes several
+            // round trips to see a queue, the rate has to rise more slowly near the capacity.
             let parts = self.last_queue.map_or(1, |_| round_trips);
             let max_step = match self.last_queue {
                 None if self.is_near_slope(floor) => MAX_STEP_NEAR_CAPACITY,
@@ -353,7 +352,7 @@ impl Fitted {
         }
     }
 
-    /// Whether the capacity is close, by a slope that is sure.
+    /// Returns true if the capacity is close according to a reliable slope.
     fn is_near_slope(&self, floor: &RttFloor) -> bool {
         floor.scatter() < MAX_SCATTER_FOR_SLOPE
             && self.slope.is_some_and(|slope| {
@@ -374,7 +373,7 @@ impl Fitted {
         }
     }
 
-    /// The path has its say again.
+    /// Ends a time in which something other than the path limited the flow.
     fn end_hold(&mut self, at: Duration) {
         let since = self.held_since.take();
         if since.is_some_and(|since| at.saturating_sub(since) > MAX_AGE_OF_RATE) {
@@ -384,8 +383,7 @@ impl Fitted {
         self.rounds_since_siblings_changed = self.rounds_since_siblings_changed.saturating_add(1);
     }
 
-    /// Makes room for siblings that have come to sit beside this flow, and takes up what others
-    /// leave behind.
+    /// Makes room for new siblings, and takes up what departed ones leave.
     fn make_room(&mut self, siblings: &Siblings) {
         let Some(before) = self.siblings.replace(*siblings) else {
             return;

@@ -1,30 +1,31 @@
-//! What has happened since a round began. A round is a little more than a round trip of the path
-//! without a queue: one that a growing queue stretches might never end.
+//! Events since a round began. A round is a little more than a round trip of the path without a
+//! queue; one that a growing queue stretches might never end.
 
 use std::time::Duration;
 
 use super::{FitSample, rtt_floor::RttFloor};
 
-/// A path is full when what it delivers grows less than this in a round (as BBR has it).
+/// Growth per round below which the delivered amount shows a full path (as in BBR).
 const FULL_PATH_GROWTH: f64 = 1.25;
-/// In a step's first rounds a queue counts once so many samples in a row show it.
+/// Consecutive samples that show a queue before it counts in a step's first rounds.
 const MIN_QUEUED_SAMPLES: u32 = 3;
-/// The flow is held by something other than the path when it is for this part of a round or more.
+/// Minimum part of a round for which something other than the path limits a flow that counts as
+/// held.
 const HELD_SHARE: f64 = 0.25;
-/// The kernel counts stalled and busy time in ticks of up to this.
+/// Maximum tick of the kernel's counts of stalled and busy time.
 const MAX_CLOCK_TICK: Duration = Duration::from_millis(10);
 
 /// One round.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Round {
     began: Option<FitSample>,
-    /// The least of the smoothed round trips seen in it.
+    /// Least smoothed round trip in the round.
     least_rtt: Option<Duration>,
     samples: u32,
     rtts: RttSums,
-    /// Samples in which the program had given nothing to send.
+    /// Samples in which the program had nothing to send.
     starved_samples: u32,
-    /// The last samples in a row that show a queue.
+    /// Consecutive samples up to the last that show a queue.
     queued_samples: u32,
 }
 
@@ -58,40 +59,40 @@ impl Round {
             .map_or(Duration::ZERO, |began| now.at.saturating_sub(began.at))
     }
 
-    /// Whether it has lasted for so many round trips, and a quarter more.
+    /// Returns true if the round has lasted for `round_trips` and a quarter more.
     pub(super) fn is_full(&self, now: &FitSample, round_trips: u32) -> bool {
         self.began.is_some() && self.lasted(now) >= (now.min_rtt + now.min_rtt / 4) * round_trips
     }
 
-    /// The standard deviation of the smoothed round trips from a straight line in time: a queue
-    /// that grows or drains is no noise.
+    /// Returns the standard deviation of the smoothed round trips from a straight line in time: a
+    /// queue that grows or drains is not noise.
     pub(super) fn rtt_scatter(&self) -> Duration {
         Duration::try_from_secs_f64(self.rtts.deviation_from_line()).unwrap_or_default()
     }
 
-    /// The least of the smoothed round trips.
+    /// Returns the least smoothed round trip.
     pub(super) fn least_rtt(&self, now: &FitSample) -> Duration {
         self.least_rtt.unwrap_or(now.rtt)
     }
 
-    /// Whether the last samples all show a queue.
+    /// Returns true if the last samples all show a queue.
     pub(super) fn has_queue_now(&self) -> bool {
         self.queued_samples >= MIN_QUEUED_SAMPLES
     }
 
-    /// Whether there was a queue all through.
+    /// Returns true if there was a queue throughout the round.
     pub(super) fn has_standing_queue(&self, floor: &RttFloor, now: &FitSample) -> bool {
         floor.shows_standing_queue(self.least_rtt(now), now)
     }
 
-    /// Whether the delivery rate has grown by so much that the path was not full.
+    /// Returns true if the delivery rate grew so much that the path was not full.
     pub(super) fn is_delivering_more(&self, now: &FitSample) -> bool {
         self.began.is_none_or(|began| {
             now.delivery_rate as f64 > began.delivery_rate as f64 * FULL_PATH_GROWTH
         })
     }
 
-    /// Bytes acknowledged, a second.
+    /// Returns the acknowledged bytes per second.
     pub(super) fn delivered_rate(&self, now: &FitSample) -> f64 {
         let began = self.began.unwrap_or(*now);
         let seconds = self.lasted(now).as_secs_f64();
@@ -102,14 +103,14 @@ impl Round {
         }
     }
 
-    /// Whether segments were retransmitted.
+    /// Returns true if segments were retransmitted.
     pub(super) fn has_losses(&self, now: &FitSample) -> bool {
         self.began
             .is_some_and(|began| now.retransmits > began.retransmits)
     }
 
-    /// Whether its program, its send buffer or the peer's window held the flow, so that what it
-    /// delivered says nothing of the path.
+    /// Returns true if the program, the send buffer or the peer's window limited the flow, so that
+    /// what it delivered says nothing about the path.
     pub(super) fn is_held(&self, now: &FitSample) -> bool {
         let Some(began) = self.began else { return true };
         let lasted = self.lasted(now);

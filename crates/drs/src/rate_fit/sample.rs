@@ -1,47 +1,47 @@
-//! What the fitting of a rate needs to know of a flow.
+//! Input of the fitting of a rate.
 
 use std::time::Duration;
 
 use crate::TcpInfo;
 
-/// One look at a flow that is to be fitted. Counters run from any start.
+/// One sample of a flow that is to be fitted. Counters run from any start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FitSample {
-    /// When, from the flow's start, on a clock that never goes back.
+    /// Time since the flow's start, on a monotonic clock.
     pub at: Duration,
     /// Bytes that have arrived so far, in order or not.
     pub delivered: u64,
     /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// Mean deviation of single round-trip times from it.
+    /// Mean deviation of single round-trip times from the smoothed one.
     pub rtt_deviation: Duration,
-    /// The least round-trip time of the path.
+    /// Least round-trip time of the path.
     pub min_rtt: Duration,
-    /// Bytes in a segment.
+    /// Payload of a segment, in bytes.
     pub mss: u64,
     /// Congestion window, in bytes.
     pub congestion_window: u64,
-    /// Bytes in flight.
+    /// Delivery rate as the kernel measures it, in bytes per second.
     pub in_flight: u64,
-    /// Bytes that wait to be sent for the first time.
+    /// Bytes that have not been sent yet.
     pub unsent: u64,
     /// Delivery rate as the kernel measures it, in bytes a second.
     pub delivery_rate: u64,
-    /// Whether that rate was held down by the program having nothing to send.
+    /// If true, that rate was low because the program had nothing to send.
     pub app_limited: bool,
-    /// Time with data to send, so far; `None` where the kernel does not count it.
+    /// Time with data to send so far; `None` if the kernel does not count it.
     pub busy: Option<Duration>,
-    /// Of that, time stalled on the peer's window.
+    /// Part of the busy time that was stalled on the peer's window.
     pub receive_window_limited: Option<Duration>,
-    /// Of that, time stalled on the send buffer.
+    /// Part of the busy time that was stalled on the send buffer.
     pub send_buffer_limited: Option<Duration>,
-    /// Segments retransmitted so far, those of the connection's set-up left out.
+    /// Segments retransmitted so far, without those of the connection's setup.
     pub retransmits: u64,
 }
 
 impl FitSample {
-    /// The sample in what the kernel says of a socket; `None` where it does not say enough.
-    /// `earlier_retransmits` are left out.
+    /// Returns the sample in the kernel's report, or `None` if the report is insufficient.
+    /// `earlier_retransmits` are not counted.
     #[must_use]
     pub fn from_tcp_info(at: Duration, info: &TcpInfo, earlier_retransmits: u32) -> Option<Self> {
         let mss = u64::from(info.send_mss);
@@ -64,7 +64,7 @@ impl FitSample {
         })
     }
 
-    /// Nothing waits to be sent, and the congestion window has room for it.
+    /// Returns true if no data waits to be sent, although the congestion window has room.
     pub(super) fn is_starved(&self) -> bool {
         self.unsent < self.mss.max(1) && self.in_flight + 2 * self.mss <= self.congestion_window
     }

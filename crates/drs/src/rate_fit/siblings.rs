@@ -1,39 +1,40 @@
-//! Flows of one process to one destination: they share a path, and each gets an equal part of what
-//! it carries.
+//! Flows of one process to one destination: they share a path, and each gets an equal part of its
+//! capacity.
 //!
-//! Equal parts need no exchange beyond sums. A flow that comes takes as much as the others have on
-//! average once they have made room for it, each in proportion; when one goes, the others take up
-//! its part. What a flow leaves unused because its program gives it nothing, the others find by
-//! their steps up; when it sends again, those that have more than the mean step back first.
+//! Equal parts need no exchange beyond sums. A new flow takes as much as the others have on average
+//! after they have made room for it, each in proportion. When a flow ends, the others take up its
+//! part. If a flow's program does not use its part, the others find it by their steps up. When the
+//! flow sends again, those with more than the mean step back first.
 
 use super::{FitSample, Phase, RateFit};
 
 /// The flows to one destination at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Siblings {
-    /// All of them.
+    /// Number of all flows.
     pub(super) present: u32,
-    /// Those that have data to send.
+    /// Number of flows with data to send.
     pub(super) flows: u32,
-    /// Bytes that these have had acknowledged in all.
+    /// Sum of the bytes that were acknowledged for these.
     pub(super) delivered: u64,
-    /// Their congestion windows, in bytes in all.
+    /// Sum of their congestion windows, in bytes.
     pub(super) congestion_window: u64,
-    /// How many flows have a fitted rate.
+    /// Number of flows with a fitted rate.
     pub(super) fitted: u32,
-    /// These rates in all, in bytes a second.
+    /// Sum of these rates, in bytes per second.
     pub(super) fitted_rates: f64,
-    /// How many of them the path holds, and not their program, and their rates in all.
+    /// Number of fitted flows that the path limits, not their program; the sum of their rates
+    /// follows.
     pub(super) filling: u32,
     pub(super) filling_rates: f64,
-    /// How many of the fitted came when others had been fitted, who make room.
+    /// Number of fitted flows for which others had to make room.
     pub(super) newcomers: u32,
-    /// Some have been released, because others fill the path's queue.
+    /// If true, some were released because others fill the path's queue.
     pub(super) has_released: bool,
 }
 
 impl Siblings {
-    /// Gathers the flows to one destination, each with its next sample.
+    /// Sums up the flows to one destination, each with its next sample.
     #[must_use]
     pub fn gather<'a>(flows: impl IntoIterator<Item = (&'a RateFit, &'a FitSample)>) -> Self {
         let mut all = Self::default();
@@ -43,7 +44,7 @@ impl Siblings {
         all
     }
 
-    /// Adds one more.
+    /// Adds one flow.
     pub fn add(&mut self, fit: &RateFit, sample: &FitSample) {
         self.present += 1;
         self.has_released |= matches!(fit.phase, Phase::Released);
@@ -65,17 +66,17 @@ impl Siblings {
         }
     }
 
-    /// The mean of the fitted rates of those that the path holds, in bytes a second.
+    /// Returns the mean of the fitted rates of the flows that the path limits, in bytes per second.
     pub(super) fn mean_rate(&self) -> Option<f64> {
         (self.filling > 0).then(|| self.filling_rates / f64::from(self.filling))
     }
 
-    /// Whether all fitted flows make room for one that comes now.
+    /// Returns true if all fitted flows make room for a new one.
     pub(super) fn make_room(&self) -> bool {
         self.fitted > 0 && !self.has_released
     }
 
-    /// What one more flow gets, in bytes a second, when the others have made room.
+    /// Returns the rate of one more flow after the others have made room, in bytes per second.
     pub(super) fn share_of_newcomer(&self) -> f64 {
         self.fitted_rates / f64::from(self.fitted + 1)
     }

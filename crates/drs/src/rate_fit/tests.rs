@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a flow of `count` gets when all get the same.
+/// Returns each rate as a multiple of the even share.
 fn shares(rates: &[f64]) -> Vec<f64> {
     let mean = rates.iter().sum::<f64>() / rates.len() as f64;
     rates.iter().map(|rate| rate / mean).collect()
@@ -67,7 +67,7 @@ fn a_short_path_is_left_alone() {
 }
 
 #[test]
-fn a_queue_that_others_fill_ends_the_holding_back() {
+fn queue_of_others_releases_the_flow() {
     for jitter in [0.0, 0.001] {
         let mut path = Path::of_the_record();
         path.rtt_noise = jitter;
@@ -180,13 +180,13 @@ fn a_fitted_flow_keeps_its_rate_while_its_program_is_slow() {
         path.run(if wider > 1.0 { 12.0 } else { 1.0 });
         let rates = path.run(3.0);
         assert!(rates[0] > 0.9 * path.capacity, "{slow} {wider}: {rates:?}");
-        // A step that is large because the rate was far too low may be more than a queue holds.
+        // If the rate was far too low, a large step may be more than a queue holds.
         assert!(path.lost() == 0.0 || wider > 1.0, "{slow} {wider}");
     }
 }
 
 #[test]
-fn what_a_slow_program_leaves_goes_to_its_sibling_until_it_wants_it_back() {
+fn sibling_uses_share_of_slow_program_until_reclaimed() {
     let mut path = Path::of_the_record();
     let (slow, _) = (path.fitted(None), path.fitted(None));
     path.run(15.0);
@@ -237,8 +237,8 @@ fn noise_is_not_taken_for_a_queue() {
     }
 }
 
-/// The share of the record's path that a Reno flow gets from the fifth second to the thirtieth, and
-/// the segments lost.
+/// Returns the share of the record's path that a Reno flow gets from the fifth second to the
+/// thirtieth, and the lost segments.
 fn on_the_record_path(seed: u64, noise: impl Fn(&mut Path)) -> (f64, f64) {
     let mut path = Path::of_the_record();
     path.seed(seed);
@@ -290,7 +290,7 @@ fn a_program_that_hesitates_does_not_hide_a_queue() {
 }
 
 #[test]
-fn what_arrives_behind_a_missing_segment_is_delivered() {
+fn segments_after_a_hole_count_as_delivered() {
     let info = crate::TcpInfo {
         send_mss: 1000,
         bytes_acked: Some(5000),
@@ -355,10 +355,11 @@ fn releasing_lifts_the_limit() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None,
+        ..ProptestConfig::default() })]
 
-    /// Whenever they start, flows of one process fill the path, and none gets less than half or
-    /// more than twice its share.
+    /// Whenever they start, flows of one process fill the path, and each gets between half and
+    /// twice its share.
     #[test]
     fn siblings_share_the_path(
         starts in prop::collection::vec(0.0..4.0f64, 2..6),
@@ -379,12 +380,14 @@ proptest! {
         let rates = path.run(10.0);
         let sum: f64 = rates.iter().sum();
         prop_assert!(sum > 0.9 * capacity, "{}", sum / capacity);
-        prop_assert!(shares(&rates).iter().all(|share| (0.5..2.0).contains(share)), "{:?}", shares(&rates));
+        prop_assert!(shares(&rates).iter().all(|share| (0.5..2.0).contains(share)), "{:?}",
+            shares(&rates));
     }
 
-    /// No sample makes it panic, or ask for more than the ceiling.
+    /// Samples of any kind neither make it panic nor make it exceed the ceiling.
     #[test]
-    fn no_sample_breaks_it(looks in prop::collection::vec(any::<([u32; 8], bool)>(), 1..200), ceiling in any::<u32>()) {
+    fn no_sample_breaks_it(looks in prop::collection::vec(any::<([u32; 8], bool)>(), 1..200),
+        ceiling in any::<u32>()) {
         let mut fit = RateFit::new(Some(ceiling.into()));
         let mut at = Duration::ZERO;
         for ([wait, acked, rtt, least, window, unsent, delivery, lost], app_limited) in looks {

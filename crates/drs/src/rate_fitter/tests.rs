@@ -1,5 +1,5 @@
-//! On sockets of the loopback, whose round trip is too short to be fitted: what is set and lifted,
-//! and that the thread comes and goes.
+//! Tests on loopback sockets, whose round trip is too short to be fitted: limits are set and
+//! lifted, and the thread starts and ends.
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
@@ -15,7 +15,7 @@ fn limit(socket: &TcpStream) -> Option<u64> {
     TcpInfo::read(socket).unwrap().max_pacing_rate
 }
 
-/// Waits for something that the thread does; ends although it never does it.
+/// Waits until the thread has done something. Returns false after a timeout.
 fn until(mut is_so: impl FnMut() -> bool) -> bool {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(20) {
@@ -74,7 +74,7 @@ fn one_thread_watches_all_flows_and_ends_after_the_last() {
 }
 
 #[test]
-fn the_guard_keeps_no_connection_open() {
+fn guard_keeps_no_connection_open() {
     let fitter = RateFitter::new();
     let (sender, receiver) = pair();
     let guard = fitter.add(&sender, None).unwrap();
@@ -84,7 +84,7 @@ fn the_guard_keeps_no_connection_open() {
 }
 
 #[test]
-fn what_is_no_connection_is_an_error() {
+fn unconnected_sockets_are_an_error() {
     let fitter = RateFitter::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     assert!(matches!(

@@ -1,5 +1,5 @@
-//! What a copy with nothing set takes of a path that others use, beside what one more stock flow
-//! would take.
+//! The share that a copy without options takes of a path used by others, compared with that of one
+//! more stock flow.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::watched_copy::WatchedCopy;
 const CONGESTION: [&str; 3] = ["cubic", "reno", "bbr"];
 /// Numbers of stock flows that have the path.
 const FLOWS: [u32; 2] = [1, 4];
-/// How long they have had it when the other one comes, in seconds.
+/// Time for which the others have had the path when the new flow comes, in seconds.
 const BEFORE_SECONDS: u32 = 6;
 /// For how long both are watched, in seconds ...
 const BESIDE_SECONDS: u32 = 20;
@@ -27,16 +27,16 @@ const BESIDE_SECONDS: u32 = 20;
 const BEGINNING_SECONDS: u32 = 5;
 /// More than the path carries meanwhile.
 const FILE_BYTES: u64 = 3 << 29;
-/// Port of the server of a flow that comes to the stock flows: a server of iperf3's carries one
-/// test at a time.
+/// Port of the server for a stock flow that joins the others: an iperf3 server carries one test at
+/// a time.
 const NEWCOMER_PORT: u16 = 5202;
-/// How long a rate that iperf3 reports is a mean of, in seconds.
+/// Time over which iperf3 averages its reported rates, in seconds.
 const INTERVAL_SECONDS: f64 = 0.5;
 
 /// The experiment.
 pub struct Beside;
 
-/// What comes to the stock flows.
+/// Flow that joins the stock flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Newcomer {
@@ -46,7 +46,7 @@ pub enum Newcomer {
     Flow,
 }
 
-/// Stock flows that have a path, and what comes to them.
+/// Stock flows that have a path, and the flow that joins them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     congestion: String,
@@ -202,8 +202,11 @@ impl Experiment for Beside {
             ]);
         }
         Ok(Page::new(&format!(
-            "Stock flows (iperf3) have had 500 Mbit/s and 40 ms for {BEFORE_SECONDS} s when a `longhaul cp` with nothing set comes to them, or one more of their kind, which shows \
-             what the path's congestion control does by itself. The newcomer's share of what all carry: in its first {BEGINNING_SECONDS} s, and then until {} s; and that as a multiple of a \
+            "Stock flows (iperf3) have had 500 Mbit/s and 40 ms for {BEFORE_SECONDS} s when a \
+             `longhaul cp` with nothing set comes to them, or one more of their kind, which shows \
+             what the path's congestion control does by itself. The newcomer's share of what all \
+             carry: in its first {BEGINNING_SECONDS} s, and then until {} s; and that as a \
+             multiple of a \
              fair share, which is one part for each stock flow and one for the newcomer.",
             BESIDE_SECONDS - 1
         ))

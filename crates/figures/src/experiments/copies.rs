@@ -15,9 +15,9 @@ use crate::tools::Tools;
 pub struct Copies {
     /// The name on the command line, and of its files.
     pub name: &'static str,
-    /// What it shows, in a line.
+    /// Subject in one line.
     pub title: &'static str,
-    /// What its page begins with.
+    /// Beginning of the page.
     pub head: &'static str,
     /// Seeds of each copy where nobody says how many.
     pub seeds: u64,
@@ -31,13 +31,13 @@ pub struct Planned {
     pub setting: Setting,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Which way they take.
+    /// Route of the copies.
     pub way: Way,
     /// The number of streams that is asked for, if any.
     pub streams: Option<u32>,
 }
 
-/// What distinguishes copies.
+/// Properties that distinguish copies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     setting: String,

@@ -1,4 +1,4 @@
-//! What depots gain: copies over the papers' paths, direct and through depots.
+//! Gain of depots: copies over the papers' paths, direct and through depots.
 
 use anyhow::Result;
 use plotters::style::RGBColor;
@@ -41,7 +41,7 @@ pub struct Cell {
     setting: String,
     /// Bytes of the file.
     bytes: u64,
-    /// Which way the bytes take.
+    /// Route of the bytes.
     way: Way,
 }
 
@@ -261,7 +261,7 @@ impl Both {
         })
     }
 
-    /// Of the medians.
+    /// Returns the ratio of the medians.
     fn gain(&self) -> f64 {
         self.depots.median / self.direct.median
     }
@@ -410,9 +410,12 @@ fn curves(setting: &Setting, runs: &Runs<'_, Cell, Copied>) -> Vec<Curve> {
     curves
 }
 
-const HEAD: &str = "Rates are goodput of `longhaul cp` with one stream, set-up, TLS and verification included. Both ways of a seed draw their losses from the same \
-     stream where they cross the same links (MNEMONIC, the clean path, part of LSL path 2); on LSL path 1 they share no wide-area link, and a ratio \
-     seed by seed says no more there than the ratio of the medians. Losses and where they come from are in each scenario file.";
+const HEAD: &str = "Rates are goodput of `longhaul cp` with one stream, set-up, TLS and \
+    verification included. Both ways of a seed draw their losses from the same \
+     stream where they cross the same links (MNEMONIC, the clean path, part of LSL path 2); on \
+     LSL path 1 they share no wide-area link, and a ratio \
+     seed by seed says no more there than the ratio of the medians. Losses and where they come \
+     from are in each scenario file.";
 
 #[cfg(test)]
 mod tests {

@@ -22,7 +22,7 @@ use crate::tools::{Tools, built, installed};
 
 /// A copy at 5 Mbit/s takes under a minute.
 const COPY_TIMEOUT: Duration = Duration::from_secs(240);
-/// How long the server may take until it answers.
+/// Maximum time until the server answers.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// Port of the server inside the lab, whose nodes run nothing else.
 const PORT: u16 = 8080;
@@ -31,7 +31,7 @@ const MIB: u64 = 1 << 20;
 /// The experiment.
 pub struct DrsRun;
 
-/// Where `drs run` is measured.
+/// Hosts between which `drs run` is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hosts {
@@ -48,17 +48,17 @@ pub enum Hosts {
 pub struct Cell {
     /// Between which hosts.
     pub hosts: Hosts,
-    /// Whether both programs run under `drs run`.
+    /// If true, both programs run under `drs run`.
     pub drs: bool,
 }
 
-/// What a copy came to.
+/// Result of a copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     bytes: u64,
     seconds: f64,
     goodput_bps: f64,
-    /// What both programs' connections had done to them, and what was found: the log's last lines.
+    /// Actions and findings for both programs' connections: the log's last lines.
     log: Vec<serde_json::Value>,
     /// The summary that `drs run` printed after curl.
     summary: String,
@@ -90,7 +90,8 @@ impl Hosts {
         }
     }
 
-    /// What is copied, in bytes: enough for a rate to settle, and no minute at 5 Mbit/s.
+    /// Returns the bytes that are copied: enough for a rate to settle, but less than a minute at 5
+    /// Mbit/s.
     fn bytes(self) -> u64 {
         match self {
             Self::LowCeiling | Self::Tuned => 32 * MIB,
@@ -246,7 +247,7 @@ impl Experiment for DrsRun {
     }
 }
 
-/// As they are, and under `drs run`, in Mbit/s.
+/// Returns the rates without and with `drs run`, in Mbit/s.
 fn both(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Option<(Spread, Spread)> {
     let rate = |drs| runs.spread(&Cell { hosts, drs }, |seen| seen.goodput_bps / 1e6);
     Some((rate(false)?, rate(true)?))
@@ -354,5 +355,6 @@ fn last_lines(log: &Path) -> Vec<serde_json::Value> {
         .collect()
 }
 
-const HEAD: &str = "Debian's busybox (`httpd`) sends a file to curl over 102.1 ms and 36 Mbit/s, one stream, set-up included; median (least to most). Both programs run \
+const HEAD: &str = "Debian's busybox (`httpd`) sends a file to curl over 102.1 ms and 36 Mbit/s, \
+    one stream, set-up included; median (least to most). Both programs run \
                     as they are, or both under `drs run` (mode auto).";

@@ -1,4 +1,4 @@
-//! What set-up costs: the smallest copy, direct and through depots.
+//! Cost of setup: the smallest copy, direct and through depots.
 
 use super::copies::{Copies, Planned};
 use crate::setting::{self, Mnemonic, Way};
@@ -7,7 +7,8 @@ use crate::setting::{self, Mnemonic, Way};
 pub const FIRST_BYTE: Copies = Copies {
     name: "first-byte",
     title: "What set-up costs: a file of one byte, direct and through depots",
-    head: "A file of one byte, from the start of the copy to its verified end. The direct paths' round trips are 120 and 150 ms: depots add none.",
+    head: "A file of one byte, from the start of the copy to its verified end. The direct paths' \
+        round trips are 120 and 150 ms: depots add none.",
     seeds: 2,
     copies: || {
         [

@@ -18,7 +18,7 @@ use crate::single::Basis;
 use crate::stats::Spread;
 use crate::tools::Tools;
 
-/// What is copied, in bytes.
+/// Bytes that are copied.
 const BYTES: u64 = 128 << 20;
 /// The numbers of streams that a peer with a choice is told.
 const STREAMS: [u32; 3] = [1, 4, 16];
@@ -37,17 +37,17 @@ pub struct Cell {
     program: String,
     /// The number of streams that it is told; none where it has no choice, or is left to choose.
     streams: Option<u32>,
-    /// What relays in the node between.
+    /// Relay in the middle node.
     through: Through,
-    /// Which way the data flows.
+    /// Direction of the data.
     direction: Direction,
 }
 
-/// What relays in the node between.
+/// Relay in the middle node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Through {
-    /// Nothing: one connection from end to end.
+    /// There is no relay: one connection from end to end.
     Nothing,
     /// A depot, for `longhaul`; HAProxy, for the others.
     Relay,
@@ -55,7 +55,7 @@ enum Through {
     Socks,
 }
 
-/// What a copy came to.
+/// Result of a copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     goodput_bps: f64,
@@ -315,16 +315,19 @@ fn memory_to_memory(here: &Here<'_, Source>, cell: &Cell) -> Result<f64> {
     Iperf3.goodput_bps(&place("client"), &serving, BYTES, Direction::Fetch, streams)
 }
 
-const HEAD: &str = "A file of 128 MiB between client and server over the clean path of `scenarios/clean-long.toml` (120 ms, 155 Mbit/s, CUBIC), from the start of the client's \
-                    command to its end: logging in counts. What arrived was compared with the source. Options are those that each program's documentation recommends, and \
-                    what each encrypts and checks differs (`docs/peers.md`). iperf3 moves as much from memory to memory, and its set-up does not count.";
+const HEAD: &str = "A file of 128 MiB between client and server over the clean path of \
+    `scenarios/clean-long.toml` (120 ms, 155 Mbit/s, CUBIC), from the start of the client's \
+                    command to its end: logging in counts. What arrived was compared with the \
+                    source. Options are those that each program's documentation recommends, and \
+                    what each encrypts and checks differs (`docs/peers.md`). iperf3 moves as much \
+                    from memory to memory, and its set-up does not count.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn no_peer_is_asked_for_what_it_is_not_able_to_do() {
+    fn peers_are_asked_only_for_their_abilities() {
         for one in Peers.cells() {
             let Some(peer) = peer(&one.program) else {
                 continue;

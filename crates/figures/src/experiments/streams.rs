@@ -1,4 +1,4 @@
-//! How many streams a copy takes by itself, beside fixed numbers of them.
+//! The number of streams that a copy chooses by itself, compared with fixed numbers.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub struct Cell {
     fixed: Option<u32>,
 }
 
-/// What is copied over what: each a limit of another kind.
+/// Returns the data and paths of the copies: each with a limit of another kind.
 fn settings() -> [(Setting, u64); 4] {
     // Streams of one copy are what is compared, not neighbours.
     let alone = |setting: Setting| Setting {
@@ -234,7 +234,7 @@ fn basis(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> Basis {
     runs.basis(&cells_of(runs, setting))
 }
 
-/// What a copy that is not told comes to, of the best that was told.
+/// Returns the rate of a copy that chooses, as a share of the best fixed number.
 fn share(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> Option<f64> {
     let fixed = NUMBERS.into_iter().flatten();
     let best = fixed
@@ -249,7 +249,7 @@ fn gain(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> Option<f64> {
     Some(rate(runs, setting, None)?.median / rate(runs, setting, Some(1))?.median)
 }
 
-/// What the copies with one stream say of themselves.
+/// Returns the limits that the copies with one stream report.
 fn limits(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> String {
     let of_one = runs.cell(&key(setting, Some(1)));
     let mut words: Vec<&str> = of_one
@@ -261,8 +261,11 @@ fn limits(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> String {
     words.join(", ")
 }
 
-const HEAD: &str = "`longhaul cp` without depots, told how many streams to use, and not told: then it finds the number by itself (`docs/copying.md`), knowing nothing of the path from earlier copies. \
-     Goodput in Mbit/s, from the start of the copy to its verified end; the median of the seeds, with the least and the greatest. The share is of the best \
+const HEAD: &str = "`longhaul cp` without depots, told how many streams to use, and not told: \
+    then it finds the number by itself (`docs/copying.md`), knowing nothing of the path from \
+    earlier copies. \
+     Goodput in Mbit/s, from the start of the copy to its verified end; the median of the seeds, \
+     with the least and the greatest. The share is of the best \
      fixed number; the last column is what a copy with one stream says of itself.";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether what arrived is what was there: every file's BLAKE3 hash.
+//! Comparison of the files that arrived with the originals: every file's BLAKE3 hash.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;

@@ -43,7 +43,8 @@ impl Relay for Danted {
         write(
             &file,
             &format!(
-                "logoutput: stderr\ninternal: {own} port = {PORT}\nexternal: {own}\nclientmethod: none\nsocksmethod: none\n\
+                "logoutput: stderr\ninternal: {own} port = {PORT}\nexternal: {own}\n\
+                 clientmethod: none\nsocksmethod: none\n\
                  client pass {{ from: 0.0.0.0/0 to: 0.0.0.0/0 }}\n\
                  socks pass {{ from: 0.0.0.0/0 to: 0.0.0.0/0 protocol: tcp }}\n"
             ),

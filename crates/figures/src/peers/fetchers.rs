@@ -58,7 +58,7 @@ pub struct Fetcher {
     name: &'static str,
     title: &'static str,
     needs: &'static [Need],
-    /// Whether it can be told of a SOCKS5 server.
+    /// If true, it can use a SOCKS5 server.
     socks: bool,
     serve: fn(&Place, &Path) -> Result<Serving>,
     fetch: fn(&Place, &Serving, &Item, &Path) -> Result<Command>,
@@ -279,8 +279,10 @@ fn serve_git(place: &Place, root: &Path) -> Result<Serving> {
     let settings = place.settings()?;
     let mut make = Command::new(SHELL.find()?);
     make.arg("-c").arg(format!(
-        "git init --quiet --initial-branch=main work && cp '{}'/* work/ && cd work && git add --all && \
-         git -c user.name=peer -c user.email=peer@localhost commit --quiet --message=files && cd .. && \
+        "git init --quiet --initial-branch=main work && cp '{}'/* work/ && cd work && git add \
+         --all && \
+         git -c user.name=peer -c user.email=peer@localhost commit --quiet --message=files && cd \
+         .. && \
          git clone --quiet --bare work served.git && chmod -R a+rX .",
         root.display()
     ));
@@ -312,7 +314,7 @@ fn git(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command>
     Ok(command)
 }
 
-/// Where Debian keeps PostgreSQL's server programs, which are in nobody's PATH.
+/// Returns PostgreSQL's server program in Debian's folder, which is not in PATH.
 fn postgres_program(name: &str) -> Result<PathBuf> {
     let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")?
         .filter_map(|entry| Some(entry.ok()?.path().join("bin").join(name)))
@@ -332,9 +334,11 @@ fn serve_postgres(place: &Place, root: &Path) -> Result<Serving> {
     write(
         &start,
         &format!(
-            "set -e\n{} --pgdata=/run/base --username={USER} --auth=trust --no-sync >/run/initdb.log 2>&1\n\
+            "set -e\n{} --pgdata=/run/base --username={USER} --auth=trust --no-sync \
+             >/run/initdb.log 2>&1\n\
              echo 'host all all 0.0.0.0/0 trust' >>/run/base/pg_hba.conf\n\
-             exec {} -D /run/base -c listen_addresses='*' -c port={POSTGRES_PORT} -c unix_socket_directories=/run -c fsync=off\n",
+             exec {} -D /run/base -c listen_addresses='*' -c port={POSTGRES_PORT} -c \
+             unix_socket_directories=/run -c fsync=off\n",
             initdb.display(),
             postgres.display()
         ),
@@ -347,8 +351,10 @@ fn psql(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command
     let at = from.endpoint.address;
     let mut command = place.client(&SHELL, from)?;
     command.arg("-c").arg(format!(
-        "psql --no-psqlrc --host={} --port={} --username={USER} --dbname=postgres --tuples-only --no-align \
-         --command=\"select upper(encode(pg_read_binary_file('{SERVED}/{2}'), 'hex'))\" >'{3}.hex' && \
+        "psql --no-psqlrc --host={} --port={} --username={USER} --dbname=postgres --tuples-only \
+         --no-align \
+         --command=\"select upper(encode(pg_read_binary_file('{SERVED}/{2}'), 'hex'))\" \
+         >'{3}.hex' && \
          basenc --base16 --decode '{3}.hex' >'{3}' && rm '{3}.hex'",
         at.ip(),
         at.port(),
@@ -414,7 +420,7 @@ fn go(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> 
     Ok(command)
 }
 
-/// Whether a program tunnels through an HTTP CONNECT entry, if told to.
+/// Returns true if a program can tunnel through an HTTP CONNECT entry.
 pub fn tunnels(name: &str) -> bool {
     matches!(name, "curl" | "chromium")
 }

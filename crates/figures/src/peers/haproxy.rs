@@ -43,8 +43,10 @@ impl Relay for HaProxy {
         write(
             &file,
             &format!(
-                "global\n    maxconn 256\ndefaults\n    mode tcp\n    option splice-auto\n    timeout connect 30s\n    \
-                 timeout client 15m\n    timeout server 15m\nlisten relay\n    bind 0.0.0.0:{port}\n    server to {server}\n"
+                "global\n    maxconn 256\ndefaults\n    mode tcp\n    option splice-auto\n    \
+                 timeout connect 30s\n    \
+                 timeout client 15m\n    timeout server 15m\n\
+                 listen relay\n    bind 0.0.0.0:{port}\n    server to {server}\n"
             ),
         )?;
         place.serve(

@@ -45,7 +45,7 @@ pub struct Flows {
     report: JoinHandle<Result<Value>>,
 }
 
-/// What flows carried in some time.
+/// Bytes that flows carried in an interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Interval {
     /// Seconds since their start.

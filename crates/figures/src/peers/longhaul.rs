@@ -12,8 +12,8 @@ use std::process::Command;
 /// The short name.
 pub const NAME: &str = "longhaul";
 
-/// `longhaul cp` by this project's own programs, which are built and not installed; so it is none
-/// of [`super::all`].
+/// `longhaul cp` by this project's own programs. They are built and not installed, so it is not in
+/// [`super::all`].
 pub struct Longhaul<'a> {
     /// The program and its keys.
     pub tools: &'a Tools,
@@ -153,10 +153,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_streams_are_those_of_the_last_line_and_only_of_a_copy_that_verified() {
+    fn streams_are_those_of_a_verified_copys_last_line() {
         let report = |verified| {
             format!(
-                "{{\"event\":\"progress\"}}\n{{\"streams\":[{{}},{{}}],\"verification\":{{\"verified\":{verified}}}}}\n\n"
+                "{{\"event\":\"progress\"}}\n\
+                 {{\"streams\":[{{}},{{}}],\"verification\":{{\"verified\":{verified}}}}}\n\n"
             )
         };
         assert_eq!(streams_of(&report(true)).unwrap(), 2);

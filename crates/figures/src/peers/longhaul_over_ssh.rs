@@ -15,7 +15,7 @@ use std::process::Command;
 pub const NAME: &str = "longhaul-ssh";
 
 /// `longhaul cp host:path` by this project's own program, which the far side finds in the login's
-/// PATH; so it is none of [`super::all`].
+/// PATH. So it is not in [`super::all`].
 pub struct LonghaulOverSsh<'a> {
     /// The program.
     pub tools: &'a Tools,

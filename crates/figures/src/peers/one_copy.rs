@@ -13,7 +13,7 @@ use wanbed::Lab;
 /// A copy that takes longer is stopped, so that a hang ends.
 const COPY_TIME_LIMIT: Duration = Duration::from_secs(900);
 
-/// Which way the data flows.
+/// Direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -23,7 +23,7 @@ pub enum Direction {
     Send,
 }
 
-/// What is copied, and between which nodes.
+/// Data that is copied, and the nodes between which it is copied.
 #[derive(Clone, Copy)]
 pub struct Job<'a> {
     /// The lab, which is up.
@@ -38,7 +38,7 @@ pub struct Job<'a> {
     pub scratch: &'a Path,
     /// The file or folder.
     pub source: &'a Source,
-    /// Which way the data flows.
+    /// Direction of the data.
     pub direction: Direction,
     /// The number of streams, for peers that have a choice; 1 for the others.
     pub streams: u32,
@@ -51,7 +51,7 @@ pub struct Timed {
     pub contents: Contents,
     /// From the start of the client's command to its end, in seconds.
     pub seconds: f64,
-    /// What the client wrote to its standard output.
+    /// Standard output of the client.
     pub printed: String,
 }
 
@@ -79,7 +79,7 @@ pub fn one_copy(peer: &dyn Peer, job: &Job) -> Result<Timed> {
     })
 }
 
-/// As [`one_copy`], but a command that does not end within `limit` is killed: then there is no
+/// Like [`one_copy`], but a command that does not end within `limit` is killed. Then there is no
 /// result.
 ///
 /// # Errors
@@ -147,7 +147,7 @@ fn item(source: &Source) -> Item {
     }
 }
 
-/// Whether the peer can do what is asked.
+/// Checks that the peer can do what is asked.
 fn able(peer: &dyn Peer, job: &Job) -> Result<()> {
     let (name, able) = (peer.name(), peer.abilities());
     ensure!(

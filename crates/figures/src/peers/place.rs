@@ -1,14 +1,13 @@
-//! A node for a peer's server and client, and all that a server needs to run there.
+//! A node for a peer's server and client, with everything that a server needs to run there.
 //!
 //! Servers from Debian expect a machine of their own: a host name that resolves to its address, a
-//! user who is not root and whom they can look up, a private `/run`, permission to read what they
-//! serve, and nobody else on their ports. A node of a lab has its own network and `/etc/hosts`
-//! already; a server is given the rest by `unshare` (util-linux): the node's name as its host name,
-//! its own user data base with the user [`USER`], an empty `/run`, the served folder at [`SERVED`],
-//! and a process namespace, so that whatever it starts ends with it. [`USER`] is whoever runs the
-//! lab, by another number, in a user namespace. So no server runs as root, in a lab of root's or of
-//! an ordinary user's, and none needs a privilege separation directory or an account on the
-//! machine.
+//! user other than root that they can look up, a private `/run`, permission to read what they
+//! serve, and free ports. A node of a lab already has its own network and `/etc/hosts`. `unshare`
+//! (util-linux) gives a server the rest: the node's name as its host name, its own user database
+//! with the user [`USER`], an empty `/run`, the served folder at [`SERVED`], and a process
+//! namespace, so that its children end with it. [`USER`] is the user who runs the lab, with another
+//! number, in a user namespace. So no server runs as root, whoever runs the lab, and none needs a
+//! privilege separation directory or an account on the machine.
 
 use super::Need;
 use crate::children::Server;
@@ -21,7 +20,7 @@ use wanbed::Lab;
 
 /// Whom servers run as, and log in as.
 pub const USER: &str = "peer";
-/// Where a server finds the folder that it serves.
+/// Path at which a server finds the folder that it serves.
 pub const SERVED: &str = "/run/served";
 
 const UNSHARE: Need = Need {
@@ -29,8 +28,8 @@ const UNSHARE: Need = Need {
     package: "util-linux",
 };
 
-/// The server's own user data base: [`USER`], whose number the namespace gives to whoever runs the
-/// lab.
+/// The server's own user database: [`USER`], whose number the namespace maps to the user who runs
+/// the lab.
 const PASSWD: &str = "root:x:0:0:root:/run:/bin/sh\npeer:x:1000:1000:peer:/run:/bin/sh\n";
 const GROUP: &str = "root:x:0:\npeer:x:1000:\n";
 
@@ -57,11 +56,11 @@ pub struct Place<'a> {
     pub lab: &'a Lab,
     /// The node's name.
     pub node: &'a str,
-    /// Where settings are written, in a folder for each server.
+    /// Folder for settings, with a subfolder for each server.
     pub scratch: &'a Path,
 }
 
-/// What a client connects to.
+/// Address to which a client connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The server, or the relay that forwards to it.
@@ -74,7 +73,7 @@ pub struct Endpoint {
 pub struct Serving {
     server: Server,
     settings: TempDir,
-    /// What a client connects to.
+    /// Address to which a client connects.
     pub endpoint: Endpoint,
 }
 

@@ -65,7 +65,8 @@ impl Program for RcloneSftp {
         "rclone, sftp"
     }
     fn options(&self) -> &'static str {
-        "--sftp-chunk-size 255k --multi-thread-streams N --multi-thread-cutoff 1M --transfers N (4 or more)"
+        "--sftp-chunk-size 255k --multi-thread-streams N --multi-thread-cutoff 1M --transfers N \
+         (4 or more)"
     }
     fn needs(&self) -> &'static [Need] {
         &[SSHD, KEYGEN, RCLONE]

@@ -36,7 +36,7 @@ const NETCAT: Need = Need {
     package: "netcat-openbsd",
 };
 
-/// What every peer over SSH is able to do: one connection, to one port.
+/// Abilities of every peer over SSH: one connection, to one port.
 pub const ABILITIES: Abilities = Abilities {
     send: true,
     trees: true,
@@ -76,8 +76,10 @@ pub fn serve_with(place: &Place, root: &Path, more: &str) -> Result<Serving> {
     let at = folder.display();
     // Key files lie below a folder that others may write to (sticky), which StrictModes refuses.
     let config = format!(
-        "Port {PORT}\nListenAddress 0.0.0.0\nHostKey {at}/host\nAuthorizedKeysFile {at}/authorized_keys\nStrictModes no\n\
-         UsePAM no\nUseDNS no\nPidFile none\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nMaxStartups 100\n\
+        "Port {PORT}\nListenAddress 0.0.0.0\nHostKey {at}/host\n\
+         AuthorizedKeysFile {at}/authorized_keys\nStrictModes no\n\
+         UsePAM no\nUseDNS no\nPidFile none\nPasswordAuthentication no\n\
+         KbdInteractiveAuthentication no\nMaxStartups 100\n\
          MaxSessions 100\nPrintMotd no\nSubsystem sftp internal-sftp\n{more}"
     );
     let file = folder.join("sshd_config");
@@ -109,8 +111,10 @@ fn make_key(path: &Path) -> Result<String> {
 pub fn client_config(serving: &Serving) -> Result<PathBuf> {
     let at = serving.endpoint.address;
     let mut config = format!(
-        "Host {HOST}\nHostName {}\nHostKeyAlias {HOST}\nPort {}\nUser {USER}\nIdentityFile {}\nIdentitiesOnly yes\n\
-         UserKnownHostsFile {}\nGlobalKnownHostsFile none\nStrictHostKeyChecking yes\nBatchMode yes\nCompression no\n\
+        "Host {HOST}\nHostName {}\nHostKeyAlias {HOST}\nPort {}\nUser {USER}\nIdentityFile {}\n\
+         IdentitiesOnly yes\n\
+         UserKnownHostsFile {}\nGlobalKnownHostsFile none\nStrictHostKeyChecking yes\n\
+         BatchMode yes\nCompression no\n\
          Ciphers ^aes128-gcm@openssh.com\n",
         at.ip(),
         at.port(),

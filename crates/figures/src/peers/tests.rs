@@ -30,7 +30,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Nothing where labs are impossible.
+    /// Returns `None` if labs are impossible.
     fn new(test: &str) -> Option<Self> {
         if let Err(reason) = Lab::possible() {
             println!("{test} skipped: {reason}");
@@ -190,7 +190,7 @@ fn iperf3_measures_both_directions() {
     }
 }
 
-/// Says that all is well whatever happens.
+/// A peer that always reports success.
 struct Liar;
 
 impl Program for Liar {
@@ -292,7 +292,7 @@ fn a_server_ends_with_all_its_processes_when_it_is_dropped() {
 }
 
 #[test]
-fn what_is_missing_is_named_with_its_package() {
+fn missing_program_is_named_with_its_package() {
     let need = Need {
         program: "no-such-program",
         package: "its-package",
@@ -304,7 +304,7 @@ fn what_is_missing_is_named_with_its_package() {
 }
 
 #[test]
-fn names_are_unlike_each_other_and_each_need_has_a_package() {
+fn names_are_unique_and_each_need_has_a_package() {
     let peers = all();
     let names: std::collections::BTreeSet<_> = peers.iter().map(|peer| peer.name()).collect();
     assert_eq!(names.len(), peers.len());

@@ -80,7 +80,8 @@ impl Peer for Xrootd {
         write(
             &file,
             &format!(
-                "all.export /\noss.localroot /run\nxrd.port {PORT}\nall.adminpath /run/admin\nall.pidpath /run/admin\n"
+                "all.export /\noss.localroot /run\nxrd.port {PORT}\nall.adminpath /run/admin\n\
+                 all.pidpath /run/admin\n"
             ),
         )?;
         place.serve(

@@ -1,4 +1,4 @@
-//! Crowds of every shape, and who pays for them.
+//! Crowds of every shape, and the connections evicted from them.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Fills the room with connections of `sources`, turn by turn; their numbers.
+/// Fills the room with connections of `sources` in turn, and returns their numbers.
 fn crowd(room: &mut Newcomers, sources: &[IpAddr], count: usize) -> Vec<u64> {
     (0..count)
         .map(|n| room.enter(sources[n % sources.len()]).number)
@@ -23,7 +23,7 @@ fn crowd(room: &mut Newcomers, sources: &[IpAddr], count: usize) -> Vec<u64> {
 }
 
 #[test]
-fn the_oldest_of_the_fullest_source_makes_room() {
+fn the_oldest_of_the_fullest_source_is_evicted() {
     let mut room = room(4);
     let first = room.enter(ip("192.0.2.1"));
     let second = room.enter(ip("198.51.100.1"));
@@ -37,7 +37,7 @@ fn the_oldest_of_the_fullest_source_makes_room() {
     assert_eq!(room.len(), 4);
 }
 
-/// Four addresses, or four /64, hold every place: who comes from elsewhere stays until it is
+/// Four addresses, or four /64, fill the room: a connection from elsewhere stays until it is
 /// served.
 #[test]
 fn a_few_sources_cannot_keep_others_out() {
@@ -88,10 +88,10 @@ fn wider_networks_are_counted_too() {
     }
 }
 
-/// A campus with many users at once is not the fullest beside one address that holds more than any
-/// of them.
+/// A campus with many users does not count as fuller than one address that holds more than any of
+/// them.
 #[test]
-fn a_busy_network_does_not_pay_for_one_crowding_address() {
+fn one_crowding_address_is_evicted_before_a_busy_network() {
     let mut room = room(128);
     let users: Vec<u64> = (1..=64u8)
         .map(|n| room.enter(ip(&format!("10.1.0.{n}"))).number)
@@ -115,10 +115,14 @@ fn the_time_for_an_open_shrinks_as_the_room_fills() {
 }
 
 proptest! {
-    /// Whatever comes and goes: the bound holds, who is evicted was there, and never is a newcomer
-    /// from a source that holds nothing the victim while another source has two.
+    /// For any sequence of arrivals and departures, the bound holds and only present connections
+    /// are evicted. A source with one connection is never the victim while another has two.
     #[test]
-    fn the_bound_holds_and_the_crowd_pays(steps in prop::collection::vec((any::<bool>(), 0u8..6, any::<prop::sample::Index>()), 0..300), max in 1usize..20) {
+    fn the_bound_holds_and_only_crowds_are_evicted(
+        steps in prop::collection::vec(
+            (any::<bool>(), 0u8..6, any::<prop::sample::Index>()), 0..300),
+        max in 1usize..20,
+    ) {
         let mut room = room(max);
         let mut model: Vec<(u64, u8)> = Vec::new();
         for (leaves, source, which) in steps {
@@ -130,17 +134,26 @@ proptest! {
                 model.push((came.number, source));
                 if let Some(evicted) = came.evicted {
                     let (came, before) = model.split_last().unwrap();
-                    let of = before.iter().find(|(number, _)| *number == evicted).map(|(_, of)| *of);
+                    let of = before
+                        .iter()
+                        .find(|(number, _)| *number == evicted)
+                        .map(|(_, of)| *of);
                     let held = |of: u8| before.iter().filter(|(_, source)| *source == of).count();
                     let of = of.expect("who is evicted was there before");
                     prop_assert!((0..6).all(|other| held(other) <= held(of)));
-                    prop_assert!(before.iter().all(|(number, source)| *source != of || *number >= evicted), "the oldest");
+                    prop_assert!(
+                        before.iter().all(|(number, source)| *source != of || *number >= evicted),
+                        "the oldest"
+                    );
                     prop_assert_ne!(came.0, evicted);
                     model.retain(|(number, _)| *number != evicted);
                 }
             }
             prop_assert_eq!(room.len(), model.len());
-            prop_assert!(!model.is_empty() || (room.networks.is_empty() && room.fullest.is_empty()), "nothing is kept of who left");
+            prop_assert!(
+                !model.is_empty() || (room.networks.is_empty() && room.fullest.is_empty()),
+                "nothing is kept of who left"
+            );
             prop_assert!(room.len() <= max);
         }
     }

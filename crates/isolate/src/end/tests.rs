@@ -24,7 +24,7 @@ fn segment(packet: &[u8]) -> Segment {
     }
 }
 
-/// Packets on their way.
+/// Packets in flight.
 #[derive(Default)]
 struct Pipe {
     packets: VecDeque<Vec<u8>>,
@@ -41,7 +41,7 @@ impl Wire for Pipe {
     }
 }
 
-/// The program's kernel, and its program.
+/// The program and its kernel.
 struct Program {
     interface: Interface,
     sockets: SocketSet<'static>,
@@ -115,7 +115,7 @@ struct Link {
     end: End,
     out: Pipe,
     now: Duration,
-    /// For each packet: whether it is lost, and whether it comes twice.
+    /// For each packet: whether it is lost, and whether it is duplicated.
     fate: Box<dyn FnMut() -> (bool, bool)>,
 }
 
@@ -160,7 +160,7 @@ impl Link {
         }
     }
 
-    /// Lets time pass until something happens.
+    /// Advances time until something happens.
     fn pass(&mut self) {
         let next = [self.end.next(self.now), self.program.next(self.now)];
         let next = next.into_iter().flatten().min().unwrap_or(self.now);
@@ -246,7 +246,7 @@ fn each_direction_ends_by_itself() {
 }
 
 #[test]
-fn resets_in_each_direction() {
+fn resets_pass_in_each_direction() {
     let mut link = Link::up();
     link.settle();
     link.program.tcp().abort();
@@ -264,7 +264,7 @@ fn resets_in_each_direction() {
         "it was this end"
     );
 
-    // While it is answered: the program has gone.
+    // The program ends while it is being answered.
     let mut program = Program::connecting();
     let syn = program.out.packets.pop_front().unwrap();
     let mut out = Pipe::default();
@@ -278,7 +278,7 @@ fn resets_in_each_direction() {
 }
 
 #[test]
-fn what_is_not_taken_waits_in_a_bounded_room() {
+fn unread_bytes_fill_a_bounded_buffer() {
     let mut link = Link::up();
     link.settle();
     let mut sent = 0;
@@ -324,7 +324,7 @@ fn what_is_not_taken_waits_in_a_bounded_room() {
 }
 
 #[test]
-fn what_comes_last_is_read_at_leisure() {
+fn last_bytes_can_be_read_after_the_end() {
     for end_first in [true, false] {
         let mut link = Link::up();
         link.settle();
@@ -358,7 +358,7 @@ fn an_idle_connection_stays() {
     link.program.tcp().send_slice(b"still here").unwrap();
     link.settle();
     assert_eq!(link.read(), b"still here");
-    // A program that reads nothing for hours stays connected as well.
+    // A program that reads nothing for hours stays connected, too.
     while link.write(&[8; 9999]) > 0 {
         link.settle();
     }
@@ -396,7 +396,7 @@ proptest! {
         let bytes = |length: usize| (0..length).map(|at| (at % 251) as u8).collect::<Vec<u8>>();
         let (to_far, to_program) = (bytes(to_far), bytes(to_program));
         let mut state = seed | 1;
-        // The stack does not come back from the loss of an end when both ends close at once. The
+        // The stack does not recover from the loss of a FIN when both ends close at once. The
         // device loses nothing.
         let lossy = Rc::new(Cell::new(true));
         let losing = Rc::clone(&lossy);
@@ -414,8 +414,9 @@ proptest! {
         while !link.end.is_over() || link.program.tcp().is_open() {
             if link.program.tcp().may_send() {
                 sent += link.program.tcp().send_slice(&to_far[sent..]).unwrap();
-                // As in `End::tell_close`: this kernel is the same stack.
-                let waits = link.program.tcp().state() == State::CloseWait && link.program.tcp().send_queue() > 0;
+                // As in `End::report_close`: this kernel is the same stack.
+                let waits = link.program.tcp().state() == State::CloseWait
+                    && link.program.tcp().send_queue() > 0;
                 if far.len() == to_far.len() && !reported && !waits {
                     reported = true;
                     link.program.tcp().close();
@@ -447,13 +448,16 @@ proptest! {
         prop_assert!(far == to_far, "{} of {}", far.len(), to_far.len());
         let (state, reset, time) = (link.end.socket().state(), link.end.is_reset(), link.now - NOW);
         let program_state = link.program.tcp().state();
-        prop_assert!(program == to_program, "{} of {} {state} {reset} {program_state} after {time:?}", program.len(), to_program.len());
-        prop_assert!(!link.end.is_reset(), "{} {} {}", link.end.socket().state(), link.end.ended, link.end.closed);
+        prop_assert!(program == to_program, "{} of {} {state} {reset} {program_state} after \
+            {time:?}", program.len(), to_program.len());
+        prop_assert!(!link.end.is_reset(), "{} {} {}", link.end.socket().state(), link.end.ended,
+            link.end.closed);
     }
 
     #[test]
-    fn packets_of_any_kind(
-        places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 1..30),
+    fn corrupted_packets_are_harmless(
+        places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()),
+            1..30),
     ) {
         let mut link = Link::up();
         link.settle();

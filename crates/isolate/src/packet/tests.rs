@@ -71,7 +71,7 @@ fn a_connection_that_is_asked_for_and_refused() {
 }
 
 #[test]
-fn datagrams_of_any_length() {
+fn datagrams_of_any_length_are_built() {
     for text in [FOUR, SIX] {
         let pair = pair(text);
         for length in [0, 1, 1200, 65_507 - 20 * usize::from(pair.far.is_ipv6())] {
@@ -88,7 +88,7 @@ fn datagrams_of_any_length() {
 }
 
 #[test]
-fn what_did_not_arrive_is_quoted() {
+fn icmp_quotes_the_undelivered_packet() {
     for text in [FOUR, SIX] {
         let pair = pair(text);
         for why in [
@@ -114,7 +114,8 @@ fn what_did_not_arrive_is_quoted() {
 
 proptest! {
     #[test]
-    fn whatever_comes_out_of_the_device(bytes: Vec<u8>, at: prop::sample::Index, byte: u8, six: bool) {
+    fn arbitrary_device_output_does_not_panic(bytes: Vec<u8>, at: prop::sample::Index, byte: u8,
+        six: bool) {
         crate::fuzzing::packet(&bytes);
         let pair = pair(if six { SIX } else { FOUR });
         let mut spoilt = segment(&pair, |tcp| tcp.syn(), b"early");

@@ -1,5 +1,4 @@
-//! What the tests stand on: off-ramps, depots before them, initiators, and servers that know
-//! nothing of sessions.
+//! Test bed: off-ramps, depots before them, initiators, and servers that are unaware of sessions.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -29,17 +28,17 @@ pub struct Running {
 }
 
 impl Running {
-    /// Tells it to stop.
+    /// Tells the off-ramp to stop.
     pub fn stop(&mut self) {
         drop(self.stop.take());
     }
 
-    /// Waits until it has drained.
+    /// Waits until the off-ramp has drained.
     pub async fn stopped(self) {
         soon(self.task).await.expect("the off-ramp must not panic");
     }
 
-    /// How `me` gets to `server` by it, along `route`.
+    /// Returns options for `me` to connect to `server` through this off-ramp, along `route`.
     pub fn to(
         &self,
         me: &Arc<Identity>,
@@ -63,7 +62,7 @@ impl Running {
         soon(connect(&self.to(me, server, "direct"))).await
     }
 
-    /// A value of its metrics page.
+    /// Returns a value of its metrics page.
     pub async fn metric(&self, name: &str) -> f64 {
         let mut stream = TcpStream::connect(self.metrics).await.expect("connect");
         stream
@@ -92,7 +91,7 @@ pub fn me() -> Arc<Identity> {
     Arc::new(Identity::generate().expect("key"))
 }
 
-/// A policy that lets `key` go to these servers at any port.
+/// Returns a policy that lets `key` connect to these servers at any port.
 pub fn policy(key: PublicKey, servers: &str, more: &str) -> Policy {
     let text = format!(
         "[[allow]]\nprincipals = [\"{key}\"]\nservers = {servers}\nports = [\"any\"]\n{more}\n"
@@ -128,15 +127,16 @@ pub fn offramp_with(policy: Policy, tweak: impl FnOnce(&mut OfframpConfig)) -> R
     }
 }
 
-/// An off-ramp that lets `me` go anywhere on loopback.
+/// Starts an off-ramp that lets `me` connect anywhere on loopback.
 pub fn offramp(me: &Identity) -> Running {
     offramp_with(loopback(me.public()), |_| {})
 }
 
-/// A depot that lets `me` go anywhere on loopback.
+/// Starts a depot that lets `me` connect anywhere on loopback.
 pub fn depot(me: &Identity) -> SocketAddr {
     let text = format!(
-        "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\nnext_hops = [\"direct\", \"127.0.0.0/8:*\"]\n",
+        "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n\
+         next_hops = [\"direct\", \"127.0.0.0/8:*\"]\n",
         me.public()
     );
     let policy = Policy::parse(&text, Path::new("test.toml")).expect(&text);
@@ -149,14 +149,14 @@ pub fn depot(me: &Identity) -> SocketAddr {
     address
 }
 
-/// An ordinary server, and where it is.
+/// Starts an ordinary server, and returns its address.
 pub async fn server() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind(ANY).await.expect("bind");
     let address = listener.local_addr().expect("address");
     (listener, address)
 }
 
-/// A session with an ordinary server by an off-ramp: both its ends.
+/// Establishes a session with an ordinary server through an off-ramp, and returns both ends.
 pub async fn established(offramp: &Running, me: &Arc<Identity>) -> (Session, TcpStream) {
     let (listener, address) = server().await;
     let (session, accepted) = tokio::join!(offramp.connect(me, address), listener.accept());
@@ -166,7 +166,7 @@ pub async fn established(offramp: &Running, me: &Arc<Identity>) -> (Session, Tcp
     )
 }
 
-/// An OPEN of `me` for `server`, as the off-ramp at `offramp` receives it.
+/// Returns an OPEN of `me` for `server`, as the off-ramp at `offramp` receives it.
 pub fn open(me: &Identity, offramp: SocketAddr, server: impl Into<Endpoint>) -> Open {
     let mut open = Open::new(
         SessionId::random().expect("random"),
@@ -181,7 +181,7 @@ pub fn open(me: &Identity, offramp: SocketAddr, server: impl Into<Endpoint>) -> 
     open.departing()
 }
 
-/// What has to happen soon, on any machine.
+/// Turns a hang into a failure.
 pub async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future)
         .await

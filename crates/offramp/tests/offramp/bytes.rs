@@ -1,5 +1,4 @@
-//! What becomes of bytes and of ends, from the initiator through depots and the off-ramp to the
-//! server and back.
+//! Bytes and ends, from the initiator through depots and the off-ramp to the server and back.
 
 use std::io::ErrorKind;
 
@@ -16,8 +15,8 @@ async fn bytes_go_to_a_server_and_back_through_depots() {
     for route in ["direct".to_owned(), format!("{first},{second}")] {
         let (listener, address) = server().await;
         let serving = async {
-            // It knows nothing of sessions: it reads to the end, and says what it has read,
-            // backwards.
+            // A server that is unaware of sessions: it reads to the end, and sends back the bytes
+            // in reverse.
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut received = Vec::new();
             stream.read_to_end(&mut received).await.unwrap();
@@ -51,9 +50,9 @@ async fn bytes_go_to_a_server_and_back_through_depots() {
     );
 }
 
-/// A server may speak first, and end first.
+/// A server may send first, and end first.
 #[tokio::test]
-async fn a_server_that_speaks_and_ends_first_still_receives() {
+async fn a_server_that_sends_and_ends_first_still_receives() {
     let me = me();
     let offramp = offramp(&me);
     let (mut session, mut server) = soon(established(&offramp, &me)).await;

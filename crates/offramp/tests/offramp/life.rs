@@ -1,4 +1,4 @@
-//! Drain, reload, rates: what an off-ramp does on its own account.
+//! Drain, reload, rates: behaviour that an off-ramp initiates itself.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn a_drain_lets_sessions_finish_and_takes_no_new_ones() {
     let mut offramp = offramp(&me);
     let (mut session, mut server) = soon(established(&offramp, &me)).await;
     offramp.stop();
-    // The listener goes first: once it is gone, the rest of the drain is under way.
+    // The listener closes first: once it is closed, the drain has begun.
     let closed = async { while TcpStream::connect(offramp.address).await.is_ok() {} };
     soon(closed).await;
     let finishing = async {
@@ -35,7 +35,7 @@ async fn a_drain_lets_sessions_finish_and_takes_no_new_ones() {
 }
 
 #[tokio::test]
-async fn what_is_left_at_the_drain_deadline_is_reset() {
+async fn sessions_left_at_the_drain_deadline_are_reset() {
     let me = me();
     let mut offramp = offramp_with(loopback(me.public()), |config| {
         config.timeouts.drain = Duration::from_millis(50);
@@ -59,9 +59,9 @@ async fn a_policy_without_servers_is_a_mistake() {
     assert!(matches!(bound, Err(Error::NoServers)));
 }
 
-/// One test waits for the signal, since it goes to the whole process.
+/// Only this test uses the signal, since it reaches the whole process.
 #[tokio::test]
-async fn a_policy_is_read_again_on_sighup_and_a_mistake_changes_nothing() {
+async fn sighup_reloads_the_policy_unless_it_is_invalid() {
     let (me, other) = (me(), me());
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("policy.toml");
@@ -101,7 +101,7 @@ async fn a_policy_is_read_again_on_sighup_and_a_mistake_changes_nothing() {
         .await
         .expect("the new rules");
     assert!(offramp.connect(&me, address).await.is_err());
-    // What is under way goes on.
+    // The current session continues.
     session.write_all(b"x").await.unwrap();
     session.flush().await.unwrap();
     assert_eq!(soon(server.read_u8()).await.unwrap(), b'x');

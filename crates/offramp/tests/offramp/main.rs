@@ -1,11 +1,11 @@
-//! An off-ramp between real sockets on loopback. Nothing here sleeps or knows a port: what is
-//! waited for is an event.
+//! An off-ramp between real sockets on loopback. The tests do not sleep or use fixed ports: they
+//! wait for events.
 
 #![allow(
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test says by panicking that it failed"
+    reason = "failed tests panic"
 )]
 
 mod bed;

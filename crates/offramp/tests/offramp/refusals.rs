@@ -1,5 +1,5 @@
-//! What is reported to an initiator when there is no session: before anything else, and with the
-//! number that its program's connect gives.
+//! Refusals reported to an initiator: before anything else, and with the error number that its
+//! program's connect returns.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ async fn assert_refused(
     assert!(!error.nothing_forwarded(), "{error}");
 }
 
-/// Sends an OPEN by hand; the first answer.
+/// Sends an OPEN by hand, and returns the first answer.
 async fn ask(to: SocketAddr, open: &Open) -> Status {
     let mut bytes = bytes::BytesMut::new();
     open.encode(&mut bytes).unwrap();
@@ -67,13 +67,13 @@ async fn ask(to: SocketAddr, open: &Open) -> Status {
 
 /// LH-OFFRAMP-2.
 #[tokio::test]
-async fn a_connect_fails_with_the_number_that_the_kernel_would_give() {
+async fn a_failed_connect_has_the_kernels_errno() {
     let me = me();
     let names = policy(me.public(), "[\"127.0.0.0/8\", \"*.invalid\"]", "");
     let offramp = offramp_with(names, |config| {
         config.timeouts.dial = Duration::from_millis(500)
     });
-    // A port that is closed: somebody listened there a moment ago.
+    // A closed port that had a listener a moment ago.
     let (listener, closed) = server().await;
     drop(listener);
     assert_refused(
@@ -94,7 +94,7 @@ async fn a_connect_fails_with_the_number_that_the_kernel_would_give() {
     };
     assert_eq!(number, expected.raw_os_error(), "{error}");
     assert!(error.to_string().starts_with("the off-ramp ("), "{error}");
-    // A server that takes no more connections is silent.
+    // A server that accepts no more connections does not answer.
     let silent = full().await;
     assert_refused(
         &offramp,
@@ -106,7 +106,7 @@ async fn a_connect_fails_with_the_number_that_the_kernel_would_give() {
     .await;
 }
 
-/// A listener whose queue is full, so that its kernel lets further connections wait.
+/// Returns a listener whose queue is full, so that its kernel leaves further connections waiting.
 async fn full() -> (Vec<TcpStream>, SocketAddr, TcpListener) {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind(ANY.parse().unwrap()).unwrap();
@@ -121,16 +121,16 @@ async fn full() -> (Vec<TcpStream>, SocketAddr, TcpListener) {
     (waiting, address, listener)
 }
 
-/// LH-OFFRAMP-1: nothing is allowed that no rule names, and nobody is dialled for it.
+/// LH-OFFRAMP-1: a server without a rule is refused, and is not dialled.
 #[tokio::test]
 async fn no_rule_no_connection() {
     let me = me();
     let (listener, address) = server().await;
     for servers in [
         "[\"192.0.2.0/24\"]",
-        // Everywhere is not this machine.
+        // All networks do not include this machine.
         "[\"0.0.0.0/0\", \"::/0\"]",
-        // Names do not lead inside.
+        // Names do not give access to local addresses.
         "[\"*\", \"localhost\"]",
         "[\"127.0.0.2\"]",
     ] {
@@ -166,18 +166,19 @@ async fn no_rule_no_connection() {
     let one_port = Policy::parse(&one_port, std::path::Path::new("test.toml")).unwrap();
     let offramp = offramp_with(one_port, |_| {});
     assert_refused(&offramp, &me, address, StatusCode::Refused, Errno::ACCESS).await;
-    // Nobody came: the first who does is this one.
+    // Nobody has connected: the first connection is this one.
     let (mine, came) = tokio::join!(TcpStream::connect(address), listener.accept());
     assert_eq!(mine.unwrap().local_addr().unwrap(), came.unwrap().1);
 }
 
-/// A rule for depots lets nobody off, and one for servers lets nobody through.
+/// A rule for depots grants no server, and a rule for servers grants no relaying.
 #[tokio::test]
 async fn rules_of_depots_are_not_for_servers() {
     let (me, other) = (me(), me());
     let (_listener, address) = server().await;
     let text = format!(
-        "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n[[allow]]\nprincipals = [\"{}\"]\nservers = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
+        "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n\
+         [[allow]]\nprincipals = [\"{}\"]\nservers = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
         me.public(),
         other.public()
     );
@@ -207,7 +208,7 @@ async fn false_and_repeated_opens_reach_nobody() {
     let mut forged = open(&stranger, offramp.address, address);
     forged.principal = me.public();
     assert_eq!(asked(forged).await, StatusCode::BadSignature);
-    // The server is signed.
+    // The signature covers the server.
     let mut bent = open(&me, offramp.address, SocketAddr::from(([127, 0, 0, 9], 1)));
     bent.onward = Some(address.into());
     assert_eq!(asked(bent).await, StatusCode::BadSignature);
@@ -226,14 +227,14 @@ async fn false_and_repeated_opens_reach_nobody() {
     assert_eq!(asked(good.clone()).await, StatusCode::Ok);
     listener.accept().await.unwrap();
     assert_eq!(asked(good).await, StatusCode::Replay);
-    // None of the others came.
+    // None of the others has connected.
     let (mine, came) = tokio::join!(TcpStream::connect(address), listener.accept());
     assert_eq!(mine.unwrap().local_addr().unwrap(), came.unwrap().1);
 }
 
-/// LH-OFFRAMP-3: an acceptor that is no off-ramp offers no such service.
+/// LH-OFFRAMP-3: an acceptor that is not an off-ramp does not offer this service.
 #[tokio::test]
-async fn another_acceptor_takes_no_such_session() {
+async fn an_acceptor_without_the_service_refuses() {
     let (me, identity) = (me(), me());
     let trust = ServerTrust::Pinned(identity.public());
     let options = ListenOptions::new(
@@ -256,9 +257,9 @@ async fn another_acceptor_takes_no_such_session() {
     assert_eq!(error.errno(), Errno::NETUNREACH.raw_os_error());
 }
 
-/// An initiator that goes while its server is dialled leaves nothing behind.
+/// An initiator that disconnects while its server is dialled leaves no state behind.
 #[tokio::test]
-async fn who_goes_during_the_dial_is_not_waited_for() {
+async fn an_initiator_that_leaves_during_the_dial_is_dropped() {
     let me = me();
     let offramp = offramp(&me);
     let silent = full().await;
@@ -284,7 +285,7 @@ async fn who_goes_during_the_dial_is_not_waited_for() {
     );
 }
 
-/// A key that takes all it can leaves room for others; and a rule has a bound of its own.
+/// A key that takes all it can leaves room for others, and a rule has a limit of its own.
 #[tokio::test]
 async fn sessions_are_bounded_and_shared() {
     let (me, other) = (me(), me());
@@ -296,7 +297,8 @@ async fn sessions_are_bounded_and_shared() {
         }
     });
     let text = format!(
-        "[[allow]]\nprincipals = [\"{}\", \"{}\"]\nservers = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
+        "[[allow]]\nprincipals = [\"{}\", \"{}\"]\nservers = [\"127.0.0.0/8\"]\n\
+         ports = [\"any\"]\n",
         me.public(),
         other.public()
     );
@@ -332,7 +334,7 @@ async fn sessions_are_bounded_and_shared() {
     keep.abort();
 }
 
-/// The STATUS comes only once the server has been reached: until then the initiator receives
+/// The STATUS is sent only once the server has been reached: until then the initiator receives
 /// nothing.
 #[tokio::test]
 async fn the_answer_waits_for_the_server() {
@@ -354,7 +356,7 @@ async fn the_answer_waits_for_the_server() {
         stream.try_read(&mut nothing).unwrap_err().kind(),
         std::io::ErrorKind::WouldBlock
     );
-    // Room for it: its kernel's next try is answered.
+    // Makes room in the queue: its kernel answers the next attempt.
     let (waiting, _, listener) = silent;
     drop(waiting);
     let taking = async { while listener.accept().await.is_ok() {} };
@@ -375,7 +377,7 @@ async fn the_answer_waits_for_the_server() {
 
 /// LH-WISH-1, LH-WISH-2.
 #[tokio::test]
-async fn what_is_stated_is_bounded_and_what_was_stated_is_held_to() {
+async fn stated_wishes_are_bounded_and_enforced() {
     let me = me();
     let bounds = "max_size = \"1 MB\"\nmax_duration = \"1h\"";
     let offramp = offramp_with(policy(me.public(), "[\"127.0.0.0/8\"]", bounds), |_| {});
@@ -402,7 +404,7 @@ async fn what_is_stated_is_bounded_and_what_was_stated_is_held_to() {
     let (session, accepted) = tokio::join!(connect_to(stating(1, 3600)), listener.accept());
     let (mut session, mut stream) = (session, accepted.unwrap().0);
     let sending = async {
-        // Until it is reset.
+        // Sends until the session is reset.
         while session.write_all(&[7; 65536]).await.is_ok() && session.flush().await.is_ok() {}
     };
     let receiving = async { stream.read_to_end(&mut Vec::new()).await };

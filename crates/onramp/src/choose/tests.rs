@@ -1,4 +1,4 @@
-//! What must hold of the choice, whatever the facts.
+//! Properties of the choice for any facts.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn known(rtt_ms: Option<u64>, usually_below: Option<u64>) -> Known {
 }
 
 #[test]
-fn a_rule_sends_by_its_route_what_gains_from_it() {
+fn a_rule_routes_connections_that_gain() {
     let [direct, route, always, _] = rules();
     let way =
         |rule: Option<&RouteRule>, asked: &Asked, known: &Known| choose(rule, asked, known).way;
@@ -75,14 +75,14 @@ fn a_rule_sends_by_its_route_what_gains_from_it() {
 }
 
 #[test]
-fn a_size_that_the_program_states_counts_for_more_than_what_others_carried() {
+fn a_stated_size_overrides_earlier_connections() {
     let [_, route, ..] = rules();
     let decision = choose(Some(&route), &far(Some(1 << 30)), &known(None, Some(1)));
     assert_eq!(decision, Reason::Rule { line: 1 }.go(Way::Route));
 }
 
 #[test]
-fn reasons_are_words() {
+fn reasons_have_display_text() {
     let said = |reason: Reason| reason.to_string();
     assert_eq!(
         said(Reason::Short {
@@ -107,7 +107,7 @@ fn any_asked() -> impl Strategy<Value = (bool, Option<Named>, Option<u64>, bool)
 }
 
 #[test]
-fn a_controllers_offramp_that_is_not_known_is_not_taken() {
+fn an_unknown_offramp_of_a_controller_is_not_used() {
     let rule = rules().get(1).cloned();
     let asked = Asked {
         is_offramp_unknown: true,
@@ -136,39 +136,45 @@ fn a_controllers_offramp_that_is_not_known_is_not_taken() {
 
 proptest! {
     #[test]
-    fn what_must_hold(
+    fn choices_keep_their_invariants(
         (is_local, asks, size, closed) in any_asked(),
         (which, acceptor) in (0usize..5, any::<bool>()),
         rtt in proptest::option::of(0u64..300_000),
         usually_below in any::<Option<u64>>(),
     ) {
         let rule = rules().get(which).cloned();
-        let asked = Asked { is_local, named: asks, size, closed, acceptor, is_offramp_unknown: false };
+        let asked = Asked {
+            is_local, named: asks, size, closed, acceptor, is_offramp_unknown: false,
+        };
         let known = Known { rtt: rtt.map(Duration::from_micros), usually_below };
         let Decision { way, reason } = choose(rule.as_ref(), &asked, &known);
 
-        // Where a route is taken there is one.
+        // A route is taken only if there is one.
         let named = asks == Some(Named::Route);
         let ruled = rule.as_ref().is_some_and(|rule| rule.end != SessionEnd::None);
         prop_assert!(way != Way::Route || named || ruled);
-        // A route that is named is taken.
+        // A route named by the program is taken.
         prop_assert!(!named || way == Way::Route);
-        // Who will have a route or nothing gets the route where there is one, and nothing where
-        // there is none. The two languages are never mixed up.
-        let speaks = acceptor || rule.as_ref().is_some_and(|rule| rule.end == SessionEnd::Destination);
+        // A program that requires a route gets it if there is one, and otherwise no connection. The
+        // two protocols are never mixed up.
+        let ends_there = |rule: &RouteRule| rule.end == SessionEnd::Destination;
+        let speaks = acceptor || rule.as_ref().is_some_and(ends_there);
         let foreign = if speaks { Way::Direct } else { Way::Session };
         prop_assert_ne!(way, foreign);
         if closed && !is_local && !named && !speaks {
             prop_assert_eq!(way, if ruled { Way::Route } else { Way::Nothing });
         }
         prop_assert!(closed && !speaks || way != Way::Nothing);
-        // Always is always, unless the program itself wants it direct.
+        // `always` takes the route unless the program itself requests a direct connection.
         let always = rule.as_ref().is_some_and(|rule| rule.always);
         let wants_direct = asks == Some(Named::Direct) && (speaks || !closed);
         prop_assert!(!always || wants_direct || way == Way::Route);
-        // A longer path and more bytes never speak against the route.
+        // A longer path or more bytes never turn a route into a direct connection.
         if way == Way::Route {
-            let longer = Known { rtt: known.rtt.map(|rtt| rtt * 2), usually_below: usually_below.map(|below| below.saturating_mul(2)) };
+            let longer = Known {
+                rtt: known.rtt.map(|rtt| rtt * 2),
+                usually_below: usually_below.map(|below| below.saturating_mul(2)),
+            };
             let more = Asked { size: size.map(|size| size.saturating_mul(2)), ..asked };
             prop_assert_eq!(choose(rule.as_ref(), &more, &longer).way, Way::Route);
         }

@@ -1,11 +1,11 @@
-//! The file by which browsers find out what to ask the proxy for: `/proxy.pac`, made of the rules
-//! in force.
+//! Proxy auto-configuration file for browsers: `/proxy.pac`, generated from the rules in force.
 //!
-//! Browsers fetch it without a password, so a proxy that asks for one shows no rules. Nor are they
-//! shown to a page of another site, which can have a name of its own lead here (DNS rebinding).
+//! Browsers fetch it without a password, so a proxy with a password does not reveal its rules. Nor
+//! does it reveal them to another site's page, which could make its own name resolve to this
+//! machine (DNS rebinding).
 //!
-//! It says which destinations any rule names; whether such a connection takes the route is decided
-//! here, when it is asked for.
+//! The file states which destinations have a rule. The proxy decides on each request if the
+//! connection takes the route.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -19,10 +19,10 @@ use longhaul_proto::Host;
 
 use super::{Answer, text};
 
-/// Where it is.
+/// Path of the file.
 pub(super) const PATH: &str = "/proxy.pac";
 
-/// The helpers that the rules use. No name is looked up.
+/// Helper functions for the rules. No name is looked up.
 const HEAD: &str = r#"// Made from the table of routes in force.
 function isName(host, name) { return host === name; }
 function endsIn(host, end) { return host.length > end.length && host.slice(-end.length) === end; }
@@ -46,8 +46,8 @@ function FindProxyForURL(url, host) {
   var port = portOf(url);
 "#;
 
-/// Returns true if `Host` names the proxy by an address or as `localhost`, or is absent: no page of
-/// another site can have that sent.
+/// Returns true if `Host` names the proxy by an address or as `localhost`, or is absent. Another
+/// site's page cannot cause such a request.
 pub(super) fn names_an_address(host: Option<&[u8]>) -> bool {
     let Some(host) = host else { return true };
     let authority = Authority::try_from(host);
@@ -57,12 +57,12 @@ pub(super) fn names_an_address(host: Option<&[u8]>) -> bool {
     })
 }
 
-/// The file with the rules, for a browser that found the proxy at `at`.
+/// Returns the file with the rules, for a browser that found the proxy at `at`.
 pub(super) fn answer(rules: &[RouteRule], at: SocketAddr) -> Answer {
     file(script(rules, at))
 }
 
-/// The file without the rules: everything is to be asked of the proxy, which decides by them.
+/// Returns the file without the rules: browsers send everything to the proxy, which applies them.
 pub(super) fn answer_without_rules(at: SocketAddr) -> Answer {
     file(format!("{HEAD}  return \"PROXY {at}\";\n}}\n"))
 }
@@ -74,9 +74,9 @@ fn file(script: String) -> Answer {
         CONTENT_TYPE,
         HeaderValue::from_static("application/x-ns-proxy-autoconfig"),
     );
-    // It changes with the rules.
+    // The file changes with the rules.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // No page can load it as a script of its own.
+    // Prevents pages from loading it as a script.
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
 }
@@ -110,7 +110,8 @@ fn script(rules: &[RouteRule], at: SocketAddr) -> String {
     script
 }
 
-/// Whether a host is meant. Patterns hold no character that means anything in a text of the script.
+/// Returns the script's condition for a host. Patterns contain no character that is special in a
+/// script's string.
 fn host(pattern: &HostPattern) -> String {
     match pattern {
         HostPattern::Name(name) => format!("isName(host, \"{name}\")"),
@@ -118,7 +119,7 @@ fn host(pattern: &HostPattern) -> String {
         HostPattern::Suffix(end) => format!("endsIn(host, \"{end}\")"),
         HostPattern::Network(network) => match network.address() {
             IpAddr::V4(ip) => format!("inV4(host, {}, {})", ip.to_bits(), network.prefix()),
-            // Which one is decided when it is asked for.
+            // Any IPv6 address goes to the proxy, which decides on each request.
             IpAddr::V6(_) => "isV6(host)".to_owned(),
         },
     }
@@ -147,7 +148,7 @@ fall_back = false
 "#;
 
     #[test]
-    fn names_of_other_sites_are_no_addresses() {
+    fn only_addresses_and_localhost_count_as_own_host() {
         for host in [
             "127.0.0.1:3128",
             "192.0.2.1",
@@ -171,7 +172,7 @@ fall_back = false
         }
     }
 
-    /// Evaluated by node, where that is installed.
+    /// Evaluated by node, if it is installed.
     #[test]
     fn a_browser_asks_the_proxy_for_what_rules_name() {
         let rules = RouteTable::parse(RULES, Path::new("routes.toml")).unwrap();

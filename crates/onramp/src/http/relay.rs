@@ -1,5 +1,5 @@
-//! Requests for plain `http:` in absolute form, each relayed over a connection of its own (RFC
-//! 9110, section 7.6).
+//! Requests for plain `http:` in absolute form, each relayed over a separate connection (RFC 9110,
+//! section 7.6).
 
 use std::io;
 use std::pin::Pin;
@@ -25,7 +25,7 @@ use crate::destination::{Destination, Wish};
 use crate::engine::Request;
 use crate::exit::Exit;
 
-/// Header fields that are for one connection alone, besides those that `Connection` names.
+/// Header fields that apply to one connection only, besides those that `Connection` names.
 const HOP_BY_HOP: [HeaderName; 6] = [
     CONNECTION,
     TE,
@@ -36,7 +36,7 @@ const HOP_BY_HOP: [HeaderName; 6] = [
 ];
 const OTHER_HOP_BY_HOP: [&str; 2] = ["keep-alive", "proxy-connection"];
 
-/// Passes a request on, and its answer back.
+/// Forwards a request, and returns its answer.
 pub(super) async fn relay(
     client: Arc<Client>,
     request: hyper::Request<Incoming>,
@@ -94,12 +94,12 @@ pub(super) async fn relay(
     }
 }
 
-/// The request as the destination is to see it.
+/// Returns the request as the destination receives it.
 fn passed_on(request: hyper::Request<Incoming>) -> hyper::Request<Incoming> {
     let (mut head, body) = request.into_parts();
     strip(&mut head.headers);
     via(&mut head.headers);
-    // The authority of the target takes the place of any Host (RFC 9112, section 3.2.2).
+    // The authority of the target replaces any Host field (RFC 9112, section 3.2.2).
     let host = head.uri.authority().map(|authority| {
         let text = authority.as_str();
         text.rsplit_once('@')
@@ -109,7 +109,7 @@ fn passed_on(request: hyper::Request<Incoming>) -> hyper::Request<Incoming> {
     if let Some(Ok(host)) = host.map(|host| HeaderValue::from_str(&host)) {
         head.headers.insert(HOST, host);
     }
-    // One connection for each: what it carries is known, and how it ends.
+    // One connection per request makes its size and its ending known.
     head.headers
         .insert(CONNECTION, HeaderValue::from_static("close"));
     let target = head.uri.path_and_query().cloned();
@@ -140,14 +140,14 @@ fn via(headers: &mut HeaderMap) {
     }
 }
 
-/// Bytes that a connection has moved.
+/// Numbers of bytes that a connection has moved.
 #[derive(Debug, Default)]
 struct Moved {
     sent: AtomicU64,
     received: AtomicU64,
 }
 
-/// Counts.
+/// Stream that counts its bytes.
 #[derive(Debug)]
 struct Counted {
     exit: Exit,

@@ -1,5 +1,5 @@
-//! The bytes of SOCKS: version 5 (RFC 1928) with user and password (RFC 1929), and version 4 with
-//! names (4a). Pure: what has come so far is read, or is not enough yet, or is wrong.
+//! Encoding of SOCKS: version 5 (RFC 1928) with user and password (RFC 1929), and version 4 with
+//! names (4a). Pure: the bytes received so far are a message, incomplete, or wrong.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -8,13 +8,13 @@ use rustix::io::Errno;
 
 use crate::destination::Destination;
 
-/// Most bytes that a client has to say before it is answered: a SOCKS4a request with a user and a
-/// name of 255 bytes each.
+/// Maximum bytes of a client before it is answered: a SOCKS4a request with a user and a name of 255
+/// bytes each.
 pub(crate) const MAX_BYTES: usize = 1024;
 
 const VERSION_5: u8 = 5;
 const VERSION_4: u8 = 4;
-/// RFC 1929.
+/// Version of the user/password exchange (RFC 1929).
 const LOGIN_VERSION: u8 = 1;
 const CONNECT: u8 = 1;
 const NO_LOGIN: u8 = 0;
@@ -23,29 +23,29 @@ const NO_METHOD: u8 = 0xff;
 const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
-/// Longest user, and longest name, of a SOCKS4 request.
+/// Maximum length of a user, and of a name, in a SOCKS4 request, in bytes.
 const MAX_TEXT: usize = 255;
 
-/// Something that was read, and how many bytes it had; `None` while there are too few.
+/// A parsed message and its length in bytes; `None` while it is incomplete.
 pub(crate) type Read<T> = Result<Option<(T, usize)>, Wrong>;
 
-/// What came is no SOCKS, or can't be done.
+/// Error: the bytes are not SOCKS, or request something unsupported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// Not this protocol: nothing can be answered.
+    /// Another protocol: no answer is possible.
     Foreign,
-    /// A request that is answered with this.
+    /// A request that is refused with this reply.
     Refused(Reply),
 }
 
-/// How a client begins.
+/// First message of a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Greeting {
-    /// Version 5: which of the methods it offers are known here.
+    /// Version 5, with the offered methods that are supported here.
     Five {
-        /// None at all.
+        /// The client offers to connect without a login.
         no_login: bool,
-        /// User and password.
+        /// The client offers user and password.
         user_and_password: bool,
     },
     /// Version 4, whose greeting is its request.
@@ -67,19 +67,19 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// What is said of an error.
+    /// Returns the reply for an error.
     pub(crate) const fn of(errno: Errno) -> Self {
         match errno {
             Errno::ACCESS | Errno::PERM => Self::NotAllowed,
             Errno::NETUNREACH => Self::NetworkUnreachable,
-            // There is none for a time-out; that of a name which does not exist is the nearest.
+            // There is no reply for a timeout or an unknown name; this is the nearest.
             Errno::HOSTUNREACH | Errno::TIMEDOUT => Self::HostUnreachable,
             Errno::CONNREFUSED => Self::Refused,
             _ => Self::Failure,
         }
     }
 
-    /// The bytes of the answer, with the address of the connection's own end.
+    /// Encodes the answer, with the address of the connection's own end.
     pub(crate) fn encode(self, bound: Option<SocketAddr>) -> Vec<u8> {
         let mut bytes = vec![VERSION_5, self as u8, 0];
         match bound.unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))) {
@@ -97,7 +97,7 @@ impl Reply {
         bytes
     }
 
-    /// The bytes of the answer in version 4, which knows only yes and no.
+    /// Encodes the answer in version 4, which only distinguishes success and failure.
     pub(crate) const fn encode_4(self) -> [u8; 8] {
         let code = if matches!(self, Self::Succeeded) {
             90
@@ -108,26 +108,27 @@ impl Reply {
     }
 }
 
-/// The method that is chosen; `None` if the client offers none that will do.
+/// Returns the answer with the chosen method, and whether a login follows; `None` if the client
+/// offers no suitable method.
 pub(crate) const fn method(
     no_login: bool,
     user_and_password: bool,
     login_needed: bool,
 ) -> ([u8; 2], Option<bool>) {
     match (login_needed, no_login, user_and_password) {
-        // Who needs no login but offers one is not asked for it.
+        // If no login is required, one that the client offers is not requested.
         (false, true, _) => ([VERSION_5, NO_LOGIN], Some(false)),
         (_, _, true) => ([VERSION_5, USER_AND_PASSWORD], Some(true)),
         _ => ([VERSION_5, NO_METHOD], None),
     }
 }
 
-/// The answer to a user and a password.
+/// Returns the answer to a user and a password.
 pub(crate) const fn login_answer(right: bool) -> [u8; 2] {
     [LOGIN_VERSION, if right { 0 } else { 1 }]
 }
 
-/// Reads what a client begins with.
+/// Parses the first message of a client.
 pub(crate) fn greeting(bytes: &[u8]) -> Read<Greeting> {
     match bytes {
         [] => Ok(None),
@@ -150,7 +151,7 @@ pub(crate) fn greeting(bytes: &[u8]) -> Read<Greeting> {
     }
 }
 
-/// Reads a user and a password.
+/// Parses a user and a password.
 pub(crate) fn login(bytes: &[u8]) -> Read<(Vec<u8>, Vec<u8>)> {
     let Some((version, rest)) = bytes.split_first() else {
         return Ok(None);
@@ -172,10 +173,10 @@ pub(crate) fn login(bytes: &[u8]) -> Read<(Vec<u8>, Vec<u8>)> {
     }))
 }
 
-/// Reads a request of version 5.
+/// Parses a request of version 5.
 pub(crate) fn request(bytes: &[u8]) -> Read<Destination> {
     let [version, command, _, kind, rest @ ..] = bytes else {
-        // Not a byte more is waited for of what is wrong already.
+        // A message that is already wrong is not read further.
         return match bytes {
             [] | [VERSION_5, ..] => Ok(None),
             _ => Err(Wrong::Foreign),
@@ -217,7 +218,7 @@ pub(crate) fn request(bytes: &[u8]) -> Read<Destination> {
     Ok(Some((destination, 4 + length)))
 }
 
-/// Reads what follows the version in a request of version 4, and the name of 4a.
+/// Parses what follows the version in a request of version 4, and the name of 4a.
 fn request_4(bytes: &[u8]) -> Read<Destination> {
     let [command, high, low, a, b, c, d, rest @ ..] = bytes else {
         return Ok(None);
@@ -230,7 +231,7 @@ fn request_4(bytes: &[u8]) -> Read<Destination> {
         return Ok(None);
     };
     let (destination, length) = match [*a, *b, *c, *d] {
-        // No host has such an address: a name follows.
+        // No host has such an address, so a name follows.
         [0, 0, 0, last] if last != 0 => {
             let Some(name) = text(rest.get(user.len() + 1..).unwrap_or_default())? else {
                 return Ok(None);
@@ -243,7 +244,7 @@ fn request_4(bytes: &[u8]) -> Read<Destination> {
     Ok(Some((destination, length)))
 }
 
-/// Text up to a zero byte.
+/// Parses text up to a zero byte.
 fn text(bytes: &[u8]) -> Result<Option<&[u8]>, Wrong> {
     match bytes.iter().position(|&byte| byte == 0) {
         Some(end) if end <= MAX_TEXT => Ok(bytes.get(..end)),
@@ -252,7 +253,7 @@ fn text(bytes: &[u8]) -> Result<Option<&[u8]>, Wrong> {
     }
 }
 
-/// An address of so many bytes, and a port.
+/// Parses an address of `N` bytes, and a port.
 fn address<const N: usize>(bytes: &[u8]) -> Option<([u8; N], u16)> {
     let (ip, rest) = bytes.split_first_chunk::<N>()?;
     Some((*ip, port_of(rest.get(..2)?)))
@@ -266,7 +267,7 @@ fn at(address: SocketAddr) -> Option<Destination> {
     (address.port() != 0).then(|| Destination::at(address))
 }
 
-/// A name, or an address in its text form, which some clients send as one.
+/// Parses a name, or an address in text form, which some clients send as a name.
 fn named(name: &[u8], port: u16) -> Option<Destination> {
     let host = Host::parse(std::str::from_utf8(name).ok()?).ok()?;
     (port != 0).then(|| Destination::of(Endpoint::new(host, port)))

@@ -1,6 +1,8 @@
-//! The on-ramp's entries, over loopback, with sessions to programs that listen through another one.
+//! The on-ramp's entries, over loopback, with sessions to programs that listen through another
+//! on-ramp.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)] // a test that fails may panic, in its helpers too
+// Failed tests panic, also in helpers.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod programs;
 mod proxies;

@@ -31,7 +31,7 @@ const FAR: Ask<'static> = Ask {
 };
 
 #[tokio::test]
-async fn what_no_rule_names_is_direct_and_who_wants_no_direct_connection_has_none() {
+async fn without_a_rule_connections_are_direct_or_refused() {
     let user = User::new();
     let _onramp = user.start();
     let program = Program::at(&user).await;
@@ -59,7 +59,7 @@ async fn what_no_rule_names_is_direct_and_who_wants_no_direct_connection_has_non
 }
 
 #[tokio::test]
-async fn a_rule_sends_by_its_route_from_when_it_is_read() {
+async fn a_rule_applies_once_it_is_loaded() {
     let user = User::new();
     let onramp = user.start();
     let program = Program::at(&user).await;
@@ -91,10 +91,10 @@ async fn a_rule_sends_by_its_route_from_when_it_is_read() {
     assert_eq!(program.ask(FAR).await, Said::Direct);
 }
 
-/// Only who says so may remember an answer, once its destination's distance is known; it is told
-/// when rules change, asked for or not.
+/// Only a program that states support may remember an answer, once its destination's distance is
+/// known. It is informed when rules change, whether it asks or not.
 #[tokio::test]
-async fn who_remembers_is_informed_when_rules_change() {
+async fn programs_with_remembered_answers_learn_of_changes() {
     let user = User::new();
     let onramp = user.start();
     let program = Program::at(&user).await;
@@ -122,12 +122,12 @@ async fn who_remembers_is_informed_when_rules_change() {
     let rule = "[[route]]\nto = [\"192.0.2.0/24\"]\nofframp = \"gateway.example\"\n";
     user.write("routes.toml", "[[route]]\n");
     onramp.reload();
-    // A mistake changes nothing: what comes next is for the rules that follow it, which nobody asks
-    // to have read.
+    // A mistake changes nothing. The next notification is for the rules after it, which are loaded
+    // without a request.
     user.write("routes.toml", rule);
     assert_eq!(program.received().await, Some(Said::Forget));
     assert!(matches!(program.ask(remembers).await, Said::Via(..)));
-    // Nobody remembers anything now.
+    // No program remembers an answer now.
     user.write("routes.toml", "");
     onramp.reload();
     assert!(matches!(program.ask(remembers).await, Said::Remember(1..)));
@@ -156,7 +156,7 @@ async fn a_program_reaches_one_that_listens() {
     };
     assert_eq!(key, *near.identity.public().as_bytes());
 
-    // Each is told whom it is connected to, as long as it is.
+    // Each can query its destination as long as it is connected.
     let asked = |user, local| async move {
         let program = Program::at(user).await;
         program.say(&Request::Peer { local }).await;
@@ -171,14 +171,14 @@ async fn a_program_reaches_one_that_listens() {
         Said::Peer(peer)
     );
     let stranger: SocketAddr = "127.0.0.1:9".parse().unwrap();
-    assert!(
-        matches!(asked(&near, stranger).await, Said::Refuse(errno, _) if errno == Errno::NOTCONN.raw_os_error())
-    );
+    let not_connected = Errno::NOTCONN.raw_os_error();
+    let said = asked(&near, stranger).await;
+    assert!(matches!(said, Said::Refuse(errno, _) if errno == not_connected));
     carries(stream, accepted, 3_000_000).await;
 }
 
 #[tokio::test]
-async fn a_key_that_may_not_is_refused_and_a_server_that_is_not_known_is_not_spoken_to() {
+async fn unlisted_keys_and_unknown_servers_are_refused() {
     let (near, far, stranger) = (User::new(), User::new(), User::new());
     let _onramps = (near.start(), far.start(), stranger.start());
     let (_listener, at) = listening(&far, &near).await;
@@ -198,7 +198,7 @@ async fn a_key_that_may_not_is_refused_and_a_server_that_is_not_known_is_not_spo
     );
 }
 
-/// Fills a socket as the hook does for a program whose socket does not block: until it takes no
+/// Fills a socket as the hook does for a program with a non-blocking socket: until it accepts no
 /// more.
 fn fill(stream: &TcpStream) -> u32 {
     sockopt::set_socket_send_buffer_size(stream, 16 * 1024).unwrap();
@@ -217,7 +217,7 @@ fn writable(stream: &TcpStream) -> bool {
 }
 
 #[tokio::test]
-async fn what_was_put_in_front_keeps_a_socket_from_being_writable_and_is_thrown_away() {
+async fn fill_keeps_a_socket_unwritable_and_is_discarded() {
     let (near, far) = (User::new(), User::new());
     let _onramps = (near.start(), far.start());
     let (listener, at) = listening(&far, &near).await;
@@ -252,7 +252,7 @@ async fn a_failure_is_reported_before_the_reset() {
 }
 
 #[tokio::test]
-async fn a_ticket_is_for_one_use_and_an_unknown_message_ends_the_conversation() {
+async fn a_ticket_works_once_and_unknown_messages_close() {
     let near = User::new();
     let _onramp = near.start();
     let program = Program::at(&near).await;
@@ -266,9 +266,9 @@ async fn a_ticket_is_for_one_use_and_an_unknown_message_ends_the_conversation() 
     assert_eq!(program.received().await, None);
 }
 
-/// LH-END-1 and LH-END-3, as the program's own sockets have it.
+/// LH-END-1 and LH-END-3, seen by the programs' own sockets.
 #[tokio::test]
-async fn a_reset_at_one_side_is_one_at_the_other() {
+async fn a_reset_is_relayed_to_the_other_side() {
     let (near, far) = (User::new(), User::new());
     let _onramps = (near.start(), far.start());
     let (listener, at) = listening(&far, &near).await;
@@ -291,13 +291,13 @@ async fn a_reset_at_one_side_is_one_at_the_other() {
 }
 
 #[tokio::test]
-async fn a_program_that_stops_listening_is_reached_no_more() {
+async fn a_program_that_stops_listening_gets_no_sessions() {
     let (near, far) = (User::new(), User::new());
     let _onramps = (near.start(), far.start());
     let (listener, at) = listening(&far, &near).await;
     drop(listener);
     let program = Program::at(&near).await;
-    // The socket is closed once the on-ramp has seen that the program has closed its own.
+    // The listener closes once the on-ramp has seen that the program has closed its own socket.
     while let Ok(stream) = program.connect(acceptor(at)).await {
         drop(stream);
     }
@@ -308,7 +308,7 @@ async fn a_program_that_stops_listening_is_reached_no_more() {
 }
 
 #[tokio::test]
-async fn one_on_ramp_for_one_socket_and_none_in_an_open_directory() {
+async fn a_socket_has_one_on_ramp_and_a_private_directory() {
     let user = User::new();
     let onramp = user.start();
     let error = Onramp::start(user.config()).unwrap_err().to_string();
@@ -318,7 +318,7 @@ async fn one_on_ramp_for_one_socket_and_none_in_an_open_directory() {
         !user.path("onramp/socket").exists(),
         "the name goes with it"
     );
-    // As one leaves it that was killed.
+    // Left behind like that of a killed on-ramp.
     drop(tokio_seqpacket::UnixSeqpacketListener::bind(user.path("onramp/socket")).unwrap());
     assert!(user.path("onramp/socket").exists());
     drop(user.start());
@@ -346,7 +346,7 @@ async fn an_on_ramp_that_stops_lets_connections_finish() {
 }
 
 #[tokio::test]
-async fn what_it_has_done_and_knows_is_reported() {
+async fn status_reports_connections_and_destinations() {
     let user = User::new();
     let onramp = Onramp::start(OnrampConfig {
         metrics: Some("127.0.0.1:0".parse().unwrap()),
@@ -398,9 +398,9 @@ async fn what_it_has_done_and_knows_is_reported() {
     assert!(text.lines().any(|found| found == line), "{text}");
 }
 
-/// A rule for a near destination: its distance, which the program has reported, decides.
+/// A rule for a near destination: the distance reported by the program decides.
 #[tokio::test]
-async fn a_distance_that_a_program_states_decides() {
+async fn a_reported_round_trip_decides() {
     let user = User::new();
     user.write(
         "routes.toml",

@@ -1,4 +1,4 @@
-//! Entries whose clients know nothing of the on-ramp: SOCKS and forwards, direct and by an
+//! Entries for clients that are unaware of the on-ramp: SOCKS and forwards, direct and through an
 //! off-ramp.
 
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ fn socks(user: &User) -> (Onramp, SocketAddr) {
     (onramp, at)
 }
 
-/// Sends something, and receives as much as is expected.
+/// Sends `say`, and receives `N` bytes.
 async fn talk<const N: usize>(stream: &mut TcpStream, say: &[u8]) -> [u8; N] {
     stream.write_all(say).await.unwrap();
     let mut received = [0; N];
@@ -34,7 +34,7 @@ async fn talk<const N: usize>(stream: &mut TcpStream, say: &[u8]) -> [u8; N] {
     received
 }
 
-/// A request of SOCKS5 to connect to an address.
+/// Returns a SOCKS5 request to connect to an address.
 fn request(to: SocketAddr) -> Vec<u8> {
     let SocketAddr::V4(to) = to else {
         panic!("an IPv4 address")
@@ -47,7 +47,7 @@ fn request(to: SocketAddr) -> Vec<u8> {
     .concat()
 }
 
-/// The reply to a request to go there.
+/// Returns the reply to a request for this address, and the connection.
 async fn asked(proxy: SocketAddr, to: SocketAddr) -> (u8, TcpStream) {
     let mut stream = TcpStream::connect(proxy).await.unwrap();
     assert_eq!(talk(&mut stream, &[5, 1, 0]).await, [5, 0]);
@@ -73,7 +73,7 @@ async fn echoes(mut stream: TcpStream, length: usize) {
 }
 
 #[tokio::test]
-async fn socks_goes_directly_and_by_an_off_ramp() {
+async fn socks_connects_directly_and_through_an_offramp() {
     let user = User::new();
     let (server, (gateway, key, _offramp)) = (echo_server().await, offramp(&user).await);
     let (onramp, proxy) = socks(&user);
@@ -81,7 +81,8 @@ async fn socks_goes_directly_and_by_an_off_ramp() {
     assert_eq!(reply, 0);
     echoes(stream, 3_000_000).await;
     let rule = format!(
-        "[[route]]\nto = [\"127.0.0.1\"]\nofframp = \"{key}@{gateway}\"\nalways = true\nfall_back = false\n"
+        "[[route]]\nto = [\"127.0.0.1\"]\nofframp = \"{key}@{gateway}\"\nalways = true\n\
+         fall_back = false\n"
     );
     user.write("routes.toml", &rule);
     onramp.reload();
@@ -94,7 +95,8 @@ async fn socks_goes_directly_and_by_an_off_ramp() {
         "what the off-ramp says of the server is what the client receives"
     );
     let other = format!(
-        "[[route]]\nto = [\"127.0.0.1\"]\nofframp = \"{key}@{}\"\nalways = true\nfall_back = false\n",
+        "[[route]]\nto = [\"127.0.0.1\"]\nofframp = \"{key}@{}\"\nalways = true\n\
+         fall_back = false\n",
         deserted()
     );
     user.write("routes.toml", &other);
@@ -111,7 +113,7 @@ async fn socks_goes_directly_and_by_an_off_ramp() {
 }
 
 #[tokio::test]
-async fn socks_says_why_not() {
+async fn socks_reports_the_reason_of_a_failure() {
     let user = User::new();
     let (_onramp, proxy) = socks(&user);
     assert_eq!(asked(proxy, deserted()).await.0, 5);
@@ -131,7 +133,7 @@ async fn socks_says_why_not() {
 }
 
 #[tokio::test]
-async fn what_a_client_sends_ahead_of_the_answer_is_not_lost() {
+async fn data_sent_before_the_answer_is_not_lost() {
     let user = User::new();
     let server = echo_server().await;
     let (_onramp, proxy) = socks(&user);
@@ -142,7 +144,7 @@ async fn what_a_client_sends_ahead_of_the_answer_is_not_lost() {
         (&received[..2], received[3], &received[12..]),
         (&[5, 0][..], 0, &b"early"[..])
     );
-    // Version 4, the same.
+    // The same in version 4.
     let SocketAddr::V4(to) = server else {
         panic!("an IPv4 address")
     };
@@ -159,7 +161,7 @@ async fn what_a_client_sends_ahead_of_the_answer_is_not_lost() {
 }
 
 #[tokio::test]
-async fn who_does_not_know_the_password_goes_nowhere() {
+async fn a_wrong_password_is_refused() {
     let user = User::new();
     let server = echo_server().await;
     let onramp = Onramp::start(OnrampConfig {
@@ -194,7 +196,7 @@ async fn who_does_not_know_the_password_goes_nowhere() {
 }
 
 #[tokio::test]
-async fn a_proxy_for_anybody_does_not_start() {
+async fn an_open_proxy_does_not_start() {
     let user = User::new();
     let anywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
     let open = OnrampConfig {
@@ -204,7 +206,8 @@ async fn a_proxy_for_anybody_does_not_start() {
     let error = Onramp::start(open.clone()).unwrap_err().to_string();
     assert_eq!(
         error,
-        "socks at 0.0.0.0:0 could be used by anybody who reaches it: say from which networks with --allow-from"
+        "socks at 0.0.0.0:0 could be used by anybody who reaches it: say from which networks with \
+         --allow-from"
     );
     let guests = Guests {
         login: None,
@@ -252,7 +255,7 @@ async fn a_forward_leads_to_one_destination() {
     assert!(refused.read(&mut [0]).await.is_err());
 }
 
-/// A server that answers one request a connection, with what it was asked.
+/// Starts a server that answers one request per connection with the request itself.
 async fn web_server() -> SocketAddr {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let at = listener.local_addr().unwrap();
@@ -287,7 +290,7 @@ fn http(user: &User, guests: Guests) -> (Onramp, SocketAddr) {
     (onramp, at)
 }
 
-/// The head of what is answered, as text, and the connection behind it.
+/// Returns the head of the answer as text, and the connection after it.
 async fn head(proxy: SocketAddr, request: &str) -> (String, TcpStream) {
     let mut stream = TcpStream::connect(proxy).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -301,7 +304,7 @@ async fn head(proxy: SocketAddr, request: &str) -> (String, TcpStream) {
 }
 
 #[tokio::test]
-async fn http_opens_tunnels_and_says_why_not() {
+async fn http_opens_tunnels_and_reports_failures() {
     let user = User::new();
     let server = echo_server().await;
     let (_onramp, proxy) = http(&user, Guests::default());
@@ -349,12 +352,13 @@ async fn http_opens_tunnels_and_says_why_not() {
 }
 
 #[tokio::test]
-async fn http_relays_requests_in_absolute_form_without_what_is_between_client_and_proxy() {
+async fn http_relays_requests_without_hop_by_hop_fields() {
     let user = User::new();
     let server = web_server().await;
     let (_onramp, proxy) = http(&user, Guests::default());
     let request = format!(
-        "GET http://{server}/a?b=c HTTP/1.1\r\nHost: other\r\nX-Own: kept\r\nX-Hop: gone\r\nConnection: x-hop\r\nProxy-Connection: keep-alive\r\n\r\n"
+        "GET http://{server}/a?b=c HTTP/1.1\r\nHost: other\r\nX-Own: kept\r\nX-Hop: gone\r\n\
+         Connection: x-hop\r\nProxy-Connection: keep-alive\r\n\r\n"
     );
     let (answer, mut stream) = head(proxy, &request).await;
     assert!(

@@ -1,5 +1,5 @@
-//! An on-ramp with a directory of its own, servers to connect to, and a program that asks over its
-//! socket.
+//! Test environment: an on-ramp with its own directory, servers to connect to, and a program that
+//! asks over its socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ impl User {
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    /// As it is configured before any test changes it: with the socket and nothing else.
+    /// Returns the configuration before any test changes it: with the socket only.
     pub fn config(&self) -> OnrampConfig {
         let identity = Arc::clone(&self.identity);
         let files = ["routes.toml", "known_hosts", "authorized_keys"].map(|name| self.path(name));
@@ -65,7 +65,7 @@ pub struct Program(UnixSeqpacket);
 #[derive(Debug, PartialEq, Eq)]
 pub enum Said {
     Direct,
-    /// For so many milliseconds.
+    /// Time to remember the answer, in milliseconds.
     Remember(u64),
     Forget,
     Refuse(i32, String),
@@ -118,14 +118,14 @@ impl Program {
         self.0.send(bytes).await.unwrap();
     }
 
-    /// The next reply; `None` when the on-ramp has closed the socket.
+    /// Returns the next reply; `None` when the on-ramp has closed the socket.
     pub async fn received(&self) -> Option<Said> {
         let mut packet = [0; MAX_MESSAGE];
         let read = self.0.recv(&mut packet).await.ok()?.bytes_read();
         (read > 0).then(|| Reply::decode(&packet[..read]).unwrap().into())
     }
 
-    /// The next reply, which brings a descriptor.
+    /// Returns the next reply, which carries a descriptor.
     pub async fn accepted(&self) -> (Said, TcpStream) {
         let mut packet = [0; MAX_MESSAGE];
         let mut room = [0; 64];
@@ -156,7 +156,7 @@ impl Program {
         self.received().await.unwrap()
     }
 
-    /// Asks for an acceptor, and connects a socket to where it is sent.
+    /// Asks for an acceptor, and connects a socket to the returned listener.
     pub async fn connected(&self, ask: Ask<'_>) -> (TcpStream, u64) {
         let Said::Via(listener, ticket) = self.ask(ask).await else {
             panic!("a way by the on-ramp")
@@ -178,7 +178,7 @@ impl Program {
         .await;
     }
 
-    /// Connects as a program with blocking sockets does; the number of the error if that failed.
+    /// Connects as a program with blocking sockets does. Returns the error number on failure.
     pub async fn connect(&self, ask: Ask<'_>) -> Result<TcpStream, i32> {
         let (stream, ticket) = self.connected(ask).await;
         self.begin(&stream, ticket, 0).await;
@@ -190,7 +190,7 @@ impl Program {
     }
 }
 
-/// What asks for an acceptor at an address.
+/// Returns the question for an acceptor at an address.
 pub fn acceptor(at: SocketAddr) -> Ask<'static> {
     Ask {
         address: Some(at.ip()),
@@ -201,8 +201,8 @@ pub fn acceptor(at: SocketAddr) -> Ask<'static> {
     }
 }
 
-/// A program that listens through its user's on-ramp, which `friend` may connect to, and which
-/// `friend` knows.
+/// Returns a program that listens through its user's on-ramp. `friend` may connect to it, and knows
+/// its key.
 pub async fn listening(user: &User, friend: &User) -> (Program, SocketAddr) {
     user.write("authorized_keys", &format!("{}\n", friend.key()));
     let program = Program::at(user).await;
@@ -215,14 +215,14 @@ pub async fn listening(user: &User, friend: &User) -> (Program, SocketAddr) {
     (program, at)
 }
 
-/// Bytes of which none is where it is by chance.
+/// Returns bytes whose values depend on their position.
 pub fn bytes(length: usize) -> Vec<u8> {
     (0..length as u32)
         .map(|number| (number.wrapping_mul(2_654_435_761) >> 13) as u8)
         .collect()
 }
 
-/// Sends bytes through `near`, which come out of `far`, and back; both ends then end.
+/// Sends bytes from `near` to `far` and back; then both end.
 pub async fn carries(mut near: TcpStream, mut far: TcpStream, length: usize) {
     let data = bytes(length);
     let there = async {
@@ -246,8 +246,8 @@ pub async fn carries(mut near: TcpStream, mut far: TcpStream, length: usize) {
     );
 }
 
-/// An off-ramp that lets one user go to loopback, and where it is; it ends with the task that is
-/// returned.
+/// Starts an off-ramp that lets one user connect to loopback. Returns its address, its key and its
+/// task.
 pub async fn offramp(friend: &User) -> (SocketAddr, String, tokio::task::JoinHandle<()>) {
     let identity = Arc::new(Identity::generate().unwrap());
     let key = identity.public().to_string();
@@ -265,12 +265,12 @@ pub async fn offramp(friend: &User) -> (SocketAddr, String, tokio::task::JoinHan
     (at, key, tokio::spawn(offramp.run(std::future::pending())))
 }
 
-/// A port at which nobody listens.
+/// Returns a port without a listener.
 pub fn deserted() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
 }
-/// Sends back what it gets, for as many connections as come.
+/// Starts a server that echoes its input on any number of connections.
 pub async fn echo_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();

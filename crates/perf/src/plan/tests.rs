@@ -27,8 +27,7 @@ fn the_record_needs_what_its_slides_say() {
     let plan = target(2.4e9, 180, 9000, Reno).plan();
     // "Just enough buffers": 2.4 Gbit/s times 180 ms.
     assert_eq!(plan.window_bytes, 54_000_000);
-    // The slides' buffers for an STM-16, which the kernel of 2003 used up to a half, hold that
-    // window.
+    // The slides' buffers for an STM-16 hold that window; the kernel of 2003 used half of a buffer.
     assert!(plan.window_bytes < 128_388_607 / 2);
     // R = C * RTT^2 / (2 * MSS).
     close(
@@ -37,7 +36,7 @@ fn the_record_needs_what_its_slides_say() {
         1e-9,
     );
     close(plan.recovery_s, 543.1, 1e-3);
-    // With small frames an hour instead of nine minutes.
+    // With small frames it takes an hour instead of nine minutes.
     let small = target(2.4e9, 180, 1500, Reno).plan();
     close(small.recovery_s / plan.recovery_s, 8948.0 / 1448.0, 1e-9);
     close(small.recovery_s, 3356.0, 1e-3);
@@ -45,8 +44,8 @@ fn the_record_needs_what_its_slides_say() {
 
 #[test]
 fn the_slides_loss_between_cern_and_chicago_takes_six_minutes() {
-    // 622 Mbit/s at about 120 ms with frames of 1500: their plot of one loss takes more than six
-    // minutes to recover.
+    // 622 Mbit/s at about 120 ms with frames of 1500: in their plot, recovery from one loss takes
+    // more than six minutes.
     let plan = target(622e6, 120, 1500, Reno).plan();
     assert!(
         (360.0..400.0).contains(&plan.recovery_s),
@@ -80,7 +79,7 @@ fn the_bound_on_loss_is_where_the_average_window_is_the_target() {
 }
 
 #[test]
-fn a_small_window_wants_hops_it_can_fill() {
+fn a_small_window_needs_hops_it_can_fill() {
     // 64 KB over 120 ms: 4.37 Mbit/s.
     let mut path = target(20e6, 120, 1500, Reno);
     path.window = Some(ByteCount(65536));
@@ -96,7 +95,7 @@ fn a_small_window_wants_hops_it_can_fill() {
 }
 
 #[test]
-fn loss_in_one_place_wants_more_depots_than_loss_all_along() {
+fn loss_on_one_hop_needs_more_depots() {
     let mut path = target(300e6, 70, 1500, Reno);
     path.loss = Probability::new(2e-5);
     let remedy = path.plan().remedy.unwrap();
@@ -105,7 +104,7 @@ fn loss_in_one_place_wants_more_depots_than_loss_all_along() {
         remedy.depots_if_loss_is_in_one_place.unwrap(),
     );
     assert!(spread.depots < one.depots, "{spread:?} {one:?}");
-    // Each hop does carry the target, and with one hop fewer it would not.
+    // Each hop carries the target, and with one hop fewer it would not.
     let hop = |hops: u32| {
         let loss = Probability::new(2e-5 / f64::from(hops));
         path.hop(path.rtt.0 / hops, loss)
@@ -117,7 +116,7 @@ fn loss_in_one_place_wants_more_depots_than_loss_all_along() {
 }
 
 #[test]
-fn what_no_route_and_no_number_of_streams_can_do_is_said() {
+fn a_plan_without_remedy_is_reported() {
     let mut path = target(1e12, 300, 1500, Reno);
     path.loss = Probability::new(0.1);
     let remedy = path.plan().remedy.unwrap();
@@ -157,7 +156,13 @@ proptest::proptest! {
             loss: Probability::new(loss),
         }
         .plan();
-        for value in [plan.recovery_s, plan.most_loss, plan.between_losses_s, plan.one_stream_bps, plan.slow_start_s] {
+        for value in [
+            plan.recovery_s,
+            plan.most_loss,
+            plan.between_losses_s,
+            plan.one_stream_bps,
+            plan.slow_start_s,
+        ] {
             proptest::prop_assert!(value.is_finite() && value >= 0.0, "{plan:?}");
         }
         proptest::prop_assert!(plan.one_stream_bps <= rate);

@@ -62,7 +62,7 @@ async fn every_message_survives_the_wire() {
 }
 
 #[tokio::test]
-async fn what_is_too_long_cut_or_nonsense_is_a_typed_error() {
+async fn oversized_cut_and_invalid_messages_are_typed_errors() {
     for bad in [
         &[0, 0, 0, 0][..],
         &[0, 1, 0, 1, b'{'],
@@ -98,7 +98,7 @@ fn impossible_counts_are_refused() {
 }
 
 #[test]
-fn the_peers_words_cannot_steer_a_terminal() {
+fn the_peers_text_cannot_control_a_terminal() {
     let words = "\u{1b}[2J no\nroom \u{202e}\u{200b}\u{2028}\u{2029}";
     let written = "\\u{1b}[2J no\\u{a}room \\u{202e}\\u{200b}\\u{2028}\\u{2029}".to_owned();
     let refused = Message::Refused {
@@ -120,7 +120,7 @@ fn the_peers_words_cannot_steer_a_terminal() {
         panic!("a report")
     };
     assert_eq!(report.congestion, written);
-    // Errors quote what they do not know.
+    // Errors quote unknown input.
     let unknown = serde_json::json!({ "message": words.repeat(100) }).to_string();
     let error = Message::decode(unknown.as_bytes()).unwrap_err().to_string();
     assert!(

@@ -1,4 +1,4 @@
-//! What a policy file may say, and what its errors say.
+//! Tests of valid policy files and of errors in invalid ones.
 
 use proptest::prelude::*;
 use toml::Value;
@@ -9,7 +9,7 @@ use super::*;
 const KEY: &str = "lhk1:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 #[test]
-fn who_may_measure_is_named_key_by_key() {
+fn probers_are_listed_by_key() {
     let key = KEY.parse().unwrap();
     let parse =
         |text: &str| Policy::parse(text, Path::new("p.toml")).map_err(|error| error.to_string());
@@ -133,7 +133,7 @@ fn rates_have_units() {
 }
 
 #[test]
-fn no_two_rules_have_the_same_name() {
+fn rule_names_are_unique() {
     let rule = |name: &str| format!("[[allow]]\n{name}\nprincipals = [\"*\"]\nto = [\"*\"]\n");
     for (names, expected) in [
         (
@@ -183,7 +183,8 @@ fn deep_nesting_is_an_error() {
     }
 }
 
-/// Text that is a policy, or close to one: words of policies in any order, among anything else.
+/// Generates text that is a policy or resembles one: policy words in any order, mixed with other
+/// text.
 fn near_policy() -> impl Strategy<Value = String> {
     let words = vec![
         "[[allow]]",
@@ -234,26 +235,33 @@ fn near_policy() -> impl Strategy<Value = String> {
     proptest::collection::vec(word, 0..40).prop_map(|words| words.concat())
 }
 
-/// A rule whose values are anything.
+/// Generates a rule with arbitrary values.
 fn any_values() -> impl Strategy<Value = String> {
     let value = || prop_oneof![any::<String>(), "[-+0-9a-z:./\\[\\]*% ]{0,20}"];
     (value(), value(), value(), value(), value()).prop_map(|(name, to, port, hop, rate)| {
         format!(
-            "[[allow]]\nname = {}\nprincipals = [\"*\"]\nto = [{}]\nports = [{}]\nnext_hops = [{}]\nmax_rate = {}\n",
-            Value::from(name), Value::from(to), Value::from(port), Value::from(hop), Value::from(rate),
+            "[[allow]]\nname = {}\nprincipals = [\"*\"]\nto = [{}]\nports = [{}]\n\
+            next_hops = [{}]\nmax_rate = {}\n",
+            Value::from(name),
+            Value::from(to),
+            Value::from(port),
+            Value::from(hop),
+            Value::from(rate),
         )
     })
 }
 
 proptest! {
     #[test]
-    fn any_text_is_a_policy_or_one_line_of_error(
+    fn any_text_is_a_policy_or_a_one_line_error(
         text in prop_oneof![near_policy(), any_values(), any::<String>()],
         file in any::<String>(),
     ) {
         if let Err(error) = Policy::parse(&text, Path::new(&file)) {
             let line = error.to_string();
-            let unfit = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            let unfit = |c: char| {
+                c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            };
             prop_assert!(!line.contains(unfit), "{:?}", line);
         }
     }

@@ -1,12 +1,12 @@
-//! Sessions under way, by the name of their rule.
+//! Numbers of sessions, by the name of their rule.
 #![deny(clippy::indexing_slicing)]
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// How many sessions each rule has under way, and how many it may have. Knows the rules in force,
-/// and those that are not any more while they have sessions under way.
+/// Number and maximum of each rule's sessions. It contains the rules in force, and former rules
+/// that still have sessions.
 #[derive(Debug, Default)]
 pub(super) struct Counts(HashMap<Arc<str>, Count>);
 
@@ -18,24 +18,23 @@ struct Count {
 
 #[derive(Debug, Clone, Copy)]
 enum Bound {
-    /// The rule is not in force any more: no session is added.
+    /// The rule is no longer in force and admits no sessions.
     Gone,
-    /// At most so many at a time; as many as ask when `None`.
+    /// The rule admits this many sessions at a time; any number if `None`.
     InForce(Option<NonZeroUsize>),
 }
 
-/// Why a session has no place under its rule.
+/// Reason why a rule admits no further session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoPlace {
-    /// The rule has as many sessions as it allows.
+    /// The rule has its maximum number of sessions.
     Full,
-    /// The rule is not in force any more.
+    /// The rule is no longer in force.
     Gone,
 }
 
 impl Counts {
-    /// From now on `rules` are in force: their names, and how many sessions each may have at a
-    /// time.
+    /// Sets the rules in force: their names, and the maximum number of sessions of each.
     pub(super) fn reload<'a>(
         &mut self,
         rules: impl IntoIterator<Item = (&'a Arc<str>, Option<NonZeroUsize>)>,
@@ -51,7 +50,7 @@ impl Counts {
         self.0.retain(|_, count| !count.is_over());
     }
 
-    /// Counts one more session of the rule `name`, if there is a place for it.
+    /// Counts one more session of the rule `name`, if it admits one.
     pub(super) fn enter(&mut self, name: &str) -> Result<(), NoPlace> {
         let count = self.0.get_mut(name).ok_or(NoPlace::Gone)?;
         match count.bound {
@@ -64,7 +63,7 @@ impl Counts {
         }
     }
 
-    /// Counts one session less; for each that has entered, once.
+    /// Counts one session less. Must be called exactly once for each session that has entered.
     pub(super) fn leave(&mut self, name: &str) {
         if let Some(count) = self.0.get_mut(name) {
             count.sessions = count.sessions.saturating_sub(1);
@@ -74,7 +73,7 @@ impl Counts {
         }
     }
 
-    /// Whether the rule `name` is in force, or has sessions under way.
+    /// Returns true if the rule `name` is in force or has sessions.
     pub(super) fn knows(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
@@ -93,13 +92,13 @@ mod tests {
 
     use super::*;
 
-    /// A rule's name and its bound, of those in force.
+    /// Names and bounds of the rules in force.
     type Rules = HashMap<usize, Option<usize>>;
 
     #[derive(Debug, Clone)]
     enum Step {
         Enter(usize),
-        /// The session with this number, modulo how many there are.
+        /// The session with this number, modulo the number of sessions.
         Leave(usize),
         Reload(Rules),
     }
@@ -129,9 +128,12 @@ mod tests {
     }
 
     proptest! {
-        /// Who enters, and how many are counted, is what a plain list of sessions says.
+        /// Admissions and counts match a plain list of sessions.
         #[test]
-        fn no_reload_loses_a_count_or_lets_too_many_enter(first in rules(), steps in vec(step(), 0..60)) {
+        fn reloads_keep_counts_and_maximums(
+            first in rules(),
+            steps in vec(step(), 0..60),
+        ) {
             let mut counts = Counts::default();
             let mut in_force = first;
             reload(&mut counts, &in_force);

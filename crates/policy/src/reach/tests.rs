@@ -1,4 +1,4 @@
-//! What kind of place addresses are, range by range, and what leads there.
+//! Tests of the classification, range by range, and of the rules that grant each class.
 
 use super::*;
 
@@ -10,12 +10,13 @@ fn own(addresses: &[&str]) -> OwnAddresses {
     addresses.iter().map(|address| ip(address)).collect()
 }
 
-/// Whether a rule that names `network` leads to `address`, at a machine with the addresses `own`.
+/// Returns true if a rule that names `network` grants `address`, on a machine with the addresses
+/// `own`.
 fn network_leads(network: &str, address: &str, own: &OwnAddresses) -> bool {
     leads(Some(&network.parse().expect(network)), ip(address), own)
 }
 
-/// Whether a rule that names a name leads to `address`, once the name leads there.
+/// Returns true if a rule that names a name grants `address`, to which the name resolved.
 fn name_leads(address: &str) -> bool {
     leads(None, ip(address), &OwnAddresses::default())
 }
@@ -25,7 +26,7 @@ fn reach(address: &str) -> Reach {
 }
 
 #[test]
-fn each_range_that_is_not_for_the_whole_world_from_end_to_end() {
+fn special_ranges_are_classified_from_end_to_end() {
     for (range, first, last) in [
         ("RFC 1918", "10.0.0.0", "10.255.255.255"),
         ("RFC 1918", "172.16.0.0", "172.31.255.255"),
@@ -117,7 +118,7 @@ fn each_range_that_is_not_for_the_whole_world_from_end_to_end() {
 }
 
 #[test]
-fn what_lies_beside_those_ranges_is_for_the_whole_world() {
+fn addresses_beside_special_ranges_are_global() {
     for address in [
         "9.255.255.255",
         "11.0.0.0",
@@ -152,7 +153,7 @@ fn what_lies_beside_those_ranges_is_for_the_whole_world() {
         "2003::",
         "3ffe:ffff::",
         "3fff:1000::",
-        // AS112 (RFC 7534, RFC 7535) and AMT (RFC 7450) are for the whole world.
+        // AS112 (RFC 7534, RFC 7535) and AMT (RFC 7450) are globally reachable.
         "192.31.196.1",
         "192.52.193.1",
         "192.175.48.1",
@@ -164,7 +165,7 @@ fn what_lies_beside_those_ranges_is_for_the_whole_world() {
 }
 
 #[test]
-fn what_is_no_destination_is_reached_by_nothing() {
+fn non_destinations_are_never_granted() {
     for address in [
         "0.0.0.0",
         "0.255.255.255",
@@ -205,7 +206,7 @@ fn what_is_no_destination_is_reached_by_nothing() {
 }
 
 #[test]
-fn loopback_and_link_must_be_named_as_such() {
+fn loopback_and_link_need_a_network_of_their_own() {
     for (wide, narrow, address) in [
         ("0.0.0.0/0", "127.0.0.0/8", "127.0.0.1"),
         ("0.0.0.0/0", "127.0.0.1", "::ffff:127.0.0.1"),
@@ -225,7 +226,7 @@ fn loopback_and_link_must_be_named_as_such() {
             "{narrow} means {address}"
         );
         assert!(!name_leads(address), "{address}");
-        // They stay what they are on the machine whose addresses they are.
+        // The same holds on the machine that has these addresses.
         assert!(
             !network_leads(wide, address, &own(&[address])),
             "{wide} must not mean {address}"
@@ -239,7 +240,7 @@ fn loopback_and_link_must_be_named_as_such() {
 }
 
 #[test]
-fn own_addresses_must_be_named_as_such() {
+fn own_addresses_need_a_network_of_their_own() {
     let own = own(&[
         "20.0.0.1",
         "10.0.0.4",
@@ -288,8 +289,8 @@ fn own_addresses_must_be_named_as_such() {
     );
 }
 
-/// For each way to carry an IPv4 address: the address that carries `v4`, and the range of those
-/// that carry `v4/bits`.
+/// Returns, for each range with embedded addresses, the address that embeds `v4` and the network
+/// that embeds `v4/bits`.
 fn carriers(v4: Ipv4Addr, bits: u8) -> [(&'static str, Ipv6Addr, Network); 4] {
     let [a, b, c, d] = v4.octets().map(u16::from);
     let (high, low) = (a << 8 | b, c << 8 | d);
@@ -311,7 +312,7 @@ fn carriers(v4: Ipv4Addr, bits: u8) -> [(&'static str, Ipv6Addr, Network); 4] {
 }
 
 #[test]
-fn carried_addresses_are_judged_as_what_they_are() {
+fn embedded_addresses_decide_the_class() {
     let own = own(&["20.0.0.9"]);
     for (v4, bits) in [
         ("127.0.0.1", 8),
@@ -364,7 +365,7 @@ fn carried_addresses_are_judged_as_what_they_are() {
 }
 
 #[test]
-fn both_addresses_of_teredo_count() {
+fn both_teredo_addresses_count() {
     let server_inside = "2001:0:a00:1::ebff:fffe"; // by way of 10.0.0.1 to 20.0.0.1
     assert!(!network_leads("::/0", server_inside, &own(&[])));
     assert!(!network_leads("2001::/32", server_inside, &own(&[])));
@@ -372,14 +373,14 @@ fn both_addresses_of_teredo_count() {
 }
 
 #[test]
-fn an_own_address_that_carries_another_is_own() {
+fn own_address_that_embeds_another_is_own() {
     let own = own(&["2002:1400:1::1"]);
     assert!(!network_leads("2002:1400:1::/48", "2002:1400:1::1", &own));
     assert!(network_leads("2002:1400:1::1", "2002:1400:1::1", &own));
 }
 
 #[test]
-fn local_addresses_are_this_machines_and_its_links() {
+fn local_addresses_are_the_machines_and_its_links() {
     let own = own(&["192.0.2.7", "2001:db8::7"]);
     for local in [
         "127.0.0.1",

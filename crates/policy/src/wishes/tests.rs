@@ -14,12 +14,13 @@ fn key() -> PublicKey {
     KEY.parse().expect("key")
 }
 
-/// The rules that these ones, each for one server, leave for these wishes.
+/// Returns the candidates that remain for these wishes, of rules for one server each.
 fn within(rules: &[&str], wishes: &Wishes<'_>) -> Result<Candidates, String> {
     let rule = |more: &&str| {
         let principals = if more.contains("anybody") { "*" } else { KEY };
         format!(
-            "[[allow]]\nprincipals = [\"{principals}\"]\nservers = [\"192.0.2.1\"]\nports = [80]\n{more}\n"
+            "[[allow]]\nprincipals = [\"{principals}\"]\nservers = [\"192.0.2.1\"]\n\
+            ports = [80]\n{more}\n"
         )
     };
     let text: String = rules.iter().map(rule).collect();
@@ -33,8 +34,9 @@ fn within(rules: &[&str], wishes: &Wishes<'_>) -> Result<Candidates, String> {
 
 /// LH-WISH-1.
 #[test]
-fn what_is_beyond_a_bound_or_unsaid_is_refused_with_the_bound() {
-    let all = "max_size = \"10 GiB\"\nmax_wished_rate = \"1 Gbit/s\"\nmax_duration = \"2h\"\npurposes = [\"nightly\", \"tests\"]";
+fn exceeded_or_unstated_wishes_are_refused() {
+    let all = "max_size = \"10 GiB\"\nmax_wished_rate = \"1 Gbit/s\"\n\
+        max_duration = \"2h\"\npurposes = [\"nightly\", \"tests\"]";
     let good = Wishes {
         purpose: Some("nightly"),
         size: Some(10 << 30),
@@ -126,8 +128,11 @@ fn another_rule_may_allow_what_one_does_not() {
 proptest! {
     /// A session may always carry what it stated, and never much more.
     #[test]
-    fn what_was_stated_is_let_through(stated: u64) {
-        let found = within(&["max_size = \"16 EiB\""], &Wishes { size: Some(stated), ..Wishes::default() }).expect("allowed");
+    fn stated_volume_always_passes(stated: u64) {
+        let found = within(
+            &["max_size = \"16 EiB\""],
+            &Wishes { size: Some(stated), ..Wishes::default() }
+        ).expect("allowed");
         let most = found.rules[0].most_bytes(Some(stated)).expect("a bound");
         prop_assert!(most >= stated && most - stated <= stated / OVERHEAD_PART + OVERHEAD_BYTES);
         let free = within(&[""], &Wishes::default()).expect("allowed");
@@ -135,8 +140,15 @@ proptest! {
     }
 
     #[test]
-    fn the_words_are_one_line_that_a_status_holds(name in "[a-z]{1,64}", purpose in ".{1,64}", size: u64) {
-        for wishes in [Wishes { size: Some(size), ..Wishes::default() }, Wishes { size: Some(0), purpose: Some(&purpose), ..Wishes::default() }] {
+    fn refusal_fits_in_a_status_line(
+        name in "[a-z]{1,64}",
+        purpose in ".{1,64}",
+        size: u64,
+    ) {
+        for wishes in [
+            Wishes { size: Some(size), ..Wishes::default() },
+            Wishes { size: Some(0), purpose: Some(&purpose), ..Wishes::default() }
+        ] {
             let rule = format!("name = \"{name}\"\nmax_size = \"0 MB\"\npurposes = [\"one\"]");
             if let Err(said) = within(&[&rule], &wishes) {
                 prop_assert!(said.chars().all(longhaul_proto::text::is_printable), "{}", said);

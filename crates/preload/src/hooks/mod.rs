@@ -1,21 +1,20 @@
-//! What stands in for the functions of the C library. Each calls the real one with what the program
-//! gave, and returns what that gave; what is done besides shows neither in the result nor in
+//! Hooks for functions of the C library. Each calls the real function with the program's arguments,
+//! and returns its result. Anything else that a hook does shows neither in the result nor in
 //! `errno`.
 //!
-//! They are few: those that open a connection or prepare one (`connect`, `listen`, `accept`,
-//! `accept4`), those that end or rename a descriptor (`close`, `close_range`, `closefrom`, `dup`,
-//! `dup2`, `dup3`), `fork`, `_exit`, which ends a process without a word, and `prctl` and
-//! `syscall`, by which a program restricts its system calls ([`filter`]). Reading and writing are
-//! not among them: the kernel keeps the accounts.
+//! There are few hooks. `connect`, `listen`, `accept` and `accept4` open or prepare a connection.
+//! `close`, `close_range`, `closefrom`, `dup`, `dup2` and `dup3` end or rename a descriptor.
+//! `_exit` ends a process without notice. By `prctl` and `syscall`, a program restricts its system
+//! calls ([`filter`]). There is also `fork`. Reading and writing have no hooks: the kernel keeps
+//! the accounts.
 //!
-//! All of them may be called in a signal handler (POSIX, 2.4.3), so all of this is fit for that:
-//! nothing is allocated, looked up or waited for without a bound, and on an alternate stack with
-//! little room nothing is done at all. `connect`, `accept` and `close` are points where a thread
-//! can be cancelled, which unwinds: in the real function, with nothing of this library's on the
-//! stack that would have to be put right.
+//! All of them may be called in a signal handler (POSIX, 2.4.3). So nothing is allocated, looked up
+//! or waited for without a bound, and on an alternate stack with little space nothing is done at
+//! all. `connect`, `accept` and `close` are cancellation points, and cancelling unwinds. This
+//! happens in the real function, with nothing of this library on the stack that needs cleanup.
 //!
-//! These are ordinary functions; the preload object gives them their names. Linked into a Rust
-//! program under those, they would take the place of libc's.
+//! These are ordinary functions; the preload object exports them under their names. A Rust program
+//! linked with such names would replace the functions of libc.
 
 mod routed;
 
@@ -149,7 +148,7 @@ pub unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     result
 }
 
-/// `close_range(2)`: leaves the log open.
+/// `close_range(2)`: keeps the log open.
 ///
 /// # Safety
 /// As the function of the C library.
@@ -161,7 +160,7 @@ pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let mut from = first;
     while let Some(own) = process::own_between(from, last) {
         if own > from {
-            // SAFETY: the program's arguments are passed on, up to what is not the program's.
+            // SAFETY: the program's arguments are passed on, up to the library's own descriptor.
             let below = unsafe { real::close_range(from, own - 1, flags) };
             if below != 0 {
                 return below;
@@ -172,18 +171,18 @@ pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         }
         from = own + 1;
     }
-    // SAFETY: the program's arguments are passed on, from behind what is not the program's.
+    // SAFETY: the program's arguments are passed on, from after the library's own descriptor.
     unsafe { real::close_range(from, last, flags) }
 }
 
-/// `closefrom(3)`: leaves the log open where the kernel has `close_range`.
+/// `closefrom(3)`: keeps the log open if the kernel has `close_range`.
 ///
 /// # Safety
 /// As the function of the C library.
 pub unsafe fn closefrom(first: c_int) {
     let lowest = c_uint::try_from(first).unwrap_or(0);
     if process::own_between(lowest, c_uint::MAX).is_some() {
-        // SAFETY: closing all descriptors from here on is what was asked for.
+        // SAFETY: the program asked to close all descriptors from here on.
         if unsafe { close_range(lowest, c_uint::MAX, 0) } == 0 {
             return;
         }

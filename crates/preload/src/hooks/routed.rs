@@ -1,5 +1,5 @@
-//! What stands in for functions where a connection on a route would show: its addresses, its error,
-//! how it is opened with data, and the names that lead to addresses.
+//! Hooks for functions that would reveal a connection on a route: its addresses, its error, opening
+//! it with data, and resolving names.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ use crate::process::{aside, process};
 use crate::real;
 use crate::routes::{self, Given, Routes};
 
-/// The mode, where it is on.
+/// Returns the state of the mode if it is on.
 fn mode() -> Option<&'static Routes> {
     process()?.routes.as_ref()
 }
@@ -24,7 +24,7 @@ pub unsafe fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut sockle
     let leads = mode().and_then(|routes| aside(|_| routes.peer(fd)).flatten());
     match leads {
         Some(Ok(peer)) if !address.is_null() && !length.is_null() => {
-            // SAFETY: the program's arguments, of which it promises what it does to the C library.
+            // SAFETY: the program's arguments; it makes the same promise as to the C library.
             unsafe { peer.write(address, length) };
             0
         }
@@ -45,7 +45,7 @@ pub unsafe fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut sockle
     let own = mode().and_then(|routes| aside(|_| routes.local(fd)).flatten());
     match own {
         Some(own) if !address.is_null() && !length.is_null() => {
-            // SAFETY: the program's arguments, of which it promises what it does to the C library.
+            // SAFETY: the program's arguments; it makes the same promise as to the C library.
             unsafe { own.write(address, length) };
             0
         }
@@ -73,7 +73,7 @@ pub unsafe fn getsockopt(
         && !length.is_null()
     {
         let bytes = error.to_ne_bytes();
-        // SAFETY: the program's arguments: `length` is a length, and `value` has room for as much.
+        // SAFETY: the program's arguments: `length` is a length, and `value` has that much space.
         unsafe {
             let room = usize::try_from(*length).unwrap_or(0).min(bytes.len());
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast::<u8>(), room);
@@ -119,8 +119,7 @@ pub unsafe fn sendto(
 /// As the function of the C library.
 pub unsafe fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> ssize_t {
     if flags & libc::MSG_FASTOPEN != 0 && !message.is_null() {
-        // SAFETY: the program's message, which it promises to be one; a copy of it refers to what
-        // it refers to.
+        // SAFETY: the program promises a valid message; the copy refers to the same memory.
         let mut copy = unsafe { std::ptr::read(message) };
         // SAFETY: the program's arguments are passed on.
         match unsafe { routes::connect(fd, copy.msg_name.cast(), copy.msg_namelen) } {
@@ -154,7 +153,7 @@ pub unsafe fn getaddrinfo(
         && let Some(routes) = mode()
     {
         aside(|_| {
-            // SAFETY: a name that the C library has just read, and the list that it made.
+            // SAFETY: a name that the C library has just read, and the list that it returned.
             unsafe {
                 let name = CStr::from_ptr(node).to_bytes();
                 let mut each = *result;
@@ -173,14 +172,14 @@ pub unsafe fn getaddrinfo(
 /// Remembers the addresses of a host.
 ///
 /// # Safety
-/// NULL, or what the C library made.
+/// `found` is NULL, or was returned by the C library.
 unsafe fn remember(name: *const c_char, found: *const hostent) {
     let Some(routes) = mode().filter(|_| !name.is_null()) else {
         return;
     };
     aside(|_| {
-        // SAFETY: a name that the C library has just read, and the host that it made, whose list
-        // ends with NULL.
+        // SAFETY: a name that the C library has just read, and the host that it returned, whose
+        // list ends with NULL.
         unsafe {
             let Some(host) = found.as_ref() else { return };
             let name = CStr::from_ptr(name).to_bytes();
@@ -207,7 +206,7 @@ unsafe fn remember(name: *const c_char, found: *const hostent) {
 /// # Safety
 /// As the function of the C library.
 pub unsafe fn gethostbyname(name: *const c_char) -> *mut hostent {
-    // SAFETY: the program's arguments are passed on; what came of them is the C library's.
+    // SAFETY: the program's arguments are passed on; the result is the C library's.
     unsafe {
         let found = real::gethostbyname(name);
         remember(name, found);
@@ -220,7 +219,7 @@ pub unsafe fn gethostbyname(name: *const c_char) -> *mut hostent {
 /// # Safety
 /// As the function of the C library.
 pub unsafe fn gethostbyname2(name: *const c_char, family: c_int) -> *mut hostent {
-    // SAFETY: the program's arguments are passed on; what came of them is the C library's.
+    // SAFETY: the program's arguments are passed on; the result is the C library's.
     unsafe {
         let found = real::gethostbyname2(name, family);
         remember(name, found);
@@ -240,7 +239,7 @@ pub unsafe fn gethostbyname_r(
     result: *mut *mut hostent,
     error: *mut c_int,
 ) -> c_int {
-    // SAFETY: the program's arguments are passed on; what came of them is the C library's.
+    // SAFETY: the program's arguments are passed on; the result is the C library's.
     unsafe {
         let failed = real::gethostbyname_r(name, entry, room, size, result, error);
         if failed == 0 {
@@ -263,7 +262,7 @@ pub unsafe fn gethostbyname2_r(
     result: *mut *mut hostent,
     error: *mut c_int,
 ) -> c_int {
-    // SAFETY: the program's arguments are passed on; what came of them is the C library's.
+    // SAFETY: the program's arguments are passed on; the result is the C library's.
     unsafe {
         let failed = real::gethostbyname2_r(name, family, entry, room, size, result, error);
         if failed == 0 {

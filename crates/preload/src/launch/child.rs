@@ -1,4 +1,4 @@
-//! A program that was started, until it ends.
+//! A started program, until it ends.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -7,30 +7,30 @@ use std::process::{Child, ExitStatus};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// The signals that reach the program through this process, which does not end of them.
+/// Signals that this process passes to the program without ending itself.
 pub struct Passed(Signals);
 
 impl Passed {
-    /// From here on.
+    /// Begins to catch the signals.
     ///
     /// # Errors
-    /// No signals can be handled.
+    /// The signals cannot be handled.
     pub fn begin() -> io::Result<Self> {
         Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).map(Self)
     }
 
-    /// Waits for the program. What a terminal sends reaches it without our help; what is sent to
-    /// this process alone is passed on.
+    /// Waits for the program. Signals from a terminal reach it by themselves; signals sent to this
+    /// process alone are passed on.
     ///
     /// # Errors
-    /// It can't be waited for.
+    /// The wait fails.
     pub fn wait(mut self, mut child: Child) -> io::Result<ExitStatus> {
         let handle = self.0.handle();
         let number = i32::try_from(child.id())
             .ok()
             .and_then(rustix::process::Pid::from_raw);
         std::thread::scope(|scope| {
-            // Without a thread the program runs on, and no signal is passed.
+            // Without a thread the program still runs, but no signal is passed on.
             let _ = std::thread::Builder::new().spawn_scoped(scope, || {
                 for signal in self.0.forever() {
                     let passed_on = match signal {
@@ -50,8 +50,8 @@ impl Passed {
     }
 }
 
-/// The program's exit code, or 128 and the number of the signal that ended it; 125 where it has
-/// neither.
+/// Returns the program's exit code, or 128 plus the number of the signal that ended it, or 125 if
+/// it has neither.
 #[must_use]
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status

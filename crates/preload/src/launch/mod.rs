@@ -1,5 +1,5 @@
-//! Starting programs with the preload object before them: which programs can be helped, where the
-//! object is, what the environment says, and how a program is waited for.
+//! Starting programs with the preload object: which programs support it, where the object is, the
+//! environment, and waiting for the program.
 
 use std::ffi::OsString;
 
@@ -11,8 +11,8 @@ pub use child::{Passed, exit_code};
 pub use object::{NoObject, find as find_object, preload};
 pub use program::{Starter, Unfit, find as find_program, locate, privileged};
 
-/// Variable that tells the library which filters of system calls are not the program's own, and its
-/// value.
+/// Returns the variable that tells the library the number of inherited filters of system calls, and
+/// its value.
 #[must_use]
 pub fn inherited_filters() -> (&'static str, OsString) {
     let count = crate::filter::count().map_or(OsString::new(), |count| count.to_string().into());

@@ -1,35 +1,38 @@
-//! Where the preload object is, and how the loader is told.
+//! Location of the preload object, and the loader's variable for it.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Names of the object: as installed, and as cargo builds it.
+/// File names of the object: as installed, and as cargo builds it.
 const NAMES: [&str; 2] = ["liblonghaul-preload.so", "liblonghaul_preload_object.so"];
 
-/// Why there is no object that the loader could be given. Each says what to do.
+/// Reason why there is no object to preload. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum NoObject {
-    /// The variable names something else.
+    /// The variable does not name a file.
     #[error("{0} names {1}, which is no file: unset it or correct it")]
     NoFile(&'static str, PathBuf),
-    /// It is not where it is looked for.
-    #[error("{object} is neither in {folder} nor in its ../lib: install it there, or name it in {0}", object = NAMES[0], folder = .1.display())]
+    /// The object is in none of the usual places.
+    #[error("{object} is neither in {folder} nor in its ../lib: install it there, or name it in \
+        {0}", object = NAMES[0], folder = .1.display())]
     Nowhere(&'static str, PathBuf),
-    /// Its path has a character at which the loader would cut it.
+    /// Its path has a character at which the loader would split it.
     #[error(
-        "the loader cannot be given {1}: put the library where the path has no blank and no colon, and name it in {0}"
+        "the loader cannot be given {1}: put the library where the path has no blank and no \
+         colon, and name it in {0}"
     )]
     Cut(&'static str, PathBuf),
-    /// This program's own folder, or the object, can't be looked up.
+    /// The folder of this program, or the object, cannot be examined.
     #[error("cannot find {0}: {1}")]
     Lost(PathBuf, std::io::Error),
 }
 
-/// The object: where the environment's `variable` says, else beside this program or in `../lib`.
+/// Returns the path of the object: the value of the environment's `variable`, else next to this
+/// program or in `../lib`.
 ///
 /// # Errors
-/// It is nowhere, or its path has a character at which the loader would cut it.
+/// The object is not found, or its path has a character at which the loader would split it.
 pub fn find(variable: &'static str) -> Result<PathBuf, NoObject> {
     let found = match env::var_os(variable).filter(|path| !path.is_empty()) {
         Some(path) => {
@@ -66,7 +69,7 @@ fn beside_program(variable: &'static str) -> Result<PathBuf, NoObject> {
     found.ok_or_else(|| NoObject::Nowhere(variable, folder.into()))
 }
 
-/// The value of `LD_PRELOAD`: the object in front of what is to be loaded already.
+/// Returns the value of `LD_PRELOAD`: the object, followed by what the variable already holds.
 #[must_use]
 pub fn preload(object: &Path) -> OsString {
     let mut all = object.as_os_str().to_owned();

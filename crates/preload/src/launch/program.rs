@@ -1,4 +1,4 @@
-//! Whether the loader will put the preload library in front of a program.
+//! Checks that the loader will preload the library into a program.
 
 use std::env;
 use std::ffi::OsStr;
@@ -12,33 +12,34 @@ use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, FileKind};
 
-/// Scripts may name scripts, but the kernel follows only a few.
+/// Maximum number of nested script interpreters, as in the kernel.
 const SCRIPTS: u32 = 4;
 
-/// Why a program cannot be helped. Each says what to do.
+/// Reason why a program cannot be preloaded. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
-    /// There is none of this name.
+    /// There is no program of this name.
     #[error("{0}: no such program; give its path, or see PATH")]
     Missing(PathBuf),
-    /// It cannot be run, or not be looked at.
+    /// The program cannot be run or read.
     #[error("{0}: cannot be run: {1}")]
     NotExecutable(PathBuf, std::io::Error),
     /// It has no loader.
     #[error("{0} is statically linked, so nothing can be loaded before it: {1}")]
     Static(PathBuf, &'static str),
-    /// It runs with more rights than its caller.
+    /// It runs with more privileges than its caller.
     #[error(
-        "{0} is {1}, and the loader loads nothing from outside into such programs: run it as the user that it would become"
+        "{0} is {1}, and the loader loads nothing from outside into such programs: run it as the \
+         user that it would become"
     )]
     Privileged(PathBuf, &'static str),
-    /// It is for another kind of machine.
+    /// It is built for another machine.
     #[error("{0} is built for another kind of machine than this {1}: use the {1} of that kind")]
     Foreign(PathBuf, &'static str),
 }
 
 impl Unfit {
-    /// As shells have it: 127 when there is none, 126 when it cannot be run.
+    /// Returns the exit code that shells use: 127 if it does not exist, 126 if it cannot be run.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Missing(_) => 127,
@@ -47,29 +48,29 @@ impl Unfit {
     }
 }
 
-/// Who starts programs, for what it says of those that it can't help.
+/// Command that starts programs, for its messages about unsuitable ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Starter {
     /// Its name.
     pub name: &'static str,
-    /// What to do with a program that is statically linked.
+    /// Advice for a statically linked program.
     pub instead: &'static str,
 }
 
-/// Finds a program as the shell would, and makes sure that a library can be loaded before it.
+/// Finds a program as the shell would, and checks that a library can be preloaded into it.
 ///
 /// # Errors
-/// [`Unfit`] says why it cannot.
+/// [`Unfit`] with the reason.
 pub fn find(name: &OsStr, starter: Starter) -> Result<PathBuf, Unfit> {
     let path = in_path(name).ok_or_else(|| Unfit::Missing(name.into()))?;
     check(&path, 0, starter)?;
     Ok(path)
 }
 
-/// Finds a program as the shell would, for a start without a library before it.
+/// Finds a program as the shell would, for a start without a library.
 ///
 /// # Errors
-/// [`Unfit`] says that there is none, or that it cannot be run.
+/// [`Unfit`] if there is none, or it cannot be run.
 pub fn locate(name: &OsStr) -> Result<PathBuf, Unfit> {
     let path = in_path(name).ok_or_else(|| Unfit::Missing(name.into()))?;
     if path.is_file() && is_executable(&path) {
@@ -82,7 +83,7 @@ pub fn locate(name: &OsStr) -> Result<PathBuf, Unfit> {
     }
 }
 
-/// Why a program runs with other rights than its caller's, if it does.
+/// Returns the reason why a program runs with other privileges than its caller, if it does.
 #[must_use]
 pub fn privileged(path: &Path) -> Option<&'static str> {
     let mode = fs::metadata(path).map_or(0, |file| file.permissions().mode());
@@ -117,7 +118,7 @@ fn check(path: &Path, scripts: u32, starter: Starter) -> Result<(), Unfit> {
     if !is_executable(path) {
         return Err(not_executable(std::io::ErrorKind::PermissionDenied.into()));
     }
-    // The headers of a program lie within its first pages, whatever its size.
+    // The headers of a program are in its first pages, whatever its size.
     let mut start = Vec::new();
     file.by_ref()
         .take(64 * 1024)
@@ -135,7 +136,7 @@ fn check(path: &Path, scripts: u32, starter: Starter) -> Result<(), Unfit> {
     check_elf(path, &start, starter)
 }
 
-/// What the first line of a script names.
+/// Returns the interpreter in the first line of a script.
 fn interpreter(line: &[u8]) -> Option<PathBuf> {
     let line = line.split(|byte| *byte == b'\n').next()?;
     let mut words = line
@@ -161,7 +162,7 @@ fn check_elf(path: &Path, start: &[u8], starter: Starter) -> Result<(), Unfit> {
         Ok(FileKind::Elf32 | FileKind::Elf64) => {
             return Err(Unfit::Foreign(path.into(), starter.name));
         }
-        // Something that the kernel knows to run and this does not: the kernel shall say.
+        // Another format that the kernel may know: it will decide.
         _ => return Ok(()),
     }
     #[cfg(target_pointer_width = "64")]
@@ -185,7 +186,7 @@ fn check_elf(path: &Path, start: &[u8], starter: Starter) -> Result<(), Unfit> {
     }
 }
 
-/// The machine that this program was built for, where it is known.
+/// Returns the machine for which this program was built, if it is known.
 fn own_machine() -> Option<u16> {
     if cfg!(target_arch = "x86_64") {
         Some(elf::EM_X86_64)
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_script_names() {
+    fn script_interpreter_is_found() {
         assert_eq!(interpreter(b"/bin/sh -e\nrest"), Some("/bin/sh".into()));
         assert_eq!(interpreter(b" /bin/sh"), Some("/bin/sh".into()));
         assert_eq!(interpreter(b"\n"), None);

@@ -1,5 +1,5 @@
-//! What is kept of a connection for its last line in the log. Numbers only: a fork may copy it
-//! while it is written.
+//! Account of a connection, for its last line in the log. It contains only numbers, because a fork
+//! may copy it while it is written.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
@@ -8,7 +8,7 @@ use drs::{Limit, TcpInfo, TcpState};
 
 use crate::table::Kept;
 
-/// A socket's identity: the number of its inode, which no other socket has while this one lives.
+/// Identity of a socket: its inode number, which no other socket has while this one lives.
 pub type Inode = u64;
 
 /// The account of one connection.
@@ -16,32 +16,32 @@ pub type Inode = u64;
 pub struct Account {
     /// The socket's identity.
     pub inode: Inode,
-    /// The connection's number in this process, from 1.
+    /// Number of the connection in this process, from 1.
     pub number: u64,
-    /// When it was first seen, in microseconds on the log's clock.
+    /// Time when it was first seen, in microseconds on the log's clock.
     pub since_us: u64,
-    /// Whether the watcher got to look at it.
+    /// Number of samples by the watcher.
     pub looks: u32,
-    /// Verdicts on each side (sending, receiving), by [`Limit::ALL`].
+    /// Number of verdicts for each side (sending, receiving), by [`Limit::ALL`].
     pub verdicts: [[u32; Limit::ALL.len()]; 2],
-    /// Actions that the kernel carried out.
+    /// Number of actions that the kernel carried out.
     pub actions: u32,
-    /// Actions that it refused.
+    /// Number of actions that the kernel refused.
     pub refused: u32,
-    /// Bytes acknowledged by the peer, and received.
+    /// Bytes acknowledged by the peer, and bytes received.
     pub moved: [u64; 2],
-    /// Whether its windows are not scaled, so that none can be over 64 KB.
+    /// If true, its windows are not scaled, so that none can be over 64 KB.
     pub unscaled: bool,
-    /// This end's address.
+    /// Local address.
     pub local: Address,
-    /// The other end's.
+    /// Address of the peer.
     pub peer: Address,
 }
 
-// SAFETY: numbers and truth values, of which zero is one.
+// SAFETY: numbers and booleans; zero is a valid value of each.
 unsafe impl Kept for Account {}
 
-/// An address and port, or none; IPv4 as mapped into IPv6.
+/// An address and port, if known; IPv4 is mapped into IPv6.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Address {
     octets: [u8; 16],
@@ -61,7 +61,7 @@ impl Address {
         })
     }
 
-    /// As it is written.
+    /// Returns it as a socket address.
     pub fn socket(self) -> Option<SocketAddr> {
         let address = Ipv6Addr::from(self.octets).to_canonical();
         (self.port != 0).then_some(SocketAddr::new(address, self.port))
@@ -77,13 +77,13 @@ impl Account {
         }
     }
 
-    /// Takes in what the kernel says now.
+    /// Updates the account from the kernel's current state.
     pub fn remember(&mut self, socket: BorrowedFd<'_>, info: &TcpInfo) {
         self.moved = [
             info.bytes_acked.unwrap_or(0),
             info.bytes_received.unwrap_or(0),
         ];
-        // Not to be known before the SYNs were exchanged.
+        // Not known before the SYNs were exchanged.
         self.unscaled |= info.state == TcpState::Established && !info.window_scaling;
         if self.peer.socket().is_none() {
             let local = rustix::net::getsockname(socket).ok().and_then(Address::of);
@@ -94,7 +94,7 @@ impl Account {
     }
 }
 
-/// The identity of the socket behind a descriptor, when it is a TCP socket.
+/// Returns the identity of the socket behind a descriptor, or `None` if it is not a TCP socket.
 pub fn tcp_inode(descriptor: BorrowedFd<'_>) -> Option<Inode> {
     let protocol = rustix::net::sockopt::socket_protocol(descriptor).ok()??;
     (protocol == rustix::net::ipproto::TCP).then_some(())?;

@@ -1,29 +1,28 @@
-//! What has to be done before a connection is opened: how far its window can ever open is settled
-//! with the SYN.
+//! Preparation of a socket before its connection is opened: the SYN fixes how far its window can
+//! ever open.
 //!
-//! The window scale (RFC 7323) is chosen when a SYN leaves or a listening socket answers one, from
-//! the receive buffer where the program set that itself, and else from the largest that autotuning
-//! and explicit settings allow. A program that sets a small buffer before it connects therefore
-//! holds its connection to that size for good. Giving the buffer back to autotuning (`SO_BUF_LOCK`,
-//! Linux 5.15) lets the kernel choose the scale for all that the host allows. On a host that merely
-//! has a low ceiling nothing is to be done here: the scale is right already, and the buffer is
-//! raised once the flow shows that it needs it.
+//! The window scale (RFC 7323) is chosen when a SYN leaves, or when a listening socket answers one.
+//! It is derived from the receive buffer if the program set that itself, and otherwise from the
+//! largest one that autotuning and explicit settings allow. So a program that sets a small buffer
+//! before it connects limits its connection to that size permanently. Giving the buffer back to
+//! autotuning (`SO_BUF_LOCK`, Linux 5.15) lets the kernel choose the scale for the host's limits.
+//! On a host that merely has a low ceiling, nothing is to be done here: the scale is right, and the
+//! buffer is raised once the flow needs it.
 
 use std::os::fd::BorrowedFd;
 
 use drs::{Action, Host, Locks, Outcome, apply};
 use rustix::net::sockopt;
 
-/// The program's own receive buffer was given back to autotuning; how large it was, in bytes as the
-/// kernel accounts it.
+/// A receive buffer of the program that was given back to autotuning.
 pub struct Freed {
-    /// The buffer that the program had set.
+    /// Size that the program had set, in bytes as the kernel accounts it.
     pub buffer: u32,
 }
 
-/// Gives the receive buffer of a TCP socket that is not connected yet back to autotuning, if the
-/// program set it smaller than autotuning would let it grow. `None` when there was nothing to do,
-/// or the kernel cannot.
+/// Gives the receive buffer of an unconnected TCP socket back to autotuning, if the program set it
+/// below the size that autotuning allows. Returns `None` if there was nothing to do, or the kernel
+/// cannot do it.
 pub fn free_the_window(socket: BorrowedFd<'_>, host: impl FnOnce() -> Host) -> Option<Freed> {
     super::account::tcp_inode(socket)?;
     if !Locks::read(socket)?.receive {
@@ -66,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_helped_is_left_alone() {
+    fn buffer_is_kept_if_freeing_it_does_not_help() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = listener.as_fd();
         sockopt::set_socket_recv_buffer_size(socket, 16_384).unwrap();

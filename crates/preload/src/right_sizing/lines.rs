@@ -1,4 +1,4 @@
-//! The log's lines about right-sizing.
+//! Lines of the log about right-sizing.
 
 use std::fmt::Write;
 use std::os::fd::BorrowedFd;
@@ -12,7 +12,7 @@ use super::ahead::Freed;
 use crate::log::{Escaped, Log, Seconds, now};
 
 impl Log {
-    /// A verdict that differs from the one before.
+    /// Logs a verdict that differs from the one before.
     pub fn verdict(&self, account: &Account, side: Side, verdict: &Verdict) {
         self.line("verdict", |line| {
             let evidence = &verdict.evidence;
@@ -33,7 +33,7 @@ impl Log {
         });
     }
 
-    /// Something that was done to a connection.
+    /// Logs an action on a connection.
     pub fn action(&self, account: &Account, applied: &Applied) {
         self.line("action", |line| {
             let what = word_of(applied.action);
@@ -49,7 +49,7 @@ impl Log {
         });
     }
 
-    /// Something that was done to a socket before it was connected or listened.
+    /// Logs an action on a socket before it was connected or listened.
     pub fn ahead(&self, freed: &Freed) {
         self.line("action", |line| {
             write!(
@@ -60,7 +60,7 @@ impl Log {
         });
     }
 
-    /// Advice that was not given to the connection before.
+    /// Logs advice that the connection did not get before.
     pub fn advice(&self, account: &Account, advice: &Advice) {
         self.line("advice", |line| {
             write!(
@@ -72,8 +72,8 @@ impl Log {
         });
     }
 
-    /// The last line of a connection: bytes that were acknowledged and received until its
-    /// descriptor was closed, with a last look at its socket where that is still to be had.
+    /// Logs the last line of a connection: the bytes acknowledged and received until its descriptor
+    /// was closed. If the socket is still there, it is sampled once more.
     pub fn end(&self, account: &mut Account, socket: Option<BorrowedFd<'_>>) {
         if let Some((socket, info)) =
             socket.and_then(|socket| Some((socket, TcpInfo::read(socket).ok()?)))
@@ -129,7 +129,7 @@ impl Log {
     }
 }
 
-/// What an action sets, as the log has it.
+/// Returns the log's word for the setting of an action.
 fn word_of(action: Action) -> &'static str {
     match action {
         Action::UnlockReceive => "unlock-receive",
@@ -143,7 +143,7 @@ fn word_of(action: Action) -> &'static str {
     }
 }
 
-/// The number that an action sets.
+/// Returns the number that an action sets.
 fn number_of(action: Action) -> Option<u64> {
     match action {
         Action::UnlockReceive | Action::UnlockSend | Action::CongestionControl(_) => None,
@@ -162,7 +162,7 @@ fn side_word(side: Side) -> &'static str {
     }
 }
 
-/// JSON has no word for what is no number.
+/// Replaces numbers that JSON cannot express.
 fn finite(number: f64) -> f64 {
     if number.is_finite() { number } else { 0.0 }
 }

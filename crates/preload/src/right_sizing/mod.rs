@@ -1,5 +1,5 @@
-//! Mode *right-sizing*: which connections the program has is noted, and the helper looks at them
-//! and does what helps them.
+//! Mode *right-sizing*: the program's connections are noted, and the helper samples and right-sizes
+//! them.
 
 mod account;
 mod ahead;
@@ -19,18 +19,18 @@ use crate::log::{Log, now};
 use crate::process::{Process, borrow};
 use crate::table::Table;
 
-/// All that this mode keeps.
+/// State of this mode.
 pub struct RightSizing {
-    /// What may be done.
+    /// Mode of the flows.
     pub mode: Mode,
-    /// The process's connections.
+    /// Connections of the process.
     pub table: Table<Account>,
     host: HostLimits,
     numbers: AtomicU64,
 }
 
 impl RightSizing {
-    /// Nothing is known yet.
+    /// Returns a state without connections.
     pub fn new(mode: Mode) -> Self {
         Self {
             mode,
@@ -40,22 +40,22 @@ impl RightSizing {
         }
     }
 
-    /// What this host allows.
+    /// Returns the limits of this host.
     pub fn host(&self) -> Host {
         self.host.get()
     }
 
-    /// In the child of a fork.
+    /// Adapts the state in the child of a fork.
     pub fn after_fork(&self) {
         self.table.after_fork();
     }
 
-    /// Looks at the connections, in the helper, until none is left.
+    /// Watches the connections, in the helper, until none is left.
     pub fn watch(&'static self, process: &'static Process) {
         watcher::Watcher::new(self, process).run();
     }
 
-    /// Before a connection is opened, or a socket listens.
+    /// Prepares a descriptor before a connection is opened, or the socket listens.
     pub fn before_connection(&self, descriptor: RawFd, log: &Log) {
         if self.mode == Mode::Observe {
             return;
@@ -67,7 +67,7 @@ impl RightSizing {
         }
     }
 
-    /// A descriptor that may be a new connection. Whether it is.
+    /// Notes a descriptor that may be a new connection. Returns true if it is one.
     pub fn opened(&self, descriptor: RawFd, log: &Log) -> bool {
         let Some(inode) = borrow(descriptor).and_then(account::tcp_inode) else {
             return false;
@@ -80,7 +80,7 @@ impl RightSizing {
             {
                 return false;
             }
-            // Its end was not seen, and the socket is gone.
+            // Its end was missed, and the socket is gone.
             self.table
                 .close(descriptor, |_, account| log.end(account, None));
         }
@@ -93,7 +93,7 @@ impl RightSizing {
         self.table.open(descriptor, account).is_some()
     }
 
-    /// A descriptor is about to be closed.
+    /// Notes that a descriptor is about to be closed.
     pub fn closing(&self, descriptor: RawFd, log: &Log) {
         if self.table.find(descriptor).is_some() {
             self.table.close(descriptor, |descriptor, account| {
@@ -102,12 +102,12 @@ impl RightSizing {
         }
     }
 
-    /// `new` has become a copy of `old`.
+    /// Notes that `new` has become a copy of `old`.
     pub fn duplicated(&self, old: RawFd, new: RawFd) {
         let Some(key) = self.table.find(old) else {
             return;
         };
-        // Another thread may have closed it meanwhile, and its number may be another socket's.
+        // Another thread may have closed it meanwhile, and its number may now be another socket's.
         let inode = borrow(new).and_then(account::tcp_inode);
         if self
             .table
@@ -118,7 +118,7 @@ impl RightSizing {
         }
     }
 
-    /// The process is about to end.
+    /// Notes that the process is about to end.
     pub fn ending(&self, log: &Log) {
         for slot in 0..self.table.used() {
             let Some(mut held) = self.table.at(slot).and_then(|key| self.table.hold(key)) else {
@@ -131,30 +131,30 @@ impl RightSizing {
     }
 }
 
-/// The last line of a connection.
+/// Logs the last line of a connection.
 fn end(log: &Log, descriptor: RawFd, account: &mut Account) {
     let socket =
         borrow(descriptor).filter(|socket| account::tcp_inode(*socket) == Some(account.inode));
     log.end(account, socket);
 }
 
-/// The host's limits, read when they are first needed, since most processes open no connection.
-/// Nobody waits for another who reads them: who finds them neither read nor being read keeps what
-/// it read for all, who finds another at it has read them for itself.
+/// Limits of the host, read when first needed, because most processes open no connection. No thread
+/// waits for another one that reads them. The first reader stores its result for all; a thread that
+/// comes meanwhile reads them for itself.
 struct HostLimits {
     state: AtomicU32,
     limits: UnsafeCell<MaybeUninit<Host>>,
 }
 
-/// Nobody has read them.
+/// State before the limits were stored.
 const UNREAD: u32 = 0;
-/// Somebody writes down what it read. In the child of a fork that may be nobody for ever, who then
-/// reads anew each time.
+/// State while a thread stores the limits. In the child of a fork that thread may be missing; the
+/// child then reads them each time.
 const WRITTEN: u32 = 1;
-/// They can be had.
+/// State with stored limits.
 const READ: u32 = 2;
 
-// SAFETY: written once, by who moved `state` to WRITTEN, and read only once it is READ.
+// SAFETY: written once, by the thread that moved `state` to WRITTEN, and read only once it is READ.
 unsafe impl Sync for HostLimits {}
 
 impl HostLimits {

@@ -1,4 +1,4 @@
-//! The watcher: what the helper does here. It looks at the process's connections in turn, and
+//! The watcher: the helper's work in this mode. It samples the process's connections in turn, and
 //! right-sizes them through [`Flow`].
 //!
 //! It ends soon after the last connection. It spends at most a twentieth of one processor, however
@@ -18,31 +18,31 @@ use crate::log::now;
 use crate::process::Process;
 use crate::table::{Held, Key};
 
-/// Between two rounds while data moves.
+/// Pause between two rounds while data moves.
 const BUSY_INTERVAL: Duration = drs::SAMPLE_PERIOD;
-/// Between two rounds while nothing does.
+/// Pause between two rounds while no data moves.
 const IDLE_INTERVAL: Duration = Duration::from_millis(200);
-/// Rounds without data after which the longer pause begins.
+/// Rounds without data before the longer pause begins.
 const MAX_IDLE_ROUNDS: u32 = 50;
-/// How long the watcher stays when there is no connection.
+/// Time for which the watcher stays without any connection.
 const LINGER: Duration = Duration::from_secs(1);
-/// The pause is at least this many times as long as the round took.
+/// Minimum pause, as a multiple of the round's duration.
 const SHARE: u32 = 20;
-/// The watcher's own state.
+/// State of the watcher.
 pub struct Watcher {
     right_sizing: &'static RightSizing,
     process: &'static Process,
-    /// By slot.
+    /// Connections by slot.
     flows: HashMap<usize, Watched>,
     calm: u32,
 }
 
-/// What is kept of a connection between two looks.
+/// State of a connection between two samples.
 struct Watched {
     key: Key,
-    /// Bytes (sent and acknowledged, received) at the last look.
+    /// Bytes (sent and acknowledged, received) at the last sample.
     moved: [u64; 2],
-    /// The side that moved data last; none before any did.
+    /// Side that moved data last; `None` if no data moved yet.
     side: Option<usize>,
     flows: [Flow; 2],
     said: [Option<Limit>; 2],
@@ -52,7 +52,7 @@ struct Watched {
 const SIDES: [Side; 2] = [Side::Sending, Side::Receiving];
 
 impl Watcher {
-    /// Looks at the connections until there are none.
+    /// Watches the connections until there are none.
     pub fn run(mut self) {
         let (helper, table) = (&self.process.helper, &self.right_sizing.table);
         loop {
@@ -93,7 +93,7 @@ impl Watcher {
         }
     }
 
-    /// Looks at every connection once. Whether any moved data.
+    /// Samples every connection once. Returns true if any moved data.
     fn round(&mut self) -> bool {
         let mut moved = false;
         let table = &self.right_sizing.table;
@@ -109,7 +109,7 @@ impl Watcher {
     }
 }
 
-/// Whether two pieces of advice ask for the same, whatever the numbers of their causes.
+/// Returns true if both pieces of advice ask for the same, whatever the numbers in their causes.
 fn same(one: Advice, other: Advice) -> bool {
     match (one, other) {
         (Advice::Streams { streams: one, .. }, Advice::Streams { streams: other, .. }) => {
@@ -120,7 +120,7 @@ fn same(one: Advice, other: Advice) -> bool {
 }
 
 impl Watcher {
-    /// Has looked at none yet.
+    /// Returns a watcher that has not sampled any connection yet.
     pub fn new(right_sizing: &'static RightSizing, process: &'static Process) -> Self {
         Self {
             right_sizing,
@@ -130,16 +130,16 @@ impl Watcher {
         }
     }
 
-    /// One look at a connection. Whether it moved data since the last.
+    /// Samples a connection. Returns true if it moved data since the last sample.
     fn look(&mut self, index: usize, mut held: Held<'_, Account>) -> bool {
         let Some(descriptor) = held.descriptor() else {
-            // Every descriptor was closed where the hooks do not see it.
+            // Every descriptor was closed in a way that the hooks do not see.
             self.process.log.end(held.kept(), None);
             held.free();
             return false;
         };
-        // SAFETY: not negative. The hooks wait while the slot is held, so the descriptor stays;
-        // where it was closed another way the kernel says so, or its identity does.
+        // SAFETY: not negative. The hooks wait while the slot is held, so the descriptor stays. If
+        // it was closed in another way, the kernel reports it, or its identity differs.
         let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
         if account::tcp_inode(socket) != Some(held.kept().inode) {
             if !held.lost(descriptor) {
@@ -161,8 +161,8 @@ impl Watcher {
         let watched = match self.flows.get_mut(&index) {
             Some(watched) if watched.key == key => watched,
             _ => {
-                // The program knows nothing of this, and whoever runs it chose its congestion
-                // control.
+                // The program does not know of this library, and its congestion control is its
+                // user's choice.
                 let flow = |side| {
                     Flow::with_host(self.right_sizing.mode, side, self.right_sizing.host())
                         .keeping_congestion_control()
@@ -182,7 +182,7 @@ impl Watcher {
                 watched
             }
         };
-        // Once the program began to close it, its number may be another socket's.
+        // Once the program has begun to close it, its number may be another socket's.
         held.is_behind(descriptor) && watched.look(socket, &info, held.kept(), self.process)
     }
 }
@@ -208,7 +208,7 @@ impl Watched {
         self.moved = total;
         let moved = sent > 0 || received > 0;
         if moved {
-            // Answers and requests are small beside the data, whichever way that goes.
+            // Requests and acknowledgements are small compared with the data, in either direction.
             self.side = Some(usize::from(received > sent));
         }
         let Some(side) = self.side else { return false };

@@ -1,40 +1,40 @@
-//! Destinations as programs give them, and as they get them back.
+//! Destinations as programs pass them, and as they get them back.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use libc::{sockaddr, socklen_t};
 
-/// Most bytes of an address: `struct sockaddr_in6`.
+/// Maximum size of an address, in bytes: `struct sockaddr_in6`.
 const MAX_ADDRESS_BYTES: usize = 28;
-/// Fewest bytes of an IPv4 address, `struct sockaddr_in`.
+/// Minimum size of an IPv4 address, in bytes: `struct sockaddr_in`.
 const V4_BYTES: usize = 16;
-/// Fewest bytes of an IPv6 address (RFC 2133, without the zone), as the kernel has it.
+/// Minimum size of an IPv6 address, in bytes (RFC 2133, without the zone), as in the kernel.
 const V6_BYTES: usize = 24;
 
-/// An address in the form of its socket's family, as the program gave it.
+/// An address of its socket's family, as the program passed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Destination {
     bytes: [u8; MAX_ADDRESS_BYTES],
     length: u8,
 }
 
-/// What `connect` was asked for.
+/// Argument of `connect`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Given {
-    /// To be connected to nothing again (`AF_UNSPEC`).
+    /// Request to disconnect (`AF_UNSPEC`).
     Nothing,
-    /// To be connected.
+    /// Request to connect.
     To(Destination),
-    /// Something that is not for us.
+    /// Any other request, which is left to the kernel.
     Other,
 }
 
 impl Given {
-    /// Reads what the program gave.
+    /// Reads the program's argument.
     ///
     /// # Safety
-    /// As for `connect`: NULL, or an address with as many bytes. (An address that can't be read is
-    /// the kernel's to refuse; here the program ends of it, as it does in other functions of the C
+    /// As for `connect`: NULL, or an address with as many bytes. (The kernel would refuse an
+    /// address that cannot be read; here the program ends, as it does in other functions of the C
     /// library.)
     pub unsafe fn read(address: *const sockaddr, length: socklen_t) -> Self {
         let length = usize::try_from(length).unwrap_or(0);
@@ -43,7 +43,7 @@ impl Given {
         }
         let mut bytes = [0; MAX_ADDRESS_BYTES];
         let known = length.min(MAX_ADDRESS_BYTES);
-        // SAFETY: the caller's promise; no more than there is room for.
+        // SAFETY: the caller's promise; at most as many bytes as fit.
         unsafe { std::ptr::copy_nonoverlapping(address.cast::<u8>(), bytes.as_mut_ptr(), known) };
         let [low, high, ..] = bytes;
         match i32::from(u16::from_ne_bytes([low, high])) {
@@ -56,7 +56,7 @@ impl Given {
 }
 
 impl Destination {
-    /// Of a socket of IPv6, or of IPv4. An IPv4 address is mapped for the former.
+    /// Returns the address for a socket of IPv6 or IPv4. For IPv6, an IPv4 address is mapped.
     pub fn new(address: SocketAddr, v6: bool) -> Self {
         let mut bytes = [0; MAX_ADDRESS_BYTES];
         let ip = match (address.ip(), v6) {
@@ -83,12 +83,12 @@ impl Destination {
         Self { bytes, length }
     }
 
-    /// Whether it is for a socket of IPv6.
+    /// Returns true if it is for an IPv6 socket.
     pub fn is_v6(&self) -> bool {
         self.length == 28
     }
 
-    /// Its address, IPv4 where that was mapped.
+    /// Returns its address, as IPv4 if that was mapped.
     pub fn ip(&self) -> IpAddr {
         let octets = |at: usize| self.bytes.get(at..);
         if self.is_v6() {
@@ -101,14 +101,14 @@ impl Destination {
         }
     }
 
-    /// Its port.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         let [_, _, high, low, ..] = self.bytes;
         u16::from_be_bytes([high, low])
     }
 
-    /// Whether there may be a route to it: neither this machine, nor what is reached on the local
-    /// link only, nor many at once.
+    /// Returns true if there may be a route to it: it is neither this machine, nor on the local
+    /// link, nor a multicast or broadcast address.
     pub fn may_have_route(&self) -> bool {
         let ip = self.ip();
         let local = match ip {
@@ -122,14 +122,14 @@ impl Destination {
             && self.port() != 0
     }
 
-    /// Gives it to the program, cut where there is less room, as the kernel does.
+    /// Writes it to the program's buffer, truncated if that is smaller, as the kernel does.
     ///
     /// # Safety
     /// As for `getpeername`: `length` is valid for reads and writes, and `address` for writes of as
     /// many bytes.
     pub unsafe fn write(&self, address: *mut sockaddr, length: *mut socklen_t) {
         let own = usize::from(self.length);
-        // SAFETY: the caller's promise; no more is written than it has room for.
+        // SAFETY: the caller's promise; at most as many bytes are written as fit.
         unsafe {
             let room = usize::try_from(*length).unwrap_or(0).min(own);
             std::ptr::copy_nonoverlapping(self.bytes.as_ptr(), address.cast::<u8>(), room);
@@ -146,13 +146,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_given_comes_back(address: SocketAddr, v6: bool, room in 0_u32..40) {
+        fn any_address_is_written_as_given(address: SocketAddr, v6: bool, room in 0_u32..40) {
             let v6 = v6 || address.is_ipv6();
             let made = Destination::new(SocketAddr::new(address.ip(), address.port()), v6);
             prop_assert_eq!(made.ip(), address.ip().to_canonical());
             prop_assert_eq!((made.port(), made.is_v6()), (address.port(), v6));
             let (mut bytes, mut length) = ([0xff_u8; 40], room);
-            // SAFETY: there is room for 40 bytes, and no more than that is promised.
+            // SAFETY: the buffer has 40 bytes, and the length says no more.
             unsafe { made.write(bytes.as_mut_ptr().cast(), &raw mut length) };
             prop_assert_eq!(length, if v6 { 28 } else { 16 });
             let written = room.min(length) as usize;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_near_has_no_route() {
+    fn local_destinations_have_no_route() {
         let may = |text: &str| {
             Destination::new(text.parse().unwrap(), text.contains('[')).may_have_route()
         };

@@ -1,11 +1,11 @@
-//! `connect`: what stands in for the kernel's, with the same results and the same `errno`, from the
-//! program's own attempt to the end.
+//! `connect`: the replacement of the kernel's, with the same results and the same `errno`, from the
+//! program's attempt to its end.
 //!
 //! A blocking socket waits for the result where a signal can interrupt it and the thread can be
-//! cancelled, as in the kernel's: in a `recv` of the control, which the kernel goes on with after a
-//! handler with `SA_RESTART`. Where it was interrupted, or its `SO_SNDTIMEO` has passed, the
-//! attempt goes on without the program, which then learns of it by `poll`: so it is begun again as
-//! one of a socket that does not wait.
+//! cancelled, as in the kernel's `connect`. It waits in a `recv` of the control connection, which
+//! the kernel restarts after a handler with `SA_RESTART`. If the wait was interrupted, or
+//! `SO_SNDTIMEO` has passed, the attempt must continue without the program, which then learns the
+//! result by `poll`. So the attempt is begun again as that of a nonblocking socket.
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -22,15 +22,15 @@ use crate::filter;
 use crate::process::{aside, borrow, process};
 use crate::real;
 
-/// What is to be done next.
+/// Next step of `connect`.
 enum Step {
-    /// What the C library does.
+    /// Call the C library.
     Direct,
-    /// `connect` returns 0.
+    /// Return 0.
     Connected,
-    /// `connect` returns -1 and this error.
+    /// Return -1 with this error.
     Fails(c_int),
-    /// The thread waits for what comes at the control.
+    /// Wait for a message on this control connection.
     Wait(RawFd),
 }
 
@@ -38,7 +38,7 @@ unsafe extern "C-unwind" {
     fn pthread_testcancel();
 }
 
-/// `connect(2)` for a socket that may have a route. `None` where it is the C library's.
+/// `connect(2)` for a socket that may have a route. Returns `None` if the C library has to do it.
 ///
 /// # Safety
 /// As for `connect`.
@@ -63,13 +63,13 @@ pub unsafe fn connect(
     if !may_have_route && !routes.knows(descriptor) {
         return None;
     }
-    // As at the entry of the C library's function. Nothing is on the stack that would have to be
-    // put right. SAFETY: has no conditions.
+    // As at the entry of the C library's function. Nothing is on the stack that needs cleanup.
+    // SAFETY: has no conditions.
     unsafe { pthread_testcancel() };
     let mut step = match aside(|_| routes.connect(descriptor, given)) {
         Some(step) => step,
-        // Nothing can be asked here: on a stack with no room, or in a child that borrows its
-        // parent's memory.
+        // The on-ramp cannot be asked here: on a stack without space, or in a child that borrows
+        // its parent's memory.
         None if may_have_route && routes.is_closed() && is_tcp(descriptor) => {
             Step::Fails(libc::ENETUNREACH)
         }
@@ -85,8 +85,8 @@ pub unsafe fn connect(
             }
             Step::Wait(control) => {
                 let mut byte = 0_u8;
-                // SAFETY: one byte of this function's. Where the thread is cancelled here the
-                // attempt goes on, as it does in the kernel.
+                // SAFETY: one byte of this function. If the thread is cancelled here, the attempt
+                // continues, as it does in the kernel.
                 let got = unsafe { real::recv(control, (&raw mut byte).cast(), 1, libc::MSG_PEEK) };
                 let error = if got < 0 { errno() } else { 0 };
                 step =
@@ -96,7 +96,7 @@ pub unsafe fn connect(
     }
 }
 
-/// A connection that was not brought to the on-ramp stands.
+/// Notes that a direct connection may stand.
 pub fn connected(descriptor: RawFd) {
     let routes = process().and_then(|process| process.routes.as_ref());
     if let Some(routes) = routes.filter(|routes| routes.knows(descriptor)) {
@@ -109,7 +109,7 @@ fn is_tcp(descriptor: RawFd) -> bool {
 }
 
 impl Routes {
-    /// The program asks for a connection.
+    /// Handles the program's request to connect.
     fn connect(&self, descriptor: RawFd, given: Given) -> Step {
         let Some(socket) = borrow(descriptor) else {
             return Step::Direct;
@@ -136,7 +136,7 @@ impl Routes {
         }
     }
 
-    /// The program asks for a connection on a socket that is known.
+    /// Handles a request to connect a socket that is known.
     fn connect_again(
         &self,
         descriptor: RawFd,
@@ -146,11 +146,11 @@ impl Routes {
         let mut held = self.held(descriptor)?;
         match (held.kept().stage, given) {
             (Stage::Elsewhere | Stage::Unmeasured, _) | (_, Given::Nothing) => {
-                // What it is from now on is not known.
+                // Its further state is not known.
                 self.forget(held, descriptor);
                 None
             }
-            // It is connected: that is what the kernel says as well.
+            // It is connected, as the kernel will say.
             (Stage::Connected, _) => Some(Step::Direct),
             (Stage::Connecting, _) => Some(match self.look(&mut held) {
                 ramp::Result::Stands => {
@@ -173,9 +173,9 @@ impl Routes {
         }
     }
 
-    /// A thread that waited for the result was woken: by it, or by an error.
+    /// Handles the end of a thread's wait for the result: the result, or an error.
     fn waited(&self, descriptor: RawFd, error: c_int) -> Step {
-        // It was closed meanwhile, by another thread.
+        // Another thread closed it meanwhile.
         let Some(mut held) = self.held(descriptor) else {
             return Step::Fails(libc::EBADF);
         };
@@ -205,7 +205,7 @@ impl Routes {
                 if is_filled {
                     return Step::Fails(reported);
                 }
-                // What comes of it `poll` reports now.
+                // From now on `poll` reports the result.
                 self.give_up(held, descriptor);
                 match self.start(descriptor, inode, destination, true) {
                     Step::Wait(_) | Step::Direct => Step::Fails(reported),
@@ -215,7 +215,7 @@ impl Routes {
         }
     }
 
-    /// Begins an attempt. [`Step::Wait`] where it is under way.
+    /// Begins an attempt. Returns [`Step::Wait`] if it is in progress.
     fn start(
         &self,
         descriptor: RawFd,
@@ -285,7 +285,7 @@ impl Routes {
         )
     }
 
-    /// Takes note of an attempt. `false` when there is no room for it.
+    /// Records an attempt. Returns false if there is no space for it.
     fn note(&self, descriptor: RawFd, routed: Routed, control: OwnedFd) -> bool {
         let control = ramp::keep(control);
         let routed = Routed { control, ..routed };
@@ -307,7 +307,7 @@ impl Routes {
         Some(self.table.hold(key)?.kept().control)
     }
 
-    /// Nobody says how to reach the destination.
+    /// Returns the step without an answer of the on-ramp.
     fn without_ramp(&self) -> Step {
         if self.is_closed() {
             Step::Fails(libc::ENETUNREACH)

@@ -1,11 +1,11 @@
-//! The line: the one connection to the on-ramp that the process keeps for its questions, so that a
+//! The line: one connection to the on-ramp that the process keeps for its questions, so that a
 //! question is one write and one read.
 //!
-//! It is used by one thread at a time. Who finds it in use, be it by the thread that a signal
-//! handler has interrupted, asks over a connection of its own and does not wait. Nobody else has
-//! it: a child of a fork closes its copy and opens its own, and so does a program that is executed.
-//! A connection that takes a route takes the line with it as its control; the next question opens
-//! another.
+//! One thread at a time uses it. A thread that finds it in use, even by the thread that its signal
+//! handler has interrupted, asks over a connection of its own and does not wait. The line is never
+//! shared: a child of a fork closes its copy and opens its own, and so does an executed program. A
+//! connection that takes a route takes over the line as its control connection; the next question
+//! opens another line.
 
 use std::cell::UnsafeCell;
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -16,29 +16,29 @@ use super::remembered::Remembered;
 use crate::claim::Claim;
 use crate::process::borrow;
 
-/// Nobody asks.
+/// State of a line that no thread uses.
 const FREE: u64 = 0;
 
 /// The connection, if there is one.
 pub struct Line {
     state: Claim,
     descriptor: AtomicI32,
-    /// The socket's identity: a program may close descriptors that it does not know, and get their
+    /// Identity of the socket: a program may close descriptors that it does not know, and get their
     /// numbers for its own.
     device: AtomicU64,
     inode: AtomicU64,
-    /// What was said over this very connection, and holds as long as that does.
+    /// Answers that came over this connection; they are valid as long as it is.
     remembered: UnsafeCell<Remembered>,
 }
 
-// SAFETY: `remembered` is touched only by who holds `state`.
+// SAFETY: only the holder of `state` touches `remembered`.
 unsafe impl Sync for Line {}
 
-/// The line, held by this thread. It goes back when this is dropped.
+/// The line, held by this thread. Dropping it releases the line.
 pub struct HeldLine<'a>(&'a Line);
 
 impl Line {
-    /// No connection.
+    /// Returns a line without connection.
     pub fn new() -> Self {
         Self {
             state: Claim::new(FREE),
@@ -49,22 +49,22 @@ impl Line {
         }
     }
 
-    /// Its descriptor's number; -1 for none.
+    /// Returns its descriptor, or -1.
     pub fn descriptor(&self) -> RawFd {
         self.descriptor.load(Ordering::Acquire)
     }
 
-    /// Whether the number still stands for it.
+    /// Returns true if the descriptor is still the line.
     pub fn stands(&self) -> bool {
         self.socket().is_some()
     }
 
-    /// Holds it, unless it is in use.
+    /// Takes hold of the line, unless it is in use.
     pub fn hold(&self) -> Option<HeldLine<'_>> {
         self.state.take(FREE).then(|| HeldLine(self))
     }
 
-    /// Moves out of the way of a program that wants this very number.
+    /// Moves the line to another descriptor if the program wants this number.
     pub fn make_way(&self, wanted: RawFd) {
         if wanted < 0 || self.descriptor() != wanted {
             return;
@@ -74,24 +74,24 @@ impl Line {
             .and_then(|socket| rustix::io::fcntl_dupfd_cloexec(socket, wanted + 1).ok());
         let moved = moved.map_or(-1, IntoRawFd::into_raw_fd);
         self.descriptor.store(moved, Ordering::Release);
-        // Who has begun to ask before that may be about to use the old number.
+        // A thread that began to ask before may be about to use the old number.
         if self.state.take_soon(FREE) {
             self.state.put(FREE);
         }
     }
 
-    /// In the child of a fork: what was inherited is the parent's.
+    /// Closes the inherited line of the parent in the child of a fork.
     pub fn after_fork(&self) {
         let stands = self.stands();
         let inherited = self.descriptor.swap(-1, Ordering::AcqRel);
         if stands {
-            // SAFETY: it was the line's, and is gone from there.
+            // SAFETY: it was the line's, and is removed from there.
             unsafe { drop_kept(inherited) };
         }
         if self.state.is_orphan() {
             self.state.put(FREE);
         }
-        // Where this thread itself holds it, it finds no connection, and forgets.
+        // If this thread itself holds the line, it finds no connection, and clears its answers.
         if let Some(mut held) = self.hold() {
             let remembered = held.remembered();
             remembered.forget();
@@ -109,19 +109,19 @@ impl Line {
 }
 
 impl HeldLine<'_> {
-    /// The connection, if there is one. To be asked for before each use: it may have been moved to
-    /// another number.
+    /// Returns the connection, if there is one. Call it before each use, because the connection may
+    /// have moved to another descriptor.
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.0.socket()
     }
 
-    /// What the on-ramp has said over it. Where there is no connection, nothing of it holds.
+    /// Returns the on-ramp's answers over this line. Without a connection none of them is valid.
     pub fn remembered(&mut self) -> &mut Remembered {
-        // SAFETY: this thread holds the line, through this alone.
+        // SAFETY: this thread holds the line, through this value alone.
         unsafe { &mut *self.0.remembered.get() }
     }
 
-    /// Keeps a new connection, in place of which there is none now.
+    /// Keeps a new connection; there must not be one already.
     pub fn keep(&mut self, socket: OwnedFd) {
         self.remembered().forget();
         if let Ok(stat) = rustix::fs::fstat(&socket) {
@@ -133,12 +133,12 @@ impl HeldLine<'_> {
         }
     }
 
-    /// Takes the connection out: there is none from here on.
+    /// Takes the connection out of the line.
     pub fn take(&mut self) -> Option<OwnedFd> {
         self.remembered().forget();
         let stands = self.0.stands();
         let descriptor = self.0.descriptor.swap(-1, Ordering::AcqRel);
-        // SAFETY: the line's own socket, which it does not know any more.
+        // SAFETY: the line's own socket, which it no longer refers to.
         (stands && descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 }
@@ -183,14 +183,14 @@ mod tests {
         let number = kept.as_raw_fd();
         let mut held = line.hold().unwrap();
         held.keep(kept);
-        // SAFETY: the test's own number.
+        // SAFETY: the test's own descriptor.
         let mut replaced = unsafe { OwnedFd::from_raw_fd(number) };
         rustix::io::dup2(&other, &mut replaced).unwrap();
         assert!(!line.stands() && held.take().is_none());
     }
 
     #[test]
-    fn it_moves_where_its_number_is_wanted() {
+    fn line_moves_when_its_number_is_wanted() {
         let line = Line::new();
         let mut held = line.hold().unwrap();
         held.keep(socket());
@@ -200,13 +200,13 @@ mod tests {
         assert_eq!(line.descriptor(), before);
         line.make_way(before);
         assert!(line.stands() && line.descriptor() > before);
-        // SAFETY: the number that was left to whoever wants it.
+        // SAFETY: the descriptor that the line gave up.
         drop(unsafe { OwnedFd::from_raw_fd(before) });
         drop(line.hold().unwrap().take());
     }
 
     #[test]
-    fn a_child_has_none() {
+    fn child_has_no_connection_on_the_line() {
         let line = Line::new();
         let mut held = line.hold().unwrap();
         held.keep(socket());

@@ -1,14 +1,14 @@
-//! Mode *routes*: the program's connections are brought to the on-ramp of this machine, as it says,
-//! and look to the program as if they led to their destinations.
+//! Mode *routes*: the program's connections go to the on-ramp of this machine if it says so, and
+//! appear to the program as if they led to their destinations.
 //!
-//! The program's socket stays its own. Where the on-ramp knows a route, it is really connected, to
-//! a listener of the on-ramp's on loopback in place of its destination, and over a Unix socket (the
-//! *control*) the on-ramp learns which destination is meant, and reports when the route stands.
-//! Questions go over a connection that the process keeps (the *line*), which becomes the control of
-//! what takes a route. Until then a socket whose program does not wait is kept from being writable
-//! by what is put in front of it (`fill`), so `poll`, `select` and `epoll` say what they would.
-//! `errno`, `SO_ERROR` and the peer's address are the destination's, and the socket's own address
-//! is what it would be for that.
+//! The program's socket stays its own. If the on-ramp knows a route, the socket is really connected
+//! to a listener of the on-ramp on loopback. Over a Unix socket (the *control* connection) the
+//! on-ramp learns the destination, and reports when the route stands. Questions go over a
+//! connection that the process keeps (the *line*), which becomes the control connection of a socket
+//! that takes a route. Until the route stands, a nonblocking socket is kept from being writable by
+//! filler bytes in its buffer (`fill`), so `poll`, `select` and `epoll` report what they would
+//! without a route. `errno`, `SO_ERROR` and the peer's address are those of the destination. The
+//! local address is the one that the socket would have for that destination.
 
 mod address;
 mod connect;
@@ -35,7 +35,7 @@ use crate::table::{DESCRIPTORS, Held, Kept, Key, Table};
 use names::Names;
 use ramp::Ramp;
 
-/// All that this mode keeps.
+/// State of this mode.
 pub struct Routes {
     ramp: Ramp,
     settings: RouteSettings,
@@ -44,35 +44,36 @@ pub struct Routes {
     own: Own,
 }
 
-/// What is kept of a socket.
+/// State of a socket.
 #[derive(Clone, Copy)]
 pub struct Routed {
     inode: u64,
     destination: Destination,
     stage: Stage,
-    /// The control's descriptor, while the route does not stand; -1 else.
+    /// Descriptor of the control connection until the route stands; otherwise -1.
     control: RawFd,
-    /// Whether something was put in front of the program's bytes.
+    /// If true, filler bytes precede those of the program.
     is_filled: bool,
     buffer: socket::SendBuffer,
 }
 
-/// How far a socket has come.
+/// Progress of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Stage {
-    /// It is no socket of the on-ramp's.
+    /// It is not connected to the on-ramp.
     Elsewhere = 0,
-    /// It is being connected.
+    /// Its route is being made.
     Connecting = 1,
-    /// It is connected.
+    /// Its route stands.
     Connected = 2,
-    /// It is no socket of the on-ramp's, which would know how far its destination is.
+    /// It is not connected to the on-ramp, which wants to know the distance of its destination.
     Unmeasured = 3,
 }
 
 impl Routed {
-    /// Of a socket that is no socket of the on-ramp's, or is its program's already.
+    /// Returns the state of a socket that does not lead to the on-ramp, or that the program already
+    /// uses.
     const fn not_ours(inode: u64, destination: Destination, stage: Stage) -> Self {
         Self {
             inode,
@@ -85,11 +86,11 @@ impl Routed {
     }
 }
 
-// SAFETY: numbers, and a stage, of which zero is one. It is one byte, so no copy has half of one.
+// SAFETY: numbers, and a stage, of which zero is a valid value. A stage is one byte, so a copy is
+// never torn.
 unsafe impl Kept for Routed {}
 
-/// Which descriptors are the mode's own, and not the program's: for each the key of the socket that
-/// it serves.
+/// Descriptors of this mode, not of the program: for each one the key of the socket that it serves.
 struct Own {
     keys: Box<[AtomicU64]>,
     lowest: AtomicI32,
@@ -97,7 +98,7 @@ struct Own {
 }
 
 impl Routes {
-    /// Nothing is known yet.
+    /// Returns a state without sockets.
     pub fn new(settings: RouteSettings, socket: Option<&Path>) -> Self {
         Self {
             ramp: Ramp::at(socket),
@@ -113,22 +114,22 @@ impl Routes {
         }
     }
 
-    /// Whether there is to be no connection where there is no route.
+    /// Returns true if connections without a route are refused.
     pub fn is_closed(&self) -> bool {
         self.settings.closed
     }
 
-    /// Whether anything is known of a descriptor.
+    /// Returns true if a descriptor is known.
     pub fn knows(&self, descriptor: RawFd) -> bool {
         self.table.find(descriptor).is_some()
     }
 
-    /// Remembers that a name was resolved to an address.
+    /// Remembers that a name resolved to an address.
     pub fn named(&self, name: &[u8], address: IpAddr) {
         self.names.remember(name, address);
     }
 
-    /// The lowest descriptor from `first` to `last` that is this mode's own.
+    /// Returns the lowest descriptor from `first` to `last` that belongs to this mode.
     pub fn own_between(&self, first: u32, last: u32) -> Option<u32> {
         let bound = |number: &AtomicI32| i64::from(number.load(Ordering::Acquire));
         let from = i64::from(first).max(bound(&self.own.lowest));
@@ -141,7 +142,7 @@ impl Routes {
         control.into_iter().chain(line).min()
     }
 
-    /// Whether a descriptor is this mode's own, and still what it was.
+    /// Returns true if a descriptor belongs to this mode, and is still the same socket.
     pub fn is_own(&self, descriptor: RawFd) -> bool {
         if descriptor >= 0 && descriptor == self.ramp.line.descriptor() {
             return self.ramp.line.stands();
@@ -153,7 +154,7 @@ impl Routes {
         key.is_some_and(|mut held| held.kept().control == descriptor && socket::is_unix(descriptor))
     }
 
-    /// Moves out of the way of a program that wants this very number.
+    /// Moves this mode's socket to another descriptor if the program wants this number.
     pub fn make_way(&self, wanted: RawFd) {
         self.ramp.line.make_way(wanted);
         let Some(mut held) = self.own.key(wanted).and_then(|key| self.table.hold(key)) else {
@@ -170,19 +171,19 @@ impl Routes {
         held.kept().control = moved;
     }
 
-    /// In the child of a fork.
+    /// Adapts the state in the child of a fork.
     pub fn after_fork(&self) {
         self.table.after_fork();
         self.names.after_fork();
         self.ramp.line.after_fork();
     }
 
-    /// When the process ends in order.
+    /// Called when the process exits normally.
     pub fn ending(&self) {
         self.ramp.account();
     }
 
-    /// A descriptor is about to be closed.
+    /// Notes that a descriptor is about to be closed.
     pub fn closing(&self, descriptor: RawFd) {
         if self.knows(descriptor) {
             self.measure(descriptor);
@@ -191,7 +192,7 @@ impl Routes {
         }
     }
 
-    /// `new` has become a copy of `old`.
+    /// Notes that `new` has become a copy of `old`.
     pub fn duplicated(&self, old: RawFd, new: RawFd) {
         let Some(key) = self.table.find(old) else {
             return;
@@ -206,8 +207,7 @@ impl Routes {
         }
     }
 
-    /// What a socket's pending error is to the program, for `getsockopt(SO_ERROR)`. `None` where
-    /// the kernel has it.
+    /// Returns a socket's pending error for `getsockopt(SO_ERROR)`, or `None` if the kernel has it.
     pub fn error(&self, descriptor: RawFd) -> Option<i32> {
         self.measure(descriptor);
         let mut held = self.held(descriptor)?;
@@ -228,7 +228,8 @@ impl Routes {
         }
     }
 
-    /// What a socket is connected to, as the program means it. `None` where the kernel knows.
+    /// Returns the destination to which the program connected a socket, or `None` if the kernel
+    /// knows it.
     pub fn peer(&self, descriptor: RawFd) -> Option<Result<Destination, Errno>> {
         let socket = borrow(descriptor)?;
         if let Some(mut held) = self.held(descriptor) {
@@ -238,12 +239,12 @@ impl Routes {
                 Stage::Connecting if self.look(&mut held) != ramp::Result::Stands => {
                     Some(Err(Errno::NOTCONN))
                 }
-                // Not any more, it may be.
+                // It may not be connected any more.
                 _ => socket::peer(socket).map(|_| Ok(held.kept().destination)),
             };
         }
-        // It came with an exec, or from another process; or it is a local connection of the
-        // program's own.
+        // The socket survived an exec, came from another process, or is a local connection of the
+        // program.
         let peer = socket::peer(socket)?;
         if !peer.ip().to_canonical().is_loopback() {
             return None;
@@ -261,8 +262,8 @@ impl Routes {
         leads.map(|_| Ok(known))
     }
 
-    /// Reports to the on-ramp how far the destination of a direct connection is, once that stands,
-    /// if it would know.
+    /// Reports the distance of a direct connection's destination to the on-ramp, once the
+    /// connection stands, if the on-ramp wants to know it.
     pub fn measure(&self, descriptor: RawFd) {
         let Some(mut held) = self.held(descriptor) else {
             return;
@@ -282,8 +283,8 @@ impl Routes {
         }
     }
 
-    /// The address of a socket's own end, as the program means it: that which the kernel would
-    /// choose for the destination, with the socket's port. `None` where the kernel knows.
+    /// Returns a socket's local address as the program should see it: the one that the kernel would
+    /// choose for the destination, with the socket's port. Returns `None` if the kernel knows it.
     pub fn local(&self, descriptor: RawFd) -> Option<Destination> {
         let own = borrow(descriptor).and_then(socket::local)?;
         if !own.ip().to_canonical().is_loopback() {
@@ -304,13 +305,13 @@ impl Routes {
         ))
     }
 
-    /// What is known of a descriptor, if it still stands for the same socket.
+    /// Returns the state of a descriptor, if it is still the same socket.
     fn held(&self, descriptor: RawFd) -> Option<Held<'_, Routed>> {
         let mut held = self.table.hold(self.table.find(descriptor)?)?;
         if borrow(descriptor).and_then(socket::tcp_inode) == Some(held.kept().inode) {
             return Some(held);
         }
-        // Its end was not seen.
+        // Its end was missed.
         if !held.lost(descriptor) {
             self.hang_up(held.kept());
             held.free();
@@ -318,8 +319,8 @@ impl Routes {
         None
     }
 
-    /// How far a socket that is being connected has come. Where the route stands, it is the
-    /// program's from here on.
+    /// Returns the progress of a socket that is being connected. If the route stands, the socket is
+    /// handed to the program.
     fn look(&self, held: &mut Held<'_, Routed>) -> ramp::Result {
         let descriptor = held.descriptor();
         let routed = held.kept();
@@ -337,7 +338,7 @@ impl Routes {
         result
     }
 
-    /// An attempt has failed: the socket is as it was before, and may be connected again.
+    /// Ends a failed attempt: the socket is as before, and may be connected again.
     fn give_up(&self, mut held: Held<'_, Routed>, descriptor: RawFd) {
         let routed = held.kept();
         self.hang_up(routed);
@@ -349,7 +350,7 @@ impl Routes {
         self.forget(held, descriptor);
     }
 
-    /// Nothing is known of a socket any more.
+    /// Drops the state of a socket.
     fn forget(&self, mut held: Held<'_, Routed>, descriptor: RawFd) {
         self.hang_up(held.kept());
         if !held.lost(descriptor) {
@@ -357,17 +358,17 @@ impl Routes {
         }
     }
 
-    /// Closes the control.
+    /// Closes the control connection.
     fn hang_up(&self, routed: &mut Routed) {
         let control = std::mem::replace(&mut routed.control, -1);
         self.own.forget(control);
         if socket::is_unix(control) {
-            // SAFETY: it was the table's, and is gone from there.
+            // SAFETY: it was the table's, and is removed from there.
             unsafe { ramp::drop_kept(control) };
         }
     }
 
-    /// What is asked of the on-ramp for a destination.
+    /// Asks the on-ramp how to reach a destination.
     fn ask(&self, destination: &Destination) -> Option<ramp::Way> {
         let name = self.names.of(destination.ip());
         self.ramp.way(Ask {
@@ -385,7 +386,7 @@ impl Routes {
             closed: self.settings.closed,
             acceptor: false,
             key: None,
-            // With `closed` there is none that is direct.
+            // With `closed` no answer is a direct connection.
             remembers: !self.settings.closed,
         })
     }

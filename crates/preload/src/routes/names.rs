@@ -1,5 +1,5 @@
-//! Which name led to which address, so that rules may name destinations: the last ones that the
-//! program had resolved.
+//! Names and the addresses that they resolved to, so that rules may name destinations: the last
+//! ones that the program resolved.
 
 use std::cell::UnsafeCell;
 use std::net::IpAddr;
@@ -9,14 +9,14 @@ use longhaul_ramp::MAX_NAME;
 
 use crate::claim::Claim;
 
-/// Addresses that are remembered in one set, which has those of like hash.
+/// Number of addresses in one set; a set contains addresses of the same hash.
 const WAYS: usize = 8;
-/// Sets.
+/// Number of sets.
 const SETS: usize = 128;
-/// Nobody looks at the entry. Zero, as fresh memory is.
+/// State of an entry that no thread uses. Zero, as fresh memory is.
 const FREE: u64 = 0;
 
-/// The memory, of fixed size: an address that comes new takes the place of the oldest of its set.
+/// Memory of fixed size: a new address replaces the oldest of its set.
 pub struct Names {
     entries: Box<[Entry]>,
     clock: AtomicU32,
@@ -24,8 +24,8 @@ pub struct Names {
 
 struct Entry {
     state: Claim,
-    /// A part of the address's hash, and when it was remembered: what is looked at before an entry
-    /// is held.
+    /// A part of the address's hash and the time when it was remembered, checked before an entry is
+    /// held.
     tag: AtomicU64,
     known: UnsafeCell<Known>,
 }
@@ -37,7 +37,7 @@ struct Known {
     name: [u8; MAX_NAME],
 }
 
-// SAFETY: `known` is touched only by who holds `state`; numbers only.
+// SAFETY: only the holder of `state` touches `known`; it contains only numbers.
 unsafe impl Sync for Entry {}
 
 /// A name, on the stack.
@@ -47,24 +47,24 @@ pub struct Name {
 }
 
 impl Name {
-    /// As text.
+    /// Returns it as text.
     pub fn as_str(&self) -> Option<&str> {
         std::str::from_utf8(self.bytes.get(..usize::from(self.length))?).ok()
     }
 }
 
 impl Names {
-    /// Nothing is remembered.
+    /// Returns an empty memory.
     pub fn new() -> Self {
         Self {
-            // SAFETY: zero bytes are FREE, a tag of nothing, and numbers.
+            // SAFETY: zero bytes are FREE, an empty tag, and numbers.
             entries: unsafe { Box::new_zeroed_slice(WAYS * SETS).assume_init() },
             clock: AtomicU32::new(1),
         }
     }
 
-    /// Remembers that a name led to an address. One that is an address itself, or no name of DNS at
-    /// all, is none.
+    /// Remembers that a name resolved to an address. A name that is itself an address, or not a
+    /// valid DNS name, is ignored.
     pub fn remember(&self, name: &[u8], address: IpAddr) {
         let name = name.strip_suffix(b".").unwrap_or(name);
         let is_address = std::str::from_utf8(name).is_ok_and(|text| text.parse::<IpAddr>().is_ok());
@@ -95,7 +95,7 @@ impl Names {
         entry.tag.store(now << 32 | hash, Ordering::Release);
     }
 
-    /// The name that led to an address last.
+    /// Returns the last name that resolved to an address.
     pub fn of(&self, address: IpAddr) -> Option<Name> {
         let octets = octets(address);
         let (set, hash) = self.set(&octets);
@@ -114,7 +114,7 @@ impl Names {
             .next()
     }
 
-    /// In the child of a fork: what other threads held is nobody's.
+    /// Frees the entries of other threads in the child of a fork.
     pub fn after_fork(&self) {
         for entry in self.entries.iter().filter(|entry| entry.state.is_orphan()) {
             entry.state.put(FREE);
@@ -132,7 +132,7 @@ impl Names {
     }
 
     fn set(&self, octets: &[u8; 16]) -> (&[Entry], u64) {
-        // FNV-1a, which is enough to spread addresses that one program's own questions led to.
+        // FNV-1a suffices to spread addresses from one program's own lookups.
         let hash = octets.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_end_to_addresses_but_to_what_is_remembered() {
+    fn remembered_addresses_are_bounded() {
         let names = Names::new();
         let address = |number: u32| IpAddr::from(std::net::Ipv4Addr::from(0x0a00_0000 + number));
         for number in 0..5000 {

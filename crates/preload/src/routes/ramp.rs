@@ -1,5 +1,5 @@
-//! What is said to the on-ramp: questions over the process's line, and what concerns one attempt
-//! over a Unix socket of its own.
+//! Messages to the on-ramp: questions over the process's line, and messages about one attempt over
+//! a Unix socket of its own.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -16,51 +16,50 @@ use rustix::net::{
 
 use super::line::{HeldLine, Line};
 
-/// Within this the on-ramp answers a question, or it counts as gone. It does so at once.
+/// Time for an answer, after which the on-ramp counts as gone. It answers immediately.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// Longest reply that is understood, in bytes.
+/// Maximum length of a reply, in bytes.
 pub const MAX_REPLY: usize = 512;
-/// Where a descriptor that is kept is put, out of the way of programs that count on getting low
-/// numbers.
+/// Lowest descriptor for connections that are kept, above the low numbers that programs expect.
 const MIN_DESCRIPTOR: i32 = 1000;
 
-/// Where the on-ramp listens, and the line to it.
+/// Address of the on-ramp, and the line to it.
 pub struct Ramp {
     address: Option<SocketAddrUnix>,
     pub line: Line,
 }
 
-/// What the on-ramp said of a destination.
+/// The on-ramp's answer for a destination.
 pub enum Way {
-    /// Connect as ever.
+    /// Connect directly.
     Direct {
-        /// Whether the on-ramp would know how long a round trip takes.
+        /// If true, the on-ramp wants to know the round-trip time.
         measure: bool,
     },
-    /// There is to be no connection: the error.
+    /// Refuse the connection with this error.
     Refused(i32),
-    /// Connect there, and begin with the ticket over this socket.
+    /// Connect to this address, and begin with the ticket over this socket.
     Via(SocketAddr, u64, OwnedFd),
 }
 
-/// What was answered, and the connection that it came over.
+/// An answer, and the connection over which it came.
 struct Answer<'a> {
     room: [u8; MAX_REPLY],
     length: usize,
     over: Over<'a>,
 }
 
-/// The connection that an answer came over.
+/// Connection over which an answer came.
 enum Over<'a> {
     Line(HeldLine<'a>),
     Own(OwnedFd),
 }
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 enum NoAnswer {
-    /// The on-ramp has closed the connection, or the program has.
+    /// The on-ramp or the program has closed the connection.
     Closed,
-    /// Nothing was said in time, or nothing that is a reply.
+    /// The answer came too late, or is not a reply.
     Silent,
 }
 
@@ -73,20 +72,20 @@ impl NoAnswer {
     }
 }
 
-/// How far an attempt has come.
+/// Progress of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Result {
-    /// Nothing was said yet.
+    /// There is no result yet.
     Pending,
     /// The route stands.
     Stands,
-    /// It has failed, with this error.
+    /// The attempt failed with this error.
     Failed(i32),
-    /// The on-ramp went, or said something else.
+    /// The on-ramp ended, or sent something else.
     Gone,
 }
 
-/// Calls again what a signal interrupted.
+/// Repeats a call that a signal interrupted.
 fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     loop {
         match call() {
@@ -97,7 +96,7 @@ fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Resu
 }
 
 impl Ramp {
-    /// Whose socket has this path, if there is one.
+    /// Returns the on-ramp with the socket at this path.
     pub fn at(path: Option<&Path>) -> Self {
         Self {
             address: path.and_then(|path| SocketAddrUnix::new(path).ok()),
@@ -105,8 +104,8 @@ impl Ramp {
         }
     }
 
-    /// A connection, and whether its number is out of the way of programs that count on getting low
-    /// ones. `None` when nobody answers there.
+    /// Opens a connection. Also returns true if its descriptor is above the low numbers that
+    /// programs expect. Returns `None` if the on-ramp does not answer.
     fn call(&self) -> Option<(OwnedFd, bool)> {
         let address = self.address.as_ref()?;
         let socket = socket_with(
@@ -120,7 +119,7 @@ impl Ramp {
             set_socket_timeout(&socket, timeout, Some(ANSWER_WITHIN)).ok()?;
         }
         again(|| connect(&socket, address)).ok()?;
-        // High, and closed when another program is executed.
+        // A high number that is closed on exec.
         Some(
             match rustix::io::fcntl_dupfd_cloexec(&socket, MIN_DESCRIPTOR) {
                 Ok(high) => (high, true),
@@ -129,8 +128,8 @@ impl Ramp {
         )
     }
 
-    /// Whether the answer is remembered that this destination is connected to directly. The on-ramp
-    /// is then not asked.
+    /// Returns true if a remembered answer says that this destination is connected directly. The
+    /// on-ramp is then not asked.
     fn recalls(&self, ask: &Ask<'_>) -> bool {
         let Some(mut line) = self.line.hold() else {
             return false;
@@ -142,15 +141,14 @@ impl Ramp {
         true
     }
 
-    /// Reports connections to the on-ramp by remembered answers, where it does not know of them.
+    /// Reports connections by remembered answers that the on-ramp does not know of.
     pub fn account(&self) {
         if let Some(mut line) = self.line.hold() {
             report_unreported(&mut line);
         }
     }
 
-    /// Asks over the line, or over a connection of its own where the line is in use, or cannot be
-    /// kept.
+    /// Asks over the line, or over a separate connection if the line is in use or cannot be kept.
     fn ask(&self, request: &Request<'_>) -> Option<Answer<'_>> {
         let bytes = request.encode();
         let bytes = bytes.finished().ok()?;
@@ -166,8 +164,8 @@ impl Ramp {
                         over: Over::Line(line),
                     });
                 }
-                // There was none yet, the on-ramp was started anew, or the program has closed what
-                // it does not know: once more.
+                // There was no line yet, the on-ramp was restarted, or the program closed the
+                // unknown descriptor. Asks once more.
                 Err(NoAnswer::Closed) => drop(held.take()),
                 Err(NoAnswer::Silent) => {
                     drop(held.take());
@@ -187,7 +185,7 @@ impl Ramp {
         Some(Answer { room, length, over })
     }
 
-    /// Asks how to reach a destination. `None` when nobody answers.
+    /// Asks how to reach a destination. Returns `None` if the on-ramp does not answer.
     pub fn way(&self, ask: Ask<'_>) -> Option<Way> {
         if self.recalls(&ask) {
             return Some(Way::Direct { measure: false });
@@ -198,8 +196,8 @@ impl Ramp {
             Some(Ok(Reply::Direct {
                 measure, remember, ..
             })) => {
-                // From before it was asked, so that the on-ramp does not cease to report changes
-                // before this ends.
+                // Counted from before the question, so that this ends before the on-ramp stops
+                // reporting changes.
                 let until =
                     remember.map(|time| asked_at.saturating_add(time.saturating_mul(1_000_000)));
                 if let (Some(until), Over::Line(mut line)) = (until, over) {
@@ -220,8 +218,7 @@ impl Ramp {
         }
     }
 
-    /// Says something over the line that is not answered, unless the line is in use, or there is
-    /// none.
+    /// Sends a message over the line that is not answered, unless the line is in use or missing.
     pub fn report(&self, request: &Request<'_>) {
         if let Some(line) = self.line.hold()
             && let Some(socket) = line.socket()
@@ -231,7 +228,8 @@ impl Ramp {
         }
     }
 
-    /// Where the connection of a socket with this address leads, if it is one of the on-ramp's.
+    /// Returns the destination of a connection with this local address, if it is one of the
+    /// on-ramp's.
     pub fn peer(&self, local: SocketAddr) -> Option<SocketAddr> {
         let Answer { room, length, over } = self.ask(&Request::Peer { local })?;
         match room.get(..length).map(Reply::decode) {
@@ -246,7 +244,7 @@ impl Ramp {
 }
 
 impl Over<'_> {
-    /// The connection, for something else than questions.
+    /// Takes the connection, for other messages than questions.
     fn take(self) -> Option<OwnedFd> {
         match self {
             Self::Line(mut line) => line.take(),
@@ -255,16 +253,16 @@ impl Over<'_> {
     }
 }
 
-/// The time, in nanoseconds since the machine was started: what is remembered does not outlive a
-/// night in which it was suspended.
+/// Returns the time in nanoseconds since the machine was started, including suspension, so that
+/// answers do not outlive a night in which the machine was suspended.
 fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let part = |number: i64, scale: u64| u64::try_from(number).unwrap_or(0).saturating_mul(scale);
     part(time.tv_sec, 1_000_000_000).saturating_add(part(time.tv_nsec, 1))
 }
 
-/// Whether what was said over the line holds: the on-ramp has said nothing since, and is still
-/// there.
+/// Returns true if the answers over the line are still valid: the on-ramp has sent nothing since,
+/// and is still there.
 fn still_holds(line: &mut HeldLine<'_>) -> bool {
     let mut room = [0; MAX_REPLY];
     let received = again(|| {
@@ -273,7 +271,7 @@ fn still_holds(line: &mut HeldLine<'_>) -> bool {
     });
     match received {
         Err(Errno::AGAIN) => true,
-        // Nothing else is said without a question.
+        // Only one message comes without a question: the order to forget.
         Ok((1.., _)) => {
             line.remembered().forget();
             false
@@ -285,8 +283,7 @@ fn still_holds(line: &mut HeldLine<'_>) -> bool {
     }
 }
 
-/// Reports connections to the on-ramp by remembered answers, if there are such that it does not
-/// know of.
+/// Reports connections by remembered answers, if there are any that the on-ramp does not know of.
 #[inline(never)] // so that its room on the stack is free again for what follows
 fn report_unreported(line: &mut HeldLine<'_>) {
     let connections = std::mem::take(&mut line.remembered().unreported);
@@ -298,8 +295,7 @@ fn report_unreported(line: &mut HeldLine<'_>) {
     }
 }
 
-/// Sends something over the line, and receives the answer, before which an order to forget may
-/// come.
+/// Sends a request over the line, and receives the answer. An order to forget may come before it.
 fn exchange_over(
     line: &mut HeldLine<'_>,
     bytes: &[u8],
@@ -313,8 +309,8 @@ fn exchange_over(
     Ok(length)
 }
 
-/// Sends something, and receives the answer; its length in bytes. The socket is looked up before
-/// each use.
+/// Sends a request, and receives the answer. Returns its length in bytes. The socket is looked up
+/// before each use.
 fn exchange<'a>(
     socket: impl Fn() -> Option<BorrowedFd<'a>>,
     bytes: &[u8],
@@ -325,7 +321,7 @@ fn exchange<'a>(
     receive(&socket, room)
 }
 
-/// Receives an answer; its length in bytes.
+/// Receives an answer. Returns its length in bytes.
 fn receive<'a>(
     socket: &impl Fn() -> rustix::io::Result<BorrowedFd<'a>>,
     room: &mut [u8; MAX_REPLY],
@@ -339,7 +335,7 @@ fn receive<'a>(
     }
 }
 
-/// Sends something. `None` when nobody receives it.
+/// Sends a request. Returns `None` if nobody receives it.
 pub fn say(socket: BorrowedFd<'_>, request: &Request<'_>) -> Option<()> {
     let bytes = request.encode();
     let bytes = bytes.finished().ok()?;
@@ -347,8 +343,8 @@ pub fn say(socket: BorrowedFd<'_>, request: &Request<'_>) -> Option<()> {
     Some(())
 }
 
-/// Looks how far an attempt has come, without waiting. What was said stays to be read, for other
-/// processes that have the socket too.
+/// Returns the progress of an attempt without waiting. The message stays in the queue for other
+/// processes that have the socket, too.
 pub fn result(socket: BorrowedFd<'_>) -> Result {
     let mut room = [0; MAX_REPLY];
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::TRUNC;
@@ -363,12 +359,12 @@ pub fn result(socket: BorrowedFd<'_>) -> Result {
     }
 }
 
-/// How long it is waited for the result: as long as the program's own socket says for `connect`.
+/// Limits the wait for the result to the time that the program's own socket allows for `connect`.
 pub fn set_result_timeout(socket: BorrowedFd<'_>, connect_timeout: Option<Duration>) {
     let _ = set_socket_timeout(socket, Timeout::Recv, connect_timeout);
 }
 
-/// A descriptor that the table keeps.
+/// Turns a socket into a descriptor that the table keeps.
 pub fn keep(socket: OwnedFd) -> i32 {
     socket.into_raw_fd()
 }
@@ -376,7 +372,7 @@ pub fn keep(socket: OwnedFd) -> i32 {
 /// Closes a descriptor that the table kept.
 ///
 /// # Safety
-/// It is the table's, and goes from there.
+/// It is the table's, and is removed from there.
 pub unsafe fn drop_kept(descriptor: i32) {
     if descriptor >= 0 {
         // SAFETY: the caller's promise. (An `OwnedFd` would be closed by the C library's function,

@@ -1,37 +1,40 @@
-//! Answers that hold for some time: destinations that are connected to directly, so that the
+//! Answers that stay valid for some time: destinations that are connected directly, so that the
 //! on-ramp is not asked for each connection.
 //!
-//! What is remembered came over the process's line, and holds as long as nothing else comes over
-//! it: the on-ramp says so there when its rules change, and the line ends where the on-ramp does.
-//! So an answer belongs to one line ([`Self::forget`] is called where that is not the same any
-//! more), and it is used, and kept, only by who holds the line. Of fixed size: nothing is allocated
-//! once it is made.
+//! Remembered answers came over the process's line, and are valid until anything else comes over
+//! it. The on-ramp reports changes of its rules there, and the line ends with the on-ramp. So an
+//! answer belongs to one line ([`Self::forget`] is called when the line is replaced), and only the
+//! holder of the line uses and keeps it. The memory has a fixed size: nothing is allocated once it
+//! is made.
 
 use std::net::IpAddr;
 
 use longhaul_ramp::{Ask, MAX_NAME};
 
-/// Answers that are kept. One takes the place of another whose question has the same hash.
+/// Number of answers that are kept. An answer replaces another one whose question has the same
+/// hash.
 const ANSWERS: usize = 64;
 
-/// The answers.
+/// Memory of answers.
 pub struct Remembered {
     answers: Box<[Answer]>,
-    /// Answers of other generations are forgotten. Never zero, as those in fresh memory are.
+    /// Current generation; answers of other generations are forgotten. Never zero, as in fresh
+    /// memory.
     generation: u64,
-    /// Connections by remembered answers that the on-ramp does not know of.
+    /// Number of connections by remembered answers that the on-ramp does not know of.
     pub unreported: u64,
 }
 
 #[derive(Clone, Copy)]
 struct Answer {
     generation: u64,
-    /// When it ends, in nanoseconds of the clock that is asked.
+    /// End of its validity, in nanoseconds of the caller's clock.
     until: u64,
     question: Question,
 }
 
-/// What an answer depends on. All else in an [`Ask`] is the same for all questions of a process.
+/// Parts of a question on which its answer depends. All other fields of an [`Ask`] are the same for
+/// all questions of a process.
 #[derive(Clone, Copy)]
 struct Question {
     address: [u8; 16],
@@ -41,7 +44,7 @@ struct Question {
 }
 
 impl Question {
-    /// `None` for one that only the on-ramp can answer.
+    /// Returns `None` for a question that only the on-ramp can answer.
     fn of(ask: &Ask<'_>) -> Option<Self> {
         let address = match ask.address? {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
@@ -66,7 +69,7 @@ impl Question {
     }
 
     fn slot(&self) -> usize {
-        // FNV-1a. The name is left out: an address has one at a time.
+        // FNV-1a. The name is left out, because an address has only one at a time.
         let bytes = self.address.into_iter().chain(self.port.to_ne_bytes());
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -76,7 +79,7 @@ impl Question {
 }
 
 impl Remembered {
-    /// Nothing is remembered.
+    /// Returns an empty memory.
     pub fn new() -> Self {
         Self {
             // SAFETY: numbers.
@@ -86,7 +89,7 @@ impl Remembered {
         }
     }
 
-    /// Whether the answer to this is known, at this time.
+    /// Returns true if the answer to this question is known at this time.
     pub fn knows(&self, ask: &Ask<'_>, now: u64) -> bool {
         let Some(question) = Question::of(ask) else {
             return false;
@@ -98,7 +101,7 @@ impl Remembered {
         })
     }
 
-    /// Remembers the answer to this until then.
+    /// Remembers the answer to this question until the given time.
     pub fn remember(&mut self, ask: &Ask<'_>, until: u64) {
         let Some(question) = Question::of(ask) else {
             return;
@@ -112,7 +115,7 @@ impl Remembered {
         }
     }
 
-    /// No answer holds any more.
+    /// Invalidates all answers.
     pub fn forget(&mut self) {
         self.generation += 1;
     }
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn all_is_forgotten_at_once() {
+    fn all_answers_are_forgotten_at_once() {
         let mut remembered = Remembered::new();
         let ask = |port| Ask { port, ..ASK };
         for port in 1..1000 {

@@ -1,5 +1,5 @@
-//! What is done to the program's own socket. All of it by bare system calls: the hooks are not to
-//! be met again, and a thread is not cancelled in them.
+//! Operations on the program's own socket. All are bare system calls, because they must not reach
+//! the hooks again, and a thread must not be cancelled in them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
@@ -15,19 +15,19 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socke
 
 use crate::process::borrow;
 
-/// For how long a connection to the on-ramp's listener on loopback may take; some tens of
+/// Maximum duration of a connection to the on-ramp's listener on loopback; some tens of
 /// microseconds are usual.
 const JOINED_WITHIN: Timespec = Timespec {
     tv_sec: 5,
     tv_nsec: 0,
 };
-/// The send buffer of a socket while it is kept from being writable, in bytes as the kernel
-/// accounts them: little to fill, and still more than loopback needs, should it never be set back.
+/// Send buffer of a socket that is kept from being writable, in bytes as the kernel accounts them.
+/// It is small to fill, but large enough for loopback if it is never restored.
 const FILLED_BUFFER: u32 = 128 * 1024;
-/// What is put in front, some at a time.
+/// Filler bytes of one write.
 static ZEROS: [u8; 32 * 1024] = [0; 32 * 1024];
 
-/// The socket's identity, if it is one of TCP.
+/// Returns the socket's identity, or `None` if it is not a TCP socket.
 pub fn tcp_inode(socket: BorrowedFd<'_>) -> Option<u64> {
     let protocol = sockopt::socket_protocol(socket).ok()??;
     let is_tcp = protocol == rustix::net::ipproto::TCP
@@ -36,25 +36,25 @@ pub fn tcp_inode(socket: BorrowedFd<'_>) -> Option<u64> {
     rustix::fs::fstat(socket).ok().map(|stat| stat.st_ino)
 }
 
-/// Whether a descriptor is a Unix socket: what closes descriptors that it does not know may have
-/// taken a control's number.
+/// Returns true if a descriptor is a Unix socket. A program that closes descriptors it does not
+/// know may have reused the number of a control connection.
 pub fn is_unix(descriptor: RawFd) -> bool {
     borrow(descriptor)
         .is_some_and(|socket| sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX))
 }
 
-/// Whether its program does not wait in `connect`.
+/// Returns true if the program does not wait in `connect`.
 pub fn is_nonblocking(socket: BorrowedFd<'_>) -> bool {
     rustix::fs::fcntl_getfl(socket).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
 }
 
-/// Whether it is new, or as new: neither connected nor being connected, and not listening.
+/// Returns true if it is new, or like new: neither connected nor connecting, and not listening.
 pub fn is_unused(socket: BorrowedFd<'_>) -> bool {
     TcpInfo::read(socket).is_ok_and(|info| info.state == TcpState::Close)
 }
 
-/// How long a round trip takes, in microseconds: the least that was seen, which queues do not add
-/// to. `None` where it is not connected.
+/// Returns the least round-trip time seen, in microseconds, which queues do not increase. Returns
+/// `None` if it is not connected.
 pub fn round_trip(socket: BorrowedFd<'_>) -> Option<u64> {
     let info = TcpInfo::read(socket).ok()?;
     let is_connected = !matches!(
@@ -67,18 +67,18 @@ pub fn round_trip(socket: BorrowedFd<'_>) -> Option<u64> {
         .filter(|rtt| is_connected && *rtt > 0)
 }
 
-/// What it is connected to.
+/// Returns the address of its peer.
 pub fn peer(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
     SocketAddr::try_from(rustix::net::getpeername(socket).ok()??).ok()
 }
 
-/// Its own address.
+/// Returns its local address.
 pub fn local(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
     SocketAddr::try_from(rustix::net::getsockname(socket).ok()?).ok()
 }
 
-/// The address that the kernel would choose at this end for a connection to there. Nothing is sent:
-/// a socket of UDP is connected by choosing it. `None` where there is no way.
+/// Returns the local address that the kernel would choose for a connection to `to`, or `None` if it
+/// is unreachable. Nothing is sent: connecting a UDP socket only chooses the address.
 pub fn source(to: SocketAddr) -> Option<IpAddr> {
     let family = match to {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -89,29 +89,28 @@ pub fn source(to: SocketAddr) -> Option<IpAddr> {
     local(probe.as_fd()).map(|address| address.ip())
 }
 
-/// For how long its program waits in `connect` (`SO_SNDTIMEO`).
+/// Returns how long the program waits in `connect` (`SO_SNDTIMEO`).
 pub fn connect_timeout(socket: BorrowedFd<'_>) -> Option<Duration> {
     sockopt::socket_timeout(socket, Timeout::Send).ok()?
 }
 
-/// Takes it back to where it was connected to nothing. Its connection is reset.
+/// Disconnects it, which resets its connection.
 pub fn disconnect(socket: BorrowedFd<'_>) {
     let _ = rustix::net::connect_unspec(socket);
-    // That, or the on-ramp's reset, left an error behind, which is not the program's.
+    // Disconnecting, or the on-ramp's reset, left an error behind that is not the program's.
     let _ = sockopt::socket_error(socket);
 }
 
-/// Has the kernel know that the program has seen its connection stand, as a second `connect` does.
+/// Tells the kernel that the program has seen its connection stand, as a second `connect` does.
 pub fn settle(socket: BorrowedFd<'_>) {
     if let Some(peer) = peer(socket) {
         let _ = rustix::net::connect(socket, &peer);
     }
 }
 
-/// Connects it to the on-ramp's listener, whether it waits or not. `None` when that is not to be
-/// had.
+/// Connects it to the on-ramp's listener, whether it blocks or not. Returns `None` on failure.
 pub fn join(socket: BorrowedFd<'_>, listener: SocketAddr) -> Option<()> {
-    // With this the connection would begin with the first data only.
+    // With this option the connection would begin only with the first data.
     let _ = set_option(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 0);
     match rustix::net::connect(socket, &listener) {
         Ok(()) => return Some(()),
@@ -133,7 +132,7 @@ pub fn join(socket: BorrowedFd<'_>, listener: SocketAddr) -> Option<()> {
 }
 
 fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> bool {
-    // SAFETY: an int of this function's, and its size.
+    // SAFETY: an int of this function, and its size.
     let result = unsafe {
         libc::syscall(
             libc::SYS_setsockopt,
@@ -147,7 +146,7 @@ fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> bool
     result == 0
 }
 
-/// Puts zeros in front until the socket is not writable: how many bytes.
+/// Writes zeros until the socket is not writable. Returns their number.
 pub fn fill(socket: BorrowedFd<'_>) -> u32 {
     let mut filled = 0_u32;
     loop {
@@ -161,7 +160,7 @@ pub fn fill(socket: BorrowedFd<'_>) -> u32 {
         match send(socket, some, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(sent) => filled += u32::try_from(sent).unwrap_or(0),
             Err(Errno::INTR) => {}
-            // The listener may have taken some meanwhile.
+            // The listener may have received some meanwhile.
             Err(Errno::AGAIN) => {
                 let mut polled = [PollFd::from_borrowed_fd(socket, PollFlags::OUT)];
                 let now = Timespec {
@@ -177,19 +176,18 @@ pub fn fill(socket: BorrowedFd<'_>) -> u32 {
     }
 }
 
-/// What was done to a socket's send buffer, to be undone. Sizes in bytes as the kernel accounts
-/// them.
+/// Change of a socket's send buffer, to be undone. Sizes are in bytes as the kernel accounts them.
 #[derive(Debug, Clone, Copy)]
 pub struct SendBuffer {
-    /// As it was; zero where nothing was done.
+    /// Former size; zero if it was not changed.
     before: u32,
     made: u32,
-    /// Whether the program had set it.
+    /// If true, the program had set it.
     locked: bool,
 }
 
 impl SendBuffer {
-    /// Nothing was done.
+    /// Returns the state of an unchanged buffer.
     pub const fn untouched() -> Self {
         Self {
             before: 0,
@@ -198,7 +196,7 @@ impl SendBuffer {
         }
     }
 
-    /// Makes a socket's send buffer small, where it is not, and the kernel can undo that.
+    /// Shrinks a socket's send buffer, if it is not small and the kernel can undo that.
     pub fn shrink(socket: BorrowedFd<'_>) -> Self {
         let (Some(locks), Some(before)) = (Locks::read(socket), size(socket)) else {
             return Self::untouched();
@@ -206,7 +204,7 @@ impl SendBuffer {
         if locks.send && before <= FILLED_BUFFER {
             return Self::untouched();
         }
-        // The kernel doubles what it is given.
+        // The kernel doubles the value.
         apply(socket, Action::SendBuffer(FILLED_BUFFER / 2));
         Self {
             before,
@@ -215,7 +213,7 @@ impl SendBuffer {
         }
     }
 
-    /// Undoes it, unless the program has set another size meanwhile.
+    /// Restores the buffer, unless the program has set another size meanwhile.
     pub fn restore(&mut self, socket: BorrowedFd<'_>) {
         let done = std::mem::replace(self, Self::untouched());
         if done.before == 0 || size(socket) != Some(done.made) {

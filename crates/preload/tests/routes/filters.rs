@@ -1,4 +1,4 @@
-//! Programs that restrict their system calls.
+//! Tests of programs that restrict their system calls.
 
 use std::path::Path;
 use std::process::Command;

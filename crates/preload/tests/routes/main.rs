@@ -1,5 +1,5 @@
-//! Mode *routes*, with programs that print all that they see of it, and an on-ramp of the tests'
-//! own.
+//! Tests of mode *routes*, with programs that print everything they see of it, and with an on-ramp
+//! of the tests.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
@@ -44,7 +44,7 @@ impl Programs {
     }
 }
 
-/// The program, which is ended should it wait for what never comes.
+/// Returns a command of the program that is killed if it hangs.
 fn command(words: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command
@@ -54,7 +54,7 @@ fn command(words: &[&str]) -> Command {
     command
 }
 
-/// The program on routes.
+/// Returns a command of the program on routes.
 fn routed(onramp: &OnRamp, mode: &str, words: &[&str]) -> Command {
     let mut command = command(words);
     command
@@ -65,7 +65,7 @@ fn routed(onramp: &OnRamp, mode: &str, words: &[&str]) -> Command {
     command
 }
 
-/// What the program printed on routes.
+/// Returns the output of the program on routes.
 #[track_caller]
 fn seen(onramp: &OnRamp, words: &[&str]) -> String {
     let output = routed(onramp, "open", words).output().unwrap();
@@ -78,7 +78,9 @@ fn a_blocking_connect_waits_for_the_route_and_has_its_error() {
     let onramp = OnRamp::start();
     let one = |address: &str, bytes: u32| {
         format!(
-            "connect: 0 \npeer: {address} 80, {bytes} bytes\nlocal: as it would be, its port, {bytes} bytes\nerror: none\necho: there and back\nconnect again: -1 EISCONN\n\
+            "connect: 0 \npeer: {address} 80, {bytes} bytes\n\
+             local: as it would be, its port, {bytes} bytes\nerror: none\necho: there and back\n\
+             connect again: -1 EISCONN\n\
              end: 0 \nclose: 0 \n"
         )
     };
@@ -86,7 +88,8 @@ fn a_blocking_connect_waits_for_the_route_and_has_its_error() {
         + &one("192.0.2.1", 16)
         + &one("2001:db8::1", 28)
         + &one("::ffff:192.0.2.1", 28)
-        + "refused: -1 ECONNREFUSED\nerror: none\npeer: -1 ENOTCONN\nsend: -1 EPIPE\nconnect after it: 0 \necho: there and back\n\
+        + "refused: -1 ECONNREFUSED\nerror: none\npeer: -1 ENOTCONN\nsend: -1 EPIPE\n\
+            connect after it: 0 \necho: there and back\n\
            no route: -1 EHOSTUNREACH\ndescriptors left: 0 \n";
     assert_eq!(seen(&onramp, &["blocking"]), expected);
     let asked = onramp.asked();
@@ -95,16 +98,20 @@ fn a_blocking_connect_waits_for_the_route_and_has_its_error() {
 }
 
 #[test]
-fn a_socket_that_does_not_wait_is_writable_when_the_route_stands() {
+fn nonblocking_socket_is_writable_when_route_stands() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["nonblocking"]),
-        "connect: -1 EINPROGRESS\npoll: 0\nerror: none\npeer: -1 ENOTCONN\nlocal: as it would be, its port, 16 bytes\n\
+        "connect: -1 EINPROGRESS\npoll: 0\nerror: none\npeer: -1 ENOTCONN\n\
+         local: as it would be, its port, 16 bytes\n\
          connect again: -1 EALREADY\nsend: -1 EAGAIN\n\
-         recv: -1 EAGAIN\npoll later: 1 OUT\nerror: none\npeer: 192.0.2.5 80, 16 bytes\nconnect once more: 0 \n\
+         recv: -1 EAGAIN\npoll later: 1 OUT\nerror: none\npeer: 192.0.2.5 80, 16 bytes\n\
+         connect once more: 0 \n\
          and again: -1 EISCONN\necho: there and back\nthe send buffer is the kernel's again\n\
-         connect: -1 EINPROGRESS\npoll: 0\npoll later: 1 ERR\nerror: ECONNREFUSED\nerror again: none\npeer: -1 ENOTCONN\n\
-         connect: -1 EINPROGRESS\npoll later: 1 ERR\nconnect tells: -1 ECONNREFUSED\nconnect after it: -1 EINPROGRESS\n\
+         connect: -1 EINPROGRESS\npoll: 0\npoll later: 1 ERR\nerror: ECONNREFUSED\n\
+         error again: none\npeer: -1 ENOTCONN\n\
+         connect: -1 EINPROGRESS\npoll later: 1 ERR\nconnect tells: -1 ECONNREFUSED\n\
+         connect after it: -1 EINPROGRESS\n\
          poll: 1 OUT\nerror: none\ndescriptors left: 0 \n"
     );
 }
@@ -114,12 +121,13 @@ fn epoll_reports_a_route_by_an_edge() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["edges"]),
-        "connect: -1 EINPROGRESS\nevents: 0 \nevents later: 1 \nwritable\nerror: none\nno more events: 0 \n"
+        "connect: -1 EINPROGRESS\nevents: 0 \nevents later: 1 \nwritable\nerror: none\n\
+         no more events: 0 \n"
     );
 }
 
 #[test]
-fn a_signal_interrupts_a_blocking_connect_which_goes_on() {
+fn signal_interrupts_connect_and_attempt_continues() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["signals"]),
@@ -171,23 +179,26 @@ fn names_that_led_to_addresses_are_reported() {
 }
 
 #[test]
-fn what_opens_a_connection_otherwise_is_routed_and_what_is_none_is_not() {
+fn other_ways_to_open_a_connection_are_routed() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["others"]),
-        "peer on loopback is not asked for: -1 ENOTCONN\non loopback: as it would be, its port, 16 bytes\n\
+        "peer on loopback is not asked for: -1 ENOTCONN\n\
+         on loopback: as it would be, its port, 16 bytes\n\
          sendto opens: 1 \nrecv: 1 \npeer: 192.0.2.1 80, 16 bytes\n\
-         sendmsg opens: 1 \nrecv: 1 \nsendto begins: -1 EINPROGRESS\npoll: 1 ERR\nerror: ECONNREFUSED\n"
+         sendmsg opens: 1 \nrecv: 1 \nsendto begins: -1 EINPROGRESS\npoll: 1 ERR\n\
+         error: ECONNREFUSED\n"
     );
     assert_eq!(onramp.asked().len(), 3, "{:?}", onramp.asked());
 }
 
 #[test]
-fn children_and_programs_that_are_executed_know_where_a_connection_leads() {
+fn children_and_executed_programs_see_the_destination() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["processes"]),
-        "connect: -1 EINPROGRESS\nthe child polls: 1 OUT\nthe child's error: none\nthe child's peer: 192.0.2.5 80, 16 bytes\n\
+        "connect: -1 EINPROGRESS\nthe child polls: 1 OUT\nthe child's error: none\n\
+         the child's peer: 192.0.2.5 80, 16 bytes\n\
          poll: 1 OUT\nerror: none\ninherited: as it would be, its port, 16 bytes\n\
          inherited: 192.0.2.5 80, 16 bytes\nnot a socket any more: -1 ENOTSOCK\n"
     );
@@ -198,7 +209,8 @@ fn a_program_that_closes_what_it_does_not_know_keeps_its_route() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["closers"]),
-        "connect: -1 EINPROGRESS\nclose_range: 0 \nlowest: 0 \npoll: 1 OUT\nerror: none\npeer: 192.0.2.5 80, 16 bytes\n"
+        "connect: -1 EINPROGRESS\nclose_range: 0 \nlowest: 0 \npoll: 1 OUT\nerror: none\n\
+         peer: 192.0.2.5 80, 16 bytes\n"
     );
 }
 
@@ -209,13 +221,13 @@ fn a_process_asks_over_one_connection_which_is_its_own() {
         seen(&onramp, &["questions"]),
         "descriptors more: 0 \nlowest: 3 \nkept\nopened again\n"
     );
-    // The process, its child, what it executed; again when it was closed behind its back, and when
-    // the on-ramp had gone.
+    // The process, its child, the executed program; again after it was closed behind the library's
+    // back, and after the on-ramp had gone.
     assert_eq!(onramp.conversations(), 5);
 }
 
 #[test]
-fn what_may_be_remembered_is_asked_once_until_it_is_to_be_forgotten() {
+fn remembered_answers_are_asked_once_until_forgotten() {
     let onramp = OnRamp::start();
     assert_eq!(seen(&onramp, &["remembers"]), "done\n");
     let asked = onramp.asked();
@@ -223,14 +235,14 @@ fn what_may_be_remembered_is_asked_once_until_it_is_to_be_forgotten() {
         .iter()
         .filter_map(|words| words.split(' ').next())
         .collect();
-    // After each that changes something; once by the child.
+    // After each one that changes something; once by the child.
     let all = ["10", "11", "10", "12", "10", "10", "9", "10"];
     assert_eq!(asked, all.map(|octet| format!("192.0.2.{octet}:80")));
     assert_eq!(onramp.remembered(6), 6);
 }
 
 #[test]
-fn questions_of_signal_handlers_threads_and_children_are_all_answered() {
+fn handlers_threads_and_children_get_their_answers() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["interruptions"]),
@@ -268,7 +280,7 @@ fn many_threads_connect_at_once() {
 #[test]
 fn without_an_onramp_connections_are_direct_or_there_are_none() {
     let onramp = OnRamp::start();
-    // Nothing answers there, and to the second destination the on-ramp goes away in the middle.
+    // Nothing answers at the first one; the on-ramp ends in the middle of the second one.
     for (destination, socket) in [("192.0.2.1", "/no/such/socket"), ("192.0.2.8", "")] {
         let words = ["connect", destination];
         let run = |mode: &str| {
@@ -284,7 +296,7 @@ fn without_an_onramp_connections_are_direct_or_there_are_none() {
             assert_eq!(run("closed"), "connect: -1 ENETUNREACH\n", "{destination}");
         }
     }
-    // It says that there is nothing to be gained.
+    // The on-ramp says that there is nothing to gain.
     let plain = command(&["connect", "192.0.2.4"]).output().unwrap();
     let direct = routed(&onramp, "open", &["connect", "192.0.2.4"])
         .output()

@@ -1,5 +1,5 @@
-//! An on-ramp for these tests, on this end of `longhaul_ramp`: what it does with a destination
-//! follows from its last octet, and what gets onto a route is echoed.
+//! An on-ramp for these tests, built on `longhaul_ramp`. The last octet of a destination decides
+//! what it does, and it echoes the bytes on a route.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -15,8 +15,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
 
-/// The sources of the program that connects to what this on-ramp knows, and prints all that it
-/// sees. They are found from the crate of the command as well, whose tests share this file.
+/// Sources of the program that connects to this on-ramp's destinations and prints everything it
+/// sees. They are also found from the command's crate, whose tests share this file.
 pub fn routed_sources() -> [PathBuf; 5] {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/tests/routes");
     [
@@ -29,7 +29,7 @@ pub fn routed_sources() -> [PathBuf; 5] {
     .map(|name| folder.join(name))
 }
 
-/// What is known while it runs. It ends with the process.
+/// State of the on-ramp while it runs. It ends with the process.
 pub struct OnRamp {
     pub socket: PathBuf,
     state: Arc<State>,
@@ -38,30 +38,30 @@ pub struct OnRamp {
 
 #[derive(Default)]
 struct State {
-    /// What was asked for, in words.
+    /// Requests as text.
     asked: Mutex<Vec<String>>,
-    /// How many connections programs have made to the socket.
+    /// Number of connections that programs have made to the socket.
     conversations: AtomicUsize,
     wishes: Mutex<Vec<String>>,
-    /// Whose round-trip time programs have reported.
+    /// Destinations whose round-trip time programs have reported.
     measured: Mutex<Vec<IpAddr>>,
     changed_measured: Condvar,
-    /// How many connections programs have reported that were made without a question.
+    /// Number of reported connections that were made without a question.
     remembered: Mutex<u64>,
     changed_remembered: Condvar,
     waiting: Mutex<Waiting>,
     changed_waiting: Condvar,
-    /// Where connections lead, by the program's address.
+    /// Destinations of connections, by the program's address.
     peers: Mutex<Vec<(SocketAddr, SocketAddr)>>,
     arrived: Mutex<Vec<TcpStream>>,
     changed: Condvar,
 }
 
-/// Those that wait for others.
+/// Attempts that wait for others.
 #[derive(Default)]
 struct Waiting {
     streams: Vec<TcpStream>,
-    /// How often they were let go.
+    /// Number of releases.
     released: u64,
 }
 
@@ -108,12 +108,12 @@ impl OnRamp {
         }
     }
 
-    /// How many connections programs have made to the socket.
+    /// Returns the number of connections that programs have made to the socket.
     pub fn conversations(&self) -> usize {
         self.state.conversations.load(Ordering::SeqCst)
     }
 
-    /// Waits until programs have reported so many round-trip times; whose.
+    /// Waits until programs have reported `count` round-trip times. Returns their destinations.
     pub fn measured(&self, count: usize) -> Vec<IpAddr> {
         let mut measured = self.state.measured.lock().unwrap();
         while measured.len() < count {
@@ -122,8 +122,8 @@ impl OnRamp {
         measured.clone()
     }
 
-    /// Waits until programs have reported so many connections that were made without a question; of
-    /// how many they have.
+    /// Waits until programs have reported `count` connections that were made without a question.
+    /// Returns the number reported.
     pub fn remembered(&self, count: u64) -> u64 {
         let mut remembered = self.state.remembered.lock().unwrap();
         while *remembered < count {
@@ -132,12 +132,12 @@ impl OnRamp {
         *remembered
     }
 
-    /// What they were said to be for, in order.
+    /// Returns the wishes of the connections, in order.
     pub fn wishes(&self) -> Vec<String> {
         self.state.wishes.lock().unwrap().clone()
     }
 
-    /// What programs asked for, in order.
+    /// Returns the requests of programs, in order.
     pub fn asked(&self) -> Vec<String> {
         self.state.asked.lock().unwrap().clone()
     }
@@ -198,7 +198,7 @@ impl State {
                             measure: false,
                             remember: None,
                         }),
-                        // To be remembered, and forgotten before or after.
+                        // Answers to be remembered, and forgotten before or after.
                         octet @ 10..=12 => {
                             assert!(ask.remembers);
                             if octet == 11 {
@@ -213,7 +213,7 @@ impl State {
                                 say(Reply::Forget);
                             }
                         }
-                        // As one that is stopped once it has answered.
+                        // Like an on-ramp that is stopped once it has answered.
                         9 => {
                             say(Reply::Refuse {
                                 errno: libc::EHOSTUNREACH,
@@ -242,7 +242,7 @@ impl State {
                         5 => self.wait(&stream, 0),
                         6 => self.release(),
                         7 => self.wait(&stream, libc::ECONNREFUSED),
-                        // Goes without a word.
+                        // Ends without an answer.
                         8 => return,
                         _ => 0,
                     };
@@ -285,7 +285,7 @@ impl State {
         }
     }
 
-    /// The connection that was announced.
+    /// Returns the connection that was announced.
     fn arrival(&self, local: SocketAddr) -> TcpStream {
         let mut arrived = self.arrived.lock().unwrap();
         loop {
@@ -312,7 +312,7 @@ impl State {
         errno
     }
 
-    /// Lets those go that wait, and first waits for one whose program has not given it up.
+    /// Releases the waiting attempts, after waiting for one that its program has not given up.
     fn release(&self) -> i32 {
         let mut waiting = self.waiting.lock().unwrap();
         while !std::mem::take(&mut waiting.streams).iter().any(stands) {
@@ -344,7 +344,7 @@ fn last_octet(address: SocketAddr) -> u8 {
     }
 }
 
-/// Throws away what was put in front, which must be what it is said to be, and gives back all else.
+/// Discards the filler bytes, whose number must be as announced, and echoes all others.
 fn echo(mut stream: TcpStream, fill: u32) {
     let mut front = vec![1; fill as usize];
     if stream.read_exact(&mut front).is_err() {

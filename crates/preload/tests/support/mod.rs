@@ -1,12 +1,12 @@
-//! The preload object for tests, also for those of the commands that load it, and what a program
-//! said.
+//! The preload object for tests, including those of the commands that load it, and checks of a
+//! program's output.
 
 use std::borrow::BorrowMut;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 
-/// The preload object, which cargo does not build for these tests by itself: nothing links it.
+/// The preload object, which cargo does not build for these tests, because nothing links it.
 pub static OBJECT: LazyLock<PathBuf> = LazyLock::new(|| {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
@@ -15,7 +15,7 @@ pub static OBJECT: LazyLock<PathBuf> = LazyLock::new(|| {
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload-object/Cargo.toml"))
         .arg("--target-dir")
         .arg(target);
-    // What cargo tells this test of its own package is not for another build.
+    // Variables that cargo sets for this test would disturb another build.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("CARGO_PKG_") {
             cargo.env_remove(name);
@@ -41,7 +41,7 @@ pub fn reported(output: &Output) -> String {
     format!("{}\n{out}\n{err}", output.status)
 }
 
-/// Runs `command`, which must end with `code` and say one line with these words.
+/// Runs `command`, which must end with `code` and print one line with these words.
 #[track_caller]
 pub fn refused(mut command: impl BorrowMut<Command>, code: i32, words: &[&str]) {
     let output = command.borrow_mut().output().unwrap();

@@ -39,7 +39,7 @@ fn check(
 
 /// LH-GRANT-2.
 #[test]
-fn a_grant_counts_for_its_holder_at_its_depots_in_its_time() {
+fn a_grant_is_valid_for_its_holder_depots_and_time() {
     let (controller, grant) = signed(|_| {});
     assert_eq!(check(&grant, &controller, 1, 2, 1_000), Ok(()));
     assert_eq!(check(&grant, &controller, 1, 3, 1_999), Ok(()));
@@ -64,7 +64,7 @@ fn a_grant_counts_for_its_holder_at_its_depots_in_its_time() {
     assert_eq!(check(&grant, &other, 1, 2, 1_000), Err(issuer));
 }
 
-/// LH-GRANT-2: a controller takes back what it granted, so no depot accepts more than a minute.
+/// LH-GRANT-2: depots accept no lifetime over a minute, so that a controller can withdraw a grant.
 #[test]
 fn a_grant_for_longer_than_its_lifetime_is_refused() {
     let accepted = 1_000 + 70_000;
@@ -75,15 +75,15 @@ fn a_grant_for_longer_than_its_lifetime_is_refused() {
         check(&long, &controller, 1, 2, 1_000),
         Err(GrantFault::Long(70_001))
     );
-    // Nothing overflows.
+    // The arithmetic does not overflow.
     let (controller, endless) = signed(|grant| grant.end_unix_ms = u64::MAX);
     let fault = check(&endless, &controller, 1, 2, 1_000);
     assert!(matches!(fault, Err(GrantFault::Long(_))), "{fault:?}");
 }
 
-/// LH-GRANT-1: the signature covers all of it.
+/// LH-GRANT-1: the signature covers every field.
 #[test]
-fn what_is_changed_after_it_was_signed_does_not_count() {
+fn a_change_after_signing_invalidates_a_grant() {
     let (controller, grant) = signed(|_| {});
     let changes: [fn(&mut CircuitGrant); 7] = [
         |grant| grant.circuit = b"13".to_vec(),
@@ -102,7 +102,7 @@ fn what_is_changed_after_it_was_signed_does_not_count() {
             Err(GrantFault::Signature)
         );
     }
-    // Another holder's key in it is a forgery as well.
+    // A grant with the holder replaced is a forgery too.
     let mut stolen = grant;
     stolen.holder = PublicKey::from_bytes([7; 32]);
     assert_eq!(
@@ -112,7 +112,7 @@ fn what_is_changed_after_it_was_signed_does_not_count() {
 }
 
 #[test]
-fn bytes_that_break_a_rule_are_no_grant() {
+fn bytes_that_break_a_rule_are_not_a_grant() {
     for change in [
         (|grant: &mut CircuitGrant| grant.circuit.clear()) as fn(&mut CircuitGrant),
         |grant| grant.circuit = vec![b'c'; 129],
@@ -143,7 +143,9 @@ fn bytes_that_break_a_rule_are_no_grant() {
 
 proptest! {
     #[test]
-    fn a_grant_is_read_as_it_was_written(rate in 1..u64::MAX, sessions in 1..u16::MAX, cut in 0..400_usize) {
+    fn a_grant_is_read_as_it_was_written(
+        rate in 1..u64::MAX, sessions in 1..u16::MAX, cut in 0..400_usize,
+    ) {
         let (_, grant) = signed(|grant| (grant.rate, grant.sessions) = (rate, sessions));
         let bytes = grant.to_bytes().unwrap();
         prop_assert_eq!(CircuitGrant::from_bytes(&bytes), Ok(grant.clone()));

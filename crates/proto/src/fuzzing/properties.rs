@@ -11,14 +11,14 @@ use crate::{
     StatusError, text,
 };
 
-/// Any bytes as an OPEN: as they are, and as the options behind a header that is in order.
+/// Tests any bytes as an OPEN: unchanged, and as options after a valid header.
 pub(super) fn open(data: &[u8]) {
     decoded_open(data);
     decoded_open(&framed(*b"\xf1LHO", [1, 1], data));
 }
 
-/// Any bytes as the grant of a circuit: what is one is in its one form, and says so in a short
-/// line; nobody's signature is believed.
+/// Tests any bytes as a circuit grant. A decoded grant has canonical form and a short display line,
+/// and its signature is not accepted.
 pub(super) fn circuit_grant(data: &[u8]) {
     match CircuitGrant::from_bytes(data) {
         Ok(grant) => {
@@ -33,7 +33,7 @@ pub(super) fn circuit_grant(data: &[u8]) {
     }
 }
 
-/// Any bytes as status records, likewise.
+/// Tests any bytes as status records, in the same two forms.
 pub(super) fn status(data: &[u8]) {
     decoded_status(data);
     let flags = data.first().map_or(0, |byte| byte & 3);
@@ -42,7 +42,7 @@ pub(super) fn status(data: &[u8]) {
 
 fn decoded_open(data: &[u8]) {
     let whole = feed_open(&[data]);
-    // However it is cut up, it comes to the same.
+    // The result does not depend on how the input is split.
     let (first, second) = data.split_at(data.len() / 3);
     assert_eq!(whole, feed_open(&[first, second]));
     if let Err(error) = &whole {
@@ -61,7 +61,7 @@ fn decoded_open(data: &[u8]) {
             .all(|purpose| purpose.chars().all(text::is_printable))
     );
     assert_eq!(open.route.to_string().parse().as_ref(), Ok(&open.route));
-    // What decodes is in its one form, so that a depot passes on what the principal signed.
+    // A decoded OPEN has canonical form, so a depot forwards exactly what the principal signed.
     let mut again = BytesMut::new();
     open.encode(&mut again).unwrap();
     assert_eq!(Some(&again[..]), data.get(..used));
@@ -116,7 +116,7 @@ fn decoded_status(data: &[u8]) {
     }
 }
 
-/// As who asked for so much padding takes them.
+/// Decodes the bytes as an initiator that asked for this much padding.
 fn decoded_padded_status(data: &[u8], padding: u16) {
     let whole = feed_status(&[data], padding);
     let (first, second) = data.split_at(data.len() / 3);
@@ -150,7 +150,7 @@ fn feed_status(pieces: &[&[u8]], padding: u16) -> Result<Option<(Status, usize)>
     Ok(None)
 }
 
-/// A frame with the right length and CRC around `body`, so that what is behind them is reached.
+/// Returns a frame with a valid length and CRC around `body`, so that the parser reaches the body.
 fn framed(magic: [u8; 4], own: [u8; 2], body: &[u8]) -> Vec<u8> {
     let length = u16::try_from(12 + body.len()).unwrap_or(u16::MAX);
     let mut frame = [&magic[..], &own, &length.to_be_bytes(), &[0; 4], body].concat();
@@ -159,7 +159,8 @@ fn framed(magic: [u8; 4], own: [u8; 2], body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Any text as what a person types or a file names: a route, an endpoint, a host, a key, a service.
+/// Tests any text as typed by a person or read from a file: a route, an endpoint, a host, a key, a
+/// service.
 pub(super) fn texts(data: &[u8]) {
     assert!(text::printable(data).chars().all(text::is_printable));
     let Ok(text) = std::str::from_utf8(data) else {

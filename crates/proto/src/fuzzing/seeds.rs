@@ -1,4 +1,4 @@
-//! OPENs, statuses and texts to begin with: in order, and wrong in one place.
+//! Seed OPENs, statuses and texts: valid ones, and ones with a single fault.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::{
     StatusCode, TraceContext, UnknownOption, VersionRange,
 };
 
-/// Bytes of a frame before its options.
+/// Size of the frame header before the options, in bytes.
 const HEADER: usize = 12;
 
 fn key(number: u8) -> SigningKey {
-    // RFC 8410, section 7, with this number for every byte of the secret.
+    // RFC 8410, section 7, with this number in every byte of the secret.
     const PREFIX: [u8; 16] = [
         0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04,
         0x20,
@@ -72,13 +72,13 @@ fn unknown() -> Vec<UnknownOption> {
         .to_vec()
 }
 
-/// An option: its kind, its length, its value.
+/// Encodes an option: kind, length, value.
 fn option(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(value.len()).unwrap();
     [&kind.to_be_bytes()[..], &length.to_be_bytes(), value].concat()
 }
 
-/// The options behind the header, one of them replaced (or left out).
+/// Returns the options after the header, with one of them replaced or left out.
 fn with_option(whole: &[u8], kind: u16, replaced: Option<&[u8]>) -> Vec<u8> {
     let (mut body, mut out) = (&whole[HEADER..], Vec::new());
     while let [a, b, c, d, ..] = *body {

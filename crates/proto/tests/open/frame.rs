@@ -1,4 +1,4 @@
-//! The frame: its bytes, its length, its checksum, and how options stand in it.
+//! The frame: its bytes, its length, its checksum, and the layout of its options.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn an_open_survives_the_wire_whole_and_byte_by_byte() {
     assert_eq!(open.verify(), Ok(()));
 }
 
-/// LH-OPEN-1 and LH-OPEN-2: errors come as soon as they are certain.
+/// LH-OPEN-1 and LH-OPEN-2: errors are reported as soon as they are certain.
 #[test]
 fn another_protocol_is_refused_at_the_first_differing_byte() {
     assert_eq!(decode(b"\x16\x03\x01"), Err(OpenError::Magic));
@@ -59,7 +59,7 @@ fn only_a_common_version_is_accepted() {
         let mut frame = bytes(&signed(|_| ()));
         frame[4] = min;
         frame[5] = max;
-        // The version is known before the length is, and whole frames are held to the same rule.
+        // The version is known before the length, and whole frames follow the same rule.
         let early = decode(&frame[..6]);
         let whole = decode(&resealed(frame));
         assert_eq!(early.is_ok(), accepted, "{min}-{max}");
@@ -73,7 +73,7 @@ fn only_a_common_version_is_accepted() {
 
 /// LH-OPEN-3.
 #[test]
-fn lengths_outside_the_bounds_are_refused_before_anything_is_held() {
+fn lengths_outside_the_bounds_are_refused_at_once() {
     for length in [0u16, 11, 8193, u16::MAX] {
         let mut head = vec![0xf1, b'L', b'H', b'O', 1, 1];
         head.extend(length.to_be_bytes());
@@ -83,7 +83,7 @@ fn lengths_outside_the_bounds_are_refused_before_anything_is_held() {
     }
 }
 
-/// LH-OPEN-3: what would not fit does not leave.
+/// LH-OPEN-3: an OPEN that would not fit is not sent.
 #[test]
 fn an_open_over_the_limit_cannot_be_encoded() {
     let open = signed(|open| {
@@ -97,7 +97,7 @@ fn an_open_over_the_limit_cannot_be_encoded() {
     assert_eq!(&out[..], b"before");
 }
 
-/// LH-OPEN-4: every single flipped bit is noticed.
+/// LH-OPEN-4: every single flipped bit is detected.
 #[test]
 fn a_flipped_bit_never_decodes() {
     let frame = bytes(&signed(|_| ()));
@@ -136,14 +136,14 @@ fn repeated_and_misordered_options_are_refused() {
     assert!(matches!(decode(&repeated), Err(OpenError::Malformed(_))));
     let twice = with_option(with_option(frame.clone(), 0x1000, b"a"), 0x1000, b"b");
     assert!(matches!(decode(&twice), Err(OpenError::Malformed(_))));
-    // The flags are no part of the number.
+    // The flags are not part of the number.
     let same_number = with_option(with_option(frame, 0x1000, b"a"), 0x5000, b"b");
     assert!(matches!(decode(&same_number), Err(OpenError::Malformed(_))));
 }
 
 /// LH-OPEN-7.
 #[test]
-fn unknown_options_pass_on_unchanged_unless_critical() {
+fn unknown_options_are_forwarded_unless_critical() {
     let frame = bytes(&signed(|_| ()));
     assert_eq!(
         decode(&with_option(frame.clone(), 0x8000 | 100, b"x")),
@@ -172,7 +172,7 @@ fn unknown_options_pass_on_unchanged_unless_critical() {
     let onward = found.passed_on(key().public(), Duration::ZERO).unwrap();
     assert_eq!(onward.unknown, open.unknown);
     assert_eq!(onward.verify(), Ok(()));
-    // What is not marked mutable is under the signature, known or not.
+    // The signature covers every option not marked mutable, known or unknown.
     let mut changed = onward.clone();
     changed.unknown[0].value[0] ^= 1;
     assert_eq!(changed.verify(), Err(Refusal::BadSignature));

@@ -1,6 +1,6 @@
 //! OPEN over the wire: every rule of the codec, from well-formed, damaged and hostile bytes.
 
-#![allow(clippy::unwrap_used)] // a test that fails may panic, in its helpers too
+#![allow(clippy::unwrap_used)] // failed tests panic, also in helpers
 
 mod frame;
 mod options;
@@ -51,7 +51,7 @@ fn decode(bytes: &[u8]) -> Result<Option<(Open, usize)>, OpenError> {
     OpenDecoder::new().feed(bytes)
 }
 
-/// Recomputes length and CRC, so that damage behind them is reached.
+/// Recomputes length and CRC, so that the decoder reaches damage after them.
 fn resealed(mut frame: Vec<u8>) -> Vec<u8> {
     let length = u16::try_from(frame.len()).unwrap();
     frame[6..8].copy_from_slice(&length.to_be_bytes());
@@ -70,8 +70,7 @@ fn with_option(frame: Vec<u8>, kind: u16, value: &[u8]) -> Vec<u8> {
     resealed(frame)
 }
 
-/// Cuts the frame into its options, lets `change` edit them as (kind, value), and puts it together
-/// again.
+/// Splits the frame into its options, lets `change` edit them as (kind, value), and reassembles it.
 fn edited(open: &Open, change: impl FnOnce(&mut Vec<(u16, Vec<u8>)>)) -> Vec<u8> {
     let frame = bytes(open);
     let (mut options, mut rest) = (Vec::new(), &frame[12..]);

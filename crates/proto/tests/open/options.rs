@@ -1,4 +1,4 @@
-//! The options: which there must be, their forms, and their values.
+//! The options: presence, form and values.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{bytes, decode, edited, key, signed};
 
 /// LH-OPEN-14.
 #[test]
-fn a_server_is_named_exactly_where_the_service_is_tcp() {
+fn a_server_is_named_exactly_if_the_service_is_tcp() {
     let server: Endpoint = "[2001:db8::7]:443".parse().unwrap();
     let open = signed(|open| {
         open.service = Service::TCP;
@@ -19,7 +19,7 @@ fn a_server_is_named_exactly_where_the_service_is_tcp() {
         (found.onward.as_ref(), found.verify()),
         (Some(&server), Ok(()))
     );
-    // It is covered by the signature, and no depot changes it.
+    // The signature covers it, and no depot changes it.
     let mut elsewhere = found.clone();
     elsewhere.onward = Some("[2001:db8::7]:22".parse().unwrap());
     assert_eq!(elsewhere.verify(), Err(Refusal::BadSignature));
@@ -61,7 +61,7 @@ fn a_server_is_named_exactly_where_the_service_is_tcp() {
 
 /// LH-OPEN-15.
 #[test]
-fn wishes_travel_as_they_were_signed() {
+fn wishes_are_forwarded_as_signed() {
     let open = signed(|open| {
         open.size = Some(1 << 40);
         open.rate = Some(10_000_000_000);
@@ -130,10 +130,9 @@ fn padding_is_asked_for_within_its_bounds() {
     }
 }
 
-/// LH-OPEN-9 and LH-OPEN-8: whichever mandatory option is missing, longer, shorter or differently
-/// flagged.
+/// LH-OPEN-9 and LH-OPEN-8: each mandatory option missing, longer, shorter or with other flags.
 #[test]
-fn every_mandatory_option_is_held_to_its_form() {
+fn every_mandatory_option_is_checked() {
     let open = signed(|_| ());
     for index in 0..11 {
         assert!(
@@ -155,8 +154,8 @@ fn every_mandatory_option_is_held_to_its_form() {
                 decode(&frame)
             );
         }
-        // The list of depots passed may be empty and a service's name have any length, so neither
-        // can be too short.
+        // The list of passed depots may be empty and a service name has any length, so neither can
+        // be too short.
         if !matches!(index, 4 | 10) {
             let frame = edited(&open, |all| _ = all[index].1.pop());
             assert!(
@@ -167,7 +166,7 @@ fn every_mandatory_option_is_held_to_its_form() {
     }
 }
 
-/// LH-OPEN-10, LH-ROUTE-1, LH-ROUTE-4: values that are well-formed bytes and still senseless.
+/// LH-OPEN-10, LH-ROUTE-1, LH-ROUTE-4: values that are well-formed bytes but make no sense.
 #[test]
 fn senseless_values_are_refused() {
     let open = signed(|_| ());
@@ -176,11 +175,11 @@ fn senseless_values_are_refused() {
         edited(&open, move |all| all[1].1 = value)
     };
     for value in [
-        &[0, 0, 0x1d, 0x57][..],      // a name of no bytes
+        &[0, 0, 0x1d, 0x57][..],      // an empty name
         &[0, 1, b'-', 0x1d, 0x57],    // an ill-formed name
         &[0, 1, 0xff, 0x1d, 0x57],    // not ASCII
-        &[0, 200, b'a', 0x1d, 0x57],  // a name cut short
-        b"\x00\x09127.0.0.1\x1d\x57", // an address dressed as a name
+        &[0, 200, b'a', 0x1d, 0x57],  // a truncated name
+        b"\x00\x09127.0.0.1\x1d\x57", // an address encoded as a name
         &[4, 127, 0, 0, 1, 0, 0],     // port 0
         &[9, 127, 0, 0, 1, 0, 1],     // an unknown kind
         &[],

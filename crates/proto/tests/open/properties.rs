@@ -1,4 +1,4 @@
-//! What holds for any OPEN, and for any bytes.
+//! Properties of any OPEN, and of any bytes.
 
 use std::time::Duration;
 
@@ -11,7 +11,10 @@ use proptest::prelude::*;
 use crate::{bytes, decode, key, resealed};
 
 prop_compose! {
-    fn any_endpoint()(name in "[a-z0-9_]{1,20}(\\.[a-z][a-z0-9-]{0,20}){0,3}", v4 in any::<[u8; 4]>(), v6 in any::<[u8; 16]>(), kind in 0..3, port in 1..=u16::MAX) -> Endpoint {
+    fn any_endpoint()(
+        name in "[a-z0-9_]{1,20}(\\.[a-z][a-z0-9-]{0,20}){0,3}",
+        v4 in any::<[u8; 4]>(), v6 in any::<[u8; 16]>(), kind in 0..3, port in 1..=u16::MAX,
+    ) -> Endpoint {
         let host = match kind {
             0 => longhaul_proto::Host::parse(&name).unwrap_or(longhaul_proto::Host::Ip(v4.into())),
             1 => longhaul_proto::Host::Ip(v4.into()),
@@ -23,27 +26,53 @@ prop_compose! {
 
 prop_compose! {
     fn any_open()(
-        id in any::<[u8; 16]>(), destination in any_endpoint(), hops in prop::collection::vec((any_endpoint(), any::<bool>(), prop::option::of(any::<[u8; 32]>())), 0..=16),
-        passed in prop::collection::vec(any::<[u8; 32]>(), 0..=32), cursor in any::<prop::sample::Index>(), hop_limit: u8, budget: u32,
-        size: Option<u64>, purpose in prop::option::of("[a-zA-Z ä]{1,32}"), circuit in prop::option::of(prop::collection::vec(any::<u8>(), 1..=128)),
-        numbers in prop::collection::btree_map(LAST_KNOWN_OPTION + 1..0x4000, (any::<bool>(), prop::collection::vec(any::<u8>(), 0..40)), 0..8), signed_at: u64, service in "[a-z0-9-]{1,32}",
-        rate in prop::option::of(1u64..), duration in prop::option::of(1u64..), onward in prop::option::of(any_endpoint()),
+        id in any::<[u8; 16]>(),
+        destination in any_endpoint(),
+        hops in prop::collection::vec(
+            (any_endpoint(), any::<bool>(), prop::option::of(any::<[u8; 32]>())), 0..=16),
+        passed in prop::collection::vec(any::<[u8; 32]>(), 0..=32),
+        cursor in any::<prop::sample::Index>(),
+        hop_limit: u8,
+        budget: u32,
+        size: Option<u64>,
+        purpose in prop::option::of("[a-zA-Z ä]{1,32}"),
+        circuit in prop::option::of(prop::collection::vec(any::<u8>(), 1..=128)),
+        numbers in prop::collection::btree_map(
+            LAST_KNOWN_OPTION + 1..0x4000,
+            (any::<bool>(), prop::collection::vec(any::<u8>(), 0..40)),
+            0..8,
+        ),
+        signed_at: u64,
+        service in "[a-z0-9-]{1,32}",
+        rate in prop::option::of(1u64..),
+        duration in prop::option::of(1u64..),
+        onward in prop::option::of(any_endpoint()),
         padding in prop::option::of(1..=MAX_PADDING),
     ) -> Open {
-        let hops = hops.into_iter().map(|(endpoint, strict, key)| longhaul_proto::Hop { endpoint, strict, key: key.map(PublicKey::from_bytes) }).collect();
+        let hop = |(endpoint, strict, key): (Endpoint, bool, Option<[u8; 32]>)| {
+            longhaul_proto::Hop { endpoint, strict, key: key.map(PublicKey::from_bytes) }
+        };
+        let hops = hops.into_iter().map(hop).collect();
         let route = Route::new(hops).unwrap();
         let places = route.hops().len() + 2;
-        let mut open = Open::new(SessionId::from_bytes(id), service.parse().unwrap(), route, destination, Duration::from_millis(budget.into()));
+        let (id, service) = (SessionId::from_bytes(id), service.parse().unwrap());
+        let budget = Duration::from_millis(budget.into());
+        let mut open = Open::new(id, service, route, destination, budget);
         open.cursor = u8::try_from(cursor.index(places)).unwrap();
         open.passed = passed.into_iter().map(PublicKey::from_bytes).collect();
-        (open.hop_limit, open.size, open.purpose, open.circuit) = (hop_limit, size, purpose, circuit);
+        (open.hop_limit, open.size) = (hop_limit, size);
+        (open.purpose, open.circuit) = (purpose, circuit);
         (open.rate, open.duration, open.padding) = (rate, duration, padding);
         if let Some(server) = onward {
             (open.service, open.onward) = (Service::TCP, Some(server));
         } else if open.service == Service::TCP {
             open.service = Service::COPY;
         }
-        open.unknown = numbers.into_iter().map(|(number, (mutable, value))| UnknownOption { kind: number | if mutable { 0x4000 } else { 0 }, value }).collect();
+        let unknown = |(number, (mutable, value)): (u16, (bool, Vec<u8>))| UnknownOption {
+            kind: number | if mutable { 0x4000 } else { 0 },
+            value,
+        };
+        open.unknown = numbers.into_iter().map(unknown).collect();
         open.sign(&key(), signed_at).unwrap();
         open
     }
@@ -52,8 +81,8 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// What is encoded decodes to itself, verifies, and encodes to the same bytes, however it was
-    /// cut up.
+    /// An encoded OPEN decodes to itself, verifies, and encodes to the same bytes, however it was
+    /// split.
     #[test]
     fn encode_and_decode_are_inverse(open in any_open(), cut in any::<prop::sample::Index>()) {
         let sent = bytes(&open);
@@ -67,9 +96,12 @@ proptest! {
         prop_assert_eq!(bytes(&found), sent);
     }
 
-    /// Damage behind a valid CRC never panics, and what still decodes is in canonical form.
+    /// Damage behind a valid CRC never panics, and any result is in canonical form.
     #[test]
-    fn damaged_options_never_panic(open in any_open(), edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
+    fn damaged_options_never_panic(
+        open in any_open(),
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
         let mut frame = bytes(&open);
         for (at, byte) in edits {
             let at = 12 + at.index(frame.len() - 12);
@@ -81,10 +113,16 @@ proptest! {
         }
     }
 
-    /// No bytes at all make the decoder panic or hold more than they are.
+    /// For any bytes, the decoder does not panic and buffers no more than it was given.
     #[test]
-    fn arbitrary_bytes_never_panic(tail in prop::collection::vec(any::<u8>(), 0..600), head in 0..3) {
-        let mut input = match head { 0 => vec![], 1 => vec![0xf1, b'L', b'H', b'O'], _ => vec![0xf1, b'L', b'H', b'O', 1, 1, 2, 0] };
+    fn arbitrary_bytes_never_panic(
+        tail in prop::collection::vec(any::<u8>(), 0..600), head in 0..3,
+    ) {
+        let mut input = match head {
+            0 => vec![],
+            1 => vec![0xf1, b'L', b'H', b'O'],
+            _ => vec![0xf1, b'L', b'H', b'O', 1, 1, 2, 0],
+        };
         input.extend(tail);
         let mut decoder = OpenDecoder::new();
         let _ = decoder.feed(&input);

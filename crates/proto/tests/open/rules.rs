@@ -1,5 +1,4 @@
-//! What an OPEN means to whoever gets it: what it is bound to, who takes it, what its signature
-//! covers, and where it goes.
+//! Semantics of an OPEN: its binding, its receivers, its signed part and its route.
 
 use std::time::Duration;
 
@@ -10,10 +9,10 @@ use longhaul_proto::{
 
 use crate::{NOW, key, signed};
 
-/// LH-TLS-4: depots change nothing that the handshake is bound to, and nothing else has the same
+/// LH-TLS-4: depots change nothing that the handshake is bound to, and each OPEN has its own
 /// binding.
 #[test]
-fn a_binding_is_the_opens_own() {
+fn a_binding_is_unique_to_its_open() {
     let open = signed(|_| ());
     let onward = open
         .passed_on(key().public(), Duration::from_secs(1))
@@ -26,9 +25,9 @@ fn a_binding_is_the_opens_own() {
     assert_ne!(resigned.binding(), open.binding());
 }
 
-/// LH-ADMIT-1, LH-ROUTE-8 and LH-ROUTE-4: what is refused before anybody is dialled.
+/// LH-ADMIT-1, LH-ROUTE-8 and LH-ROUTE-4: refusals before any dial.
 #[test]
-fn a_depot_is_the_one_that_the_route_names() {
+fn a_depot_must_have_the_key_that_the_route_names() {
     let (mine, other) = (
         PublicKey::from_bytes([1; 32]),
         PublicKey::from_bytes([2; 32]),
@@ -43,7 +42,7 @@ fn a_depot_is_the_one_that_the_route_names() {
     let route = format!("{mine}@d1,~d2");
     assert_eq!(admitted(mine, &route, |_| ()), Ok(()));
     assert_eq!(admitted(other, &route, |_| ()), Err(StatusCode::Misrouted));
-    // One that was added before the loose hop: the depot that the cursor names has been passed.
+    // A depot that was added before the loose hop: the depot at the cursor has already been passed.
     assert_eq!(
         admitted(other, &route, |open| open.passed =
             vec![PublicKey::from_bytes([1; 32])]),
@@ -64,7 +63,7 @@ fn a_depot_is_the_one_that_the_route_names() {
 
 /// LH-OPEN-13.
 #[test]
-fn an_acceptor_takes_what_it_offers() {
+fn an_acceptor_accepts_only_offered_services() {
     let open = signed(|open| (open.route, open.cursor) = (Route::direct(), 1));
     let asked = |knows: bool, offers: bool| {
         Admission::new(key().public())
@@ -80,7 +79,7 @@ fn an_acceptor_takes_what_it_offers() {
     );
 }
 
-/// LH-SIGN-1: what depots change is outside the signature, and everything else inside.
+/// LH-SIGN-1: fields that depots change are not signed, and everything else is.
 #[test]
 fn the_signature_covers_what_depots_may_not_change() {
     let open = signed(|open| open.size = Some(5));
@@ -126,7 +125,7 @@ fn the_signature_covers_what_depots_may_not_change() {
 
 /// LH-ROUTE-1 to LH-ROUTE-3, LH-ROUTE-6, LH-ROUTE-7.
 #[test]
-fn a_route_is_walked_place_by_place() {
+fn a_route_is_followed_hop_by_hop() {
     let depot = key().public();
     let open = signed(|open| open.hop_limit = 4);
     assert_eq!(open.position(), 1);

@@ -1,5 +1,7 @@
-//! A chain in virtual time: initiator, depots and acceptor made of this crate's state machines,
-//! over links that carry bytes with a one-way delay and take a round trip to connect, as TCP does.
+//! A chain in virtual time: initiator, depots and acceptor built from this crate's state machines.
+//!
+//! They are connected by links that carry bytes with a one-way delay and take a round trip to
+//! connect, as TCP does.
 
 use std::{
     cmp::Reverse,
@@ -22,56 +24,55 @@ pub const ANSWER: &[u8] = b"the acceptor's first words";
 /// The wall clock at time 0, in milliseconds since 1970.
 pub const CLOCK: u64 = 1_800_000_000_000;
 
-/// What goes wrong, and where; places count from 1, the acceptor's included.
+/// A fault and its position. Positions count from 1 and include the acceptor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fault {
-    /// This depot cannot connect on, and knows after the round trip.
+    /// Depot that cannot connect to the next hop, and learns so after the round trip.
     pub dial: Option<usize>,
-    /// This place does not know the principal.
+    /// Hop that does not know the principal.
     pub stranger: Option<usize>,
-    /// This depot dies, closing both sides, as soon as it has connected on.
+    /// Depot that dies, closing both sides, as soon as it has connected to the next hop.
     pub dies_connected: Option<usize>,
-    /// This place's clock is wrong by 10 minutes.
+    /// Hop whose clock is wrong by 10 minutes.
     pub clock: Option<usize>,
-    /// This depot has the key of the first.
+    /// Depot that has the key of the first depot.
     pub same_key: Option<usize>,
-    /// This depot puts a failure of its own making, in the next place's name, before what comes
-    /// from there.
+    /// Depot that inserts a forged failure in the next hop's name.
     pub forges: Option<usize>,
-    /// The route names the keys of all depots.
+    /// True if the route names the keys of all depots.
     pub keyed: bool,
 }
 
-/// How it went.
+/// Result of a simulated session.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// When the first byte of payload reached the acceptor.
+    /// Time at which the first byte of payload reached the acceptor.
     pub first_payload: Option<Time>,
-    /// When the first byte of the acceptor's answer reached the initiator.
+    /// Time at which the first byte of the acceptor's answer reached the initiator.
     pub first_answer: Option<Time>,
-    /// All payload that the acceptor saw.
+    /// Payload that the acceptor received.
     pub payload: Vec<u8>,
-    /// All of the answer that the initiator saw.
+    /// Part of the answer that the initiator received.
     pub answer: Vec<u8>,
-    /// The chain as the initiator saw it.
+    /// Statuses that the initiator received.
     pub statuses: Vec<Status>,
-    /// Its failure, if it failed.
+    /// Failure that the initiator reported, if any.
     pub failure: Option<ChainFailure>,
-    /// Bytes of the first flight.
+    /// Size of the first flight, in bytes.
     pub first_flight: usize,
-    /// Which places were dialled by a depot: (depot, place).
+    /// Positions that depots dialled.
     pub dialled: Vec<usize>,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The connection from place `.0` to the next stands, or was refused.
+    /// The connection from position `.0` to the next is established, or was refused.
     Connected(usize, bool),
-    /// Bytes for this place from the one before it.
+    /// Bytes for this position from the one before it.
     Down(usize, Vec<u8>),
-    /// Bytes for this place from the one after it.
+    /// Bytes for this position from the one after it.
     Up(usize, Vec<u8>),
-    /// The place after this one closed the connection.
+    /// The position after this one closed the connection.
     ClosedUp(usize),
     /// The initiator writes more.
     WriteMore,
@@ -104,7 +105,7 @@ pub struct World {
     outcome: Outcome,
 }
 
-/// A key made from its number, so that runs repeat.
+/// Returns a key derived from its number, so that runs repeat.
 pub fn key(number: u8) -> SigningKey {
     let mut document = vec![
         0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20,
@@ -113,7 +114,7 @@ pub fn key(number: u8) -> SigningKey {
     SigningKey::from_pkcs8(&document).unwrap()
 }
 
-/// What plain TCP would do over one link of this delay: the first byte at the far end.
+/// Returns when the first byte would arrive over one plain TCP link of this delay.
 pub const fn plain_tcp(delay: Time) -> Time {
     // SYN, SYN-ACK, data.
     3 * delay
@@ -123,9 +124,9 @@ pub fn destination() -> Endpoint {
     "server.example:7511".parse().unwrap()
 }
 
-/// Runs a session over links of these one-way delays, in microseconds; between each two stands a
-/// depot. Bytes travel in segments of `segment` bytes. `more_at` is when the initiator writes its
-/// second piece.
+/// Runs a session over links with these one-way delays, in microseconds, and a depot between each
+/// two. Bytes travel in segments of `segment` bytes. `more_at` is the time of the initiator's
+/// second write.
 pub fn run(delays: &[Time], fault: Fault, segment: usize, more_at: Option<Time>) -> Outcome {
     let depots = delays.len() - 1;
     let hops: Vec<_> = (1..=depots)
@@ -208,7 +209,8 @@ impl World {
         self.events.push(Reverse((time, self.sequence, event)));
     }
 
-    /// A TCP handshake from `place` to the next: the connecting end may send after one round trip.
+    /// Simulates a TCP handshake from `place` to the next: the client may send after one round
+    /// trip.
     fn dial(&mut self, place: usize, succeeds: bool) {
         self.outcome.dialled.push(place + 1);
         self.at(
@@ -244,7 +246,8 @@ impl World {
             }
             Event::Down(place, bytes) => self.depot_receives(place, &bytes),
             Event::Up(0, bytes) => self.initiator_receives(&bytes),
-            // Blindly (LH-DEPOT-6): a depot that sees bytes from below has long been relaying.
+            // Relayed unread (LH-DEPOT-6): a depot that receives bytes from the next hop is already
+            // relaying.
             Event::Up(place, bytes) if !self.places[&place].dead => self.send_up(place, &bytes),
             Event::Up(..) => {}
             Event::ClosedUp(0) if !self.established && self.outcome.failure.is_none() => {
@@ -305,7 +308,7 @@ impl World {
         self.send_up(from, &bytes);
     }
 
-    /// What a hostile depot would say for the next place: signed, but by itself.
+    /// Sends a forged answer of the next position, signed with the depot's own key.
     fn forge(&mut self, from: usize) {
         let next = from + 1;
         let mut status = Status::new(StatusCode::DialRefused, u8::try_from(next).unwrap());
@@ -378,7 +381,7 @@ impl World {
         let mut flight = BytesMut::new();
         onward.encode(&mut flight).unwrap();
         flight.extend_from_slice(&std::mem::take(&mut place.held));
-        // LH-DEPOT-2: one answer, before any byte from below can come.
+        // LH-DEPOT-2: one answer, before any byte from the next hop can arrive.
         self.send_down(number, &flight);
         self.answer(number, status);
         if self.fault.forges == Some(number) {

@@ -4,31 +4,31 @@ use std::{error::Error, fmt, str::FromStr, time::Duration};
 
 use crate::{Probability, Time};
 
-/// Mathis, Semke, Mahdavi and Ott, "The macroscopic behavior of the TCP congestion avoidance
-/// algorithm", 1997: the average window of a flow that loses a segment in `1 / p` is the square
-/// root of this over `p`, where each segment is acknowledged. (The square root is the 1.22 of the
-/// literature.)
+/// Squared constant of the average window of a flow that loses one segment in `1 / p`. The window
+/// is the square root of this over `p` if each segment is acknowledged (Mathis, Semke, Mahdavi and
+/// Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997). Its square
+/// root is the 1.22 of the literature.
 const MATHIS_SQUARED: f64 = 1.5;
-/// How steep CUBIC's curve is (RFC 9438, section 5), in segments per second cubed.
+/// Steepness of CUBIC's curve (RFC 9438, section 5), in segments per second cubed.
 const CUBIC_C: f64 = 0.4;
-/// What CUBIC leaves of a window after a loss (RFC 9438, section 4.6).
+/// Share of the window that CUBIC keeps after a loss (RFC 9438, section 4.6).
 const CUBIC_BETA: f64 = 0.7;
 
 /// A congestion control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CongestionControl {
-    /// Half the window after a loss, one segment more each round trip (RFC 5681).
+    /// Halves the window after a loss and adds one segment each round trip (RFC 5681).
     Reno,
-    /// A cubic function of the time since the loss (RFC 9438).
+    /// Grows the window by a cubic function of the time since the loss (RFC 9438).
     Cubic,
 }
 
-/// A name that is none of the two.
+/// A name that is neither `reno` nor `cubic`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CongestionControlError(String);
 
 impl CongestionControl {
-    /// As the kernel calls it.
+    /// Returns the kernel's name for it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,10 +37,10 @@ impl CongestionControl {
         }
     }
 
-    /// The average window under such a loss, in segments; infinite where nothing is lost.
+    /// Returns the average window under `loss`, in segments. It is infinite without loss.
     ///
-    /// Reno: Mathis et al. 1997. CUBIC: RFC 9438, section 5.1 (figure 6 with its constants), and
-    /// never less than Reno, whose window it keeps where that is larger (section 4.3).
+    /// Reno: Mathis et al. 1997. CUBIC: RFC 9438, section 5.1 (figure 6 with its constants), but at
+    /// least Reno's window, which CUBIC keeps where that is larger (section 4.3).
     #[must_use]
     pub fn average_window(self, loss: Probability, rtt: Duration) -> f64 {
         let p = loss.value();
@@ -54,11 +54,12 @@ impl CongestionControl {
         }
     }
 
-    /// The loss at which the average window is so many segments.
+    /// Returns the loss at which the average window is `segments`.
     #[must_use]
     pub fn most_loss(self, segments: f64, rtt: Duration) -> Probability {
         let reno = MATHIS_SQUARED / (segments * segments);
-        // A window of a segment or two bears any loss by the formula, which does not hold there.
+        // By the formula, a window of a segment or two survives any loss. The formula does not hold
+        // there.
         Probability::nearest(match self {
             Self::Reno => reno,
             Self::Cubic => {
@@ -67,11 +68,11 @@ impl CongestionControl {
         })
     }
 
-    /// From one loss at a window of so many segments back to it.
+    /// Returns the time from a loss at a window of `segments` until the window is back.
     ///
-    /// Reno: half the window, a segment a round trip, which is `C * R^2 / (2 * MSS)` at a full
-    /// window. CUBIC: `K` of RFC 9438, section 4.2, which does not depend on the round trip; where
-    /// its Reno-friendly region (section 4.3) has it back sooner, that.
+    /// Reno: half the window at one segment per round trip, which is `C * R^2 / (2 * MSS)` at a
+    /// full window. CUBIC: `K` of RFC 9438, section 4.2, which does not depend on the round trip,
+    /// or less if its Reno-friendly region (section 4.3) recovers sooner.
     #[must_use]
     pub fn recovery(self, segments: f64, rtt: Duration) -> Duration {
         let rtt = rtt.as_secs_f64();
@@ -87,12 +88,14 @@ impl CongestionControl {
     }
 }
 
-/// The fourth root of `C * (3 + beta) / (4 * (1 - beta))` (RFC 9438, section 5.1), about 1.054.
+/// Returns the fourth root of `C * (3 + beta) / (4 * (1 - beta))` (RFC 9438, section 5.1), about
+/// 1.054.
 fn cubic_factor() -> f64 {
     (CUBIC_C * (3.0 + CUBIC_BETA) / (4.0 * (1.0 - CUBIC_BETA))).powf(0.25)
 }
 
-/// Segments a round trip by which CUBIC grows in its Reno-friendly region (RFC 9438, section 4.3).
+/// Returns the growth of CUBIC in its Reno-friendly region, in segments per round trip (RFC 9438,
+/// section 4.3).
 fn cubic_alpha() -> f64 {
     3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA)
 }

@@ -22,7 +22,7 @@ fn close(found: f64, wanted: f64, part: f64) {
 
 #[test]
 fn average_windows_are_as_rfc_9438_tabulates_them() {
-    // Section 5.1, tables 1 and 2, with C = 0.4: loss, and average windows of Reno, and of CUBIC
+    // Section 5.1, tables 1 and 2, with C = 0.4: loss, and the average windows of Reno and of CUBIC
     // over 100 ms and 10 ms.
     for (p, reno, cubic_100_ms, cubic_10_ms) in [
         (1e-2, 12.0, 12.0, 12.0),
@@ -35,7 +35,7 @@ fn average_windows_are_as_rfc_9438_tabulates_them() {
     ] {
         for (rtt_ms, cubic) in [(100, cubic_100_ms), (10, cubic_10_ms)] {
             let rtt = Duration::from_millis(rtt_ms);
-            // The tables take 1.2 where the square root of 1.5 is 1.2247.
+            // The tables use 1.2, where the square root of 1.5 is 1.2247.
             close(
                 CongestionControl::Reno.average_window(loss(p), rtt),
                 reno,
@@ -66,7 +66,7 @@ fn a_reno_flow_carries_what_mathis_says() {
 }
 
 #[test]
-fn a_window_is_carried_once_a_round_trip() {
+fn hop_carries_one_window_per_round_trip() {
     let mut path = hop(20e6, 120);
     path.window = Some(ByteCount(65_536));
     assert_eq!(path.steady().bound, Bound::Window);
@@ -100,7 +100,7 @@ fn recovery_is_half_a_window_of_round_trips_or_k() {
         (path.full_window() * 0.75).cbrt(),
         1e-9,
     );
-    // Over 2 ms the Reno-friendly region is sooner back than K, which would be 2.4 s.
+    // Over 2 ms, the Reno-friendly region recovers sooner than K, which would be 2.4 s.
     let short = Hop {
         rtt: Duration::from_millis(2),
         rate: Rate::new(100e6).unwrap(),
@@ -121,7 +121,7 @@ fn slow_start_doubles_from_ten_segments() {
         (segments(10), 1, segments(10)),
         (segments(30), 2, segments(30)),
         (segments(50), 3, segments(50)),
-        // 8632 segments fill it: ten doublings, and what they sent.
+        // 8632 segments fill the hop: ten doublings, and the segments sent during them.
         (ByteCount(u64::MAX), 10, segments(10_230)),
     ] {
         let ramp = path.ramp(bytes);
@@ -144,19 +144,20 @@ fn slow_start_doubles_from_ten_segments() {
 }
 
 #[test]
-fn slow_start_goes_past_the_average_window_until_the_first_loss() {
+fn slow_start_exceeds_average_window_until_first_loss() {
     let mut path = hop(1e9, 100);
-    // An average window of 122 segments, and a loss in 10,000 segments: not before a full window of 8632.
+    // The average window is 122 segments. A loss in 10,000 segments is not expected before the full
+    // window of 8632.
     path.loss = loss(1e-4);
     assert_eq!(path.ramp(ByteCount(u64::MAX)).round_trips, 10);
-    // A loss in 1000: 10 * (2^7 - 1) = 1270 segments are sent when it is noticed, far past the
+    // A loss in 1000: 10 * (2^7 - 1) = 1270 segments are sent before it is noticed, far past the
     // average of 39.
     path.loss = loss(1e-3);
     assert_eq!(path.ramp(ByteCount(u64::MAX)).round_trips, 7);
 }
 
 #[test]
-fn a_transfer_takes_its_slow_start_and_the_rest_at_the_steady_rate() {
+fn transfer_time_is_slow_start_plus_steady_rate() {
     let path = hop(1e9, 100);
     let bytes = 1_000_000_000u64;
     let ramped = 10_230.0 * 1448.0;
@@ -165,7 +166,7 @@ fn a_transfer_takes_its_slow_start_and_the_rest_at_the_steady_rate() {
         10.0 * 0.1 + (bytes as f64 - ramped) * 8.0 / 1e9 + 0.05,
         1e-9,
     );
-    // Three depots' worth of a lossy path: each hop is faster than the whole.
+    // A lossy path split by three depots: each hop is faster than the whole.
     let mut lossy = path;
     lossy.loss = loss(1e-4);
     let quarter = Hop {
@@ -176,7 +177,7 @@ fn a_transfer_takes_its_slow_start_and_the_rest_at_the_steady_rate() {
 }
 
 #[test]
-fn a_dead_hop_takes_for_ever_and_an_instant_one_its_rate() {
+fn dead_hop_takes_forever_and_instant_hop_its_rate() {
     let dead = hop(0.0, 100);
     assert_eq!(dead.time(ByteCount(1)), Duration::MAX);
     assert_eq!(dead.steady().rate, Rate::ZERO);
@@ -197,7 +198,8 @@ fn other_congestion_controls_have_no_formula() {
 prop_compose! {
     fn hops()(
         rate in 1e3..1e12f64, rtt_us in 1..1_000_000u64, lossy: bool, exponent in -9.0..-0.1f64,
-        limited: bool, window in 1..1u64 << 34, cubic: bool, mss in 48..65_000u32, initial_window in 1..100u32,
+        limited: bool, window in 1..1u64 << 34, cubic: bool, mss in 48..65_000u32,
+        initial_window in 1..100u32,
     ) -> Hop {
         Hop {
             rtt: Duration::from_micros(rtt_us),
@@ -211,7 +213,7 @@ prop_compose! {
     }
 }
 
-/// Not longer, but for rounding.
+/// Returns true if `one` is not longer than `other`, up to rounding.
 fn at_most(one: Duration, other: Duration) -> bool {
     one.as_secs_f64() <= other.as_secs_f64() * (1.0 + 1e-9) + 1e-8
 }
@@ -224,7 +226,8 @@ proptest! {
         prop_assert!(time >= least * (1.0 - 1e-9), "{time} {least}");
         prop_assert!(hop.steady().rate <= hop.rate);
         let ramp = hop.ramp(ByteCount(bytes));
-        prop_assert!(ramp.bytes <= ByteCount(bytes) && at_most(ramp.time, hop.time(ByteCount(bytes))));
+        prop_assert!(ramp.bytes <= ByteCount(bytes)
+            && at_most(ramp.time, hop.time(ByteCount(bytes))));
     }
 
     #[test]
@@ -233,9 +236,11 @@ proptest! {
     }
 
     #[test]
-    fn a_longer_round_trip_takes_longer(hop in hops(), bytes in 0..1u64 << 40, factor in 1.0..10.0f64) {
+    fn a_longer_round_trip_takes_longer(hop in hops(), bytes in 0..1u64 << 40,
+        factor in 1.0..10.0f64) {
         let longer = Hop { rtt: hop.rtt.mul_f64(factor), ..hop };
-        prop_assert!(longer.steady().rate.bits_per_second() <= hop.steady().rate.bits_per_second() * (1.0 + 1e-9));
+        prop_assert!(longer.steady().rate.bits_per_second() <= hop.steady()
+            .rate.bits_per_second() * (1.0 + 1e-9));
         prop_assert!(at_most(hop.time(ByteCount(bytes)), longer.time(ByteCount(bytes))));
     }
 
@@ -247,25 +252,29 @@ proptest! {
     }
 
     #[test]
-    fn a_wider_window_and_a_higher_rate_take_no_longer(hop in hops(), bytes in 0..1u64 << 40, factor in 1.0..100.0f64) {
-        let wider = Hop { window: hop.window.map(|window| ByteCount::nearest(window.0 as f64 * factor)), ..hop };
+    fn a_wider_window_and_a_higher_rate_take_no_longer(hop in hops(), bytes in 0..1u64 << 40,
+        factor in 1.0..100.0f64) {
+        let wider = Hop { window: hop.window.map(
+            |window| ByteCount::nearest(window.0 as f64 * factor)), ..hop };
         prop_assert!(at_most(wider.time(ByteCount(bytes)), hop.time(ByteCount(bytes))));
         let faster = Hop { rate: Rate::nearest(hop.rate.bits_per_second() * factor), ..hop };
         prop_assert!(at_most(faster.time(ByteCount(bytes)), hop.time(ByteCount(bytes))));
     }
 
     #[test]
-    fn the_most_loss_is_where_the_average_window_fills_the_hop(hop in hops()) {
+    fn most_loss_is_where_average_window_fills_the_hop(hop in hops()) {
         prop_assume!(hop.full_window() > 2.0);
         let unlimited = Hop { window: None, ..hop };
-        let at = |part: f64| Hop { loss: Probability::nearest(hop.most_loss().value() * part), ..unlimited }.steady().bound;
+        let at = |part: f64| Hop { loss: Probability::nearest(hop.most_loss().value() * part),
+            ..unlimited }.steady().bound;
         prop_assert_eq!(at(0.999), Bound::Rate);
         prop_assert_eq!(at(1.001), Bound::Loss);
     }
 
     #[test]
     fn no_hop_panics(
-        rtt in 0..u64::MAX, rate in 0.0..f64::MAX, p in 0.0..=1.0f64, mss: u32, window: Option<u64>, cubic: bool,
+        rtt in 0..u64::MAX, rate in 0.0..f64::MAX, p in 0.0..=1.0f64, mss: u32, window: Option<u64>,
+        cubic: bool,
         initial_window: u32, bytes: u64,
     ) {
         let hop = Hop {
@@ -278,6 +287,7 @@ proptest! {
             initial_window,
         };
         let _ = (hop.time(ByteCount(bytes)), hop.ramp(ByteCount(bytes)), hop.recovery());
-        prop_assert!(hop.most_loss().value() <= 1.0 && hop.steady().rate.bits_per_second().is_finite());
+        prop_assert!(hop.most_loss().value() <= 1.0
+            && hop.steady().rate.bits_per_second().is_finite());
     }
 }

@@ -33,7 +33,7 @@ fn acceptor(welcome: PublicKey) -> Acceptor {
     }
 }
 
-/// With 10 s for the OPEN, and room for everybody.
+/// Sets up a session with a limit of 10 s for the OPEN, and room for every principal.
 async fn set_up<S: AsyncRead + AsyncWrite + Unpin>(
     server: &Acceptor,
     stream: S,
@@ -75,7 +75,7 @@ fn open_signed_at(signed_at: u64, identity: &Identity, change: impl FnOnce(&mut 
     bytes.to_vec()
 }
 
-/// What an initiator on a direct route that sent `sent` makes of what came back.
+/// Returns an initiator's verdict on the answer, on a direct route, after it sent `sent`.
 async fn verdict(mut near: impl AsyncRead + Unpin, sent: &[u8]) -> Result<Progress, FailureKind> {
     let mut answer = Vec::new();
     near.read_to_end(&mut answer).await.unwrap();
@@ -99,7 +99,7 @@ async fn verdict(mut near: impl AsyncRead + Unpin, sent: &[u8]) -> Result<Progre
         .map_err(|failure| failure.kind)
 }
 
-/// LH-CHAIN-3: OPEN and the TLS hello leave together, before anything came back.
+/// LH-CHAIN-3: OPEN and the TLS hello leave together, before any answer.
 #[tokio::test(start_paused = true)]
 async fn the_first_flight_carries_the_hello() {
     let server = acceptor(PublicKey::from_bytes([0; 32]));
@@ -114,22 +114,24 @@ async fn the_first_flight_carries_the_hello() {
             (1, options.identity.public())
         );
         assert_eq!(open.verify(), Ok(()));
-        // A TLS record with a handshake message in it (RFC 8446, section 5.1).
+        // A TLS record with a handshake message (RFC 8446, section 5.1).
         assert_eq!(early.first(), Some(&0x16));
         drop(far);
     };
     let (connected, ()) = tokio::join!(connecting, hearing);
-    assert!(
-        matches!(connected, Err(Error::Hop(failure)) if failure.kind == FailureKind::Closed && failure.hop == 1)
-    );
+    let Err(Error::Hop(failure)) = connected else {
+        panic!("the chain fails")
+    };
+    assert_eq!((failure.kind, failure.hop), (FailureKind::Closed, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_ends_come_together() {
+async fn both_ends_establish_a_session() {
     let identity = Identity::generate().unwrap();
     let server = acceptor(identity.public());
     let options = options(identity, &server, "direct");
-    // A pipe need only hold a status: TLS does not read while it still has its hello to send.
+    // The pipe needs to hold only one status: TLS does not read while it still has its hello to
+    // send.
     for capacity in [1 << 16, 256] {
         let (near, far) = duplex(capacity);
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -149,10 +151,10 @@ async fn both_ends_come_together() {
     }
 }
 
-/// LH-STATUS-9: as much as was asked for, in the STATUS of who takes the session and of nobody
-/// else; the initiator's own reader sees none of it.
+/// LH-STATUS-9: only the STATUS that accepts the session is padded, by the requested amount. The
+/// initiator's own reader sees none of the padding.
 #[tokio::test(start_paused = true)]
-async fn padding_comes_with_the_answer_of_who_takes_the_session() {
+async fn only_the_accepting_status_is_padded() {
     let identity = Identity::generate().unwrap();
     for (known, padding) in [
         (identity.public(), 11_920),
@@ -194,10 +196,10 @@ async fn padding_comes_with_the_answer_of_who_takes_the_session() {
     assert_eq!(&words, b"words");
 }
 
-/// LH-ACCEPT-1: silence and a trickle alike end when the time for the OPEN is over, counted from
-/// the connection on.
+/// LH-ACCEPT-1: a silent or trickling peer is cut off when the time for the OPEN is over, counted
+/// from the connection on.
 #[tokio::test(start_paused = true)]
-async fn an_open_that_does_not_come_in_time_is_refused() {
+async fn a_late_open_is_refused() {
     let identity = Identity::generate().unwrap();
     let server = acceptor(identity.public());
     let open = open_of(&identity, |_| ());
@@ -235,7 +237,7 @@ async fn an_open_that_does_not_come_in_time_is_refused() {
 
 /// LH-ACCEPT-1: the handshake has its own limit.
 #[tokio::test(start_paused = true)]
-async fn a_handshake_that_does_not_come_in_time_is_given_up() {
+async fn a_late_handshake_is_given_up() {
     let identity = Identity::generate().unwrap();
     let server = acceptor(identity.public());
     let (mut near, far) = duplex(1 << 16);
@@ -251,9 +253,9 @@ async fn a_handshake_that_does_not_come_in_time_is_given_up() {
     );
 }
 
-/// LH-STATUS-6: an initiator that takes nothing and never ends holds nobody up.
+/// LH-STATUS-6: an initiator that neither reads nor ends its stream does not block the acceptor.
 #[tokio::test(start_paused = true)]
-async fn a_refused_peer_is_read_from_for_a_moment_only() {
+async fn a_refused_peer_is_read_for_a_limited_time() {
     let server = acceptor(PublicKey::from_bytes([0; 32]));
     let (mut near, far) = duplex(1);
     let began = Instant::now();
@@ -263,9 +265,9 @@ async fn a_refused_peer_is_read_from_for_a_moment_only() {
     assert!(began.elapsed() <= LINGER_TIME);
 }
 
-/// LH-ADMIT-1, as the acceptor keeps it, each with its code.
+/// LH-ADMIT-1 at the acceptor: each violation has its own code.
 #[tokio::test(start_paused = true)]
-async fn opens_that_are_not_in_order_are_refused_with_their_code() {
+async fn invalid_opens_are_refused_with_their_code() {
     let identity = Identity::generate().unwrap();
     let server = acceptor(identity.public());
     let stranger = Identity::generate().unwrap();
@@ -298,9 +300,9 @@ async fn opens_that_are_not_in_order_are_refused_with_their_code() {
     }
 }
 
-/// LH-SIGN-2: where the initiator's clock is known, it decides, and the window is as wide as ever.
+/// LH-SIGN-2: a known initiator's clock decides, and the window keeps its width.
 #[tokio::test(start_paused = true)]
-async fn a_measured_clock_moves_the_window_and_widens_nothing() {
+async fn a_measured_clock_moves_the_window_unwidened() {
     let identity = Identity::generate().unwrap();
     for ahead_ms in [-172_800_000, 0, 172_800_000_i64] {
         let mut server = acceptor(identity.public());
@@ -330,7 +332,7 @@ async fn a_measured_clock_moves_the_window_and_widens_nothing() {
     }
 }
 
-/// LH-TLS-3: an OPEN of one principal does not carry the TLS of another.
+/// LH-TLS-3: an OPEN of one principal cannot carry the TLS of another.
 #[tokio::test(start_paused = true)]
 async fn the_tls_client_must_be_the_principal() {
     let principal = Identity::generate().unwrap();
@@ -340,8 +342,8 @@ async fn the_tls_client_must_be_the_principal() {
     let (near, far) = duplex(1 << 16);
     let deadline = Instant::now() + Duration::from_secs(20);
     let connecting = async {
-        // The client learns of it when it first reads: its own part of the handshake was over
-        // before (RFC 8446, section 2).
+        // The client learns of it at its first read: its own part of the handshake is already
+        // complete (RFC 8446, section 2).
         let (mut stream, ..) =
             connect::secure(near, &options, &options.route, deadline, unix_ms(), None).await?;
         stream.read_u8().await.map_err(Error::Peer)
@@ -351,9 +353,9 @@ async fn the_tls_client_must_be_the_principal() {
     assert!(matches!(accepted, Err(Error::Peer(_))));
 }
 
-/// LH-CHAIN-4: when time runs out, the hop that has not answered is named.
+/// LH-CHAIN-4: when time runs out, the error names the hop that has not answered.
 #[tokio::test(start_paused = true)]
-async fn a_chain_that_falls_silent_times_out_at_its_hop() {
+async fn a_silent_chain_times_out_at_its_hop() {
     let server = acceptor(PublicKey::from_bytes([0; 32]));
     let options = options(
         Identity::generate().unwrap(),
@@ -400,8 +402,8 @@ async fn a_chain_that_falls_silent_times_out_at_its_hop() {
     }
 }
 
-/// LH-TLS-4: two sessions of one principal, whose OPENs were exchanged on the way: both handshakes
-/// end.
+/// LH-TLS-4: if the OPENs of two sessions of one principal are swapped in transit, both handshakes
+/// fail.
 #[tokio::test(start_paused = true)]
 async fn a_handshake_belongs_to_its_own_open() {
     let identity = Identity::generate().unwrap();
@@ -440,7 +442,7 @@ async fn a_handshake_belongs_to_its_own_open() {
     assert!(one.is_err() && two.is_err());
 }
 
-/// LH-ACCEPT-1: who has as many set-ups under way as fit gets that answer, and its OPEN is not
+/// LH-ACCEPT-1: a principal at its limit of pending set-ups is told so, and its OPEN is not
 /// remembered.
 #[tokio::test(start_paused = true)]
 async fn without_room_the_principal_is_informed() {

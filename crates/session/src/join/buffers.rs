@@ -1,18 +1,18 @@
-//! Buffers that joined sessions share: one is held while bytes are in it, so that idle sessions
-//! hold none.
+//! Buffer pool of joined sessions. A direction holds a buffer only while it contains bytes, so idle
+//! sessions hold none.
 
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Bytes of a buffer: as much as a session reads ahead and seals at once.
+/// Size of a buffer, in bytes: as much as a session reads ahead and seals at once.
 pub(super) const SIZE: usize = 128 * 1024;
-/// Bytes of a buffer when all memory for them is given out.
+/// Size of a buffer when the pool is exhausted, in bytes.
 const SMALL: usize = 16 * 1024;
-/// Buffers kept between bursts.
+/// Maximum number of free buffers that are kept.
 const MAX_SPARE_BUFFERS: usize = 32;
 
-/// So many bytes of buffers, for all who share them.
+/// Pool of buffers with a limit on its total size.
 #[derive(Debug)]
 pub struct Buffers {
     total: usize,
@@ -22,11 +22,11 @@ pub struct Buffers {
 #[derive(Debug, Default)]
 struct Pool {
     spare: Vec<Box<[u8]>>,
-    /// Bytes of all buffers but small ones, spare ones included.
+    /// Total bytes of full-size buffers, free ones included.
     allocated: usize,
 }
 
-/// A buffer; given back when dropped.
+/// A buffer that returns to the pool when dropped.
 #[derive(Debug)]
 pub(super) struct Buffer {
     pub(super) bytes: Box<[u8]>,
@@ -34,10 +34,11 @@ pub(super) struct Buffer {
 }
 
 impl Buffers {
-    /// What suffices for hundreds of busy directions, in bytes.
+    /// Default total size in bytes; enough for hundreds of busy directions.
     pub const DEFAULT_TOTAL: usize = 64 << 20;
 
-    /// At most `total` bytes. Whoever finds none left has 16 KiB instead.
+    /// Creates a pool of at most `total` bytes. When it is exhausted, callers get buffers of 16 KiB
+    /// instead.
     #[must_use]
     pub fn new(total: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -46,7 +47,7 @@ impl Buffers {
         })
     }
 
-    /// Bytes of buffers, in use or spare.
+    /// Returns the total bytes of buffers, in use or free.
     #[must_use]
     pub fn allocated(&self) -> usize {
         self.pool().allocated
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_back_is_given_out_again_and_no_more_than_the_bound() {
+    fn returned_buffers_are_reused_within_the_bound() {
         let buffers = Buffers::new(2 * SIZE);
         let (first, second, third) = (buffers.take(), buffers.take(), buffers.take());
         assert_eq!(

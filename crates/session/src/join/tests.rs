@@ -12,18 +12,19 @@ use crate::{
     ConnectOptions, Identity, ListenOptions, Listener, Route, ServerTrust, Service, connect,
 };
 
-/// More than all buffers on the way hold together.
+/// Exceeds the combined size of all buffers on the path.
 const MORE_THAN_BUFFERED: usize = 24 << 20;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// The initiator's end of a session, the program's end of a TCP connection, and what joins them.
+/// Returns the initiator's end of a session, the program's end of a TCP connection, and the task
+/// that joins them.
 async fn joined(options: JoinOptions) -> (Session, TcpStream, JoinHandle<Joined>) {
     let (near, program, join) = unjoined(options).await;
     (near, program, tokio::spawn(join))
 }
 
-/// The same, before it moves anything.
+/// Returns the same before the join runs.
 async fn unjoined(options: JoinOptions) -> (Session, TcpStream, Join) {
     let server = Arc::new(Identity::generate().unwrap());
     let trust = ServerTrust::Pinned(server.public());
@@ -51,7 +52,7 @@ async fn unjoined(options: JoinOptions) -> (Session, TcpStream, Join) {
     (near.unwrap(), accepted.unwrap().0, join)
 }
 
-/// Bytes that differ from place to place.
+/// Returns bytes whose values depend on their position.
 fn bytes(length: usize, seed: u8) -> Vec<u8> {
     (0..length)
         .map(|at| (at.wrapping_mul(31) >> 3) as u8 ^ seed)
@@ -59,7 +60,7 @@ fn bytes(length: usize, seed: u8) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn bytes_go_both_ways_at_once_and_each_direction_ends_by_itself() {
+async fn both_directions_carry_bytes_and_end_separately() {
     let moved = Arc::new(std::sync::Mutex::new((0, 0)));
     let counted = moved.clone();
     let options = JoinOptions {
@@ -105,7 +106,7 @@ async fn bytes_go_both_ways_at_once_and_each_direction_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn who_has_ended_still_receives_from_the_other() {
+async fn a_side_that_has_ended_still_receives() {
     for session_first in [true, false] {
         let (mut near, mut program, join) = joined(JoinOptions::default()).await;
         let mut received = String::new();
@@ -150,10 +151,10 @@ async fn a_reset_of_one_side_is_a_reset_of_the_other() {
     );
 }
 
-/// Where the program has died by the time that bytes for it arrive, writing them takes the
-/// connection's error, and what it seems to read then is no end: the session would look complete.
+/// If the program dies before bytes for it arrive, writing them consumes the connection's error. A
+/// read then appears to return end of stream, which must not make the session look complete.
 #[tokio::test]
-async fn a_death_that_a_write_finds_is_no_end_of_stream() {
+async fn a_death_found_by_a_write_is_not_an_end_of_stream() {
     let (mut near, program, join) = unjoined(JoinOptions::default()).await;
     near.write_all(b"x").await.unwrap();
     near.flush().await.unwrap();
@@ -161,20 +162,23 @@ async fn a_death_that_a_write_finds_is_no_end_of_stream() {
     drop(program);
     let done = join.await;
     assert!(
-        matches!(&done.ending, Ending::Died(End::Tcp, error) if error.kind() == io::ErrorKind::ConnectionReset),
+        matches!(
+            &done.ending,
+            Ending::Died(End::Tcp, error) if error.kind() == io::ErrorKind::ConnectionReset
+        ),
         "{done:?}"
     );
     let error = near.read_u8().await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
 }
 
-/// A side that takes nothing holds the other back; when it dies, that is noticed though nothing can
+/// A side that accepts no bytes holds back the other. Its death is noticed even though nothing can
 /// be written to it.
 #[tokio::test]
-async fn a_death_is_noticed_behind_a_side_that_takes_nothing() {
+async fn a_death_is_noticed_behind_blocked_writes() {
     let (mut near, program, join) = joined(JoinOptions::default()).await;
     let chunk = bytes(1 << 20, 3);
-    // Far more than fits: this ends only when the program's reset has come through.
+    // Far more than fits: this ends only when the program's reset has arrived.
     let sending = async {
         loop {
             if near.write_all(&chunk).await.is_err() {
@@ -183,7 +187,7 @@ async fn a_death_is_noticed_behind_a_side_that_takes_nothing() {
         }
     };
     let dying = async {
-        // Once something has come there is something to hold back.
+        // Some bytes have arrived, so the join now holds data back.
         program.readable().await.unwrap();
         program.set_zero_linger().unwrap();
         drop(program);
@@ -193,12 +197,12 @@ async fn a_death_is_noticed_behind_a_side_that_takes_nothing() {
     assert!(matches!(done.ending, Ending::Died(End::Tcp, _)), "{done:?}");
 }
 
-/// What a program has said before it closed arrives whole, though the other side was still sending
-/// and its system answered that with a reset.
+/// Data that a program sent before it closed arrives whole, though the other side was still sending
+/// and the program's kernel answered with a reset.
 #[tokio::test]
-async fn what_was_said_before_a_close_arrives() {
+async fn data_sent_before_a_close_arrives() {
     let (near, mut program, join) = joined(JoinOptions::default()).await;
-    // As much as the sockets and buffers on the way hold.
+    // As much as the sockets and buffers on the path hold.
     let answer = bytes(192 << 10, 4);
     let (mut reads, mut writes) = tokio::io::split(near);
     let uploading = async {
@@ -206,8 +210,8 @@ async fn what_was_said_before_a_close_arrives() {
         while writes.write_all(&chunk).await.is_ok() {}
     };
     let answering = async {
-        // It has received enough, says all it has to say, and goes with bytes unread once its end
-        // has been taken.
+        // The program has received enough, sends the rest, and closes with bytes unread once its
+        // end has been relayed.
         program.read_u8().await.unwrap();
         program.write_all(&answer).await.unwrap();
         program.shutdown().await.unwrap();
@@ -236,7 +240,7 @@ async fn what_was_said_before_a_close_arrives() {
 }
 
 #[tokio::test]
-async fn silence_ends_it() {
+async fn silence_ends_a_joined_session() {
     let short = Duration::from_millis(20);
     let silence = Silence {
         open: short,
@@ -266,7 +270,7 @@ async fn silence_ends_it() {
 
 /// LH-WISH-2.
 #[tokio::test]
-async fn a_direction_that_carries_more_than_it_may_ends_it() {
+async fn a_direction_beyond_its_size_ends_the_join() {
     for most_bytes in [1000, 999] {
         let options = JoinOptions {
             most_bytes,
@@ -286,7 +290,7 @@ async fn a_direction_that_carries_more_than_it_may_ends_it() {
 }
 
 #[tokio::test]
-async fn a_rate_is_kept_and_nothing_is_lost_by_it() {
+async fn a_rate_is_kept_without_loss() {
     let options = JoinOptions {
         // A burst of 64 KiB, and then 10 MB a second.
         to_tcp: Arc::new(RateLimit::new(Some(80_000_000))),
@@ -311,15 +315,14 @@ async fn a_rate_is_kept_and_nothing_is_lost_by_it() {
     let began = Instant::now();
     let (back, ()) = tokio::join!(sending, echoing);
     assert!(back == sent);
-    // At least as long as the rate says, whatever the machine: a burst is a tenth of a second's
-    // worth.
+    // At least as long as the rate implies, on any machine: a burst is worth a tenth of a second.
     let least = Duration::from_secs_f64((2.0 * (f64::from(2 << 20) - 1e6)) / 1e7);
     assert!(began.elapsed() >= least, "{:?}", began.elapsed());
     assert!(matches!(join.await.unwrap().ending, Ending::Finished));
 }
 
 #[tokio::test]
-async fn without_memory_for_buffers_it_is_slower_and_nothing_else() {
+async fn without_buffer_memory_a_join_still_works() {
     let options = JoinOptions {
         buffers: Buffers::new(0),
         ..JoinOptions::default()

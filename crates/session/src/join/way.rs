@@ -12,18 +12,18 @@ use tokio::time::Sleep;
 
 use super::buffers::{Buffer, Buffers};
 
-/// Bytes that one direction may move before others get their turn.
+/// Maximum bytes that one direction moves before it yields to other tasks.
 const MAX_BYTES_PER_TURN: usize = 4 * 1024 * 1024;
 
-/// What it reads is written before it reads again.
+/// One direction. It writes what it has read before it reads again.
 pub(super) struct Way {
-    /// Bytes that were written.
+    /// Number of bytes written.
     pub(super) moved: u64,
     held: Option<Held>,
     state: State,
     discards: bool,
     limit: Arc<RateLimit>,
-    /// Until when not to read: the rate is used up.
+    /// Timer until the next read, while the rate is used up.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
@@ -37,18 +37,18 @@ struct Held {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// The end of stream has been read; what is held must still be written.
+    /// The end of stream has been read; buffered bytes must still be written.
     Ending,
-    /// The end of stream has been said.
+    /// The end of stream has been relayed.
     Ended,
 }
 
-/// What came of an attempt to move bytes.
+/// Result of an attempt to move bytes.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Nothing more can be done until a waker calls.
+    /// Progress needs a wake-up.
     Waiting,
-    /// The end of stream has been passed on.
+    /// The end of stream has been relayed.
     Ended,
     CannotRead(io::Error),
     CannotWrite(io::Error),
@@ -66,7 +66,7 @@ impl Way {
         }
     }
 
-    /// From now on what is read goes nowhere.
+    /// Discards everything that is read from now on.
     pub(super) fn discard(&mut self) {
         self.discards = true;
         self.held = None;
@@ -80,12 +80,12 @@ impl Way {
         self.state == State::Ended
     }
 
-    /// Whether whom it writes to will receive more of it.
+    /// Returns true if the receiving side expects more bytes.
     pub(super) fn is_owed(&self) -> bool {
         !self.has_ended() && !self.discards
     }
 
-    /// Moves bytes until one side, the rate or the turn stops it.
+    /// Moves bytes until one side, the rate or the turn limit stops it.
     pub(super) fn advance(
         &mut self,
         cx: &mut Context<'_>,
@@ -112,7 +112,7 @@ impl Way {
             match self.read(cx, from, buffers) {
                 Poll::Pending => {
                     self.held = None;
-                    // What a session has sealed must not wait for more.
+                    // Data that the session has sealed must not wait for more.
                     if self.discards {
                         return Step::Waiting;
                     }
@@ -133,7 +133,7 @@ impl Way {
         if !self.discards {
             match Pin::new(to).poll_shutdown(cx) {
                 Poll::Pending => return Step::Waiting,
-                // It is gone; how, its own direction shows.
+                // The connection is closed; its other direction shows how it ended.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::NotConnected => {}
                 Poll::Ready(Err(error)) => return Step::CannotWrite(error),
                 Poll::Ready(Ok(())) => {}
@@ -143,7 +143,7 @@ impl Way {
         Step::Ended
     }
 
-    /// Writes all that is held.
+    /// Writes all buffered bytes.
     fn write(
         &mut self,
         cx: &mut Context<'_>,
@@ -174,7 +174,7 @@ impl Way {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads once into an empty buffer; 0 is the end of stream.
+    /// Reads once into an empty buffer. Returns 0 at the end of stream.
     fn read(
         &mut self,
         cx: &mut Context<'_>,
@@ -196,7 +196,7 @@ impl Way {
             Grant::Bytes(granted) => granted,
             Grant::Wait(time) => {
                 let mut pause = Box::pin(tokio::time::sleep(time));
-                // Never ready at once: to register the waker is what it is polled for.
+                // The new timer is never ready yet; polling it registers the waker.
                 if pause.as_mut().poll(cx).is_ready() {
                     cx.waker().wake_by_ref();
                 }

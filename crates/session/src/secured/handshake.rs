@@ -1,9 +1,8 @@
-//! The handshake of TLS 1.3, by rustls, up to the keys.
+//! The TLS 1.3 handshake, performed by rustls, up to the keys.
 //!
-//! rustls is given one record at a time: what follows the handshake is data, which it is not to
-//! take.
+//! rustls is given one record at a time, because it must not consume the data after the handshake.
 
-#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![deny(clippy::indexing_slicing)] // the input comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use std::future::poll_fn;
@@ -19,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use super::incoming::Incoming;
 use super::record::HEADER;
 
-/// A connection of rustls, of either side.
+/// A rustls connection of either side.
 pub(crate) trait Handshaking {
     type Data;
     fn process<'c, 'i>(
@@ -70,14 +69,14 @@ impl Handshaking for UnbufferedServerConnection {
     }
 }
 
-/// Makes the keys that follow those in use (RFC 8446, section 7.2).
+/// Derives the keys that follow those in use (RFC 8446, section 7.2).
 pub(crate) enum Keys {
     Client(KernelConnection<ClientConnectionData>),
     Server(KernelConnection<ServerConnectionData>),
 }
 
 impl Keys {
-    /// The next ones for what is sent, and the number of the first record.
+    /// Returns the next sending keys, and the number of the first record.
     pub(super) fn next_sending(
         &mut self,
     ) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
@@ -87,7 +86,7 @@ impl Keys {
         }
     }
 
-    /// The next ones for what is received.
+    /// Returns the next receiving keys, and the number of the first record.
     pub(super) fn next_receiving(
         &mut self,
     ) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
@@ -97,7 +96,7 @@ impl Keys {
         }
     }
 
-    /// Records that one key may protect (section 5.5).
+    /// Returns the maximum number of records that one key may protect (section 5.5).
     pub(super) fn records_per_key(&self) -> u64 {
         let suite = match self {
             Self::Client(keys) => keys.negotiated_cipher_suite(),
@@ -109,7 +108,7 @@ impl Keys {
     }
 }
 
-/// What is to be done next.
+/// Next step of the handshake.
 enum Next {
     Process,
     Send,
@@ -118,7 +117,7 @@ enum Next {
     Failed(rustls::Error),
 }
 
-/// Goes through the handshake over `io`. What was read behind it is in the [`Incoming`].
+/// Performs the handshake over `io`. Input after it is returned in the [`Incoming`].
 pub(super) async fn handshake<S, C>(io: &mut S, connection: &mut C) -> io::Result<Incoming>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -126,7 +125,7 @@ where
 {
     let mut incoming = Incoming::default();
     let mut outgoing = Vec::new();
-    // Bytes at the front that rustls may take: whole records, one more whenever it asks.
+    // Number of bytes at the front that rustls may consume: whole records, one more per request.
     let mut offered = 0usize;
     let mut failed = None;
     loop {
@@ -149,13 +148,13 @@ where
         };
         incoming.consume(discard);
         offered = offered.saturating_sub(discard);
-        // Once more after a failure, for the alert to the peer; then there is nothing left to say.
+        // After a failure, one more round produces the alert for the peer.
         if let Some(error) = failed.take_if(|_| !matches!(next, Next::Process)) {
             let reported = async {
                 io.write_all(&outgoing).await?;
                 io.flush().await
             };
-            // Why it failed matters more than whether the peer learns of it.
+            // The handshake's error takes precedence over an error in reporting it.
             let _: io::Result<()> = reported.await;
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }
@@ -175,7 +174,7 @@ where
     }
 }
 
-/// Appends what rustls has to send to `outgoing`.
+/// Appends the data that rustls has to send to `outgoing`.
 fn encode(
     outgoing: &mut Vec<u8>,
     mut write: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>,
@@ -195,7 +194,7 @@ fn encode(
     }
 }
 
-/// Reads until one record more than `offered` bytes is there; how many bytes that makes.
+/// Reads until one record beyond the `offered` bytes is complete. Returns the new number of bytes.
 async fn one_more<S: AsyncRead + Unpin>(
     io: &mut S,
     incoming: &mut Incoming,

@@ -1,6 +1,6 @@
-//! What has been read from the connection and not been used.
+//! Input that has been read from the connection and not consumed.
 
-#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![deny(clippy::indexing_slicing)] // the input comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use std::io;
@@ -11,11 +11,11 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::record::{self, HEADER, RecordError};
 
-/// Bytes read ahead at most: several of the largest records, within a core's cache of the second
-/// level.
+/// Maximum read-ahead in bytes: several records of the maximum size, within a core's second-level
+/// cache.
 pub(super) const READ_AHEAD: usize = 128 * 1024;
 
-/// Bytes in the order in which they came.
+/// Bytes in order of arrival.
 #[derive(Default)]
 pub(super) struct Incoming {
     /// [`READ_AHEAD`] bytes once something has been read.
@@ -25,30 +25,30 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// All that is there.
+    /// Returns all unconsumed bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// The first `len` bytes that are there.
+    /// Returns the first `len` unconsumed bytes.
     pub(super) fn front_mut(&mut self, len: usize) -> &mut [u8] {
         let end = self.start.saturating_add(len).min(self.end);
         self.bytes.get_mut(self.start..end).unwrap_or_default()
     }
 
-    /// Bytes of the first record, header included, if all of it is there.
+    /// Returns the length of the first record, header included, if it is complete.
     pub(super) fn record_len(&self) -> Result<Option<usize>, RecordError> {
         let len = record::record_body_len(self.bytes())?.map(|body| HEADER + body);
         Ok(len.filter(|len| *len <= self.bytes().len()))
     }
 
-    /// The first `len` bytes have been used.
+    /// Removes the first `len` bytes.
     pub(super) fn consume(&mut self, len: usize) {
         self.start = self.start.saturating_add(len).min(self.end);
     }
 
-    /// Reads what there is, as far as there is room. Zero at the end of the stream, or when there
-    /// is no room.
+    /// Reads available bytes, as far as there is room. Returns zero at the end of the stream, or if
+    /// there is no room.
     pub(super) fn poll_fill<S: AsyncRead + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -58,7 +58,7 @@ impl Incoming {
             self.bytes = vec![0; READ_AHEAD];
         }
         if self.start > 0 {
-            // Less than a record, as a rule.
+            // Usually less than a record.
             self.bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;

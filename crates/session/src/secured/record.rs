@@ -1,10 +1,10 @@
-//! The record layer of TLS 1.3 once the handshake is over (RFC 8446, section 5): bytes into records
-//! and back.
+//! The TLS 1.3 record layer after the handshake (RFC 8446, section 5): seals bytes into records and
+//! opens records.
 //!
-//! What is sealed is copied into its record once, what is opened goes from the record into the
+//! Data to seal is copied into its record once. Opened data goes from the record directly into the
 //! caller's memory. Keys come from rustls, the cipher from aws-lc-rs.
 
-#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![deny(clippy::indexing_slicing)] // the input comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use aws_lc_rs::aead::{
@@ -12,20 +12,19 @@ use aws_lc_rs::aead::{
 };
 use rustls::ConnectionTrafficSecrets;
 
-/// Bytes of a record's header (section 5.1).
+/// Size of a record header, in bytes (section 5.1).
 pub(super) const HEADER: usize = 5;
-/// Most bytes of data in one record (section 5.1).
+/// Maximum data in one record, in bytes (section 5.1).
 pub(super) const MAX_DATA: usize = 1 << 14;
-/// Most bytes behind the header (section 5.2).
+/// Maximum record size without the header, in bytes (section 5.2).
 pub(super) const MAX_BODY: usize = MAX_DATA + 256;
-/// Bytes of the authentication tag, with every cipher there is.
+/// Size of the authentication tag in bytes, the same for every cipher.
 pub(super) const TAG: usize = 16;
-/// The content type of a protected record, as it is seen from outside, and the version that goes
-/// with it (section 5.2).
+/// Outer content type of a protected record, and its version (section 5.2).
 const OUTER_TYPE: u8 = 23;
 const LEGACY_VERSION: [u8; 2] = [3, 3];
 
-/// What a record carries (section 5.1).
+/// Content of a record (section 5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     Alert,
@@ -52,24 +51,24 @@ impl Content {
     }
 }
 
-/// A record is not what the peer's record layer can have sent: it ends the connection.
+/// Error for a record that the peer's record layer cannot have sent. It ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RecordError {
-    /// Outer type, version or length is not that of a protected record.
+    /// The outer type, version or length is not that of a protected record.
     #[error("what came is no protected TLS record")]
     Malformed,
-    /// It was changed on the way, or belongs elsewhere in the stream.
+    /// The record was modified in transit, or belongs elsewhere in the stream.
     #[error("a TLS record does not decrypt: it was changed on the way")]
     Forged,
-    /// Padding without a content type, or a content type that has no place here.
+    /// The padding has no content type, or the content type is not allowed here.
     #[error("a TLS record of a kind that does not belong here")]
     Unexpected,
-    /// As many records as one key may protect (section 5.5).
+    /// The key has reached its limit of records (section 5.5).
     #[error("a TLS key was used for too many records")]
     Exhausted,
 }
 
-/// One direction's key and the number of the next record.
+/// One direction's key, and the number of the next record.
 struct Keyed {
     key: LessSafeKey,
     iv: [u8; NONCE_LEN],
@@ -96,7 +95,7 @@ impl Keyed {
         })
     }
 
-    /// The next record's nonce (section 5.3). Each is given once.
+    /// Returns the next record's nonce (section 5.3). Each is returned once.
     fn nonce(&mut self) -> Result<Nonce, RecordError> {
         let number = self.sequence;
         self.sequence = number.checked_add(1).ok_or(RecordError::Exhausted)?;
@@ -109,10 +108,10 @@ impl Keyed {
     }
 }
 
-/// Makes records.
+/// Seals records.
 pub(super) struct Sealer {
     keyed: Keyed,
-    /// Records that the key may protect (section 5.5).
+    /// Maximum number of records that the key may protect (section 5.5).
     limit: u64,
 }
 
@@ -125,12 +124,12 @@ impl Sealer {
         Ok(Self { keyed, limit })
     }
 
-    /// Whether the next record but one must be under another key.
+    /// Returns true if only one more record may use this key.
     pub(super) fn is_spent(&self) -> bool {
         self.keyed.sequence.saturating_add(1) >= self.limit
     }
 
-    /// As if it had protected as many records as it may, but for the last.
+    /// Sets the limit so that only one more record may use this key.
     #[cfg(test)]
     pub(super) fn expire(&mut self) {
         self.limit = self.keyed.sequence + 1;
@@ -158,8 +157,8 @@ impl Sealer {
             .split_first_chunk_mut::<HEADER>()
             .ok_or(RecordError::Malformed)?;
         *front = header;
-        // Copied and then sealed where it is, in the nearest cache: the cipher by itself fetches
-        // what is far more slowly.
+        // Copying first and sealing in place keeps the data in the nearest cache. The cipher alone
+        // fetches data far more slowly.
         let (inner, tag) = rest
             .split_at_mut_checked(data.len() + 1)
             .ok_or(RecordError::Malformed)?;
@@ -175,8 +174,7 @@ impl Sealer {
     }
 }
 
-/// Records that wait to be written. Memory that was used is used again as it is: nothing is set to
-/// zero only to be sealed over.
+/// Records that wait to be written. Memory is reused without zeroing, since sealing overwrites it.
 #[derive(Default)]
 pub(super) struct Outgoing {
     bytes: Vec<u8>,
@@ -185,7 +183,7 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// The next `len` bytes to be filled.
+    /// Returns the next `len` bytes to be filled.
     fn room(&mut self, len: usize) -> &mut [u8] {
         let end = self.filled + len;
         if self.bytes.len() < end {
@@ -194,14 +192,14 @@ impl Outgoing {
         self.bytes.get_mut(self.filled..end).unwrap_or_default()
     }
 
-    /// What is still to be written.
+    /// Returns the unwritten bytes.
     pub(super) fn left(&self) -> &[u8] {
         self.bytes
             .get(self.written..self.filled)
             .unwrap_or_default()
     }
 
-    /// So many more bytes have been written.
+    /// Records that `len` more bytes have been written.
     pub(super) fn wrote(&mut self, len: usize) {
         self.written += len;
         if self.written >= self.filled {
@@ -210,7 +208,7 @@ impl Outgoing {
     }
 }
 
-/// Reads records.
+/// Opens records.
 pub(super) struct Opener(Keyed);
 
 impl Opener {
@@ -220,9 +218,8 @@ impl Opener {
         Keyed::new(sequence, &secrets).map(Self)
     }
 
-    /// Opens a record that is a header and `record_body_len` bytes behind it, into the front of
-    /// `out`, which must have room for [`opened_len`] bytes. What it carries, and how many of those
-    /// bytes that is.
+    /// Opens a record (header and `record_body_len` bytes) into the front of `out`, which must have
+    /// room for [`opened_len`] bytes. Returns the content type and the number of data bytes.
     pub(super) fn open(
         &mut self,
         record: &[u8],
@@ -255,7 +252,7 @@ impl Opener {
     }
 }
 
-/// Bytes behind the header of the record that `bytes` begin with, if all of the header is there.
+/// Returns the body length of the record at the start of `bytes`, if its header is complete.
 pub(super) fn record_body_len(bytes: &[u8]) -> Result<Option<usize>, RecordError> {
     let Some(&[kind, major, minor, high, low]) = bytes.first_chunk::<HEADER>() else {
         return Ok(None);
@@ -268,7 +265,7 @@ pub(super) fn record_body_len(bytes: &[u8]) -> Result<Option<usize>, RecordError
     }
 }
 
-/// Bytes that opening a record with a body of `body` bytes takes: data, type and padding.
+/// Returns the bytes needed to open a record with a body of `body` bytes: data, type and padding.
 pub(super) const fn opened_len(body: usize) -> usize {
     body.saturating_sub(TAG)
 }

@@ -1,4 +1,4 @@
-//! Each end beside rustls's own record layer, and beside itself, over an in-memory pipe.
+//! Each end against rustls's own record layer, and against itself, over an in-memory pipe.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ async fn receive<R: AsyncRead + Unpin>(from: &mut R, part: usize) -> io::Result<
     }
 }
 
-/// What both say at once arrives.
+/// Sends in both directions at once, and checks that everything arrives.
 async fn exchange<A, B>(one: &mut A, other: &mut B, len: usize, part: usize)
 where
     A: AsyncRead + AsyncWrite + Unpin,
@@ -133,7 +133,7 @@ async fn both_ends_understand_rustls_and_each_other() {
     }
 }
 
-/// RFC 8446, section 4.6.3: keys change in mid-stream, whoever begins it.
+/// RFC 8446, section 4.6.3: keys change mid-stream, whichever end begins.
 #[tokio::test]
 async fn keys_change_in_mid_stream() {
     let configs = configs();
@@ -141,7 +141,7 @@ async fn keys_change_in_mid_stream() {
     let acceptor = TlsAcceptor::from(configs.server.clone());
     let (mut near, far) = tokio::join!(client(&configs, near), acceptor.accept(far));
     let mut far = far.unwrap();
-    // rustls asks for another key; its own changes too.
+    // rustls requests another key; its own changes too.
     far.get_mut().1.refresh_traffic_keys().unwrap();
     far.write_all(b"from rustls").await.unwrap();
     far.flush().await.unwrap();
@@ -153,7 +153,7 @@ async fn keys_change_in_mid_stream() {
     let mut received = [0; 9];
     far.read_exact(&mut received).await.unwrap();
     assert_eq!(&received, b"to rustls");
-    // A key that has protected as many records as it may is followed by the next.
+    // A key that has reached its limit of records is followed by the next.
     let (mut near, mut far) = both(1 << 16).await;
     let data = noise(10 * MAX_DATA);
     let saying = async {
@@ -168,13 +168,13 @@ async fn keys_change_in_mid_stream() {
 }
 
 #[tokio::test]
-async fn what_is_changed_on_the_way_is_refused_and_what_is_cut_short_is_no_end() {
+async fn modified_and_truncated_streams_are_errors() {
     let data = noise(40_000);
     for at in [0, 3, 4, 5, 100, MAX_DATA + 40, 39_999] {
         let (mut near, mut far) = both(1 << 20).await;
         near.write_all(&data).await.unwrap();
         near.flush().await.unwrap();
-        // Into what has arrived.
+        // Modifies bytes that have already arrived.
         std::future::poll_fn(|cx| far.incoming.poll_fill(cx, &mut far.io))
             .await
             .unwrap();
@@ -183,7 +183,7 @@ async fn what_is_changed_on_the_way_is_refused_and_what_is_cut_short_is_no_end()
         let failed = receive(&mut far, 1 << 16).await.unwrap_err();
         assert_eq!(failed.kind(), io::ErrorKind::InvalidData, "{at}: {failed}");
         assert!(far.read_u8().await.is_err(), "nothing is read behind it");
-        // The other end learns of it.
+        // The other end is informed.
         assert_eq!(
             near.read_u8().await.unwrap_err().kind(),
             io::ErrorKind::InvalidData
@@ -197,8 +197,8 @@ async fn what_is_changed_on_the_way_is_refused_and_what_is_cut_short_is_no_end()
     assert_eq!(failed.kind(), io::ErrorKind::UnexpectedEof);
 }
 
-/// What a peer with the keys may not do either: records without end that carry nothing, messages of
-/// a handshake that is over.
+/// Violations by a peer that has the keys: endless records without data, and messages of a
+/// completed handshake.
 #[tokio::test]
 async fn senseless_records_end_the_connection() {
     let senseless: [(Content, &[u8], usize); 6] = [
@@ -230,7 +230,7 @@ async fn senseless_records_end_the_connection() {
             "{message:?}: {failed}"
         );
     }
-    // Tickets are passed over, and so is a user's cancelling: what matters is the close.
+    // Tickets and user_canceled alerts are ignored; only the close counts.
     let (mut near, mut far) = both(1 << 16).await;
     near.seal(Content::Handshake, &[NEW_SESSION_TICKET, 0, 0, 1, 9])
         .unwrap();
@@ -244,9 +244,9 @@ async fn senseless_records_end_the_connection() {
     assert_eq!(far.read_u8().await.unwrap(), b'x');
 }
 
-/// LH-CLEAR-1: bytes in the clear stand between records, however they are cut.
+/// LH-CLEAR-1: plaintext bytes may come between records, however the stream is split.
 #[tokio::test]
-async fn bytes_in_the_clear_stand_between_records() {
+async fn plaintext_bytes_may_come_between_records() {
     for capacity in [100, 1 << 20] {
         let (mut near, mut far) = both(capacity).await;
         let (data, clear) = (noise(50_000), near.clear().clone());
@@ -274,7 +274,7 @@ async fn bytes_in_the_clear_stand_between_records() {
         };
         tokio::join!(saying, hearing);
     }
-    // And they are there to be seen.
+    // The plaintext is visible on the wire.
     let (mut near, far) = both(1 << 20).await;
     near.clear().send(5);
     near.write_all(b"plain").await.unwrap();
@@ -306,7 +306,7 @@ proptest! {
     }
 
     #[test]
-    fn a_record_opens_to_what_was_sealed_and_no_bit_of_it_may_change(
+    fn a_record_opens_only_unmodified(
         data in prop::collection::vec(any::<u8>(), 0..500),
         flipped in any::<prop::sample::Index>(),
         bit in 0..8u8,
@@ -323,7 +323,7 @@ proptest! {
         prop_assert!(other.open(&changed, &mut out).is_err());
         prop_assert_eq!(opener.open(&record, &mut out), Ok((Content::Data, data.len())));
         prop_assert_eq!(&out[..data.len()], &data[..]);
-        // The same again is another place in the stream.
+        // The same record again is at another position in the stream.
         prop_assert_eq!(opener.open(&record, &mut out), Err(RecordError::Forged));
     }
 }

@@ -1,22 +1,22 @@
-//! Who holds how much of what: plain numbers.
+//! Bookkeeping of the resources that each key holds, as plain numbers.
 
 use longhaul_proto::{Full, PublicKey, Shares};
 
 use crate::error::{Failure, FailureKind};
 use crate::limits::Limits;
 
-/// What there is to be shared.
+/// A shared resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resource {
-    /// Copies under way.
+    /// Running copies.
     Copies,
     /// Streams.
     Streams,
     /// Files open to be written or read in blocks.
     OpenFiles,
-    /// Buffers between network and disk, and blocking threads with them.
+    /// Buffers between network and disk, each with a blocking thread.
     Buffers,
-    /// Bytes of memory for what is remembered of a copy.
+    /// Bytes of memory for the state of copies.
     Bookkeeping,
 }
 
@@ -34,12 +34,16 @@ impl Resource {
     }
 }
 
-/// A bound that was met, for a person.
+/// A limit that was reached, formatted for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Exhausted {
     #[error("the server has no more {} to give; try again later", .0.name())]
     All(Resource),
-    #[error("this key has its whole share of the server's {} in use; try again when its other copies are done", .0.name())]
+    #[error(
+        "this key has its whole share of the server's {} in use; \
+         try again when its other copies are done",
+        .0.name()
+    )]
     Share(Resource),
 }
 
@@ -49,13 +53,13 @@ impl From<Exhausted> for Failure {
     }
 }
 
-/// Who holds how much of what.
+/// Resources that each key holds.
 #[derive(Debug)]
 pub(super) struct Ledger([Shares<PublicKey>; RESOURCES]);
 
 impl Ledger {
     pub(super) fn new(limits: &Limits) -> Self {
-        // In the order of `Resource`. With a fraction of 1 a key alone may hold half.
+        // In the order of `Resource`. With a fraction of 1, a single key may hold half.
         let bounds = [
             limits.copies,
             limits.streams,
@@ -107,11 +111,20 @@ mod tests {
     ];
 
     proptest! {
-        /// Whatever some keys take: no ceiling is passed, no key comes to hold more than half, and
-        /// a newcomer gets its first.
+        /// Whatever the keys take, no ceiling is exceeded, no key holds more than half, and a new
+        /// key gets its first unit.
         #[test]
-        fn ceilings_hold_and_nobody_takes_all(takes in prop::collection::vec((0u8..4, 0usize..RESOURCES, 1u64..20), 0..400)) {
-            let limits = Limits { copies: 16, streams: 64, open_files: 40, buffers: 32, bookkeeping: 400, ..Limits::default() };
+        fn ceilings_hold_and_no_key_takes_everything(
+            takes in prop::collection::vec((0u8..4, 0usize..RESOURCES, 1u64..20), 0..400),
+        ) {
+            let limits = Limits {
+                copies: 16,
+                streams: 64,
+                open_files: 40,
+                buffers: 32,
+                bookkeeping: 400,
+                ..Limits::default()
+            };
             let bounds = [16u64, 64, 40, 32, 400];
             let mut ledger = Ledger::new(&limits);
             for (who, what, units) in takes {

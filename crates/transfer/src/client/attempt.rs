@@ -18,26 +18,26 @@ use crate::receive::{AfterDone, StreamEnd, receive_stream, refused};
 use crate::send::{ClearData, Queue, send_stream};
 use crate::wire::{Frame, Hello};
 
-/// How long a stream that is over may take to close.
+/// Time limit for closing a stream that is over.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How a slot's stream ended.
+/// The end of a slot's stream.
 pub(super) struct Ended {
     pub slot: usize,
-    /// Which attempt of the slot's it was.
+    /// Number of the attempt within its slot.
     pub attempt: u64,
     pub result: Result<StreamEnd, Lost>,
-    /// It had been open.
+    /// Number of the stream, if it was opened.
     pub opened: Option<u32>,
-    /// The server had accepted it.
+    /// True if the server had accepted the stream.
     pub accepted: bool,
-    /// To be closed in good order.
+    /// The orderly close of the stream, if it needs one.
     pub closing: Option<Closing>,
 }
 
 impl Ended {
-    /// Takes its stream, if that saw the end of the copy. Any other one is left to close, and
-    /// counts as `leaving` until the server has closed it.
+    /// Takes the closing stream if it saw the end of the copy. Any other stream closes in the
+    /// background, and counts as `leaving` until the server has closed it.
     pub(super) fn take_finished(&mut self, leaving: &watch::Sender<u32>) -> Option<Closing> {
         let closing = self.closing.take()?;
         if matches!(self.result, Ok(StreamEnd::Finished)) {
@@ -52,7 +52,7 @@ impl Ended {
     }
 }
 
-/// A stream that is over, and closes by itself for as long as this lives.
+/// A stream that is over. It closes in the background until this is dropped.
 pub(super) struct Closing {
     said: oneshot::Receiver<()>,
     closes: JoinSet<()>,
@@ -63,20 +63,19 @@ impl Closing {
         let (say, said) = oneshot::channel();
         let mut closes = JoinSet::new();
         closes.spawn(close_and_report(stream, || {
-            // Nobody may listen.
+            // The receiver may be gone.
             let _ = say.send(());
         }));
         Self { said, closes }
     }
 
-    /// Resolves when the last words are on their way. Nobody waits for them to arrive: they may be
-    /// lost with the connection.
+    /// Waits until the last message has been sent. It may still be lost with the connection.
     pub(super) async fn said(self) {
-        // An error says that there is no way any more.
+        // An error means that the connection is gone.
         let _ = self.said.await;
     }
 
-    /// Resolves when the other side has closed too, and so has the last words.
+    /// Waits until the peer has closed too, which confirms that it has the last message.
     pub(super) async fn closed(mut self) {
         while self.closes.join_next().await.is_some() {}
     }
@@ -96,15 +95,15 @@ pub(super) struct Attempt<C> {
     pub hello: Hello,
     pub progress: Arc<Progress>,
     pub observer: Arc<dyn Observer>,
-    /// The slot's, once a stream has been open there: the next one goes on with them.
+    /// Counters of the slot, set once a stream has been opened there. Later streams continue them.
     pub counters: Arc<OnceLock<Arc<StreamCounters>>>,
-    /// How many streams are open.
+    /// Number of open streams.
     pub open: watch::Sender<u32>,
-    /// Which attempt of its slot's this is.
+    /// Number of this attempt within its slot.
     pub number: u64,
 }
 
-/// Counts a stream for as long as it lives.
+/// Counts a stream while it exists.
 struct CountOpen(watch::Sender<u32>);
 
 impl CountOpen {
@@ -170,7 +169,7 @@ impl<C: Connector> Attempt<C> {
                 let clear = ClearData {
                     wanted: clear.is_some(),
                     stream: clear,
-                    // Before ACCEPT nobody knows whether the server allows it.
+                    // Before ACCEPT, it is unknown whether the server allows it.
                     agreed: AtomicBool::new(false),
                 };
                 let greeted = match takes_a_place {
@@ -227,9 +226,9 @@ impl<C: Connector> Attempt<C> {
     }
 }
 
-/// Greets on a stream that takes a lost one's place, and waits until the server has reported which
-/// copy it has come to: one that was started again has none of it, and what is sent to it before
-/// that is known is sent for nothing. What is left to be said first: nothing.
+/// Sends the greeting on a stream that replaces a lost one, and waits until the server has reported
+/// which copy it belongs to. A restarted server has none of the copy, so anything sent before that
+/// would be wasted. Returns the rest of the greeting, which is empty.
 async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     queue: &Queue,
     counters: &StreamCounters,
@@ -267,13 +266,13 @@ async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     }
 }
 
-/// Closes in good order: says so, and receives the same from the other side, lest a reset overtakes
-/// the last words.
+/// Closes a stream in an orderly manner: sends the end, and receives the peer's, so that no reset
+/// overtakes the last message.
 pub(crate) async fn close(stream: impl AsyncRead + AsyncWrite + Unpin) {
     close_and_report(stream, || ()).await;
 }
 
-/// The same; calls `said` when this side has said so.
+/// Like [`close`], but calls `said` when this side has sent its end.
 async fn close_and_report(mut stream: impl AsyncRead + AsyncWrite + Unpin, said: impl FnOnce()) {
     let closing = async {
         stream.shutdown().await?;

@@ -1,54 +1,55 @@
-//! Whether a copy lasts long enough for another route to be of use in it.
+//! Decides whether a copy lasts long enough for another route to help.
 //!
-//! A route that joins a copy opens for two round trips, learns of its first work in a third, and
-//! then begins with small windows. Until it has brought a block, the direct route has carried a few
-//! windows more; what is left by then is all that the other one can take from it. Where nothing is,
-//! its streams carry blocks that the direct ones would have brought sooner, and the copy waits for
-//! them. So a copy that is nearly over gets no other route, whoever says that it is quicker; one
-//! that is held back by losses or a window has many round trips left, however small it is.
+//! A route that joins a copy takes two round trips to open and a third to receive its first work,
+//! and then begins with small windows. Until it has brought a block, the direct route has carried a
+//! few more windows. Only what is left by then can move to the new route. If nothing is left, its
+//! streams carry blocks that the direct ones would have brought sooner, and the copy waits for
+//! them. Therefore a copy that is nearly over gets no other route, even if a quicker one is
+//! offered. A copy that losses or a window hold back has many round trips left, however small it
+//! is.
 //!
-//! No clock and no socket in here; the supervisor feeds it.
+//! This module has no clock and no sockets; the supervisor feeds it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Round trips of the direct route that a copy must have left: two to open, one until the first
-/// work comes, and four in which a block of 64 KiB gets through slow start; and one more, as a
-/// chain may be longer than the direct route.
+/// Minimum number of round trips of the direct route that a copy must have left. Two open the
+/// route, one brings the first work, and in four a block of 64 KiB gets through slow start. One
+/// more allows for a chain that is longer than the direct route.
 const MIN_LEFT_RTTS: u32 = 8;
-/// A connection's first flight, in segments (RFC 6928).
+/// Initial window of a connection, in segments (RFC 6928).
 const FIRST_FLIGHT_SEGMENTS: u64 = 10;
-/// The payload of a segment in bytes, where it is not known.
+/// Payload of a segment in bytes, if unknown.
 const USUAL_MSS: u64 = 1448;
-/// Most by which what a round trip carries grows in the next one: slow start doubles windows.
+/// Maximum growth of the window from one round trip to the next: slow start doubles it.
 const MAX_GROWTH: f64 = 2.0;
 
-/// A look at a copy.
+/// Observation of a copy.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct JoiningView {
-    /// Since the copy began.
+    /// Time since the copy began.
     pub now: Duration,
-    /// The round trip; zero where none is known.
+    /// Round-trip time, or zero if unknown.
     pub rtt: Duration,
     /// Bytes that the connections have moved.
     pub moved: u64,
-    /// Bytes that are found and not in place.
+    /// Bytes that were found and are not in place.
     pub left: u64,
-    /// Streams that are open, or to be.
+    /// Number of streams that are open or opening.
     pub streams: usize,
-    /// The payload of a segment in bytes; zero where it is not known.
+    /// Payload of a segment in bytes, or zero if unknown.
     pub mss: u32,
 }
 
-/// See the module.
+/// Decides when a copy lasts long enough to open another route.
 #[derive(Debug, Default)]
 pub(super) struct Joining {
-    /// What had been moved at the looks of the last two round trips, and at one before.
+    /// Bytes moved at the observations of the last two round trips, and at the one before.
     looks: VecDeque<(Duration, u64)>,
 }
 
 impl Joining {
-    /// Looks, and says whether another route is worth opening now.
+    /// Records an observation, and returns true if another route is worth opening now.
     pub(super) fn look(&mut self, view: &JoiningView) -> bool {
         self.looks.push_back((view.now, view.moved));
         if view.rtt.is_zero() {
@@ -61,8 +62,8 @@ impl Joining {
         view.left as f64 > self.carried(view, before(1), before(2))
     }
 
-    /// What is carried by the time at which another route would have brought something, in bytes,
-    /// if windows go on growing as they did.
+    /// Returns the bytes that are carried before another route would bring something, if windows
+    /// continue to grow as they did.
     fn carried(&self, view: &JoiningView, last: Duration, one_before: Duration) -> f64 {
         let mss = match view.mss {
             0 => USUAL_MSS,
@@ -74,8 +75,7 @@ impl Joining {
         let earlier = self.moved_at(last).zip(self.moved_at(one_before));
         let earlier = earlier.map_or(0, |(last, before)| last.saturating_sub(before));
         let (each, growth) = match (latest, earlier) {
-            // A round trip that brought nothing, or the first that did, says nothing yet of how it
-            // goes on.
+            // If the last round trip or the one before carried nothing, its growth is unknown.
             (_, 0) => (latest.max(first_flights), MAX_GROWTH),
             _ => (
                 latest,
@@ -86,8 +86,8 @@ impl Joining {
         each as f64 * rtts.sum::<f64>()
     }
 
-    /// What had been moved by then, if it moved evenly between two looks; none before the first
-    /// look.
+    /// Returns the bytes moved by time `at`, interpolated between two observations. Returns `None`
+    /// before the first.
     fn moved_at(&self, at: Duration) -> Option<u64> {
         let behind = self.looks.iter().position(|(then, _)| *then > at);
         let behind = behind.unwrap_or(self.looks.len());
@@ -109,8 +109,9 @@ mod tests {
     const RTT: Duration = Duration::from_millis(80);
     const LOOK: Duration = Duration::from_millis(25);
 
-    /// The bytes left when another route is first worth opening, in a copy of so many bytes whose
-    /// connections move `per_rtt(n)` bytes in their n-th round trip; none where it never is.
+    /// Returns the bytes left when another route is first worth opening. The copy has `bytes`
+    /// bytes, and its connections move `per_rtt(n)` bytes in round trip n. Returns `None` if no
+    /// route is ever worth opening.
     fn joins(bytes: u64, streams: usize, per_rtt: impl Fn(u32) -> u64) -> Option<u64> {
         let mut joining = Joining::default();
         let (mut moved, mut now) = (0.0, Duration::ZERO);
@@ -133,13 +134,13 @@ mod tests {
         None
     }
 
-    /// Slow start of some streams up to what the path carries in a round trip.
+    /// Returns the slow start of some streams, up to the path's capacity per round trip.
     fn slow_start(streams: u64, most: u64) -> impl Fn(u32) -> u64 {
         move |rtt| ((streams * 14_480) << rtt.min(20)).min(most)
     }
 
     #[test]
-    fn copies_that_are_over_in_slow_start_get_no_other_route() {
+    fn copies_within_slow_start_get_no_other_route() {
         // 100 Mbit/s carry a megabyte in 80 ms.
         for bytes in [64 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20] {
             assert_eq!(joins(bytes, 8, slow_start(8, 1_000_000)), None, "{bytes}");
@@ -148,23 +149,23 @@ mod tests {
     }
 
     #[test]
-    fn copies_that_a_path_holds_back_get_one_soon_however_small_they_are() {
+    fn small_copies_limited_by_the_path_get_a_route_soon() {
         // A window of 64 KiB.
         let left = joins(2 << 20, 1, slow_start(1, 65_536)).unwrap();
         assert!(left > 1 << 20, "{left}");
-        // Losses leave of a path what two segments in a round trip are.
+        // Losses leave about two segments per round trip of the path's capacity.
         let left = joins(512 << 10, 1, slow_start(1, 20_000)).unwrap();
         assert!(left > 400 << 10, "{left}");
     }
 
     #[test]
-    fn large_copies_get_one_while_most_is_left() {
+    fn large_copies_get_a_route_while_most_is_left() {
         let left = joins(15 << 20, 8, slow_start(8, 1_000_000)).unwrap();
         assert!(left > 8 << 20, "{left}");
     }
 
     #[test]
-    fn nothing_is_opened_before_anything_is_known_of_the_path() {
+    fn no_route_is_opened_before_the_path_is_measured() {
         let mut joining = Joining::default();
         let view = JoiningView {
             now: Duration::from_secs(3),
@@ -178,10 +179,10 @@ mod tests {
     }
 
     proptest! {
-        /// Where another route is opened, the direct one at its pace of that moment has work for as
-        /// long as the other one takes to bring something.
+        /// When another route is opened, the direct one still has work at its current rate until
+        /// the other one brings something.
         #[test]
-        fn who_gets_another_route_has_round_trips_left(
+        fn copies_with_another_route_have_round_trips_left(
             bytes in 1u64 << 10..1 << 26,
             streams in 1usize..32,
             most in 3_000u64..5_000_000,

@@ -1,15 +1,14 @@
-//! How long a copy waits for a server that it has lost.
+//! Decides how long a copy waits for a server that it has lost.
 //!
-//! A copy is *carried* while a stream stands and something arrives on it. An *outage* begins with
-//! the last thing that arrived. It ends when the copy gets further than it ever was, or when it has
-//! been carried for [`SOUND_AFTER`]: streams that open and break at once end none. An outage that
-//! lasts for as long as the user's patience ends the copy.
+//! A copy is *carried* while a stream is established and data arrives on it. An *outage* begins
+//! with the last arrival. It ends when the copy gets further than ever before, or has been carried
+//! for [`SOUND_AFTER`]. Streams that open and break immediately do not end it. An outage that
+//! exceeds the user's patience ends the copy.
 //!
-//! Running time alone counts. The monotonic clock stands still while the machine is suspended; a
-//! process that was stopped looks again much later than it should, and such a gap counts as
-//! [`MAX_COUNTED_GAP`].
+//! Only running time counts. The monotonic clock stands still while the machine is suspended. A
+//! process that was stopped observes late, and such a gap counts as [`MAX_COUNTED_GAP`].
 //!
-//! No clock and no socket in here; the supervisor feeds it.
+//! This module has no clock and no sockets; the supervisor feeds it.
 
 use std::time::Duration;
 
@@ -17,72 +16,74 @@ use tokio::time::Instant;
 
 use crate::frame_io::KEEP_ALIVE;
 
-/// Interval between two looks.
+/// Interval between two observations.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Most that counts of the time between two looks. More has passed only if the process was stopped.
+/// Maximum time that counts between two observations. Longer gaps occur only if the process was
+/// stopped.
 const MAX_COUNTED_GAP: Duration = Duration::from_secs(2);
-/// Silence from which a stream that stands carries nothing: a server says something every
+/// Silence after which an established stream carries nothing: a server sends something every
 /// [`KEEP_ALIVE`].
 const MAX_SILENCE: Duration = Duration::from_secs(2 * KEEP_ALIVE.as_secs());
-/// Silence from which the user is shown that nothing arrives.
+/// Silence after which the user is told that nothing arrives.
 const SHOWN_SILENCE: Duration = Duration::from_secs(3);
-/// Time for which a copy must be carried without a break until an outage is over.
+/// Time for which a copy must be carried without interruption to end an outage.
 const SOUND_AFTER: Duration = Duration::from_secs(10);
-/// Copies in a row that may be lost without getting any further than one before them: a server may
-/// crash at the same file each time.
+/// Maximum number of consecutive copies that are lost without getting further than an earlier one.
+/// A server may crash at the same file each time.
 const MAX_FRUITLESS_COPIES: u32 = 10;
-/// Pause before another copy is begun; it doubles with each that got no further, up to the second.
+/// Pause before another copy begins. It doubles with each copy that got no further, up to
+/// [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(4);
 
-/// State of a copy at one look.
+/// Observation of a copy.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PatienceView {
     pub now: Instant,
-    /// A stream stands that the server has accepted.
+    /// True if a stream is established that the server has accepted.
     pub has_stream: bool,
-    /// This side is busy with what has arrived, and does not look whether there is more.
+    /// True if this side is busy with data that has arrived, and does not check for more.
     pub is_busy: bool,
-    /// Number of times that something arrived on accepted streams.
+    /// Number of reads that returned data on accepted streams.
     pub arrivals: u64,
-    /// Entries and bytes that are in place.
+    /// Number of entries and bytes that are in place.
     pub done: u64,
 }
 
-/// Outlook of a copy.
+/// Assessment of a copy's connection to its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outlook {
-    /// No stream has ever stood.
+    /// Before the first stream was established.
     Opening,
-    /// It is carried.
+    /// The copy is carried.
     Carried,
-    /// Nothing has arrived for this long, which is worth showing.
+    /// Time for which nothing has arrived, once it is worth showing.
     Waiting(Duration),
-    /// The outage has lasted for as long as the user's patience.
+    /// The outage, of this duration, has exhausted the user's patience.
     Lost(Duration),
 }
 
-/// Decides. See the module's documentation.
+/// Decides when an outage ends a copy.
 #[derive(Debug)]
 pub(super) struct Patience {
     limit: Duration,
     looked_at: Option<Instant>,
-    /// A stream has stood.
+    /// True once a stream has been established.
     has_stood: bool,
     arrivals: u64,
-    /// Time since something arrived.
+    /// Time since the last arrival.
     silence: Duration,
-    /// Time since the outage began; zero while there is none.
+    /// Time since the outage began. Zero outside an outage.
     outage: Duration,
-    /// Time for which the copy has been carried without a break.
+    /// Time for which the copy has been carried without interruption.
     carried: Duration,
-    /// The most that was ever in place.
+    /// Maximum of what was ever in place.
     most_done: u64,
     fruitless_copies: u32,
 }
 
 impl Patience {
-    /// Waits out outages of up to `limit`.
+    /// Creates an assessment that tolerates outages of up to `limit`.
     pub(super) fn new(limit: Duration) -> Self {
         Self {
             limit,
@@ -97,19 +98,19 @@ impl Patience {
         }
     }
 
-    /// Returns whether a stream has ever stood.
+    /// Returns true if a stream has ever been established.
     pub(super) fn has_stood(&self) -> bool {
         self.has_stood
     }
 
-    /// Takes a look.
+    /// Records an observation, and returns the assessment.
     pub(super) fn look(&mut self, view: &PatienceView) -> Outlook {
         let before = self.looked_at.replace(view.now).unwrap_or(view.now);
         let passed = view
             .now
             .saturating_duration_since(before)
             .min(MAX_COUNTED_GAP);
-        // One may have come and gone between two looks.
+        // A stream may have come and gone between two observations.
         if (view.has_stream || view.arrivals > 0) && !self.has_stood {
             self.has_stood = true;
             self.silence = Duration::ZERO;
@@ -148,8 +149,8 @@ impl Patience {
         }
     }
 
-    /// The server has lost the copy. Returns the pause before another one, or `None` if others got
-    /// no further before.
+    /// Notes that the server has lost the copy. Returns the pause before the next one, or `None` if
+    /// too many copies got no further.
     pub(super) fn next_copy(&mut self) -> Option<Duration> {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.fruitless_copies.min(8));
         self.fruitless_copies += 1;
@@ -175,7 +176,7 @@ mod tests {
     }
 
     impl Trial {
-        /// One that has been carried for a minute.
+        /// Returns a copy that has been carried for a minute.
         fn carried() -> Self {
             let began = Instant::now();
             let mut trial = Self {
@@ -193,7 +194,7 @@ mod tests {
             trial
         }
 
-        /// Lets so many seconds pass. Returns the last outlook.
+        /// Lets `secs` seconds pass. Returns the last assessment.
         fn pass(&mut self, secs: u64, arrives: bool) -> Outlook {
             let mut outlook = self.patience.look(&self.view);
             for _ in 0..secs {
@@ -224,7 +225,7 @@ mod tests {
         let mut trial = Trial::carried();
         assert_eq!(trial.pass(2, false), Outlook::Carried);
         assert_eq!(trial.pass(10, false), Outlook::Waiting(seconds(12)));
-        // By then the stream is cut as silent.
+        // By then the stream is cut for its silence.
         assert_eq!(trial.pass(18, false), Outlook::Waiting(seconds(30)));
         assert_eq!(trial.given_up_after(), 270);
     }
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_break_at_once_end_no_outage() {
+    fn streams_that_break_immediately_do_not_end_an_outage() {
         let mut trial = Trial::carried();
         let mut waited = 0;
         loop {
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_that_never_stood_is_not_waited_for() {
+    fn copy_that_was_never_established_is_not_waited_for() {
         let mut patience = Patience::new(LIMIT);
         let now = Instant::now();
         for n in 0..1000 {
@@ -298,12 +299,12 @@ mod tests {
     }
 
     #[test]
-    fn copies_that_get_no_further_are_bounded() {
+    fn number_of_copies_without_progress_is_bounded() {
         let mut trial = Trial::carried();
         let pauses: Vec<_> = std::iter::from_fn(|| trial.patience.next_copy()).collect();
         assert_eq!(pauses.len(), MAX_FRUITLESS_COPIES as usize);
         assert_eq!((pauses[0], pauses[9]), (FIRST_PAUSE, MAX_PAUSE));
-        // Another copy repeats what is in place before it gets any further.
+        // The next copy first repeats what is in place.
         trial.view.done = 0;
         trial.pass(5, true);
         assert_eq!(trial.patience.next_copy(), None);

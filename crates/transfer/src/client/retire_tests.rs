@@ -1,5 +1,5 @@
-//! Streams that are retired in mid-copy, both ways: they end in good order, and nothing they
-//! carried is lost or travels twice.
+//! Streams that are retired during a copy, in both directions. They end in an orderly manner, and
+//! nothing that they carried is lost or travels twice.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ use crate::wire::{Frame, Hello, Request, Token};
 
 const BYTES: usize = 24 << 20;
 
-/// A server of a folder, a file, and a key that may do everything.
+/// A server of one directory, a file, and a key with all permissions.
 struct Bench {
     tmp: tempfile::TempDir,
     server: Arc<Server>,
@@ -51,8 +51,8 @@ impl Bench {
         }
     }
 
-    /// A pipe to the server, which greets with HELLO; so small that a stream has most of its work
-    /// before it.
+    /// Opens a pipe to the server, and returns it with the greeting HELLO. The pipe is so small
+    /// that most of a stream's work is still ahead of it.
     fn open(&self, request: &Request, token: Token) -> (tokio::io::DuplexStream, Vec<u8>) {
         let (ours, theirs) = tokio::io::duplex(4096);
         let (server, key) = (self.server.clone(), self.key);
@@ -74,18 +74,18 @@ impl Bench {
         (ours, greeting)
     }
 
-    /// A stream of the copy that moves nothing.
+    /// Opens a stream of the copy that moves nothing.
     async fn idle(&self, request: &Request, token: Token) -> tokio::io::DuplexStream {
         let (mut stream, greeting) = self.open(request, token);
         stream.write_all(&greeting).await.unwrap();
-        // ACCEPT: the server counts the stream from now on.
+        // This is the start of ACCEPT: the server counts the stream from now on.
         stream.read_u8().await.unwrap();
         stream
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_of_a_push_that_is_retired_ends_and_the_others_go_on() {
+async fn retired_push_stream_ends_and_others_continue() {
     let bench = Bench::new();
     let file = bench.tmp.path().join("f");
     std::fs::write(&file, &bench.content).unwrap();
@@ -141,9 +141,9 @@ async fn a_stream_of_a_push_that_is_retired_ends_and_the_others_go_on() {
             (ended.unwrap(), counters.bytes.load(Ordering::Relaxed))
         }
     };
-    // One after the other: beside another stream the copy might be over before this one is retired.
-    // A third stream, which moves nothing, keeps the copy at the server; what it has taken there is
-    // sent again on the other in the end.
+    // The streams run one after the other, as otherwise the copy might end before this one is
+    // retired. A third, idle stream keeps the copy at the server. Its work is finally retransmitted
+    // on the other stream.
     let idle = bench.idle(&request, token).await;
     let (retired, second) = run(true).await;
     let (stays, first) = run(false).await;
@@ -156,7 +156,7 @@ async fn a_stream_of_a_push_that_is_retired_ends_and_the_others_go_on() {
 
 // LH-COPY-32.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_of_a_pull_that_is_retired_ends_and_the_others_go_on() {
+async fn retired_pull_stream_ends_and_others_continue() {
     let bench = Bench::new();
     std::fs::write(bench.tmp.path().join("root/f"), &bench.content).unwrap();
     let request = Request::Pull {
@@ -204,9 +204,9 @@ async fn a_stream_of_a_pull_that_is_retired_ends_and_the_others_go_on() {
             (ended.unwrap(), counters.bytes.load(Ordering::Relaxed))
         }
     };
-    // One after the other: beside another stream the copy might be over before this one is retired.
-    // A third stream, which moves nothing, keeps the copy at the server; what it has taken there is
-    // sent again on the other in the end.
+    // The streams run one after the other, as otherwise the copy might end before this one is
+    // retired. A third, idle stream keeps the copy at the server. Its work is finally retransmitted
+    // on the other stream.
     let idle = bench.idle(&request, token).await;
     let (retired, second) = run(true).await;
     let (stays, first) = run(false).await;

@@ -1,92 +1,90 @@
-//! How many streams each route of a copy has, where the routes were chosen by somebody else than
-//! the user.
+//! Decides how many streams each route of a copy has, if the user did not choose the routes.
 //!
-//! Whoever chose them may have been wrong, out of date or lying, so nothing that was promised
-//! counts here, only what the routes do beside each other. The direct route is always one of them,
-//! and opens the copy; all streams pull from one queue. A route begins on **probation**: its
-//! streams come in addition to as many direct ones as there would be without it. So one that does
-//! nothing takes nothing from them, but what it has in flight when it is found out:
+//! The party that chose them may be wrong, outdated or lying. Promises therefore do not count, only
+//! a comparison of the routes' performance. The direct route is always one of them and opens the
+//! copy; all streams take work from one queue. A route begins on **probation**: its streams are
+//! added to as many direct ones as there would be without it. A useless route thus takes nothing
+//! from them except what it has in flight when it is detected:
 //!
-//! - **Late**: it is not open after [`LATE_FACTOR`] times as long as the direct one took. It keeps
-//!   one attempt, and its other streams are given up.
-//! - **Stalled**: it moves nothing for [`MIN_STALL`], and [`STALL_RTTS`] round trips, although it
-//!   has something to move, while the direct one moves. Its streams are given up, so that what they
-//!   carry goes elsewhere.
-//! - **Slower**: its streams carry less than [`SLOWER_PART`] of what direct ones do, each, over two
-//!   spans. It keeps one stream, and gets more again when that one carries more than all direct
-//!   ones together.
-//! - **Better**: its streams carry more than [`BETTER_FACTOR`] times what direct ones do. The
-//!   direct route keeps one stream, by which it goes on being measured. When that one carries twice
-//!   as much as one of the route's, the streams are spread evenly for a trial, and what that
-//!   carries decides.
-//! - **Even**: it is neither after [`PROBATION_SPANS`]. From now on the streams are spread evenly.
+//! - **Late**: it is not open after [`LATE_FACTOR`] times the opening time of the direct route. It
+//!   keeps one attempt, and its other streams are given up.
+//! - **Stalled**: it moves nothing for [`MIN_STALL`] and [`STALL_RTTS`] round trips, although it
+//!   has something to move, while the direct route moves. Its streams are given up, so that other
+//!   routes take over what they carry.
+//! - **Slower**: each of its streams carries less than [`SLOWER_PART`] of a direct one, over two
+//!   spans. It keeps one stream. It gets more again when that one carries more than all direct ones
+//!   together.
+//! - **Better**: each of its streams carries more than [`BETTER_FACTOR`] times a direct one. The
+//!   direct route keeps one stream, so that it is still measured. When that one carries twice as
+//!   much as one of the route's, the streams are spread evenly for a trial, whose rate decides.
+//! - **Even**: it is neither after [`PROBATION_SPANS`]. From then on the streams are spread evenly.
 //! - **Gone**: no attempt can succeed.
 //!
-//! A **reserved** way is apart from that: what it may carry was promised by the network, and is no
-//! measure for others. It has up to [`RESERVED_STREAMS`] streams in addition to all others, and is
-//! only given up where it is late, stalled or gone.
+//! A **reserved** path is separate: the network promised its rate, which says nothing about other
+//! routes. It has up to [`RESERVED_STREAMS`] streams in addition to all others, and is given up
+//! only if it is late, stalled or gone.
 //!
-//! No clock and no socket in here; the supervisor feeds it and opens, retires and gives up what
-//! follows.
+//! This module has no clock and no sockets. The supervisor feeds it, and opens, retires and gives
+//! up streams accordingly.
 
 use std::time::Duration;
 
 use crate::progress::RouteStanding;
 
-/// The number of the direct route.
+/// Number of the direct route.
 pub(super) const DIRECT: usize = 0;
-/// A route is late when opening takes so many times as long as the other one took, and longer by
+/// A route is late when it takes this many times as long to open as the other one, and longer by
 /// [`MIN_LATENESS`].
 const LATE_FACTOR: u32 = 3;
 const MIN_LATENESS: Duration = Duration::from_millis(100);
-/// A route that moves nothing for so long, in time and in round trips, while the direct one does,
-/// is stalled. (A server reports how its end of a stream does twice as often.)
+/// A route is stalled if it moves nothing for this long, in time and in round trips, while the
+/// direct route does. (A server reports on its end of a stream twice as often.)
 const MIN_STALL: Duration = Duration::from_secs(1);
 const STALL_RTTS: u32 = 6;
-/// The same in time of a reserved way, which may be held to a low rate.
+/// Minimum stall of a reserved path, which may be limited to a low rate.
 const RESERVED_STALL: Duration = Duration::from_secs(5);
-/// Streams of a reserved way. Its rate is known, so there is nothing to find out; with several, a
-/// lost packet holds back a part of it.
+/// Number of streams of a reserved path. Its rate is known, so there is nothing to find out. With
+/// several streams, a lost packet delays only a part of the data.
 const RESERVED_STREAMS: usize = 4;
-/// Over which time routes are compared, in round trips and in time.
+/// Period over which routes are compared, in round trips and in time.
 const SPAN_RTTS: u32 = 4;
 const MIN_SPAN: Duration = Duration::from_millis(300);
 const MAX_SPAN: Duration = Duration::from_secs(2);
-/// Spans in which a new route is compared before it counts as any other.
+/// Number of spans in which a new route is compared before it counts as any other.
 const PROBATION_SPANS: u32 = 4;
-/// Of what a direct stream carries, less than this is slower.
+/// A route is slower if its streams carry less than this part of a direct one.
 const SLOWER_PART: f64 = 0.67;
-/// Of what a direct stream carries, more than this is better.
+/// A route is better if its streams carry more than this many times a direct one.
 const BETTER_FACTOR: f64 = 1.5;
-/// Spans in a row that must say the same.
+/// Number of consecutive spans that must agree.
 const MIN_SPANS: u32 = 2;
-/// Of what a route's stream carries, more than this of the one direct stream leads to a trial.
+/// A trial begins if the one direct stream carries more than this many times one of the route's.
 const TRIAL_FACTOR: f64 = 2.0;
-/// Spans of a trial: the streams that it opens have their slow start in the first ones.
+/// Number of spans of a trial. The streams that it opens are in slow start during the first ones.
 const TRIAL_SPANS: u32 = 4;
-/// What a trial must carry of what was carried before, to be right.
+/// Factor by which a trial must increase the rate to succeed.
 const TRIAL_PAID: f64 = 1.1;
-/// How long after a trial that was wrong there is no other; it doubles each time.
+/// Minimum time between a failed trial and the next. It doubles each time.
 const MIN_TRIAL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What a route does, at a look.
+/// Observation of a route.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RouteLook {
-    /// A stream over it was begun.
+    /// True if a stream over the route was begun.
     pub tried: bool,
-    /// A stream over it has been open.
+    /// True if a stream over the route has been open.
     pub opened: bool,
-    /// Streams that are open now.
+    /// Number of streams that are open now.
     pub open: usize,
     /// Bytes that its streams have moved.
     pub moved: u64,
-    /// There is something that they are to move.
+    /// True if its streams have something to move.
     pub busy: bool,
-    /// No attempt can succeed.
+    /// True if no attempt can succeed.
     pub gone: bool,
 }
 
-/// That a route stands differently from now on.
+/// Notice that the standing of a route has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Judged {
     pub route: usize,
@@ -100,11 +98,11 @@ struct Known {
     reserved: bool,
     tried: Option<Duration>,
     opened: Option<Duration>,
-    /// Bytes at the last look at which they had grown, and when that was.
+    /// Bytes and time of the last observation at which the bytes had grown.
     grew: (u64, Duration),
-    /// At the last mark.
+    /// State at the last mark.
     marked: Mark,
-    /// Spans in a row in which it was slower, or better.
+    /// Number of consecutive spans in which the route was slower, or better.
     slower: u32,
     better: u32,
     standing: Standing,
@@ -118,12 +116,12 @@ struct Mark {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Standing {
-    /// Compared in so many spans.
+    /// Compared over this many spans.
     Probation(u32),
     Even,
     Better,
-    /// Even for a while: what all routes carried before, in bytes a second, and the spans that are
-    /// left.
+    /// Evenly spread for a while. Holds the previous rate of all routes, in bytes per second, and
+    /// the number of spans left.
     Trial {
         before: f64,
         left: u32,
@@ -140,7 +138,7 @@ impl Default for Standing {
     }
 }
 
-/// See the module.
+/// Decides how many streams each route has.
 #[derive(Debug, Default)]
 pub(super) struct Steering {
     routes: Vec<Known>,
@@ -150,8 +148,8 @@ pub(super) struct Steering {
 }
 
 impl Steering {
-    /// These routes and these reserved ways are used from now on, beside the direct one; others no
-    /// longer.
+    /// Sets the routes and reserved paths that are used in addition to the direct route from now
+    /// on. Others are no longer used.
     pub(super) fn set_used(&mut self, beside: &[usize], reserved: &[usize]) {
         let most = beside
             .iter()
@@ -168,12 +166,12 @@ impl Steering {
         }
     }
 
-    /// Whether a route is a reserved way.
+    /// Returns true if `route` is a reserved path.
     pub(super) fn is_reserved(&self, route: usize) -> bool {
         self.routes.get(route).is_some_and(|known| known.reserved)
     }
 
-    /// The routes that are used, the direct one first.
+    /// Returns the routes that are used, the direct one first.
     pub(super) fn used(&self) -> impl Iterator<Item = usize> + '_ {
         let numbered = self.routes.iter().enumerate();
         numbered
@@ -181,7 +179,7 @@ impl Steering {
             .map(|(number, _)| number)
     }
 
-    /// The most streams that a route has, where there would be so many over one route.
+    /// Returns the maximum number of streams of `route`, if one route alone would have `streams`.
     pub(super) fn most(&self, route: usize, streams: usize) -> usize {
         let Some(known) = self.routes.get(route).filter(|known| known.used) else {
             return 0;
@@ -203,9 +201,9 @@ impl Steering {
         }
     }
 
-    /// How many streams there are in all, where there would be so many over one route: as many
-    /// again for each route on probation, one for each route that keeps one to be measured by, and
-    /// those of reserved ways.
+    /// Returns the total number of streams, if one route alone would have `streams`. This adds as
+    /// many for each route on probation, one for each route that is only measured, and those of
+    /// reserved paths.
     pub(super) fn in_all(&self, streams: usize) -> usize {
         let is_new = |other: &&Known| matches!(other.standing, Standing::Probation(_));
         let measured = self
@@ -226,8 +224,8 @@ impl Steering {
         others.filter(|other| other.used && !other.reserved)
     }
 
-    /// Looks at all routes, by their numbers, with the round trip over the longest of them. What
-    /// stands differently is returned.
+    /// Records observations of all routes, by their numbers, with the round-trip time of the
+    /// longest. Returns the routes whose standing has changed.
     pub(super) fn look(
         &mut self,
         now: Duration,
@@ -299,7 +297,7 @@ impl Steering {
         });
     }
 
-    /// What follows from whether it can be opened.
+    /// Returns the standing that follows from attempts to open the route.
     fn of_attempts(
         &self,
         route: usize,
@@ -323,7 +321,7 @@ impl Steering {
         let (tried, None) = (known.tried?, known.opened) else {
             return None;
         };
-        // The direct route is measured against the quickest of the others, they against it.
+        // The direct route is compared with the quickest of the others, and they with it.
         let took = |other: &Known| Some(other.opened?.saturating_sub(other.tried?));
         let others = match route {
             DIRECT => self.others().filter_map(took).min(),
@@ -339,7 +337,7 @@ impl Steering {
         })
     }
 
-    /// What follows from that it moves nothing.
+    /// Returns the standing that follows if the route moves nothing.
     fn of_silence(
         &self,
         route: usize,
@@ -368,7 +366,7 @@ impl Steering {
         })
     }
 
-    /// Compares what the routes carried since the last mark, `seconds` ago.
+    /// Compares the rates of the routes since the last mark, `seconds` ago.
     fn compare(
         &mut self,
         now: Duration,

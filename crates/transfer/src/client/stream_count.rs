@@ -1,25 +1,27 @@
-//! How many streams a copy has, when the user doesn't say.
+//! Decides how many streams a copy has, if the user does not specify it.
 //!
-//! What a path needs shows within its first round trips, and the number follows in one step:
+//! The needs of a path show within its first round trips, and the number follows in one step:
 //!
-//! - A copy that is worth it begins with several streams, because they share the cost of slow
-//!   start; with as many as fill a slow path at once where the hosts' windows are known to be
-//!   small; with as many as it needed last time, if those are more and what is measured of the path
-//!   agrees with what they were learned from ([`conditions`]). A memory never makes a copy begin
-//!   with fewer: what a path that has got worse needs would show later than with nothing
-//!   remembered.
-//! - Losses without a queue, windows and buffers hold each stream by itself: the number grows to
-//!   what the response functions of Reno and CUBIC give for the measured loss ([`response`]) where
-//!   it is known what the path carries, and fourfold otherwise.
-//! - A queue that stands on the path is there for everybody on it, and more streams only take from
-//!   the others: the number comes down to [`STREAMS_AT_A_QUEUE`], each time to no fewer than fill
-//!   the path without the queue. One that was full before the copy began shows in what it drops
-//!   alone ([`overflow`]).
-//! - Windows that hardly grow any more, with no queue, are tried with twice as many streams: each
-//!   new one brings a slow start of its own.
-//! - A processor or a disk is tried with twice as many, and left again where that did not pay.
+//! - A copy that is large enough begins with several streams, because they share the cost of slow
+//!   start. If the hosts' windows are known to be small, it begins with as many as fill a slow path
+//!   at once. It begins with the number that it needed last time, if that is larger and the
+//!   measured path agrees with the conditions it was learned under ([`conditions`]). Memory never
+//!   makes a copy begin with fewer streams, as it would then detect a degraded path later than
+//!   without memory.
+//! - Random losses, windows and buffers limit each stream separately. If the capacity of the path
+//!   is known, the number grows to what the response functions of Reno and CUBIC give for the
+//!   measured loss ([`response`]). Otherwise it grows fourfold.
+//! - A standing queue on the path delays everyone there, and more streams only take from other
+//!   flows. The number falls in steps to [`STREAMS_AT_A_QUEUE`]; each step keeps enough streams to
+//!   fill the path without the queue. A queue that was full before the copy began shows only in its
+//!   drops ([`overflow`]).
+//! - If windows hardly grow and there is no queue, twice as many streams are tried, as each new one
+//!   brings a slow start of its own.
+//! - If a processor or a disk is the limit, twice as many are tried, and given up again if that did
+//!   not pay.
 //!
-//! No clock and no socket in here; the supervisor feeds it and opens or retires what it asks for.
+//! This module has no clock and no sockets. The supervisor feeds it, and opens or retires streams
+//! accordingly.
 
 mod conditions;
 mod overflow;
@@ -39,144 +41,147 @@ pub(super) use round_trips::{Queue, RoundTrips, RouteRtt};
 pub(super) use window::View;
 use window::{Seen, Window};
 
-/// Streams that a copy keeps on each route at a standing queue: it then takes at most about this
-/// many times what one flow would.
+/// Number of streams that a copy keeps on each route at a standing queue. It then takes at most
+/// about this many times the rate of one flow.
 const STREAMS_AT_A_QUEUE: usize = 2;
-/// Streams of a copy at its start, and of a large one: the first losses end slow start, and hit
-/// fewer streams where there are more.
+/// Number of streams at the start of a copy, and of a large one. The first losses end slow start,
+/// and with more streams they hit a smaller part of them.
 const STREAMS_AT_START: usize = 8;
 const STREAMS_AT_START_LARGE: usize = 16;
-/// Bytes to copy from which a copy is large.
+/// Bytes left to copy from which a copy is large.
 const LARGE_FROM_BYTES: u64 = 16 << 20;
-/// Streams of a copy over a near path at its start, and the bytes to copy from which it has them:
-/// what one stream carries is read, hashed and encrypted in turn, so that several have as many
-/// processors.
+/// Number of streams at the start of a copy over a near path, and the bytes left from which it has
+/// them. The data of one stream is read, hashed and encrypted in turn, so several streams use
+/// several processors.
 const STREAMS_AT_START_NEAR: usize = 4;
 const SEVERAL_NEAR_FROM_BYTES: u64 = 64 << 20;
-/// Most streams at the start, where windows are known to be small.
+/// Maximum number of streams at the start, if windows are known to be small.
 const MAX_STREAMS_AT_START: usize = 32;
-/// Most streams that the first losses in slow start lead to.
+/// Maximum number of streams after the first losses in slow start.
 const MAX_STREAMS_AT_FIRST_LOSSES: usize = 16;
-/// Bytes to copy, and the round trip, from which a copy begins with several streams.
+/// Bytes left to copy, and round-trip time, from which a copy begins with several streams.
 const SEVERAL_FROM_BYTES: u64 = 4 << 20;
 const SEVERAL_FROM_RTT: Duration = Duration::from_millis(5);
-/// Opening takes two round trips: a first stream that is not open after this goes over a path of
-/// ten milliseconds or more, or to a slow host, where idle streams beside it do no harm.
+/// Opening time of the first stream from which the path counts as far. Opening takes two round
+/// trips, so the round trip is ten milliseconds or more, or the host is slow. Idle streams do no
+/// harm then.
 const FAR_IF_NOT_OPEN_AFTER: Duration = Duration::from_millis(25);
-/// The same for a path so long that a large copy, if it turns out to be one, would take a
-/// noticeable time longer if half its streams were opened only then.
+/// Opening time from which the path counts as long. If a copy turned out to be large, opening half
+/// its streams only then would delay it noticeably.
 const LONG_IF_NOT_OPEN_AFTER: Duration = Duration::from_millis(50);
-/// Small windows are answered at the start with streams that together carry so much, in bit/s.
+/// Total rate of the streams at the start if windows are small, in bit/s.
 const RATE_AT_START: f64 = 200e6;
 /// Bytes that must be left for each stream at the start.
 const BYTES_PER_STREAM_AT_START: u64 = 1 << 19;
-/// The same later on: a new one is slow at first.
+/// Bytes that must be left for each stream that is added later. A new stream is slow at first.
 const BYTES_PER_NEW_STREAM: u64 = 1 << 20;
-/// A step up multiplies the number by at most this where it is not known how much the path carries.
+/// Maximum factor of one step, if the capacity of the path is unknown.
 const MAX_GROWTH: usize = 4;
-/// The same where a processor or a disk may be the limit.
+/// Maximum factor of one step, if a processor or a disk may be the limit.
 const TRIAL_GROWTH: usize = 2;
 
-/// A step has paid when the rate grew by this factor.
+/// Factor by which the rate must grow for a step to pay.
 const PAID_FACTOR: f64 = 1.1;
-/// Windows in which it may show: the rate of a flow that loses goes up and down by half.
+/// Number of windows in which a step may show that it pays. With losses, the rate of a flow varies
+/// by half.
 const TRIAL_WINDOWS: u32 = 2;
-/// After a step that did not pay, and after streams were retired, none are added for so long: paths
-/// change. Losses without a queue that last are answered before, as long as it was only the queue
-/// that was answered.
+/// Time for which no streams are added after a step that did not pay, or after streams were
+/// retired. Paths change, so it ends. Lasting random losses are answered earlier, if only the queue
+/// led to fewer streams.
 const GROW_AGAIN_AFTER: Duration = Duration::from_secs(30);
-/// A path that gives this part of what it carried when it was full is taken to be full.
+/// A path counts as full from this part of the rate that it carried when it was full.
 const FULL_PART: f64 = 0.85;
 
-/// Windows in a row in which losses are the limit, from which they are believed although the rate
-/// has not gone down.
+/// Number of consecutive loss-limited windows from which losses count as the limit even if the rate
+/// has not decreased.
 const MIN_LOSS_WINDOWS: u32 = 3;
 
-/// How long new streams may take to open before the copy is measured without them.
+/// Time limit for new streams to open. After it, the copy is measured without them.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Round trips of slow start that new streams have before they are measured.
+/// Number of round trips of slow start before new streams are measured.
 const SLOW_START_RTTS: u32 = 6;
-/// Streams are added only to copies that take longer than this, in time and in round trips: opening
+/// Minimum remaining time of a copy to which streams are added, in time and in round trips. Opening
 /// and slow start take about as long.
 const MIN_LEFT: Duration = Duration::from_secs(1);
 const MIN_LEFT_RTTS: u32 = 12;
 
-/// For how much longer a queue must stand than not before streams are retired, in time and in round
-/// trips: others' flows empty it at times.
+/// Time by which a queue must have been present for longer than absent before streams are retired,
+/// in time and in round trips. Other flows empty it at times.
 const QUEUE_STANDS: Duration = Duration::from_secs(1);
 const QUEUE_STANDS_RTTS: u32 = 8;
-/// The same where the queue is so short that one stream less no longer fills the path at once: it
-/// runs dry until the others' windows have grown, which takes a number of round trips. After this
-/// many, windows that stood at CUBIC's plateau (RFC 9438, section 4.1) grow again.
+/// The same for a queue so short that one stream fewer no longer fills the path at once. The path
+/// then runs dry until the windows of the others have grown. After this many round trips, windows
+/// at CUBIC's plateau (RFC 9438, section 4.1) grow again.
 const SHORT_QUEUE_STANDS: Duration = Duration::from_secs(3);
 const SHORT_QUEUE_STANDS_RTTS: u32 = 56;
-/// Copies that are over sooner than this retire none.
+/// Minimum remaining time of a copy that retires streams.
 const RETIRE_MIN_LEFT: Duration = Duration::from_secs(2);
 
-/// Decides. See the module's documentation.
+/// Decides how many streams a copy has.
 #[derive(Debug)]
 pub(super) struct StreamCount {
     wanted: usize,
     most: usize,
-    /// One for each route.
+    /// Minimum number of streams: one for each route.
     least: usize,
     fixed: bool,
-    /// What the path needed last time.
+    /// Number that the path needed last time, with its conditions.
     remembered: Option<LearnedStreams>,
-    /// The number that a copy without a memory would have begun with, while more are there because
-    /// of losses that have not shown yet.
+    /// Number that the copy would have begun with without memory. Set while more streams are there
+    /// because of remembered losses that have not shown yet.
     without_memory: Option<usize>,
-    /// Conditions of the path at the last look.
+    /// Conditions of the path at the last observation.
     conditions: PathConditions,
-    /// Whether the number for the start has been chosen.
+    /// True once the number for the start has been chosen.
     started: bool,
-    /// Since when new streams are opening, and since when all are open.
+    /// Time since which new streams are opening, and time since which all are open.
     opening: Option<(Duration, Option<Duration>)>,
     window: Option<Window>,
-    /// What the last window carried, in bytes a second.
+    /// Rate of the last window, in bytes per second.
     rate_before: Option<f64>,
-    /// From the first look on.
+    /// Window that began with the first observation.
     slow_start: Option<Window>,
-    /// Whether losses before there was a queue were answered.
+    /// True once losses that preceded any queue have been answered.
     answered_first_losses: bool,
     trial: Option<Trial>,
-    /// No streams are added before this, because a step did not pay ...
+    /// Time before which no streams are added, because a step did not pay.
     grow_after: Duration,
-    /// ... that began with so many: lasting losses of fewer are answered all the same ...
+    /// Number of streams before the step that did not pay. With fewer streams, lasting losses are
+    /// answered nevertheless.
     unpaid_from: usize,
-    /// ... or because streams were retired at a queue.
+    /// Time before which no streams are added, because streams were retired at a queue.
     grow_after_queue: Duration,
-    /// The greatest rate at which a queue stood, in bytes a second: what the path carries.
+    /// Maximum rate with a standing queue, in bytes per second. It is the capacity of the path.
     full_rate: Option<f64>,
-    /// The greatest rate of any window, in bytes a second.
+    /// Maximum rate of any window, in bytes per second.
     peak_rate: f64,
-    /// Windows in a row in which losses were the limit.
+    /// Number of consecutive windows limited by losses.
     loss_windows: u32,
-    /// For how much longer windows saw a queue than none, since it last led to fewer streams.
+    /// Time by which windows saw a queue for longer than none, since it last led to fewer streams.
     queue_stood: Duration,
-    /// Losses without a queue.
+    /// Random losses.
     losses: Losses,
-    /// A queue that is known by nothing but what it drops.
+    /// Detector of a queue that shows only in its drops.
     overflow: Overflow,
-    /// Whether a window has shown what the path needs.
+    /// True once a window has shown the needs of the path.
     judged: bool,
 }
 
 /// A step up that must show that it pays.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
-    /// The number before.
+    /// Number of streams before the step.
     streams: usize,
-    /// What that number would have carried, in bytes a second.
+    /// Rate that this number would have carried, in bytes per second.
     rate: f64,
     windows_left: u32,
     limit: Limit,
 }
 
 impl StreamCount {
-    /// A number that the user gave; otherwise one stream until there is something to decide by,
-    /// then at least what the path needed last time, if that is `remembered` and the path is still
-    /// like that. `most` at most.
+    /// Creates the decision. A number `fixed` by the user never changes. Otherwise a copy has one
+    /// stream until there is data to decide by. Then it has at least the `remembered` number, if
+    /// the path still has the same conditions. `most` is the maximum.
     pub(super) fn new(fixed: Option<u32>, remembered: Option<LearnedStreams>, most: usize) -> Self {
         let most = most.max(1);
         Self {
@@ -207,7 +212,7 @@ impl StreamCount {
         }
     }
 
-    /// At least so many from now on, unless the user gave a number.
+    /// Raises the minimum to `least`, unless the user fixed the number.
     pub(super) fn at_least(&mut self, least: usize) {
         if !self.fixed {
             self.least = self.least.max(least.min(self.most));
@@ -215,29 +220,30 @@ impl StreamCount {
         }
     }
 
-    /// No more than so many from now on, whoever asked for more.
+    /// Lowers the maximum to `most`, even if the user asked for more.
     pub(super) fn at_most(&mut self, most: usize) {
         self.most = self.most.min(most.max(1));
         self.least = self.least.min(self.most);
         self.wanted = self.wanted.min(self.most);
     }
 
-    /// How many streams there should be.
+    /// Returns the number of streams that there should be.
     pub(super) fn wanted(&self) -> usize {
         self.wanted
     }
 
-    /// How many streams there may be.
+    /// Returns the maximum number of streams.
     pub(super) fn most(&self) -> usize {
         self.most
     }
 
-    /// Whether the user gave the number, so that nothing has to be observed.
+    /// Returns true if the user fixed the number, so that nothing needs to be observed.
     pub(super) fn is_fixed(&self) -> bool {
         self.fixed
     }
 
-    /// What the path turned out to need, to be remembered; none where nothing showed it.
+    /// Returns the number that the path turned out to need, to be remembered, or `None` if nothing
+    /// showed it.
     pub(super) fn needed(&self) -> Option<LearnedStreams> {
         (self.judged && !self.fixed).then_some(LearnedStreams {
             streams: self.wanted as u32,
@@ -245,13 +251,13 @@ impl StreamCount {
         })
     }
 
-    /// Looks, and takes a step where one is due.
+    /// Records an observation, and takes a step if one is due.
     pub(super) fn observe(&mut self, view: &View) {
         if self.fixed {
             return;
         }
         self.begin(view);
-        // Before the first byte there is nothing to measure.
+        // Before the first byte, there is nothing to measure.
         if view.open == 0 || view.rtt.is_zero() {
             return;
         }
@@ -272,7 +278,15 @@ impl StreamCount {
             return;
         };
         self.window = Some(Window::open(view));
-        tracing::trace!(?seen, streams = self.wanted, rtt = ?view.rtt, min_rtt = ?view.min_rtt, queue = ?view.queue, least_share = ?view.least_share, "a window");
+        tracing::trace!(
+            ?seen,
+            streams = self.wanted,
+            rtt = ?view.rtt,
+            min_rtt = ?view.min_rtt,
+            queue = ?view.queue,
+            least_share = ?view.least_share,
+            "a window"
+        );
         self.losses.add(&seen);
         self.doubt_memory(view, &seen);
         self.decide(view, &seen);
@@ -280,8 +294,8 @@ impl StreamCount {
     }
 
     /// Chooses the number for the start, as soon as it is known whether the path is long. Streams
-    /// take two round trips to open, so over a long one they are opened beside the first one: by
-    /// the time at which it is known what there is to copy, they stand.
+    /// take two round trips to open. Over a long path they therefore open alongside the first one,
+    /// and are established when the size of the copy is known.
     fn begin(&mut self, view: &View) {
         if self.started {
             return;
@@ -296,7 +310,7 @@ impl StreamCount {
                 self.want(STREAMS_AT_START_NEAR.max(self.wanted), view);
             }
         } else if view.left >= SEVERAL_FROM_BYTES {
-            // By small windows there may be more as soon as the round trip is known.
+            // With small windows, the number may increase once the round-trip time is known.
             self.started = !view.rtt.is_zero();
             let wanted = self.at_start(view).max(self.wanted);
             self.want(wanted, view);
@@ -309,8 +323,9 @@ impl StreamCount {
         }
     }
 
-    /// Losses in slow start, when no queue stands yet, show within a round trip that the path loses
-    /// packets by itself; to wait until they are the limit costs a short copy half its time.
+    /// Answers losses during slow start. If no queue stands yet, they show within a round trip that
+    /// the path has random losses. Waiting until they are the limit would cost a short copy half
+    /// its time.
     fn answer_first_losses(&mut self, view: &View) {
         let begun = self.slow_start.get_or_insert_with(|| Window::open(view));
         begun.look(view);
@@ -329,7 +344,7 @@ impl StreamCount {
         }
     }
 
-    /// How many to begin with.
+    /// Returns the number of streams to begin with.
     fn at_start(&mut self, view: &View) -> usize {
         let by_windows = view.largest_window.map_or(0, |window| {
             response::streams_for(RATE_AT_START, view.carried_by(window))
@@ -351,8 +366,8 @@ impl StreamCount {
         }
     }
 
-    /// Streams beyond those of a copy without a memory were learned under losses. Gives them up if
-    /// the first window shows none.
+    /// Gives up remembered streams beyond those of a copy without memory, if the first window shows
+    /// no losses. They were learned under losses.
     fn doubt_memory(&mut self, view: &View, seen: &Seen) {
         let needs_them = seen.has_lost || seen.limit.is_some_and(is_per_stream);
         if let Some(number) = self.without_memory.take().filter(|_| !needs_them) {
@@ -360,7 +375,7 @@ impl StreamCount {
         }
     }
 
-    /// No more than have something to carry.
+    /// Returns the maximum number of streams that all have enough to carry.
     fn bounded_by_work(&self, view: &View, bytes_per_stream: u64) -> usize {
         let by_work = usize::try_from(view.left / bytes_per_stream).unwrap_or(usize::MAX);
         by_work.clamp(self.least, self.most)
@@ -374,7 +389,7 @@ impl StreamCount {
         self.wanted = streams;
     }
 
-    /// Whether new streams still open, or are in slow start.
+    /// Returns true if new streams are still opening or in slow start.
     fn opens(&mut self, view: &View) -> bool {
         let Some((since, all_open)) = self.opening else {
             return false;
@@ -383,8 +398,8 @@ impl StreamCount {
             > OPEN_TIMEOUT.max(view.rtt.saturating_mul(MIN_LEFT_RTTS));
         let open = all_open.or((view.open >= self.wanted || late).then_some(view.now));
         self.opening = Some((since, open));
-        // At the start nothing was measured that they could be held against: what they meet counts
-        // at once.
+        // At the start there is no earlier measurement to compare with, so the streams'
+        // observations count at once.
         let rtts = if self.trial.is_some() {
             SLOW_START_RTTS
         } else {
@@ -406,7 +421,7 @@ impl StreamCount {
         }
         let limit = match seen.limit {
             Some(Limit::Loss | Limit::Growing) if dropped == Dropped::Queue => None,
-            // It has carried more, and nothing stands in it.
+            // The path has carried more before, and no queue stands.
             Some(Limit::Path)
                 if seen.has_lost && !view.has_queue() && self.fills_path(rate) == Some(false) =>
             {
@@ -417,7 +432,7 @@ impl StreamCount {
         if limit == Some(Limit::Path) {
             self.note_full(rate);
         }
-        // A flow by itself says that the path is full as long as it has no other explanation.
+        // A single flow blames the path whenever it has no other explanation.
         if limit == Some(Limit::Path) && view.may_have_queue() {
             self.queue_stood = self.queue_stood.saturating_add(seen.length);
         } else {
@@ -438,8 +453,8 @@ impl StreamCount {
             }
             self.grow_after = view.now.saturating_add(GROW_AGAIN_AFTER);
             self.unpaid_from = trial.streams;
-            // Streams that lose packets, or wait for windows, are in nobody's way unless a queue
-            // stands, and that is seen to below.
+            // Streams that lose packets or wait for windows harm no other flow unless a queue
+            // stands, which is handled below.
             if !is_per_stream(trial.limit) {
                 let before = trial.streams;
                 self.trial = None;
@@ -453,13 +468,13 @@ impl StreamCount {
                 let factor = MAX_GROWTH;
                 self.grow(view, limit, rate, factor);
             }
-            // Slow start is over before the path is full, as where HyStart takes a delay for a
-            // queue, and a window then grows by little in a second: a new stream fills the rest by
-            // its own slow start.
+            // Slow start ended before the path was full, for example because HyStart mistook a
+            // delay for a queue. Windows then grow slowly, and a new stream fills the rest by its
+            // own slow start.
             Some(Limit::Growing) if seen.is_steady => {
                 self.grow(view, Limit::Growing, rate, TRIAL_GROWTH);
             }
-            // One stream is read, hashed and encrypted in turn; another one may have a processor of
+            // One stream is read, hashed and encrypted in turn. Another one may have a processor of
             // its own.
             Some(limit @ (Limit::SendingApplication | Limit::ReceivingApplication)) => {
                 self.grow(view, limit, rate, TRIAL_GROWTH);
@@ -473,13 +488,13 @@ impl StreamCount {
         let min_left = MIN_LEFT.max(view.rtt.saturating_mul(MIN_LEFT_RTTS));
         let soon_over = view.left as f64 <= rate * min_left.as_secs_f64();
         let loses_for_long = limit == Limit::Loss && self.loss_windows >= MIN_LOSS_WINDOWS;
-        // What a step did not gain says nothing of fewer streams than it began with: a queue may
-        // have led to those.
+        // A step that gained nothing says nothing about fewer streams than it began with. A queue
+        // may have led to those.
         let may_gain = loses_for_long && self.wanted < self.unpaid_from;
         let waits = (view.now < self.grow_after && !may_gain)
             || (view.now < self.grow_after_queue && !loses_for_long);
-        // A queue may have stood only when the streams that filled it had slowed down already: the
-        // path carries what it has carried before.
+        // The queue may have stood only after the streams that filled it had slowed down. The path
+        // can carry the peak rate.
         let full_rate = self.full_rate.map(|full| full.max(self.peak_rate));
         if waits || soon_over || full_rate.is_some_and(|full| rate >= FULL_PART * full) {
             return;
@@ -487,7 +502,7 @@ impl StreamCount {
         let each = self.losses.carried_by_one(view);
         let next = self.wanted.saturating_mul(factor);
         let next = full_rate.map_or(next, |full| {
-            // Too few losses to say: each goes on carrying what it did.
+            // There are too few losses to tell, so each stream is assumed to keep its rate.
             let each = each
                 .filter(|_| limit == Limit::Loss)
                 .unwrap_or(rate / self.wanted as f64);
@@ -497,8 +512,8 @@ impl StreamCount {
         if next <= self.wanted {
             return;
         }
-        // Slow start goes past what losses leave in the long run: that is what more streams are
-        // held against.
+        // Slow start exceeds the long-term rate under losses, so more streams are compared with the
+        // latter.
         let lasting = each
             .filter(|_| limit == Limit::Loss)
             .map(|each| each * self.wanted as f64);
@@ -511,28 +526,28 @@ impl StreamCount {
         self.want(next, view);
     }
 
-    /// Whether losses hold the copy to such a rate. Those with which slow start ends behind a full
-    /// queue do not, and the queue is known later than they are.
+    /// Returns true if losses limit the copy to `rate`. Losses that end slow start behind a full
+    /// queue do not, and are known before the queue is.
     fn losses_cut(&self, rate: f64) -> bool {
         rate < FULL_PART * self.peak_rate || self.loss_windows >= MIN_LOSS_WINDOWS
     }
 
-    /// The path is full at such a rate.
+    /// Notes that the path is full at `rate`.
     fn note_full(&mut self, rate: f64) {
         self.full_rate = Some(self.full_rate.map_or(rate, |full| full.max(rate)));
     }
 
-    /// Whether that is about as much as the path carries; none where that is not known.
+    /// Returns true if `rate` is about the capacity of the path, or `None` if that is unknown.
     fn fills_path(&self, rate: f64) -> Option<bool> {
         self.full_rate.map(|full| rate >= FULL_PART * full)
     }
 
-    /// A queue stands.
+    /// Retires streams at a standing queue.
     fn retire(&mut self, view: &View, rate: f64) {
         let Some(least) = self.least_at_queue(view, rate) else {
             return;
         };
-        // So many have enough in flight to fill the path when its queue has drained.
+        // This number has enough in flight to fill the path when its queue has drained.
         let filling = match view
             .min_rtt
             .saturating_add(view.queue.at_least)
@@ -559,19 +574,20 @@ impl StreamCount {
         }
         self.queue_stood = Duration::ZERO;
         self.grow_after_queue = view.now.saturating_add(GROW_AGAIN_AFTER);
-        // Losses without a queue that came before need their number again as soon as it is gone.
+        // Earlier random losses will need their number of streams again as soon as the queue is
+        // gone.
         let each = self.losses.carried_by_one(view);
         let by_losses = each.map_or(0, |each| response::streams_for(rate, each));
         let next = next.max(least).max(by_losses.min(self.wanted));
         self.want(next, view);
     }
 
-    /// A queue overflows: half as many fill the path.
+    /// Halves the number of streams at an overflowing queue; these still fill the path.
     fn retire_at_overflow(&mut self, view: &View, rate: f64) {
         self.judged = true;
         self.trial = None;
         self.note_full(rate);
-        // They were the queue's.
+        // The losses so far were due to the queue.
         (self.losses, self.loss_windows) = (Losses::default(), 0);
         let Some(least) = self.least_at_queue(view, rate) else {
             return;
@@ -580,8 +596,8 @@ impl StreamCount {
         self.want((self.wanted / 2).max(least), view);
     }
 
-    /// To how many streams a queue may lead; none where there are no more, or the copy is soon
-    /// over.
+    /// Returns the minimum number of streams at a queue. Returns `None` if there are no more than
+    /// that, or the copy is soon over.
     fn least_at_queue(&self, view: &View, rate: f64) -> Option<usize> {
         let least = self.least.saturating_mul(STREAMS_AT_A_QUEUE).min(self.most);
         let soon_over = view.left as f64 <= rate * RETIRE_MIN_LEFT.as_secs_f64();
@@ -589,7 +605,7 @@ impl StreamCount {
     }
 }
 
-/// Whether each stream meets the limit by itself, so that more streams carry more.
+/// Returns true if the limit applies to each stream separately, so that more streams carry more.
 fn is_per_stream(limit: Limit) -> bool {
     matches!(
         limit,

@@ -1,17 +1,17 @@
-//! Keeps the streams of a copy going: opens them, opens lost ones again, retires those that are too
-//! many, and knows when it is over.
+//! Supervises the streams of a copy: opens them, reopens lost ones, retires surplus ones, and
+//! detects the end of the copy.
 //!
-//! It wakes when a stream opens or ends, when a lost one is due again, and, unless the user gave
-//! the number of streams, to see how the copy does: often while bytes move, seldom while nothing
-//! does.
+//! The supervisor wakes when a stream opens or ends, or when a lost one is due again. Unless the
+//! user fixed the number of streams, it also observes the copy: often while bytes move, seldom
+//! while none do.
 //!
-//! | room | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`slot`] | a place for one stream, and how that stands |
-//! | [`number`] | how many streams there are: opens and retires them |
-//! | [`routes`] | which routes they may go over, and how many over each |
-//! | [`endings`] | what becomes of a stream that has ended, and of all when the copy is over |
-//! | [`outage`] | whether the copy is carried, and how long it waits if it is not |
+//! | [`slot`] | a slot for one stream, and its state |
+//! | [`number`] | the number of streams: opens and retires them |
+//! | [`routes`] | the routes that streams may use, and the number on each |
+//! | [`endings`] | handles streams that have ended, and the end of the copy |
+//! | [`outage`] | detects outages, and limits the time of waiting |
 
 mod endings;
 mod number;
@@ -34,47 +34,48 @@ use super::stream_count::StreamCount;
 use super::{Client, Connector, LearnedStreams, OPEN_TIMEOUT, RoutePlan, Run, Side};
 use crate::error::Error;
 
-/// Streams that may be lost before the server has accepted any: it may crash each time that it
-/// hears of the copy.
+/// Maximum number of streams that are lost before the server has accepted any. The server may crash
+/// each time that it receives the request.
 const MAX_UNACCEPTED_LOSSES: u32 = 10;
 
 pub(super) struct Supervisor<'a, C> {
     client: &'a Client<C>,
     run: &'a mut Run,
     routes: Vec<String>,
-    /// Which routes are used, where that may change.
+    /// Routes in use, if these may change.
     plan: Option<watch::Receiver<RoutePlan>>,
     steering: Option<Steering>,
-    /// Whether it is worth opening more than the direct route, and what says so.
+    /// True if routes other than the direct one are worth opening, and the logic that decides it.
     spreads: bool,
     joining: Joining,
     side: Side,
     tasks: JoinSet<Ended>,
     slots: Vec<Slot>,
-    /// How many streams are open.
+    /// Number of open streams.
     open: watch::Sender<u32>,
-    /// How many are closed on this side, and not yet on the server's: it counts them still.
+    /// Number of streams that are closed on this side, but not yet on the server's, which still
+    /// counts them.
     leaving: watch::Sender<u32>,
-    /// The server has refused one that was too many: none is added before this.
+    /// Time before which no stream is added, because the server refused a surplus one.
     no_more_before: Instant,
     ever_open: bool,
-    /// The server has accepted a stream of this copy, and reported how many it allows.
+    /// True once the server has accepted a stream of this copy, and reported the maximum.
     accepted: bool,
-    /// Streams that were lost before the server had accepted any.
+    /// Number of streams that were lost before the server had accepted any.
     unaccepted_losses: u32,
     outlook: Outlook,
-    /// The observer was told that the copy waits, and for how long it had at the last look.
+    /// Waiting time at the last observation, if the observer was told that the copy waits.
     reported_wait: Option<Duration>,
     next_outlook: Instant,
     without_stream_since: Option<Instant>,
-    /// Streams that saw the end of the copy, and close.
+    /// Streams that saw the end of the copy and are closing.
     finished: Vec<Closing>,
     last_error: Option<Error>,
     begun: Instant,
     count: StreamCount,
-    /// Bytes moved at the last look, and since when it is so many.
+    /// Bytes moved at the last observation, and the time since which they have not changed.
     moved: (u64, Instant),
-    /// When the shares of the streams were marked.
+    /// Time when the shares of the streams were marked.
     shares_marked: Instant,
     next_look: Instant,
 }
@@ -121,7 +122,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
         }
     }
 
-    /// How many streams the destination turned out to need, where that showed.
+    /// Returns the number of streams that the destination turned out to need, if that showed.
     pub(super) fn streams_needed(&self) -> Option<LearnedStreams> {
         self.count.needed()
     }
@@ -163,15 +164,18 @@ impl<'a, C: Connector> Supervisor<'a, C> {
                 Some(ended) = self.tasks.join_next() => {
                     let ended = match ended {
                         Ok(ended) => ended,
-                        // It was given up.
+                        // The stream was given up.
                         Err(error) if error.is_cancelled() => continue,
-                        Err(_) => return Err(Error::StreamsLost("a stream's task failed on this side".into())),
+                        Err(_) => {
+                            let why = "a stream's task failed on this side";
+                            return Err(Error::StreamsLost(why.into()));
+                        }
                     };
                     self.ended(ended)?;
                 }
-                // The sender lives in here: it can't be gone.
+                // `self` holds the sender, so it cannot be gone.
                 _ = opened.changed() => self.next_look = Instant::now(),
-                // The sender lives in here: it can't be gone.
+                // `self` holds the sender, so it cannot be gone.
                 _ = leaving.changed() => {}
                 _ = accepted.changed() => {}
                 () = changed(&mut self.plan) => {}
@@ -181,12 +185,12 @@ impl<'a, C: Connector> Supervisor<'a, C> {
         }
     }
 
-    /// Ends what is left of the streams of a copy that is given up.
+    /// Ends the remaining streams of a copy that is given up.
     pub(super) async fn abandon(&mut self) {
         self.tasks.shutdown().await;
     }
 
-    /// When there is something to do although nothing happens.
+    /// Returns the time of the next action that no event triggers.
     fn next_wake(&self) -> Option<Instant> {
         let startable = self.slots.iter().filter(|slot| self.may_start(slot));
         let due = startable.filter_map(Slot::due).min();
@@ -238,14 +242,14 @@ impl<'a, C: Connector> Supervisor<'a, C> {
         }
     }
 
-    /// No stream, and none to come.
+    /// Returns true if no stream is running and none is due.
     fn none_left(&self) -> bool {
         self.slots
             .iter()
             .all(|slot| !slot.is_running() && slot.due().is_none())
     }
 
-    /// No stream, and none to hope for.
+    /// Returns true if no stream is running and none can be expected.
     fn hopeless(&self) -> bool {
         let none_left = self.none_left();
         if self.run.patience.has_stood() {
@@ -260,8 +264,8 @@ impl<'a, C: Connector> Supervisor<'a, C> {
         }
     }
 
-    /// Whether a route that is still looked for may open where none did. What the server itself
-    /// refused, it refuses over any.
+    /// Returns true if a route that is still looked for may open although the others did not. A
+    /// refusal by the server itself holds for every route.
     fn awaits_routes(&self) -> bool {
         let is_looked_for = self.plan.as_ref().is_some_and(|plan| plan.borrow().awaited);
         is_looked_for && matches!(self.last_error, Some(Error::Connect(_)))
@@ -277,19 +281,19 @@ impl<'a, C: Connector> Supervisor<'a, C> {
     }
 }
 
-/// Resolves when the plan has changed, where there is one that may.
+/// Waits until the plan has changed. Never resolves without a plan.
 async fn changed(plan: &mut Option<watch::Receiver<RoutePlan>>) {
     if let Some(followed) = plan {
         if followed.changed().await.is_ok() {
             return;
         }
-        // Nobody is left who would change it.
+        // The sender is gone, so the plan no longer changes.
         *plan = None;
     }
     std::future::pending().await
 }
 
-/// Resolves when a pull has all it asked for. A push that is over ends its streams, which shows it.
+/// Waits until a pull has received everything. A push needs no such signal, as its streams end.
 async fn concluded(side: &Side) {
     match side {
         Side::Pull(receiver) => receiver.concluded().await,

@@ -1,65 +1,65 @@
-//! Pages of a directory, asked for before whoever reads them wants them, so that none waits a round
-//! trip for the one before (LH-FILES-12).
+//! Prefetches the pages of a directory, so that no page waits a round trip for the one before
+//! (LH-FILES-12).
 //!
-//! Behind which name a page begins only the page before it says. So behind the first question go
-//! others that ask for nothing but what follows, and the server answers them in order. How many are
-//! under way is the flow control: one at first, since most directories are short and whoever looks
-//! at one may soon look elsewhere, and one more with each page that is taken. What nobody wants any
-//! more is received and thrown away.
+//! Only a page itself tells behind which name the next one begins. The first request is therefore
+//! followed by others that ask for the next page, and the server answers them in order. The number
+//! of outstanding requests is the flow control. It begins at one, as most directories are short and
+//! the reader may soon look elsewhere, and grows by one with each page that is read. Pages that are
+//! no longer needed are received and discarded.
 
 use std::collections::VecDeque;
 
 use super::MAX_ENTRIES_PER_PAGE;
 use super::message::{FilesAnswer, FilesAsk, FilesFailureKind, PathBytes};
 
-/// Pages that are under way ahead of the reader, at most. A page has half a megabyte: these fill
-/// 300 Mbit/s over 100 ms.
+/// Maximum number of prefetched pages. A page has half a megabyte, so these fill 300 Mbit/s over
+/// 100 ms.
 const MAX_AHEAD: usize = 8;
 
-/// Where questions about files are sent and answers received, in the order of the questions.
+/// Channel that carries file requests and their responses, in the same order.
 pub trait Channel {
-    /// Why nothing is received any more.
+    /// Error that ends the channel.
     type Error;
 
-    /// Sends these questions, without waiting for answers. That they could not be sent may be
-    /// reported when an answer is to be received.
+    /// Sends these requests, without waiting for responses. An error may be reported by the next
+    /// [`Channel::receive`] instead.
     fn say(&mut self, asks: &[FilesAsk]) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// The next answer: never one of those that answer no question.
+    /// Receives the next response. Messages that respond to no request are skipped.
     fn receive(&mut self) -> impl Future<Output = Result<FilesAnswer, Self::Error>> + Send;
 }
 
-/// What has been asked on one channel. Pure, but for [`Ahead::ask_over`].
+/// Prefetch state of one channel. Only [`Ahead::ask_over`] does I/O.
 #[derive(Debug, Default)]
 pub struct Ahead {
-    /// The directory whose pages are under way, and the name behind which the next one begins; none
-    /// where it has ended.
+    /// Directory whose pages are prefetched, and the name behind which the next one begins. `None`
+    /// after its end.
     listing: Option<(PathBytes, PathBytes)>,
-    /// Most entries in each page that was asked for and has not come.
+    /// Maximum number of entries in each outstanding page.
     under_way: VecDeque<u32>,
-    /// Pages that were taken one after the other.
+    /// Number of pages read in sequence.
     taken: usize,
-    /// The server does not know such questions.
+    /// True if the server does not know requests for the next page.
     is_unknown: bool,
 }
 
-/// What to do for a question.
+/// Actions for one request.
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
-    /// To be said at once, in this order.
+    /// Requests to send now, in this order.
     say: Vec<FilesAsk>,
-    /// Answers that come first and that nobody wants any more.
+    /// Number of responses to receive first and discard.
     discard: usize,
-    /// The answer after those is to a question that was asked ahead.
+    /// True if the response after those belongs to a prefetch request.
     is_ahead: bool,
 }
 
 impl Ahead {
-    /// Asks on `channel`, and receives the answer. When this fails, or is dropped before it is
-    /// done, the channel is of no more use.
+    /// Sends a request on `channel` and receives its response. After an error, or if this is
+    /// dropped before it is done, the channel must not be used any more.
     ///
     /// # Errors
-    /// The channel's.
+    /// Those of the channel.
     pub async fn ask_over<C: Channel>(
         &mut self,
         channel: &mut C,
@@ -121,10 +121,13 @@ impl Ahead {
         step
     }
 
-    /// Whether the server does not know what was asked ahead: it is of an earlier release
-    /// (LH-FILES-1).
+    /// Returns true if the request must be repeated, because a server of an earlier release did not
+    /// know the prefetch request (LH-FILES-1).
     fn is_to_be_asked_anew(&mut self, step: &Step, answer: &FilesAnswer) -> bool {
-        let is_unknown = matches!(answer, FilesAnswer::Failed(failure) if failure.kind == FilesFailureKind::NotUnderstood);
+        let is_unknown = matches!(
+            answer,
+            FilesAnswer::Failed(failure) if failure.kind == FilesFailureKind::NotUnderstood
+        );
         if step.is_ahead && is_unknown {
             self.is_unknown = true;
             self.listing = None;
@@ -155,20 +158,20 @@ mod tests {
     use super::super::message::{Entry, EntryKind, FilesFailure};
     use super::*;
 
-    /// A server of directories with names of two bytes, that answers in order; each reply says what
-    /// it is to.
+    /// A server of directories whose names have two bytes. It answers in order, and each response
+    /// identifies its request.
     #[derive(Default)]
     struct Server {
-        /// How many names each of the directories `a` and `b` has.
+        /// Number of names in each of the directories `a` and `b`.
         names: [u16; 2],
         knows_more: bool,
         asked: VecDeque<FilesAsk>,
-        /// What a question for more goes on from.
+        /// Position from which a request for the next page continues.
         listing: Option<(PathBytes, PathBytes)>,
-        /// Most questions that waited at a time.
+        /// Maximum number of requests that waited at a time.
         most_waiting: usize,
         said: usize,
-        /// Turns: how often something was sent after something had been received.
+        /// Number of times that something was sent after something had been received.
         turns: usize,
         received_since: bool,
     }
@@ -259,13 +262,14 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever asks receives what a server would say that is asked one question after the
-        /// other, whatever is asked between.
+        /// The responses are those of a server that receives one request after the other, whatever
+        /// is requested in between.
         #[test]
-        fn lh_files_12_answers_are_those_to_the_questions(
+        fn lh_files_12_responses_match_the_requests(
             names in prop::array::uniform2(0u16..60),
             knows_more: bool,
-            // Go on with the directory, or ask something else first; with pages of so many.
+            // Each step continues the directory or requests something else first, with pages of
+            // this size.
             asked in prop::collection::vec((0u8..8, prop::option::of(0u32..7)), 1..60),
         ) {
             let (mut ahead, mut server) = (Ahead::default(), Server::new(names, knows_more));
@@ -276,14 +280,18 @@ mod tests {
                     0 => (path, after) = ("a", None),
                     1 => (path, after) = ("b", None),
                     2 => prop_assert_eq!(
-                        ask(&mut ahead, &mut server, &FilesAsk::Remove { path: PathBytes::default(), recursive: false }),
+                        ask(
+                            &mut ahead,
+                            &mut server,
+                            &FilesAsk::Remove { path: PathBytes::default(), recursive: false },
+                        ),
                         FilesAnswer::Changed
                     ),
                     _ => {}
                 }
                 let answer = ask(&mut ahead, &mut server, &look(path, after.clone(), limit));
                 let FilesAnswer::Entries { entries, next } = answer else { panic!("{answer:?}") };
-                // A page may be shorter than was asked for, and then there is another.
+                // A page may be shorter than requested, and then another one follows.
                 let most = limit.map_or(5, |limit| limit.max(1));
                 prop_assert!(entries.len() <= most as usize);
                 prop_assert!(next.is_none() || !entries.is_empty());
@@ -301,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_files_12_what_is_under_way_grows_with_what_is_taken_and_has_a_bound() {
+    fn lh_files_12_prefetch_grows_with_use_and_is_bounded() {
         let (mut ahead, mut server) = (Ahead::default(), Server::new([500, 0], true));
         let (mut after, mut under_way) = (None, Vec::new());
         for _ in 0..12 {
@@ -315,14 +323,14 @@ mod tests {
         }
         assert_eq!(under_way, [1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8, 8]);
         assert_eq!(server.most_waiting, MAX_AHEAD + 1);
-        // Elsewhere, as many answers are thrown away as were under way, and no more are asked for
-        // than at first.
+        // In another directory, all outstanding responses are discarded, and prefetching begins
+        // again with one page.
         ask(&mut ahead, &mut server, &look("b", None, None));
         assert_eq!(server.asked.len(), 1);
     }
 
     #[test]
-    fn lh_files_1_a_server_of_an_earlier_release_is_asked_page_by_page() {
+    fn lh_files_1_older_server_is_asked_page_by_page() {
         let (mut ahead, mut server) = (Ahead::default(), Server::new([23, 0], false));
         let (mut after, mut reported) = (None, 0);
         loop {
@@ -337,7 +345,7 @@ mod tests {
                 break;
             }
         }
-        // Five pages, and the three questions that it did not understand.
+        // Five pages, and the three requests that the server did not understand.
         assert_eq!((reported, server.said), (23, 5 + 3));
         assert!(server.asked.is_empty());
     }

@@ -1,4 +1,4 @@
-//! Asks a server about its files, over one session, question after question.
+//! Sends file requests to a server, over one session, one after the other.
 
 use std::io;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use super::message::{FilesAnswer, FilesAsk, FilesHello, MAX_ANSWER_BYTES};
 use crate::client::{Connector, close};
 use crate::error::Error;
 
-/// Why a server did not answer. What it answers of files that it has not, or that are not granted,
-/// is [`FilesAnswer::Failed`].
+/// Reason why a server did not respond. Missing or forbidden files are [`FilesAnswer::Failed`]
+/// instead.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// No session came about.
+    /// The session could not be opened.
     #[error(transparent)]
     Connect(Error),
-    /// The server has nothing to say to this client.
+    /// The server refuses this client.
     #[error("the server refuses: {0}")]
     Refused(String),
-    /// The same, because of who asks.
+    /// The server refuses this client because of its key.
     #[error("the server refuses: {0}")]
     Unauthorised(String),
     /// The session broke.
     #[error("the session with the server broke off: {0}")]
     Broken(#[from] io::Error),
-    /// It fell silent.
+    /// The server was silent for too long.
     #[error("the server has said nothing for {} s", SILENCE_TIMEOUT.as_secs())]
     Silent,
-    /// It answers something else than what it was asked.
+    /// The response does not match the request.
     #[error("the server broke the files protocol: {0}; do both sides run the same release?")]
     Protocol(String),
 }
@@ -47,17 +47,17 @@ pub struct FilesClient<C: Connector> {
 struct Session<S> {
     lines: Lines<ReadHalf<S>>,
     writer: WriteHalf<S>,
-    /// The client's first line is still to be said.
+    /// First line of the client, until it has been sent.
     hello: Option<FilesHello>,
-    /// The server has said its first line.
+    /// True once the first line of the server has arrived.
     is_ready: bool,
-    /// Why something could not be said.
+    /// Error of an earlier attempt to send.
     unsaid: Option<io::Error>,
     ahead: Ahead,
 }
 
 impl<C: Connector> FilesClient<C> {
-    /// Over the first route of `connector` that leads there.
+    /// Creates a client that uses the first route of `connector` that opens.
     pub fn new(connector: Arc<C>) -> Self {
         Self {
             connector,
@@ -65,14 +65,14 @@ impl<C: Connector> FilesClient<C> {
         }
     }
 
-    /// Asks, and receives the answer: never [`FilesAnswer::Ready`], [`FilesAnswer::Working`] or
-    /// [`FilesAnswer::Refused`].
+    /// Sends a request and receives the response. It is never [`FilesAnswer::Ready`],
+    /// [`FilesAnswer::Working`] or [`FilesAnswer::Refused`].
     ///
     /// # Errors
     /// [`FilesError`].
     pub async fn ask(&mut self, ask: &FilesAsk) -> Result<FilesAnswer, FilesError> {
-        // A server closes sessions in which nothing is asked (LH-FILES-4), as when a pager is left
-        // alone. Looking again costs nothing.
+        // A server closes idle sessions (LH-FILES-4), for example while a pager is open. Repeating
+        // a read-only request is harmless.
         let again = self.session.is_some() && matches!(ask, FilesAsk::Look { .. });
         match self.ask_once(ask).await {
             Err(FilesError::Broken(_) | FilesError::Refused(_)) if again => {
@@ -82,7 +82,7 @@ impl<C: Connector> FilesClient<C> {
         }
     }
 
-    /// Closes in good order.
+    /// Closes the session in an orderly manner.
     pub async fn end(self) {
         if let Some(session) = self.session {
             close(session.lines.into_inner().unsplit(session.writer)).await;
@@ -90,8 +90,8 @@ impl<C: Connector> FilesClient<C> {
     }
 
     async fn ask_once(&mut self, ask: &FilesAsk) -> Result<FilesAnswer, FilesError> {
-        // Kept only where the answer has come: whoever does not wait for it leaves no session in
-        // which the next answer is another's.
+        // The session is kept only after the response has arrived. If the caller stops waiting, a
+        // later request must not receive the earlier response.
         let mut session = match self.session.take() {
             Some(session) => session,
             None => Session::new(open(&*self.connector).await.map_err(FilesError::Connect)?),
@@ -108,15 +108,14 @@ impl<S: crate::Transport> Channel for Session<S> {
     type Error = FilesError;
 
     async fn say(&mut self, asks: &[FilesAsk]) -> Result<(), FilesError> {
-        // The questions follow the versions at once: no round trip is spent on agreement
-        // (LH-FILES-2).
+        // The requests follow the versions at once, so agreement costs no round trip (LH-FILES-2).
         let said = write_lines(&mut self.writer, self.hello.take().as_ref(), asks).await;
         self.unsaid = self.unsaid.take().or(said.err());
         Ok(())
     }
 
     async fn receive(&mut self) -> Result<FilesAnswer, FilesError> {
-        // What a server says before it closes is received though nothing can be said to it any
+        // Lines that a server sent before it closed are received even if nothing can be sent any
         // more.
         match self.answer().await {
             Err(FilesError::Broken(reason)) => Err(self.unsaid.take().unwrap_or(reason).into()),
@@ -185,10 +184,10 @@ impl<S: crate::Transport> Session<S> {
     }
 }
 
-/// A line as an answer.
+/// Parses a line as a response.
 pub(crate) fn read_answer(line: &[u8]) -> Result<FilesAnswer, FilesError> {
     serde_json::from_slice(line).map_err(|error| {
-        // It quotes the line.
+        // The error quotes the line.
         let error: String = printable(error.to_string().as_bytes())
             .chars()
             .take(200)
@@ -197,7 +196,10 @@ pub(crate) fn read_answer(line: &[u8]) -> Result<FilesAnswer, FilesError> {
     })
 }
 
-/// A session over the first route that leads to the server; the error of the last one if none does.
+/// Opens a session over the first route that leads to the server.
+///
+/// # Errors
+/// The error of the last route, if none leads there.
 async fn open<C: Connector>(connector: &C) -> Result<C::Stream, Error> {
     let mut failed = Error::Connect("no route is given".into());
     for (number, route) in connector.routes().into_iter().enumerate() {

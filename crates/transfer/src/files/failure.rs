@@ -1,5 +1,4 @@
-//! Why a question about files has no answer, or a name was not changed: a kind for programs, a line
-//! for people.
+//! Reasons why a file request failed: a kind for programs, and a line for people.
 
 use std::fmt;
 
@@ -11,17 +10,17 @@ use super::message::PathBytes;
 use crate::error::{Failure, FailureKind};
 use crate::path::PathError;
 
-/// Most bytes of explanation in an answer.
+/// Maximum length of the detail in a response, in bytes.
 const MAX_DETAIL_BYTES: usize = 512;
 
-/// Why a question has no answer, or a name was not changed.
+/// Reason why a file request failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesFailure {
-    /// Why.
+    /// Kind of failure.
     pub kind: FilesFailureKind,
-    /// Which of the paths that were asked for is to blame; as it was asked for.
+    /// Path that caused the failure, as it was requested.
     pub path: PathBytes,
-    /// More, if there is more to say; one line.
+    /// Further detail in one line. It may be empty.
     #[serde(default)]
     pub detail: String,
 }
@@ -34,33 +33,33 @@ pub enum FilesFailureKind {
     NotFound,
     /// An entry of that name exists.
     Exists,
-    /// The operating system denies it.
+    /// The operating system denied access.
     PermissionDenied,
-    /// The server's grants do not let this key do it; the detail is the whole sentence.
+    /// The server's grants do not permit it to this key. The detail is the whole sentence.
     NotGranted,
-    /// The path leads out of the directory that is served, or through a symbolic link; or it is the
-    /// directory that is served itself.
+    /// The path leads out of the served directory or through a symbolic link, or is the served
+    /// directory itself.
     RefusedPath,
     /// A directory was expected.
     NotADirectory,
-    /// It is a directory.
+    /// The entry is a directory.
     IsDirectory,
-    /// A directory is not empty.
+    /// The directory is not empty.
     NotEmpty,
     /// Names beginning with `.longhaul-` belong to copies.
     ReservedName,
     /// The new name is in another file system.
     OtherFileSystem,
-    /// A directory would come to lie within itself.
+    /// A directory would be moved into itself.
     IntoItself,
-    /// The disk or a quota is full.
+    /// The disk is full, or a quota is exhausted.
     DiskFull,
-    /// A bound was met.
+    /// A limit was reached.
     Limit,
-    /// The question is not understood.
+    /// The request is not understood.
     NotUnderstood,
-    /// Another error of the operating system, named in the detail; or a kind that this release does
-    /// not know.
+    /// Another error of the operating system, named in the detail, or a kind unknown to this
+    /// release.
     #[serde(other)]
     Io,
 }
@@ -73,13 +72,15 @@ impl FilesFailureKind {
             Self::PermissionDenied => "permission denied",
             Self::NotGranted => "not granted",
             Self::RefusedPath => {
-                "refused: the path is the directory that is served, leads out of it, or leads through a symbolic link"
+                "refused: the path is the directory that is served, leads out of it, \
+                 or leads through a symbolic link"
             }
             Self::NotADirectory => "is not a directory, or something above it is none",
             Self::IsDirectory => "is a directory; give -r to remove it with all it holds",
             Self::NotEmpty => "is a directory that is not empty",
             Self::ReservedName => {
-                "names beginning with .longhaul- belong to copies; see longhaul leftovers for those that nobody needs"
+                "names beginning with .longhaul- belong to copies; \
+                 see longhaul leftovers for those that nobody needs"
             }
             Self::OtherFileSystem => "is in another file system: copy it there and remove it here",
             Self::IntoItself => "a directory cannot be moved into itself",
@@ -92,7 +93,7 @@ impl FilesFailureKind {
 }
 
 impl FilesFailure {
-    /// Of `path`, without detail.
+    /// Creates a failure of `path` without detail.
     pub fn new(kind: FilesFailureKind, path: &PathBytes) -> Self {
         Self {
             kind,
@@ -101,7 +102,7 @@ impl FilesFailure {
         }
     }
 
-    /// With detail, which is cut off where it is too long.
+    /// Creates a failure with a detail, which is truncated if it is too long.
     pub fn with(kind: FilesFailureKind, path: &PathBytes, detail: &str) -> Self {
         let mut end = detail.len().min(MAX_DETAIL_BYTES);
         while !detail.is_char_boundary(end) {
@@ -113,7 +114,7 @@ impl FilesFailure {
         }
     }
 
-    /// An error number of a system call.
+    /// Converts the error number of a system call.
     pub fn of(errno: Errno, path: &PathBytes) -> Self {
         use FilesFailureKind::*;
         let kind = match errno {
@@ -138,7 +139,7 @@ impl FilesFailure {
         }
     }
 
-    /// What the store says.
+    /// Converts a failure of the store.
     pub(crate) fn of_store(failure: &Failure, path: &PathBytes) -> Self {
         use FilesFailureKind::*;
         let kind = match failure.kind {
@@ -153,14 +154,13 @@ impl FilesFailure {
         Self::with(kind, path, &failure.detail)
     }
 
-    /// A path that is not plain.
+    /// Creates the failure of a path that is not plain.
     pub fn not_plain(error: PathError, path: &PathBytes) -> Self {
         Self::with(FilesFailureKind::RefusedPath, path, &error.to_string())
     }
 }
 
-/// One printable line: the path, what happened and what to do. The other side's words are written
-/// out.
+/// Formats one printable line: the path, the failure and the remedy. Text from the peer is escaped.
 impl fmt::Display for FilesFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let detail = printable(self.detail.as_bytes());

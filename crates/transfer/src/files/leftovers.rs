@@ -1,5 +1,4 @@
-//! What copies left in a directory, a page at a time, and the removal of what nobody needs any
-//! more.
+//! Lists what copies left in a directory, a page at a time, and removes what is no longer needed.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -11,16 +10,16 @@ use crate::error::Failure;
 use crate::store::confine::Dir;
 use crate::store::journal::{Leftover, LeftoverUse, leftovers, remove_leftover};
 
-/// Most leftovers in one answer: with their names, and the longest ones that they could be for,
-/// less than a line may be long.
+/// Maximum number of leftovers in one response. With their names and the longest target names, the
+/// line stays within its limit.
 const MAX_LEFTOVERS_PER_PAGE: usize = 250;
-/// A leftover of which it can't be known whether a copy writes it is removed only when nobody has
-/// written to it for this long: a copy whose other end has fallen silent ends within a minute.
+/// Minimum age for the removal of leftovers if it is unknown whether a copy still writes them. A
+/// copy whose peer is silent ends within a minute.
 const MIN_UNKNOWN_AGE: Duration = Duration::from_secs(3600);
 
-/// Those whose first name is behind `after`, and the name behind which there are more. Those that
-/// nobody has written to for `remove_older_than_seconds` are removed, unless a copy uses them
-/// (LH-FILES-11). Blocking.
+/// Returns the leftovers whose first name is behind `after`, and the name behind which there are
+/// more. Removes those that were last written at least `remove_older_than_seconds` ago, unless a
+/// copy uses them (LH-FILES-11). Blocking.
 pub(super) fn page(
     dir: &Arc<Dir>,
     after: Option<&PathBytes>,
@@ -94,12 +93,12 @@ mod tests {
     }
 
     #[test]
-    fn lh_files_11_only_what_is_old_and_unused_goes() {
+    fn lh_files_11_only_old_and_unused_leftovers_are_removed() {
         let tmp = tempfile::tempdir().unwrap();
         let file = tmp.path().join(".longhaul-01020304-5");
         std::fs::write(&file, "begun").unwrap();
         let dir = Arc::new(Dir::open(tmp.path()).unwrap());
-        // Whether it is in use can't be known, so an hour is the least.
+        // It is unknown whether a copy uses it, so the minimum age is an hour.
         assert_eq!(removed(&dir, 0), [LeftoverOutcome::Kept]);
         let now = std::time::SystemTime::now();
         let set_age = |seconds| {
@@ -111,14 +110,14 @@ mod tests {
         assert_eq!(removed(&dir, 7 * 86400), [LeftoverOutcome::Kept]);
         assert_eq!(removed(&dir, 86400), [LeftoverOutcome::Removed]);
         assert_eq!(removed(&dir, 0), []);
-        // What a copy writes is never removed, whatever its age: no copy makes a directory of such
-        // a name, so it is nobody's.
+        // What a copy writes is never removed, whatever its age. No copy creates a directory with
+        // such a name, so this one is foreign.
         std::fs::create_dir(&file).unwrap();
         assert_eq!(removed(&dir, 0), [LeftoverOutcome::Kept]);
     }
 
     #[test]
-    fn many_come_in_pages_each_once() {
+    fn many_leftovers_are_paged_each_once() {
         let tmp = tempfile::tempdir().unwrap();
         let count = 2 * MAX_LEFTOVERS_PER_PAGE + 3;
         for n in 0..count {

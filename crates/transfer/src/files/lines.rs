@@ -1,4 +1,4 @@
-//! Lines off a byte stream, none longer than its bound (LH-FILES-3).
+//! Reads and writes lines of bounded length on a byte stream (LH-FILES-3).
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -10,14 +10,14 @@ use bytes::{Buf, BytesMut};
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// A server that says nothing for this long, when it is asked, is gone (LH-FILES-5).
+/// Silence after which a server that owes a response is considered gone (LH-FILES-5).
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a server says that it still works (LH-FILES-5).
+/// Interval at which a server reports that it is still working (LH-FILES-5).
 pub(crate) const WORKING_EVERY: Duration = Duration::from_secs(5);
-/// Bytes read at once.
+/// Number of bytes per read.
 const READ_BYTES: usize = 16 << 10;
 
-/// Why there is no line.
+/// Reason why there is no line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LineError {
     #[error("a line is longer than {0} bytes")]
@@ -28,7 +28,7 @@ pub(crate) enum LineError {
     Io(#[from] io::Error),
 }
 
-/// Reads lines.
+/// Reader of lines.
 pub(crate) struct Lines<R> {
     inner: R,
     read: BytesMut,
@@ -36,7 +36,7 @@ pub(crate) struct Lines<R> {
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    /// Of at most `max_bytes` each, without their ends.
+    /// Creates a reader of lines of at most `max_bytes` each, not counting their ends.
     pub(crate) fn new(inner: R, max_bytes: usize) -> Self {
         Self {
             inner,
@@ -45,13 +45,13 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// The stream.
+    /// Returns the stream.
     pub(crate) fn into_inner(self) -> R {
         self.inner
     }
 
-    /// The next line, without its end; none at a clean end of the stream. What has been read stays
-    /// when this is dropped.
+    /// Returns the next line without its end, or `None` at a clean end of the stream. Cancel safe:
+    /// bytes that were read are kept if this is dropped.
     pub(crate) async fn next(&mut self) -> Result<Option<BytesMut>, LineError> {
         let mut searched = 0;
         loop {
@@ -79,7 +79,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-/// Writes lines in one piece: `first`, if there is one, then `others`.
+/// Writes lines in one piece: `first`, if given, and then `others`.
 pub(crate) async fn write_lines(
     writer: &mut (impl AsyncWrite + Unpin),
     first: Option<&impl Serialize>,
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// All lines, and whether they ended well.
+    /// Returns all lines, and whether they ended cleanly.
     fn lines(bytes: &[u8], max: usize) -> (Vec<Vec<u8>>, bool) {
         longhaul_proto::fuzzing::ready(async {
             let mut reader = Lines::new(bytes, max);
@@ -142,10 +142,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_come_as_they_were_said(said in prop::collection::vec("[a-z]{0,20}", 0..20)) {
+        fn lines_are_read_as_they_were_written(
+            said in prop::collection::vec("[a-z]{0,20}", 0..20),
+        ) {
             let bytes: String = said.iter().map(|line| format!("{line}\n")).collect();
             let (received, whole) = lines(bytes.as_bytes(), 20);
-            let received: Vec<String> = received.into_iter().map(|line| String::from_utf8(line).unwrap()).collect();
+            let received: Vec<String> = received
+                .into_iter()
+                .map(|line| String::from_utf8(line).unwrap())
+                .collect();
             prop_assert!(whole);
             prop_assert_eq!(received, said);
         }

@@ -1,9 +1,9 @@
-//! A directory of any length in the order of its names, in bounded memory.
+//! Lists a directory of any length in the order of its names, in bounded memory.
 //!
-//! A directory has no order of its own, and sorting a million names takes memory for a million. So
-//! one pass over it keeps the smallest names behind the last one that was listed, as many as there
-//! is room for; pages are cut from these, and when they are used up, there is another pass. A name
-//! that is made or removed meanwhile is reported or not; every other one is reported once.
+//! A directory has no order of its own, and sorting a million names takes memory for a million.
+//! Instead, one pass keeps as many of the smallest names behind the last listed one as fit. Pages
+//! are cut from these, and when they are used up, another pass follows. A name that is created or
+//! removed meanwhile may or may not be reported; every other one is reported once.
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::ffi::OsStr;
@@ -16,23 +16,23 @@ use super::tree::entry;
 use crate::path::RelPath;
 use crate::store::confine::Dir;
 
-/// Most entries in one answer (LH-FILES-7).
+/// Maximum number of entries in one response (LH-FILES-7).
 pub const MAX_ENTRIES_PER_PAGE: usize = 5000;
-/// Most bytes of names and targets of links in one answer; the last entry may go over it.
+/// Maximum number of bytes of names and link targets in one response. The last entry may exceed it.
 const MAX_PAGE_BYTES: usize = 256 << 10;
 /// Memory for the names of one pass, in bytes (LH-FILES-7).
 pub(crate) const MAX_KEPT_BYTES: usize = 4 << 20;
-/// What a name takes beside its bytes, in memory.
+/// Memory overhead of a name, in bytes.
 const BYTES_PER_NAME: usize = 48;
 
-/// The smallest names behind one, as many as there is room for. Pure.
+/// The smallest names behind a given one, as many as fit.
 #[derive(Debug)]
 struct SmallestNames<'a> {
     after: Option<&'a [u8]>,
     names: BinaryHeap<Vec<u8>>,
     bytes: usize,
     max_bytes: usize,
-    /// Some had to go.
+    /// True if some names did not fit.
     is_cut: bool,
 }
 
@@ -51,7 +51,7 @@ impl<'a> SmallestNames<'a> {
         if self.after.is_some_and(|after| name <= after) {
             return;
         }
-        // Once some had to go, what is behind all others goes like them.
+        // Once a name did not fit, larger ones do not fit either.
         if self.is_cut && self.names.peek().is_some_and(|largest| name > &largest[..]) {
             return;
         }
@@ -66,29 +66,29 @@ impl<'a> SmallestNames<'a> {
     }
 }
 
-/// What one pass found and no page has listed yet.
+/// Names that a pass found and no page has listed yet.
 #[derive(Debug, Default)]
 struct Kept {
     path: RelPath,
-    /// The last name that was listed; none before the first.
+    /// Last name that was listed, or `None` before the first.
     reported: Option<Vec<u8>>,
     names: VecDeque<Vec<u8>>,
-    /// There are others behind the last of these.
+    /// True if there are more names behind the last of these.
     is_cut: bool,
 }
 
-/// Pages of directories. It remembers where the last one ended, so that the next one costs no pass
+/// Pages of directories. It remembers where the last page ended, so that the next one needs no pass
 /// of its own.
 #[derive(Debug, Default)]
 pub struct Listing(Option<Kept>);
 
 impl Listing {
-    /// Whether a page costs a pass over the directory, and the memory of one.
+    /// Returns true if a page needs a pass over the directory, and the memory for it.
     pub(crate) fn needs_pass(&self, path: &RelPath, after: Option<&[u8]>) -> bool {
         !self.goes_on(path, after)
     }
 
-    /// Bytes that it holds.
+    /// Returns the number of bytes held.
     pub(crate) fn kept_bytes(&self) -> usize {
         let names = self.0.iter().flat_map(|kept| &kept.names);
         names.map(|name| name.len() + BYTES_PER_NAME).sum()
@@ -101,8 +101,8 @@ impl Listing {
         })
     }
 
-    /// The entries of `dir`, which is at `path`, behind `after`; and the name behind which there
-    /// are more. Blocking.
+    /// Returns the entries of `dir`, which is at `path`, behind `after`, and the name behind which
+    /// there are more. Blocking.
     pub(crate) fn page(
         &mut self,
         dir: &Dir,
@@ -122,7 +122,7 @@ impl Listing {
             let Some(name) = kept.names.pop_front() else {
                 break;
             };
-            // One that is gone since the pass is left out.
+            // An entry that vanished since the pass is skipped.
             if let Some(entry) = look(dir, &name) {
                 bytes += name.len() + entry.target.as_ref().map_or(0, |target| target.0.len());
                 entries.push(entry);
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Pass after pass, each with room for a few: all names once and in order.
+        /// Passes with room for a few names each report all names once and in order.
         #[test]
         fn lh_files_7_passes_with_little_room_report_every_name_once(
             names in prop::collection::btree_set("[a-f]{1,4}", 0..60),
@@ -202,13 +202,14 @@ mod tests {
                     break;
                 }
             }
-            let expected: Vec<Vec<u8>> = names.iter().map(|name| name.clone().into_bytes()).collect();
+            let expected: Vec<Vec<u8>> =
+                names.iter().map(|name| name.clone().into_bytes()).collect();
             prop_assert_eq!(reported, expected);
         }
     }
 
     #[test]
-    fn pages_go_on_where_the_last_one_ended_whatever_is_asked_between() {
+    fn pages_continue_whatever_is_requested_in_between() {
         let tmp = tempfile::tempdir().unwrap();
         for n in 0..250 {
             std::fs::write(tmp.path().join(format!("f{n:03}")), "x").unwrap();
@@ -222,7 +223,7 @@ mod tests {
             let (entries, next) = listing.page(&dir, &root, after_bytes, Some(40)).unwrap();
             reported.extend(entries.into_iter().map(|entry| entry.name));
             if next == Some(PathBytes(b"f079".to_vec())) {
-                // Somewhere else, and a name that has gone.
+                // A different position, and a name that has vanished.
                 listing.page(&dir, &root, Some(b"f200"), Some(1)).unwrap();
                 std::fs::remove_file(tmp.path().join("f100")).unwrap();
             }

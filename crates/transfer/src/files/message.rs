@@ -1,7 +1,6 @@
-//! What is asked of files without copying them, and what is answered: one line of JSON each
-//! (LH-FILES-1).
+//! Requests and responses about files, without copying them: one line of JSON each (LH-FILES-1).
 //!
-//! Fields may be added within a version; unknown ones are passed over.
+//! Fields may be added within a version; unknown ones are ignored.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -11,136 +10,138 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use super::failure::{FilesFailure, FilesFailureKind};
 
-/// Longest line that asks, in bytes: two paths and a name take 12 KiB (LH-FILES-3).
+/// Maximum length of a request line, in bytes. Two paths and a name take 12 KiB (LH-FILES-3).
 pub const MAX_ASK_BYTES: usize = 32 << 10;
-/// Longest line that answers, in bytes (LH-FILES-3).
+/// Maximum length of a response line, in bytes (LH-FILES-3).
 pub const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// The first line of a client (LH-FILES-2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesHello {
-    /// The lowest version that it speaks.
+    /// Lowest version that the client speaks.
     pub lowest: u16,
-    /// The highest.
+    /// Highest version that the client speaks.
     pub highest: u16,
 }
 
-/// A question about files, or a change of names. Over ssh, paths are as typed; at a server they are
+/// A request about files, or to change names. Over ssh, paths are as typed; at a server they are
 /// plain, beneath its root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "files", rename_all = "snake_case")]
 pub enum FilesAsk {
-    /// What is there? Answered by [`FilesAnswer::Entries`].
+    /// Describe an entry or list a directory. Answered by [`FilesAnswer::Entries`].
     Look {
-        /// Where.
+        /// Path of the entry.
         path: PathBytes,
-        /// Of a directory, what is in it; otherwise the entry itself.
+        /// If true and the entry is a directory, list its content. Otherwise describe the entry
+        /// itself.
         list: bool,
-        /// Only names behind this one, in the order of their bytes.
+        /// Only names behind this one, in byte order.
         after: Option<PathBytes>,
-        /// Entries in the answer, at most; a page as large as allowed if it is none, or more than
-        /// that.
+        /// Maximum number of entries in the answer. If `None` or too large, a page has the maximum
+        /// size.
         #[serde(default)]
         limit: Option<u32>,
     },
-    /// What follows what was listed of a directory last? Answered by [`FilesAnswer::Entries`], with
-    /// none after its end (LH-FILES-12).
+    /// Continue the last listing of a directory. Answered by [`FilesAnswer::Entries`], which is
+    /// empty after the end (LH-FILES-12).
     More {
-        /// As in [`FilesAsk::Look`].
+        /// Maximum number of entries, as in [`FilesAsk::Look`].
         #[serde(default)]
         limit: Option<u32>,
     },
-    /// Make a directory. Answered by [`FilesAnswer::Changed`], as all that changes names.
+    /// Create a directory. Answered by [`FilesAnswer::Changed`], like every change of names.
     MakeDirectory {
-        /// Where.
+        /// Path of the directory.
         path: PathBytes,
-        /// Also those above it, and it is no error if it is there.
+        /// If true, also create its parents, and succeed if it exists.
         parents: bool,
     },
     /// Give an entry another name in the same file system.
     Rename {
-        /// Its name.
+        /// Current name.
         from: PathBytes,
-        /// The new one; within it if it is a directory.
+        /// New name. If it is a directory, the entry is moved into it.
         to: PathBytes,
-        /// A file there may be replaced.
+        /// If true, an existing file may be replaced.
         overwrite: bool,
     },
     /// Remove an entry.
     Remove {
-        /// Which.
+        /// Path of the entry.
         path: PathBytes,
-        /// A directory goes with all it holds.
+        /// If true, remove a directory with all its content.
         recursive: bool,
     },
-    /// What did copies leave in this directory? Answered by [`FilesAnswer::Leftovers`].
+    /// List what copies left in this directory. Answered by [`FilesAnswer::Leftovers`].
     Leftovers {
         /// The directory.
         path: PathBytes,
-        /// Only those whose first name is behind this one.
+        /// Only leftovers whose first name is behind this one.
         after: Option<PathBytes>,
-        /// Those that nobody has written to for so many seconds, and nobody uses, are removed.
+        /// If set, remove leftovers that were last written at least this long ago and are not in
+        /// use.
         remove_older_than_seconds: Option<u64>,
     },
 }
 
-/// What is answered.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "files", rename_all = "snake_case")]
 pub enum FilesAnswer {
     /// The first line of a server: the version that both speak.
     Ready {
-        /// It.
+        /// The version.
         version: u16,
     },
-    /// The server has nothing to say to this client, and closes.
+    /// The server refuses this client, and closes.
     Refused {
-        /// It is a question of who asks.
+        /// True if the refusal depends on the client's key.
         unauthorised: bool,
-        /// Why, in one line.
+        /// Reason in one line.
         reason: String,
     },
-    /// The answer takes long and is still to come.
+    /// The answer takes long and will follow.
     Working,
-    /// What is there.
+    /// Entries that exist.
     Entries {
-        /// In the order of their names' bytes.
+        /// Entries in the byte order of their names.
         entries: Vec<Entry>,
-        /// There are others behind this name.
+        /// If set, there are more entries behind this name.
         next: Option<PathBytes>,
     },
-    /// What copies left there.
+    /// Leftovers of copies in the directory.
     Leftovers {
-        /// In the order of their first names.
+        /// Leftovers in the order of their first names.
         leftovers: Vec<FoundLeftover>,
-        /// There are others behind this name.
+        /// If set, there are more leftovers behind this name.
         next: Option<PathBytes>,
     },
-    /// It has been done.
+    /// The change was made.
     Changed,
-    /// It has not.
+    /// The request failed.
     Failed(FilesFailure),
 }
 
 /// One entry of a file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its name in its directory; as it was asked for if it was asked for itself.
+    /// Name in its directory, or the path as requested if the entry itself was requested.
     pub name: PathBytes,
-    /// What it is. A symbolic link is itself.
+    /// Kind of entry. A symbolic link is not followed.
     pub kind: EntryKind,
-    /// Bytes, of a file.
+    /// Size of a file, in bytes.
     pub size: u64,
     /// Permission bits.
     pub mode: u32,
     /// Modification time in seconds since 1970-01-01 UTC.
     pub modified: i64,
-    /// What a symbolic link leads to.
+    /// Target of a symbolic link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<PathBytes>,
 }
 
-/// Kinds of entries.
+/// Kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
@@ -158,40 +159,40 @@ pub enum EntryKind {
 /// Temporary files that belong together and that a copy left in a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundLeftover {
-    /// What they are called.
+    /// Their names.
     pub names: Vec<PathBytes>,
-    /// The name that the file was to have, if that is known.
+    /// Final name of the file, if known.
     pub target: Option<PathBytes>,
-    /// Bytes of the whole file, if that is known.
+    /// Size of the whole file in bytes, if known.
     pub size: Option<u64>,
-    /// Bytes that the same copy would go on from.
+    /// Bytes from which the same copy would resume.
     pub durable_bytes: u64,
-    /// Bytes that they take on the disk.
+    /// Bytes that they occupy on disk.
     pub disk_bytes: u64,
     /// Seconds since any of them was last written.
     pub age_seconds: u64,
-    /// Whether anybody needs them.
+    /// Use of the leftover.
     pub usage: LeftoverUsage,
-    /// What became of them.
+    /// Outcome of the request for the leftover.
     pub outcome: LeftoverOutcome,
 }
 
-/// Whether anybody still needs a leftover, as [`crate::store::journal::LeftoverUse`] has it.
+/// Use of a leftover, like [`crate::store::journal::LeftoverUse`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftoverUsage {
-    /// No copy is writing it.
+    /// It is not being written by any copy.
     Idle,
     /// A copy is writing it.
     InUse,
-    /// It is not this user's, or nothing that a copy makes.
+    /// It belongs to another user, or no copy creates such an entry.
     Foreign,
-    /// It cannot be known; only its age says something.
+    /// The use is unknown; only its age is an indication.
     #[serde(other)]
     Unknown,
 }
 
-/// What became of a leftover.
+/// Outcome for a leftover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftoverOutcome {
@@ -199,12 +200,12 @@ pub enum LeftoverOutcome {
     Removed,
     /// It could not be removed.
     Failed,
-    /// It was left alone.
+    /// It was kept.
     #[serde(other)]
     Kept,
 }
 
-/// A path: bytes, in Base64 (RFC 4648, section 4).
+/// A path as bytes, encoded in Base64 (RFC 4648, section 4).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct PathBytes(pub Vec<u8>);
 
@@ -229,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lh_files_1_questions_and_answers_keep_their_form() {
+    fn lh_files_1_requests_and_responses_keep_their_form() {
         let ask = FilesAsk::Look {
             path: PathBytes(b"a\xff".to_vec()),
             list: true,

@@ -1,5 +1,5 @@
-//! Removes a directory with all it holds: in bounded memory, with two descriptors, without
-//! following a link.
+//! Removes a directory with all its content: in bounded memory, with two descriptors, without
+//! following links.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -13,22 +13,22 @@ use crate::store::confine::Dir;
 
 /// Memory for the names of directories that are still to be emptied, in bytes.
 const MAX_NAME_BYTES: usize = 1 << 20;
-/// What a name takes beside its bytes, in memory.
+/// Memory overhead of a name, in bytes.
 const BYTES_PER_NAME: usize = 48;
 
-/// A directory that is being emptied: its path, and those in it that are not empty.
+/// A directory that is being emptied: its path, and its subdirectories that are not empty.
 struct Level {
     path: RelPath,
     directories: Vec<OsString>,
-    /// There may be more in it than was taken down.
+    /// True if it may contain more than was recorded.
     is_cut: bool,
 }
 
-/// Where it failed, beneath what was to be removed.
+/// Error, and its path beneath the directory to be removed.
 pub(super) type Failed = (Errno, RelPath);
 
-/// Removes the directory `name` of `parent` and all beneath it, until `stop` is set (then `EINTR`).
-/// What could be removed before a failure is gone.
+/// Removes the directory `name` of `parent` and everything beneath it, until `stop` is set (then
+/// `EINTR`). After a failure, everything that was removed before it stays removed.
 pub(super) fn directory(parent: &Dir, name: &OsStr, stop: &AtomicBool) -> Result<(), Failed> {
     let at_top = |errno| (errno, RelPath::root());
     let plain =
@@ -40,7 +40,7 @@ pub(super) fn directory(parent: &Dir, name: &OsStr, stop: &AtomicBool) -> Result
         if let Some(next) = level.directories.pop() {
             room += bytes_of(&next);
             let path = level.path.child(next.as_bytes());
-            // Deeper than a path can say (LH-FILES-10).
+            // The path is too deep to be expressed (LH-FILES-10).
             let path = path.map_err(|_| (Errno::NAMETOOLONG, level.path.clone()))?;
             levels.push(empty(&top, path, &mut room, stop)?);
             continue;
@@ -64,8 +64,8 @@ pub(super) fn directory(parent: &Dir, name: &OsStr, stop: &AtomicBool) -> Result
     parent.remove_dir(name).map_err(at_top)
 }
 
-/// Removes what can be removed at once: all that is no directory, and empty directories. The others
-/// are taken down, as far as there is room for their names; for one there always is.
+/// Removes what can be removed at once: everything except non-empty directories. The latter are
+/// recorded as far as their names fit; one always fits.
 fn empty(top: &Dir, path: RelPath, room: &mut usize, stop: &AtomicBool) -> Result<Level, Failed> {
     let mut level = Level {
         path,
@@ -96,10 +96,10 @@ fn empty_into(
         }
         let removed = match found.file_type() {
             fs::FileType::Directory => Err(Errno::ISDIR),
-            // Of an unknown type too: a directory cannot be removed like this.
+            // This includes entries of unknown type, as a directory cannot be removed like this.
             _ => dir.remove(name),
         };
-        // Linux says ISDIR, POSIX and others PERM.
+        // Linux returns EISDIR, POSIX and others EPERM.
         let removed = match removed {
             Err(Errno::ISDIR) => dir.remove_dir(name),
             other => other,
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_goes_and_what_its_links_lead_to_stays() {
+    fn tree_is_removed_and_link_targets_stay() {
         let tmp = tempfile::tempdir().unwrap();
         let at = tmp.path();
         std::fs::create_dir_all(at.join("kept/deep")).unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn with_room_for_hardly_a_name_it_still_ends() {
+    fn removal_ends_with_memory_for_hardly_a_name() {
         let tmp = tempfile::tempdir().unwrap();
         for n in 0..20 {
             std::fs::create_dir_all(tmp.path().join(format!("tree/d{n}/e/f"))).unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_files_10_what_is_stopped_stops_and_what_is_too_deep_is_reported() {
+    fn lh_files_10_removal_stops_and_reports_excessive_depth() {
         let tmp = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(tmp.path().join("tree/d")).unwrap();
         std::fs::write(tmp.path().join("tree/f"), "f").unwrap();
@@ -190,7 +190,7 @@ mod tests {
             remove(tmp.path(), "tree").unwrap_err().0,
             Errno::NAMETOOLONG
         );
-        // Half of it at a time.
+        // Half of the depth at a time.
         let half: String = vec![name.as_str(); 19].join("/");
         std::fs::rename(tmp.path().join("tree").join(&half), tmp.path().join("half")).unwrap();
         let deeper = Dir::open(&tmp.path().join("half")).unwrap();

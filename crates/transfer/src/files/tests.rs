@@ -12,7 +12,7 @@ use crate::grants::Access;
 use crate::path::RelPath;
 use crate::store::confine::Dir;
 
-/// A place with `root`, which is served, and `outside`, which is not.
+/// A directory with `root`, which is served, and `outside`, which is not.
 struct World(tempfile::TempDir);
 
 impl World {
@@ -49,7 +49,7 @@ impl World {
     }
 }
 
-/// What is granted: access and directory.
+/// Grants: access and directory.
 struct Granted(&'static [(Access, &'static str)]);
 
 impl Permission for Granted {
@@ -142,7 +142,7 @@ fn lh_files_6_no_path_leads_out_and_the_root_stays() {
     for ask in [rm(""), mv("", "x", true), mkdir("", false)] {
         assert_eq!(world.failure(&ask, &Anything), Some(RefusedPath), "{ask:?}");
     }
-    // A link is itself: listed, renamed and removed, and what it leads to stays.
+    // A link is itself listed, renamed and removed, and its target stays.
     let FilesAnswer::Entries { entries, .. } = world.ask(&look("in/way-out"), &Anything) else {
         panic!("no entries")
     };
@@ -156,7 +156,7 @@ fn lh_files_6_no_path_leads_out_and_the_root_stays() {
 }
 
 #[test]
-fn lh_files_8_nothing_is_reported_or_done_that_is_not_granted() {
+fn lh_files_8_nothing_without_a_grant_is_reported_or_done() {
     use FilesFailureKind::*;
     let world = World::new();
     let reader = Granted(&[(Access::Read, "in")]);
@@ -185,7 +185,7 @@ fn lh_files_8_nothing_is_reported_or_done_that_is_not_granted() {
     ] {
         assert_eq!(world.failure(&ask, &creator), Some(NotGranted), "{ask:?}");
     }
-    // What is there is no more than there to who may not read it.
+    // Without read access, existing entries reveal nothing.
     for path in ["in/f", "in/deep", "in/way-out"] {
         assert_eq!(
             world.failure(&mkdir(path, false), &creator),
@@ -205,7 +205,7 @@ fn lh_files_8_nothing_is_reported_or_done_that_is_not_granted() {
     ] {
         assert_eq!(world.failure(&ask, &writer), Some(NotGranted), "{ask:?}");
     }
-    // Moving does not make readable what is not.
+    // Moving an entry does not make it readable.
     let mixed = Granted(&[
         (Access::Write, "in"),
         (Access::Write, "out"),
@@ -216,12 +216,12 @@ fn lh_files_8_nothing_is_reported_or_done_that_is_not_granted() {
         Some(NotGranted)
     );
     assert_eq!(world.failure(&mv("out/h", "in/h", false), &mixed), None);
-    // Names are reported to nobody who may not read them, also when something fails.
+    // Names are reported only to keys that may read them, even in errors.
     assert_eq!(world.failure(&rm("in/deep"), &writer), None);
 }
 
 #[test]
-fn lh_files_9_what_belongs_to_copies_is_left_to_them() {
+fn lh_files_9_names_of_copies_are_reserved() {
     use FilesFailureKind::*;
     let world = World::new();
     let name = ".longhaul-01020304-5";
@@ -250,7 +250,7 @@ fn lh_files_9_what_belongs_to_copies_is_left_to_them() {
 }
 
 #[test]
-fn names_change_as_they_do_on_this_machine() {
+fn names_change_as_on_a_local_file_system() {
     use FilesFailureKind::*;
     let world = World::new();
     let failure = |ask: FilesAsk| world.failure(&ask, &Anything);
@@ -307,7 +307,7 @@ fn lh_files_7_a_page_is_never_larger_than_allowed() {
     }
 }
 
-/// All paths beneath a directory, with what files hold.
+/// Returns all paths beneath a directory, with the content of files.
 fn tree(at: &Path) -> BTreeSet<(String, Vec<u8>)> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(at).unwrap() {
@@ -345,10 +345,11 @@ fn any_ask() -> impl Strategy<Value = FilesAsk> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is asked, nothing outside of the root changes, and nothing outside of what is
-    /// granted.
+    /// Whatever is requested, nothing outside the root changes, and nothing outside the grants.
     #[test]
-    fn whatever_is_asked_only_what_is_granted_changes(asks in prop::collection::vec(any_ask(), 1..12)) {
+    fn only_granted_paths_change_for_any_request(
+        asks in prop::collection::vec(any_ask(), 1..12),
+    ) {
         let world = World::new();
         let granted = Granted(&[(Access::Read, "in"), (Access::Write, "in")]);
         let outside = tree(&world.0.path().join("outside"));
@@ -358,7 +359,10 @@ proptest! {
         }
         prop_assert_eq!(tree(&world.0.path().join("outside")), outside);
         prop_assert_eq!(tree(&world.root("out")), others);
-        let names: BTreeSet<_> = std::fs::read_dir(world.root("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let names: BTreeSet<_> = std::fs::read_dir(world.root(""))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         prop_assert_eq!(names, BTreeSet::from(["in".into(), "out".into()]));
     }
 }

@@ -1,5 +1,5 @@
-//! Answers questions about the files beneath one directory, and changes names there. Nothing leads
-//! out of it ([`Dir`], LH-FILES-6).
+//! Answers requests about the files beneath one directory, and changes names there. No path escapes
+//! the directory ([`Dir`], LH-FILES-6).
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -20,21 +20,22 @@ use crate::path::RelPath;
 use crate::store::TEMP_PREFIX;
 use crate::store::confine::{Dir, Kind, kind_of};
 
-/// Permissions of a new directory, before the process's own mask is taken off.
+/// Permissions of a new directory, before the umask of the process is applied.
 const NEW_DIRECTORY_MODE: u32 = 0o777;
 
-/// What whoever asks may do where.
+/// Permissions of a client.
 pub trait Permission {
-    /// Whether `access` is permitted to the directory or file `path`, and to all beneath it.
+    /// Returns true if `access` is permitted to the directory or file `path`, and everything
+    /// beneath it.
     fn may(&self, access: Access, path: &RelPath) -> bool;
 
-    /// Who asks, as a refusal says it after "the server does not let".
+    /// Returns the name of the client, as a refusal states it after "the server does not let".
     fn who(&self) -> String {
         "you".to_owned()
     }
 }
 
-/// Whatever the operating system lets this user do.
+/// Permits whatever the operating system allows this user.
 #[derive(Debug, Clone, Copy)]
 pub struct Anything;
 
@@ -44,20 +45,20 @@ impl Permission for Anything {
     }
 }
 
-/// The files beneath one directory, for one who asks.
+/// The files beneath one directory, for one client.
 #[derive(Debug)]
 pub struct Files {
     root: Arc<Dir>,
     listing: Listing,
-    /// The directory that was looked at last, and the last name that was listed of it; none where
-    /// there was nothing behind it.
+    /// The directory that was listed last, and the last name of the page. `None` if there was
+    /// nothing behind it.
     reported: Option<(PathBytes, PathBytes)>,
 }
 
 type Answered = Result<FilesAnswer, FilesFailure>;
 
 impl Files {
-    /// Those beneath `root`.
+    /// Creates access to the files beneath `root`.
     pub fn new(root: Arc<Dir>) -> Self {
         Self {
             root,
@@ -66,8 +67,8 @@ impl Files {
         }
     }
 
-    /// The question for what follows (LH-FILES-12) as one that says behind what, if there is
-    /// anything; any other as it is.
+    /// Rewrites a request for the next page (LH-FILES-12) as one with an explicit position, if
+    /// there is a next page. Returns any other request unchanged.
     pub(crate) fn spelled_out(&self, ask: FilesAsk) -> FilesAsk {
         match (&ask, &self.reported) {
             (FilesAsk::More { limit }, Some((path, reported))) => FilesAsk::Look {
@@ -80,7 +81,7 @@ impl Files {
         }
     }
 
-    /// Whether the answer takes the memory of a pass over a directory:
+    /// Returns true if the answer needs the memory of a pass over a directory:
     /// [`super::listing::MAX_KEPT_BYTES`].
     pub(crate) fn needs_pass(&self, ask: &FilesAsk) -> bool {
         match ask {
@@ -97,12 +98,12 @@ impl Files {
         }
     }
 
-    /// Bytes that are kept from one answer to the next.
+    /// Returns the number of bytes that are kept from one answer to the next.
     pub(crate) fn kept_bytes(&self) -> usize {
         self.listing.kept_bytes()
     }
 
-    /// Answers. Blocking; what takes long ends early once `stop` is set.
+    /// Answers a request. Blocking; long work ends early once `stop` is set.
     pub fn answer(
         &mut self,
         ask: &FilesAsk,
@@ -190,13 +191,13 @@ impl Files {
     ) -> Answered {
         let place = plain(path)?;
         let failed = |errno| FilesFailure::of(errno, path);
-        // It is there, for whoever may make something in it.
+        // The root exists, so this succeeds for a key that may create something in it.
         if place.is_root() && parents && permission.may(Access::Create, &place) {
             return Ok(FilesAnswer::Changed);
         }
         demand_change(permission, Access::Create, &place, path)?;
-        // From the top down. Those above what may be written are not made, so they have to be
-        // there.
+        // Ordered from the top down. Directories above the granted one are not created, so they
+        // must exist.
         let mut missing = VecDeque::from([place.clone()]);
         let mut above = place;
         while let Some((parent, _)) = above.split_last().filter(|_| parents) {
@@ -213,7 +214,7 @@ impl Files {
                 Ok(true) => {}
                 Ok(false) if parents => {}
                 Ok(false) => return Err(failed(Errno::EXIST)),
-                // What is there instead is nobody's business who may only create.
+                // A key that may only create does not learn what exists instead.
                 Err(Errno::NOTDIR | Errno::LOOP) if !parents => return Err(failed(Errno::EXIST)),
                 Err(errno) => return Err(failed(errno)),
             }
@@ -231,8 +232,8 @@ impl Files {
         let (source, mut place) = (plain(from)?, plain(to)?);
         demand_change(permission, Access::Write, &source, from)?;
         let (source_parent, source_name) = source.split_last().ok_or(refused(from))?;
-        // A destination that is a directory is gone into; whether it is one is reported to nobody
-        // who may not write there.
+        // If the destination is a directory, the entry is moved into it. Whether it is one is
+        // revealed only to a key that may write there.
         let may_look = place.is_root() || permission.may(Access::Write, &place);
         let is_directory = |place: &RelPath| {
             let stat = self.root.stat(place);
@@ -244,7 +245,8 @@ impl Files {
                 .map_err(|error| FilesFailure::not_plain(error, to))?;
         }
         demand_change(permission, Access::Write, &place, to)?;
-        // Who may read there and not here would come to read it by moving it.
+        // A key that may read the destination but not the source must not gain read access by
+        // moving.
         if permission.may(Access::Read, &place) {
             demand(permission, Access::Read, &source, from)?;
         }
@@ -274,7 +276,8 @@ impl Files {
             && let Ok(there) = dir.stat_name(name)
             && kind_of(&there) == Kind::Other
         {
-            let what = "a device, FIFO or socket, which is never replaced: remove it, or choose another name";
+            let what = "a device, FIFO or socket, which is never replaced: \
+                        remove it, or choose another name";
             return Err(FilesFailure::with(FilesFailureKind::Exists, to, what));
         }
         source_dir
@@ -300,7 +303,7 @@ impl Files {
             Kind::Directory if !recursive => Err(failed(Errno::ISDIR)),
             Kind::Directory => {
                 remove::directory(&dir, name, stop).map_err(|(errno, beneath)| {
-                    // Names within are reported to nobody who may not read them.
+                    // Names within the directory are reported only to a key that may read them.
                     let reported = place.join(&beneath).unwrap_or_else(|_| place.clone());
                     match permission.may(Access::Read, &place) && !beneath.is_root() {
                         true => FilesFailure::of(errno, &PathBytes(reported.as_bytes().to_vec())),
@@ -335,7 +338,7 @@ impl Files {
     }
 }
 
-/// What the operating system says of an entry; the target of a link is still to be read.
+/// Converts the metadata of an entry. The target of a link is read separately.
 pub(super) fn entry(name: PathBytes, stat: &Stat) -> Entry {
     let kind = match kind_of(stat) {
         Kind::File => EntryKind::File,
@@ -361,7 +364,7 @@ fn refused(path: &PathBytes) -> FilesFailure {
     FilesFailure::new(FilesFailureKind::RefusedPath, path)
 }
 
-/// `access` to `place` itself (LH-FILES-8).
+/// Requires `access` to `place` itself (LH-FILES-8).
 fn demand(
     permission: &dyn Permission,
     access: Access,
@@ -374,8 +377,8 @@ fn demand(
     }
 }
 
-/// That the name `place` may be made or changed: what it lies in is granted, and it is no name of a
-/// copy's own (LH-FILES-8, LH-FILES-9).
+/// Requires that the name `place` may be created or changed: its parent is granted, and the name is
+/// not reserved for copies (LH-FILES-8, LH-FILES-9).
 fn demand_change(
     permission: &dyn Permission,
     access: Access,
@@ -413,7 +416,7 @@ fn not_granted(permission: &dyn Permission, access: Access, path: &PathBytes) ->
         Access::Write => "change",
     };
     let shown = longhaul_proto::text::printable(&path.0);
-    // A path of 4095 bytes is too long for a detail and says no more than its beginning.
+    // A path of 4095 bytes is too long for a detail, and its beginning is enough.
     let shown: String = shown.chars().take(200).collect();
     let detail = format!(
         "the server does not let {} {verb} /{shown}; ask its operator",

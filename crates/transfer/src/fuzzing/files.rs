@@ -1,5 +1,5 @@
-//! Lines of the files protocol (`docs/files-protocol.md`): what a server is asked, and what a
-//! client is answered.
+//! Lines of the files protocol (`docs/files-protocol.md`): requests to a server, and responses to a
+//! client.
 
 use longhaul_proto::fuzzing::{Seed, assert_one_line, assert_short_line, texts};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::files::message::{
 };
 use crate::files::{Lines, read_answer};
 
-/// Lines off a stream, none over its bound.
+/// Splits a stream into lines, and checks that none exceeds its bound.
 fn lines(data: &[u8], max_bytes: usize, mut each: impl FnMut(&[u8])) {
     longhaul_proto::fuzzing::ready(async {
         let mut lines = Lines::new(data, max_bytes);
@@ -27,14 +27,14 @@ fn lines(data: &[u8], max_bytes: usize, mut each: impl FnMut(&[u8])) {
     });
 }
 
-/// What is understood is said again in the same words.
+/// Checks that a decoded value encodes and decodes to itself.
 fn again<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T) {
     let line = serde_json::to_vec(value).unwrap();
     assert!(!line.contains(&b'\n'));
     assert_eq!(&serde_json::from_slice::<T>(&line).unwrap(), value);
 }
 
-/// Lines to a server.
+/// Decodes request lines.
 pub(super) fn ask(data: &[u8]) {
     lines(data, MAX_ASK_BYTES, |line| {
         if let Ok(hello) = serde_json::from_slice::<FilesHello>(line) {
@@ -46,7 +46,7 @@ pub(super) fn ask(data: &[u8]) {
     });
 }
 
-/// Lines to a client.
+/// Decodes response lines.
 pub(super) fn answer(data: &[u8]) {
     lines(data, MAX_ANSWER_BYTES, |line| match read_answer(line) {
         Ok(answer) => {
@@ -112,7 +112,8 @@ pub(super) fn asks() -> Vec<Seed> {
         ("deep", &"[".repeat(4000)),
         (
             "large-limit",
-            "{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null,\"limit\":4294967296}\n",
+            "{\"files\":\"look\",\"path\":\"\",\"list\":true,\
+             \"after\":null,\"limit\":4294967296}\n",
         ),
         ("no-end", "{\"files\":\"look\""),
     ])
@@ -124,9 +125,11 @@ pub(super) fn answers() -> Vec<Seed> {
         FilesAnswer::Working,
         FilesAnswer::Changed,
     ]);
-    let entry = "{\"name\":\"Zg==\",\"kind\":\"symlink\",\"size\":3,\"mode\":511,\"modified\":-1,\"target\":\"Zw==\"}";
+    let entry = "{\"name\":\"Zg==\",\"kind\":\"symlink\",\"size\":3,\"mode\":511,\
+                 \"modified\":-1,\"target\":\"Zw==\"}";
     let entries = format!("{{\"files\":\"entries\",\"entries\":[{entry}],\"next\":\"Zg==\"}}\n");
-    let leftover = "{\"names\":[\"Zg==\"],\"target\":null,\"size\":null,\"durable_bytes\":0,\"disk_bytes\":1,\"age_seconds\":2,\"usage\":\"idle\",\"outcome\":\"kept\"}";
+    let leftover = "{\"names\":[\"Zg==\"],\"target\":null,\"size\":null,\"durable_bytes\":0,\
+                    \"disk_bytes\":1,\"age_seconds\":2,\"usage\":\"idle\",\"outcome\":\"kept\"}";
     let leftovers =
         format!("{{\"files\":\"leftovers\",\"leftovers\":[{leftover}],\"next\":null}}\n");
     let steering =

@@ -1,4 +1,4 @@
-//! What a receiver makes of whatever a sender says, and a sender of whatever a receiver answers.
+//! Reactions of a receiver to any bytes of a sender, and of a sender to any bytes of a receiver.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,10 +22,9 @@ use crate::store::{Announced, Comparison, MadeDir, OnCommit, Resumed, Resumption
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 use crate::wire::{Block, Compare, Frame, HardLink, Head, Meta, NO_ENTRY, Offer, Written};
 
-/// A stream that says nothing more, and at whose other end nothing more happens, is over after so
-/// many looks.
+/// Number of polls after which a finished stream ends, if nothing happens at its other end.
 const MAX_QUIET_LOOKS: usize = 16;
-/// Looks for the first bytes of a sender before what was to be answered is said all the same.
+/// Number of polls for the first bytes of a sender, after which the answers are sent anyway.
 const FIRST_LOOKS: usize = 1 << 20;
 
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -37,7 +36,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     RUNTIME.with_borrow(|runtime| runtime.block_on(future))
 }
 
-/// A place for files that keeps none. What it is asked for must be what a receiver may ask.
+/// A store that keeps nothing. It checks that a receiver's requests are valid.
 struct Nowhere;
 
 impl Nowhere {
@@ -62,7 +61,7 @@ impl Store for Nowhere {
         0
     }
 
-    /// The first part of every file with an identity has come before.
+    /// The first part of every file with an identity exists already.
     fn may_resume(&self, announced: &Announced) -> Resumption<()> {
         match announced.identity {
             Some(_) => Resumption::Some(()),
@@ -153,7 +152,7 @@ impl Store for Nowhere {
     }
 }
 
-/// Says its bytes once it may, and ends when nothing happens any more.
+/// Stream that yields its bytes once it may begin, and ends when nothing happens any more.
 struct Said<'a, B, Q> {
     data: &'a [u8],
     may_begin: B,
@@ -185,8 +184,8 @@ impl<B: FnMut() -> bool + Unpin, Q: FnMut() -> bool + Unpin> AsyncRead for Said<
     }
 }
 
-/// What a sender says behind HELLO, over one stream and again over another: no panic, nothing but
-/// answers, and every outcome the same however often it is reported (LH-COPY-19).
+/// Feeds a receiver what a sender says after HELLO, over one stream and again over another. It must
+/// not panic, must only answer, and must repeat each outcome unchanged (LH-COPY-19).
 pub(super) fn receiver(data: &[u8]) {
     let receiver = Receiver::new(
         Nowhere,
@@ -223,7 +222,7 @@ pub(super) fn receiver(data: &[u8]) {
             if let Err(error) = ended {
                 assert_short_line(&error);
             }
-            // Work that the stream has left behind.
+            // Wait for work that the stream has left behind.
             while Arc::strong_count(&receiver) > idle {
                 tokio::task::yield_now().await;
             }
@@ -238,7 +237,7 @@ pub(super) fn receiver(data: &[u8]) {
     }
 }
 
-/// The outcomes in what a receiver has said. A stream that ended early may have been cut in the
+/// Returns the outcomes that a receiver has reported. A stream that ended early may be cut in the
 /// middle of a frame.
 async fn reported_in(bytes: &[u8]) -> Vec<(u64, Result<Written, Failure>)> {
     let mut reported = Vec::new();
@@ -263,7 +262,7 @@ async fn reported_in(bytes: &[u8]) -> Vec<(u64, Result<Written, Failure>)> {
     reported
 }
 
-/// Counts what is written, and throws it away.
+/// Writer that counts bytes and discards them.
 struct Discarded(Arc<AtomicUsize>);
 
 impl AsyncWrite for Discarded {
@@ -285,8 +284,8 @@ impl AsyncWrite for Discarded {
     }
 }
 
-/// What a receiver answers a sender of a small tree and a large file: no panic, and no copy is
-/// taken for complete that its receiver can't have the hash of (LH-COPY-26).
+/// Feeds a sender of a small tree and a large file what a receiver answers. It must not panic. It
+/// must not consider a copy complete if the receiver cannot know its hash (LH-COPY-26).
 pub(super) fn sender(data: &[u8]) {
     let tree = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src/wire"));
     let large = std::env::current_exe().unwrap();
@@ -314,7 +313,7 @@ pub(super) fn sender(data: &[u8]) {
         };
         let mut reader = FrameReader::new(said);
         let mut writer = Discarded(written.clone());
-        // Data goes in the clear as soon as ACCEPT says so.
+        // Data travels in plaintext as soon as ACCEPT allows it.
         let clear = ClearData {
             stream: Some(Arc::default()),
             wanted: true,

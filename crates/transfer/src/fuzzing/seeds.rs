@@ -1,4 +1,4 @@
-//! Frames, HELLOs and files of grants to begin with: in order, and wrong in one place.
+//! Seeds of frames, HELLOs and files of grants: valid ones, and ones with a single error.
 
 mod exchanges;
 
@@ -207,7 +207,7 @@ fn all() -> Vec<(&'static str, Frame)> {
         ),
         ("done", Frame::Done { manifest: [2; 32] }),
         ("keep-alive", Frame::KeepAlive),
-        // LH-COPY-29: nothing about files follows from these.
+        // LH-COPY-29: these have no effect on files.
         ("flow", Frame::Flow(FlowReport::default())),
         ("retire", Frame::Retire),
         (
@@ -238,7 +238,7 @@ fn subtree(offset: u64, level: u32) -> Subtree {
     }
 }
 
-/// Another name of a file of seven bytes.
+/// Returns another name of a file of seven bytes.
 fn link(id: u64, path: &[u8], first: &[u8]) -> HardLink {
     HardLink {
         head: entry(id, path),
@@ -286,7 +286,7 @@ fn pull() -> Hello {
     }
 }
 
-/// An option that no release knows.
+/// Returns an option that no release knows.
 fn option(kind: u16) -> Vec<u8> {
     [&kind.to_le_bytes()[..], &[3, 0], b"abc"].concat()
 }

@@ -21,9 +21,10 @@ fn way(end_unix_ms: u64, rate: u64) -> Path {
     }
 }
 
-/// A copy of hours has hundreds of grants for one way: none of them may cost its streams.
+/// A copy of several hours has hundreds of grants for one path. Renewing a grant must not cost its
+/// streams.
 #[test]
-fn a_renewed_grant_leaves_its_way_as_it_is() {
+fn renewed_grant_keeps_its_path() {
     let mut paths = Paths::default();
     let first = paths.number(way(60_000, 5));
     for renewals in 2..=2 * MAX_ROUTES as u64 {

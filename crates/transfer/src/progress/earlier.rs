@@ -1,8 +1,7 @@
-//! What copies brought that the server lost before they were over. The copy that takes their place
-//! in the same run finds it there, and it must not be reported as something that an earlier run had
-//! left.
+//! Totals of copies that the server lost before they were complete. The copy that replaces them in
+//! the same run finds their files in place. It must not report these as left by an earlier run.
 
-/// Files and bytes of earlier copies of a run that the present one has not found yet.
+/// Files and bytes of earlier copies of a run that the current one has not found yet.
 #[derive(Debug, Default)]
 pub(super) struct Earlier {
     files: u64,
@@ -10,13 +9,13 @@ pub(super) struct Earlier {
 }
 
 impl Earlier {
-    /// A copy was lost that had brought this much.
+    /// Adds the totals of a lost copy.
     pub(super) fn add(&mut self, files: u64, bytes: u64) {
         self.files = self.files.saturating_add(files);
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// A file is there already. Returns how many files, and how many of its bytes, were there
+    /// Accounts for an unchanged file. Returns how many files, and how many of its bytes, existed
     /// before the run.
     pub(super) fn take_unchanged(&mut self, bytes: u64) -> (u64, u64) {
         if self.files == 0 {
@@ -26,7 +25,7 @@ impl Earlier {
         (0, self.take_resumed(bytes))
     }
 
-    /// Bytes of a file are there already. Returns how many of them were there before the run.
+    /// Accounts for resumed bytes. Returns how many of them existed before the run.
     pub(super) fn take_resumed(&mut self, bytes: u64) -> u64 {
         let brought = bytes.min(self.bytes);
         self.bytes -= brought;
@@ -39,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_run_brought_is_not_reported_as_there_before() {
+    fn files_of_the_same_run_are_not_reported_as_unchanged() {
         let mut earlier = Earlier::default();
         assert_eq!(earlier.take_unchanged(5), (1, 5));
         // Two files of 10 bytes, and 7 bytes of a third.

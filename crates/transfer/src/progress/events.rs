@@ -1,4 +1,4 @@
-//! What happens in a copy, and who receives it.
+//! Events of a copy, and their observers.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,110 +6,109 @@ use std::time::Duration;
 use crate::error::Failure;
 use crate::tree_hash::Hash;
 
-/// Something that happened. Paths are ready for a person to read, destination-side names as the
-/// user would give them.
+/// An event. Paths are formatted for people; names at the destination are as the user would write
+/// them.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// A stream is open.
     StreamOpened {
-        /// Its number.
+        /// Number of the stream.
         stream: u32,
-        /// Its route.
+        /// Route of the stream.
         route: String,
     },
-    /// A stream was lost; its unanswered blocks go to others.
+    /// A stream was lost. Other streams take over its unanswered blocks.
     StreamLost {
-        /// Its number, if it ever opened.
+        /// Number of the stream, if it ever opened.
         stream: Option<u32>,
-        /// Its route.
+        /// Route of the stream.
         route: String,
-        /// What happened, naming the hop if that is known.
+        /// Reason, which names the hop if it is known.
         reason: String,
-        /// If true, a user need not hear of it: it was one more than the server allows beside
-        /// others, or the copy ends by it, and its report says why.
+        /// If true, the user need not be told. Either the server allows no further stream, or the
+        /// copy ends by this and its report gives the reason.
         is_silent: bool,
     },
-    /// Nothing has arrived for a while: the copy waits for its server.
+    /// The copy waits for its server, as nothing has arrived for a while.
     Waiting {
-        /// Time since something arrived.
+        /// Time since the last arrival.
         silence: Duration,
         /// Time after which the copy is given up.
         patience: Duration,
     },
-    /// Something arrives again after [`Event::Waiting`].
+    /// Data arrives again after [`Event::Waiting`].
     Back {
-        /// How long nothing had arrived.
+        /// Time for which nothing had arrived.
         after: Duration,
     },
-    /// The server has lost the copy. Another one takes its place, and every entry is reported
-    /// again.
+    /// The server has lost the copy. Another one replaces it, and every entry is reported again.
     BegunAgain {
-        /// What the server said, or did.
+        /// Message or behaviour of the server that showed it.
         reason: String,
     },
-    /// A route has another share of the streams from now on; only of routes that somebody else than
-    /// the user chose.
+    /// The share of a route in the streams changes. Only for routes that the user did not choose.
     RouteJudged {
-        /// Which.
+        /// Name of the route.
         route: String,
-        /// How it stands.
+        /// New standing of the route.
         standing: RouteStanding,
-        /// Why, for people.
+        /// Reason, formatted for people.
         reason: String,
     },
-    /// A file is gone on with that an earlier copy has left some of.
+    /// A file is resumed from what an earlier copy has left.
     Resumed {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Bytes of it that are there, and need not be sent.
+        /// Bytes that exist, and need not be sent.
         bytes: u64,
-        /// Bytes of all of it.
+        /// Size of the whole file, in bytes.
         size: u64,
     },
     /// An entry is in place and verified.
     Done {
-        /// Which.
+        /// Path of the entry.
         path: String,
-        /// Its size; none for directories and links.
+        /// Size in bytes, or `None` for directories and links.
         bytes: Option<u64>,
-        /// Its BLAKE3 hash; none for directories and links, and for a file that was known by its
+        /// BLAKE3 hash. `None` for directories and links, and for a file that was recognised by its
         /// size and time.
         hash: Option<Hash>,
-        /// It was there before, identical, and was left alone.
+        /// True if the entry existed before, identical, and was left alone.
         same: bool,
     },
     /// An entry failed.
     Failed {
-        /// Which.
+        /// Path of the entry.
         path: String,
-        /// Why.
+        /// Reason.
         failure: Failure,
     },
 }
 
-/// That a copy stands still: it opens a stream over each other route that was chosen for it,
-/// however small it is.
+/// Kind of a copy's standstill. In one, even a small copy opens a stream over each other route that
+/// was chosen for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standstill {
-    /// No stream has ever been open.
+    /// The first stream has not opened yet.
     Unopened,
-    /// None has, and an attempt over the direct route has failed for good.
+    /// The first stream has not opened yet, and an attempt over the direct route has failed
+    /// permanently.
     Failed,
-    /// One has, and nothing moves.
+    /// A stream has been open, and nothing moves.
     Silent,
 }
 
 impl Standstill {
-    /// How long that must have been so.
+    /// Returns the time after which the standstill counts.
     #[must_use]
     pub const fn after(self) -> Duration {
         match self {
-            // By then the first connection's SYN was lost, which is sent again after a second (RFC
-            // 6298, section 2), or the path is a very long one.
+            // By then, either the first connection's SYN was lost, which is retransmitted after a
+            // second (RFC 6298, section 2), or the path is very long.
             Self::Unopened => Duration::from_secs(1),
             // There is nothing to wait for.
             Self::Failed => Duration::ZERO,
-            // A connection that has lost packets sends again before that, several times.
+            // By then, a connection that has lost packets has retransmitted several times.
             Self::Silent => Duration::from_secs(3),
         }
     }
@@ -126,30 +125,30 @@ impl fmt::Display for Standstill {
     }
 }
 
-/// How a route stands beside the direct one.
+/// Standing of a route compared with the direct one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RouteStanding {
     /// It joined the copy.
     Joined,
-    /// It left the copy: whoever chose it no longer does.
+    /// It left the copy, as it is no longer chosen.
     Left,
-    /// It has as many streams as each other.
+    /// It has as many streams as each other route.
     Even,
-    /// Its streams carry more: it has all but one of them.
+    /// Its streams carry more, so it has all streams but one.
     Better,
-    /// Its streams carry less: it has one.
+    /// Its streams carry less, so it has one stream.
     Slower,
-    /// It is not open when it should be: one stream is tried.
+    /// It takes too long to open, so only one stream is tried.
     Late,
-    /// It moved nothing: what its streams carried goes elsewhere.
+    /// It moved nothing. Other routes take over what its streams carried.
     Stalled,
-    /// No attempt can succeed.
+    /// All attempts are bound to fail.
     Gone,
 }
 
 impl RouteStanding {
-    /// In one word, as reports have it.
+    /// Returns the standing in one word, as reports show it.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -164,20 +163,20 @@ impl RouteStanding {
         }
     }
 
-    /// Whether whoever chose it was wrong.
+    /// Returns true if the route was a bad choice.
     #[must_use]
     pub const fn is_bad(self) -> bool {
         matches!(self, Self::Slower | Self::Late | Self::Stalled | Self::Gone)
     }
 }
 
-/// Receives events. Called from several threads; must not block.
+/// Receiver of events. It is called from several threads, and must not block.
 pub trait Observer: Send + Sync + 'static {
-    /// Something happened.
+    /// Receives an event.
     fn event(&self, event: Event);
 }
 
-/// Receives events and does nothing with them.
+/// Ignores events.
 impl Observer for () {
     fn event(&self, _: Event) {}
 }

@@ -1,19 +1,20 @@
-//! Counts of what a copy does not keep of its sources, as the end that reads them sees it.
+//! Counts of source properties that a copy does not keep, as seen by the end that reads the
+//! sources.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::Stat;
 
-/// Bits of a mode that no copy keeps: set-user-ID and set-group-ID.
+/// Mode bits that no copy keeps: set-user-ID and set-group-ID.
 const SET_ID_BITS: u32 = 0o6000;
-/// Beginning of the names of extended attributes that hold an ACL.
+/// Prefix of the names of extended attributes that hold an ACL.
 const ACL_PREFIX: &[u8] = b"system.posix_acl_";
-/// Beginnings of the names of extended attributes that the system gives to every file by itself.
+/// Prefixes of the names of extended attributes that the system itself gives to every file.
 const SYSTEM_LABELS: [&[u8]; 2] = [b"security.selinux", b"security.ima"];
 
-/// Counters of what a copy does not keep. At the end that writes, they are the other end's
-/// (LH-COPY-54).
+/// Counters of properties that a copy does not keep. At the end that writes, they are copied from
+/// the other end (LH-COPY-54).
 #[derive(Debug, Default)]
 pub struct NotKept {
     own_user: OnceLock<u32>,
@@ -23,27 +24,27 @@ pub struct NotKept {
     attributes: AtomicU64,
 }
 
-/// The counts of a moment.
+/// Counts at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct NotKeptCounts {
-    /// Entries of another owner than the user who copies.
+    /// Entries whose owner is not the user who copies.
     pub owners: u64,
     /// Entries with a set-user-ID or set-group-ID bit.
     pub set_id_bits: u64,
-    /// Files that were sent and have an ACL.
+    /// Sent files that have an ACL.
     pub acls: u64,
-    /// Files that were sent and have other extended attributes.
+    /// Sent files that have other extended attributes.
     pub extended_attributes: u64,
 }
 
 impl NotKept {
-    /// An entry of the source was found.
+    /// Counts an entry of the source by its owner and mode.
     pub(crate) fn note_entry(&self, stat: &Stat) {
         let own = *self
             .own_user
             .get_or_init(|| rustix::process::geteuid().as_raw());
         self.note_owner(stat.st_uid, own);
-        // A link has no bits of its own.
+        // A link has no mode bits of its own.
         if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Symlink {
             self.note_mode(stat.st_mode);
         }
@@ -60,7 +61,7 @@ impl NotKept {
             .fetch_add(u64::from(has_bits), Ordering::Relaxed);
     }
 
-    /// A file was opened that has extended attributes of these names, each ended by NUL.
+    /// Counts an opened file that has extended attributes of these names, each terminated by NUL.
     pub(crate) fn note_attributes(&self, names: &[u8]) {
         let mut names = names
             .split(|byte| *byte == 0)
@@ -74,8 +75,8 @@ impl NotKept {
             .fetch_add(u64::from(has_others), Ordering::Relaxed);
     }
 
-    /// Takes over the counts of the end that reads the sources. Counts never fall: an older report
-    /// may arrive later.
+    /// Takes over the counts of the end that reads the sources. Counts never decrease, as an older
+    /// report may arrive later.
     pub(crate) fn raise(&self, counts: NotKeptCounts) {
         self.owners.fetch_max(counts.owners, Ordering::Relaxed);
         self.set_id_bits
@@ -85,7 +86,7 @@ impl NotKept {
             .fetch_max(counts.extended_attributes, Ordering::Relaxed);
     }
 
-    /// Starts from nothing.
+    /// Resets all counts to zero.
     pub(super) fn reset(&self) {
         for counter in [
             &self.owners,
@@ -97,7 +98,7 @@ impl NotKept {
         }
     }
 
-    /// The counts so far.
+    /// Returns the current counts.
     pub fn counts(&self) -> NotKeptCounts {
         NotKeptCounts {
             owners: self.owners.load(Ordering::Relaxed),
@@ -109,7 +110,7 @@ impl NotKept {
 }
 
 impl NotKeptCounts {
-    /// All of it in one line; `None` if everything is kept.
+    /// Returns one line with all counts, or `None` if everything is kept.
     pub fn line(&self) -> Option<String> {
         let parts = [
             ("owners", self.owners),
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_kept_is_counted_and_said_in_one_line() {
+    fn properties_not_kept_are_counted_in_one_line() {
         let not_kept = NotKept::default();
         assert_eq!(not_kept.counts().line(), None);
         for (owner, mode) in [

@@ -1,4 +1,4 @@
-//! What each stream of a copy has carried, and how its connections do.
+//! Counters and connection state of each stream of a copy.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,49 +13,49 @@ use tokio::time::Instant;
 use crate::flow_report::ReportSchedule;
 use crate::wire::FlowReport;
 
-/// Counters of one stream, over all the connections that it had: one that is lost and opened again
-/// goes on with the same ones.
+/// Counters of one stream over all its connections. A stream that is lost and reopened continues
+/// them.
 #[derive(Debug)]
 pub struct StreamCounters {
-    /// Counted from 0 in the order in which streams were opened.
+    /// Number of the stream, from 0 in the order of opening.
     pub number: u32,
-    /// The route it takes.
+    /// Route of the stream.
     pub route: String,
-    /// Bytes of file data this stream carried.
+    /// Bytes of file data that the stream carried.
     pub bytes: AtomicU64,
-    /// Segments its connections on this host sent again; known when one has ended.
+    /// Segments that its connections on this host retransmitted. Known when one has ended.
     pub retransmits: AtomicU64,
-    /// Whether `retransmits` is known.
+    /// True if `retransmits` is known.
     pub retransmits_known: AtomicBool,
-    /// Whether it is open.
+    /// True if the stream is open.
     pub open: AtomicBool,
-    /// This is the server's end, which reports to the other one how it does.
+    /// True at the server's end, which reports its state to the client.
     reports: bool,
     ends: Mutex<KnownEnds>,
-    /// Whether it is to end once all that it carries is answered.
+    /// True if the stream must end once all that it carries is answered.
     retiring: watch::Sender<bool>,
-    /// The copy's own ([`Progress::max_streams`](super::Progress::max_streams)).
+    /// Copy of [`Progress::max_streams`](super::Progress::max_streams).
     max_streams: watch::Sender<Option<usize>>,
-    /// This end waits for what arrives next. It does not while it is busy with what has arrived.
+    /// True while this end waits for data. False while it is busy with data that has arrived.
     is_waiting: AtomicBool,
-    /// Hash of the addresses at both ends of the first hop; zero if they are not known.
+    /// Hash of the addresses at both ends of the first hop, or zero if unknown.
     addresses: AtomicU64,
-    /// The server has accepted the connection of this moment.
+    /// True if the server has accepted the current connection.
     accepted: AtomicBool,
-    /// The copy's own ([`Progress::arrivals`](super::Progress::arrivals)).
+    /// Copy of [`Progress::arrivals`](super::Progress::arrivals).
     arrivals: Arc<AtomicU64>,
 }
 
-/// What is known of a stream's connections.
+/// Knowledge about a stream's connections.
 #[derive(Debug)]
 struct KnownEnds {
-    /// How this end's connection does, where it is watched.
+    /// Watch of this end's connection, if it is watched.
     watch: Option<Arc<FlowWatch>>,
-    /// What the server reported last.
+    /// Last report of the server.
     reported: Option<FlowReport>,
-    /// When the next report to the other end is due.
+    /// Schedule of the reports to the other end.
     schedule: ReportSchedule,
-    /// Of the connections that have ended.
+    /// Totals of the connections that have ended.
     ended: Ends,
 }
 
@@ -92,25 +92,24 @@ impl KnownEnds {
     }
 }
 
-/// How a stream's two connections do, as the two ends see their own.
+/// Observations of a stream's two connections, by their own ends.
 #[derive(Debug, Clone, Default)]
 pub struct Ends {
-    /// This end's.
+    /// Observations of this end.
     pub here: Seen,
-    /// The server's, as far as it has reported them.
+    /// Limits of the server's end, as far as it has reported them.
     pub there: Tally,
-    /// How many streams the server advises.
+    /// Number of streams that the server advises.
     pub advised_there: Option<u32>,
-    /// Segments that the server sent again.
+    /// Segments that the server retransmitted.
     pub retransmits_there: Option<u64>,
 }
 
-/// Most actions of right-sizing kept of a stream whose connections come and go.
+/// Maximum number of right-sizing actions that are kept for a stream that reconnects.
 const MAX_ACTIONS: usize = 32;
 
 impl Ends {
-    /// Goes on with the next connection: counters add up, and what is known of the moment is the
-    /// later one's.
+    /// Adds the next connection. Counters add up, and momentary values are those of the later one.
     fn go_on(&mut self, later: Self) {
         let before = std::mem::replace(self, later);
         let (here, now) = (before.here, &mut self.here);
@@ -171,30 +170,30 @@ impl StreamCounters {
         self.ends.lock().reported = Some(report);
     }
 
-    /// How this end does, where that is reported to the other one.
+    /// Returns the state of this end, if it is reported to the other one.
     pub(crate) fn report(&self) -> Option<FlowReport> {
         let ends = self.ends.lock();
         let watch = ends.watch.as_ref().filter(|_| self.reports)?;
         Some(FlowReport::of(&watch.seen()))
     }
 
-    /// The same, when it is time to report it.
+    /// Returns the report of this end, if one is due.
     pub(crate) fn due_report(&self) -> Option<FlowReport> {
         let due = self.reports() && self.ends.lock().schedule.is_due(Instant::now());
         due.then(|| self.report()).flatten()
     }
 
-    /// Whether there is something to report.
+    /// Returns true if this end reports its state.
     pub(crate) fn reports(&self) -> bool {
         self.reports && self.ends.lock().watch.is_some()
     }
 
-    /// What both ends have seen.
+    /// Returns the observations of both ends.
     pub fn ends(&self) -> Ends {
         self.ends.lock().all()
     }
 
-    /// The stream goes on over another connection, watched by `watch`.
+    /// Continues the stream over another connection, watched by `watch`.
     pub(crate) fn reopen(&self, watch: Option<Arc<FlowWatch>>) {
         let mut ends = self.ends.lock();
         let ended = ends.all();
@@ -208,7 +207,7 @@ impl StreamCounters {
         self.open.store(true, Ordering::Relaxed);
     }
 
-    /// The connection has ended, having sent so many segments again, where that is known.
+    /// Notes that the connection has ended, with its retransmitted segments if known.
     pub(crate) fn closed(&self, retransmits: Option<u64>) {
         if let Some(retransmits) = retransmits {
             self.retransmits.fetch_add(retransmits, Ordering::Relaxed);
@@ -217,7 +216,8 @@ impl StreamCounters {
         self.open.store(false, Ordering::Relaxed);
     }
 
-    /// The server has accepted the stream, and reported how many a copy may have (LH-COPY-9).
+    /// Notes that the server has accepted the stream, and reported the maximum of a copy
+    /// (LH-COPY-9).
     pub(crate) fn accepted(&self, max_streams: u16) {
         self.accepted.store(true, Ordering::Relaxed);
         self.arrived();
@@ -229,7 +229,7 @@ impl StreamCounters {
         });
     }
 
-    /// Takes note of the addresses at both ends of the first hop. A hash of them is kept.
+    /// Stores a hash of the addresses at both ends of the first hop.
     pub(crate) fn set_addresses(&self, addresses: Option<(IpAddr, IpAddr)>) {
         let hash = addresses.map_or(0, |(here, there)| {
             let hash = blake3::hash(format!("{here} {there}").as_bytes());
@@ -241,18 +241,18 @@ impl StreamCounters {
         self.addresses.store(hash, Ordering::Relaxed);
     }
 
-    /// Hash of the addresses at both ends of the first hop, if they are known.
+    /// Returns the hash of the addresses at both ends of the first hop, if they are known.
     pub(crate) fn addresses(&self) -> Option<u64> {
         Some(self.addresses.load(Ordering::Relaxed)).filter(|hash| *hash != 0)
     }
 
-    /// Returns whether the server has accepted the connection of this moment.
+    /// Returns true if the server has accepted the current connection.
     pub(crate) fn is_accepted(&self) -> bool {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Something has arrived. What a server says to a stream that it refuses is no sign of the
-    /// copy's life.
+    /// Notes that data has arrived. A refusal is no sign that the copy is alive, so only accepted
+    /// streams count.
     pub(crate) fn arrived(&self) {
         self.is_waiting.store(false, Ordering::Relaxed);
         if self.is_accepted() {
@@ -260,25 +260,24 @@ impl StreamCounters {
         }
     }
 
-    /// Nothing has arrived, and this end waits for it.
+    /// Notes that nothing has arrived, and this end waits for it.
     pub(crate) fn waits(&self) {
         self.is_waiting.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether this end is busy with what has arrived, and does not look whether there is
-    /// more.
+    /// Returns true if this end is busy with data that has arrived, and does not check for more.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_accepted() && !self.is_waiting.load(Ordering::Relaxed)
     }
 
-    /// The stream is to end once all that it carries is answered.
+    /// Marks the stream to end once all that it carries is answered.
     pub(crate) fn retire(&self) {
         self.retiring.send_replace(true);
     }
 
-    /// Resolves when it is.
+    /// Waits until the stream is marked to end.
     pub(crate) async fn retirement(&self) {
-        // The sender lives in here: it can't be gone.
+        // `self` holds the sender, so it cannot be gone.
         let _ = self
             .retiring
             .subscribe()
@@ -295,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_that_comes_back_goes_on_with_its_counters() {
+    fn reopened_stream_continues_its_counters() {
         let progress = Progress::default();
         let counters = progress.add_stream("direct", None, false);
         for reconnect in 1..=10u64 {
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_connections_counted_stays_and_the_moment_is_the_latest() {
+    fn totals_include_ended_connections_and_state_is_the_latest() {
         let mut ends = Ends::default();
         for (moved, millis) in [(10, 50), (5, 40), (0, 0)] {
             ends.go_on(Ends {

@@ -1,15 +1,15 @@
-//! The receiver's account of a copy: what has arrived, what is in place, what failed, and who waits
-//! for an answer.
+//! The receiver's account of a copy: what has arrived, what is in place, what failed, and which
+//! streams wait for an answer.
 //!
-//! A state machine: what happened goes in, [`Action`]s come out. It reads no clock, takes no lock
-//! and does no I/O; the [`Receiver`](super::Receiver) brings it what streams carry and takes its
-//! actions to the store.
+//! A state machine: events go in, [`Action`]s come out. It reads no clock, takes no lock and does
+//! no I/O. The [`Receiver`](super::Receiver) passes on what streams carry, and performs the actions
+//! on the store.
 //!
-//! Everything a peer can repeat is done once (LH-COPY-19): an entry that is recorded is answered as
-//! it was the first time and otherwise left alone, a block that is in is acknowledged and not
-//! written again. That is what lets streams die at any moment. An answer goes to whoever asked,
-//! since only that stream asks again when it is lost; a stream that has gone asks nothing of the
-//! ledger, its answers simply go nowhere (LH-COPY-21, LH-COPY-27).
+//! Everything that a peer may repeat is done once (LH-COPY-19). A recorded entry gets the same
+//! answer as the first time and is otherwise left alone. A block that is in is acknowledged and not
+//! written again. Streams may therefore die at any moment. An answer goes to the stream that asked,
+//! since only that stream's work is asked about again when it is lost. The answers of a stream that
+//! is gone are dropped (LH-COPY-21, LH-COPY-27).
 
 #![deny(clippy::indexing_slicing)] // what is counted here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -40,53 +40,53 @@ pub(crate) use files::Expected;
 pub(crate) use offers::Claim;
 use outcomes::Outcomes;
 
-/// Entries that may wait in the manifest for one before them (LH-COPY-30).
+/// Maximum number of entries in the manifest that wait for an earlier one (LH-COPY-30).
 const MAX_WAITING_ENTRIES: usize = 1 << 20;
-/// Failures of directories to be finished that are reported at the end (LH-COPY-30).
+/// Maximum number of failed directories that are reported at the end (LH-COPY-30).
 const MAX_NOTES: usize = 1024;
-/// Bytes that a record in the manifest takes while it waits for one before it.
+/// Memory of a record in the manifest while it waits for an earlier one, in bytes.
 const WAITING_BYTES: u64 = 64;
-/// The most bytes that one event makes the ledger remember: a file and its path, or a page of
+/// Maximum memory that one event adds to the ledger, in bytes: a file and its path, or a page of
 /// outcomes and a reason.
 pub(crate) const EVENT_BYTES: u64 = 8 * 1024;
 
-/// What passes through the ledger unread.
+/// Types that the ledger passes on without looking inside.
 pub(crate) trait Parts {
-    /// Who asked: where an answer goes.
+    /// Destination of an answer.
     type Asker;
-    /// The data of a block.
+    /// Data of a block.
     type Data;
-    /// A file in the making. Whoever has it is the one that writes it.
+    /// An unfinished file. Its owner is its only writer.
     type File;
 }
 
-/// What goes back for one question.
+/// Answer to one question.
 pub(crate) type Answer = (Frame, Option<Frame>);
 
-/// What is to be done.
+/// An action that the caller must perform.
 pub(crate) enum Action<P: Parts> {
-    /// Send this to who asked.
+    /// Send an answer.
     Answer(P::Asker, Answer),
-    /// Write a block, then say so with [`Ledger::block_written`]. At most one write of a file is
-    /// under way.
+    /// Write a block, and then call [`Ledger::block_written`]. At most one write per file is in
+    /// progress.
     Write(BlockWrite<P>),
-    /// The hashes agree: give the file its name, then say so with [`Ledger::file_placed`].
+    /// Commit a file whose hashes agree, and then call [`Ledger::file_placed`].
     Place(Placement<P>),
-    /// Remove what was written of a file, or leave it for a later copy if `keep`; then say so with
+    /// Remove what was written of a file, or leave it for a later copy if `keep`. Then call
     /// [`Ledger::discarded`].
     Discard { file: P::File, keep: bool },
-    /// Report to the observer what became of an entry; once for each.
+    /// Report the outcome of an entry to the observer, once per entry.
     Report(Report),
-    /// So many bytes more, or fewer, are written.
+    /// Count this many bytes more, or fewer, as written.
     Count(i64),
-    /// All entries are in place: finish these directories, in this order, then say so with
+    /// All entries are in place. Finish these directories in this order, and then call
     /// [`Ledger::finished`].
     Finish(Vec<Directory>),
 }
 
-/// One block to be written.
+/// A block to be written.
 pub(crate) struct BlockWrite<P: Parts> {
-    /// The file it is of.
+    /// File of the block.
     pub announced: Arc<Announced>,
     pub file: P::File,
     pub block: Block,
@@ -94,24 +94,24 @@ pub(crate) struct BlockWrite<P: Parts> {
     pub data: P::Data,
 }
 
-/// One file to be given its name.
+/// A file to be committed.
 pub(crate) struct Placement<P: Parts> {
     pub announced: Arc<Announced>,
     pub hash: Hash,
-    /// None if no block of it had to be written.
+    /// `None` if no block of it had to be written.
     pub file: Option<P::File>,
 }
 
-/// What became of an entry.
+/// Outcome of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Report {
     pub head: Head,
     pub outcome: Result<Written, Failure>,
-    /// Size of a file that is in place, and its hash if that is known.
+    /// Size of a file in place, and its hash if known.
     pub content: Option<(u64, Option<Hash>)>,
 }
 
-/// A directory to be finished when all in it is written.
+/// A directory to be finished when everything in it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Directory {
     pub head: Head,
@@ -119,63 +119,63 @@ pub(crate) struct Directory {
     pub made: MadeDir,
 }
 
-/// Why a frame ends its stream.
+/// Reason why a frame ends its stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Rejected {
-    /// It breaks the protocol.
+    /// It violates the protocol.
     Protocol(&'static str),
-    /// There is no memory for it.
+    /// Its memory exceeds the limit.
     Limit(Exhausted),
-    /// It was not asked for.
+    /// It was not requested.
     NotAsked(Head, &'static str),
 }
 
-/// How far the copy is.
+/// Stage of the copy.
 enum Stage {
     Receiving,
     /// The directories are being finished.
     Finishing,
-    /// Everything is in place; the hash over all of it.
+    /// Everything is in place. Holds the hash over all of it.
     Done(Hash),
 }
 
-/// See the module.
+/// The receiver's account of a copy.
 pub(crate) struct Ledger<P: Parts> {
     expectation: Expectation,
     sources: usize,
     files: HashMap<u64, ArrivingFile<P>>,
-    /// Entries that come whole and are being written, and who asked for each.
+    /// Entries in one frame that are being written, with the requesters of each.
     being_written: HashMap<u64, Vec<P::Asker>>,
-    /// Files that were offered or said to be other names and are being compared, and who asked for
+    /// Files that were offered or announced as links and are being compared, with the requesters of
     /// each.
     being_compared: HashMap<u64, Vec<P::Asker>>,
     manifest: Manifest,
     outcomes: Outcomes,
     directories: Vec<Directory>,
-    /// Files that failed and of which something is there still.
+    /// Number of failed files of which something still exists.
     unremoved: usize,
-    /// How many entries there are, once END has said so.
+    /// Number of entries, once END has given it.
     end: Option<u64>,
     stage: Stage,
     notes: Vec<(Head, Failure)>,
     memory: Memory,
 }
 
-/// What the ledger takes of the memory it was given, in bytes.
+/// Memory that the ledger uses of what it was given, in bytes.
 struct Memory {
     begun_with: u64,
     files: u64,
     directories: u64,
-    /// What it may take, and why it may not take more.
+    /// Maximum memory, and the reason why there is not more.
     room: u64,
     refusal: Option<Exhausted>,
-    /// More was taken than there is: the copy ends.
+    /// Set when more memory was used than is available, which ends the copy.
     exhausted: Option<Exhausted>,
 }
 
 impl<P: Parts> Ledger<P> {
-    /// An account of what was `asked` for, of so many sources. It counts `begun_with` bytes as its
-    /// own from the start and takes nothing before [`Self::give_room`].
+    /// Creates the account of a copy that `asked` for this, of the given number of sources. It
+    /// counts `begun_with` bytes from the start, and uses no more before [`Self::give_room`].
     pub(crate) fn new(asked: Asked, sources: usize, begun_with: u64) -> Self {
         Self {
             expectation: Expectation::new(asked, sources),
@@ -201,20 +201,20 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the number of bytes of memory that it uses.
     pub(crate) fn bytes(&self) -> u64 {
         let waiting = self.manifest.waiting() as u64 * WAITING_BYTES;
         let memory = &self.memory;
         memory.begun_with + memory.files + memory.directories + waiting + self.outcomes.bytes()
     }
 
-    /// It may take so many bytes. To be said before each event, [`EVENT_BYTES`] more than it takes,
-    /// or with the reason why there are not so many.
+    /// Sets the maximum memory. It must be called before each event, with [`EVENT_BYTES`] more than
+    /// is used, or with the reason why there is not that much.
     pub(crate) fn give_room(&mut self, room: u64, refusal: Option<Exhausted>) {
         (self.memory.room, self.memory.refusal) = (room, refusal);
     }
 
-    /// Whether there is room for `more` bytes.
+    /// Returns an error unless there is room for `more` bytes.
     fn fits(&self, more: u64) -> Result<(), Exhausted> {
         match self.memory.refusal {
             Some(exhausted) if self.bytes().saturating_add(more) > self.memory.room => {
@@ -224,9 +224,8 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// Whether the entry of a frame can be meant for this copy, and is part of what was asked for
-    /// (LH-COPY-18). `Ok` with a failure: it is reported as an entry that failed, whatever it was
-    /// sent as.
+    /// Checks that the entry of a frame can belong to this copy, and was requested (LH-COPY-18). A
+    /// failure in `Ok` is reported as the failure of the entry, whatever it was sent as.
     ///
     /// # Errors
     /// [`Rejected`] if the stream that brought it must end.
@@ -255,8 +254,7 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// Whether what another name is said to be one of can be part of what was asked for
-    /// (LH-COPY-45).
+    /// Checks that the first name of a link can belong to what was requested (LH-COPY-45).
     ///
     /// # Errors
     /// [`Rejected`] if the stream that brought it must end.
@@ -274,15 +272,15 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// The first source of which nothing has come, when all has.
+    /// Returns the first source of which nothing has arrived, once everything has.
     pub(crate) fn missing(&self) -> Option<usize> {
         self.expectation.missing()
     }
 
-    /// END: how many entries there are (LH-COPY-17).
+    /// Handles END, which gives the number of entries (LH-COPY-17).
     ///
     /// # Errors
-    /// [`Rejected::Protocol`] if it was said otherwise before, or more have come.
+    /// [`Rejected::Protocol`] if an earlier END differs, or more entries have arrived.
     pub(crate) fn end(&mut self, entries: u64, out: &mut Vec<Action<P>>) -> Result<(), Rejected> {
         if !matches!(self.stage, Stage::Receiving) {
             return Ok(()); // All that was announced is here.
@@ -303,14 +301,14 @@ impl<P: Parts> Ledger<P> {
         Ok(())
     }
 
-    /// What was written of a file that failed is removed.
+    /// Notes that the remains of a failed file have been removed.
     pub(crate) fn discarded(&mut self, out: &mut Vec<Action<P>>) {
         self.unremoved = self.unremoved.saturating_sub(1);
         self.conclude(out);
     }
 
-    /// When every entry is recorded, nothing is left of those that failed and nothing is being
-    /// written: asks for the directories to be finished, once.
+    /// Requests once that the directories be finished, when every entry is recorded and no remains
+    /// of failed files are left.
     fn conclude(&mut self, out: &mut Vec<Action<P>>) {
         let all_recorded = self.end == Some(self.manifest.len()) && self.manifest.waiting() == 0;
         let all_quiet = self.unremoved == 0
@@ -322,12 +320,13 @@ impl<P: Parts> Ledger<P> {
         }
         self.stage = Stage::Finishing;
         let mut directories = std::mem::take(&mut self.directories);
-        // What lies deeper has the higher number: its parent may be closed to us afterwards.
+        // Deeper directories have higher numbers. Finishing a parent may deny access to its
+        // content.
         directories.sort_unstable_by_key(|directory| std::cmp::Reverse(directory.head.id));
         out.push(Action::Finish(directories));
     }
 
-    /// The directories are finished, but for what failed, which the sender receives before DONE
+    /// Notes that the directories are finished. The sender receives the `failed` ones before DONE
     /// (LH-COPY-25).
     pub(crate) fn finished(&mut self, failed: Vec<(Head, Failure)>) {
         self.memory.directories = 0;
@@ -346,7 +345,7 @@ impl<P: Parts> Ledger<P> {
         self.stage = Stage::Done(self.manifest.hash());
     }
 
-    /// The hash over everything, once everything is in place.
+    /// Returns the hash over everything, once everything is in place.
     pub(crate) fn conclusion(&self) -> Option<Hash> {
         match self.stage {
             Stage::Done(hash) => Some(hash),
@@ -354,7 +353,7 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// What is to be said at the end, on every stream; nothing before.
+    /// Returns the frames that end every stream. Empty before the end.
     pub(crate) fn closing_frames(&self) -> Vec<Frame> {
         let Some(manifest) = self.conclusion() else {
             return Vec::new();
@@ -366,23 +365,24 @@ impl<P: Parts> Ledger<P> {
         notes.chain([Frame::Done { manifest }]).collect()
     }
 
-    /// Drops the files that are not finished, of a copy that ends early.
+    /// Drops the unfinished files of a copy that ends early.
     pub(crate) fn drop_files(&mut self) {
         self.files.clear();
     }
 
-    /// The directories that were to be finished, of a copy that ends early; the last made first.
+    /// Returns the directories that were to be finished, of a copy that ends early. The last
+    /// created comes first.
     pub(crate) fn unfinished(&mut self) -> impl Iterator<Item = Directory> {
         std::mem::take(&mut self.directories).into_iter().rev()
     }
 
-    /// What became of an entry, if it is recorded (LH-COPY-19).
+    /// Returns the outcome of an entry, if it is recorded (LH-COPY-19).
     fn recorded(&self, id: u64) -> Option<Result<Written, Failure>> {
         self.manifest.has(id).then(|| self.outcomes.of(id))
     }
 
-    /// Records what became of an entry; the first word counts. Gives the outcome that is recorded.
-    /// To be followed by [`Self::conclude`].
+    /// Records the outcome of an entry, unless it has one, and returns the recorded one. Must be
+    /// followed by [`Self::conclude`].
     fn record(
         &mut self,
         head: &Head,
@@ -401,7 +401,7 @@ impl<P: Parts> Ledger<P> {
         self.manifest
             .record(head.id, head.source, &head.path, record);
         self.outcomes.insert(head.id, &outcome);
-        // Reported to whatever stream brings more.
+        // Reported to any stream that brings more.
         self.memory.exhausted = self.memory.exhausted.or(self.fits(0).err());
         let content = match record {
             Record::File { size, hash } => Some((size, Some(*hash))),
@@ -418,14 +418,14 @@ impl<P: Parts> Ledger<P> {
     }
 }
 
-/// Whether a later copy may go on with what was written of a file that failed: not if its content
-/// was wrong, or its source is another one by now (LH-COPY-35).
+/// Returns true if a later copy may resume what was written of a failed file. It may not if the
+/// content was wrong, or the source has changed (LH-COPY-35).
 fn is_worth_keeping(failure: &Failure) -> bool {
     use FailureKind::{DiskFull, Io, Limit, PermissionDenied};
     matches!(failure.kind, DiskFull | Io | Limit | PermissionDenied)
 }
 
-/// RESULT of an entry.
+/// Returns the RESULT of an entry.
 fn result(id: u64, outcome: Result<Written, Failure>) -> Frame {
     Frame::Result { id, outcome }
 }

@@ -1,9 +1,8 @@
-//! The receiver of a copy: brings the [`Ledger`] what streams carry, and takes what it asks for to
+//! The receiver of a copy: passes what streams carry to the [`Ledger`], and performs its actions on
 //! the store.
 //!
-//! What is decided is the ledger's. Here are the lock around it, the store, the account that memory
-//! is taken on, and the observer. Actions are carried out without the lock, by the thread that
-//! brought the event.
+//! The ledger decides. The receiver adds the lock around it, the store, the account for its memory,
+//! and the observer. Actions are performed without the lock, by the thread that brought the event.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -32,16 +31,16 @@ use crate::workers::blocking;
 
 mod perform;
 
-/// Bytes that a copy takes whatever it does, beside the names of its sources. Most are for files
-/// that wait to be committed.
+/// Minimum memory of a copy besides the names of its sources, in bytes. Most is for files that wait
+/// to be committed.
 const COPY_BYTES: u64 = 192 * 1024;
-/// Bytes that a source takes beside its name.
+/// Memory of a source besides its name, in bytes.
 const SOURCE_BYTES: u64 = 256;
 
-/// The right to answer once; taking it is what limits a peer that asks and never listens.
+/// Permit to answer once. It limits a peer that asks and never reads the answers.
 pub(crate) type Reply = OwnedPermit<Answer>;
 
-/// See the module.
+/// The receiver of a copy.
 pub(crate) struct Receiver<S: Store = Destination> {
     store: S,
     state: Mutex<State<S>>,
@@ -50,7 +49,8 @@ pub(crate) struct Receiver<S: Store = Destination> {
     pub progress: Arc<Progress>,
     observer: Arc<dyn Observer>,
     label: Box<dyn Fn(&Head) -> String + Send + Sync>,
-    /// Held while a file is gone on with: of several streams that describe it, one opens it.
+    /// Held while a file is being resumed, so that only one of several streams that describe it
+    /// opens it.
     resuming: tokio::sync::Mutex<()>,
     /// Dropped last, when no file is open any more.
     _end: mpsc::Sender<()>,
@@ -59,15 +59,15 @@ pub(crate) struct Receiver<S: Store = Destination> {
 
 struct State<S: Store> {
     ledger: Ledger<Carried<S>>,
-    /// Which copy the server has said that this is to it.
+    /// Instance of the copy that the server has reported.
     instance: Option<CopyInstance>,
-    /// What this copy holds of the memory there is.
+    /// Memory that this copy holds on its account.
     held: Held,
-    /// Bytes that the ledger has room for.
+    /// Memory that the ledger may use, in bytes.
     room: u64,
 }
 
-/// What the ledger passes on.
+/// Types that the ledger passes on.
 struct Carried<S>(PhantomData<S>);
 
 impl<S: Store> Parts for Carried<S> {
@@ -76,16 +76,16 @@ impl<S: Store> Parts for Carried<S> {
     type File = OpenFile<S::File>;
 }
 
-/// A file that has its place among the open ones.
+/// A file with its permit among the open files.
 struct OpenFile<F> {
     file: Option<F>,
     _place: Held,
 }
 
-/// The data of a block, and the places it takes until it is written.
+/// Data of a block, and the permits that it holds until it is written.
 pub(crate) struct BlockData {
     pub buffer: Vec<u8>,
-    /// Bytes of the buffer that are the block's.
+    /// Bytes of the buffer that belong to the block.
     pub len: usize,
     pub buffers: Arc<Buffers>,
     pub _in_memory: OwnedSemaphorePermit,
@@ -107,7 +107,7 @@ impl Drop for BlockData {
 type Actions<S> = Vec<Action<Carried<S>>>;
 
 impl<S: Store> Receiver<S> {
-    /// Receives what was `asked` for, on `account`.
+    /// Creates the receiver of a copy that `asked` for this. Its memory is on `account`.
     ///
     /// # Errors
     /// [`Error::Limit`] if the account has no memory left.
@@ -144,14 +144,14 @@ impl<S: Store> Receiver<S> {
         }))
     }
 
-    /// What ends, as a channel without a sender, when this receiver is gone and has let go of its
-    /// files. For who asks first.
+    /// Returns a channel that disconnects when this receiver is dropped and has released its files.
+    /// Only the first call returns it.
     pub(crate) fn ended(&self) -> Option<mpsc::Receiver<()>> {
         self.ended.lock().take()
     }
 
-    /// Reports something to the ledger that makes it remember no more than `EVENT_BYTES`, and
-    /// `more` bytes.
+    /// Passes an event to the ledger for which it needs at most `EVENT_BYTES` and `more` bytes of
+    /// memory.
     fn event_of<R>(
         &self,
         more: u64,
@@ -177,8 +177,8 @@ impl<S: Store> Receiver<S> {
         self.event_of(0, event)
     }
 
-    /// Whether an entry's frame can be meant for this copy, and is part of what was asked for. An
-    /// entry that is not taken comes back as its failure.
+    /// Checks that the entry of a frame can belong to this copy, and was requested. An entry that
+    /// is not accepted is replaced by its failure.
     pub(crate) fn check(&self, frame: Frame) -> Result<Frame, Error> {
         if let Frame::FileEnd { id, .. } = frame {
             self.event(|ledger, _| ledger.is_described(id))
@@ -213,7 +213,7 @@ impl<S: Store> Receiver<S> {
         }
     }
 
-    /// Once all is in place: whether that is all of what was asked for.
+    /// Checks that everything requested has arrived, once all is in place.
     pub(crate) fn check_complete(&self) -> Result<(), Error> {
         match self.state.lock().ledger.missing() {
             None => Ok(()),
@@ -228,8 +228,8 @@ impl<S: Store> Receiver<S> {
         }
     }
 
-    /// An entry that comes whole (SMALL, DIRECTORY, SYMLINK, FAILED), FILE_END, OFFER or HARD_LINK;
-    /// as long as somebody `is_waiting` for the answer. Blocking.
+    /// Handles an entry in one frame (SMALL, DIRECTORY, SYMLINK, FAILED), FILE_END, OFFER or
+    /// HARD_LINK, as long as `is_waiting` says that someone waits for the answer. Blocking.
     pub(crate) fn entry(
         self: &Arc<Self>,
         frame: Frame,
@@ -244,7 +244,7 @@ impl<S: Store> Receiver<S> {
                 self.claimed(Claim::Link(&link), reply, || self.store.link(&link))
             }
             Frame::FileEnd { id, hash } => {
-                // Nothing but a file that was described gets here: see `check`.
+                // Only described files get here, as `check` ensures.
                 self.event(|ledger, out| ledger.file_end(id, hash, reply, out))
                     .1
             }
@@ -307,8 +307,8 @@ impl<S: Store> Receiver<S> {
         self.perform(actions);
     }
 
-    /// What is there of a file that was offered. A server reads one file at a time to compare it
-    /// for one key: to offer costs next to nothing, and to read a large file much.
+    /// Compares an offered file with the existing one. A server reads one file at a time for one
+    /// key, because an offer is nearly free and reading a large file is not.
     fn compare(&self, offer: &Offer, is_waiting: &dyn Fn() -> bool) -> Result<Comparison, Failure> {
         let reading = self
             .account
@@ -336,7 +336,7 @@ impl<S: Store> Receiver<S> {
         actions
     }
 
-    /// Reports to the ledger what became of a file that came whole.
+    /// Returns a callback that reports the outcome of a file in one frame to the ledger.
     fn small_committed(self: &Arc<Self>, head: Head, size: u64, hash: Hash) -> OnCommit {
         let receiver = self.clone();
         Box::new(move |outcome| {
@@ -348,8 +348,8 @@ impl<S: Store> Receiver<S> {
         })
     }
 
-    /// FILE: a file that will come in blocks. Nothing is created yet, but what an earlier copy has
-    /// left of it is gone on with.
+    /// Handles FILE, which describes a file that arrives in blocks. Nothing is created yet, but
+    /// what an earlier copy has left of it is resumed.
     pub(crate) async fn file(self: &Arc<Self>, announced: Announced) -> Result<(), Error> {
         let id = announced.head.id;
         if announced.identity.is_none() || self.event(|ledger, _| ledger.is_described(id)).0.is_ok()
@@ -369,7 +369,7 @@ impl<S: Store> Receiver<S> {
                 }
                 Resumption::AskAgain(pause) => pause,
             };
-            // This stream waits, and no other one that describes another file.
+            // This stream waits, but others that describe other files need not.
             drop(one_at_a_time);
             tokio::time::sleep(pause).await;
         }
@@ -381,7 +381,7 @@ impl<S: Store> Receiver<S> {
         let (result, actions) = self.event_of(more, |ledger, out| {
             ledger.announce(announced, in_place, out)
         });
-        // Only of what was in place when the file was described first.
+        // This counts only what was in place when the file was first described.
         let counted = actions.iter().map(|action| match action {
             Action::Count(bytes) => bytes.unsigned_abs(),
             _ => 0,
@@ -398,7 +398,7 @@ impl<S: Store> Receiver<S> {
         Ok(())
     }
 
-    /// What an earlier copy has left of a file that nobody has described yet, opened.
+    /// Opens what an earlier copy has left of a file that no stream has described yet.
     async fn resume(
         self: &Arc<Self>,
         announced: &Announced,
@@ -413,13 +413,13 @@ impl<S: Store> Receiver<S> {
             Resumption::Nothing => return Ok(Resumption::Nothing),
             Resumption::AskAgain(pause) => return Ok(Resumption::AskAgain(pause)),
         }
-        // Without a place it can't be written either, which its first block will show.
+        // Without a permit, the file cannot be written either. Its first block will report that.
         let Ok(place) = self.account.open_file().await else {
             return Ok(Resumption::Nothing);
         };
         let (receiver, file) = (self.clone(), announced.clone());
         let resumed = blocking(move || receiver.store.resume(&file)).await?;
-        // What can't be gone on with is begun again, and what is wrong with it is reported then.
+        // A file that cannot be resumed is begun again, which reports any error.
         match resumed {
             Ok(Resumption::Some((file, in_place))) => {
                 let open = OpenFile {
@@ -433,11 +433,11 @@ impl<S: Store> Receiver<S> {
         }
     }
 
-    /// The server has accepted a stream, and said which copy this is to it, if it says so.
+    /// Notes that the server has accepted a stream, and the instance of the copy if it reports one.
     ///
     /// # Errors
-    /// [`Error::CopyLost`] if it is another copy than before: its entries may be numbered otherwise
-    /// (LH-COPY-38).
+    /// [`Error::CopyLost`] if the instance differs from before, as its entries may be numbered
+    /// differently (LH-COPY-38).
     pub(crate) fn accepted(&self, instance: Option<CopyInstance>) -> Result<(), Error> {
         let mut state = self.state.lock();
         let known = state.instance;
@@ -448,13 +448,13 @@ impl<S: Store> Receiver<S> {
         }
     }
 
-    /// HAVE: see [`Ledger::have`].
+    /// Returns HAVE. See [`Ledger::have`].
     pub(crate) fn have(&self, id: u64, from: u64) -> Option<(Frame, Option<u64>)> {
         self.state.lock().ledger.have(id, from)
     }
 
-    /// Whether a block is what its file's description allows, and if so how large the file is; none
-    /// if it has been answered for already. Waits for the file's place among those open.
+    /// Checks a block against its file's description. Returns the size of the file, or `None` if
+    /// the block has been answered already. Waits for the file's permit among the open files.
     ///
     /// # Errors
     /// [`Error::Protocol`] if the block does not belong to the file.
@@ -469,7 +469,7 @@ impl<S: Store> Receiver<S> {
                 file: None,
                 _place: place,
             });
-            // Another stream may have been faster.
+            // Another stream may have got a permit first.
             let (_spare, actions) =
                 self.event(|ledger, out| ledger.give_place(block.id, place, out));
             self.perform(actions);
@@ -477,20 +477,19 @@ impl<S: Store> Receiver<S> {
         Ok(Some(size))
     }
 
-    /// A block has arrived. Whether it is wanted; otherwise who asked is answered, now or with
-    /// those who asked before.
+    /// Handles an arrived block. Returns true if its data is needed. Otherwise the requester is
+    /// answered now, or together with earlier ones.
     pub(crate) fn wants(self: &Arc<Self>, block: &Block, reply: Reply) -> bool {
         let (wanted, actions) = self.event(|ledger, out| ledger.block(block, reply, out));
         self.perform(actions);
         wanted
     }
 
-    /// The data of a block that is wanted, of a file of `size` bytes, and its hash if that is
-    /// known. Blocking; the thread that finds nobody writing the file goes on until nothing waits
-    /// to be written to it.
+    /// Handles the data of a block of a file of `size` bytes, with its hash if known. Blocking. A
+    /// thread that finds no writer of the file continues until nothing waits to be written to it.
     ///
-    /// Of a block in the clear the sender has `said` what it hashes to, where nobody could change
-    /// it: another hash fails the file, and nothing of the block is written (LH-COPY-44).
+    /// For a plaintext block, `said` is the hash that the sender gave over the protected channel.
+    /// If the hash differs, the file fails and nothing of the block is written (LH-COPY-44).
     pub(crate) fn block(
         self: &Arc<Self>,
         block: Block,
@@ -507,29 +506,30 @@ impl<S: Store> Receiver<S> {
         self.perform(actions);
     }
 
-    /// END: how many entries there are. Whether [`Self::finish`] is to be called.
+    /// Handles END, which gives the number of entries. Returns the argument for [`Self::finish`] if
+    /// that must be called.
     pub(crate) fn end(&self, entries: u64) -> Result<Option<Finish<S>>, Error> {
         let (result, actions) = self.event(|ledger, out| ledger.end(entries, out));
         result.map_err(|why| self.error(why))?;
         Ok((!actions.is_empty()).then_some(Finish(actions)))
     }
 
-    /// What END has left to be done. Blocking.
+    /// Performs what END requires. Blocking.
     pub(crate) fn finish(self: &Arc<Self>, finish: Finish<S>) {
         self.perform(finish.0);
     }
 
-    /// The hash over everything, once everything is in place.
+    /// Returns the hash over everything, once everything is in place.
     pub(crate) fn conclusion(&self) -> Option<Hash> {
         self.state.lock().ledger.conclusion()
     }
 
-    /// What is to be said at the end, on every stream.
+    /// Returns the frames that end every stream.
     pub(crate) fn closing_frames(&self) -> Vec<Frame> {
         self.state.lock().ledger.closing_frames()
     }
 
-    /// Resolves when everything is in place.
+    /// Waits until everything is in place.
     pub(crate) async fn concluded(&self) {
         loop {
             let changed = self.done.notified();
@@ -541,15 +541,15 @@ impl<S: Store> Receiver<S> {
     }
 }
 
-/// What the end of a copy has left to be done.
+/// Actions that the end of a copy requires.
 pub(crate) struct Finish<S: Store>(Actions<S>);
 
 impl<S: Store> Drop for Receiver<S> {
-    /// A copy that ended early: what it made is left as the sender had it, for the next one to
-    /// fill.
+    /// Leaves the directories of a copy that ended early as the source has them, for the next copy
+    /// to fill.
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        // Before their directories may be closed to us.
+        // The directories may deny access afterwards.
         state.ledger.drop_files();
         for Directory { head, meta, made } in state.ledger.unfinished() {
             self.store.leave_dir(&head, made, &meta);

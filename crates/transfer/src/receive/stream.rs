@@ -1,4 +1,5 @@
-//! One stream of the receiver: frames in, the work handed to blocking threads, answers out.
+//! One stream of the receiver: reads frames, hands the work to blocking threads, and writes
+//! answers.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -23,41 +24,41 @@ use crate::tree_hash::{BlockHasher, Subtree};
 use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL, MAX_HAVE_SUBTREES, RefusalKind};
 use crate::workers::Workers;
 
-/// Answers that may wait to be written.
+/// Maximum number of answers that wait to be written.
 const MAX_WAITING_ANSWERS: usize = 1024;
-/// Bytes of what says which parts of a file are in place: one that waits, one that is being made,
-/// and one being written.
+/// Memory for HAVE frames, in bytes: one that waits, one being encoded, and one being written.
 const HAVE_BYTES: usize = 3 * MAX_HAVE_SUBTREES * size_of::<Subtree>();
 const ANSWER_BYTES: usize = MAX_WAITING_ANSWERS * (size_of::<Answer>() + 2 * MAX_DETAIL / 3);
 const _: () = assert!(ANSWER_BYTES + HAVE_BYTES + 2 * MAX_BODY + SESSION_BYTES <= STREAM_BYTES);
-/// Blocks of one stream in memory: one being read, the others being written.
+/// Maximum number of blocks of one stream in memory: one being read, the others being written.
 const MAX_BLOCKS_IN_MEMORY: usize = 4;
-/// Whole entries that go to a blocking thread together, and their bytes.
+/// Maximum number of entries in one frame that go to a blocking thread together, and of their
+/// bytes.
 const MAX_BATCH_ENTRIES: usize = 256;
 const MAX_BATCH_BYTES: u64 = 512 * 1024;
 
-/// How a stream ended without an error.
+/// End of a stream without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamEnd {
     /// The copy is over.
     Finished,
-    /// The peer closed it in good order before the copy was over.
+    /// The peer closed it in an orderly manner before the copy was over.
     Closed,
 }
 
-/// What a receiver does once it has said DONE (LH-COPY-31).
+/// Behaviour of a receiver after it has sent DONE (LH-COPY-31).
 #[derive(Clone, Copy)]
 pub(crate) enum AfterDone<'a> {
     /// A client leaves.
     Leave,
-    /// A server goes on answering until the client closes: answers may have been lost with other
-    /// streams, and are asked for again here. If this is the only stream there ever was (it counts
-    /// them), that can't be, and its half is closed in the same flight as DONE, so that the client
+    /// A server answers until the client closes, as answers lost with other streams may be
+    /// requested again here. If this is the only stream there ever was (the counter tells), none
+    /// can be lost. The server then closes its half in the same flight as DONE, so that the client
     /// need not wait for it.
     Stay(&'a AtomicU32),
 }
 
-/// Receives on one stream until the copy is over. `greeting` is said first.
+/// Receives on one stream until the copy is over. `greeting` is sent first.
 pub(crate) async fn receive_stream<S, R, W>(
     receiver: &Arc<Receiver<S>>,
     counters: &StreamCounters,
@@ -94,11 +95,11 @@ where
     }
 }
 
-/// What waits to be said.
+/// Frames that wait to be sent.
 struct Waiting<'a> {
     answers: &'a mpsc::Sender<Answer>,
     waiting: mpsc::Receiver<Answer>,
-    /// HAVE, which nobody waits for.
+    /// HAVE frames, which answer no question.
     in_place: mpsc::Receiver<Frame>,
 }
 
@@ -129,7 +130,7 @@ async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
         out.clear();
         tokio::select! {
             biased;
-            // Before the answers, of which there may be more without end: each saves its sender
+            // HAVE goes before the answers, which may never run out, as each HAVE saves its sender
             // blocks.
             Some(have) = in_place.recv() => have.encode(&mut out),
             answer = waiting.recv() => match answer {
@@ -193,13 +194,13 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
 ) -> Result<StreamEnd, Error> {
     let in_memory = Arc::new(Semaphore::new(MAX_BLOCKS_IN_MEMORY));
     let mut batch: Vec<(Frame, Reply)> = Vec::new();
-    // Frames of a batch hold on to what was read around them, so that this is what they take.
+    // Frames of a batch keep the data read around them alive, so this is the memory that they take.
     let mut batch_from = 0;
     loop {
         let full =
             batch.len() >= MAX_BATCH_ENTRIES || reader.taken() - batch_from >= MAX_BATCH_BYTES;
         if !batch.is_empty() && (full || !reader.has_small_frame()) {
-            // Only so many batches at once, lest a fast peer outrun the disk.
+            // The number of batches is limited, so that a fast peer does not outrun the disk.
             let permit = in_memory
                 .clone()
                 .acquire_owned()
@@ -245,7 +246,8 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 if buffer.len() < len {
                     buffer.resize(1 << BLOCK_LOG2.end(), 0);
                 }
-                // Hashed as it arrives, while it is in the cache; where there are holes, later.
+                // Blocks are hashed as they arrive, while in the cache. Those with holes are hashed
+                // later.
                 let mut hasher = size
                     .filter(|_| block.is_all_data())
                     .map(|size| BlockHasher::new(block.offset, u64::from(block.len), size));
@@ -296,7 +298,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     block_log2,
                     identity,
                 } => {
-                    // The walk is ahead of it, and what that has found may be reported much later.
+                    // The walk is ahead of this entry, and its totals may be reported much later.
                     receiver.progress.set_found(0, size, false);
                     let id = head.id;
                     let announced = Announced {
@@ -372,7 +374,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
     }
 }
 
-/// REFUSE as an error.
+/// Converts a REFUSE to an error.
 pub(crate) fn refused(kind: RefusalKind, detail: String) -> Error {
     match kind {
         RefusalKind::What => Error::Refused(detail),

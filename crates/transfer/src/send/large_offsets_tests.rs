@@ -1,9 +1,9 @@
-//! A file of terabytes: offsets beyond 2^42 on the way from a source to a store, neither of which
-//! holds more than what is asked of it.
+//! A file of terabytes: offsets beyond 2^42 from a source to a store, neither of which holds more
+//! than it is asked for.
 //!
-//! Of a file of 4 TiB and some blocks, the store has the first 4 TiB from an earlier copy, by one
-//! subtree that nobody computed: what follows is read, sent, acknowledged and hashed at its true
-//! place.
+//! The file has 4 TiB and some blocks. The store has the first 4 TiB from an earlier copy, as one
+//! subtree whose hash was never computed. What follows is read, sent, acknowledged and hashed at
+//! its true offset.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::store::{Announced, MadeDir, OnCommit, Resumed, Resumption, Store};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash, Subtree, TreeHash};
 use crate::wire::{Block, Head, Meta, SourceIdentity, Written};
 
-/// Where what is missing begins: 4 TiB.
+/// Offset of the missing part: 4 TiB.
 const THERE: u64 = 1 << 42;
 const BLOCK_LOG2: u32 = 20;
 const BLOCK: u64 = 1 << BLOCK_LOG2;
-/// What is missing: four blocks and a part of one.
+/// Size of the missing part: four blocks and a fraction of one.
 const MISSING: u64 = 4 * BLOCK + 12_345;
 const SIZE: u64 = THERE + MISSING;
 
-/// What the earlier copy has left.
+/// Returns what the earlier copy has left.
 fn there() -> Subtree {
     Subtree {
         offset: 0,
@@ -41,7 +41,7 @@ fn there() -> Subtree {
     }
 }
 
-/// The byte at `offset`.
+/// Returns the byte at `offset`.
 fn byte_at(offset: u64) -> u8 {
     offset.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()[5]
 }
@@ -88,7 +88,7 @@ impl SourceFile for Huge {
     }
 }
 
-/// What was written where, and the hash under which the file took its name.
+/// The written offsets, and the hash with which the file was committed.
 #[derive(Default)]
 struct Kept {
     blocks: Mutex<BTreeMap<u64, Vec<u8>>>,
@@ -159,7 +159,7 @@ impl Store for Keeper {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_lies_behind_four_tebibytes_arrives_where_it_belongs() {
+async fn data_beyond_four_tebibytes_arrives_at_its_offset() {
     let kept = Arc::new(Kept::default());
     let labels = || Sources::labels(vec!["huge".into()]);
     let progress = Arc::new(Progress::default());
@@ -183,8 +183,8 @@ async fn what_lies_behind_four_tebibytes_arrives_where_it_belongs() {
     .unwrap();
     let walk = queue.clone();
     tokio::task::spawn_blocking(move || walk.walk());
-    // Small, so that the sender receives what is there before it has sent much from the file's
-    // start.
+    // The pipe is small, so that the sender learns what exists before it has sent much from the
+    // file's start.
     let (near, far) = tokio::io::duplex(4096);
     let (near_read, mut near_write) = tokio::io::split(near);
     let (far_read, mut far_write) = tokio::io::split(far);
@@ -225,7 +225,7 @@ async fn what_lies_behind_four_tebibytes_arrives_where_it_belongs() {
         tree.insert(offset, hasher.finish());
         offset += len;
     }
-    // Nothing else was written: what was begun with at the start of the file was there.
+    // Nothing else was written, as the start of the file existed.
     assert_eq!(blocks.len(), 5);
     assert_eq!(*kept.placed.lock(), Some((SIZE, tree.root().unwrap())));
     assert_eq!(

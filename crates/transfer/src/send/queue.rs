@@ -1,8 +1,7 @@
-//! The sender's queue: the one place from which all streams of a copy pull their work.
+//! The sender's queue, from which all streams of a copy take their work.
 //!
-//! What goes where is decided by the [`Schedule`]; this holds it under a lock, gives it the time,
-//! keeps its memory and its open files on the account, wakes who waits, and reports to the
-//! observer.
+//! The [`Schedule`] decides what goes where. The queue holds it under a lock, gives it the time,
+//! accounts for its memory and open files, wakes waiting tasks, and reports to the observer.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,13 +31,13 @@ use crate::wire::{Compare, CopyInstance, Frame, Head, Meta, Placement, Written};
 #[cfg(test)]
 mod tests;
 
-/// How often a walk or a stream that waits for memory looks whether there is some.
+/// Interval at which a walk or stream that waits for memory checks for it.
 const MEMORY_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Bytes of memory held for work whatever the entries take: enough for one full batch, so that the
-/// walk can't take all there is.
+/// Memory reserved for work, in bytes. It is enough for one full batch, so that the walk cannot use
+/// up all memory.
 const WORK_RESERVE: u64 = MAX_BATCH_ENTRIES as u64 * IN_FLIGHT_BYTES;
 
-/// See the module.
+/// The queue of one copy.
 pub(crate) struct Queue {
     state: Mutex<State>,
     /// The walk waits here for room.
@@ -46,31 +45,32 @@ pub(crate) struct Queue {
     /// Streams wait here for work, and everyone for the end.
     work: Notify,
     started: Instant,
-    /// The copy at the other end, once it has reported which one it is.
+    /// Instance of the copy at the other end, once reported.
     instance: OnceLock<CopyInstance>,
-    /// Where the receiver puts the sources, once it has reported that.
+    /// Placement of the sources at the receiver, once reported.
     placement: OnceLock<Placement>,
     pub sources: Arc<Sources>,
-    /// Whether files are to be gone on with, should the copy end early.
+    /// If true, a later copy may resume files if this one ends early.
     pub resume: bool,
     pub account: Arc<Account>,
-    /// The receiver understands NOT_KEPT.
+    /// True if the receiver understands NOT_KEPT.
     reports_not_kept: AtomicBool,
     pub progress: Arc<Progress>,
     pub observer: Arc<dyn Observer>,
-    /// How entries are named to the observer.
+    /// Function that names entries for the observer.
     pub label: Box<dyn Fn(&Head) -> String + Send + Sync>,
 }
 
 struct State {
     schedule: Schedule,
     open_files: HashMap<u64, Arc<OpenFile>>,
-    /// The memory of the schedule.
+    /// Memory of the schedule.
     held: Held,
 }
 
 impl State {
-    /// Accounts for the memory of the schedule and for more: bytes of entries, and pieces of work.
+    /// Accounts for the memory of the schedule, and for additional bytes of entries and pieces of
+    /// work.
     fn account(&mut self, entry_bytes: u64, work_items: u64) -> Result<(), Exhausted> {
         let memory = self.schedule.memory();
         let work = memory
@@ -81,7 +81,7 @@ impl State {
         self.held.set_in_steps(entries.saturating_add(work))
     }
 
-    /// For how many more pieces of work there is memory.
+    /// Returns the number of further pieces of work for which there is memory.
     fn room(&mut self) -> usize {
         let full = MAX_BATCH_ENTRIES;
         let fits = [full, 1]
@@ -91,18 +91,18 @@ impl State {
     }
 }
 
-/// What a stream gets when it asks.
+/// Result of a stream's request for work.
 pub(crate) enum Taken {
     Work(Vec<Work>),
-    /// Nothing now; ask again when woken, or after this.
+    /// There is no work now. Ask again when woken, or after this time.
     Nothing(Duration),
-    /// Nothing ever again.
+    /// The queue is over.
     Over,
 }
 
 impl Queue {
-    /// A queue of what is found beneath `sources`, whose memory and open files are on `account`;
-    /// with `resume`, of files that a later copy may go on with.
+    /// Creates a queue for what is found beneath `sources`. Its memory and open files are on
+    /// `account`. With `resume`, a later copy may resume its files.
     ///
     /// # Errors
     /// [`Error::Limit`] if the account has no memory left.
@@ -137,14 +137,14 @@ impl Queue {
         }))
     }
 
-    /// What the receiver has, as far as it is known before it reports, and how files are compared;
-    /// to be said before there are streams.
+    /// Sets what is known of the receiver's files before it reports, and how files are compared.
+    /// Must be called before there are streams.
     pub(crate) fn expect(&self, presence: Presence, compare: Compare) {
         self.on(|schedule, _| schedule.expect(presence, compare));
     }
 
-    /// Names of one file are to be names of one file at the receiver, too: if it says that it
-    /// understands that, or is known to. To be said before the walk.
+    /// Keeps names of one file together at the receiver, if it understands that or `understood` is
+    /// true. Must be called before the walk.
     pub(crate) fn keep_links(&self, understood: bool) {
         self.on(|schedule, _| {
             schedule.keep_links();
@@ -154,13 +154,12 @@ impl Queue {
         });
     }
 
-    /// Reports to the receiver what the copy does not keep of its sources (LH-COPY-54).
+    /// Enables reports to the receiver on what the copy does not keep of its sources (LH-COPY-54).
     pub(crate) fn report_not_kept(&self) {
         self.reports_not_kept.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the counts of what is not kept, if they are to be reported and are not those
-    /// `reported` before.
+    /// Returns the counts of what is not kept, if they must be reported and differ from `reported`.
     pub(crate) fn not_kept_since(&self, reported: &mut NotKeptCounts) -> Option<NotKeptCounts> {
         let counts = self.progress.not_kept.counts();
         let is_due = self.reports_not_kept.load(Ordering::Relaxed) && counts != *reported;
@@ -170,7 +169,7 @@ impl Queue {
         })
     }
 
-    /// How many blocks of a file may be handed out from the first that has no answer.
+    /// Sets how many blocks of a file may be sent from the first unanswered one.
     #[cfg(test)]
     pub(crate) fn set_blocks_ahead(&self, blocks: u64) {
         self.on(|schedule, _| schedule.set_blocks_ahead(blocks));
@@ -187,8 +186,8 @@ impl Queue {
         self.act(state);
     }
 
-    /// Walks on one of the runtime's blocking threads until the walk has ended or the queue is
-    /// closed.
+    /// Starts the walk on one of the runtime's blocking threads. It runs until its end, or until
+    /// the queue is closed.
     pub(crate) fn start_walk(self: &Arc<Self>) -> JoinHandle<()> {
         let queue = self.clone();
         tokio::task::spawn_blocking(move || {
@@ -201,23 +200,23 @@ impl Queue {
         self.on(|schedule, _| schedule.add_stream(stream));
     }
 
-    /// The stream takes no more work: [`Self::take`] says that it is over once all that it carries
-    /// is answered.
+    /// Gives the stream no more work. [`Self::take`] returns [`Taken::Over`] once all that it
+    /// carries is answered.
     pub(crate) fn retire(&self, stream: StreamId) {
         self.on(|schedule, _| schedule.retire(stream));
     }
 
-    /// The stream is gone: what only it carried returns to the queue, to be taken first.
+    /// Removes a stream. What only it carried returns to the queue, to be taken first.
     pub(crate) fn remove_stream(&self, stream: StreamId) {
         self.on(|schedule, _| schedule.remove_stream(stream));
     }
 
-    /// Whether the stream carries something that has no answer yet.
+    /// Returns true if the stream carries unanswered work.
     pub(crate) fn carries(&self, stream: StreamId) -> bool {
         self.state.lock().schedule.carries(stream)
     }
 
-    /// Work for `stream`.
+    /// Returns work for `stream`.
     pub(crate) fn take(&self, stream: StreamId) -> Taken {
         let mut state = self.state.lock();
         let now = self.started.elapsed();
@@ -230,25 +229,26 @@ impl Queue {
         self.act(state);
         match next {
             Next::Send(work) => Taken::Work(work),
-            // Memory may be given back by other copies, which nobody reports.
+            // Other copies may release memory, which is not notified.
             Next::Wait { .. } if room == 0 => Taken::Nothing(MEMORY_POLL_INTERVAL),
             Next::Wait { until } => Taken::Nothing(until.saturating_sub(now)),
             Next::Over => Taken::Over,
         }
     }
 
-    /// Resolves when there may be work, or the queue is over. To be created before [`Self::take`]
-    /// is asked.
+    /// Waits until there may be work, or the queue is over. Must be created before the call of
+    /// [`Self::take`].
     pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.work.notified()
     }
 
-    /// The receiver says a block is written.
+    /// Notes that the receiver has written a block.
     pub(crate) fn acknowledged(&self, id: u64, offset: u64) {
         self.on(|schedule, now| schedule.acknowledged(id, offset, now));
     }
 
-    /// The receiver had these parts of a file before, and reports `more` or has reported all.
+    /// Notes that the receiver had these parts of a file before. It reports `more`, or has reported
+    /// all.
     ///
     /// # Errors
     /// [`Error::Protocol`] if the file has no such parts.
@@ -261,12 +261,12 @@ impl Queue {
         }
     }
 
-    /// The other end has accepted a stream: which copy that has come to, where it reports, whether
-    /// some of what is to be sent may be there, and whether it understands HARD_LINK.
+    /// Notes that the other end has accepted a stream. It may report the instance of the copy. It
+    /// also reports whether some files may exist, and whether it understands HARD_LINK.
     ///
     /// # Errors
-    /// [`Error::CopyLost`] if it is another copy than before: answers given by that one say nothing
-    /// of this one (LH-COPY-38).
+    /// [`Error::CopyLost`] if the instance differs from before, as the answers of that instance do
+    /// not apply to this one (LH-COPY-38).
     pub(crate) fn accepted(
         &self,
         instance: Option<CopyInstance>,
@@ -287,58 +287,58 @@ impl Queue {
         Ok(())
     }
 
-    /// The receiver has reported where it puts the sources.
+    /// Notes where the receiver puts the sources.
     pub(crate) fn placed(&self, placement: Option<Placement>) {
         if let Some(placement) = placement {
-            // It says the same on every stream.
+            // The receiver reports the same on every stream.
             let _ = self.placement.set(placement);
         }
     }
 
-    /// Where the receiver puts the sources, if it has reported that.
+    /// Returns where the receiver puts the sources, once reported.
     pub(crate) fn placement(&self) -> Option<Placement> {
         self.placement.get().copied()
     }
 
-    /// The receiver wants a file that was offered.
+    /// Notes that the receiver wants a file that was offered.
     pub(crate) fn wanted(&self, id: u64) {
         self.on(|schedule, now| schedule.wanted(id, now));
     }
 
-    /// The receiver says what became of an entry.
+    /// Notes the receiver's outcome of an entry.
     pub(crate) fn answered(&self, id: u64, outcome: Result<Written, Failure>) {
-        // What failed here comes back as it was.
+        // A failure of this end comes back unchanged.
         let outcome = outcome.map_err(Failure::at_destination);
         self.on(|schedule, now| schedule.answered(id, outcome, now));
     }
 
-    /// The receiver says everything is in place, with its hash over everything. Answers on other
-    /// streams may still be on their way; they are waited for.
+    /// Notes that everything is in place, with the receiver's hash over it. Answers on other
+    /// streams may still be on their way, and are waited for.
     pub(crate) fn completed(&self, manifest: Hash) {
         self.on(|schedule, _| schedule.completed(manifest));
     }
 
-    /// Ends it all: the walk stops and streams find no more work.
+    /// Ends the copy: the walk stops and streams find no more work.
     pub(crate) fn close(&self) {
         self.on(|schedule, _| schedule.close());
     }
 
-    /// Whether the receiver has said that everything is in place.
+    /// Returns true if the receiver has reported that everything is in place.
     pub(crate) fn said_done(&self) -> bool {
         self.state.lock().schedule.is_completed()
     }
 
-    /// Once everything is in place: whether both sides agree on what that is.
+    /// Returns whether both sides agree on the result, once everything is in place.
     pub(crate) fn conclusion(&self) -> Option<bool> {
         self.state.lock().schedule.agreed()
     }
 
-    /// The hash over all entries, once done.
+    /// Returns the hash over all entries, once everything is in place.
     pub(crate) fn manifest(&self) -> Hash {
         self.state.lock().schedule.manifest()
     }
 
-    /// What the walk has found so far.
+    /// Returns the totals of the walk so far.
     pub(crate) fn totals(&self) -> Frame {
         let found = self.state.lock().schedule.totals();
         Frame::Totals {
@@ -348,7 +348,7 @@ impl Queue {
         }
     }
 
-    /// An event for the schedule, and what follows from it.
+    /// Passes an event to the schedule, and performs what follows.
     fn on<T>(&self, event: impl FnOnce(&mut Schedule, Duration) -> T) -> T {
         let mut state = self.state.lock();
         let answer = event(&mut state.schedule, self.started.elapsed());
@@ -356,19 +356,19 @@ impl Queue {
         answer
     }
 
-    /// Does what the schedule wants done, most of it without the lock.
+    /// Performs the schedule's actions, most of them without the lock.
     fn act(&self, mut state: MutexGuard<'_, State>) {
         let actions = state.schedule.actions();
         let closed = actions.close.and_then(|id| state.open_files.remove(&id));
-        // A stream may wait for that to open another one.
+        // A stream may be waiting for this file to close before it opens another.
         let wake = match closed {
             Some(_) => actions.wake.max(Wake::One),
             None => actions.wake,
         };
-        // Where it has become more and can't be had, the next work has to wait.
+        // If the memory has grown and is not available, the next work must wait.
         let _ = state.account(0, 0);
         let done = state.schedule.bytes_done();
-        // Another copy may have taken its place, and counts from the start.
+        // Another copy may have replaced this one, and counts from zero.
         let is_counted = !state.schedule.is_closed();
         if is_counted {
             self.progress.bytes_done.store(done, Ordering::Relaxed);
@@ -393,7 +393,7 @@ impl Queue {
         }
     }
 
-    /// Reports to the observer, once for each entry.
+    /// Reports a result to the observer, once per entry.
     fn report(&self, result: EntryResult) {
         self.progress.entries_done.fetch_add(1, Ordering::Relaxed);
         let path = (self.label)(&result.entry.head);
@@ -432,7 +432,7 @@ impl Queue {
     }
 }
 
-/// Ends the copy if its walk panics: streams would wait for more to be found.
+/// Closes the queue if its walk panics, as streams would wait forever for more entries.
 pub(crate) struct CloseIfPanicking<'a>(pub &'a Queue);
 
 impl Drop for CloseIfPanicking<'_> {
@@ -473,8 +473,8 @@ impl WalkSink for Queue {
 }
 
 impl Queue {
-    /// The walk found what takes `cost` bytes of memory; waits for room. False if the queue is
-    /// closed.
+    /// Adds what the walk found, and waits until there are `cost` bytes of memory for it. Returns
+    /// false if the queue is closed.
     fn take_in(&self, cost: u64, event: impl FnOnce(&mut Schedule)) -> bool {
         let mut state = self.state.lock();
         loop {
@@ -484,8 +484,9 @@ impl Queue {
             if state.schedule.wants_entries() && state.account(cost, 0).is_ok() {
                 break;
             }
-            // Memory may be given back by other copies, which nobody reports.
-            self.room.wait_for(&mut state, MEMORY_POLL_INTERVAL);
+            // Other copies may release memory, which is not notified.
+            let waited = self.room.wait_timeout(state, MEMORY_POLL_INTERVAL);
+            state = waited.0;
         }
         event(&mut state.schedule);
         let found = state.schedule.totals();

@@ -1,8 +1,8 @@
-//! Work into bytes: what a stream is to send is read, hashed and framed here, on a blocking thread,
-//! into one buffer that then goes to the stream as it is.
+//! Turns work into bytes. On a blocking thread, it reads, hashes and frames what a stream is to
+//! send, in one buffer that then goes to the stream unchanged.
 //!
-//! It is told what to read and reports what it found ([`Reports`]). Data passes through memory
-//! twice: it is read from the file, and hashed while it is still in the processor's cache.
+//! The reader is told what to read, and reports the results ([`Reports`]). Data passes through
+//! memory twice: it is read from the file, and hashed while it is still in the processor's cache.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,24 +20,25 @@ mod tests;
 
 pub(crate) use frame_buffer::FrameBuffer;
 
-/// Files up to this many bytes go in blocks of `1 << log2` bytes, so that several streams share
-/// them and their end, and a stream that has a small part of the path loses little with a block
-/// that was not there whole when the copy broke off ...
+/// Block sizes: files up to this many bytes have blocks of `1 << log2` bytes. Several streams thus
+/// share a file and its end. A slow stream also loses little with a block that was incomplete when
+/// the copy broke off.
 const BLOCKS_BY_SIZE: [(u64, u32); 2] = [(64 << 20, 16), (64 << 30, 18)];
-/// ... and larger ones in these: fewer answers.
+/// Block size of larger files, as a binary logarithm. Large blocks need fewer answers.
 const LARGE_BLOCK_LOG2: u32 = 20;
-/// Files that a stream remembers to have said FILE for; a forgotten one is said again.
+/// Number of files for which a stream remembers that it has sent FILE. For a forgotten file it
+/// sends FILE again.
 const MAX_ANNOUNCED_FILES: usize = 128;
-/// Bytes that are read before they are hashed: they fit a core's cache of the second level.
+/// Number of bytes that are read before they are hashed. They fit a core's second-level cache.
 const READ_PART_BYTES: usize = 128 * 1024;
 
 /// A file that is open to be sent in blocks.
 pub(crate) struct OpenFile {
     file: Box<dyn SourceFile>,
     pub block_log2: u32,
-    /// What a later copy of it is known by, if it is to be gone on with.
+    /// Identity by which a later copy recognises the file, if it may be resumed.
     pub(crate) identity: Option<SourceIdentity>,
-    /// Its place among the open files.
+    /// Its permit among the open files.
     _place: Option<Held>,
 }
 
@@ -51,54 +52,53 @@ impl OpenFile {
         }
     }
 
-    /// Bytes, as it was when it was opened.
+    /// Returns the size in bytes when the file was opened.
     pub(crate) fn size(&self) -> u64 {
         self.file.size()
     }
 }
 
-/// The binary logarithm of the block size in bytes of a file of `size` bytes. It follows from
-/// nothing else: a server that is started again in the midst of a pull has to describe the file as
-/// the one before did (LH-COPY-13).
+/// Returns the binary logarithm of the block size for a file of `size` bytes. It depends on nothing
+/// else, as a server that restarts during a pull must describe the file as before (LH-COPY-13).
 fn block_log2(size: u64) -> u32 {
     let fits = BLOCKS_BY_SIZE.into_iter().find(|(most, _)| size <= *most);
     fits.map_or(LARGE_BLOCK_LOG2, |(_, log2)| log2)
 }
 
-/// Receives what comes of reading.
+/// Receiver of the results of reading.
 pub(crate) trait Reports {
-    /// A file that is to be sent has extended attributes of these names, each ended by NUL.
+    /// Reports the names of the extended attributes of a file to be sent, each terminated by NUL.
     fn has_attributes(&self, _names: &[u8]) {}
-    /// The file of this entry, if it is open and still to be sent.
+    /// Returns the file of this entry, if it is open and still to be sent.
     fn open_file(&self, id: u64) -> Option<Arc<OpenFile>>;
-    /// A file has been opened. The one to be read from: another stream may have opened it before.
-    /// None if it is not to be sent any more.
+    /// Reports an opened file. Returns the file to read from, as another stream may have opened it
+    /// before, or `None` if it need not be sent any more.
     fn opened(&self, id: u64, file: OpenFile) -> Option<Arc<OpenFile>>;
-    /// A block has been read. The hash of its file, if that was the last one.
+    /// Reports a block that was read. Returns the hash of its file after the last block.
     fn block_read(&self, id: u64, offset: u64, hash: BlockHash) -> Option<Hash>;
-    /// All of a file has been read, unchanged. Whether its end is to be said.
+    /// Reports a file that was read completely and unchanged. Returns true if its end must be sent.
     fn file_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> bool;
-    /// A file that is to be offered has been read: its size and hash, as they are to be said; none
-    /// if it need not be offered.
+    /// Reports a file that was read for an offer. Returns the size and hash to offer, or `None` if
+    /// it need not be offered.
     fn offer_read(&self, id: u64, size: u64, hash: Hash) -> Option<(u64, Hash)>;
-    /// A file can't be offered: it is to be sent at once.
+    /// Reports that a file cannot be offered, so that it must be sent at once.
     fn not_offered(&self, id: u64);
-    /// Whether nothing is to be sent any more.
+    /// Returns true if nothing must be sent any more.
     fn is_over(&self) -> bool;
-    /// A file has been read whole: what is to be said.
+    /// Reports a file that was read in one piece. Returns what to send.
     fn whole_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> Say;
-    /// A file that was to go whole is too large for it: what is to be said.
+    /// Reports that a file has grown too large for one frame. Returns what to send.
     fn grew(&self, stream: StreamId, id: u64) -> Say;
-    /// An entry can't be read, which is said on `stream`.
+    /// Reports that an entry cannot be read, which is sent on `stream`.
     fn failed(&self, stream: StreamId, id: u64, failure: &Failure);
 }
 
-/// What one stream has said FILE for.
+/// Files for which one stream has sent FILE.
 #[derive(Default)]
 pub(crate) struct Announced(VecDeque<u64>);
 
 impl Announced {
-    /// Whether FILE must be said now.
+    /// Returns true if FILE must be sent now.
     fn is_new(&mut self, id: u64) -> bool {
         if self.0.contains(&id) {
             return false;
@@ -115,23 +115,23 @@ impl Announced {
     }
 }
 
-/// Reads for one stream.
+/// Reader for one stream.
 pub(crate) struct Reader<'a> {
     pub source: &'a dyn Source,
     pub reports: &'a dyn Reports,
     pub stream: StreamId,
-    /// Whether files are to be gone on with, should the copy end early.
+    /// If true, a later copy may resume files if this one ends early.
     pub resume: bool,
-    /// Whether the data of blocks goes in the clear (LH-COPY-43).
+    /// If true, the data of blocks travels in plaintext (LH-COPY-43).
     pub clear: bool,
-    /// What was said on the stream before.
+    /// Files for which FILE was sent on the stream.
     pub announced: &'a mut Announced,
     pub out: &'a mut FrameBuffer,
 }
 
 impl Reader<'_> {
-    /// Reads, hashes and frames `work`, the files of which are opened in `place`. Returns how many
-    /// bytes of file data that is. Blocking.
+    /// Reads, hashes and frames `work`; files are opened with the permit `place`. Returns the
+    /// number of bytes of file data. Blocking.
     pub(crate) fn fill(&mut self, work: Vec<Work>, mut place: Option<Held>) -> u64 {
         let mut data = 0;
         for work in work {
@@ -194,7 +194,7 @@ impl Reader<'_> {
         0
     }
 
-    /// LH-COPY-40. The same whenever it is said.
+    /// Sends OFFER (LH-COPY-40). It is the same every time.
     fn offer(&mut self, entry: &Entry, content: Option<(u64, Hash)>) {
         let (size, hash) = match (content, &entry.found) {
             (Some((size, hash)), _) => (size, Some(hash)),
@@ -209,7 +209,7 @@ impl Reader<'_> {
         }));
     }
 
-    /// LH-COPY-45. The same whenever it is said.
+    /// Sends HARD_LINK (LH-COPY-45). It is the same every time.
     fn link(&mut self, entry: &Entry) {
         if let (Found::File { size }, Some(first)) = (&entry.found, &entry.first) {
             self.out.put(&Frame::HardLink(HardLink {
@@ -228,7 +228,7 @@ impl Reader<'_> {
                     self.offer(entry, Some(content));
                 }
             }
-            // It is looked at again while it is sent.
+            // The file is checked again while it is sent.
             Ok(None) => self.reports.not_offered(id),
             Err(failure) => {
                 self.reports.failed(self.stream, id, &failure);
@@ -237,7 +237,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Size and hash of a file; none if it changes meanwhile.
+    /// Returns the size and hash of a file, or `None` if it changes meanwhile.
     fn hash(&self, entry: &Entry) -> Result<Option<(u64, Hash)>, Failure> {
         let file = self.source.open(&entry.head)?;
         let size = file.size();
@@ -255,7 +255,7 @@ impl Reader<'_> {
         Ok(is_whole.then(|| (size, *hasher.finalize().as_bytes())))
     }
 
-    /// A file as one SMALL frame.
+    /// Sends a file as one SMALL frame.
     fn whole_file(&mut self, entry: &Entry) -> u64 {
         let (id, start) = (entry.head.id, self.out.len());
         let said = match self.read_whole(entry) {
@@ -276,13 +276,14 @@ impl Reader<'_> {
         0
     }
 
-    /// Its size and hash; none if it has grown too large for one frame or for the buffer.
+    /// Reads a file in one piece. Returns its size and hash, or `None` if it has grown too large
+    /// for one frame or for the buffer.
     fn read_whole(&mut self, entry: &Entry) -> Result<Option<(u64, Hash)>, Failure> {
         let file = self.source.open(&entry.head)?;
         self.reports.has_attributes(&file.attribute_names());
         let size = file.size();
         let small = self.out.begin_small(&entry.head, &file.meta());
-        // One byte more than there should be, to see growth.
+        // One extra byte detects growth.
         let room = size as usize + 1;
         if size > SMALL_MAX || !self.out.fits(room) {
             return Ok(None);
@@ -315,7 +316,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One block, and the file's end when this was the last to be read.
+    /// Sends one block, and the file's end after the last block.
     fn block(&mut self, entry: &Entry, open: &OpenFile, offset: u64) -> u64 {
         let (id, start) = (entry.head.id, self.out.len());
         self.announce(entry, open);
@@ -339,7 +340,7 @@ impl Reader<'_> {
         }
     }
 
-    /// All blocks have been read: the file's end, if it is still what it was.
+    /// Ends a file whose blocks have all been read, if it is unchanged.
     fn all_read(&mut self, entry: &Entry, open: &OpenFile, hash: Hash) {
         let id = entry.head.id;
         match open.file.is_unchanged() {
@@ -400,7 +401,7 @@ impl Reader<'_> {
         Ok((hash, data))
     }
 
-    /// What was not read of a file is at the receiver.
+    /// Ends a file whose other blocks are at the receiver.
     fn complete(&mut self, entry: &Entry, hash: Hash) {
         if let Some(open) = self.reports.open_file(entry.head.id) {
             self.announce(entry, &open);
@@ -408,7 +409,7 @@ impl Reader<'_> {
         }
     }
 
-    /// LH-COPY-15.
+    /// Sends FILE_END (LH-COPY-15).
     fn file_end(&mut self, entry: &Entry, hash: Hash) {
         let id = entry.head.id;
         if let Some(open) = self.reports.open_file(id) {
@@ -417,7 +418,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Says FILE, if the stream has not said it (LH-COPY-13).
+    /// Sends FILE, unless the stream has sent it (LH-COPY-13).
     fn announce(&mut self, entry: &Entry, open: &OpenFile) {
         if self.announced.is_new(entry.head.id) {
             let meta: Meta = open.file.meta();
@@ -431,7 +432,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A file that goes in blocks can't be sent. No data of it.
+    /// Reports that a file cannot be sent in blocks. Returns 0 bytes of data.
     fn fail(&mut self, entry: &Entry, failure: Failure) -> u64 {
         self.reports.failed(self.stream, entry.head.id, &failure);
         self.say_failed(entry, failure);

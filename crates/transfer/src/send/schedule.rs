@@ -1,17 +1,18 @@
-//! The schedule of what is sent: which stream sends what next, what is in flight, and when all is
-//! answered.
+//! The schedule of what is sent: which stream sends what next, what is in flight, and when
+//! everything is answered.
 //!
-//! Entries come in from the walk, in order; a large file is cut into blocks; a stream takes what is
-//! next when it has room, so a fast path carries more. What a stream has taken is *in flight* until
-//! the receiver answers; when the stream is lost, it comes back and is taken first. When nothing is
-//! left to take, an idle stream sends again what has long been in flight elsewhere and carries it
-//! from then on, so stalled paths can't hold up the end.
+//! The walk adds entries in order, and a large file is cut into blocks. A stream takes the next
+//! work when it has room, so a fast path carries more. Work that a stream has taken is *in flight*
+//! until the receiver answers. When the stream is lost, the work returns and is taken first. When
+//! no work is left, an idle stream repeats what has been in flight elsewhere for long, and carries
+//! it from then on. Stalled paths therefore cannot delay the end.
 //!
-//! It decides and does nothing: events are its methods, what they lead to is in the answers and in
-//! [`Schedule::actions`], and the time is an argument, counted from any moment. It does not know
-//! where files come from. No event takes more than a logarithm of what is in flight, but for those
-//! that end many at once (a stream lost, a file answered for while its blocks are in flight), which
-//! pay for each. Taking work looks at each stream ([`share`]), so that all finish together.
+//! The schedule has no side effects. Events are its methods, and their results are the return
+//! values and [`Schedule::actions`]. The time is an argument, relative to any moment. The schedule
+//! does not know where files come from. An event takes at most logarithmic time in the number of
+//! items in flight. Events that end many items at once are exceptions and pay for each: a lost
+//! stream, or an answer to a file whose blocks are in flight. Taking work looks at each stream
+//! ([`share`]), so that all finish together.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -51,49 +52,52 @@ use window::BlockLimits;
 pub(crate) use work::{Actions, EntryResult, Memory, Next, Resumed, Say, StreamId, Wake, Work};
 use work::{Part, Subject};
 
-/// Entries that the walk may be ahead of the streams: bounds memory to a few MiB.
+/// Maximum number of entries by which the walk may be ahead of the streams. It bounds memory to a
+/// few MiB.
 const MAX_QUEUED_ENTRIES: usize = 8192;
-/// Work that one stream may have in flight: enough for files of 1 KiB at 1 Gbit/s over 200 ms.
+/// Maximum number of items that one stream may have in flight: enough for files of 1 KiB at 1
+/// Gbit/s over 200 ms.
 const MAX_IN_FLIGHT_PER_STREAM: usize = 32 * 1024;
-/// Entries from which on a batch for one buffer is full.
+/// Maximum number of entries in a batch for one buffer.
 pub(crate) const MAX_BATCH_ENTRIES: usize = 256;
-/// A stream that already carries its share of what is left, or too much to repeat anything, asks
-/// again after this: by then more may have been delivered.
+/// Pause of a stream that already carries its share of what is left, or too much to repeat
+/// anything. More may have been delivered by then.
 const SHARE_PAUSE: Duration = Duration::from_millis(20);
-/// How long work must at least have been in flight before an idle stream repeats it, when nothing
-/// else is left to send; longer each time it is repeated. Just above Linux's shortest
-/// retransmission timeout (200 ms): what waits for one at the end of a copy came late on some other
-/// stream.
+/// Minimum time in flight before an idle stream repeats work, when nothing else is left to send. It
+/// grows with each repetition. It is just above Linux's minimum retransmission timeout (200 ms).
+/// Work that waits for such a timeout at the end of a copy would arrive late on another stream.
 const MIN_AGE_TO_REPEAT: Duration = Duration::from_millis(250);
-/// The same where no answer has come yet; how long a stream that takes no more work waits before it
-/// looks again; and how long answers to offers are waited for.
+/// Minimum time in flight before a repetition if no answer has arrived yet. Also the pause of a
+/// retiring stream before it checks again, and the time limit for answers to offers.
 const MAX_ANSWER_WAIT: Duration = Duration::from_secs(2);
-/// How many times as long as the answers of the idle stream take (as the longest of all, if it has
-/// none yet), if that is longer: streams of one bottleneck only get in each other's way.
+/// Minimum time in flight before a repetition, as a multiple of the idle stream's answer time, or
+/// of the longest one if it has none. Without it, streams of one bottleneck would hinder each
+/// other.
 const MIN_ANSWER_TIMES_TO_REPEAT: u32 = 3;
-/// Bytes of memory for what is in flight or came back, and for a record that waits in the manifest.
+/// Memory of an item that is in flight or has returned, and of a record that waits in the manifest,
+/// in bytes.
 pub(crate) const IN_FLIGHT_BYTES: u64 = 216;
 const WAITING_BYTES: u64 = 64;
-/// An idle stream repeats nothing while what it carries takes it longer than this to deliver: that
-/// would only stand behind it, and take the path from what it repeats.
+/// Maximum delivery time of the data that an idle stream carries if it is to repeat work. With
+/// more, the repeated data would wait behind it, and take capacity from the original.
 const MAX_BACKLOG_TO_REPEAT: Duration = Duration::from_millis(500);
-/// How long an idle stream waits at least.
+/// Minimum pause of an idle stream.
 const MIN_WAIT: Duration = Duration::from_millis(1);
 
-/// See the module.
+/// The schedule of one copy.
 #[derive(Default)]
 pub(crate) struct Schedule {
-    /// Found and not handed out.
+    /// Entries that were found and not taken.
     queued: VecDeque<Arc<Entry>>,
-    /// Bytes of files in there.
+    /// Bytes of the queued files.
     queued_bytes: u64,
-    /// Handed out and without a result.
+    /// Entries that were taken and have no result.
     tracked: HashMap<u64, Tracked>,
-    /// Came back, to be taken first. Nothing is in here and in flight.
+    /// Work that has returned and is taken first. None of it is in flight.
     returned: BTreeSet<Subject>,
-    /// Files that go in blocks, were handed out, and are to be opened by whoever comes next.
+    /// Files that are sent in blocks and were taken, and that the next stream must open.
     unopened: BTreeSet<u64>,
-    /// Open files with blocks that nobody has taken yet.
+    /// Open files with blocks that no stream has taken yet.
     cutting: BTreeSet<u64>,
     in_flight: InFlight,
     offers: Offers,
@@ -105,44 +109,43 @@ pub(crate) struct Schedule {
     agreed: Option<bool>,
     closed: bool,
     bytes_done: u64,
-    /// Memory of entries and of open files.
+    /// Memory of entries, and of open files.
     entry_bytes: u64,
     file_bytes: u64,
-    /// A stream found no room for more in flight.
+    /// True if a stream found no room for more in flight.
     starved: bool,
-    /// Files that may be opened beside those that are open. `None` where there is no limit but the
-    /// account.
+    /// Number of further files that may be opened. `None` if only the account limits it.
     openable: Option<usize>,
     block_limits: BlockLimits,
-    /// The limits on blocks held back one that could have been taken last.
+    /// True if the block limits held back a block at the last attempt.
     is_held_back: bool,
     actions: Actions,
 }
 
-/// What the walk has found so far.
+/// Totals of the walk so far.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub entries: u64,
     /// Bytes of files.
     pub bytes: u64,
-    /// Whether the walk is over.
+    /// True once the walk is over.
     pub complete: bool,
 }
 
-/// The walk.
+/// Methods for the walk.
 impl Schedule {
-    /// Whether there is room for another entry.
+    /// Returns true if there is room for another entry.
     pub(crate) fn wants_entries(&self) -> bool {
         self.queued.len() + self.links.waiting() < MAX_QUEUED_ENTRIES
     }
 
-    /// The walk found an entry: `path` beneath the source of this number.
+    /// Adds an entry that the walk found: `path` beneath the source of this number.
     pub(crate) fn found(&mut self, source: u32, path: RelPath, meta: Meta, found: Found) {
         let entry = self.number(source, path, meta, found);
         self.queue(entry);
     }
 
-    /// The same of a file that has several `names`.
+    /// Adds a file that has several `names`.
     pub(crate) fn found_linked(
         &mut self,
         source: u32,
@@ -157,12 +160,12 @@ impl Schedule {
         }
     }
 
-    /// Names of one file are to be names of one file at the receiver, too, if it understands that.
+    /// Keeps names of one file together at the receiver, if it understands that.
     pub(crate) fn keep_links(&mut self) {
         self.links.keep();
     }
 
-    /// The receiver understands HARD_LINK.
+    /// Notes that the receiver understands HARD_LINK.
     pub(crate) fn links_understood(&mut self) {
         self.links.understood();
     }
@@ -187,7 +190,7 @@ impl Schedule {
         self.wake(Wake::One);
     }
 
-    /// The walk is over; `complete` if nothing stopped it.
+    /// Ends the walk. `complete` is true if nothing stopped it.
     pub(crate) fn walk_ended(&mut self, complete: bool) {
         self.found.complete = complete;
         self.links.all_found();
@@ -200,15 +203,15 @@ impl Schedule {
     }
 }
 
-/// Streams.
+/// Methods for streams.
 impl Schedule {
     pub(crate) fn add_stream(&mut self, stream: StreamId) {
         self.in_flight.add_stream(stream);
-        // One more may open a file.
+        // One more stream may open a file.
         self.wake(Wake::All);
     }
 
-    /// The stream is gone: what it carried comes back (LH-COPY-27).
+    /// Removes a stream. What it carried returns (LH-COPY-27).
     pub(crate) fn remove_stream(&mut self, stream: StreamId) {
         let back = self.in_flight.remove_stream(stream);
         self.offers.forget_questions();
@@ -220,8 +223,8 @@ impl Schedule {
         }
     }
 
-    /// The stream takes no more work, and is over once all that it carries is answered. END goes to
-    /// another stream: it is answered no sooner than the copy is over.
+    /// Gives the stream no more work. It is over once all that it carries is answered. END goes to
+    /// another stream, as it is answered no sooner than the end of the copy.
     pub(crate) fn retire(&mut self, stream: StreamId) {
         if self.in_flight.retire(stream) && self.in_flight.carrier(Subject::END) == Some(stream) {
             self.in_flight.forget(Subject::END);
@@ -230,7 +233,7 @@ impl Schedule {
         self.wake(Wake::All);
     }
 
-    /// What `stream` does next, if there is memory for `room` more pieces of work in flight.
+    /// Returns the next work of `stream`, if there is memory for `room` more items in flight.
     pub(crate) fn next(&mut self, stream: StreamId, now: Duration, room: usize) -> Next {
         if self.closed || self.agreed.is_some() || !self.in_flight.has_stream(stream) {
             return Next::Over;
@@ -257,8 +260,8 @@ impl Schedule {
         if batch.is_empty() {
             let next = self.repeat(stream, now);
             return match next {
-                // Many blocks are in flight when the limits are reached: a pause leaves no stream
-                // idle.
+                // Many blocks are in flight when the limits are reached, so a pause leaves no
+                // stream idle.
                 Next::Wait { until } if self.is_held_back => Next::Wait {
                     until: until.min(now.saturating_add(SHARE_PAUSE)),
                 },
@@ -268,13 +271,13 @@ impl Schedule {
         Next::Send(batch)
     }
 
-    /// From now on, so many files may be opened beside those that are open. A single stream that
-    /// waited for a file to be closed could not send what closes it.
+    /// Sets the number of further files that may be opened. A single stream that waited for a file
+    /// to be closed could not send what closes it.
     pub(crate) fn set_openable(&mut self, files: usize) {
         self.openable = Some(files);
     }
 
-    /// What was in flight is to be sent by another stream.
+    /// Returns work that was in flight, for another stream to send.
     fn come_back(&mut self, subject: Subject) {
         let unopened = self
             .tracked
@@ -286,7 +289,7 @@ impl Schedule {
         };
     }
 
-    /// What is to be sent for `subject`, as its entry stands now.
+    /// Returns the work for `subject` in the current state of its entry.
     fn work_of(&self, subject: Subject) -> Option<Work> {
         if subject == Subject::END {
             let Totals { entries, bytes, .. } = self.found;
@@ -317,8 +320,8 @@ impl Schedule {
         }
     }
 
-    /// What has long been in flight on another stream, for an idle one to send too; or when to look
-    /// again.
+    /// Returns work that has long been in flight on another stream, to be repeated by this idle
+    /// one. Otherwise returns when to check again.
     fn repeat(&mut self, stream: StreamId, now: Duration) -> Next {
         let own = self.in_flight.answer_time(stream);
         let oldest = self.in_flight.oldest_elsewhere(stream);
@@ -328,7 +331,7 @@ impl Schedule {
             own
         };
         let age = match usual.is_zero() {
-            // Nobody knows how long an answer takes.
+            // The answer time is unknown.
             true => MAX_ANSWER_WAIT,
             false => MIN_AGE_TO_REPEAT.max(usual * MIN_ANSWER_TIMES_TO_REPEAT),
         };
@@ -343,7 +346,7 @@ impl Schedule {
             self.in_flight.repeat(subject, stream, now, age);
             return Next::Send(vec![work]);
         }
-        // What others take from now on is not due before that, either.
+        // Work that others take from now on is not due earlier.
         let since = oldest.map_or(now, |(since, _)| since.min(now));
         let pause = if is_idle { MIN_WAIT } else { SHARE_PAUSE };
         let until = since.saturating_add(age).max(now.saturating_add(pause));
@@ -351,16 +354,16 @@ impl Schedule {
     }
 }
 
-/// The end, and what there is to know.
+/// Methods for the end, and for information.
 impl Schedule {
-    /// Ends it all: the walk stops and streams find no more work.
+    /// Ends the copy: the walk stops and streams find no more work.
     pub(crate) fn close(&mut self) {
         self.closed = true;
         self.actions.wake_walk = true;
         self.wake(Wake::All);
     }
 
-    /// Whether a stream carries something.
+    /// Returns true if the stream carries anything.
     pub(crate) fn carries(&self, stream: StreamId) -> bool {
         self.in_flight.of(stream) > 0
     }
@@ -369,27 +372,27 @@ impl Schedule {
         self.closed
     }
 
-    /// Whether the receiver has said that everything is in place.
+    /// Returns true if the receiver has reported that everything is in place.
     pub(crate) fn is_completed(&self) -> bool {
         self.their_manifest.is_some()
     }
 
-    /// Once everything is in place: whether both sides agree on what that is.
+    /// Returns whether both sides agree on the result, once everything is in place.
     pub(crate) fn agreed(&self) -> Option<bool> {
         self.agreed
     }
 
-    /// The hash over all entries, once done.
+    /// Returns the hash over all entries, once everything is in place.
     pub(crate) fn manifest(&self) -> Hash {
         self.manifest.hash()
     }
 
-    /// Bytes of files that are written, as far as the receiver has said.
+    /// Returns the bytes of files that the receiver has reported as written.
     pub(crate) fn bytes_done(&self) -> u64 {
         self.bytes_done
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the memory that the schedule uses.
     pub(crate) fn memory(&self) -> Memory {
         let work_items = self.in_flight.len() + self.returned.len() + self.unopened.len();
         let in_flight = work_items as u64 * IN_FLIGHT_BYTES;
@@ -400,7 +403,7 @@ impl Schedule {
         }
     }
 
-    /// What is to be done since this was last asked.
+    /// Returns the actions that are due since the last call.
     pub(crate) fn actions(&mut self) -> Actions {
         if self.in_flight.take_drained() {
             self.wake(Wake::All);
@@ -417,7 +420,7 @@ impl Schedule {
         self.returned.remove(&subject);
     }
 
-    /// Nothing of an entry is to be sent any more.
+    /// Drops all work of an entry.
     fn drop_entry(&mut self, id: u64) {
         self.in_flight.forget_entry(id);
         self.offers.answered(id);
@@ -429,7 +432,7 @@ impl Schedule {
         }
     }
 
-    /// Compares both sides' accounts as soon as both are complete.
+    /// Compares both sides' manifests as soon as both are complete.
     fn conclude(&mut self) {
         if let Some(theirs) = self.their_manifest
             && self.agreed.is_none()
@@ -441,7 +444,7 @@ impl Schedule {
         }
     }
 
-    /// There is room for more in flight.
+    /// Wakes streams, as there is room for more in flight.
     fn freed(&mut self) {
         if std::mem::take(&mut self.starved) {
             self.wake(Wake::All);

@@ -1,4 +1,4 @@
-//! Where the files of a copy come from.
+//! Sources of the files of a copy.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,57 +16,57 @@ mod of_part;
 use local_tree::LocalTree;
 use of_part::OfPart;
 
-/// A place that files come from: what there is, and the content of each file. All of it may block.
+/// A source of files: its entries, and the content of each file. All methods may block.
 pub(crate) trait Source: Send + Sync {
-    /// Gives `sink` every entry, in one order, each directory before what is in it; false if `sink`
-    /// stopped it.
+    /// Passes every entry to `sink` in one order, each directory before its content. Returns false
+    /// if `sink` stopped it.
     fn walk(&self, sink: &dyn WalkSink) -> bool;
 
     /// Opens the file of an entry that the walk found.
     ///
     /// # Errors
-    /// What became of it since the walk, or why it can't be read.
+    /// A change of the file since the walk, or the reason why it cannot be read.
     fn open(&self, head: &Head) -> Result<Box<dyn SourceFile>, Failure>;
 }
 
 /// An open file of a [`Source`]. Several threads may read it at once.
 pub(crate) trait SourceFile: Send + Sync {
-    /// Bytes, as it was when it was opened.
+    /// Returns the size in bytes when it was opened.
     fn size(&self) -> u64;
 
-    /// Permissions and modification time, as they were when it was opened.
+    /// Returns the permissions and modification time when it was opened.
     fn meta(&self) -> Meta;
 
-    /// What tells this state of the file from every other; none if there is no such thing
+    /// Returns a value that distinguishes this state of the file from every other, if there is one
     /// (LH-COPY-33).
     fn identity(&self) -> Option<SourceIdentity> {
         None
     }
 
-    /// Names of its extended attributes, each ended by NUL; empty if it has none or nobody can
-    /// tell.
+    /// Returns the names of its extended attributes, each terminated by NUL. Empty if it has none
+    /// or they are unknown.
     fn attribute_names(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Where there is data in `len` bytes from `offset`, ascending, at most
-    /// [`crate::wire::MAX_EXTENTS`]; the rest reads as zeros.
+    /// Returns the extents of data in `len` bytes from `offset`, ascending, at most
+    /// [`crate::wire::MAX_EXTENTS`]. The rest reads as zeros.
     fn extents(&self, offset: u64, len: u32) -> Result<Vec<Extent>, Failure> {
         let _ = offset;
         Ok(vec![Extent { offset: 0, len }])
     }
 
-    /// Reads from `offset` until `buffer` is full or the file ends. How many bytes that is.
+    /// Reads from `offset` until `buffer` is full or the file ends. Returns the number of bytes.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Failure>;
 
-    /// Whether it is still what it was when it was opened.
+    /// Returns true if the file has not changed since it was opened.
     fn is_unchanged(&self) -> Result<bool, Failure>;
 }
 
-/// What is to be copied.
+/// The sources of a copy.
 pub struct Sources {
     source: Box<dyn Source>,
-    /// Of that, files of one part only.
+    /// If set, only files of one part are taken.
     filter: Option<PartFilter>,
 }
 
@@ -77,15 +77,15 @@ impl std::fmt::Debug for Sources {
 }
 
 impl Sources {
-    /// Sources beneath one directory, as a server sends them.
+    /// Creates sources beneath one directory, as a server sends them.
     pub fn beneath(base: Arc<Dir>, paths: &[RelPath], recursive: bool) -> Self {
         Self::all_of(LocalTree::beneath(base, paths, recursive))
     }
 
-    /// Local sources as a person names them, with the name each takes in a destination directory
-    /// (empty for `.`, `..` and `/`, whose content goes there). A source that can't be opened is
-    /// reported as a failure when its turn comes; it is an error if none can. Without `recursive` a
-    /// symbolic link named here is followed, as `cp` does.
+    /// Opens local sources as a user names them, with the name that each takes in a destination
+    /// directory (empty for `.`, `..` and `/`, whose content goes there). A source that cannot be
+    /// opened is reported as a failure when its turn comes. It is an error if none can be opened.
+    /// Without `recursive`, a symbolic link named here is followed, as `cp` does.
     pub fn local(
         paths: &[impl AsRef<Path>],
         recursive: bool,
@@ -101,8 +101,8 @@ impl Sources {
         }
     }
 
-    /// Of these sources what is of `portion`. With `hard_links`, names of one file are of one part
-    /// (LH-COPY-49).
+    /// Restricts the sources to `portion`. With `hard_links`, all names of a file belong to one
+    /// part (LH-COPY-49).
     #[must_use]
     pub fn only(self, portion: Portion, hard_links: bool) -> Self {
         let filter = portion.part().map(|part| PartFilter {
@@ -112,7 +112,7 @@ impl Sources {
         Self { filter, ..self }
     }
 
-    /// Walks them all; false if `sink` stopped it.
+    /// Walks all sources. Returns false if `sink` stopped it.
     pub(crate) fn walk(&self, sink: &dyn WalkSink) -> bool {
         match self.filter {
             None => self.source.walk(sink),
@@ -120,12 +120,12 @@ impl Sources {
         }
     }
 
-    /// Where their content is read.
+    /// Returns the source from which their content is read.
     pub(crate) fn source(&self) -> &dyn Source {
         &*self.source
     }
 
-    /// An entry's name as the user knows it: beneath `prefixes[source]`.
+    /// Returns a function that names entries as the user knows them: beneath `prefixes[source]`.
     pub(crate) fn labels(prefixes: Vec<String>) -> Box<dyn Fn(&Head) -> String + Send + Sync> {
         Box::new(move |head| {
             let prefix = prefixes
@@ -142,7 +142,7 @@ impl Sources {
 
 #[cfg(test)]
 impl Sources {
-    /// Files from anywhere.
+    /// Creates sources from any [`Source`].
     pub(crate) fn of(source: impl Source + 'static) -> Self {
         Self::all_of(source)
     }

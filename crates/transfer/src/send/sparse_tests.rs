@@ -1,5 +1,5 @@
-//! A hole of many blocks from a source to a store, with a stream whose blocks nobody answers for a
-//! while, in virtual time.
+//! A hole of many blocks from a source to a store, in virtual time, with a stream whose blocks are
+//! not answered for a while.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use crate::wire::{Block, Extent, Head, Meta, Written};
 
 /// 512 blocks of 256 KiB.
 const SIZE: u64 = 128 << 20;
-/// Blocks that the sender may be ahead of the first that has no answer.
+/// Number of blocks that the sender may be ahead of the first unanswered one.
 const AHEAD: u64 = 32;
-/// Bytes on their way on a stream: a few blocks of a hole.
+/// Bytes in transit on a stream: a few blocks of a hole.
 const ON_THE_WAY: usize = 64;
-/// Time in which everything that does not wait for the stalled stream is done, and nothing is
+/// Time in which everything is done that does not wait for the stalled stream, and nothing is
 /// repeated.
 const STALL: Duration = Duration::from_millis(100);
 
@@ -71,7 +71,7 @@ impl SourceFile for Hole {
     }
 }
 
-/// Offsets of the blocks that were written, and the hash under which the file took its name.
+/// Offsets of the written blocks, and the hash with which the file was committed.
 #[derive(Default)]
 struct Kept {
     blocks: Mutex<BTreeSet<u64>>,
@@ -168,7 +168,7 @@ async fn receive(receiver: &Arc<Receiver<Keeper>>, far: DuplexStream) -> Result<
 }
 
 #[tokio::test(start_paused = true)]
-async fn lh_copy_30_a_hole_waits_for_the_stream_that_is_behind() {
+async fn lh_copy_30_hole_waits_for_the_delayed_stream() {
     let kept = Arc::new(Kept::default());
     let labels = || Sources::labels(vec!["hole".into()]);
     let (sender, account) = (Account::alone(), Account::alone());

@@ -1,5 +1,5 @@
-//! One stream of the sender: work from the queue, read on a blocking thread while the previous
-//! buffer is on its way to the network; answers back to the queue.
+//! One stream of the sender. It takes work from the queue, which is read on a blocking thread while
+//! the previous buffer is being written to the network. Answers go back to the queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,23 +22,23 @@ use crate::send::schedule::{StreamId, Work};
 use crate::wire::{Frame, NO_ENTRY};
 use crate::workers::blocking;
 
-/// How often the receiver gets what the walk has found so far: the number of streams follows from
-/// it, so at first soon, and then with pauses that double.
+/// Delay of the first report to the receiver on the walk's totals. The number of streams depends on
+/// them, so the first one is early, and then the pauses double.
 const FIRST_TOTALS_AFTER: Duration = Duration::from_millis(10);
 const MAX_TOTALS_PAUSE: Duration = Duration::from_millis(200);
 
-/// Whether, and how, the data of blocks goes in the clear on a stream.
+/// Plaintext setting for the data of blocks on a stream.
 pub(crate) struct ClearData {
-    /// Where the stream finds which bytes are. None: it can't.
+    /// Handle that announces plaintext bytes to the stream. `None` if it does not support them.
     pub stream: Option<Arc<Clear>>,
-    /// This end wants it.
+    /// True if this end wants plaintext.
     pub wanted: bool,
-    /// So does the other one (LH-COPY-43).
+    /// True if the other end agrees (LH-COPY-43).
     pub agreed: AtomicBool,
 }
 
 impl ClearData {
-    /// None does.
+    /// Returns the setting without plaintext.
     pub(crate) fn never() -> Self {
         Self {
             stream: None,
@@ -52,9 +52,8 @@ impl ClearData {
     }
 }
 
-/// Sends on one stream until the copy is over. `greeting` goes first, in one flight with the first
-/// data. Whatever way this ends, what the stream carried and had no answer for is back in the
-/// queue.
+/// Sends on one stream until the copy is over. `greeting` is sent first, in one flight with the
+/// first data. However this ends, unanswered work of the stream returns to the queue.
 pub(crate) async fn send_stream<R, W>(
     queue: &Arc<Queue>,
     stream: StreamId,
@@ -81,7 +80,7 @@ where
     }
 }
 
-/// Returns a stream's unanswered work to the queue, also when the stream is dropped in mid-flight.
+/// Returns a stream's unanswered work to the queue on drop, even if the stream is cancelled.
 struct PutBack<'a>(&'a Queue, StreamId);
 
 impl Drop for PutBack<'_> {
@@ -90,10 +89,10 @@ impl Drop for PutBack<'_> {
     }
 }
 
-/// Frames that wait to be written, and the place they take.
+/// Frames that wait to be written, and their permit.
 struct Filled {
     frames: FrameBuffer,
-    /// Bytes of file data among them.
+    /// Bytes of file data in the frames.
     data: u64,
     _place: Held,
 }
@@ -115,7 +114,7 @@ async fn produce(
             }
             Taken::Over => return finished(queue),
         };
-        // Waited for however long it takes: who asked for the files is who waits.
+        // The wait is unlimited, as the party that waits is the one that requested the files.
         let file_place = match work.last() {
             Some(Work::Open { .. }) => Some(queue.account.wait(Resource::OpenFiles).await),
             _ => None,
@@ -144,13 +143,13 @@ async fn produce(
         let (out, back) = reading.await?;
         announced = back;
         if filled.send(out).await.is_err() {
-            // The writer has failed and says why.
+            // The writer has failed and reports the reason.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// How the copy ended, once there is nothing more to take.
+/// Returns how the copy ended, once there is nothing more to take.
 fn finished(queue: &Queue) -> Result<StreamEnd, Error> {
     match queue.conclusion() {
         Some(true) => Ok(StreamEnd::Finished),
@@ -168,7 +167,7 @@ async fn write<W: AsyncWrite + Unpin>(
     clear: &ClearData,
 ) -> Result<StreamEnd, Error> {
     writer.write_all(&greeting).await?;
-    // Unflushed on purpose if data follows at once: one flight.
+    // Not flushed if data follows at once, so that both share one flight.
     let mut flushed = false;
     let mut totals_due = Instant::now() + FIRST_TOTALS_AFTER;
     let mut totals_pause = FIRST_TOTALS_AFTER;
@@ -198,7 +197,7 @@ async fn write<W: AsyncWrite + Unpin>(
         out.clear();
         match next {
             Some(filled) => {
-                // LH-COPY-54: before the entries that they were counted of.
+                // LH-COPY-54: before the entries that the counts are about.
                 if let Some(counts) = queue.not_kept_since(&mut not_kept) {
                     Frame::NotKept(counts).encode(&mut out);
                     writer.write_all(&out).await?;

@@ -1,6 +1,6 @@
-//! The walk of the sources, one directory at a time, in one order: names sorted, what is in a
-//! directory before what is in the directories in it. Entries go to the queue as they are found, so
-//! data flows while the walk goes on; the walk waits when the queue is full.
+//! The walk of the sources, one directory at a time, in one order: names are sorted, and the
+//! entries of a directory precede those of its subdirectories. Entries go to the queue as they are
+//! found, so data flows during the walk. The walk waits when the queue is full.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use crate::store::confine::{Dir, Kind, kind_of};
 use crate::store::is_temporary;
 use crate::wire::Meta;
 
-/// Where one source lies: `path` within `base`.
+/// Location of one source: `path` within `base`.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceRoot {
     pub base: Arc<Dir>,
     pub path: RelPath,
 }
 
-/// Takes entries as they are found; `false` stops the walk.
+/// Receiver of entries as they are found. A result of `false` stops the walk.
 pub(crate) trait WalkSink {
-    /// An account of the memory that the walk takes for names still to be looked at; none if nobody
-    /// counts.
+    /// Returns the account for names that are still to be examined, or `None` if memory is not
+    /// counted.
     fn hold(&self) -> Option<Held> {
         None
     }
-    /// Whether it takes what is at `path` beneath the source, which is no directory; asked before
-    /// more is found out about it.
+    /// Returns true if it takes the entry at `path` beneath the source, which is no directory. It
+    /// is asked before further details are determined.
     fn wants(&self, _source: u32, _path: &RelPath, _kind: Kind) -> bool {
         true
     }
-    /// An entry was looked at that may be copied.
+    /// Notes the metadata of an entry that may be copied.
     fn looked_at(&self, _stat: &Stat) {}
-    /// `path` is beneath the source.
+    /// Takes an entry. `path` is beneath the source.
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool;
-    /// A file of `size` bytes that has so many names, here or elsewhere.
+    /// Takes a file of `size` bytes that has several names, here or elsewhere.
     fn found_linked(
         &self,
         source: u32,
@@ -68,7 +68,7 @@ pub(crate) fn walk(number: u32, source: &SourceRoot, recursive: bool, sink: &dyn
             walk.failed(RelPath::root(), Failure::new(FailureKind::IsDirectory))
         }
         Kind::Directory => walk.descend(RelPath::root(), &stat),
-        // A local link was followed before the walk; a server follows none.
+        // A local link was followed before the walk. A server follows none.
         Kind::Symlink if !recursive => {
             walk.failed(RelPath::root(), Failure::new(FailureKind::IsLink))
         }
@@ -92,7 +92,7 @@ impl Walk<'_> {
         self.emit(path, Meta::default(), Found::Failed(failure))
     }
 
-    /// What is not a directory.
+    /// Handles an entry that is not a directory.
     fn one(&self, path: RelPath, stat: &Stat) -> bool {
         let meta = meta_of(stat);
         self.sink.looked_at(stat);
@@ -128,8 +128,8 @@ impl Walk<'_> {
             .found_linked(self.number, path, meta, size, (inode, names))
     }
 
-    /// A directory and all it holds. No descriptor stays open while its subdirectories are walked,
-    /// and the list of those still to walk is on the heap: depth costs neither descriptors nor
+    /// Handles a directory and all its content. No descriptor stays open while its subdirectories
+    /// are walked, and the list of these is on the heap. Depth thus costs neither descriptors nor
     /// stack.
     fn descend(&self, path: RelPath, stat: &Stat) -> bool {
         self.sink.looked_at(stat);
@@ -164,13 +164,14 @@ impl Walk<'_> {
             }
             let first_below = ahead.len();
             for (name, kind) in names.iter() {
-                // Of another copy, into this place.
+                // It belongs to another copy, to this directory.
                 if is_temporary(name.as_bytes()) {
                     continue;
                 }
                 let child = match path.child(name.as_bytes()) {
                     Ok(child) => child,
-                    // Named by its directory, since its own path can't be carried.
+                    // It is reported under the name of its directory, as its own cannot be
+                    // transmitted.
                     Err(error) => {
                         let detail = format!(
                             "{}: {error}",
@@ -217,8 +218,8 @@ impl Walk<'_> {
     }
 }
 
-/// Bytes that a name takes while it waits to be looked at, beside its own, and a directory while it
-/// waits to be walked.
+/// Memory of a name that waits to be examined, besides its own, and of a directory that waits to be
+/// walked, in bytes.
 const NAME_BYTES: u64 = 32;
 const AHEAD_BYTES: u64 = 64;
 
@@ -226,7 +227,7 @@ fn ahead_bytes(path: &RelPath) -> u64 {
     AHEAD_BYTES + path.as_bytes().len() as u64
 }
 
-/// The memory of a walk, if somebody counts it.
+/// Memory of a walk, if it is counted.
 struct Memory(Option<Held>);
 
 impl Memory {
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn one_order_and_links_not_followed() {
+    fn walk_has_one_order_and_follows_no_links() {
         let tmp = tempfile::tempdir().unwrap();
         let at = |p: &str| tmp.path().join(p);
         std::fs::create_dir_all(at("s/b/c")).unwrap();
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_needs_recursion_and_a_missing_source_says_so() {
+    fn walk_reports_directories_and_missing_sources() {
         let tmp = tempfile::tempdir().unwrap();
         let base = Arc::new(Dir::open(tmp.path()).unwrap());
         let list = List::default();

@@ -1,5 +1,5 @@
-//! One copy at the server: who may begin it, what its streams share, and what becomes of it when
-//! they leave.
+//! One copy at the server: the permission to begin it, the state that its streams share, and its
+//! end after they leave.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
@@ -21,40 +21,41 @@ use crate::store::{Destination, WriteOptions};
 use crate::wire::{CopyInstance, Hello, Placement, RefusalKind, Request, Token};
 use crate::workers::blocking;
 
-/// A copy under way.
+/// A running copy.
 pub(super) struct Copy {
     pub principal: PublicKey,
     pub hello: Hello,
     /// Number of copies that were begun before it.
     pub order: u64,
-    /// Which copy this is, whatever its token; none if the operating system had no random numbers.
+    /// Identity of this copy, regardless of its token. `None` if the operating system had no random
+    /// numbers.
     pub instance: Option<CopyInstance>,
     pub side: OnceCell<Side>,
-    /// There may be some of what a push brings.
+    /// True if some of the files of a push may exist already.
     pub present: AtomicBool,
-    /// Where the sources of a push go.
+    /// Placement of the sources of a push.
     pub placement: OnceLock<Placement>,
     pub streams: AtomicU32,
     pub numbers: AtomicU32,
     pub progress: Arc<Progress>,
-    /// Why it is ended while it is carried, if it is.
+    /// Reason why it ends although its client is connected, if it does.
     early_end: watch::Sender<Option<EarlyEnd>>,
     pub received: Arc<LastReceived>,
     account: Arc<Account>,
-    /// Its place among the copies, also while it waits for a stream to come back; and memory for
-    /// its HELLO.
+    /// Its unit among the copies, held also while it waits for a stream, and the memory for its
+    /// HELLO.
     _held: (Held, Held),
 }
 
-/// Why a copy ends although it is carried.
+/// Reason why a copy ends although its client is connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EarlyEnd {
-    /// What was granted for it no longer is.
+    /// Its grant was withdrawn.
     Revoked,
-    /// Its client was taken to be gone, and another copy of the same has what it had.
+    /// Its client was presumed gone, and another copy of the same request took over its files.
     Superseded,
-    /// The path of the server's root leads elsewhere. The client is told when it opens its next
-    /// stream.
+    /// The path of the server's root leads elsewhere. The client learns of it when it opens its
+    /// next stream.
     RootDisplaced,
 }
 
@@ -71,11 +72,11 @@ impl Drop for Side {
     }
 }
 
-/// Bytes that a path or name of HELLO takes beside its own, as it is kept: as it came, as a name,
-/// and as a label.
+/// Memory overhead of a path or name of HELLO, in bytes. It is kept as received, as a name, and as
+/// a label.
 const NAME_BYTES: u64 = 200;
 
-/// Bytes that HELLO takes for as long as its copy lives.
+/// Returns the memory that HELLO takes while its copy exists, in bytes.
 fn hello_bytes(hello: &Hello) -> u64 {
     let of = |bytes: &[u8]| NAME_BYTES + 4 * bytes.len() as u64;
     match &hello.request {
@@ -127,7 +128,7 @@ impl Copy {
         }))
     }
 
-    /// Whether everything that a push brings is in place.
+    /// Returns true if everything that a push brings is in place.
     pub(super) fn has_all_in_place(&self) -> bool {
         match self.side.get() {
             Some(Side::Receive(receiver)) => receiver.conclusion().is_some(),
@@ -135,7 +136,7 @@ impl Copy {
         }
     }
 
-    /// What ends, as a channel without a sender, when it has let go of the files that it receives.
+    /// Returns a channel that disconnects when the copy has released the files that it receives.
     pub(super) fn ended(&self) -> Option<mpsc::Receiver<()>> {
         match self.side.get() {
             Some(Side::Receive(receiver)) => receiver.ended(),
@@ -143,22 +144,22 @@ impl Copy {
         }
     }
 
-    /// Ends its streams.
+    /// Ends the streams of the copy.
     pub(super) fn end_early(&self, why: EarlyEnd) {
         self.early_end.send_replace(Some(why));
     }
 
-    /// Resolves when its streams are to end, with what is reported to their client.
+    /// Waits until the streams must end. Returns the error to report to the client.
     pub(super) async fn ended_early(&self) -> Error {
         let mut early_end = self.early_end.subscribe();
         let why = early_end.wait_for(Option::is_some).await;
-        // The sender lives in here: it can't be gone.
+        // `self` holds the sender, so it cannot be gone.
         match why.ok().and_then(|why| *why) {
             Some(EarlyEnd::Superseded) => {
                 Error::Refused("another copy of the same goes on in its place".into())
             }
-            // No refusal: the client waits until the directory is back, as for any server that is
-            // away.
+            // This is not a refusal. The client waits until the directory is back, as for a server
+            // that is unreachable.
             Some(EarlyEnd::RootDisplaced) => Error::StreamsLost(
                 "the served directory was moved, replaced or mounted over".into(),
             ),
@@ -170,7 +171,7 @@ impl Copy {
 }
 
 impl Server {
-    /// The copy a stream belongs to, begun by whichever of its streams comes first.
+    /// Returns the copy that a stream belongs to. The first stream to arrive begins it.
     pub(super) async fn join(
         self: &Arc<Self>,
         hello: Hello,
@@ -318,7 +319,7 @@ impl Server {
                 let grants = self.grants.now();
                 let access = access_of(*overwrite);
                 let within = grants.around(&copy.principal, access, destination).cloned();
-                // Asked for before, and withdrawn since.
+                // The grant existed when it was checked before, and was withdrawn since.
                 let within = within.ok_or(Error::Unauthorised("the grant was withdrawn".into()))?;
                 let may_compare = grants.allow(&copy.principal, Access::Read, destination);
                 let (target, into, names) = (destination.clone(), *into, names.clone());
@@ -358,7 +359,7 @@ impl Server {
     }
 }
 
-/// What a push asks for.
+/// Returns the access that a push requires.
 fn access_of(overwrite: bool) -> Access {
     if overwrite {
         Access::Write
@@ -367,7 +368,7 @@ fn access_of(overwrite: bool) -> Access {
     }
 }
 
-/// A stream's membership of its copy. The last one to leave decides what becomes of it
+/// Membership of a stream in its copy. The last stream to leave decides whether the copy ends
 /// (LH-COPY-27).
 pub(super) struct Leave<'a> {
     pub server: &'a Arc<Server>,
@@ -376,8 +377,8 @@ pub(super) struct Leave<'a> {
 }
 
 impl Leave<'_> {
-    /// A copy that is over, or whose client closed its last stream in good order, is forgotten at
-    /// once; otherwise it waits for a stream to come back, and then its temporary files go with it.
+    /// Forgets a copy that is over, or whose client closed its last stream in an orderly manner.
+    /// Any other copy waits for a stream to return, and is then dropped with its temporary files.
     pub(super) fn after(&self, result: &Result<StreamEnd, Error>) {
         let over = match self.copy.side.get() {
             Some(Side::Send(queue)) => queue.said_done(),
@@ -413,7 +414,7 @@ impl Drop for Leave<'_> {
     }
 }
 
-/// The server's log of a copy.
+/// Log of a copy at the server.
 struct Log(Arc<Account>);
 
 impl Observer for Log {

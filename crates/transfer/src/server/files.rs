@@ -1,5 +1,5 @@
-//! The service `files`: questions about files and changes of names, one after the other, of one
-//! session (`docs/files-protocol.md`).
+//! The service `files`: requests about files and changes of names in one session, one after the
+//! other (`docs/files-protocol.md`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,12 +25,12 @@ use crate::grants::{Access, Grants};
 use crate::path::RelPath;
 use crate::workers::blocking;
 
-/// A session in which nothing is asked for this long is closed (LH-FILES-4).
+/// Time without requests after which a session is closed (LH-FILES-4).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
-/// How long a client may take to take an answer (LH-FILES-4).
+/// Time limit for a client to receive an answer (LH-FILES-4).
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a key's grants permit.
+/// Permissions from the grants of a key.
 struct Granted {
     grants: Arc<Grants>,
     key: PublicKey,
@@ -46,7 +46,7 @@ impl Permission for Granted {
     }
 }
 
-/// Stops the work under way when its session ends before it.
+/// Stops the current work if its session ends first.
 struct StopAtEnd(Arc<AtomicBool>);
 
 impl Drop for StopAtEnd {
@@ -56,10 +56,10 @@ impl Drop for StopAtEnd {
 }
 
 impl Server {
-    /// Answers the questions of an authenticated principal about files, to the end of its stream.
+    /// Answers the file requests of an authenticated principal until the end of its stream.
     ///
     /// # Errors
-    /// The stream broke, or the client broke the rules of `docs/files-protocol.md`.
+    /// The stream broke, or the client violated `docs/files-protocol.md`.
     pub async fn serve_files(
         self: &Arc<Self>,
         stream: impl Transport,
@@ -68,7 +68,7 @@ impl Server {
         let account = self.account(principal);
         let (reader, mut writer) = tokio::io::split(stream);
         let mut lines = Lines::new(reader, MAX_ASK_BYTES);
-        // LH-FILES-4: counted as a stream of a copy, in the same shares.
+        // LH-FILES-4: it counts as a stream of a copy, in the same shares.
         let ended = match account.take(Resource::Streams, 1) {
             Ok(_held) => {
                 self.answer_all(&mut lines, &mut writer, principal, &account)
@@ -135,7 +135,7 @@ impl Server {
                         .await?;
                     answer
                 }
-                // LH-FILES-1: of a later version, perhaps.
+                // LH-FILES-1: this may be a request of a later version.
                 Err(_) => FilesAnswer::Failed(FilesFailure::new(
                     FilesFailureKind::NotUnderstood,
                     &PathBytes::default(),
@@ -145,7 +145,7 @@ impl Server {
         }
     }
 
-    /// Answers one question, and says meanwhile that it works.
+    /// Answers one request, and meanwhile reports that it is working.
     async fn answer(
         self: &Arc<Self>,
         mut files: Files,
@@ -168,7 +168,7 @@ impl Server {
             return Ok((files, FilesAnswer::Failed(failure)));
         }
         let permission = Granted {
-            // Read for each question: a grant that is withdrawn holds from the next one on
+            // The grants are read for each request, so a withdrawal takes effect with the next one
             // (LH-FILES-8).
             grants: self.grants.now(),
             key: principal,
@@ -176,7 +176,7 @@ impl Server {
         let stop = StopAtEnd(Arc::default());
         let stopped = stop.0.clone();
         let work = async {
-            // With one of the threads that copies have for their disks.
+            // This uses one of the threads that copies have for their disks.
             let place = account.wait(Resource::Buffers).await;
             blocking(move || {
                 let answer = files.answer(&ask, &permission, &stopped);
@@ -204,10 +204,10 @@ impl Server {
     }
 }
 
-/// The path that a question is about.
+/// Returns the path of a request.
 fn path_of(ask: &FilesAsk) -> PathBytes {
     match ask {
-        // There is nothing that it could follow.
+        // There is no listing to continue.
         FilesAsk::More { .. } => PathBytes::default(),
         FilesAsk::Look { path, .. }
         | FilesAsk::MakeDirectory { path, .. }
@@ -217,7 +217,7 @@ fn path_of(ask: &FilesAsk) -> PathBytes {
     }
 }
 
-/// What was done, for the log.
+/// Returns the action of a request, for the log.
 fn verb_of(ask: &FilesAsk) -> &'static str {
     match ask {
         FilesAsk::Look { .. } | FilesAsk::More { .. } | FilesAsk::Leftovers { .. } => "looked at",

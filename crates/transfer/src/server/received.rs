@@ -1,5 +1,5 @@
-//! When something of a copy last arrived: a client whose host or network went away without a word
-//! leaves connections that stand for a while.
+//! Records when data of a copy last arrived. A client whose host or network vanished leaves
+//! connections that stay open for a while.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::listening::NoteArrival;
 
-/// When any stream of a copy last brought anything.
+/// Time when any stream of a copy last received data.
 pub(super) struct LastReceived {
     begun: Instant,
-    /// Milliseconds since then.
+    /// Milliseconds from the start to the last arrival.
     at: AtomicU64,
 }
 
@@ -22,20 +22,20 @@ impl LastReceived {
         }
     }
 
-    /// Something arrived just now.
+    /// Records an arrival now.
     pub(super) fn note(&self) {
         let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.at.fetch_max(millis, Ordering::Relaxed);
     }
 
-    /// How long nothing has arrived.
+    /// Returns the time for which nothing has arrived.
     pub(super) fn silence(&self) -> Duration {
         let at = Duration::from_millis(self.at.load(Ordering::Relaxed));
         self.begun.elapsed().saturating_sub(at)
     }
 }
 
-/// The copy of a stream, once that is known.
+/// The copy of a stream, once it is known.
 pub(super) type StreamCopy = Arc<OnceLock<Arc<LastReceived>>>;
 
 impl NoteArrival for StreamCopy {

@@ -1,9 +1,8 @@
-//! Copies that have what another one of the same is to go on with, and that nobody carries any
-//! more: they let go of it.
+//! Ends abandoned copies that hold what another copy of the same request wants to resume.
 //!
-//! A client that was killed, or that lost its network, comes back with a new copy, while the old
-//! one still waits for it here. Or another client goes on with what it did, by a key of its own, as
-//! where agents share jobs.
+//! A client that was killed or lost its network comes back with a new copy, while the old one still
+//! waits for it here. Or another client resumes its work with a key of its own, for example when
+//! agents share jobs.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -18,28 +17,28 @@ use crate::part::Portion;
 use crate::store::{Rival, Rivals};
 use crate::wire::Request;
 
-/// A client that lives says something every [`KEEP_ALIVE`]. One that has said nothing for so long
-/// is gone, though its connection stands.
+/// Silence after which a client is presumed gone, even if its connection is open. A living client
+/// sends something every [`KEEP_ALIVE`].
 const RIVAL_SILENCE: Duration = Duration::from_secs(2 * KEEP_ALIVE.as_secs());
 
-/// What tells how a rival stands.
+/// Signs that determine the state of a rival.
 #[derive(Debug, Clone, Copy)]
 struct Signs {
-    /// Streams that carry it.
+    /// Number of streams that carry it.
     streams: u32,
-    /// Time since something of it was received.
+    /// Time since data of it was received.
     silence: Duration,
     has_same_key: bool,
     is_older: bool,
 }
 
 impl Signs {
-    /// The state of the rival for a copy that looked for others first `looking` ago; `None` if
-    /// nobody carries it any more.
+    /// Returns the state of the rival for a copy that first looked for others `looking` ago, or
+    /// `None` if the rival is abandoned.
     fn judge(&self, looking: Duration) -> Option<Rival> {
         match self.is_older {
             _ if self.streams == 0 => None,
-            // Whoever lives must not lose its copy by what another key asks for.
+            // A living client must not lose its copy because of another key.
             true if !self.has_same_key => Some(Rival::Older),
             false if !self.has_same_key => Some(Rival::Younger),
             _ if self.silence >= RIVAL_SILENCE => None,
@@ -51,7 +50,7 @@ impl Signs {
 }
 
 impl Server {
-    /// Has copies give way that hold what `copy` is to go on with.
+    /// Returns a function that makes rivals release what `copy` wants to resume.
     pub(super) fn rivals_of(self: &Arc<Self>, copy: &Arc<Copy>) -> Rivals {
         let (server, copy) = (Arc::downgrade(self), Arc::downgrade(copy));
         Box::new(move |looking| match (server.upgrade(), copy.upgrade()) {
@@ -60,8 +59,8 @@ impl Server {
         })
     }
 
-    /// Ends the rivals of `copy` whose client is gone. The states of all that it may have to wait
-    /// for; it looked for them first `looking` ago. Blocking.
+    /// Ends the rivals of `copy` whose client is gone. Returns the states of all that it may have
+    /// to wait for. It first looked for them `looking` ago. Blocking.
     fn dismiss_rivals(&self, copy: &Copy, looking: Duration) -> Vec<Rival> {
         let mut copies = self.copies.lock();
         let mut states = Vec::new();
@@ -89,8 +88,8 @@ impl Server {
     }
 }
 
-/// Other copies of the same. One that has everything in place holds nothing, though its client may
-/// still be there.
+/// Returns the other copies of the same request. One that has everything in place holds nothing,
+/// even if its client is still there.
 fn rivals(copies: &Copies, copy: &Copy) -> Vec<Arc<Copy>> {
     let is_rival = |other: &&Arc<Copy>| {
         let theirs = &other.hello;
@@ -101,14 +100,14 @@ fn rivals(copies: &Copies, copy: &Copy) -> Vec<Arc<Copy>> {
     copies.running.values().filter(is_rival).cloned().collect()
 }
 
-/// Whether what a copy of this may have is what `copy` is to go on with. One client has one part of
-/// a tree at a time, whatever part it had before; other clients have other parts of it.
+/// Returns true if a copy with this request may hold what `copy` wants to resume. A client has one
+/// part of a tree at a time, whatever part it had before. Other clients have other parts of it.
 fn is_of_the_same(copy: &Copy, principal: &PublicKey, request: &Request, portion: Portion) -> bool {
     let ours = &copy.hello;
     *request == ours.request && (*principal == copy.principal || portion == ours.portion)
 }
 
-/// Copies that are over and have not let go of what `copy` is to go on with.
+/// Returns the copies that are over and still hold what `copy` wants to resume.
 fn ending<'a>(copies: &'a mut Copies, copy: &'a Copy) -> impl Iterator<Item = &'a Ending> {
     copies.forget_ended();
     let is_rival =
@@ -117,7 +116,7 @@ fn ending<'a>(copies: &'a mut Copies, copy: &'a Copy) -> impl Iterator<Item = &'
 }
 
 impl Copies {
-    /// Forgets copies that have let go of their files.
+    /// Forgets copies that have released their files.
     pub(super) fn forget_ended(&mut self) {
         let is_over =
             |ended: &mpsc::Receiver<()>| ended.try_recv() == Err(mpsc::TryRecvError::Disconnected);
@@ -138,7 +137,7 @@ mod tests {
     const LOOKING: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_rival_is_gone_without_streams_or_after_a_long_silence() {
+    fn rival_is_gone_without_streams_or_after_long_silence() {
         let signs = |streams, silence| Signs {
             streams,
             silence,
@@ -148,13 +147,13 @@ mod tests {
         assert_eq!(signs(0, Duration::ZERO).judge(LOOKING), None);
         assert_eq!(signs(3, LOOKING).judge(LOOKING), Some(Rival::Silent));
         assert_eq!(signs(3, RIVAL_SILENCE).judge(LOOKING), None);
-        // One that was heard of since the copy looked first is there, however long ago that was.
+        // A rival that was heard since the copy first looked is alive, however long ago that was.
         let heard_of = signs(3, RIVAL_SILENCE / 2);
         assert_eq!(heard_of.judge(RIVAL_SILENCE), Some(Rival::Older));
     }
 
     #[test]
-    fn another_key_ends_no_copy_that_is_carried() {
+    fn other_key_does_not_end_a_carried_copy() {
         let silent = Signs {
             silence: RIVAL_SILENCE,
             has_same_key: false,
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_was_begun_later_is_no_earlier_attempt() {
+    fn later_copy_is_not_an_earlier_attempt() {
         let younger = Signs {
             is_older: false,
             silence: LOOKING,

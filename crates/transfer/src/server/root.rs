@@ -1,9 +1,9 @@
-//! The directory that a server serves, and whether its path still leads there.
+//! The directory that a server serves, and the check that its path still leads there.
 //!
-//! A server holds its directory open. A file system that is mounted over the path later, or a
-//! directory that takes its place, is not what it holds: data would land where nobody sees it. So
-//! the path is looked up again each second, when a copy begins, and before one is reported as
-//! complete. While it leads elsewhere, copies and questions about files are refused.
+//! A server holds its directory open. If a file system is mounted over the path later, or another
+//! directory replaces it, data would land where nobody sees it. The path is therefore looked up
+//! again each second, when a copy begins, and before one is reported as complete. While it leads
+//! elsewhere, copies and file requests are refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,19 +20,20 @@ use crate::error::{Error, Failure};
 use crate::store::confine::{Dir, DirIdentity};
 use crate::workers::blocking;
 
-/// Time between two checks of the path.
+/// Interval between two checks of the path.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Detail of the refusal while the path leads elsewhere.
-pub(super) const ROOT_DISPLACED: &str = "the server's directory was moved, replaced or mounted over; its operator has to \
-                                       restore it, or confirm the new one (SIGHUP)";
+pub(super) const ROOT_DISPLACED: &str = "the server's directory was moved, replaced or mounted \
+                                         over; its operator has to restore it, or confirm the new \
+                                         one (SIGHUP)";
 
 /// A directory to be served.
 pub struct ServedRoot {
-    /// `None` if the path is not watched.
+    /// Path to watch, or `None` if it is not watched.
     path: Option<PathBuf>,
     state: Mutex<State>,
-    /// Held while the path is looked up, so that an old answer does not replace a newer one.
+    /// Held during a lookup of the path, so that an old result does not replace a newer one.
     checking: Mutex<()>,
 }
 
@@ -50,8 +51,8 @@ enum PathLeads {
 }
 
 impl PathLeads {
-    /// Returns the new state, given the identity of what the path leads to. Errors that leave open
-    /// where it leads change nothing.
+    /// Returns the new state, given the identity of the directory at the path. Errors that do not
+    /// tell where it leads change nothing.
     fn after(self, served: DirIdentity, at_path: Result<DirIdentity, Errno>) -> Self {
         match at_path {
             Ok(found) if found == served => Self::ToServed,
@@ -63,10 +64,10 @@ impl PathLeads {
 }
 
 impl ServedRoot {
-    /// Opens the directory at `path`, which is watched from now on.
+    /// Opens the directory at `path`, and watches the path from now on.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The directory cannot be opened.
     pub fn open(path: &Path) -> Result<Self, Errno> {
         Ok(Self {
             path: Some(path.to_owned()),
@@ -79,7 +80,7 @@ impl ServedRoot {
         self.state.lock().dir.clone()
     }
 
-    /// Returns whether the path led to `dir` at the last check, and `dir` is what is served.
+    /// Returns true if the path led to `dir` at the last check, and `dir` is what is served.
     fn is_current(&self, dir: &Arc<Dir>) -> bool {
         let state = self.state.lock();
         state.leads == PathLeads::ToServed && Arc::ptr_eq(&state.dir, dir)
@@ -97,7 +98,7 @@ impl ServedRoot {
         has_changed.then_some(leads)
     }
 
-    /// Opens the path again. Returns whether that is another directory than before. Blocking.
+    /// Opens the path again. Returns true if it leads to another directory than before. Blocking.
     fn reopen(&self) -> Result<bool, Errno> {
         let Some(path) = &self.path else {
             return Ok(false);
@@ -135,25 +136,29 @@ impl From<Dir> for ServedRoot {
 }
 
 impl Server {
-    /// Looks up the path of the root each second. Copies under way end when it leads elsewhere.
+    /// Looks up the path of the root each second. Running copies end when it leads elsewhere.
     pub async fn watch_root(self: &Arc<Self>) {
         let mut ticks = interval(CHECK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             let server = self.clone();
-            // It does not panic; if it did, the next one would look again.
+            // A panic is not expected. After one, the next check would still run.
             let _ = tokio::task::spawn_blocking(move || server.check_root()).await;
         }
     }
 
-    /// Serves what is at the path of the root now. Blocking.
+    /// Serves the directory that is now at the path of the root. Blocking.
     pub fn reopen_root(&self) {
         let path = self.root.shown();
         let was_displaced = !self.root.is_current(&self.root.dir());
         match self.root.reopen() {
             Ok(true) => {
-                tracing::info!(%path, "the directory at the root's path is another one than before, and is served now");
+                tracing::info!(
+                    %path,
+                    "the directory at the root's path is another one than before, \
+                     and is served now"
+                );
                 self.end_copies(EarlyEnd::RootDisplaced, |_| true);
             }
             Ok(false) if was_displaced => {
@@ -177,19 +182,20 @@ impl Server {
             }
             Some(PathLeads::Elsewhere) => tracing::error!(
                 path = path(),
-                "the root was replaced or mounted over: nothing is served until the former directory is back, or SIGHUP \
-                 confirms what is there now"
+                "the root was replaced or mounted over: nothing is served until the former \
+                 directory is back, or SIGHUP confirms what is there now"
             ),
             Some(PathLeads::Nowhere) => tracing::error!(
                 path = path(),
-                "the root is gone: nothing is served until it is back, or SIGHUP confirms one that was made anew"
+                "the root is gone: nothing is served until it is back, \
+                 or SIGHUP confirms one that was made anew"
             ),
         }
         self.end_copies(EarlyEnd::RootDisplaced, |_| true);
     }
 
-    /// Returns whether `dir` is what the root's path leads to now. If not, copies under way are
-    /// ended. Blocking.
+    /// Returns true if the root's path now leads to `dir`. If not, running copies are ended.
+    /// Blocking.
     pub(super) fn still_serves(&self, dir: &Arc<Dir>) -> bool {
         self.check_root();
         self.root.is_current(dir)
@@ -209,7 +215,7 @@ impl Server {
         if self.root.is_current(&self.root.dir()) {
             return Ok(());
         }
-        // It may have come back since the last check.
+        // The path may lead back since the last check.
         let server = self.clone();
         let root = blocking(move || server.current_root()).await.flatten();
         root.map(drop).map_err(|error| Refusal::for_error(&error))
@@ -221,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_that_leave_the_destination_open_change_nothing() {
+    fn ambiguous_errors_do_not_change_the_state() {
         use PathLeads::{Elsewhere, Nowhere, ToServed};
         let [served, other] = [1, 2].map(|inode| DirIdentity { device: 1, inode });
         for before in [ToServed, Elsewhere, Nowhere] {
@@ -235,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn replaced_directory_is_noticed_and_confirmed() {
+    fn replaced_root_is_detected_and_confirmed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("root");
         std::fs::create_dir(&path).unwrap();

@@ -1,10 +1,10 @@
-//! A directory nothing leads out of.
+//! A directory that no path escapes.
 //!
 //! Every path of a peer is resolved by `openat2(2)` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-//! RESOLVE_NO_MAGICLINKS`: the kernel itself refuses `..`, absolute paths and any symbolic link on
-//! the way, so there is no moment between a check and a use. Both sides work this way: a server
-//! against its clients, and a client's destination against its server. Where the kernel has no such
-//! call, `fallback` opens one directory after the other, which confines likewise.
+//! RESOLVE_NO_MAGICLINKS`. The kernel itself refuses `..`, absolute paths and symbolic links on the
+//! path, so there is no moment between a check and a use. A server is protected like this against
+//! its clients, and a client's destination against its server. If the kernel lacks the call,
+//! `fallback` opens one directory after the other, with the same confinement.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,10 +29,10 @@ use folding::FoundFolding;
 pub(crate) use folding::folded;
 pub(crate) use names::Names;
 
-/// How often a resolution disturbed by a rename elsewhere is tried again.
+/// Maximum number of retries of a resolution that a concurrent rename disturbs.
 const RETRIES: u32 = 32;
 
-/// Identity of a directory. While it is open, no other directory has the same.
+/// Identity of a directory. While it is open, no other directory has the same identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DirIdentity {
     pub device: u64,
@@ -53,15 +53,15 @@ impl From<&Stat> for DirIdentity {
 pub struct Dir {
     fd: OwnedFd,
     resolver: Resolver,
-    /// How files can be given names in this directory, as found so far.
+    /// Method of renaming without replacing in this directory, once known.
     naming: FoundNaming,
-    /// Names that this directory takes for one, as found so far.
+    /// Result of the test whether names of different spelling stand for one file here.
     folding: FoundFolding,
 }
 
 impl Dir {
-    /// Opens a directory the user named; symbolic links in this path are the user's own and are
-    /// followed.
+    /// Opens a directory that the user named. Symbolic links in this path are followed, as they are
+    /// the user's own.
     pub fn open(path: &Path) -> Result<Self, Errno> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let mut dir = Self::new(fs::open(path, flags, Mode::empty())?, Resolver::Openat2);
@@ -84,19 +84,19 @@ impl Dir {
         fs::fstat(&self.fd).map(|stat| DirIdentity::from(&stat))
     }
 
-    /// Whether paths are resolved without `openat2(2)`, which this system lacks or forbids.
+    /// Returns true if paths are resolved without `openat2(2)`, which this system lacks or forbids.
     pub fn is_resolved_in_steps(&self) -> bool {
         self.resolver == Resolver::Steps
     }
 
-    /// The directory `path` beneath this one.
+    /// Opens the directory `path` beneath this one.
     pub fn open_dir(&self, path: &RelPath) -> Result<Dir, Errno> {
         self.resolve(path.as_os(), OFlags::DIRECTORY | OFlags::RDONLY)
             .map(|fd| Self::new(fd, self.resolver))
     }
 
-    /// The file `path` beneath this one, for reading. Never waits, whatever `path` is: what is not
-    /// a regular file shows by its `fstat`.
+    /// Opens the file `path` beneath this one for reading. Never blocks, whatever `path` is:
+    /// `fstat` shows if it is not a regular file.
     pub fn open_file(&self, path: &RelPath) -> Result<OwnedFd, Errno> {
         self.resolve(
             path.as_os(),
@@ -104,7 +104,7 @@ impl Dir {
         )
     }
 
-    /// What `path` is; a symbolic link at its end is itself.
+    /// Returns the metadata of `path`. A symbolic link at its end is not followed.
     pub fn stat(&self, path: &RelPath) -> Result<Stat, Errno> {
         match path.split_last() {
             None => fs::fstat(&self.fd),
@@ -113,12 +113,12 @@ impl Dir {
         }
     }
 
-    /// What the entry `name` of this very directory is.
+    /// Returns the metadata of the entry `name` of this very directory.
     pub(crate) fn stat_name(&self, name: &OsStr) -> Result<Stat, Errno> {
         fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// The target of the symbolic link `path`.
+    /// Returns the target of the symbolic link `path`.
     pub(crate) fn read_link(&self, path: &RelPath) -> Result<Vec<u8>, Errno> {
         let (parent, name) = path.split_last().ok_or(Errno::INVAL)?;
         let name = OsStr::from_bytes(name);
@@ -129,7 +129,7 @@ impl Dir {
         Ok(target.into_bytes())
     }
 
-    /// A handle on the directory `path` for `*at` calls; needs no permission to read it.
+    /// Opens a handle on the directory `path` for `*at` calls. It needs no permission to read it.
     pub(crate) fn handle(&self, path: &RelPath) -> Result<Dir, Errno> {
         self.resolve(path.as_os(), OFlags::DIRECTORY | OFlags::PATH)
             .map(|fd| Self::new(fd, self.resolver))
@@ -159,8 +159,8 @@ impl Dir {
         }
     }
 
-    /// The names in this directory, sorted by their bytes, so that a walk has one order. Each is
-    /// first offered to `room`.
+    /// Returns the names in this directory, sorted by their bytes, so that a walk has one order.
+    /// Each is first passed to `room`.
     pub(crate) fn names(
         &self,
         room: &mut impl FnMut(&[u8]) -> Result<(), Failure>,
@@ -178,12 +178,12 @@ impl Dir {
         Ok(names)
     }
 
-    /// The entries of this directory, as the system has them.
+    /// Returns the entries of this directory in the order of the operating system.
     pub(crate) fn entries(&self) -> Result<fs::Dir, Errno> {
         with_descriptor(|| fs::Dir::read_from(&self.fd))
     }
 
-    /// Whether there is nothing in this directory.
+    /// Returns true if this directory is empty.
     pub(crate) fn is_empty(&self) -> Result<bool, Errno> {
         for entry in self.entries()? {
             let entry = entry?;
@@ -195,8 +195,8 @@ impl Dir {
         Ok(true)
     }
 
-    /// Makes the directory `path` and those missing above it; reports each that is new to `made`.
-    /// `Ok(true)` if `path` itself is.
+    /// Creates the directory `path` and its missing parents, and calls `made` for each new one.
+    /// Returns true if `path` itself is new.
     pub(crate) fn make_dirs(
         &self,
         path: &RelPath,
@@ -220,7 +220,7 @@ impl Dir {
         Ok(new)
     }
 
-    /// Makes the directory `name` in this very directory. `Ok(false)` if there was one.
+    /// Creates the directory `name` in this very directory. Returns false if it exists.
     pub(crate) fn make_dir(&self, name: &OsStr, mode: u32) -> Result<bool, Errno> {
         match fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode)) {
             Ok(()) => Ok(true),
@@ -234,14 +234,14 @@ impl Dir {
         }
     }
 
-    /// Creates a file that wasn't there, for writing, readable by its owner alone.
+    /// Creates a new file for writing, readable only by its owner. Fails if it exists.
     pub(crate) fn create_new(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         with_descriptor(|| fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR))
     }
 
-    /// Creates a symbolic link that wasn't there.
+    /// Creates a new symbolic link. Fails if it exists.
     pub(crate) fn create_symlink(&self, name: &OsStr, target: &[u8]) -> Result<(), Errno> {
         match fs::symlinkat(OsStr::from_bytes(target), &self.fd, name) {
             Err(Errno::NOENT) => Err(self.missing_or_refused()),
@@ -249,19 +249,19 @@ impl Dir {
         }
     }
 
-    /// Gives a file another name, in `directory`: refuses with `EXIST` to replace. A link is not
-    /// followed.
+    /// Gives a file another name in `directory`. Fails with `EXIST` instead of replacing. A link is
+    /// not followed.
     pub(crate) fn link_into(&self, from: &OsStr, directory: &Dir, to: &OsStr) -> Result<(), Errno> {
         fs::linkat(&self.fd, from, &directory.fd, to, AtFlags::empty())
     }
 
-    /// Renames within this directory at one stroke; refuses with `EXIST` to replace unless told to.
-    /// Where the file system cannot refuse, `claim` says what is done.
+    /// Renames atomically within this directory. Fails with `EXIST` if the name exists, unless
+    /// `replace`. For file systems that cannot refuse to replace, see `claim`.
     pub(crate) fn rename(&self, from: &OsStr, to: &OsStr, replace: bool) -> Result<(), Errno> {
         self.rename_into(from, self, to, replace)
     }
 
-    /// The same into another directory.
+    /// Renames like [`Self::rename`], into another directory.
     pub(crate) fn rename_into(
         &self,
         from: &OsStr,
@@ -281,8 +281,8 @@ impl Dir {
         }
     }
 
-    /// The meaning of `NOENT` from a call that makes a name here: the directory has been removed,
-    /// or (`INVAL`) the file system allows no such name, of which exFAT by FUSE speaks so.
+    /// Interprets `NOENT` from a call that creates a name here. Either the directory has been
+    /// removed, or the file system does not allow the name (`INVAL`), as exFAT by FUSE reports it.
     fn missing_or_refused(&self) -> Errno {
         match fs::fstat(&self.fd) {
             Ok(stat) if stat.st_nlink > 0 => Errno::INVAL,
@@ -290,20 +290,20 @@ impl Dir {
         }
     }
 
-    /// Forces to disk which names there are.
+    /// Forces the names in this directory to disk.
     ///
     /// # Errors
-    /// Also where the file system cannot do that for directories: [`cannot_sync`].
+    /// Includes file systems that cannot do that for directories: [`cannot_sync`].
     pub(crate) fn sync(&self) -> Result<(), Errno> {
         fs::fsync(&self.fd)
     }
 
-    /// Removes an empty directory of this very directory.
+    /// Removes an empty directory from this very directory.
     pub(crate) fn remove_dir(&self, name: &OsStr) -> Result<(), Errno> {
         fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)
     }
 
-    /// Removes a file or link of this very directory.
+    /// Removes a file or link from this very directory.
     pub(crate) fn remove(&self, name: &OsStr) -> Result<(), Errno> {
         fs::unlinkat(&self.fd, name, AtFlags::empty())
     }
@@ -315,8 +315,8 @@ impl AsFd for Dir {
     }
 }
 
-/// Whether an error of [`Dir::sync`] says that the file system has no such operation for
-/// directories (fsync(2)): FUSE and some network file systems have none.
+/// Returns true if an error of [`Dir::sync`] says that the file system does not support the
+/// operation for directories (fsync(2)). FUSE and some network file systems do not.
 pub(crate) fn cannot_sync(errno: Errno) -> bool {
     matches!(
         errno,
@@ -324,7 +324,7 @@ pub(crate) fn cannot_sync(errno: Errno) -> bool {
     )
 }
 
-/// What a directory entry is, as far as copying goes.
+/// Kind of a directory entry, as far as copying distinguishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
@@ -336,7 +336,7 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: [Self; 4] = [Self::File, Self::Directory, Self::Symlink, Self::Other];
 
-    /// None if the system does not say.
+    /// Returns `None` if the system does not report the kind.
     fn of(kind: fs::FileType) -> Option<Self> {
         match kind {
             fs::FileType::Unknown => None,
@@ -361,7 +361,7 @@ mod tests {
         RelPath::from_bytes(s.as_bytes()).unwrap()
     }
 
-    /// A directory whose paths are resolved by the given means.
+    /// Opens a directory whose paths are resolved by the given means.
     fn open(root: &Path, resolver: Resolver) -> Dir {
         let mut dir = Dir::open(root).unwrap();
         dir.resolver = resolver;
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn no_link_leads_out_or_even_elsewhere_inside() {
+    fn links_are_refused_even_within_the_directory() {
         no_link_leads_out(Resolver::Openat2);
         no_link_leads_out(Resolver::Steps);
     }
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(dir.open_dir(&path("d/f")).unwrap_err(), Errno::NOTDIR);
         assert_eq!(dir.open_file(&path("d/f/x")).unwrap_err(), Errno::NOTDIR);
         assert_eq!(dir.open_file(&path("nothing/f")).unwrap_err(), Errno::NOENT);
-        // What is opened beneath resolves by the same means.
+        // Directories opened beneath it resolve by the same means.
         assert_eq!(dir.open_dir(&path("d")).unwrap().resolver, resolver);
         assert_eq!(dir.handle(&path("d")).unwrap().resolver, resolver);
         for link in ["out", "up", "slash", "inside", "magic"] {
@@ -416,7 +416,7 @@ mod tests {
         ] {
             assert_eq!(dir.open_file(&path(bad)).unwrap_err(), Errno::LOOP, "{bad}");
         }
-        // Looking at a link is allowed; through one, not.
+        // Reading the metadata of a link is allowed. Following it is not.
         assert_eq!(kind_of(&dir.stat(&path("out")).unwrap()), Kind::Symlink);
         assert_eq!(dir.read_link(&path("out")).unwrap(), b"../secret");
         assert_eq!(dir.stat(&path("inside/f")).unwrap_err(), Errno::LOOP);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_turns_into_a_link_leads_nowhere() {
+    fn directory_replaced_by_a_link_is_refused() {
         for resolver in [Resolver::Openat2, Resolver::Steps] {
             let tmp = tempfile::tempdir().unwrap();
             let (root, outside) = (tmp.path().join("root"), tmp.path().join("outside"));

@@ -1,50 +1,50 @@
-//! Waiting for another copy of the same that holds a file's journal.
+//! Waits for another copy of the same request that holds a file's journal.
 //!
-//! The usual case is an attempt that was interrupted just now: its program may still be ending, or
-//! its client's last data may still arrive, and a moment later its journal can be resumed. The
-//! other case is a copy that goes on beside this one. The two cannot be told apart at once, so a
-//! copy waits, but only once: from the first file that another copy holds it has
-//! [`CONTEST_TIMEOUT`] in all, and every later file is written without a journal straight away.
+//! Usually the other is an attempt that was just interrupted. Its program may still be ending, or
+//! its client's last data may still arrive, and a moment later its journal can be resumed.
+//! Otherwise it is a copy that continues in parallel. The two cases cannot be told apart at once,
+//! so a copy waits, but only once: from the first contested file it has [`CONTEST_TIMEOUT`] in all.
+//! Every later contested file is written without a journal immediately.
 
 use std::time::Duration;
 
-/// How long a copy waits for files that another one holds, from the first of them on, where nothing
-/// is known of the other.
+/// Time that a copy waits for contested files, from the first one, if nothing is known of the other
+/// copy.
 const CONTEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// The same for an older copy of the same whose client is there: it may have been killed, which its
-/// host reports at once.
+/// Time that a copy waits for an older copy whose client is connected. That client may have been
+/// killed, which its host reports at once.
 const RIVAL_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long a copy waits for such a one while nothing says that it holds anything.
+/// Time that a copy waits for a rival that is not known to hold anything.
 const MAYBE_RIVAL_TIMEOUT: Duration = Duration::from_millis(250);
-/// How long another copy may take to let go of its files.
+/// Time limit for another copy to release its files.
 const LET_GO_TIMEOUT: Duration = Duration::from_secs(30);
-/// Pause before a file that another copy may hold is looked at again.
+/// Pause before a contested file is checked again.
 const CONTEST_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// State of another copy of the same in this process.
+/// State of another copy of the same request in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rival {
-    /// It is over, and has not let go of its files yet.
+    /// It is over, and has not released its files yet.
     LettingGo,
-    /// Nothing has been received of it since this copy looked first: its client may be gone.
+    /// It has been silent since this copy first looked, so its client may be gone.
     Silent,
-    /// It was begun before this copy, and its client is there.
+    /// It was begun before this copy, and its client is connected.
     Older,
-    /// It was begun after this copy, so it is no earlier attempt of it.
+    /// It was begun after this copy, so it is not an earlier attempt.
     Younger,
 }
 
-/// What is known of a file that another copy may have.
+/// Knowledge about a file that another copy may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Contest {
-    /// Nothing says that another copy has some of it.
+    /// Another copy may hold it, without any sign of that.
     Possible,
     /// Another copy has locked its journal.
     Held,
 }
 
-/// What is left of one copy's time to wait for others. Times are the time since any moment that the
-/// caller chose.
+/// Remaining time of one copy to wait for others. Times are relative to any moment that the caller
+/// chose.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     looked_at: Option<Duration>,
@@ -52,13 +52,13 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Time since the copy first looked for others.
+    /// Returns the time since the copy first looked for others.
     pub(crate) fn since_first_look(&mut self, now: Duration) -> Duration {
         now.saturating_sub(*self.looked_at.get_or_insert(now))
     }
 
-    /// Returns the pause before the file is looked at again, or `None` if it is not worth waiting
-    /// any longer.
+    /// Returns the pause before the file is checked again, or `None` if waiting is no longer
+    /// worthwhile.
     pub(crate) fn pause(
         &mut self,
         contest: Contest,
@@ -73,11 +73,11 @@ impl Patience {
         let has = |state| rivals.contains(&state);
         let is_worth_waiting = match contested {
             _ if has(Rival::LettingGo) => looking < LET_GO_TIMEOUT,
-            // In time it is gone, or is heard of.
+            // Eventually the rival is gone, or is heard of.
             Some(_) if has(Rival::Silent) => true,
             Some(contested) if has(Rival::Older) => contested < RIVAL_TIMEOUT,
             Some(_) if has(Rival::Younger) => false,
-            // By another process.
+            // Another process holds it.
             Some(contested) => contested < CONTEST_TIMEOUT,
             None if has(Rival::Silent) || has(Rival::Older) => looking < MAYBE_RIVAL_TIMEOUT,
             None => false,
@@ -90,8 +90,8 @@ impl Patience {
 mod tests {
     use super::*;
 
-    /// Virtual time until a copy that begins at `now` gives up on a file, which others hold all the
-    /// time.
+    /// Returns the virtual time until a copy that begins at `now` gives up on a file that others
+    /// keep holding.
     fn wait(
         patience: &mut Patience,
         contest: Contest,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_waits_once_and_not_for_each_file() {
+    fn copy_waits_once_and_not_for_each_file() {
         for (rivals, limit) in [
             (vec![], CONTEST_TIMEOUT),
             (vec![Rival::Older], RIVAL_TIMEOUT),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_nobody_holds_cost_one_short_wait() {
+    fn uncontested_files_cost_one_short_wait() {
         let (mut patience, mut now) = (Patience::default(), Duration::ZERO);
         let mut wait = |rivals: &[Rival]| wait(&mut patience, Contest::Possible, rivals, &mut now);
         assert_eq!(wait(&[]), Duration::ZERO);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_of_two_copies_does_not_wait() {
+    fn older_of_two_copies_does_not_wait() {
         let (mut patience, mut now) = (Patience::default(), Duration::ZERO);
         for contest in [Contest::Possible, Contest::Held] {
             let waited = wait(&mut patience, contest, &[Rival::Younger], &mut now);
@@ -147,10 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_is_ending_is_waited_for() {
+    fn ending_copy_is_waited_for() {
         let (mut patience, mut now) = (Patience::default(), Duration::ZERO);
         wait(&mut patience, Contest::Held, &[Rival::Older], &mut now);
-        // Its client is gone after all, or is not heard of.
+        // Its client turns out to be gone, or is silent.
         for state in [Rival::LettingGo, Rival::Silent] {
             let pause = patience.pause(Contest::Held, &[state], now);
             assert_eq!(pause, Some(CONTEST_POLL_INTERVAL), "{state:?}");

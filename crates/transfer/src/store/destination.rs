@@ -1,10 +1,8 @@
-//! The writing side's file system: where entries go, and how a file comes to be there only when it
-//! is whole.
+//! The file system at the writing side: where entries go, and how files appear only once complete.
 //!
-//! A file is written under a temporary name in the directory it is for, and renamed when its hash
-//! has been verified. Whatever ends a copy early removes the temporary files with it, but for large
-//! ones that a later copy can go on with ([`super::journal`]). Nothing that exists is replaced
-//! unless asked.
+//! A file is written under a temporary name in its directory, and renamed when its hash has been
+//! verified. Whatever ends a copy early removes its temporary files, except large ones that a later
+//! copy can resume ([`super::journal`]). Nothing that exists is replaced unless requested.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -47,19 +45,19 @@ use names_in_place::{Entry, NamesInPlace};
 use open_dirs::OpenDirs;
 use times::Grains;
 
-/// Beginning of a temporary name.
+/// Prefix of temporary names.
 pub const TEMP_PREFIX: &str = ".longhaul-";
 
-/// Letters that tell one copy's temporary names from another's.
+/// Number of letters that distinguish one copy's temporary names from another's.
 const TEMP_TOKEN_LETTERS: usize = 8;
 
-/// Beginning of the temporary names of one copy.
+/// Returns the prefix of the temporary names of one copy.
 fn temp_prefix(token: Token) -> String {
     let [a, b, c, d, ..] = token.0;
     format!("{TEMP_PREFIX}{a:02x}{b:02x}{c:02x}{d:02x}-")
 }
 
-/// Whether a file of this name is one that is being written without a journal.
+/// Returns true if a file of this name is being written without a journal.
 pub(super) fn is_temp_name(name: &[u8]) -> bool {
     let rest = name.strip_prefix(TEMP_PREFIX.as_bytes());
     let Some((token, entry)) = rest.and_then(|rest| rest.split_at_checked(TEMP_TOKEN_LETTERS))
@@ -70,53 +68,53 @@ pub(super) fn is_temp_name(name: &[u8]) -> bool {
     hex(token) && entry.strip_prefix(b"-").is_some_and(hex)
 }
 
-/// How to treat what is there, and how hard to write.
+/// Treatment of existing files, and durability of written ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteOptions {
-    /// Replace files and links that exist.
+    /// If true, existing files and links are replaced.
     pub overwrite: bool,
-    /// Make names durable as well: the directories are synced at the end. A file system that cannot
-    /// sync is an error.
+    /// If true, names are also made durable: the directories are synced at the end. A file system
+    /// that cannot sync is an error.
     pub fsync: bool,
-    /// Keep what is there of a large file when the copy ends early, and go on with what an earlier
-    /// one has kept.
+    /// If true, parts of large files are kept when the copy ends early, and parts that an earlier
+    /// copy kept are resumed.
     pub resume: bool,
 }
 
-/// Has other copies give way that hold what this one is to go on with, and that nobody carries any
-/// more. Takes the time since the copy first looked for them, and returns the states of those that
-/// are left. Blocking.
+/// Function that makes abandoned copies release what this one wants to resume. It takes the time
+/// since the copy first looked for them, and returns the states of the remaining ones. Blocking.
 pub(crate) type Rivals = Box<dyn Fn(Duration) -> Vec<Rival> + Send + Sync>;
 
-/// Where an entry goes.
+/// Location of an entry.
 #[derive(Clone)]
 struct Parent {
     dir: Arc<Dir>,
-    /// The directory's path beneath the base.
+    /// Path of the directory beneath the base.
     path: RelPath,
-    /// The entry's name in it.
+    /// Name of the entry in the directory.
     name: OsString,
-    /// Number of the source that the entry is of, where that is known.
+    /// Number of the source of the entry, if known.
     source: u32,
-    /// The directory is an entry of this copy itself, which finishes it.
+    /// If true, the directory is an entry of this copy itself, which finishes it.
     is_described: bool,
 }
 
-/// Where a copy goes.
+/// Destination of a copy.
 pub struct Destination {
     base: Arc<Dir>,
     target: RelPath,
-    /// Sources go beneath `target` under their names; otherwise the one source becomes `target`.
+    /// If true, sources go beneath `target` under their names. Otherwise the single source becomes
+    /// `target`.
     into: bool,
     names: Vec<Vec<u8>>,
     options: WriteOptions,
-    /// Nothing is made outside of this directory, temporary files included.
+    /// Directory outside which nothing is created, including temporary files.
     within: RelPath,
-    /// Whoever writes may know what is there: the same content again counts as written.
+    /// If true, the writer may learn what exists: identical existing content counts as written.
     may_compare: bool,
     temp_prefix: String,
     rivals: Option<Rivals>,
-    /// Returns whether the base is still what its path leads to.
+    /// Returns true if the path of the base still leads to it.
     is_in_place: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     began: Instant,
     patience: Mutex<Patience>,
@@ -124,16 +122,16 @@ pub struct Destination {
     committer: Committer,
     open_dirs: Arc<OpenDirs>,
     directories: Directories,
-    /// The base is the user's own choice, not what a server has granted.
+    /// If true, the base is the user's own choice, not what a server has granted.
     is_local: bool,
     names_in_place: Arc<NamesInPlace>,
     grains: Grains,
 }
 
 impl Destination {
-    /// `target` beneath `base`, as a server writes. `names` are the sources' names, as
-    /// [`crate::Sources::local`] gives them. `into`: the user wrote a trailing slash, or otherwise
-    /// means a directory.
+    /// Creates the destination `target` beneath `base`, as a server writes. `names` are the
+    /// sources' names as [`crate::Sources::local`] returns them. `into` is true if the user wrote a
+    /// trailing slash, or means a directory for another reason.
     pub fn beneath(
         base: Arc<Dir>,
         target: RelPath,
@@ -156,7 +154,8 @@ impl Destination {
                     .open_dir(&parent)
                     .map_err(|errno| Error::path(&parent, errno))?;
                 if must_be_dir {
-                    // A copy that describes it finishes it; one that does not leaves it as it is.
+                    // A copy that describes the directory also finishes it. Otherwise it stays as
+                    // created.
                     let is_described = names.iter().any(Vec::is_empty);
                     let mode = match is_described {
                         true => MARKED_DIR_MODE,
@@ -202,36 +201,36 @@ impl Destination {
         })
     }
 
-    /// The same, with nothing made outside of the directory `within` of its base, temporary files
-    /// included. Unless the writer `may_compare`, what exists is answered with "exists", whatever
-    /// it holds.
+    /// Restricts the destination to the directory `within` of its base, including temporary files.
+    /// Unless the writer `may_compare`, every existing file is answered with "exists", whatever its
+    /// content.
     #[must_use]
     pub fn held_to(mut self, within: RelPath, may_compare: bool) -> Self {
         (self.within, self.may_compare) = (within, may_compare);
         self
     }
 
-    /// Whether what is there of a large file is kept when the copy ends early.
+    /// Returns true if parts of large files are kept when the copy ends early.
     pub(crate) fn resumes(&self) -> bool {
         self.options.resume
     }
 
-    /// The same, beside other copies in this process that may hold what this one is to go on with.
+    /// Sets the function that ends rivals in this process.
     #[must_use]
     pub(crate) fn beside(mut self, rivals: Rivals) -> Self {
         self.rivals = Some(rivals);
         self
     }
 
-    /// The same; concludes only if `is_in_place`.
+    /// Sets a condition without which the copy does not conclude.
     #[must_use]
     pub(crate) fn concluded_if(mut self, is_in_place: Box<dyn Fn() -> bool + Send + Sync>) -> Self {
         self.is_in_place = Some(is_in_place);
         self
     }
 
-    /// Returns the pause before a file that another copy may hold is looked at again, or `None`
-    /// once this copy has waited long enough for others.
+    /// Returns the pause before a file that another copy may hold is checked again, or `None` once
+    /// this copy has waited long enough.
     fn contest_pause(&self, contest: Contest) -> Option<Duration> {
         let now = self.began.elapsed();
         let mut patience = self.patience.lock();
@@ -240,8 +239,8 @@ impl Destination {
         patience.pause(contest, &rivals.unwrap_or_default(), now)
     }
 
-    /// A local path as a person names it. Symbolic links in it are the person's own and followed;
-    /// beneath it, none is.
+    /// Creates a local destination as a user names it. Symbolic links in this path are the user's
+    /// own and are followed; beneath it, none is.
     pub fn local(
         path: &Path,
         names: Vec<Vec<u8>>,
@@ -288,7 +287,7 @@ impl Destination {
         })
     }
 
-    /// Where an entry goes, beneath the base.
+    /// Returns the path of an entry beneath the base.
     fn beneath_base(&self, head: &Head) -> Result<RelPath, Failure> {
         let name = self
             .names
@@ -309,8 +308,7 @@ impl Destination {
         Ok(place.join(&head.path)?)
     }
 
-    /// The directory an entry goes into, made if need be, its path beneath the base, and the
-    /// entry's name there.
+    /// Returns the location of an entry, and creates its directory if necessary.
     fn parent(&self, place: &RelPath) -> Result<Parent, Failure> {
         let (parent, name) = place
             .split_last()
@@ -347,8 +345,7 @@ impl Destination {
         })
     }
 
-    /// Fails if a directory, which is there, is one to the file system with another directory of
-    /// this copy.
+    /// Fails if the file system equates an existing directory with another directory of this copy.
     fn refuse_second_directory(&self, path: &RelPath) -> Result<(), Failure> {
         let Some((above, name)) = path
             .split_last()
@@ -364,7 +361,7 @@ impl Destination {
                 Err(failure) if failure.kind == FailureKind::PermissionDenied => return Ok(()),
                 parent => parent?.dir,
             },
-            // One that may be passed and not read has been passed already.
+            // A directory that may be entered but not read has been entered already.
             None => {
                 let Ok(dir) = self.base.open_dir(&above).map(Arc::new) else {
                     return Ok(());
@@ -386,8 +383,8 @@ impl Destination {
 
     fn make_parents(&self, parent: &RelPath) -> Result<(), Failure> {
         self.reopen_above(parent);
-        // Locked while they are made, so that another thread that finds one knows that this copy
-        // made it.
+        // The lock is held while they are created, so that another thread that finds one knows that
+        // this copy created it.
         let mut made = self.directories.made.lock();
         let mut changed = Vec::new();
         let result = self.base.make_dirs(parent, MARKED_DIR_MODE, &mut |path| {

@@ -1,14 +1,14 @@
-//! How written files become durable, and how a file system says that they did not.
+//! Makes written files durable, and detects failures that the file system reports late.
 //!
-//! Errors of writing may come late: at fsync(2), and on network and FUSE file systems only at
-//! close(2). What [`flush`] has accepted was refused by neither.
+//! Errors of writing may be delayed until fsync(2), and on network and FUSE file systems until
+//! close(2). [`flush`] succeeds only if both did.
 
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 
 use rustix::fs;
 use rustix::io::Errno;
 
-/// How the files of a file system become durable.
+/// Method by which the files of a file system become durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
     /// The file system is in memory. Nothing survives a power failure, so nothing is flushed.
@@ -30,7 +30,7 @@ const OVERLAY: u64 = 0x794c_7630;
 impl Durability {
     /// Classifies a file system by its type in fstatfs(2).
     fn from_type(file_system: u64) -> Self {
-        // Signed and 32 bits wide on some platforms.
+        // The type is signed and 32 bits wide on some platforms.
         match file_system & 0xffff_ffff {
             TMPFS | RAMFS => Self::Volatile,
             EXT | XFS | BTRFS | OVERLAY => Self::Grouped,
@@ -51,21 +51,20 @@ impl Durability {
 ///
 /// # Errors
 /// Those of writing it, whether the file system reports them at fsync(2) or at close(2). A file
-/// system that has no fsync is an error only if `strict`.
+/// system without fsync is an error only if `strict`.
 pub(crate) fn flush(file: impl AsFd, strict: bool) -> Result<(), Errno> {
     match fs::fsync(&file) {
         Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) if !strict => {}
         result => result?,
     }
-    // Every close(2) of a file has the file system write out what it holds, that of a duplicate
-    // too.
+    // Every close(2), including that of a duplicate, makes the file system write out the data.
     close(rustix::io::fcntl_dupfd_cloexec(file, 0)?)
 }
 
 /// Closes a file.
 ///
 /// # Errors
-/// Those that writing it left behind.
+/// Delayed errors of earlier writes.
 #[allow(unsafe_code, reason = "the standard library's close drops errors")]
 pub(crate) fn close(file: OwnedFd) -> Result<(), Errno> {
     // SAFETY: the descriptor is owned here and given up, so nothing uses it afterwards.
@@ -73,7 +72,7 @@ pub(crate) fn close(file: OwnedFd) -> Result<(), Errno> {
         return Ok(());
     }
     match last_error() {
-        // Linux has closed it all the same (close(2)).
+        // Linux has closed the descriptor nevertheless (close(2)).
         Errno::INTR => Ok(()),
         errno => Err(errno),
     }
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_systems_that_flush_in_groups_are_named() {
+    fn known_file_systems_flush_in_groups() {
         assert_eq!(Durability::from_type(EXT), Durability::Grouped);
         assert_eq!(Durability::from_type(BTRFS), Durability::Grouped);
         assert_eq!(Durability::from_type(RAMFS), Durability::Volatile);
@@ -96,14 +95,14 @@ mod tests {
             Durability::from_type(0xffff_ffff_8584_58f6),
             Durability::Volatile
         );
-        // FUSE, NFS, and what nobody has heard of.
+        // FUSE, NFS, and an unknown type.
         for other in [0x6573_5546, 0x6969, 0] {
             assert_eq!(Durability::from_type(other), Durability::Single);
         }
     }
 
     #[test]
-    fn errors_of_writing_come_out() {
+    fn write_errors_are_reported() {
         let full = std::fs::File::options()
             .write(true)
             .open("/dev/full")

@@ -1,28 +1,27 @@
-//! Never starting again: a file that is being copied in blocks, and beside it the account of what
-//! of it is durable.
+//! Resuming: a file that is copied in blocks, and a journal that records which of it is durable.
 //!
 //! Blocks are written to a data file with a temporary name. At most about a second later
-//! ([`MAX_AGE_AT_RISK`]) they are synced to disk, and only then does a record in the journal say
-//! so, with the BLAKE3 chaining values of what it speaks of. The journal is synced in its turn. So
-//! whatever ends the copy, be it `kill -9` or a power cut, what the journal says is on disk *is* on
-//! disk: the same copy finds the journal by its name, goes on with what is missing, and hashes none
-//! of that again.
+//! ([`MAX_AGE_AT_RISK`]) they are synced to disk. Only then does a record in the journal list them,
+//! with their BLAKE3 chaining values. The journal is synced in its turn. Whatever ends the copy, be
+//! it `kill -9` or a power cut, everything that the journal records *is* on disk. The same copy
+//! finds the journal by its name, sends what is missing, and hashes none of the rest again.
 //!
-//! - Between two flushes the journal notes what was written, without a sync. Of that, the next copy
-//!   keeps what it finds on the disk, read back and hashed: all of it after a `kill -9`, any part
-//!   after a power cut.
-//! - A file of one block, and one that is whole before its first flush is due, never has a journal.
-//! - The journal is locked by whoever writes it. A second copy of the same source to the same
-//!   target at the same time writes a data file of its own, without a journal.
-//! - Once one of them has finished the file, there is nothing that the other's would be gone on
-//!   with for, and it goes with it.
-//! - A journal that another user made, a link, or anything but a regular file, is never opened.
-//! - What the journal does not speak of is cleared before the copy goes on: nothing that may be
-//!   torn stays, even where the source has a hole.
+//! - Between two flushes, the journal notes written blocks without a sync. The next copy reads
+//!   these back and hashes them, and keeps those that are on the disk: all after a `kill -9`, any
+//!   part after a power cut.
+//! - A file of one block, and one that is complete before its first flush is due, never has a
+//!   journal.
+//! - The writer locks the journal. A second copy of the same source to the same target at the same
+//!   time writes a data file of its own, without a journal.
+//! - Once one of them has finished the file, the other's data is of no more use, and is removed
+//!   with it.
+//! - A journal that another user created, a link, or anything but a regular file, is never opened.
+//! - Ranges that the journal does not list are cleared before the copy continues. Thus no torn data
+//!   stays, even where the source has a hole.
 //!
-//! The parts: `format` is the bytes, `flush` decides when to sync and `notes` when to note, `names`
-//! says what the files are called, `log` writes the journal, [`Storage`] is the disk, and
-//! [`leftovers()`] finds what nobody goes on with.
+//! The parts: `format` defines the bytes, `flush` decides when to sync and `notes` when to note,
+//! `names` defines the file names, `log` writes the journal, [`Storage`] abstracts the disk, and
+//! [`leftovers()`] finds files that no copy resumes.
 
 mod flush;
 mod format;
@@ -61,12 +60,12 @@ use names::Names;
 pub(crate) use names::is_name;
 use notes::Notes;
 
-/// A file being copied, and its journal. Dropped before [`Self::finish`], it leaves the data file
-/// if there is a journal that speaks of it, and removes it otherwise.
+/// A file being copied, and its journal. If it is dropped before [`Self::finish`], it leaves the
+/// data file if a journal records it, and removes it otherwise.
 ///
-/// All of it may be called from several threads at once. Times are the time since any moment that
-/// the caller chose, the same one for all calls. What is marked as blocking waits for the disk;
-/// nothing else waits for what is.
+/// All methods may be called from several threads at once. Times are relative to any moment that
+/// the caller chose, the same one for all calls. Methods marked as blocking wait for the disk; no
+/// other method waits for them.
 pub struct Journal<S: Storage = DirStorage> {
     storage: S,
     names: Names,
@@ -74,74 +73,73 @@ pub struct Journal<S: Storage = DirStorage> {
     data: S::File,
     data_name: OsString,
     target: OsString,
-    /// What had the target's name when this copy began.
+    /// File that had the target's name when this copy began.
     replaces: Option<Named>,
     is_contested: bool,
     pace: Mutex<Pace>,
-    /// Held by whoever waits for the disk; taken before `disk`.
+    /// Held while waiting for the disk. Locked before `disk`.
     syncing: Mutex<()>,
-    /// Held while the journal is written, and not while the data is synced, which may take long;
-    /// taken before `pace`.
+    /// Held while the journal is written, but not while the data is synced, which may take long.
+    /// Locked before `pace`.
     disk: Mutex<Disk<S::File>>,
 }
 
-/// What was written and is not recorded yet.
+/// Data that was written and is not recorded yet.
 #[derive(Debug)]
 struct Pace {
     policy: FlushPolicy,
     notes: Notes,
-    /// Written since the last flush was asked for.
+    /// Data written since the last flush was requested.
     batch: TreeHash,
-    /// What the flush that was asked for is to record.
+    /// Data that the requested flush will record.
     flushing: Option<TreeHash>,
-    /// Whether there is a journal to record it in, or may come to be one.
+    /// True if there is a journal to record it in, or may be one later.
     recording: bool,
 }
 
 struct Disk<F> {
     log: Log<F>,
-    /// Some of what was written to the data file may never have reached the disk.
+    /// Failure that is set when written data may never have reached the disk.
     data_lost: Option<Failure>,
-    /// The data file has its target's name, or has been removed.
+    /// True if the data file has its final name, or has been removed.
     data_gone: bool,
 }
 
-/// What is durable of a file that an earlier copy began.
+/// Durable parts of a file that an earlier copy began.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResumePoint {
-    /// In the order of the file, disjoint, as few as there can be: all that its hash needs of what
-    /// is there.
+    /// Subtrees in file order, disjoint and merged as far as possible. They cover everything that
+    /// the hash needs of the durable parts.
     pub subtrees: Vec<Subtree>,
-    /// Bytes of the whole file.
+    /// Size of the whole file, in bytes.
     pub size: u64,
 }
 
-/// What [`Journal::poll`] says is to be done.
+/// Action that [`Journal::poll`] requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing before more is written, or before the flush under way has ended.
+    /// Wait until more is written, or the current flush has ended.
     Nothing,
-    /// Nothing before this time.
+    /// Wait until this time.
     WaitUntil(Duration),
-    /// Call [`Journal::flush`] now, from a thread that may wait.
+    /// Call [`Journal::flush`] now, on a thread that may block.
     Flush,
 }
 
-/// What came of a flush.
+/// Result of a flush.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Flushed {
-    /// All that was written before it is durable, and the journal says so.
+    /// Everything written before it is durable and recorded in the journal.
     Recorded,
-    /// The data is durable, but the journal could not be written. If the disk is full, or what was
-    /// written lies too scattered, this is tried again; otherwise, nothing more of this file is
-    /// recorded.
+    /// The data is durable, but the journal could not be written. It is tried again if the disk is
+    /// full or the data is too scattered. Otherwise nothing more of this file is recorded.
     Unrecorded(Failure),
     /// There was nothing to flush, or this copy has no journal.
     Nothing,
 }
 
 impl<S: Storage> Journal<S> {
-    /// Writes to the data file. Blocking, as writes to a file are.
+    /// Writes to the data file. Blocking, like any write to a file.
     ///
     /// # Errors
     /// Those of the operating system.
@@ -149,25 +147,26 @@ impl<S: Storage> Journal<S> {
         Ok(self.storage.write_at(&self.data, data, offset)?)
     }
 
-    /// The data file, for permissions and times before it is finished.
+    /// Returns the data file, to set permissions and times before it is finished.
     pub fn data(&self) -> &S::File {
         &self.data
     }
 
-    /// Whether what is written is recorded, or will be: not in a file of one block, beside another
-    /// copy of the same, or after the journal could not be written.
+    /// Returns true if written data is or will be recorded. It is not recorded in a file of one
+    /// block, beside another copy of the same request, or after the journal could not be written.
     pub fn is_recording(&self) -> bool {
         self.pace.lock().recording
     }
 
-    /// Whether nothing is recorded because another copy of the same has the journal.
+    /// Returns true if nothing is recorded because another copy of the same request has the
+    /// journal.
     pub fn is_contested(&self) -> bool {
         self.is_contested
     }
 
-    /// A block, or a larger subtree, was handed to the operating system as a whole (its holes
-    /// excepted), by calls to [`Self::write_at`] that have returned. Whether it is time for
-    /// [`Self::note`].
+    /// Notes that a block, or a larger subtree, was handed to the operating system completely,
+    /// except for its holes, by calls of [`Self::write_at`] that have returned. Returns true if
+    /// [`Self::note`] is due.
     pub fn written(&self, now: Duration, subtree: Subtree) -> bool {
         let mut pace = self.pace.lock();
         if !pace.recording || !pace.batch.insert_subtree(subtree) {
@@ -178,9 +177,9 @@ impl<S: Storage> Journal<S> {
         pace.notes.written(now, subtree)
     }
 
-    /// Notes what was written since the last time, where there is a journal already: after a
-    /// `kill -9` the next copy finds it by that. It waits for nothing: not for the disk, and not
-    /// for another that writes to the journal. Whether it was noted.
+    /// Notes what was written since the last note, if there is a journal already. After a
+    /// `kill -9`, the next copy finds the data by this. It waits neither for the disk nor for
+    /// another writer of the journal. Returns true if it was noted.
     pub fn note(&self, now: Duration) -> bool {
         let Some(mut disk) = self.disk.try_lock() else {
             return false;
@@ -196,8 +195,8 @@ impl<S: Storage> Journal<S> {
         false
     }
 
-    /// What is to be done at `now`. To be asked after something was written, at the time it names,
-    /// and after a flush.
+    /// Returns the action that is due at `now`. Must be called after a write, at the time that it
+    /// returned, and after a flush.
     pub fn poll(&self, now: Duration) -> Action {
         let mut pace = self.pace.lock();
         match pace.policy.due() {
@@ -212,12 +211,12 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// Makes durable what was written before [`Self::poll`] asked for it, and records it. `clock`
-    /// gives the time when that is done. Blocking.
+    /// Makes durable and records what was written before [`Self::poll`] requested it. `clock`
+    /// returns the time when that is done. Blocking.
     ///
     /// # Errors
-    /// What was written may not have reached the disk and cannot be trusted: the file has to fail.
-    /// What was recorded before still holds, and the next copy goes on from there.
+    /// The data may not have reached the disk and cannot be trusted, so the file must fail. Earlier
+    /// records remain valid, and the next copy resumes from them.
     pub fn flush(&self, clock: impl FnOnce() -> Duration) -> Result<Flushed, Failure> {
         let _syncing = self.syncing.lock();
         let Some(batch) = self.pace.lock().flushing.take() else {
@@ -239,16 +238,16 @@ impl<S: Storage> Journal<S> {
         Ok(flushed)
     }
 
-    /// What would be lost if the power failed now; nothing if nothing is recorded
+    /// Returns what would be lost in a power failure now. Returns nothing if nothing is recorded
     /// ([`Self::is_recording`]).
     pub fn at_risk(&self, now: Duration) -> AtRisk {
         self.pace.lock().policy.at_risk(now)
     }
 
-    /// Syncs what was written if there is a journal, so that [`Self::finish`] takes less time.
-    /// Permissions are set in between: no copy resumes a file that others may write to. Without a
-    /// journal, there will be none from now on. Returns whether there is one; otherwise the caller
-    /// flushes the data file before [`Self::finish`]. Blocking.
+    /// Syncs the data if there is a journal, so that [`Self::finish`] takes less time. The caller
+    /// sets permissions in between, as no copy resumes a file that others may write to. Without a
+    /// journal, there will be none from now on. Returns true if there is one. Otherwise the caller
+    /// must flush the data file before [`Self::finish`]. Blocking.
     ///
     /// # Errors
     /// As for [`Self::flush`].
@@ -263,16 +262,16 @@ impl<S: Storage> Journal<S> {
         Ok(has_journal)
     }
 
-    /// The file is whole and its hash is right: it takes its target's name, and the journal goes.
-    /// With a journal, the file is synced before it is renamed, and the directory before the
-    /// journal goes, so that there is one or the other at any moment. Without one, nothing is
-    /// synced here: the caller has flushed the data file. `replace`: what has the target's name is
-    /// replaced. Blocking.
+    /// Renames the complete, verified file to its final name, and removes the journal. With a
+    /// journal, the file is synced before it is renamed, and the directory before the journal is
+    /// removed. One of the two thus exists at any moment. Without a journal, nothing is synced
+    /// here, as the caller has flushed the data file. With `replace`, an existing file is replaced.
+    /// Blocking.
     ///
     /// # Errors
-    /// [`FailureKind::Exists`] if there is something and `replace` was not said, or what the
-    /// operating system says. Unless it was the directory that could not be synced, all is left as
-    /// it was: to be tried again, or given up with [`Self::discard`].
+    /// [`FailureKind::Exists`] if an entry of that name exists and `replace` is false, or those of
+    /// the operating system. Unless syncing the directory failed, nothing has changed. The call may
+    /// be repeated, or the file given up with [`Self::discard`].
     pub fn finish(&self, replace: bool) -> Result<(), Failure> {
         let _syncing = self.syncing.lock();
         let mut disk = self.disk.lock();
@@ -285,14 +284,14 @@ impl<S: Storage> Journal<S> {
                 return Err(self.lose_data(&mut disk, errno));
             }
             let batch = self.stop_recording();
-            // If it is not recorded, it travels again should the power fail right here.
+            // If it cannot be recorded, it travels again after a power failure at this moment.
             let _ = self.record(&mut disk, &batch);
         }
         self.storage
             .rename(&self.data_name, &self.target, replace)
             .map_err(|errno| Failure::for_name(errno, &self.header.target))?;
         disk.data_gone = true;
-        // A flush that was asked for before would make a journal now, and leave it.
+        // A flush that was requested earlier would otherwise create a journal now, and leave it.
         self.stop_recording();
         if has_journal {
             self.storage.sync_dir()?;
@@ -304,8 +303,8 @@ impl<S: Storage> Journal<S> {
         Ok(())
     }
 
-    /// Leaves what is there for the next copy to go on with, also if it was never flushed. Nothing
-    /// is recorded afterwards. Blocking.
+    /// Leaves the data for the next copy to resume, even if it was never flushed. Nothing is
+    /// recorded afterwards. Blocking.
     ///
     /// # Errors
     /// As for [`Self::flush`].
@@ -319,8 +318,8 @@ impl<S: Storage> Journal<S> {
         Ok(self.record(&mut self.disk.lock(), &batch))
     }
 
-    /// [`Self::leave`], and lets go of the files: another copy may go on with them from now on, and
-    /// this one does nothing more. Blocking.
+    /// Leaves the data like [`Self::leave`], and releases the files. Another copy may resume them
+    /// from now on, and this one does nothing more. Blocking.
     ///
     /// # Errors
     /// As for [`Self::flush`].
@@ -331,7 +330,7 @@ impl<S: Storage> Journal<S> {
         left
     }
 
-    /// Removes the data file and the journal: what is there is wrong, or nobody wants it. Blocking.
+    /// Removes the data file and the journal, as the data is wrong or not needed. Blocking.
     pub fn discard(&self) {
         let _syncing = self.syncing.lock();
         let mut disk = self.disk.lock();
@@ -340,12 +339,11 @@ impl<S: Storage> Journal<S> {
         self.remove_data(&mut disk);
     }
 
-    /// Ends this copy's hold on the files: what the journal speaks of stays, anything else is
-    /// removed.
+    /// Releases the files. Recorded data stays, anything else is removed.
     fn close(&self, disk: &mut Disk<S::File>) {
         if matches!(disk.log, Log::Open(_)) {
-            // It gives up the lock, and only then looks: whoever has finished the file looks for
-            // the lock afterwards.
+            // Release the lock before the check. Another copy that has finished the file checks the
+            // lock afterwards.
             disk.log = Log::Off;
             disk.data_gone = true;
             if self.is_superseded() {
@@ -357,13 +355,13 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// Called with `syncing`, and without `disk`.
+    /// Must be called with `syncing` locked, and without `disk`.
     fn sync_data(&self) -> Result<(), Failure> {
         let synced = self.storage.sync_data(&self.data);
         synced.map_err(|errno| self.lose_data(&mut self.disk.lock(), errno))
     }
 
-    /// The kernel reports a failed write once; a later sync that succeeds says nothing of it
+    /// The kernel reports a failed write only once. A later successful sync says nothing about it
     /// (fsync(2)).
     fn lose_data(&self, disk: &mut Disk<S::File>, errno: Errno) -> Failure {
         self.stop_recording();
@@ -374,7 +372,7 @@ impl<S: Storage> Journal<S> {
         let recorded = disk
             .log
             .record(&self.storage, &self.names, &self.header, batch);
-        // Room may come back, and what is scattered becomes whole.
+        // Space may become available again, and scattered data becomes contiguous.
         let again = matches!(
             recorded,
             Ok(Recorded::TooScattered) | Err(Errno::NOSPC | Errno::DQUOT)
@@ -393,8 +391,7 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// Nothing that is written from now on is recorded. What was written before and is not yet, is
-    /// returned.
+    /// Stops recording. Returns the data that was written and is not recorded yet.
     fn stop_recording(&self) -> TreeHash {
         let mut pace = self.pace.lock();
         pace.recording = false;
@@ -426,7 +423,7 @@ impl<S: Storage> Drop for Journal<S> {
 }
 
 impl ResumePoint {
-    /// What need not travel again: ranges of bytes, in order; neighbours are one range.
+    /// Returns the byte ranges that need not travel again, in order, with adjacent ones merged.
     pub fn ranges(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for subtree in &self.subtrees {
@@ -439,7 +436,7 @@ impl ResumePoint {
         ranges
     }
 
-    /// How many bytes that is.
+    /// Returns the number of bytes in these ranges.
     pub fn bytes(&self) -> u64 {
         self.ranges()
             .iter()

@@ -1,19 +1,19 @@
-//! Bytes to frames. Whatever the bytes are, the answer is a frame or an error.
+//! Decodes frames from bytes. Any bytes yield a frame or an error.
 
 use longhaul_proto::text::printable_within;
 
 use super::options::{CLEAR, HARD_LINKS, INSTANCE, PLACEMENT, PRESENT, decode_options};
 use super::*;
 
-/// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is the header
-/// alone.
+/// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is only the
+/// header.
 pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireError> {
     let mut fields = Fields(body);
     let frame = match frame_type {
         FrameType::Hello => Frame::Hello(Hello::decode(&mut fields)?),
         FrameType::Accept => {
             let (version, max_streams) = (fields.u16()?, fields.u16()?);
-            // LH-COPY-6: the one that is spoken here was among those offered.
+            // LH-COPY-6: the version of this release was among those offered.
             if version != VERSION {
                 return Err(WireError::Version(version, version));
             }
@@ -186,7 +186,8 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
     }
 }
 
-/// How many bytes of a BLOCK frame's body are header, given its first [`BLOCK_FIXED`] bytes.
+/// Returns the number of header bytes in a BLOCK frame's body, given its first [`BLOCK_FIXED`]
+/// bytes.
 pub(crate) fn block_header_len(fixed: &[u8; BLOCK_FIXED]) -> Result<usize, WireError> {
     let [.., low, high] = *fixed;
     let extents = usize::from(u16::from_le_bytes([low, high]));
@@ -197,12 +198,12 @@ pub(crate) fn block_header_len(fixed: &[u8; BLOCK_FIXED]) -> Result<usize, WireE
     }
 }
 
-/// Levels of subtrees in HAVE: from the smallest block up to the largest file.
+/// Levels of subtrees in HAVE, from the smallest block up to the largest file.
 const HAVE_LEVELS: std::ops::RangeInclusive<u32> = *BLOCK_LOG2.start()..=62;
 /// Bytes of a BLOCK header before its extents.
 pub(crate) const BLOCK_FIXED: usize = 8 + 8 + 4 + 2;
 
-/// Takes fields off the front of a body.
+/// Decoder that takes fields off the front of a body.
 pub(super) struct Fields(pub(super) Bytes);
 
 impl Fields {
@@ -242,7 +243,7 @@ impl Fields {
         }
     }
 
-    /// Entries are counted from 0; numbers near the top are left free so that counting never
+    /// Entries are counted from 0. Numbers near the maximum are excluded, so that counting never
     /// overflows (LH-COPY-3).
     fn id(&mut self) -> Result<u64, WireError> {
         let id = self.u64()?;
@@ -270,7 +271,7 @@ impl Fields {
         Ok(self.0.split_to(len))
     }
 
-    /// 32 bytes, or none.
+    /// Decodes an optional 32-byte value.
     fn if_any(&mut self, what: &'static str) -> Result<Option<[u8; 32]>, WireError> {
         match &self.bytes()?[..] {
             [] => Ok(None),
@@ -287,7 +288,7 @@ impl Fields {
         if bytes.len() > MAX_DETAIL {
             return Err(WireError::Bound);
         }
-        // The peer's words end up on a terminal: they may not steer it.
+        // The peer's text is shown on a terminal, which it must not control.
         Ok(printable_within(&bytes, MAX_DETAIL))
     }
 
@@ -336,7 +337,7 @@ impl Fields {
         Ok(Failure::with(kind, self.text()?))
     }
 
-    /// Subtrees by offset, disjoint, each at a multiple of what it covers.
+    /// Decodes subtrees: by offset, disjoint, each at a multiple of its size.
     fn subtrees(&mut self) -> Result<Vec<Subtree>, WireError> {
         let count = usize::from(self.u16()?);
         if count > MAX_HAVE_SUBTREES {

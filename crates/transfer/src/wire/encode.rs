@@ -1,9 +1,9 @@
-//! Frames to bytes.
+//! Encodes frames as bytes.
 
 use super::*;
 
 impl Frame {
-    /// Appends the frame. For BLOCK, the data must follow at once.
+    /// Appends the frame. For BLOCK, the data must follow immediately.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
@@ -207,8 +207,8 @@ impl Frame {
     }
 }
 
-/// Begins a SMALL frame in place: returns where, for [`finish_small`]; the data is to be appended
-/// between.
+/// Begins a SMALL frame in place, and returns its position for [`finish_small`]. The data must be
+/// appended in between.
 pub(crate) fn begin_small(out: &mut Vec<u8>, head: &Head, meta: &Meta) -> usize {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -217,7 +217,7 @@ pub(crate) fn begin_small(out: &mut Vec<u8>, head: &Head, meta: &Meta) -> usize 
     start
 }
 
-/// Ends a SMALL frame that began at `start` and whose data begins at `data`: sets its length and
+/// Ends a SMALL frame that begins at `start` and whose data begins at `data`: sets its length and
 /// hash.
 pub(crate) fn finish_small(out: &mut [u8], start: usize, data: usize, hash: &Hash) {
     let len = (out.len() - start - 4) as u32;
@@ -248,7 +248,7 @@ fn put_small_head(out: &mut Vec<u8>, head: &Head, meta: &Meta, hash: &Hash) {
     out.extend_from_slice(hash);
 }
 
-/// Replaces what was left room for.
+/// Fills in a placeholder at offset `at`.
 fn put_at(out: &mut [u8], at: usize, bytes: &[u8]) {
     if let Some(place) = out.get_mut(at..at + bytes.len()) {
         place.copy_from_slice(bytes);
@@ -261,7 +261,7 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends 32 bytes, or none.
+/// Appends an optional 32-byte value.
 fn put_if_any(out: &mut Vec<u8>, bytes: Option<&[u8; 32]>) {
     put_bytes(out, bytes.map_or(&[], |bytes| bytes.as_slice()));
 }

@@ -1,5 +1,5 @@
-//! HELLO: what is asked for. Every stream of a copy says the same, so whichever arrives first
-//! starts it.
+//! HELLO: the request of a copy. Every stream of a copy carries the same one, so the first to
+//! arrive starts it.
 
 use std::fmt;
 
@@ -12,16 +12,16 @@ use super::*;
 use crate::part::{Part, Portion};
 
 const MAGIC: [u8; 4] = *b"LHCP";
-/// Most sources of one copy.
+/// Maximum number of sources of one copy.
 pub(crate) const MAX_SOURCES: usize = 16 * 1024;
 
-/// Names one copy among all a server carries (LH-COPY-10): 128 random bits, so that knowing it is
-/// having received it.
+/// Identifies one copy at a server (LH-COPY-10). It has 128 random bits, so only the parties that
+/// received it know it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(pub [u8; 16]);
 
 impl Token {
-    /// A fresh one from the operating system.
+    /// Returns a new token from the operating system's random numbers.
     pub fn random() -> std::io::Result<Self> {
         let mut bytes = [0; 16];
         let mut left = bytes.as_mut_slice();
@@ -34,7 +34,7 @@ impl Token {
 }
 
 impl fmt::Debug for Token {
-    /// Only the beginning: the whole is a secret of the two ends.
+    /// Only the beginning is shown, as the token is a secret of the two ends.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Token({:02x}{:02x}..)", self.0[0], self.0[1])
     }
@@ -43,37 +43,37 @@ impl fmt::Debug for Token {
 /// The first frame of every stream (LH-COPY-5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
-    /// Which copy this stream belongs to.
+    /// Copy that this stream belongs to.
     pub token: Token,
-    /// What to copy.
+    /// Sources and destination of the copy, and its options.
     pub request: Request,
-    /// What is not finished is kept, and gone on with by the next copy of the same.
+    /// If true, unfinished files are kept, and resumed by the next copy of the same request.
     pub resume: bool,
-    /// The data of blocks may travel in the clear, if the server allows it too (LH-COPY-43).
+    /// If true, the data of blocks may travel in plaintext if the server allows it too
+    /// (LH-COPY-43).
     pub clear: bool,
-    /// Of a pull: there may be some of the files already, so that each is to be offered, and
-    /// compared in this way. [`crate::Client::pull`] finds that out by itself.
+    /// Set if some files of a pull may exist already, so that each must be offered and compared in
+    /// this way. [`crate::Client::pull`] determines it.
     pub offer: Option<Compare>,
-    /// Names of one file are to be names of one file at the receiver, too (LH-COPY-45).
+    /// If true, names of one file stay names of one file at the receiver (LH-COPY-45).
     pub hard_links: bool,
-    /// The copy has one stream at a time: its sending end may hold it to what the path carries
-    /// (LH-COPY-48).
+    /// If true, the copy has one stream at a time. Its sending end may pace it to the capacity of
+    /// the path (LH-COPY-48).
     pub single: bool,
-    /// Whether it is one of several copies that bring a tree together (LH-COPY-49 to LH-COPY-52).
+    /// Portion of the tree, if several copies bring it together (LH-COPY-49 to LH-COPY-52).
     pub portion: Portion,
-    /// Of a push that takes the place of a copy that the server has lost: where that one put the
-    /// sources (LH-COPY-53).
-    /// [`crate::Client::push`] fills it in.
+    /// For a push that replaces a lost one, the placement that the lost one had (LH-COPY-53).
+    /// [`crate::Client::push`] sets it.
     pub placement: Option<Placement>,
-    /// Of a pull: the server may count what the copy does not keep of its sources (LH-COPY-54).
-    /// [`crate::Client::pull`] fills it in.
+    /// If true, the server of a pull may count source properties that the copy does not keep
+    /// (LH-COPY-54). [`crate::Client::pull`] sets it.
     pub reports_not_kept: bool,
 }
 
-/// Where the sources of a push go.
+/// Placement of the sources of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// The one source becomes the destination itself.
+    /// The single source becomes the destination itself.
     Itself,
     /// The sources go into the destination under their names.
     Into,
@@ -95,10 +95,10 @@ impl Placement {
     }
 }
 
-/// How it is found that a file is there already.
+/// Method that detects whether a file exists already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compare {
-    /// By its size and modification time, in nanoseconds: nothing is read.
+    /// By its size and modification time in nanoseconds. No content is read.
     #[default]
     SizeAndTime,
     /// By the BLAKE3 hash of its content, which both ends read.
@@ -121,27 +121,27 @@ impl Compare {
     }
 }
 
-/// What the client wants.
+/// Request of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// The client sends; the server writes.
     Push {
-        /// Where to, beneath the server's root.
+        /// Destination beneath the server's root.
         destination: RelPath,
-        /// The destination must be a directory, and sources go into it under their names.
+        /// If true, the destination must be a directory, and sources go into it under their names.
         into: bool,
-        /// Replace what is there.
+        /// If true, replace what exists.
         overwrite: bool,
-        /// Force everything to disk before it counts as written.
+        /// If true, force everything to disk before it counts as written.
         fsync: bool,
-        /// The name of each source; empty for a source without a name of its own (`.`, `/`).
+        /// Name of each source. Empty for a source without a name of its own (`.`, `/`).
         names: Vec<Vec<u8>>,
     },
     /// The server sends; the client writes.
     Pull {
-        /// Directories with all they hold.
+        /// If true, copy directories with all their content.
         recursive: bool,
-        /// What to send, beneath the server's root.
+        /// Paths to send, beneath the server's root.
         sources: Vec<RelPath>,
     },
 }
@@ -149,7 +149,7 @@ pub enum Request {
 impl Hello {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
-        // Oldest and newest version spoken.
+        // Oldest and newest version that is spoken.
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&self.token.0);
@@ -263,7 +263,7 @@ impl Hello {
                     let part = Part::new(value.u32()?, value.u32()?);
                     portion = Portion::Part(part.map_err(|_| WireError::Value("part"))?);
                 }
-                // One or the other.
+                // The two options exclude each other.
                 REST if portion.part().is_some() => return Err(WireError::Value("part")),
                 REST => portion = Portion::Rest,
                 PLACEMENT => placement = Some(Placement::from_byte(value.u8()?)?),
@@ -286,8 +286,9 @@ impl Hello {
         })
     }
 
-    /// Whether another copy of the same goes where a lost one went, which had this placement: a
-    /// directory that it made must not be taken for one that its source goes into.
+    /// Returns true if a copy of the same request would go where a lost one with this placement
+    /// went. The next copy must not mistake a directory that the lost one created for one that its
+    /// source goes into.
     pub(crate) fn is_placed(&self, placement: Option<Placement>) -> bool {
         match &self.request {
             Request::Push { into, names, .. } => *into || names.len() > 1 || placement.is_some(),
@@ -295,7 +296,8 @@ impl Hello {
         }
     }
 
-    /// Whether it fits the bound on HELLO; when not, fewer sources must be named in one copy.
+    /// Returns true if it is within the bound on HELLO. If not, fewer sources must be named in one
+    /// copy.
     pub fn fits(&self) -> bool {
         let mut out = Vec::new();
         self.encode(&mut out);
@@ -316,7 +318,7 @@ impl Fields {
         if count == 0 || count > MAX_SOURCES {
             return Err(WireError::Bound);
         }
-        // Grows as items are found to be there: a count alone allocates nothing.
+        // The list grows as items are read, so a count alone allocates nothing.
         let mut list = Vec::new();
         for _ in 0..count {
             list.push(item(self)?);

@@ -1,52 +1,51 @@
-//! Options of HELLO and ACCEPT: what a release may say beyond the fields of its version, typed as
-//! those of OPEN are.
+//! Options of HELLO and ACCEPT: additions to the fields of a version, typed like those of OPEN.
 //!
-//! An option that is not known is passed over, unless it is marked critical: then whoever reads it
-//! can't do what it is asked to and says so. So a capability is added without a new version: a
-//! client offers it, a server takes it up in ACCEPT, and neither uses it before the other has said
-//! that it knows it.
+//! An unknown option is ignored, unless it is marked critical. In that case the reader cannot do
+//! what is requested, and refuses. Capabilities can therefore be added without a new version: a
+//! client offers one, a server accepts it in ACCEPT, and neither uses it before the other has
+//! confirmed it.
 
 use super::decode::Fields;
 use super::*;
 
-/// Of HELLO, without a value: what is not finished is kept, and gone on with by the next copy
+/// HELLO option without a value: unfinished files are kept, and resumed by the next copy
 /// (LH-COPY-34).
 pub(super) const RESUME: u16 = 1;
-/// Of ACCEPT: which copy the stream has come to, a [`CopyInstance`] (LH-COPY-38).
+/// ACCEPT option: a [`CopyInstance`] that identifies the copy of the stream (LH-COPY-38).
 pub(super) const INSTANCE: u16 = 2;
-/// Of HELLO and of ACCEPT, without a value: the data of blocks may travel in the clear
+/// HELLO and ACCEPT option without a value: the data of blocks may travel in plaintext
 /// (LH-COPY-43).
 pub(super) const CLEAR: u16 = 5;
-/// Of HELLO: the files of a pull are to be offered before they are sent; how they are compared, as
-/// a byte (LH-COPY-39).
+/// HELLO option: the files of a pull must be offered before they are sent. Its byte is the method
+/// of comparison (LH-COPY-39).
 pub(super) const OFFER: u16 = 3;
-/// Of ACCEPT, without a value: there may be some of what a push brings (LH-COPY-39).
+/// ACCEPT option without a value: some of the files of a push may exist (LH-COPY-39).
 pub(super) const PRESENT: u16 = 4;
-/// Of HELLO, without a value: HARD_LINK is understood in a pull, or is to be said in a push; of
-/// ACCEPT: it may be said (LH-COPY-45).
+/// HELLO and ACCEPT option without a value (LH-COPY-45). In HELLO, the client understands HARD_LINK
+/// in a pull, or wants to send it in a push. In ACCEPT, it may send it.
 pub(super) const HARD_LINKS: u16 = 6;
-/// Of HELLO, without a value: the copy has one stream at a time (LH-COPY-48).
+/// HELLO option without a value: the copy has one stream at a time (LH-COPY-48).
 pub(super) const SINGLE: u16 = 7;
-/// Of HELLO, critical: the copy is of one part of its sources; which, from 1, and of how many
-/// (LH-COPY-49).
+/// Critical HELLO option: the copy takes one part of its sources. Its value is the number of the
+/// part, from 1, and the number of parts (LH-COPY-49).
 pub(super) const PART: u16 = CRITICAL | 8;
-/// Of the HELLO of a push, without a value: the copy is of the whole, behind parts (LH-COPY-51).
+/// HELLO option of a push without a value: the copy takes the whole, after the parts (LH-COPY-51).
 pub(super) const REST: u16 = 9;
-/// Of ACCEPT to a push, and of the HELLO of a push that takes the place of a lost copy: where the
-/// sources go, a [`Placement`] (LH-COPY-53).
+/// Option of ACCEPT to a push, and of the HELLO of a push that replaces a lost copy: the
+/// [`Placement`] of the sources (LH-COPY-53).
 pub(super) const PLACEMENT: u16 = 10;
-/// Option of the HELLO of a pull, without a value: NOT_KEPT is understood (LH-COPY-54).
+/// HELLO option of a pull without a value: the client understands NOT_KEPT (LH-COPY-54).
 pub(super) const NOT_KEPT: u16 = 11;
-/// Set in an option's kind when a receiver that does not know it must refuse (LH-COPY-8).
+/// Flag in an option's kind: a receiver that does not know the option must refuse (LH-COPY-8).
 const CRITICAL: u16 = 0x8000;
-/// The part of a kind that is the option's number.
+/// Mask of the option's number in its kind.
 const NUMBER: u16 = 0x7fff;
-/// Most bytes of all options of one frame (LH-COPY-7).
+/// Maximum number of bytes of all options of one frame (LH-COPY-7).
 pub(crate) const MAX_OPTION_BYTES: usize = 4096;
 
-/// Takes the options at the end of a frame off its fields. `take` is given the kind (number and
-/// flag) and value of each; it reads the value whole and gives true if it knows the kind, and
-/// leaves it and gives false if not.
+/// Decodes the options at the end of a frame. `take` receives the kind (number and flag) and the
+/// value of each. If it knows the kind, it reads the whole value and returns true. Otherwise it
+/// leaves the value and returns false.
 pub(super) fn decode_options(
     fields: &mut Fields,
     mut take: impl FnMut(u16, &mut Fields) -> Result<bool, WireError>,
@@ -58,7 +57,7 @@ pub(super) fn decode_options(
     while fields.0.has_remaining() {
         let kind = fields.u16()?;
         let mut value = Fields(fields.bytes()?);
-        // LH-COPY-7: numbers ascend, and 0 is none.
+        // LH-COPY-7: numbers ascend, and 0 is invalid.
         let number = kind & NUMBER;
         if number <= above {
             return Err(WireError::Value("order of options"));
@@ -85,7 +84,7 @@ mod tests {
         encode::put_bytes(out, value);
     }
 
-    /// What a release that knows 1 (critical, two bytes) and 3 (any value) makes of options.
+    /// Decodes options as a release does that knows 1 (critical, two bytes) and 3 (any value).
     fn read(bytes: &[u8]) -> Result<(Option<u16>, Option<Vec<u8>>), WireError> {
         let (mut first, mut third) = (None, None);
         let mut fields = Fields(Bytes::copy_from_slice(bytes));
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_copy_8_unknown_options_are_passed_over_unless_critical() {
+    fn lh_copy_8_unknown_options_are_ignored_unless_critical() {
         let mut bytes = Vec::new();
         put(&mut bytes, 0x8001, &[7, 0]);
         put(&mut bytes, 2, b"what this release knows nothing of");

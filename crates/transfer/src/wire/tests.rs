@@ -1,4 +1,4 @@
-//! What is written is read back; whatever else is read is refused without a panic.
+//! Encoded frames decode to the same value; anything else is refused without a panic.
 
 use proptest::prelude::*;
 
@@ -56,7 +56,7 @@ fn block() -> impl Strategy<Value = Block> {
         })
 }
 
-/// Disjoint, each at a multiple of what it covers.
+/// Subtrees that are disjoint, each at a multiple of its size.
 fn subtrees() -> impl Strategy<Value = Vec<Subtree>> {
     let steps = proptest::collection::vec((16u32..40, 0u64..5, any::<[u8; 32]>()), 1..9);
     steps.prop_map(|steps| {
@@ -260,7 +260,7 @@ fn frame() -> impl Strategy<Value = Frame> {
     ]
 }
 
-/// The type and body of one encoded frame, its length checked.
+/// Returns the type and body of one encoded frame, after a check of its length.
 fn split(bytes: &[u8], data_len: usize) -> (FrameType, Bytes) {
     let len = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
     assert_eq!(len + 4, bytes.len() + data_len);
@@ -272,7 +272,7 @@ fn split(bytes: &[u8], data_len: usize) -> (FrameType, Bytes) {
 
 proptest! {
     #[test]
-    fn frames_come_back_as_they_went(frame in frame()) {
+    fn frames_round_trip(frame in frame()) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         let data_len = match &frame {
@@ -284,20 +284,26 @@ proptest! {
     }
 
     #[test]
-    fn lh_copy_2_a_frame_cut_short_or_drawn_out_is_refused(frame in frame(), cut in any::<prop::sample::Index>()) {
-        // SMALL's data runs to the frame's end, so there only a cut before the data is certain to
-        // show.
+    fn lh_copy_2_truncated_or_extended_frame_is_refused(
+        frame in frame(),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        // The data of SMALL extends to the frame's end, so only a cut before the data is certain to
+        // be detected.
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         let body = Bytes::copy_from_slice(&bytes[5..]);
         let frame_type = FrameType::from_byte(bytes[4]).unwrap();
-        // Nor does one before the options.
+        // The same holds for a cut before the options.
         let certain = match &frame {
             Frame::Small { data, .. } => body.len() - data.len(),
-            // An option without a value takes 4 bytes, those with one a byte or 8 more.
+            // An option without a value takes 4 bytes; one with a value takes 1 or 8 more.
             Frame::Hello(hello) => {
                 body.len()
-                    - 4 * [hello.resume, hello.clear, hello.hard_links, hello.single].map(usize::from).iter().sum::<usize>()
+                    - 4 * [hello.resume, hello.clear, hello.hard_links, hello.single]
+                        .map(usize::from)
+                        .iter()
+                        .sum::<usize>()
                     - 5 * usize::from(hello.offer.is_some())
                     - 5 * usize::from(hello.placement.is_some())
                     - match hello.portion {
@@ -308,14 +314,17 @@ proptest! {
             }
             Frame::Accept { instance, clear, present, hard_links, placement, .. } => {
                 let flags: usize = [*clear, *present, *hard_links].map(usize::from).iter().sum();
-                body.len() - 12 * usize::from(instance.is_some()) - 4 * flags - 5 * usize::from(placement.is_some())
+                body.len()
+                    - 12 * usize::from(instance.is_some())
+                    - 4 * flags
+                    - 5 * usize::from(placement.is_some())
             }
             _ => body.len(),
         };
         if certain > 0 {
             prop_assert!(decode(frame_type, body.slice(..cut.index(certain))).is_err());
         }
-        // A byte behind HELLO or ACCEPT is an option cut short.
+        // A byte behind HELLO or ACCEPT is a truncated option.
         if frame_type != FrameType::Small {
             bytes.push(0);
             prop_assert!(decode(frame_type, Bytes::copy_from_slice(&bytes[5..])).is_err());
@@ -323,12 +332,19 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_decode_or_are_refused(kind in 1u8..=22, body in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn any_bytes_decode_or_are_refused(
+        kind in 1u8..=22,
+        body in proptest::collection::vec(any::<u8>(), 0..400),
+    ) {
         let _ = decode(FrameType::from_byte(kind).unwrap(), Bytes::from(body));
     }
 
     #[test]
-    fn a_frame_with_one_bit_flipped_never_panics(frame in frame(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+    fn frame_with_one_flipped_bit_never_panics(
+        frame in frame(),
+        at in any::<prop::sample::Index>(),
+        bit in 0u8..8,
+    ) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         let frame_type = FrameType::from_byte(bytes[4]).unwrap();
@@ -342,7 +358,7 @@ proptest! {
 }
 
 #[test]
-fn a_small_frame_filled_in_place_is_the_same_frame() {
+fn small_frame_built_in_place_is_the_same_frame() {
     let head = Head {
         id: 7,
         source: 1,
@@ -368,7 +384,7 @@ fn a_small_frame_filled_in_place_is_the_same_frame() {
     assert_eq!(placed, plain);
 }
 
-/// A pull of one file, without options.
+/// Returns a pull of one file, without options.
 fn plain_hello() -> Hello {
     Hello {
         token: Token([1; 16]),
@@ -388,7 +404,7 @@ fn plain_hello() -> Hello {
 }
 
 #[test]
-fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
+fn lh_copy_6_common_version_is_required() {
     let hello = plain_hello();
     let mut bytes = Vec::new();
     Frame::Hello(hello.clone()).encode(&mut bytes);
@@ -428,7 +444,7 @@ fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
 }
 
 #[test]
-fn lh_copy_3_values_that_mean_nothing_are_refused() {
+fn lh_copy_3_meaningless_values_are_refused() {
     let mut flag = Vec::new();
     Frame::Totals {
         entries: 1,
@@ -505,7 +521,7 @@ fn hostile_names_are_refused() {
 }
 
 #[test]
-fn lh_copy_36_parts_that_are_in_place_ascend_and_are_whole_subtrees() {
+fn lh_copy_36_existing_parts_ascend_and_are_whole_subtrees() {
     let have = |count: u16, parts: &[(u64, u8)]| {
         let mut body = [0; 9].to_vec();
         body.extend_from_slice(&count.to_le_bytes());
@@ -542,7 +558,7 @@ fn lh_copy_36_parts_that_are_in_place_ascend_and_are_whole_subtrees() {
 }
 
 #[test]
-fn lh_copy_33_an_identity_is_32_bytes_or_none() {
+fn lh_copy_33_identity_has_32_bytes_or_none() {
     let mut bytes = Vec::new();
     Frame::File {
         head: Head {
@@ -569,7 +585,7 @@ fn lh_copy_33_an_identity_is_32_bytes_or_none() {
 }
 
 #[test]
-fn lh_copy_40_a_hash_that_is_offered_is_32_bytes_or_none() {
+fn lh_copy_40_offered_hash_has_32_bytes_or_none() {
     let mut bytes = Vec::new();
     Frame::Offer(Offer {
         head: Head {
@@ -597,7 +613,7 @@ fn lh_copy_40_a_hash_that_is_offered_is_32_bytes_or_none() {
 }
 
 #[test]
-fn lh_copy_39_a_way_to_compare_is_one_that_is_known() {
+fn lh_copy_39_unknown_comparison_is_refused() {
     let hello = |value: &[u8]| {
         let mut bytes = Vec::new();
         Frame::Hello(plain_hello()).encode(&mut bytes);
@@ -613,7 +629,7 @@ fn lh_copy_39_a_way_to_compare_is_one_that_is_known() {
 }
 
 #[test]
-fn lh_copy_48_a_copy_of_one_stream_says_so_at_the_end_of_hello() {
+fn lh_copy_48_single_stream_option_ends_hello() {
     let hello = |single| {
         let mut bytes = Vec::new();
         let hello = Hello {
@@ -628,7 +644,7 @@ fn lh_copy_48_a_copy_of_one_stream_says_so_at_the_end_of_hello() {
 }
 
 #[test]
-fn lh_copy_49_who_does_not_know_parts_refuses_one_and_passes_over_the_rest() {
+fn lh_copy_49_part_option_is_critical_and_rest_is_not() {
     let hello = |portion| {
         let mut bytes = Vec::new();
         let hello = Hello {
@@ -640,7 +656,7 @@ fn lh_copy_49_who_does_not_know_parts_refuses_one_and_passes_over_the_rest() {
     };
     let part = hello(Portion::Part(Part::new(3, 8).unwrap()));
     let (rest, whole) = (hello(Portion::Rest), hello(Portion::Whole));
-    // Critical (LH-COPY-8), and not.
+    // One critical option (LH-COPY-8), and one that is not.
     let option = [8, 0x80, 8, 0, 3, 0, 0, 0, 8, 0, 0, 0];
     assert_eq!(part[5..], [&whole[5..], &option].concat());
     assert_eq!(rest[5..], [&whole[5..], &[9, 0, 0, 0]].concat());

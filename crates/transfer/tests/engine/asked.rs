@@ -1,4 +1,4 @@
-//! A server that sends something else than what was asked for.
+//! A server that sends something other than what was requested.
 
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ impl Observer for Failures {
     }
 }
 
-/// Everything in the directory of the client.
+/// Returns everything in the directory of the client.
 fn here(bench: &Bench) -> Vec<(Vec<u8>, String)> {
     describe(&bench.local(""))
 }
 
 // LH-COPY-18.
 #[tokio::test(start_paused = true)]
-async fn without_recursion_a_server_writes_one_file_and_nothing_beside_it() {
+async fn pull_without_recursion_writes_only_one_file() {
     let bench = Bench::new();
     std::fs::create_dir(bench.local("d")).unwrap();
     let before = here(&bench);
@@ -44,7 +44,7 @@ async fn without_recursion_a_server_writes_one_file_and_nothing_beside_it() {
             wire::file_end(0, good),
         ]
         .concat(),
-        // First a file that is in order, then more of it.
+        // A valid file comes first, then further data of it.
         [
             wire::file(0, b"", 1 << 20),
             wire::honest_small(1, b"", b"twice"),
@@ -71,7 +71,7 @@ async fn without_recursion_a_server_writes_one_file_and_nothing_beside_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_recursion_a_link_does_not_stand_where_a_file_was_asked_for() {
+async fn pull_without_recursion_accepts_no_link() {
     let bench = Bench::new();
     let before = here(&bench);
     let bytes = [wire::symlink(0, b"", b"/etc/passwd"), wire::end(1)].concat();
@@ -84,7 +84,7 @@ async fn without_recursion_a_link_does_not_stand_where_a_file_was_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_recursion_nothing_lies_beneath_what_is_no_directory_and_something_comes() {
+async fn recursive_pull_requires_a_consistent_tree() {
     let bench = Bench::new();
     for bytes in [
         [
@@ -112,7 +112,7 @@ async fn with_recursion_nothing_lies_beneath_what_is_no_directory_and_something_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_honest_server_reports_what_is_no_file_and_sends_what_is() {
+async fn honest_server_sends_files_and_reports_others() {
     let bench = Bench::new();
     std::fs::create_dir_all(bench.root("d/in")).unwrap();
     std::fs::write(bench.root("f"), "file").unwrap();
@@ -140,11 +140,11 @@ async fn an_honest_server_reports_what_is_no_file_and_sends_what_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_number_a_server_reports_is_borne() {
+async fn any_reported_number_is_accepted() {
     let bench = Bench::new();
     let bytes = [
         wire::totals(u64::MAX, u64::MAX),
-        // FLOW with every number at its greatest.
+        // FLOW with the maximum of every number.
         wire::frame(17, &[0xff; 9 * 4 + 8 + 8 + 8 + 8 + 2]),
         wire::honest_small(0, b"", b"abc"),
         wire::frame(11, &[1u64.to_le_bytes(), u64::MAX.to_le_bytes()].concat()),

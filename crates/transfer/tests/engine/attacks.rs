@@ -1,5 +1,5 @@
-//! Hostile peers, from both sides: nothing leaves the root or the destination, nothing takes the
-//! other side down.
+//! Hostile peers on both sides. Nothing outside the root or the destination is changed, and the
+//! other side keeps running.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -12,17 +12,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use crate::harness::*;
 use crate::wire;
 
-/// Sends `bytes` to the server as key 1 and receives what it answers until it closes.
+/// Sends `bytes` to the server as key 1, and returns its answers until it closes.
 async fn attack(bench: &Bench, bytes: &[u8]) -> (Result<(), Error>, Vec<u8>) {
     attack_as(bench, 1, bytes).await
 }
 
-/// The same as another key.
+/// Sends `bytes` as another key.
 pub async fn attack_as(bench: &Bench, who: u8, bytes: &[u8]) -> (Result<(), Error>, Vec<u8>) {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let server = bench.server.clone();
     let served = tokio::spawn(async move { server.serve(theirs, key(who)).await });
-    // A server that has received enough may have closed.
+    // The server may close once it has received enough.
     let _ = ours.write_all(bytes).await;
     let mut answer = Vec::new();
     let _ = ours.read_to_end(&mut answer).await;
@@ -30,8 +30,8 @@ pub async fn attack_as(bench: &Bench, who: u8, bytes: &[u8]) -> (Result<(), Erro
     (served.await.unwrap(), answer)
 }
 
-/// The files, directories and links outside of the directories of the copy: none may come or
-/// change.
+/// Returns the files, directories and links outside the directories of the copy. None may be added
+/// or changed.
 fn surroundings(bench: &Bench) -> Vec<(Vec<u8>, String)> {
     describe(&bench.tmp.path().join("outside"))
 }
@@ -45,7 +45,7 @@ fn with_surroundings() -> Bench {
 }
 
 #[tokio::test]
-async fn a_client_can_neither_write_nor_read_through_links_out_of_the_root() {
+async fn client_cannot_use_links_that_leave_the_root() {
     let bench = with_surroundings();
     let outside = bench.tmp.path().join("outside");
     symlink(&outside, bench.root("out")).unwrap();
@@ -72,7 +72,7 @@ async fn a_client_can_neither_write_nor_read_through_links_out_of_the_root() {
             Err(error) => error.to_string(),
             Ok(_) => format!("{:?}", run.failures()),
         };
-        // `/out` itself may be replaced, being a link in the root; what it points to may not be
+        // `/out` itself may be replaced, as it is a link in the root. Its target must not be
         // touched.
         assert!(
             to == "/out" || reported.contains("refused") || reported.contains("in the way"),
@@ -91,7 +91,7 @@ async fn a_client_can_neither_write_nor_read_through_links_out_of_the_root() {
         );
         let _ = std::fs::remove_file(bench.local("got"));
     }
-    // Links are sent as links, whatever they point to.
+    // Links are sent as links, whatever their target.
     let run = bench.pull(bench.pipes(), &["file"], "got", overwrite).await;
     run.ok();
     assert_eq!(
@@ -101,7 +101,7 @@ async fn a_client_can_neither_write_nor_read_through_links_out_of_the_root() {
 }
 
 #[tokio::test]
-async fn a_client_that_makes_a_link_and_writes_through_it_writes_nowhere() {
+async fn client_cannot_write_through_its_own_link() {
     let bench = with_surroundings();
     let before = surroundings(&bench);
     let target = bench.tmp.path().join("outside");
@@ -129,7 +129,7 @@ async fn a_client_that_makes_a_link_and_writes_through_it_writes_nowhere() {
 
 // LH-COPY-3.
 #[tokio::test]
-async fn names_that_climb_are_refused_before_anything_happens() {
+async fn names_with_parent_components_are_refused_first() {
     let bench = with_surroundings();
     let before = surroundings(&bench);
     let absolute = bench.tmp.path().join("outside/evil");
@@ -168,13 +168,13 @@ async fn names_that_climb_are_refused_before_anything_happens() {
         }
     }
     assert_eq!(surroundings(&bench), before);
-    // Forgotten as soon as they had broken the protocol.
+    // They are forgotten as soon as they have violated the protocol.
     assert_eq!(bench.server.copies(), 0);
 }
 
 // LH-COPY-5, LH-COPY-14, LH-COPY-30.
 #[tokio::test]
-async fn frames_out_of_place_end_that_stream_and_no_other() {
+async fn misplaced_frames_end_only_their_stream() {
     let bench = with_surroundings();
     let hello = || wire::push_hello(b"d", &[b"s"]);
     let good = *blake3::hash(b"abc").as_bytes();
@@ -232,7 +232,7 @@ async fn frames_out_of_place_end_that_stream_and_no_other() {
 
 // LH-COPY-22.
 #[tokio::test]
-async fn what_does_not_hash_to_what_was_said_is_not_kept() {
+async fn content_with_another_hash_is_not_kept() {
     let bench = with_surroundings();
     let bytes = [
         wire::push_hello(b"d", &[b"s"]),
@@ -261,7 +261,7 @@ async fn what_does_not_hash_to_what_was_said_is_not_kept() {
 
 // LH-COPY-10, LH-COPY-11.
 #[tokio::test]
-async fn grants_hold_for_paths_and_tokens_belong_to_their_principal() {
+async fn grants_hold_for_paths_and_tokens_for_principals() {
     let bench = with_surroundings();
     std::fs::create_dir(bench.root("in")).unwrap();
     std::fs::write(bench.local("f"), "x").unwrap();
@@ -290,8 +290,8 @@ async fn grants_hold_for_paths_and_tokens_belong_to_their_principal() {
         "{:?}",
         run.result
     );
-    // A stream of key 1 with token 9 is open; key 2 says the same token, for a place it may write
-    // to.
+    // A stream of key 1 with token 9 is open. Key 2 uses the same token, for a directory that it
+    // may write to.
     let (mut ours, theirs) = tokio::io::duplex(1 << 16);
     let server = bench.server.clone();
     let served = tokio::spawn(async move { server.serve(theirs, key(1)).await });
@@ -315,7 +315,7 @@ async fn grants_hold_for_paths_and_tokens_belong_to_their_principal() {
     let _ = (served.await, refused.await);
 }
 
-/// A connector to a hostile server: it reads HELLO, says its bytes, and keeps listening.
+/// A connector to a hostile server, which reads HELLO, sends its bytes, and keeps listening.
 pub struct Hostile(Arc<Vec<u8>>, Mutex<Vec<tokio::task::JoinHandle<()>>>);
 
 impl Connector for Hostile {
@@ -342,7 +342,7 @@ async fn pull_from_hostile(_: &Bench, to: &Path, bytes: Vec<u8>) -> Result<Outco
     pull_hostile(to, true, bytes, Arc::new(())).await
 }
 
-/// Pulls `s` from a server that says `bytes`.
+/// Pulls `s` from a server that sends `bytes`.
 pub async fn pull_hostile(
     to: &Path,
     recursive: bool,
@@ -385,12 +385,12 @@ pub async fn pull_hostile(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hostile_server_writes_nowhere_but_in_the_destination() {
+async fn hostile_server_writes_only_to_the_destination() {
     let bench = with_surroundings();
     let before = surroundings(&bench);
     let outside = bench.tmp.path().join("outside");
     let target = outside.to_str().unwrap().as_bytes();
-    // A link of its own making, one that was there, and the root of the destination.
+    // A link that the server creates, an existing one, and the root of the destination.
     std::fs::create_dir(bench.local("d")).unwrap();
     symlink(&outside, bench.local("d/there")).unwrap();
     let bytes = [
@@ -426,7 +426,7 @@ async fn a_hostile_server_writes_nowhere_but_in_the_destination() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_lies_about_content_or_talks_nonsense_is_caught() {
+async fn false_content_or_invalid_frames_are_detected() {
     let bench = with_surroundings();
     let bytes = [wire::small(0, 0, b"", b"abc", [1; 32]), wire::end(1)].concat();
     pull_from_hostile(&bench, &bench.local("x"), bytes)

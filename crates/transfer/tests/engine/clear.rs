@@ -1,5 +1,4 @@
-//! Copies whose data travels in the clear: what both ends agree on, and what somebody on the way
-//! can do.
+//! Copies whose data travels in plaintext: the agreement of both ends, and attacks on the path.
 
 use std::io;
 use std::pin::Pin;
@@ -12,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
 use crate::harness::*;
 
-/// A pipe in which somebody changes the byte at this place of what the client reads.
+/// A pipe that changes the byte at this offset of what the client reads.
 struct Changed {
     inner: DuplexStream,
     read: u64,
@@ -64,7 +63,7 @@ impl AsyncWrite for Changed {
     }
 }
 
-/// Streams of which the first is [`Changed`]; later ones are as they should be.
+/// Streams of which the first is [`Changed`]; later ones are unchanged.
 struct Meddler {
     server: Arc<Server>,
     at: u64,
@@ -104,8 +103,8 @@ fn hello(request: Request) -> Hello {
     }
 }
 
-/// Bytes that go in the clear when a client pulls, or pushes, a file of 3 MB and a small one. The
-/// copy is complete.
+/// Returns the plaintext bytes when a client pulls, or pushes, a file of 3 MB and a small one. The
+/// copy must be complete.
 async fn copied(bench: &Bench, pull: bool) -> u64 {
     let progress = Arc::new(Progress::default());
     let client = |request| Client {
@@ -154,7 +153,7 @@ async fn copied(bench: &Bench, pull: bool) -> u64 {
 
 /// LH-COPY-43.
 #[tokio::test(start_paused = true)]
-async fn data_goes_in_the_clear_where_both_ends_want_that() {
+async fn data_travels_in_plaintext_if_both_ends_agree() {
     let bench = Bench::new();
     assert_eq!(
         copied(&bench, true).await,
@@ -165,7 +164,7 @@ async fn data_goes_in_the_clear_where_both_ends_want_that() {
     assert_eq!(copied(&bench, false).await, 0);
     let bench = Bench::new();
     bench.server.allow_clear();
-    // A server knows what both want from the first byte on.
+    // A server knows from the first byte what both sides want.
     assert_eq!(copied(&bench, true).await, 3_000_000);
     let bench = Bench::new();
     bench.server.allow_clear();
@@ -173,10 +172,10 @@ async fn data_goes_in_the_clear_where_both_ends_want_that() {
     assert!(clear <= 3_000_000, "{clear}");
 }
 
-/// LH-COPY-43: what the server says in ACCEPT counts for its stream, and for one that takes a lost
-/// one's place from the first block on.
+/// LH-COPY-43: ACCEPT applies to its stream. On a stream that replaces a lost one, it applies from
+/// the first block.
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_takes_a_lost_ones_place_sends_in_the_clear_too() {
+async fn replacement_stream_sends_plaintext_too() {
     let bench = Bench::new();
     bench.server.allow_clear();
     let pipes = bench.pipes();
@@ -209,10 +208,10 @@ async fn a_stream_that_takes_a_lost_ones_place_sends_in_the_clear_too() {
     assert!(clear >= 2_800_000, "{clear}");
 }
 
-/// LH-COPY-44: a block that was changed on the way is not written, and its file fails; nothing of
-/// it is kept to be gone on with.
+/// LH-COPY-44: a block that was changed in transit is not written. Its file fails, and nothing of
+/// it is kept to be resumed.
 #[tokio::test(start_paused = true)]
-async fn a_block_that_was_changed_on_the_way_fails_its_file() {
+async fn block_changed_in_transit_fails_its_file() {
     let bench = Bench::new();
     bench.server.allow_clear();
     std::fs::write(bench.root("f"), noise(3_000_000, 1)).unwrap();

@@ -1,5 +1,5 @@
-//! Whatever dies, changes or fills up in mid-copy: the rest arrives whole, or the copy ends with an
-//! error that says why.
+//! Faults during a copy: something dies, changes or fills up. The rest arrives completely, or the
+//! copy ends with an error that gives the reason.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::harness::*;
 use crate::wire;
 
-/// A little of everything that can be cut in the middle: 1.2 MB in 8 blocks and 40 small entries.
+/// Creates a small tree of everything that can be cut in the middle: 1.2 MB in 8 blocks and 40
+/// small entries.
 fn small_tree(at: &Path) {
     std::fs::create_dir_all(at.join("d/e")).unwrap();
     std::fs::write(at.join("d/blocks"), noise(700_000, 1)).unwrap();
@@ -25,8 +26,8 @@ fn small_tree(at: &Path) {
     std::os::unix::fs::symlink("more", at.join("link")).unwrap();
 }
 
-/// Byte counts at which to cut: each of the first frames, then ever wider apart, through to the
-/// end.
+/// Returns byte counts at which to cut: each of the first frames, then with growing distance
+/// through to the end.
 fn cuts() -> Vec<u64> {
     let mut list: Vec<u64> = (1..40).step_by(3).collect();
     let mut at = 40u64;
@@ -39,14 +40,14 @@ fn cuts() -> Vec<u64> {
 
 // LH-COPY-27.
 #[tokio::test(start_paused = true)]
-async fn a_push_cut_anywhere_is_finished_by_the_next_stream() {
+async fn push_cut_anywhere_is_finished_by_the_next_stream() {
     let bench = Bench::new();
     small_tree(&bench.local("s"));
     let whole = describe(&bench.local("s"));
     for (n, cut) in cuts().into_iter().enumerate() {
         let pipes = bench.pipes();
-        // The second is cut as well, a little further on.
-        *pipes.cuts.lock() = vec![cut, cut / 2 + 1000];
+        // The second stream is cut as well, a little later.
+        *pipes.cuts.lock().unwrap() = vec![cut, cut / 2 + 1000];
         let run = bench
             .push(
                 pipes,
@@ -64,7 +65,7 @@ async fn a_push_cut_anywhere_is_finished_by_the_next_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_cut_anywhere_is_finished_by_the_next_stream() {
+async fn pull_cut_anywhere_is_finished_by_the_next_stream() {
     let bench = Bench::new();
     small_tree(&bench.root("s"));
     let whole = describe(&bench.root("s"));
@@ -87,7 +88,7 @@ async fn a_pull_cut_anywhere_is_finished_by_the_next_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_streams_that_die_one_after_the_other_lose_nothing() {
+async fn streams_that_die_one_by_one_lose_nothing() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), noise(6_000_000, 7)).unwrap();
     for seed in 0..12u64 {
@@ -116,7 +117,7 @@ async fn several_streams_that_die_one_after_the_other_lose_nothing() {
 
 // LH-COPY-28.
 #[tokio::test(start_paused = true)]
-async fn a_path_that_falls_silent_does_not_hold_up_the_end() {
+async fn silent_path_does_not_delay_the_end() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), noise(8_000_000, 7)).unwrap();
     let mut pipes = bench.pipes();
@@ -142,7 +143,7 @@ async fn a_path_that_falls_silent_does_not_hold_up_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_no_stream_left_the_copy_ends_in_time_and_names_what_failed() {
+async fn copy_without_streams_ends_and_names_the_failure() {
     for push in [true, false] {
         let bench = Bench::new();
         std::fs::write(bench.local("f"), noise(3_000_000, 7)).unwrap();
@@ -176,7 +177,8 @@ async fn with_no_stream_left_the_copy_ends_in_time_and_names_what_failed() {
             "{:?}",
             started.elapsed()
         );
-        // Nothing half-written stays: here at once, on the server when nobody has come back.
+        // No partial file stays: neither here at once, nor on the server when no client has come
+        // back.
         tokio::time::sleep(Limits::default().grace * 2).await;
         assert_eq!(bench.server.copies(), 0);
         assert_no_temps(bench.tmp.path());
@@ -185,7 +187,7 @@ async fn with_no_stream_left_the_copy_ends_in_time_and_names_what_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_that_never_worked_is_reported_or_another_one_taken() {
+async fn unusable_route_is_reported_or_replaced() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), "x").unwrap();
     let pipes = bench.pipes();
@@ -209,7 +211,7 @@ async fn a_route_that_never_worked_is_reported_or_another_one_taken() {
 
 // LH-COPY-16.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_changes_while_it_is_read_is_reported_and_not_kept() {
+async fn file_changed_during_reading_is_not_kept() {
     for change in ["append", "rewrite", "truncate"] {
         let bench = Bench::new();
         std::fs::create_dir(bench.local("s")).unwrap();
@@ -238,8 +240,8 @@ async fn a_file_that_changes_while_it_is_read_is_reported_and_not_kept() {
                     .unwrap(),
             }
         };
-        // Long before its end can have been read: at most a few blocks of 256 KiB are under way.
-        *pipes.hook.lock() = Some((1_000_000, Box::new(hook)));
+        // Long before its end can have been read: at most a few blocks of 256 KiB are in flight.
+        *pipes.hook.lock().unwrap() = Some((1_000_000, Box::new(hook)));
         let run = bench
             .push(pipes, &[bench.local("s/.")], "/", WriteOptions::default())
             .await;
@@ -256,7 +258,7 @@ async fn a_file_that_changes_while_it_is_read_is_reported_and_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_that_vanish_after_the_walk_are_reported_and_the_rest_arrives() {
+async fn vanished_files_are_reported_and_the_rest_arrives() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("s")).unwrap();
     std::fs::write(bench.root("s/a"), noise(12_000_000, 1)).unwrap();
@@ -274,7 +276,7 @@ async fn files_that_vanish_after_the_walk_are_reported_and_the_rest_arrives() {
         .await;
     assert!(run.result.is_ok());
     let vanished = |name: &str| (name.to_owned(), FailureKind::Vanished);
-    // The walk of four names was over long before a million bytes had passed.
+    // The walk of four names had ended long before a million bytes had passed.
     assert_eq!(run.failures(), [vanished("b"), vanished("d")]);
     assert_eq!(
         std::fs::read(bench.local("s/c")).unwrap(),
@@ -283,8 +285,8 @@ async fn files_that_vanish_after_the_walk_are_reported_and_the_rest_arrives() {
     assert!(!bench.local("s/b").exists());
 }
 
-/// Over one stream after the other: what is received until each of the entries from `first` on has
-/// been answered, in whatever order.
+/// Asks over consecutive streams. Returns the received bytes once each entry from `first` on has
+/// been answered, in any order.
 async fn ask_wrongly(bench: &Bench, first: u64, count: u64) -> Vec<u8> {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let server = bench.server.clone();
@@ -302,25 +304,25 @@ async fn ask_wrongly(bench: &Bench, first: u64, count: u64) -> Vec<u8> {
             );
         }
     }
-    // Cut in the middle of a frame: the copy waits for a stream to come back.
+    // Cut in the middle of a frame, so that the copy waits for a stream to return.
     ours.write_all(&[1, 0]).await.unwrap();
     received
 }
 
 #[tokio::test]
-async fn lh_copy_19_however_many_entries_failed_each_is_reported_so_again() {
+async fn lh_copy_19_many_failures_are_each_reported_again() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("d")).unwrap();
     let verification = Some(FailureKind::Verification as u8);
     ask_wrongly(&bench, 0, 1500).await;
-    // The stream has died, and with it, for all its sender knows, every answer.
+    // The stream has died, and possibly every answer with it.
     let again = ask_wrongly(&bench, 1000, 500).await;
     for id in 1000..1500 {
         assert_eq!(wire::result_of(&again, id), verification, "entry {id}");
     }
 }
 
-/// A tmpfs of one MiB that nobody else sees; none without the right to mount.
+/// Returns a private tmpfs of one MiB, or `None` without permission to mount.
 fn tiny_disk() -> Option<Dir> {
     use rustix::mount::*;
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
@@ -337,9 +339,9 @@ fn tiny_disk() -> Option<Dir> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
+async fn full_disk_is_reported_per_file_and_the_rest_arrives() {
     let Some(disk) = tiny_disk() else {
-        // An ordinary user may mount in a user namespace of their own: the test runs itself there.
+        // An ordinary user may mount in a user namespace, in which the test runs itself.
         assert!(
             std::env::var_os("LONGHAUL_TEST_IN_NAMESPACE").is_none(),
             "no mount even in a namespace"
@@ -349,7 +351,7 @@ async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
             .arg(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "faults::a_full_disk_is_reported_for_each_file_and_what_fits_arrives",
+                "faults::full_disk_is_reported_per_file_and_the_rest_arrives",
             ])
             .env("LONGHAUL_TEST_IN_NAMESPACE", "1")
             .status();
@@ -371,8 +373,8 @@ async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
         .push(pipes, &[bench.local("s")], "/s", WriteOptions::default())
         .await;
     assert!(run.result.is_ok(), "{:?}", run.result);
-    // While the huge one fills the disk there may be no room for the others either: each is
-    // reported, and what is not reported is there.
+    // While the huge file fills the disk, there may be no space for the others either. Each is
+    // reported or in place.
     let failures = run.failures();
     assert!(
         failures
@@ -390,7 +392,7 @@ async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
         .map(|(_, bytes)| bytes)
         .sum::<u64>();
     assert_eq!(run.progress.bytes_done.load(Ordering::Relaxed), arrived);
-    // The space of the file that failed is free again.
+    // The space of the failed file is free again.
     let mut pipes = bench.pipes();
     pipes.server = server.clone();
     std::fs::write(bench.local("half"), noise(800_000, 3)).unwrap();
@@ -417,7 +419,7 @@ async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_streams_or_copies_than_the_server_bears_are_refused_and_the_copy_goes_on() {
+async fn surplus_streams_are_refused_and_the_copy_continues() {
     let bench = Bench::with(Limits {
         streams_per_copy: 2,
         ..Limits::default()
@@ -454,7 +456,7 @@ async fn more_streams_or_copies_than_the_server_bears_are_refused_and_the_copy_g
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_within_the_machine_works_the_same() {
+async fn local_copy_works_the_same() {
     let bench = Bench::new();
     crate::trees::make_tree(&bench.local("s"));
     let (sources, names) = Sources::local(&[bench.local("s")], true).unwrap();

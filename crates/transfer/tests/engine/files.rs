@@ -1,4 +1,4 @@
-//! The service `files`: sessions between a client and a server, and peers that break its rules.
+//! The service `files`: sessions between a client and a server, and peers that violate its rules.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,7 +62,7 @@ fn look(path: &str) -> FilesAsk {
     }
 }
 
-/// Says `lines`; the first `count` lines that are answered, and whether the server then closes.
+/// Sends `lines`. Returns the first `count` response lines, and whether the server then closes.
 async fn say(stream: DuplexStream, lines: &str, count: usize) -> (Vec<serde_json::Value>, bool) {
     let (reader, mut writer) = tokio::io::split(stream);
     writer.write_all(lines.as_bytes()).await.unwrap();
@@ -78,7 +78,7 @@ async fn say(stream: DuplexStream, lines: &str, count: usize) -> (Vec<serde_json
     (received, matches!(more, Ok(Ok(None) | Err(_))))
 }
 
-/// A path to the server that takes half of [`ROUND_TRIP`] each way, and any rate.
+/// A path to the server with half of [`ROUND_TRIP`] in each direction, and unlimited rate.
 struct Far(Sessions);
 
 const ROUND_TRIP: Duration = Duration::from_millis(100);
@@ -100,7 +100,7 @@ impl Connector for Far {
     }
 }
 
-/// Moves bytes, each of which arrives half a round trip after it left.
+/// Forwards bytes, each of which arrives half a round trip after it was sent.
 async fn delayed(
     mut from: impl AsyncRead + Unpin + Send + 'static,
     mut to: impl AsyncWrite + Unpin + Send + 'static,
@@ -123,8 +123,8 @@ async fn delayed(
     }
 }
 
-/// All names of a directory in pages of `limit`, and the round trips that they took, opened session
-/// and all.
+/// Returns all names of a directory in pages of `limit`, and the number of round trips, including
+/// opening the session.
 async fn listed(bench: &Bench, limit: u32) -> (Vec<PathBytes>, f64) {
     let mut client = FilesClient::new(Arc::new(Far(sessions(bench, 1))));
     let (begun, mut names, mut after) = (tokio::time::Instant::now(), Vec::new(), None);
@@ -147,9 +147,9 @@ async fn listed(bench: &Bench, limit: u32) -> (Vec<PathBytes>, f64) {
     }
 }
 
-/// As many pages as a directory of a hundred thousand entries has, in virtual time.
+/// The number of pages is that of a directory with a hundred thousand entries, in virtual time.
 #[tokio::test(start_paused = true)]
-async fn lh_files_12_twenty_pages_take_five_round_trips_and_not_twenty() {
+async fn lh_files_12_twenty_pages_take_five_round_trips() {
     let bench = Bench::new();
     let expected: Vec<PathBytes> = (0..1000)
         .map(|n| {
@@ -173,15 +173,14 @@ async fn lh_files_12_twenty_pages_take_five_round_trips_and_not_twenty() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lh_files_12_what_follows_is_reported_until_there_is_nothing_and_as_long_as_it_is_granted()
-{
+async fn lh_files_12_next_page_ends_with_the_listing_or_the_grant() {
     let bench = Bench::new();
     for name in ["a", "b", "c"] {
         std::fs::write(bench.root(name), name).unwrap();
     }
     let more = "{\"files\":\"more\",\"limit\":1}\n";
     let look = "{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null,\"limit\":1}\n";
-    // Nothing has been told that anything could follow.
+    // No page has been requested that another could follow.
     let lines = format!("{HELLO}{more}{look}{more}{more}{more}");
     let (received, _) = say(open(&bench.server, 4), &lines, 6).await;
     let names: Vec<_> = received[1..]
@@ -196,7 +195,7 @@ async fn lh_files_12_what_follows_is_reported_until_there_is_nothing_and_as_long
         (&received[2]["next"], received[4]["next"].as_str()),
         (&"YQ==".into(), None)
     );
-    // LH-FILES-8: each page is a question.
+    // LH-FILES-8: each page is a request.
     let (reader, mut writer) = tokio::io::split(open(&bench.server, 4));
     let mut answers = BufReader::new(reader).lines();
     writer
@@ -224,10 +223,10 @@ async fn lh_files_12_what_follows_is_reported_until_there_is_nothing_and_as_long
     );
 }
 
-/// It asks for more than it takes: the server reads no question before it has said the answer to
-/// the one before, and does not wait for ever.
+/// The client requests more than it reads. The server reads no request before it has sent the
+/// previous answer, and does not wait forever.
 #[tokio::test(start_paused = true)]
-async fn lh_files_4_a_client_that_asks_ahead_and_takes_nothing_is_left() {
+async fn lh_files_4_client_that_reads_nothing_is_dropped() {
     let bench = Bench::new();
     for n in 0..400 {
         std::fs::write(bench.root(&format!("{n:0200}")), "").unwrap();
@@ -251,7 +250,7 @@ async fn lh_files_4_a_client_that_asks_ahead_and_takes_nothing_is_left() {
 const HELLO: &str = "{\"lowest\":1,\"highest\":1}\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_answers_question_after_question() {
+async fn session_answers_requests_in_order() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("in")).unwrap();
     std::fs::write(bench.root("in/f"), "f").unwrap();
@@ -271,7 +270,7 @@ async fn a_session_answers_question_after_question() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lh_files_8_grants_hold_from_the_next_question_on() {
+async fn lh_files_8_new_grants_apply_to_the_next_request() {
     let bench = Bench::new();
     let (mut client, _) = client(&bench, 4);
     assert!(matches!(
@@ -290,7 +289,7 @@ async fn lh_files_8_grants_hold_from_the_next_question_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lh_files_2_a_version_that_is_not_spoken_is_refused() {
+async fn lh_files_2_unsupported_version_is_refused() {
     let bench = Bench::new();
     let (received, closed) = say(open(&bench.server, 1), "{\"lowest\":2,\"highest\":9}\n", 1).await;
     assert_eq!((&received[0]["files"], closed), (&"refused".into(), true));
@@ -307,10 +306,11 @@ async fn lh_files_2_a_version_that_is_not_spoken_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lh_files_1_a_question_that_is_not_understood_is_answered_and_the_next_one_too() {
+async fn lh_files_1_unknown_request_keeps_the_session_usable() {
     let bench = Bench::new();
     let lines = format!(
-        "{HELLO}{{\"files\":\"chmod\"}}\n[[[\n{{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null}}\n"
+        "{HELLO}{{\"files\":\"chmod\"}}\n[[[\n\
+         {{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null}}\n"
     );
     let (received, _) = say(open(&bench.server, 1), &lines, 4).await;
     let kinds: Vec<_> = received.iter().map(|line| line["kind"].as_str()).collect();
@@ -321,7 +321,7 @@ async fn lh_files_1_a_question_that_is_not_understood_is_answered_and_the_next_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn lh_files_3_a_line_that_is_too_long_ends_the_session() {
+async fn lh_files_3_too_long_a_line_ends_the_session() {
     let bench = Bench::new();
     let line = format!("{HELLO}{{\"files\":\"{}\"}}\n", "x".repeat(40_000));
     let (received, closed) = say(open(&bench.server, 1), &line, 2).await;
@@ -343,17 +343,17 @@ async fn lh_files_4_sessions_are_shared_and_idle_ones_are_closed() {
         let line = answers.next_line().await.unwrap().unwrap();
         held.push((line.contains("ready"), answers, writer));
     }
-    // Half of what there is for one key; another still gets its own.
+    // One key gets half of the limit, and another still gets its own share.
     assert_eq!(held.iter().filter(|(ready, ..)| *ready).count(), 2);
     let (received, _) = say(open(&bench.server, 4), HELLO, 1).await;
     assert_eq!(received[0]["files"], "ready");
-    // Nothing is asked for: it closes.
+    // Without a request, the session closes.
     let (_, answers, _writer) = &mut held[0];
     let last = tokio::time::timeout(Duration::from_secs(700), answers.next_line()).await;
     assert!(last.unwrap().unwrap().unwrap().contains("refused"));
 }
 
-/// A server that answers with these lines, after so long each.
+/// A server that answers with these lines, each after a delay.
 struct Script(Vec<(u64, &'static str)>);
 
 impl Connector for Script {
@@ -386,7 +386,7 @@ async fn scripted(lines: &[(u64, &'static str)]) -> Result<FilesAnswer, FilesErr
 const READY: &str = "{\"files\":\"ready\",\"version\":1}\n";
 
 #[tokio::test(start_paused = true)]
-async fn lh_files_5_a_server_that_works_is_waited_for_and_a_silent_one_is_not() {
+async fn lh_files_5_working_server_is_awaited_and_silent_is_not() {
     let working = "{\"files\":\"working\"}\n";
     let long = [
         (0, READY),
@@ -402,7 +402,7 @@ async fn lh_files_5_a_server_that_works_is_waited_for_and_a_silent_one_is_not() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn lh_files_2_a_server_that_breaks_the_rules_is_left() {
+async fn lh_files_2_server_that_breaks_the_rules_is_dropped() {
     for lines in [
         &[(0, "{\"files\":\"changed\"}\n")][..],
         &[(0, "{\"files\":\"ready\",\"version\":2}\n")],

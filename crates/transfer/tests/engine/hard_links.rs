@@ -1,5 +1,5 @@
-//! Names of one file become names of one file, and it travels once (LH-COPY-45 to LH-COPY-47); both
-//! ways.
+//! Names of one file stay names of one file, and it travels once (LH-COPY-45 to LH-COPY-47), in
+//! both directions.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -12,11 +12,11 @@ use crate::harness::*;
 
 const LARGE: u64 = 3 << 20;
 const SMALL: u64 = 5000;
-/// Names of small files; every third one is another name of the first.
+/// Number of names of small files. Every third one is another name of the first.
 const SMALL_NAMES: u64 = 300;
 
-/// A large file with four names, one of them elsewhere, a small one with very many, and others with
-/// one.
+/// Creates a large file with four names, one of them elsewhere, a small one with very many, and
+/// others with one.
 fn tree(at: &Path) {
     std::fs::create_dir_all(at.join("a/deep")).unwrap();
     std::fs::create_dir_all(at.join("b")).unwrap();
@@ -35,12 +35,12 @@ fn tree(at: &Path) {
     std::fs::hard_link(at.join("a/link"), at.join("b/link")).unwrap();
 }
 
-/// Names that are names of other ones before them.
+/// Number of names that link to an earlier one.
 const LINKS: u64 = 2 + SMALL_NAMES / 3 - 1;
-/// Bytes of files that are no such names.
+/// Bytes of files, without further names.
 const UNIQUE: u64 = LARGE + (SMALL_NAMES - SMALL_NAMES / 3 + 1) * SMALL;
 
-/// The names beneath a directory, those of one file together.
+/// Returns the names beneath a directory, grouped by file.
 fn names(root: &Path) -> Vec<Vec<PathBuf>> {
     let mut files: BTreeMap<(u64, u64), Vec<PathBuf>> = BTreeMap::new();
     let mut ahead = vec![root.to_owned()];
@@ -67,7 +67,7 @@ fn names(root: &Path) -> Vec<Vec<PathBuf>> {
     names
 }
 
-/// With files that exist replaced, or not.
+/// Returns options that replace existing files, or do not.
 fn options(overwrite: bool) -> WriteOptions {
     WriteOptions {
         overwrite,
@@ -92,7 +92,7 @@ fn bench() -> Bench {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_of_one_file_stay_that_and_it_travels_once() {
+async fn hard_links_are_kept_and_the_file_travels_once() {
     for way in [Way::Push, Way::Pull] {
         let bench = bench();
         let (from, to) = way.places(&bench);
@@ -107,7 +107,7 @@ async fn names_of_one_file_stay_that_and_it_travels_once() {
             "{way:?}"
         );
         assert_eq!(run.progress.bytes_travelled(), UNIQUE, "{way:?}");
-        // The same again moves nothing.
+        // A repeated copy moves nothing.
         let again = way.copy(&bench, bench.pipes(), options(false)).await;
         again.ok();
         assert_eq!(names(&to), names(&from), "{way:?}");
@@ -116,7 +116,7 @@ async fn names_of_one_file_stay_that_and_it_travels_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unless_asked_each_name_is_a_file() {
+async fn without_the_option_each_name_is_a_file() {
     let bench = Bench::new();
     let (from, to) = Way::Push.places(&bench);
     tree(&from);
@@ -128,7 +128,7 @@ async fn unless_asked_each_name_is_a_file() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_that_are_lost_lose_no_name() {
+async fn lost_streams_lose_no_link() {
     for way in [Way::Push, Way::Pull] {
         for cut in [20_000, 500_000, 1_500_000, 3_200_000, 4_000_000] {
             let bench = bench();
@@ -145,7 +145,7 @@ async fn streams_that_are_lost_lose_no_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_at_another_name_is_replaced_as_a_file_would_be() {
+async fn link_replaces_existing_entries_like_a_file() {
     for way in [Way::Push, Way::Pull] {
         let bench = bench();
         let (from, to) = way.places(&bench);
@@ -153,14 +153,14 @@ async fn what_is_at_another_name_is_replaced_as_a_file_would_be() {
         std::fs::create_dir_all(to.join("b")).unwrap();
         std::fs::create_dir_all(to.join("a")).unwrap();
         std::fs::write(to.join("b/f3"), "something else").unwrap();
-        // The same content: kept, as a file of its own.
+        // The same content is kept as a file of its own.
         std::fs::copy(from.join("b/f6"), to.join("b/f6")).unwrap();
-        // A link at the first name is never followed.
+        // A symbolic link at the first name is never followed.
         std::fs::write(bench.tmp.path().join("secret"), noise(LARGE as usize, 1)).unwrap();
         std::os::unix::fs::symlink(bench.tmp.path().join("secret"), to.join("a/large")).unwrap();
         let run = way.copy(&bench, bench.pipes(), options(false)).await;
         let exists = |name: &str| (name.to_owned(), FailureKind::Exists);
-        // What is found first of the large file's names is in the way; the next one took its place.
+        // The first name of the large file that is found conflicts, so the next one replaces it.
         assert_eq!(run.failures(), [exists("f3"), exists("large")], "{way:?}");
         assert_eq!(std::fs::read(to.join("b/f3")).unwrap(), b"something else");
         let inode = |name: &str| std::fs::metadata(to.join(name)).unwrap().ino();
@@ -176,7 +176,7 @@ async fn what_is_at_another_name_is_replaced_as_a_file_would_be() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_read_learns_nothing_by_it() {
+async fn write_only_key_learns_nothing_from_links() {
     let bench = bench();
     std::fs::create_dir(bench.root("in")).unwrap();
     std::fs::create_dir(bench.local("s")).unwrap();
@@ -192,7 +192,7 @@ async fn who_may_not_read_learns_nothing_by_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn within_one_machine_too() {
+async fn local_copy_keeps_hard_links() {
     let bench = bench();
     tree(&bench.local("s"));
     let (sources, names_of) = Sources::local(&[bench.local("s")], true).unwrap();

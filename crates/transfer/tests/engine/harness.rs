@@ -1,4 +1,4 @@
-//! A server and a client joined by in-memory pipes, which can be cut after so many bytes.
+//! A server and a client, connected by in-memory pipes that can be cut after a number of bytes.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -26,12 +26,12 @@ pub fn rel(path: &str) -> RelPath {
     RelPath::from_typed(path.as_bytes()).unwrap()
 }
 
-/// Both directories of a copy and the server of one of them.
+/// Both directories of a copy, and the server of one of them.
 pub struct Bench {
     pub tmp: tempfile::TempDir,
     pub server: Arc<Server>,
     pub compare: Compare,
-    /// `cp --hard-links`.
+    /// True for `cp --hard-links`.
     pub hard_links: bool,
 }
 
@@ -125,7 +125,7 @@ impl Bench {
         finish(result, events, progress).await
     }
 
-    /// With `-r`.
+    /// Pulls with `-r`.
     pub async fn pull(
         &self,
         pipes: Pipes,
@@ -224,14 +224,14 @@ pub async fn finish(
 pub struct Events(Mutex<Vec<Event>>);
 
 impl Events {
-    /// Streams lost so far.
+    /// Returns the number of streams lost so far.
     pub fn streams_lost(&self) -> usize {
         let events = self.0.lock();
         let lost = |event: &&Event| matches!(event, Event::StreamLost { .. });
         events.iter().filter(lost).count()
     }
 
-    /// What failed so far.
+    /// Returns the failures so far.
     pub fn failures(&self) -> Vec<Failure> {
         let failure = |event: &Event| match event {
             Event::Failed { failure, .. } => Some(failure.clone()),
@@ -247,17 +247,17 @@ impl Observer for Events {
     }
 }
 
-/// How one copy went.
+/// Result of one copy.
 pub struct Run {
     pub result: Result<Hash, Error>,
-    /// When the outcome was known; streams may have closed after that.
+    /// Time when the outcome was known. Streams may have closed after that.
     pub ended: Instant,
     pub events: Vec<Event>,
     pub progress: Arc<Progress>,
 }
 
 impl Run {
-    /// Copied in full.
+    /// Asserts that everything was copied.
     pub fn ok(&self) -> &Self {
         if let Err(error) = &self.result {
             panic!("{error}: {:?}", self.events);
@@ -266,7 +266,7 @@ impl Run {
         self
     }
 
-    /// Failures: the end of the path and the kind.
+    /// Returns the failures: the end of the path, and the kind.
     pub fn failures(&self) -> Vec<(String, FailureKind)> {
         let failed = |event: &Event| match event {
             Event::Failed { path, failure } => Some((
@@ -295,28 +295,28 @@ impl Run {
     }
 }
 
-/// Opens pipes to the server; the n-th is cut after `cuts[n]` bytes have passed in either direction
+/// Opens pipes to the server. Pipe n is cut after `cuts[n]` bytes have passed in both directions
 /// together.
 pub struct Pipes {
     pub server: Arc<Server>,
     pub principal: PublicKey,
     pub routes: Vec<String>,
     pub cuts: Mutex<Vec<u64>>,
-    /// A spent budget doesn't break the pipe: nothing passes any more, and it is reported to
-    /// nobody.
+    /// If true, an exhausted budget does not break the pipe. Nothing passes any more, without an
+    /// error.
     pub stalls: bool,
-    /// Nothing counts towards a cut before the client has read something.
+    /// If true, nothing counts towards a cut before the client has read something.
     pub counts_from_answer: bool,
-    /// How long every byte takes, each way.
+    /// Delay of every byte in each direction.
     pub one_way: Duration,
-    /// To be called once so many bytes have passed over the first pipe.
+    /// Function that is called once this many bytes have passed over the first pipe.
     pub hook: Mutex<Option<Hook>>,
     pub opened: AtomicUsize,
-    /// Bytes that passed over all pipes.
+    /// Number of bytes that passed over all pipes.
     pub carried: Arc<AtomicU64>,
 }
 
-/// Two ends of a path. A long one holds as much as is sent into it.
+/// Returns the two ends of a path. A long path holds everything that is sent into it.
 fn path(one_way: Duration) -> (DuplexStream, DuplexStream) {
     if one_way.is_zero() {
         return tokio::io::duplex(256 * 1024);
@@ -330,7 +330,7 @@ fn path(one_way: Duration) -> (DuplexStream, DuplexStream) {
     (ours, theirs)
 }
 
-/// Carries bytes with a delay, at any rate.
+/// Forwards bytes with a delay, at unlimited rate.
 async fn delay(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin + Send + 'static,
@@ -407,8 +407,8 @@ impl Connector for Pipes {
     }
 }
 
-/// A server that is started again: the first connection ends at the first process, the others reach
-/// the second.
+/// A server that is restarted. The first connection ends at the first process, the others reach the
+/// second.
 pub struct Restarting {
     first: Mutex<Option<Pipes>>,
     pub second: Pipes,
@@ -422,7 +422,7 @@ impl Restarting {
         }
     }
 
-    /// The first process ends after `cut` bytes.
+    /// Creates a server whose first process ends after `cut` bytes.
     pub fn new(bench: &Bench, access: Access, cut: u64) -> Self {
         let mut grants = Grants::default();
         grants.add(access, &key(1).to_string()).unwrap();
@@ -453,11 +453,11 @@ impl Connector for Restarting {
     }
 }
 
-/// A pipe that breaks, for both sides, when its budget of written bytes is spent.
+/// A pipe that breaks for both sides when its budget of written bytes is exhausted.
 pub struct Cut {
     inner: DuplexStream,
     budget: Arc<AtomicU64>,
-    /// Written bytes count towards the budget.
+    /// True if written bytes count towards the budget.
     counts: Arc<AtomicBool>,
     is_server: bool,
     stalls: bool,
@@ -497,7 +497,7 @@ impl AsyncRead for Cut {
             return Poll::Pending;
         }
         match Pin::new(&mut self.inner).poll_read(cx, buf) {
-            // What looks like a clean end after a cut is none.
+            // What looks like a clean end after a cut is an error.
             Poll::Ready(Ok(()))
                 if buf.filled().len() == before && self.budget.load(Ordering::SeqCst) == 0 =>
             {
@@ -559,7 +559,7 @@ impl AsyncWrite for Cut {
     }
 }
 
-/// Which way a copy goes.
+/// Direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Way {
     Push,
@@ -567,7 +567,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// The tree that is copied, and where it goes.
+    /// Returns the tree that is copied, and its destination.
     pub fn places(self, bench: &Bench) -> (PathBuf, PathBuf) {
         match self {
             Self::Push => (bench.local("s"), bench.root("d/s")),
@@ -583,14 +583,14 @@ impl Way {
     }
 }
 
-/// All that a copy keeps of what is no directory.
+/// Returns everything that a copy keeps of entries other than directories.
 pub fn files(root: &Path) -> Vec<(Vec<u8>, String)> {
     let mut list = describe(root);
     list.retain(|(_, what)| !what.starts_with("dir"));
     list
 }
 
-/// Everything about a tree that a copy keeps, to compare two of them.
+/// Returns everything that a copy keeps of a tree, to compare two of them.
 pub fn describe(root: &Path) -> Vec<(Vec<u8>, String)> {
     use std::os::unix::ffi::OsStrExt;
     let mut list = Vec::new();
@@ -629,7 +629,7 @@ pub fn describe(root: &Path) -> Vec<(Vec<u8>, String)> {
     list
 }
 
-/// No temporary file is left anywhere beneath `dir`.
+/// Asserts that no temporary file is left anywhere beneath `dir`.
 pub fn assert_no_temps(dir: &Path) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();
@@ -644,7 +644,7 @@ pub fn assert_no_temps(dir: &Path) {
     }
 }
 
-/// Bytes that look like nothing else.
+/// Returns bytes that resemble nothing else.
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut out = vec![0; len];
     blake3::Hasher::new()
@@ -654,8 +654,8 @@ pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     out
 }
 
-/// Gives a file a time of modification. Two that are written within a tick of the kernel's clock
-/// have the same.
+/// Sets the modification time of a file. Files that are written within one tick of the kernel's
+/// clock have the same one.
 pub fn set_mtime(path: &Path, seconds: i64, nanos: i64) {
     let time = Timespec {
         tv_sec: seconds,

@@ -1,5 +1,5 @@
-//! The engine over in-memory streams: whole trees both ways, with faults injected. No socket, no
-//! fixed port, no sleep.
+//! The engine over in-memory streams: whole trees in both directions, with injected faults. Without
+//! sockets, fixed ports or sleeps.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 

@@ -1,5 +1,5 @@
-//! Outages: a copy is waited for, and one that the server has lost in the meantime is replaced by
-//! another in the same run.
+//! Outages. A copy waits for its server. If the server has lost the copy meanwhile, another one
+//! replaces it in the same run.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -28,10 +28,10 @@ fn tree(at: &Path) {
     std::fs::write(at.join("d/large"), noise(LARGE, 77)).unwrap();
 }
 
-/// Bytes of the tree's files.
+/// Number of bytes in the tree's files.
 const BYTES: u64 = SMALL_FILES * 300 + LARGE as u64;
 
-/// A bench whose server drops a copy at once when its last stream is lost.
+/// Returns a bench whose server drops a copy immediately when its last stream is lost.
 fn impatient_server() -> Bench {
     Bench::with(Limits {
         grace: Duration::from_secs(1),
@@ -39,8 +39,8 @@ fn impatient_server() -> Bench {
     })
 }
 
-/// Pipes of which the first breaks `cut` bytes after the server's first word has arrived, and so
-/// many after it do not open.
+/// Returns pipes of which the first breaks `cut` bytes after the server's first answer, and the
+/// next `attempts` do not open.
 fn with_outage(bench: &Bench, cut: u64, attempts: usize) -> Pipes {
     let pipes = Pipes {
         counts_from_answer: true,
@@ -56,7 +56,7 @@ fn count(run: &Run, is_it: impl Fn(&Event) -> bool) -> usize {
     run.events.iter().filter(|event| is_it(event)).count()
 }
 
-/// What the report of a copy is made of.
+/// Checks the counts in the report of a copy.
 fn check_counts(run: &Run) {
     let number = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let progress = &run.progress;
@@ -68,7 +68,7 @@ fn check_counts(run: &Run) {
         number(&progress.entries_done),
         number(&progress.entries_found)
     );
-    // At most what had arrived without its answer counts as there before.
+    // At most what had arrived without being answered counts as existing before.
     let there = number(&progress.bytes_unchanged) + number(&progress.bytes_resumed);
     assert!(there <= 8 * 256 * 1024, "{there}");
 }
@@ -83,7 +83,7 @@ async fn copy_dropped_in_an_outage_is_replaced_in_the_same_run() {
             tree(&from);
             std::fs::create_dir(bench.root("d")).ok();
             let pipes = with_outage(&bench, cut, 20);
-            // `d` is made by the first copy: the second must not go beneath it.
+            // The first copy creates `d`. The second must not go beneath it.
             let (run, arrived) = match way {
                 Way::Push => {
                     std::fs::remove_dir(bench.root("d")).unwrap();
@@ -111,7 +111,7 @@ async fn copy_dropped_in_an_outage_is_replaced_in_the_same_run() {
 async fn outage_is_waited_out_and_reported_once() {
     let bench = Bench::new();
     tree(&bench.local("s"));
-    // Some fifteen seconds: less than the server keeps a copy.
+    // About fifteen seconds, which is less than the server keeps a copy.
     let run = bench
         .push(
             with_outage(&bench, 1_500_000, 6),
@@ -129,9 +129,9 @@ async fn outage_is_waited_out_and_reported_once() {
     check_counts(&run);
 }
 
-/// A server that is started again, and numbers the entries of its tree otherwise.
+/// The server is restarted, and numbers the entries of its tree differently.
 #[tokio::test(start_paused = true)]
-async fn pull_notices_what_changed_while_its_server_was_away() {
+async fn pull_detects_changes_during_an_outage() {
     let bench = Bench::new();
     tree(&bench.root("s"));
     let mut grants = Grants::default();
@@ -143,8 +143,8 @@ async fn pull_notices_what_changed_while_its_server_was_away() {
     };
     let new = bench.root("s/!first");
     let (tx, rx) = std::sync::mpsc::channel();
-    *first.hook.lock() = Some((
-        // Some of what passes before the cut is read after it, or not at all.
+    *first.hook.lock().unwrap() = Some((
+        // Some of the bytes before the cut are read after it, or not at all.
         1_000_000,
         Box::new(move || {
             std::fs::write(new, "found by nobody yet").unwrap();
@@ -168,11 +168,11 @@ async fn pull_notices_what_changed_while_its_server_was_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_that_loses_each_copy_is_given_up() {
+async fn server_that_loses_every_copy_is_given_up() {
     let bench = impatient_server();
     std::fs::write(bench.local("f"), noise(LARGE, 7)).unwrap();
     let pipes = bench.pipes();
-    // Each stream breaks at the same place, and the next one comes after the server has dropped the
+    // Each stream breaks at the same point, and the next one comes after the server has dropped the
     // copy.
     *pipes.cuts.lock() = (0..4000)
         .map(|n| if n % 8 == 0 { 200_000 } else { 0 })

@@ -1,5 +1,5 @@
-//! Copies that bring one tree together: parts, at once or one after the other, and the rest
-//! (LH-COPY-49 to LH-COPY-52); both ways.
+//! Copies that bring one tree together: parts, in parallel or one after the other, and the rest
+//! (LH-COPY-49 to LH-COPY-52), in both directions.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -14,11 +14,11 @@ const PARTS: u32 = 5;
 const FILES: u64 = 150;
 const SMALL: u64 = 3000;
 const LARGE: u64 = 2 << 20;
-/// What travels: the files, each once, whatever its names.
+/// Bytes that travel: each file once, however many names it has.
 const BYTES: u64 = FILES * SMALL + LARGE;
 
-/// Files of which some have several names, in directories of which some are empty, some cannot be
-/// written into, and none is of now.
+/// Creates files, some with several names. Some of the directories are empty, some are not
+/// writable, and all have old times.
 fn tree(at: &Path) {
     for dir in ["a/b/c", "empty/within", "links", "closed"] {
         std::fs::create_dir_all(at.join(dir)).unwrap();
@@ -62,7 +62,7 @@ fn parts() -> impl Iterator<Item = Portion> {
 /// Time after which a copy that lost its last stream gives up. Runs in real time.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// One copy of those that bring the tree together.
+/// Runs one of the copies that bring the tree together.
 async fn bring(bench: &Bench, way: Way, pipes: Pipes, portion: Portion) -> Run {
     let options = WriteOptions {
         resume: true,
@@ -110,7 +110,7 @@ fn bench(hard_links: bool) -> Bench {
     }
 }
 
-/// Directories that are marked as not finished.
+/// Returns the directories that are marked as unfinished.
 fn marked(root: &Path) -> Vec<String> {
     let mut marked = Vec::new();
     let mut ahead = vec![root.to_owned()];
@@ -130,8 +130,7 @@ fn marked(root: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lh_copy_49_and_lh_copy_52_parts_at_once_and_the_rest_are_the_tree_and_nothing_travels_twice()
- {
+async fn lh_copy_49_and_lh_copy_52_parallel_parts_make_up_the_tree() {
     for way in [Way::Push, Way::Pull] {
         for hard_links in [false, true] {
             let bench = bench(hard_links);
@@ -149,13 +148,13 @@ async fn lh_copy_49_and_lh_copy_52_parts_at_once_and_the_rest_are_the_tree_and_n
             assert_eq!(files, names, "{way:?}: every name in exactly one part");
             let as_files = if hard_links { 0 } else { 7 * (LARGE + SMALL) };
             assert_eq!(travelled, BYTES + as_files, "{way:?}");
-            // LH-COPY-51: what was made on the way is marked; what only links are in, or nothing,
-            // is not there yet.
+            // LH-COPY-51: directories that were created for files are marked. Those with only links
+            // or nothing in them do not exist yet.
             let filled = ["", "a", "a/b", "a/b/c", "closed", "links"];
             assert_eq!(marked(&to), filled, "{way:?}");
             let rest = bring(&bench, way, bench.pipes(), Portion::Rest).await;
             rest.ok();
-            // LH-COPY-52: not even before the receiver has said a word.
+            // LH-COPY-52: not even before the receiver has reported anything.
             assert_eq!(rest.progress.bytes_travelled(), 0, "{way:?}");
             assert!(describe(&to) == describe(&from), "{way:?} {hard_links}");
             assert_eq!(marked(&to), [""; 0], "{way:?}");
@@ -170,7 +169,7 @@ async fn lh_copy_49_and_lh_copy_52_parts_at_once_and_the_rest_are_the_tree_and_n
     }
 }
 
-/// All of them at once.
+/// Runs all of them in parallel.
 async fn all_of<F: Future<Output = Run>>(runs: impl Iterator<Item = F>) -> Vec<Run> {
     let mut runs: Vec<_> = runs.map(Box::pin).collect();
     let mut ended = Vec::new();
@@ -192,13 +191,13 @@ async fn all_of<F: Future<Output = Run>>(runs: impl Iterator<Item = F>) -> Vec<R
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lh_copy_51_whatever_breaks_off_the_rest_mends_it_and_directories_come_out_right() {
+async fn lh_copy_51_rest_repairs_interrupted_parts() {
     for way in [Way::Push, Way::Pull] {
         for cut in [100, 30_000, 60_000] {
             let bench = bench(true);
             let (from, to) = way.places(&bench);
             tree(&from);
-            // Two parts never run, one breaks off for good.
+            // Two parts never run, and one is interrupted permanently.
             for (part, cut) in parts().zip([u64::MAX, cut, u64::MAX]) {
                 let pipes = bench.pipes();
                 *pipes.cuts.lock() = [&[cut][..], &[0; 100]].concat();
@@ -217,7 +216,7 @@ async fn lh_copy_51_whatever_breaks_off_the_rest_mends_it_and_directories_come_o
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lh_copy_51_a_directory_that_was_there_keeps_its_permissions_and_time() {
+async fn lh_copy_51_existing_directory_keeps_mode_and_time() {
     for way in [Way::Push, Way::Pull] {
         let bench = bench(false);
         let (from, to) = way.places(&bench);
@@ -233,7 +232,7 @@ async fn lh_copy_51_a_directory_that_was_there_keeps_its_permissions_and_time() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_part_without_files_and_one_of_a_single_file_are_parts_too() {
+async fn empty_and_single_file_parts_work() {
     for way in [Way::Push, Way::Pull] {
         let bench = bench(false);
         let (from, to) = way.places(&bench);

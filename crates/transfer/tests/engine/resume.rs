@@ -1,5 +1,5 @@
-//! A copy that ended early, at whatever frame, is gone on with by the next one: the right bytes,
-//! and little of them twice.
+//! A copy that ended early, at any frame, is resumed by the next one with the right bytes, and few
+//! of them travel twice.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -15,9 +15,10 @@ const BLOCK: u64 = 256 * 1024;
 const SIZE: u64 = 12 * BLOCK + 1000;
 /// Bytes of small files, which travel again.
 const SMALL: u64 = 10 * 300;
-/// What a sender may have under way before it receives what is there: a block being read, one that
-/// waits and one being written, what is in the pipe, what the receiver has read ahead, and as much
-/// of what was written and not acknowledged when the first copy ended.
+/// Maximum number of bytes that a sender has in flight before it learns what exists. They are a
+/// block being read, one that waits and one being written, the content of the pipe, and the
+/// receiver's read-ahead. The same amount may have been written and not acknowledged when the first
+/// copy ended.
 const UNDER_WAY: u64 = 7 * BLOCK;
 
 fn options() -> WriteOptions {
@@ -27,7 +28,7 @@ fn options() -> WriteOptions {
     }
 }
 
-/// A large file behind some small ones.
+/// Creates a large file after some small ones.
 fn tree(at: &Path) {
     std::fs::create_dir_all(at.join("d")).unwrap();
     for n in 0..10 {
@@ -37,8 +38,8 @@ fn tree(at: &Path) {
     std::fs::write(at.join("d/large"), noise(SIZE as usize, 77)).unwrap();
 }
 
-/// All that a copy keeps, but for the times of directories: one that an earlier copy has made keeps
-/// its own.
+/// Returns everything that a copy keeps, except times of directories, as a directory that an
+/// earlier copy created keeps its own.
 fn content(root: &Path) -> Vec<(Vec<u8>, String)> {
     let mut list = describe(root);
     for (_, what) in &mut list {
@@ -49,7 +50,7 @@ fn content(root: &Path) -> Vec<(Vec<u8>, String)> {
     list
 }
 
-/// After each of the first frames, and in and after each block.
+/// Returns cuts after each of the first frames, and in and after each block.
 fn cuts() -> Vec<u64> {
     let mut list: Vec<u64> = (1..5000).step_by(450).collect();
     for block in 0..SIZE / BLOCK {
@@ -58,7 +59,7 @@ fn cuts() -> Vec<u64> {
     list
 }
 
-/// Bytes of file data that a copy carried.
+/// Returns the bytes of file data that a copy carried.
 fn carried(run: &Run) -> u64 {
     carried_by(&run.progress)
 }
@@ -82,7 +83,8 @@ fn resumed(run: &Run) -> u64 {
     run.events.iter().map(bytes).sum()
 }
 
-/// What the next copy may carry. A file that has its name travels again to be found out the same.
+/// Returns the maximum number of bytes that the next copy may carry. A committed file travels
+/// again, and is then found to be the same.
 fn bound(first: &Run, target: &Path) -> u64 {
     let acknowledged = first.progress.bytes_done.load(Ordering::Relaxed);
     let is_whole = target.join("d/large").exists();
@@ -90,7 +92,7 @@ fn bound(first: &Run, target: &Path) -> u64 {
     SIZE + 2 * SMALL + UNDER_WAY - there.min(SIZE)
 }
 
-/// Connections of a copy whose network goes away for good after so many bytes.
+/// Returns connections of a copy whose network fails permanently after `at` bytes.
 fn cut_for_good(bench: &Bench, at: u64) -> Pipes {
     let pipes = bench.pipes();
     let mut cuts = vec![0; 100];
@@ -101,7 +103,7 @@ fn cut_for_good(bench: &Bench, at: u64) -> Pipes {
 
 // LH-COPY-35, LH-COPY-36.
 #[tokio::test(start_paused = true)]
-async fn a_push_that_was_cut_anywhere_is_gone_on_with_by_the_next_copy() {
+async fn push_cut_anywhere_is_resumed_by_the_next_copy() {
     let bench = Bench::new();
     tree(&bench.local("s"));
     let whole = content(&bench.local("s"));
@@ -114,7 +116,7 @@ async fn a_push_that_was_cut_anywhere_is_gone_on_with_by_the_next_copy() {
             .await;
         assert!(first.result.is_err(), "cut at {cut}");
         if n % 2 == 0 {
-            // Nobody came back in time: the server has let go of it.
+            // No client came back in time, so the server has released the file.
             tokio::time::sleep(Limits::default().grace * 2).await;
         }
         let bound = bound(&first, &target);
@@ -134,7 +136,7 @@ async fn a_push_that_was_cut_anywhere_is_gone_on_with_by_the_next_copy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_that_was_cut_anywhere_is_gone_on_with_by_the_next_copy() {
+async fn pull_cut_anywhere_is_resumed_by_the_next_copy() {
     let bench = Bench::new();
     tree(&bench.root("s"));
     let whole = content(&bench.root("s"));
@@ -161,7 +163,7 @@ async fn a_pull_that_was_cut_anywhere_is_gone_on_with_by_the_next_copy() {
     assert!(most >= 10 * BLOCK && all > 100 * BLOCK, "{most} {all}");
 }
 
-/// Resolves once so many bytes have passed over the first pipe.
+/// Resolves once this many bytes have passed over the first pipe.
 fn once_carried(pipes: &Pipes, bytes: u64) -> oneshot::Receiver<()> {
     let (carried, is_carried) = oneshot::channel();
     let hook = move || {
@@ -172,7 +174,7 @@ fn once_carried(pipes: &Pipes, bytes: u64) -> oneshot::Receiver<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_push_whose_client_is_dropped_in_mid_flight_is_gone_on_with() {
+async fn push_of_a_dropped_client_is_resumed() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
     for part in 1..12 {
@@ -190,8 +192,8 @@ async fn a_push_whose_client_is_dropped_in_mid_flight_is_gone_on_with() {
             std::fs::read(bench.root(&to[1..])).unwrap() == noise(SIZE as usize, 7),
             "{part}"
         );
-        // What was on its way may have made up the rest of it: then it travels again to be found
-        // out the same.
+        // Data in flight may have completed the file. It then travels again, and is found to be the
+        // same.
         let same = |event: &Event| matches!(event, Event::Done { same: true, .. });
         let expected = match next.events.iter().any(same) {
             true => SIZE,
@@ -202,7 +204,7 @@ async fn a_push_whose_client_is_dropped_in_mid_flight_is_gone_on_with() {
     assert_no_temps(bench.tmp.path());
 }
 
-/// The file of two copies of the same by different keys, and how both write it.
+/// Returns the file that two keys copy, and the options of both.
 fn of_two_keys(bench: &Bench) -> ([PathBuf; 1], WriteOptions) {
     std::fs::create_dir(bench.root("in")).unwrap();
     std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
@@ -222,7 +224,7 @@ fn assert_whole(bench: &Bench) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_killed_client_has_begun_another_key_goes_on_with_at_once() {
+async fn another_key_resumes_a_killed_clients_file_at_once() {
     let bench = Bench::new();
     let (from, options) = of_two_keys(&bench);
     let pipes = bench.pipes_of(2);
@@ -238,7 +240,7 @@ async fn what_a_killed_client_has_begun_another_key_goes_on_with_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_that_is_carried_is_not_ended_by_what_another_key_asks_for() {
+async fn request_of_another_key_does_not_end_a_carried_copy() {
     let bench = Bench::new();
     let (from, options) = of_two_keys(&bench);
     let pipes = Pipes {
@@ -259,7 +261,7 @@ async fn a_copy_that_is_carried_is_not_ended_by_what_another_key_asks_for() {
 
 // LH-COPY-33.
 #[tokio::test(start_paused = true)]
-async fn another_state_of_the_source_is_copied_from_its_start() {
+async fn changed_source_is_copied_from_the_start() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
     let from = [bench.local("f")];
@@ -276,7 +278,7 @@ async fn another_state_of_the_source_is_copied_from_its_start() {
 
 // LH-COPY-34.
 #[tokio::test(start_paused = true)]
-async fn without_resume_nothing_is_kept_and_nothing_gone_on_with() {
+async fn without_resume_nothing_is_kept_or_resumed() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
     let from = [bench.local("f")];
@@ -306,7 +308,7 @@ async fn without_resume_nothing_is_kept_and_nothing_gone_on_with() {
 
 // LH-COPY-38.
 #[tokio::test(start_paused = true)]
-async fn push_whose_server_is_started_again_resumes_in_the_same_run() {
+async fn push_to_a_restarted_server_resumes_in_the_same_run() {
     let bench = Bench::new();
     tree(&bench.local("s"));
     let whole = content(&bench.local("s"));
@@ -345,7 +347,7 @@ async fn push_whose_server_is_started_again_resumes_in_the_same_run() {
 
 // LH-COPY-38.
 #[tokio::test(start_paused = true)]
-async fn a_pull_whose_server_is_started_again_goes_on_and_little_travels_twice() {
+async fn pull_from_a_restarted_server_repeats_little() {
     let bench = Bench::new();
     tree(&bench.root("s"));
     let whole = content(&bench.root("s"));
@@ -374,7 +376,7 @@ async fn a_pull_whose_server_is_started_again_goes_on_and_little_travels_twice()
 
 // LH-COPY-37.
 #[tokio::test(start_paused = true)]
-async fn names_of_temporary_files_are_not_taken_from_a_peer_and_not_sent() {
+async fn temporary_names_are_neither_accepted_nor_sent() {
     let bench = Bench::new();
     std::fs::create_dir(bench.local("s")).unwrap();
     let stem = "0".repeat(32);
@@ -397,9 +399,9 @@ async fn names_of_temporary_files_are_not_taken_from_a_peer_and_not_sent() {
     assert_eq!(there, ["plain"]);
 }
 
-/// The client's host went away without a word: its connection stands, and nothing comes any more.
+/// The client's host vanished: its connection stays open, and nothing arrives any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_whose_client_fell_silent_lets_go_of_its_files() {
+async fn copy_of_a_silent_client_releases_its_files() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
     let from = [bench.local("f")];

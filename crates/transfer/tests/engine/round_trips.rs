@@ -1,4 +1,4 @@
-//! How many round trips a copy takes over a long path, in virtual time: from the open stream to the
+//! Number of round trips of a copy over a long path, in virtual time: from the open stream to the
 //! verified end.
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::harness::*;
 
 const ONE_WAY: Duration = Duration::from_millis(60);
-/// Timers tick in milliseconds, and a copy passes a few; far from another round trip.
+/// Tolerance for timers, which tick in milliseconds. It is far less than another round trip.
 const SLACK: Duration = Duration::from_millis(20);
 
 fn tree(at: &Path) {
@@ -21,9 +21,9 @@ fn tree(at: &Path) {
     std::fs::write(at.join("900k"), noise(900_000, 2)).unwrap();
 }
 
-// LH-COPY-9: nobody waits for ACCEPT. LH-COPY-31: nor for the other side to close.
+// LH-COPY-9: the client does not wait for ACCEPT. LH-COPY-31: nor for the server to close.
 #[tokio::test(start_paused = true)]
-async fn a_copy_costs_one_round_trip_beyond_the_session() {
+async fn copy_costs_one_round_trip_beyond_the_session() {
     let bench = Bench::new();
     tree(&bench.local("s"));
     tree(&bench.root("s"));
@@ -57,13 +57,13 @@ async fn a_copy_costs_one_round_trip_beyond_the_session() {
     }
 }
 
-// LH-COPY-31: the last word of a pull is said on several streams, so a stream that ends later than
-// the others is not waited for either.
+// LH-COPY-31: the last message of a pull is sent on several streams, so the copy does not wait for
+// a stream that ends late.
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_ends_late_costs_a_pull_no_round_trip() {
+async fn late_stream_costs_a_pull_no_round_trip() {
     let bench = Bench::new();
     std::fs::write(bench.root("large"), noise(3 << 20, 3)).unwrap();
-    // Nothing passes over the last of three.
+    // Nothing passes over the last of three pipes.
     let pipes = Pipes {
         one_way: ONE_WAY,
         cuts: Mutex::new(vec![u64::MAX, u64::MAX, 1]),

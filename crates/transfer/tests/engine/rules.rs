@@ -1,10 +1,11 @@
-//! Every rule of the copy protocol and of the files protocol is cited by the code that keeps it and
-//! by a test, and nothing else is.
+//! Every rule of the copy protocol and of the files protocol is cited by the code that implements
+//! it and by a test. No other rule is cited.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The rules of a family that a text cites, as `LH-COPY-5` or, in the name of a test, `lh_copy_5_`.
+/// Returns the rules of a family that a text cites, as `LH-COPY-5` or, in the name of a test,
+/// `lh_copy_5_`.
 fn cited(family: &str, text: &str) -> BTreeSet<u32> {
     let text = text.to_lowercase().replace('_', "-");
     let family = family.to_lowercase();
@@ -13,7 +14,7 @@ fn cited(family: &str, text: &str) -> BTreeSet<u32> {
     rules.filter_map(|rest| digits(rest).parse().ok()).collect()
 }
 
-/// What the files beneath `dir` cite: the code, and the tests.
+/// Returns the rules cited beneath `dir`: by the code, and by the tests.
 fn read(
     family: &str,
     dir: &Path,
@@ -40,7 +41,7 @@ fn read(
 }
 
 #[test]
-fn every_rule_is_kept_somewhere_and_tested_somewhere() {
+fn every_rule_is_implemented_and_tested() {
     check("LH-COPY-", "docs/copy-protocol.md");
     check("LH-FILES-", "docs/files-protocol.md");
 }

@@ -1,4 +1,4 @@
-//! One key takes all it can get; another one still gets what it needs.
+//! One key takes everything that it can get, and another key still gets what it needs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use crate::harness::*;
 use crate::wire;
 
-/// A stream of key `who` to the server.
+/// Opens a stream of key `who` to the server.
 fn open(bench: &Bench, who: u8) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let server = bench.server.clone();
@@ -17,7 +17,7 @@ fn open(bench: &Bench, who: u8) -> DuplexStream {
     ours
 }
 
-/// The type of the first frame that the server answers `bytes` with: 2 is ACCEPT, 3 REFUSE.
+/// Returns the type of the server's first frame in answer to `bytes`: 2 is ACCEPT, 3 REFUSE.
 async fn answer(stream: &mut DuplexStream, bytes: &[u8]) -> u8 {
     stream.write_all(bytes).await.unwrap();
     let mut head = [0; 5];
@@ -25,7 +25,7 @@ async fn answer(stream: &mut DuplexStream, bytes: &[u8]) -> u8 {
     head[4]
 }
 
-/// Copies as key `who`, there and back where it may read: must work.
+/// Copies as key `who`, to the server and back if it may read. The copies must succeed.
 async fn honest(bench: &Bench, who: u8, to: &str) {
     let data = noise(3 << 20, who.into());
     std::fs::write(bench.local("honest"), &data).unwrap();
@@ -52,7 +52,7 @@ fn temporaries(dir: &Path) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_only_reads_does_not_hold_all_copies() {
+async fn read_only_key_does_not_hold_all_copies() {
     let bench = Bench::with(Limits {
         copies: 8,
         ..Limits::default()
@@ -69,7 +69,7 @@ async fn a_key_that_only_reads_does_not_hold_all_copies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_that_has_lost_its_streams_counts_until_it_is_dropped() {
+async fn copy_without_streams_counts_until_it_is_dropped() {
     let bench = Bench::with(Limits {
         copies: 4,
         ..Limits::default()
@@ -101,7 +101,7 @@ async fn a_copy_that_has_lost_its_streams_counts_until_it_is_dropped() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_that_say_nothing_are_those_of_their_key() {
+async fn silent_streams_count_for_their_key() {
     let bench = Bench::with(Limits {
         streams: 8,
         ..Limits::default()
@@ -123,7 +123,7 @@ async fn streams_that_say_nothing_are_those_of_their_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn open_files_are_shared_and_who_has_none_left_is_reported_so() {
+async fn open_files_are_shared_and_exhaustion_is_reported() {
     let bench = Bench::with(Limits {
         open_files: 16,
         file_wait: Duration::from_millis(20),
@@ -166,8 +166,8 @@ async fn memory_of_copies_is_shared() {
     });
     std::fs::create_dir(bench.root("in")).unwrap();
     let name = |id: u64| [b"n".repeat(200), id.to_string().into_bytes()].concat();
-    // Files that are described and never come; numbers with gaps; directories; blocks with gaps
-    // between them.
+    // Files that are described and never arrive, numbers with gaps, directories, and blocks with
+    // gaps between them.
     let described: Vec<u8> = (0..4000)
         .flat_map(|id| wire::file(id, &name(id), 1 << 40))
         .collect();
@@ -189,7 +189,7 @@ async fn memory_of_copies_is_shared() {
         let (mut reader, mut writer) = tokio::io::split(&mut stream);
         let say = async {
             let _ = writer.write_all(&wire::push_hello(b"d", &[b"s"])).await;
-            // A server that has received enough may have closed.
+            // The server may close once it has received enough.
             let _ = writer.write_all(&bytes).await;
             std::future::pending().await
         };
@@ -211,7 +211,7 @@ async fn memory_of_copies_is_shared() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn failures_that_are_only_reported_take_no_memory() {
+async fn reported_failures_take_no_memory() {
     let bench = Bench::with(Limits {
         bookkeeping: 5 << 18,
         ..Limits::default()
@@ -228,15 +228,15 @@ async fn failures_that_are_only_reported_take_no_memory() {
     let (said, all) = tokio::join!(writer.write_all(&bytes), reader.read_to_end(&mut received));
     said.unwrap();
     all.unwrap();
-    // LH-COPY-21: DONE, 33 bytes with its type, ends it.
+    // LH-COPY-21: the end is DONE, 33 bytes with its type.
     assert_eq!(received[received.len() - 33], 15);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_holes_holds_up_nobody_else() {
+async fn flood_of_holes_delays_no_other_key() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("in")).unwrap();
-    // More than can be hashed while this test runs, in 27 bytes for each MiB.
+    // More holes than can be hashed during this test, in 27 bytes for each MiB.
     let holes: Vec<u8> = (0..50_000u64)
         .flat_map(|n| wire::block(0, n << 20, 1 << 20, b""))
         .collect();
@@ -265,7 +265,7 @@ async fn a_flood_of_holes_holds_up_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_does_not_listen_holds_its_own_buffers() {
+async fn client_that_does_not_read_holds_only_its_own_buffers() {
     let bench = Bench::with(Limits {
         buffers: 8,
         ..Limits::default()
@@ -285,7 +285,7 @@ async fn a_client_that_does_not_listen_holds_its_own_buffers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_that_is_withdrawn_ends_its_copies_and_no_others() {
+async fn withdrawn_grant_ends_only_its_copies() {
     let bench = Bench::new();
     std::fs::write(bench.root("f"), noise(2 << 20, 1)).unwrap();
     let (ours, theirs) = tokio::io::duplex(1024);
@@ -313,7 +313,7 @@ async fn a_grant_that_is_withdrawn_ends_its_copies_and_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lh_copy_9_a_client_opens_no_more_streams_than_the_server_allows() {
+async fn lh_copy_9_client_respects_the_servers_stream_limit() {
     let bench = Bench::with(Limits {
         streams_per_copy: 20,
         ..Limits::default()
@@ -326,7 +326,7 @@ async fn lh_copy_9_a_client_opens_no_more_streams_than_the_server_allows() {
         .push_with(bench.pipes(), &sources, "/g", options, Some(32))
         .await;
     run.ok();
-    // One that is refused would have been opened, and lost.
+    // A refused stream would have been opened and lost.
     assert!(run.streams_opened() <= 20, "{}", run.streams_opened());
     assert_eq!(run.streams_lost(), 0);
     assert_eq!(std::fs::read(bench.root("g")).unwrap(), data);
@@ -334,7 +334,7 @@ async fn lh_copy_9_a_client_opens_no_more_streams_than_the_server_allows() {
 
 // LH-COPY-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn closed_stream_counts_no_longer_and_surplus_is_passing() {
+async fn closed_stream_frees_its_slot_and_surplus_is_temporary() {
     let bench = Bench::with(Limits {
         streams_per_copy: 2,
         ..Limits::default()
@@ -348,10 +348,10 @@ async fn closed_stream_counts_no_longer_and_surplus_is_passing() {
         assert_eq!(answer(&mut closes, &hello).await, 2);
         let mut surplus = open(&bench, 1);
         assert_eq!(answer(&mut surplus, &hello).await, 3);
-        // A question of *when*.
+        // The refusal is one of *when*.
         assert_eq!(surplus.read_u8().await.unwrap(), 2);
         closes.shutdown().await.unwrap();
-        // The server has closed it too: another one may take its place.
+        // The server has closed it too, so another stream may replace it.
         closes.read_to_end(&mut Vec::new()).await.unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! Real trees arrive as they are, both ways.
+//! Real trees arrive unchanged, in both directions.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use longhaul_transfer::*;
 
 use crate::harness::*;
 
-/// One of everything.
+/// Creates a tree with one entry of every kind.
 pub fn make_tree(at: &Path) {
     let file = |name: &str, data: &[u8]| {
         std::fs::create_dir_all(at.join(name).parent().unwrap()).unwrap();
@@ -34,7 +34,7 @@ pub fn make_tree(at: &Path) {
     symlink("/etc/passwd", at.join("link-out")).unwrap();
     symlink("../../../..", at.join("deep/link-up")).unwrap();
     symlink(OsStr::from_bytes(b"dangling\xff"), at.join("link-nowhere")).unwrap();
-    // A hole, data, a hole: 64 MiB of which 8 KiB are there.
+    // A hole, data, a hole: 64 MiB with 8 KiB of data.
     let sparse = std::fs::File::create(at.join("sparse")).unwrap();
     sparse.set_len(64 << 20).unwrap();
     sparse.write_all_at(&noise(4096, 5), 20 << 20).unwrap();
@@ -66,7 +66,7 @@ pub fn make_tree(at: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tree_of_everything_goes_there_and_back_the_same() {
+async fn tree_of_all_kinds_round_trips() {
     let bench = Bench::new();
     make_tree(&bench.local("src"));
     let pushed = bench
@@ -153,7 +153,7 @@ async fn names_follow_cp() {
     std::fs::write(bench.local("e"), "2").unwrap();
     std::fs::create_dir(bench.root("there")).unwrap();
     let options = WriteOptions::default;
-    // Into a directory that is there; into one that the slash says is meant; as a new name; the
+    // Into an existing directory, into one that a trailing slash denotes, under a new name, and the
     // content alone.
     bench
         .push(bench.pipes(), &[bench.local("d")], "/there", options())
@@ -189,7 +189,7 @@ async fn names_follow_cp() {
         .await
         .ok();
     assert!(bench.root("all/d/f").exists());
-    // Above the destination nothing is invented.
+    // Missing parents of the destination are not created.
     let run = bench
         .push(bench.pipes(), &[bench.local("e")], "/no/such/e", options())
         .await;
@@ -207,7 +207,7 @@ async fn names_follow_cp() {
 
 // LH-COPY-24.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_replaced_unless_asked_and_the_same_again_is_no_error() {
+async fn existing_files_stay_and_identical_ones_are_no_error() {
     let bench = Bench::new();
     std::fs::create_dir_all(bench.local("s")).unwrap();
     let big = noise(600_000, 1);
@@ -247,7 +247,7 @@ async fn nothing_is_replaced_unless_asked_and_the_same_again_is_no_error() {
         ..Default::default()
     };
     bench.push(bench.pipes(), &from, "/d", overwrite).await.ok();
-    // The directory that was there keeps its own permissions and time.
+    // The existing directory keeps its own permissions and time.
     assert_eq!(
         describe(&bench.local("s"))[1..],
         describe(&bench.root("d"))[1..]
@@ -275,7 +275,7 @@ async fn nothing_is_replaced_unless_asked_and_the_same_again_is_no_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kinds_in_each_others_way_are_reported() {
+async fn conflicting_kinds_are_reported() {
     let bench = Bench::new();
     std::fs::create_dir_all(bench.local("s/dir")).unwrap();
     std::fs::write(bench.local("s/dir/in"), "x").unwrap();
@@ -312,7 +312,7 @@ async fn kinds_in_each_others_way_are_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_streams_and_routes_share_the_work_and_small_copies_use_one() {
+async fn streams_and_routes_share_the_work_of_large_copies() {
     let bench = Bench::new();
     std::fs::write(bench.local("big"), noise(24 << 20, 1)).unwrap();
     std::fs::write(bench.local("tiny"), "t").unwrap();
@@ -362,7 +362,7 @@ async fn several_streams_and_routes_share_the_work_and_small_copies_use_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_source_that_is_missing_is_reported_and_the_others_arrive() {
+async fn missing_source_is_reported_and_the_others_arrive() {
     let bench = Bench::new();
     std::fs::write(bench.local("a"), "a").unwrap();
     std::fs::write(bench.local("c"), "c").unwrap();

@@ -1,5 +1,5 @@
-//! What is there already does not travel: offered before data, by size and time or by content; both
-//! ways.
+//! Existing files do not travel: they are offered before their data, and compared by size and time
+//! or by content. In both directions.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -15,8 +15,8 @@ use crate::harness::*;
 const FILES: u64 = 600;
 const FILE: u64 = 4096;
 const LARGE: u64 = 5 << 20;
-/// What a client that pushes may send before it receives that there is something, and one batch
-/// beyond.
+/// Maximum number of bytes that a pushing client sends before it learns that files exist, plus one
+/// batch.
 const BEFORE_ANSWER: u64 = (1 << 20) + (512 << 10) + FILE;
 
 fn overwriting() -> WriteOptions {
@@ -27,7 +27,7 @@ fn overwriting() -> WriteOptions {
     }
 }
 
-/// Small files, in directories, and a large one.
+/// Creates small files in directories, and a large one.
 fn tree(at: &Path) {
     for n in 0..FILES {
         let dir = at.join(format!("d{}", n / 100));
@@ -39,7 +39,7 @@ fn tree(at: &Path) {
     std::os::unix::fs::symlink("d0", at.join("link")).unwrap();
 }
 
-/// Bytes of file data that a copy carried.
+/// Returns the bytes of file data that a copy carried.
 fn carried(run: &Run) -> u64 {
     let streams = run.progress.streams();
     streams
@@ -56,7 +56,7 @@ fn unchanged(run: &Run) -> (u64, u64) {
     )
 }
 
-/// Names of the files that travelled.
+/// Returns the names of the files that travelled.
 fn travelled(run: &Run) -> Vec<String> {
     let name = |event: &Event| match event {
         Event::Done {
@@ -72,7 +72,7 @@ fn travelled(run: &Run) -> Vec<String> {
     names
 }
 
-/// The most that travels of a tree that is there.
+/// Returns the maximum number of bytes that travel of an existing tree.
 fn bound(way: Way) -> u64 {
     match way {
         Push => BEFORE_ANSWER,
@@ -82,7 +82,7 @@ fn bound(way: Way) -> u64 {
 
 // LH-COPY-39, LH-COPY-41.
 #[tokio::test(start_paused = true)]
-async fn a_tree_that_is_there_costs_round_trips_and_no_data() {
+async fn existing_tree_costs_round_trips_and_no_data() {
     let one_way = Duration::from_millis(60);
     for way in [Push, Pull] {
         let bench = Bench::new();
@@ -129,7 +129,7 @@ async fn a_tree_that_is_there_costs_round_trips_and_no_data() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_large_file_that_is_there_stops_travelling_with_the_first_answer() {
+async fn existing_large_file_stops_at_the_first_answer() {
     for way in [Push, Pull] {
         let bench = Bench::new();
         let (from, to) = way.places(&bench);
@@ -149,7 +149,7 @@ async fn one_large_file_that_is_there_stops_travelling_with_the_first_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_differs_in_size_or_time_travels_and_permissions_end_right() {
+async fn files_that_differ_in_size_or_time_travel() {
     for way in [Push, Pull] {
         let bench = Bench::new();
         let (from, to) = way.places(&bench);
@@ -157,8 +157,8 @@ async fn what_differs_in_size_or_time_travels_and_permissions_end_right() {
         way.copy(&bench, bench.pipes(), WriteOptions::default())
             .await
             .ok();
-        // Touched; grown, its time set back; replaced with one of the same size and another time;
-        // one nanosecond later; new.
+        // A touched file, one that grew and has its old time, one replaced with the same size and
+        // another time, one that is one nanosecond newer, and a new one.
         set_mtime(&from.join("d0/f1"), 1_000_000_000, 5);
         let before = std::fs::metadata(from.join("d0/f2")).unwrap();
         std::fs::write(from.join("d0/f2"), noise(FILE as usize + 1, 2)).unwrap();
@@ -190,10 +190,9 @@ async fn what_differs_in_size_or_time_travels_and_permissions_end_right() {
     }
 }
 
-// LH-COPY-42: in this way both ends know the content, and the record is that of a copy that moved
-// it.
+// LH-COPY-42: here both ends know the content, so the record is that of a copy that moved it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn content_is_compared_where_that_is_asked_for() {
+async fn content_is_compared_on_request() {
     for way in [Push, Pull] {
         let mut bench = Bench::new();
         let (from, to) = way.places(&bench);
@@ -201,7 +200,7 @@ async fn content_is_compared_where_that_is_asked_for() {
         let first = way
             .copy(&bench, bench.pipes(), WriteOptions::default())
             .await;
-        // Other content under the same size and time; the same content at another time.
+        // Different content with the same size and time, and the same content at another time.
         for (n, path) in (0..).zip(["d0/f7", "d0/large"]) {
             let meta = std::fs::metadata(to.join(path)).unwrap();
             std::fs::write(to.join(path), noise(meta.len() as usize, 1000 + n)).unwrap();
@@ -234,7 +233,7 @@ async fn content_is_compared_where_that_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_not_be_replaced_is_reported_without_its_data() {
+async fn irreplaceable_entries_are_reported_without_data() {
     for way in [Push, Pull] {
         let bench = Bench::new();
         let (from, to) = way.places(&bench);
@@ -263,9 +262,9 @@ async fn what_can_not_be_replaced_is_reported_without_its_data() {
     }
 }
 
-// LH-COPY-39: to who may not read there, nothing is.
+// LH-COPY-39: a key without read access is told that nothing exists.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_read_does_not_learn_what_is_there() {
+async fn write_only_key_does_not_learn_what_exists() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("in")).unwrap();
     std::fs::write(bench.local("s"), noise(LARGE as usize, 1)).unwrap();
@@ -279,7 +278,7 @@ async fn who_may_not_read_does_not_learn_what_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_is_lost_between_offer_and_answer_loses_nothing() {
+async fn stream_lost_between_offer_and_answer_loses_nothing() {
     for (way, compare) in [
         (Push, Compare::SizeAndTime),
         (Pull, Compare::SizeAndTime),
@@ -297,7 +296,7 @@ async fn a_stream_that_is_lost_between_offer_and_answer_loses_nothing() {
         way.copy(&bench, bench.pipes(), overwriting()).await.ok();
         let mut lost = 0;
         for (n, cut) in (30..4000).step_by(61).enumerate() {
-            // One of each kind has to travel.
+            // One of each kind must travel.
             std::fs::write(from.join("f3"), noise(200, 100 + n as u64)).unwrap();
             std::fs::write(from.join("sub/large"), noise(700_000, 100 + n as u64)).unwrap();
             set_mtime(&from.join("f3"), 1_000_000_000 + n as i64, 0);
@@ -315,7 +314,7 @@ async fn a_stream_that_is_lost_between_offer_and_answer_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_that_was_cut_in_mid_tree_skips_what_it_did() {
+async fn interrupted_copy_skips_what_it_completed() {
     for way in [Push, Pull] {
         let bench = Bench::new();
         let (from, to) = way.places(&bench);
@@ -326,7 +325,7 @@ async fn a_copy_that_was_cut_in_mid_tree_skips_what_it_did() {
             let first = way.copy(&bench, pipes, overwriting()).await;
             assert!(first.result.is_err());
             tokio::time::sleep(Limits::default().grace * 2).await;
-            // Those that have their names.
+            // Entries that have their final names.
             let named = describe(&to).into_iter();
             let named =
                 named.filter(|(name, _)| !String::from_utf8_lossy(name).contains(TEMP_PREFIX));
@@ -346,7 +345,7 @@ async fn a_copy_that_was_cut_in_mid_tree_skips_what_it_did() {
                 "{way:?} {cut}: {} over {bound}",
                 carried(&run)
             );
-            // A push begins with files that are there.
+            // A push begins with existing files.
             let skipped = unchanged(&run).0;
             assert!(
                 way == Push || cut < 1_000_000 || skipped > 50,

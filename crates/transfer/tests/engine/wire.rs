@@ -1,5 +1,4 @@
-//! The wire, as an attacker would have it: the frames of hostile peers, in the forms that these
-//! tests use.
+//! Frames of hostile peers, in the forms that these tests use.
 
 use longhaul_hostile::frames::{self, PushFlags};
 pub use longhaul_hostile::frames::{
@@ -7,12 +6,12 @@ pub use longhaul_hostile::frames::{
     push_hello, result_of, small, symlink, token_hello,
 };
 
-/// A pull of one tree.
+/// Returns a pull of one tree.
 pub fn pull_hello(source: &[u8]) -> Vec<u8> {
     frames::pull_hello(frames::fresh_token(), true, &[source])
 }
 
-/// A push that replaces nothing.
+/// Returns a push that replaces nothing.
 pub fn create_hello(destination: &[u8], names: &[&[u8]]) -> Vec<u8> {
     frames::push(
         frames::fresh_token(),
@@ -22,7 +21,7 @@ pub fn create_hello(destination: &[u8], names: &[&[u8]]) -> Vec<u8> {
     )
 }
 
-/// FAILED: kind 1, without more words.
+/// Returns FAILED with kind 1 and without detail.
 pub fn failed(id: u64, path: &[u8]) -> Vec<u8> {
     frames::failed(id, path, 1, b"")
 }

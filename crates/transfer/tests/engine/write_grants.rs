@@ -1,4 +1,4 @@
-//! Keys that may write, and what else they try.
+//! Keys with write access, and attempts to exceed it.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::harness::*;
 use crate::wire;
 
 /// Sends `bytes` as key `who`, and receives answers until the RESULT of entry `id` reports `code`.
-/// The stream is still open: it is `Client::leave` that ends it.
+/// The stream stays open until `Client::leave`.
 async fn say_until(bench: &Bench, who: u8, bytes: &[u8], id: u64, code: u8) -> Client {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let server = bench.server.clone();
@@ -50,14 +50,14 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn nothing_is_made_outside_of_the_granted_directory_not_even_for_a_moment() {
+async fn nothing_is_ever_created_outside_the_granted_directory() {
     let bench = Bench::new();
     for exists in [true, false] {
         if exists {
             std::fs::create_dir(bench.root("in")).unwrap();
         }
         let before = describe(&bench.root(""));
-        // Whatever is said, the one source is the granted directory itself.
+        // Whatever the sender says, its single source is the granted directory itself.
         let bytes = [
             wire::push_hello(b"in", &[b""]),
             wire::honest_small(0, b"", b"evil"),
@@ -80,7 +80,7 @@ async fn nothing_is_made_outside_of_the_granted_directory_not_even_for_a_moment(
 }
 
 #[tokio::test]
-async fn directories_that_are_there_keep_their_modes_and_new_ones_take_the_senders() {
+async fn existing_directories_keep_modes_and_new_ones_get_them() {
     let bench = Bench::new();
     std::fs::create_dir_all(bench.root("in/d/old")).unwrap();
     for dir in ["in", "in/d", "in/d/old"] {
@@ -94,7 +94,7 @@ async fn directories_that_are_there_keep_their_modes_and_new_ones_take_the_sende
     };
     let before = time("in/d/old");
     let frames = [
-        // What lies in a directory may come before it, over another stream.
+        // An entry of a directory may arrive before the directory, over another stream.
         wire::honest_small(3, b"new/er/file", b"x"),
         wire::directory(0, b""),
         wire::directory(1, b"old"),
@@ -105,7 +105,7 @@ async fn directories_that_are_there_keep_their_modes_and_new_ones_take_the_sende
     .concat();
     let creating = [wire::create_hello(b"in", &[b"d"]), frames.clone()].concat();
     attack_as(&bench, 2, &creating).await.0.unwrap();
-    // The mode that `wire::directory` asks for.
+    // Mode that `wire::directory` requests.
     let asked = 0o644;
     for (dir, expected) in [
         ("in", 0o711),
@@ -117,7 +117,8 @@ async fn directories_that_are_there_keep_their_modes_and_new_ones_take_the_sende
         assert_eq!(mode(&bench.root(dir)), expected, "{dir}");
     }
     assert_eq!(time("in/d/old"), before);
-    // With permission to overwrite, all that are described; what holds them is not described.
+    // With permission to overwrite, all described directories are changed. Their parent is not
+    // described.
     let overwriting = [wire::push_hello(b"in", &[b"d"]), frames].concat();
     attack_as(&bench, 2, &overwriting).await.0.unwrap();
     let modes = ["in", "in/d", "in/d/old"].map(|dir| mode(&bench.root(dir)));
@@ -125,7 +126,7 @@ async fn directories_that_are_there_keep_their_modes_and_new_ones_take_the_sende
 }
 
 #[tokio::test]
-async fn what_a_broken_off_copy_made_is_marked() {
+async fn directories_of_an_interrupted_copy_are_marked() {
     let bench = Bench::new();
     let bytes = [
         wire::push_hello(b"d", &[b"s"]),
@@ -146,7 +147,7 @@ async fn what_a_broken_off_copy_made_is_marked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_create_replaces_nothing() {
+async fn create_only_key_replaces_nothing() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("in")).unwrap();
     std::fs::write(bench.root("in/there"), "old").unwrap();
@@ -184,7 +185,7 @@ async fn who_may_create_replaces_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_read_learns_only_that_something_exists() {
+async fn write_only_key_learns_only_that_something_exists() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("in")).unwrap();
     std::fs::create_dir(bench.local("s")).unwrap();
@@ -205,7 +206,7 @@ async fn who_may_not_read_learns_only_that_something_exists() {
             "{blind}"
         );
     }
-    // A size that differs is answered as soon as one that does not.
+    // A file of a different size is answered as quickly as one of the same size.
     for (id, size) in [(0, 400_000), (1, 400_001)] {
         let bytes = [
             wire::create_hello(b"in", &[b""]),
@@ -215,7 +216,7 @@ async fn who_may_not_read_learns_only_that_something_exists() {
         .concat();
         say_until(&bench, 2, &bytes, id, 6).await.leave().await;
     }
-    // To who may read it is reported that it is the same.
+    // A key with read access is told that the file is the same.
     bench
         .push(bench.pipes(), &from, "/in", WriteOptions::default())
         .await

@@ -1,4 +1,4 @@
-//! Measuring what noise does to a direction.
+//! Measurement of the noise of a direction.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,37 +12,38 @@ use crate::error::Result;
 use crate::link::{jitter_amplitude, jitter_correlation_time, least_delay};
 use crate::spec::{CodelSpec, CrossSpec, JitterSpec, ReorderSpec};
 
-/// So many independent delays make the deviation of jitter known well enough.
+/// Number of independent delays that determine the deviation of jitter well enough.
 const JITTER_DRAWS: u32 = 200;
 const JITTER_TIME: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(2)..=Duration::from_secs(10);
 const JITTER_SPACING: Duration = Duration::from_millis(1);
-/// Probes that may be held up, at most a second and at most of the rate.
+/// Maximum rate of probes that may be held up; the next constant limits their share of the link's
+/// rate.
 const REORDER_PROBES_PER_SECOND: f64 = 15_000.0;
 const REORDER_RATE_SHARE: f64 = 0.3;
-/// Held probes that make their share known well enough.
+/// Number of held probes that determine their share well enough.
 const SUFFICIENT_HELD_PROBES: f64 = 60.0;
 const MIN_REORDER_PROBES: f64 = 2_000.0;
 const MAX_REORDER_SECONDS: f64 = 6.0;
-/// A rate is measured for so many deviations of the jitter, or times that a held packet is late.
+/// Duration of a rate measurement, in deviations of the jitter or delays of a held packet.
 const RATE_TIME_PER_DEVIATION: u32 = 450;
-/// How often the counters of cross traffic are looked at.
+/// Interval at which the counters of cross traffic are read.
 const CROSS_POLL: Duration = Duration::from_millis(5);
-/// The mean rate of cross traffic is judged after so many bursts, or after this time, counted from
-/// the start of the lab.
+/// Number of bursts after which the mean rate of cross traffic is judged, at the latest after the
+/// time below. Both count from the start of the lab.
 const SUFFICIENT_BURSTS: u32 = 200;
 const MAX_CROSS_TIME: Duration = Duration::from_secs(20);
-/// A fall of the delay is waited for this long, and begins this early.
+/// Maximum wait for a fall of the delay; the measurement begins before it by the time below.
 const MAX_WAIT_FOR_FALL: Duration = Duration::from_secs(30);
 const FALL_LEAD: Duration = Duration::from_millis(300);
 const FALL_TAIL: Duration = Duration::from_millis(500);
-/// A fall of less is no burst.
+/// Minimum fall of the delay that causes a burst.
 const MIN_FALL: Duration = Duration::from_millis(5);
 const FALL_RATE_SHARE: f64 = 0.9;
 const FALL_PROBES_PER_SECOND: f64 = 10_000.0;
 
 impl Bench<'_> {
-    /// Delay and jitter, from one train of probes.
+    /// Measures delay and jitter with one train of probes.
     pub(super) fn jittered(&self, jitter: JitterSpec) -> Result<Vec<Finding>> {
         let correlation = Duration::from_nanos(jitter_correlation_time(&jitter));
         let time = if jitter.reorder {
@@ -77,7 +78,7 @@ impl Bench<'_> {
             delay = Some(of_delay.clone());
             Ok(if off { of_delay } else { of_jitter })
         })?;
-        // The last attempt gave both; a mean that is off stands for them.
+        // The last attempt gave both; a wrong mean represents them.
         Ok(match delay {
             Some(delay) if delay.verdict == judge::Verdict::Off => vec![delay],
             Some(delay) => vec![delay, found],
@@ -105,7 +106,7 @@ impl Bench<'_> {
                 return Ok(judge::rate(asked, rate, &overload()?, 0.0));
             }
             let (overload, crossed) = self.with_cross_traffic(overload)?;
-            // The counters count departures, which come the delay before arrivals.
+            // The counters count departures, which precede arrivals by the delay.
             let crossed = overload.span.map_or(0.0, |(first, last)| {
                 let bytes = |at: Instant| {
                     let at = at.checked_sub(asked.delay).unwrap_or(at);
@@ -122,8 +123,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Runs a measurement, and gives with it how many bytes of cross traffic had been sent at which
-    /// moments.
+    /// Runs a measurement. Returns its result with the bytes of cross traffic that had been sent at
+    /// several moments.
     fn with_cross_traffic<T>(
         &self,
         measure: impl FnOnce() -> Result<T>,
@@ -172,7 +173,7 @@ impl Bench<'_> {
         })
     }
 
-    /// What the queue does under load, and with ECN what marks arrive.
+    /// Measures the queue under load, and with ECN the marks that arrive.
     pub(super) fn managed(&self, aqm: CodelSpec) -> Result<Vec<Finding>> {
         if self.way.cross.is_some() {
             let why = "cross traffic does not answer to drops and marks".to_owned();
@@ -211,7 +212,7 @@ impl Bench<'_> {
     }
 
     pub(super) fn crossed(&self, cross: CrossSpec) -> Result<Finding> {
-        // The rate in the long run takes many bursts to show.
+        // The long-run rate needs many bursts to show.
         let enough = ((cross.on + cross.off) * SUFFICIENT_BURSTS).min(MAX_CROSS_TIME);
         thread::sleep(enough.saturating_sub(self.lab.age()));
         Ok(noise::cross(
@@ -222,7 +223,7 @@ impl Bench<'_> {
         ))
     }
 
-    /// How packets arrive when the trace makes the delay fall, where it does before long.
+    /// Measures how packets arrive when the trace makes the delay fall, if it does so soon.
     pub(super) fn fall(&self) -> Result<Option<Finding>> {
         let age = self.lab.age();
         let Some((at, before, after)) = next_fall(|at| in_force(self.way, at), age + FALL_LEAD)
@@ -257,7 +258,7 @@ impl Bench<'_> {
     }
 }
 
-/// The next fall of the delay after `from`: when, and what holds before and after it.
+/// Returns the time of the next fall of the delay after `from`, and the values before and after it.
 fn next_fall(
     in_force: impl Fn(Duration) -> (Asked, Option<Duration>),
     from: Duration,

@@ -1,5 +1,5 @@
-//! Is what was measured what was asked? Tolerances leave room for the clock and the luck of the
-//! draw, not for an emulator that is off.
+//! Comparison of measurements with what the scenario asks. Tolerances allow for the clock and for
+//! chance, not for a wrong emulator.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use super::Asked;
 use super::probe::{Losses, Overload};
 use crate::spec::{BitRate, LossModel};
 
-/// One direction of a link, measured.
+/// Measurements of one direction of a link.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkCheck {
     /// The link.
     pub link: String,
-    /// The node the probes left.
+    /// Node from which the probes were sent.
     pub from: String,
-    /// The node they went to.
+    /// Node that received them.
     pub to: String,
-    /// One for delay, rate and loss each, and for each kind of noise that was asked for.
+    /// Findings on delay, rate and loss, and on each kind of noise that was asked for.
     pub findings: Vec<Finding>,
 }
 
 impl LinkCheck {
-    /// Whether anything measured is not as asked.
+    /// Returns true if any measurement differs from what was asked.
     pub fn is_off(&self) -> bool {
         self.findings
             .iter()
@@ -36,25 +36,26 @@ impl LinkCheck {
 pub struct Finding {
     /// "delay", "rate", "loss", "jitter", "reorder", "codel", "ecn", "cross" or "fall".
     pub what: String,
-    /// In seconds, bit/s or as a probability (ECN: in marks); `None` when not measured.
+    /// Value asked, in seconds, in bit/s or as a probability (ECN: in marks); `None` if not
+    /// measured.
     pub asked: Option<f64>,
-    /// In the same unit.
+    /// Measured value, in the same unit.
     pub measured: Option<f64>,
-    /// As asked, off, or not measured.
+    /// Verdict: as asked, off, or not measured.
     pub verdict: Verdict,
-    /// The figures in words.
+    /// The figures as text.
     pub text: String,
 }
 
-/// What a measurement says.
+/// Verdict of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// As asked.
+    /// The value is as asked.
     AsAsked,
-    /// Not as asked.
+    /// The value is not as asked.
     Off,
-    /// It could not be told; `text` says why.
+    /// The value could not be measured; `text` says why.
     NotMeasured,
 }
 
@@ -81,18 +82,18 @@ impl Finding {
     }
 }
 
-/// Fewer answers than this say nothing about a median.
+/// Minimum number of answers for a median.
 const MIN_DELAYS: usize = 10;
-/// A median may be late by what waking up two processes takes, or 2 % of a long delay; early never
-/// by more than the clock.
+/// Maximum delay of a median by waking up two processes, or 2 % of a long delay. A median is never
+/// early by more than the clock's error.
 pub(super) const DELAY_SLACK: Duration = Duration::from_micros(700);
-/// The clocks of sender and receiver are one, but read by different ways.
+/// Maximum clock error. Sender and receiver have the same clock, but read it in different ways.
 pub(super) const CLOCK_SLACK: f64 = 50e-6;
 const RATE_TOLERANCE: f64 = 0.02;
-/// How many standard deviations of luck a count of losses may have.
+/// Maximum deviation of a count of losses that is attributed to chance, in standard deviations.
 pub(super) const MAX_DEVIATIONS: f64 = 4.0;
 
-/// The median, or where cross traffic makes most probes wait, the fastest.
+/// Judges the median delay, or with cross traffic, which makes most probes wait, the least.
 pub(super) fn delay(asked: Asked, delays: &[f64], crossed: bool) -> Finding {
     let mut sorted = delays.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -117,14 +118,14 @@ pub(super) fn delay(asked: Asked, delays: &[f64], crossed: bool) -> Finding {
     Finding::new("delay", asked, measured, good, text)
 }
 
-/// Seconds that a packet takes on the wire.
+/// Returns the time in seconds that a packet takes on the wire.
 pub(super) fn line_time(asked: Asked, bytes: usize) -> f64 {
     asked.rate.map_or(0.0, |rate| {
         bytes as f64 * 8.0 / rate.bits_per_second().max(1) as f64
     })
 }
 
-/// `crossed` is the rate that cross traffic had meanwhile.
+/// Judges the rate. `crossed` is the rate of cross traffic at the same time.
 pub(super) fn rate(asked: Asked, rate: BitRate, overload: &Overload, crossed: f64) -> Finding {
     let wanted = rate.bits_per_second() as f64;
     if overload.offered < 1.05 * wanted {
@@ -156,8 +157,7 @@ pub(super) fn loss(asked: Asked, losses: Losses) -> Finding {
     let sent = losses.sent as f64;
     let lost = losses.sent.saturating_sub(losses.received) as f64;
     let expected = probability * sent;
-    // Losses that come in bursts vary more than independent ones do, about by twice the length of a
-    // burst.
+    // Losses in bursts vary more than independent ones, by about twice the length of a burst.
     let spread = match asked.loss {
         LossModel::GilbertElliott { bad_to_good, .. } => {
             (1.0 + 2.0 / bad_to_good.max(1e-9)).min(sent.max(1.0))
@@ -165,7 +165,7 @@ pub(super) fn loss(asked: Asked, losses: Losses) -> Finding {
         _ => 1.0,
     };
     let deviation = (expected * (1.0 - probability) * spread).sqrt();
-    // With few losses expected, a few more are still luck; with none asked, none is allowed.
+    // If few losses are expected, a few more are chance; if none are asked for, none are allowed.
     let allowed = if probability > 0.0 {
         MAX_DEVIATIONS * deviation + 3.0 * spread
     } else {
@@ -184,7 +184,7 @@ pub(super) fn loss(asked: Asked, losses: Losses) -> Finding {
     Finding::new("loss", probability, lost / sent.max(1.0), good, text)
 }
 
-/// The share of packets a model loses in the long run.
+/// Returns the share of packets that a model loses in the long run.
 pub(super) fn mean_loss(model: LossModel) -> f64 {
     match model {
         LossModel::None => 0.0,

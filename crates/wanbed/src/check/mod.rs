@@ -1,10 +1,10 @@
-//! Measuring a link against what the scenario asked of it, with UDP probes that are sent and
-//! received from inside the nodes.
+//! Measurement of a link against what the scenario asks of it, with UDP probes that are sent and
+//! received inside the nodes.
 //!
-//! One direction at a time: delay with single small packets, rate with a burst at 1.25 times the
-//! rate asked, loss with many small packets at a rate the queue never feels, and then each kind of
-//! noise that was asked for. The probes are bound to the link's own device, so no route can lead
-//! them elsewhere.
+//! One direction is measured at a time. Delay is measured with single small packets, rate with a
+//! burst at 1.25 times the rate asked, and loss with many small packets at a rate that never fills
+//! the queue. Then follows each kind of noise that was asked for. The probes are bound to the
+//! link's own device, so no route can lead them elsewhere.
 
 mod disturbed;
 mod judge;
@@ -22,15 +22,15 @@ use crate::spec::{BitRate, DirectionSpec, LossModel};
 pub use judge::{Finding, LinkCheck, Verdict};
 use probe::Probe;
 
-/// A measurement takes no longer, so a traced link has to hold still that long.
+/// Maximum duration of a measurement, for which a traced link has to stay unchanged.
 const MAX_MEASUREMENT_TIME: Duration = Duration::from_secs(11);
-/// Most that is waited for a traced link to begin its next step.
+/// Maximum wait for the next step of a traced link.
 const MAX_WAIT_FOR_STEP: Duration = Duration::from_secs(30);
 
-/// How often a property is measured before it is called off.
+/// Number of attempts to measure a property before it is judged as off.
 const MAX_ATTEMPTS: u32 = 3;
 
-/// What a direction should do now.
+/// Values that a direction should have now.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Asked {
     delay: Duration,
@@ -118,8 +118,8 @@ impl Bench<'_> {
             let before = self.counters()?;
             let mut losses = self.probe.losses(asked, self.slack(asked))?;
             if self.way.cross.is_some() {
-                // What the queue had no room for, beside the others' traffic, is no loss on the
-                // wire.
+                // Segments for which the queue had no space, because of other traffic, were not
+                // lost on the wire.
                 let after = self.counters()?;
                 let queue =
                     |counters: &DirectionSnapshot| counters.drops_queue + counters.drops_aqm;
@@ -145,7 +145,7 @@ impl Bench<'_> {
         self.lab.direction(self.link, self.forward)
     }
 
-    /// How much later than sent the last probe may come.
+    /// Returns the maximum time from sending the last probe to its arrival.
     fn slack(&self, asked: Asked) -> Duration {
         let queue = asked
             .rate
@@ -162,8 +162,8 @@ impl Bench<'_> {
     }
 }
 
-/// Measures again when the first answer is off: a disturbance of the machine's spoils one
-/// measurement, an emulator that is off spoils all.
+/// Measures again if the result is off: a disturbance of the machine spoils one measurement, a
+/// wrong emulator all of them.
 fn until_as_asked(mut measure: impl FnMut() -> Result<Finding>) -> Result<Finding> {
     let mut found = measure()?;
     for _ in 1..MAX_ATTEMPTS {
@@ -179,7 +179,7 @@ fn drain_time(queue: u64, rate: BitRate) -> Duration {
     Duration::from_secs_f64(queue as f64 * 8.0 / rate.bits_per_second().max(1) as f64)
 }
 
-/// The values in force, after waiting for the next step of a trace when one is near.
+/// Returns the values in force, after waiting for the next step of a trace if it is near.
 fn hold_still(way: &DirectionSpec, age: impl Fn() -> Duration) -> Result<Asked, String> {
     let (asked, next) = in_force(way, age());
     match next {
@@ -197,7 +197,7 @@ fn hold_still(way: &DirectionSpec, age: impl Fn() -> Duration) -> Result<Asked, 
     }
 }
 
-/// What a direction should do at an age of the link, and how long that stays so.
+/// Returns the values of a direction at an age of the link, and for how long they stay in force.
 fn in_force(way: &DirectionSpec, age: Duration) -> (Asked, Option<Duration>) {
     let mut asked = Asked {
         delay: way.delay,

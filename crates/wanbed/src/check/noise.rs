@@ -1,4 +1,4 @@
-//! Is the noise that was measured what was asked? Each tolerance says what it leaves room for.
+//! Comparison of measured noise with what was asked. Each tolerance says for what it allows.
 
 use std::time::Duration;
 
@@ -7,40 +7,40 @@ use super::train::{Load, Received};
 use crate::link::DirectionSnapshot;
 use crate::spec::{BitRate, CodelSpec, CrossSpec, ReorderSpec};
 
-/// Fewer probes than this say nothing about a distribution.
+/// Minimum number of probes for a distribution.
 const MIN_PROBES: usize = 100;
-/// Probes that the machine delayed, not the link, at most.
+/// Maximum share of probes that the machine delayed, not the link.
 const MAX_STRAGGLERS: f64 = 0.02;
-/// Spread that waking up processes adds to the deviation.
+/// Deviation that waking up processes adds, in seconds.
 const DEVIATION_SLACK: f64 = 150e-6;
-/// A held packet's lateness may be off by this much or this share.
+/// Tolerance of a held packet's delay, in seconds and as a share.
 const HELD_SLACK: f64 = 0.5e-3;
 const HELD_SHARE: f64 = 0.1;
-/// Under load that answers to it, the median standing delay under CoDel is between these multiples
-/// of the target.
+/// Range of the median standing delay under CoDel, in multiples of the target, if the load responds
+/// to CoDel.
 const STANDING_TARGETS: std::ops::RangeInclusive<f64> = 0.25..=3.0;
-/// Arrivals after a fall of the delay are counted over this time, in seconds, which the emulator
-/// may be late by some.
+/// Time over which arrivals after a fall of the delay are counted, in seconds. The emulator may be
+/// late by a part of it.
 const FALL_WINDOW: f64 = 10e-3;
 const FALL_SLACK: f64 = 3e-3;
 
-/// What jitter should do.
+/// Expected values of jitter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Jittered {
-    /// Seconds.
+    /// Mean delay in seconds.
     pub(super) mean: f64,
     pub(super) deviation: f64,
-    /// Delays differ by no more from the mean.
+    /// Maximum difference of a delay from the mean.
     pub(super) amplitude: f64,
-    /// Each packet has a delay of its own.
+    /// If true, each packet has an independent delay.
     pub(super) reorder: bool,
-    /// Packets may overtake, by jitter or otherwise.
+    /// If true, packets may overtake each other, by jitter or otherwise.
     pub(super) overtakes: bool,
-    /// Independent delays in the sample.
+    /// Number of independent delays in the sample.
     pub(super) draws: f64,
 }
 
-/// Mean delay and its deviation.
+/// Judges the mean delay and its deviation.
 pub(super) fn jitter(wanted: &Jittered, received: &[Received]) -> [Finding; 2] {
     let Jittered {
         mean,
@@ -74,8 +74,8 @@ pub(super) fn jitter(wanted: &Jittered, received: &[Received]) -> [Finding; 2] {
         });
     }
     let (measured_mean, measured) = moments(&kept);
-    // The variance of a mean over time of a straight line between independent points is one and a
-    // half times theirs by number.
+    // Between independent points the delay moves in straight lines. So the variance of its mean
+    // over time is one and a half times that of the points' mean.
     let luck = MAX_DEVIATIONS * deviation * (1.5 / wanted.draws.max(1.0)).sqrt();
     let good = (measured_mean - mean).abs() <= luck + DELAY_SLACK.as_secs_f64().max(0.02 * mean);
     let text = format!(
@@ -115,7 +115,7 @@ fn moments(values: &[f64]) -> (f64, f64) {
     (mean, variance.sqrt())
 }
 
-/// For each probe, in order of arrival, whether one that was sent later came before it.
+/// Returns for each probe, in order of arrival, whether a later one arrived before it.
 fn overtaken(received: &[Received]) -> Vec<bool> {
     let mut latest = None;
     received
@@ -128,7 +128,7 @@ fn overtaken(received: &[Received]) -> Vec<bool> {
         .collect()
 }
 
-/// Share and lateness of packets that were overtaken.
+/// Judges the share and the delay of packets that were overtaken.
 pub(super) fn reorder(spec: &ReorderSpec, received: &[Received]) -> Finding {
     let overtaken = overtaken(received);
     let (held, mut others): (Vec<(&Received, &bool)>, Vec<_>) = received
@@ -143,8 +143,8 @@ pub(super) fn reorder(spec: &ReorderSpec, received: &[Received]) -> Finding {
         };
     }
     others.sort_by_key(|(probe, _)| probe.number);
-    // Against the delay of the neighbour that was not held, which jitter and the machine moved
-    // alike.
+    // Compared with the delay of the neighbour that was not held, which jitter and the machine
+    // moved by the same amount.
     let late = |probe: &Received| {
         let at = others.partition_point(|(other, _)| other.number < probe.number);
         let neighbour = others
@@ -163,7 +163,8 @@ pub(super) fn reorder(spec: &ReorderSpec, received: &[Received]) -> Finding {
     let late_good =
         median.is_none_or(|median| (median - by).abs() <= HELD_SLACK.max(HELD_SHARE * by));
     let text = format!(
-        "asked {:.3e} by {:.3} ms, {} of {count} overtaken, {:.3e}, by {:.3} ms; {expected:.1} expected",
+        "asked {:.3e} by {:.3} ms, {} of {count} overtaken, {:.3e}, by {:.3} ms; {expected:.1} \
+         expected",
         spec.probability,
         1e3 * by,
         held.len(),
@@ -180,7 +181,7 @@ pub(super) fn reorder(spec: &ReorderSpec, received: &[Received]) -> Finding {
     )
 }
 
-/// The delay that stands at the queue under a load that answers to CoDel.
+/// Judges the standing delay of the queue under a load that responds to CoDel.
 pub(super) fn codel(
     aqm: &CodelSpec,
     base: Duration,
@@ -211,7 +212,8 @@ pub(super) fn codel(
     let least = STANDING_TARGETS.start() * target - amplitude.as_secs_f64();
     let good = drops + marks > 0 && (least..=most).contains(&standing);
     let text = format!(
-        "target {:.3} ms, standing delay {:.3} ms under load, {drops} drops and {marks} marks in {} packets",
+        "target {:.3} ms, standing delay {:.3} ms under load, {drops} drops and {marks} marks in \
+         {} packets",
         1e3 * target,
         1e3 * standing,
         load.sent
@@ -219,7 +221,7 @@ pub(super) fn codel(
     Finding::new("codel", target, standing, good, text)
 }
 
-/// Marks that arrived against those that were made.
+/// Compares the marks that arrived with those that were made.
 pub(super) fn marks(before: &DirectionSnapshot, after: &DirectionSnapshot, load: &Load) -> Finding {
     let (drops, marks) = (
         after.drops_aqm - before.drops_aqm,
@@ -236,7 +238,7 @@ pub(super) fn marks(before: &DirectionSnapshot, after: &DirectionSnapshot, load:
     Finding::new("ecn", marks as f64, load.marked as f64, good, text)
 }
 
-/// The mean rate of cross traffic since the link started, at `age`.
+/// Judges the mean rate of cross traffic since the link started, at `age`.
 pub(super) fn cross(
     spec: &CrossSpec,
     mtu: u32,
@@ -246,14 +248,15 @@ pub(super) fn cross(
     let time = age.as_secs_f64().max(1e-9);
     let bytes = counters.cross_bytes + counters.cross_drops * u64::from(mtu);
     let (asked, measured) = (spec.mean_rate(), bytes as f64 * 8.0 / time);
-    // The variance of the time that an alternating process with exponential times is on.
+    // Variance of the time that an alternating process with exponential times is on.
     let (on, off) = (spec.on.as_secs_f64(), spec.off.as_secs_f64());
     let variance = time * 2.0 * on.powi(2) * off.powi(2) / (on + off).powi(3);
     let luck = MAX_DEVIATIONS * variance.sqrt() / time * spec.rate.bits_per_second() as f64;
-    // What waits in the queue, and the time that setting up took.
+    // Bytes that wait in the queue, and the time that the setup took.
     let tolerance = luck + 0.03 * asked + counters.queue_bytes as f64 * 8.0 / time;
     let text = format!(
-        "asked {:.3} Mbit/s on average, came {:.3} Mbit/s in {time:.1} s, +- {:.3} by luck; sent {:.3} Mbit/s",
+        "asked {:.3} Mbit/s on average, came {:.3} Mbit/s in {time:.1} s, +- {:.3} by luck; sent \
+         {:.3} Mbit/s",
         asked / 1e6,
         measured / 1e6,
         luck / 1e6,
@@ -268,20 +271,20 @@ pub(super) fn cross(
     )
 }
 
-/// A fall of the delay, and the stream that met it.
+/// A fall of the delay, and the stream during it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fall {
     pub(super) from: Duration,
     pub(super) to: Duration,
-    /// The bottleneck's.
+    /// Rate of the bottleneck.
     pub(super) rate: BitRate,
-    /// Of each packet.
+    /// Size of each packet.
     pub(super) bytes: usize,
-    /// Bit/s.
+    /// Offered rate in bit/s.
     pub(super) offered: f64,
 }
 
-/// Whether packets arrived no faster than the bottleneck sends.
+/// Judges if packets arrived no faster than the bottleneck sends.
 pub(super) fn fall(fall: &Fall, received: &[Received]) -> Finding {
     let rate = fall.rate.bits_per_second() as f64;
     let bits = (fall.bytes * 8) as f64;
@@ -312,7 +315,8 @@ pub(super) fn fall(fall: &Fall, received: &[Received]) -> Finding {
     });
     let fell = least < fall.from.as_secs_f64() && greatest >= fall.from.as_secs_f64();
     let text = format!(
-        "the delay fell from {:.1} to {:.1} ms; at most {:.3} Mbit/s came in any {:.0} ms, the bottleneck sends {:.3} Mbit/s",
+        "the delay fell from {:.1} to {:.1} ms; at most {:.3} Mbit/s came in any {:.0} ms, the \
+         bottleneck sends {:.3} Mbit/s",
         1e3 * greatest,
         1e3 * least,
         measured / 1e6,

@@ -1,4 +1,4 @@
-//! The probes: UDP sockets inside two nodes, bound to the link between them.
+//! Probes: UDP sockets inside two nodes, bound to the link between them.
 #![allow(unsafe_code)] // Socket options for devices and segmentation that std does not have.
 
 use std::io;
@@ -15,28 +15,28 @@ use crate::error::{Doing, Result};
 use crate::scenario::Link;
 use crate::spec::BitRate;
 
-/// IPv4 and UDP headers.
+/// Size of IPv4 and UDP headers, in bytes.
 const HEADERS: usize = 28;
-/// A delay probe as an IP packet.
+/// Size of a delay probe as an IP packet, in bytes.
 pub(super) const DELAY_BYTES: usize = 64;
 const DELAY_PROBES: u32 = 40;
 const DELAY_SPACING: Duration = Duration::from_millis(5);
-/// How much more than asked is offered to find a link's rate.
+/// Offered load when measuring the rate, as a multiple of the rate asked.
 const OVERLOAD: f64 = 1.25;
 const MIN_OVERLOAD_TIME: Duration = Duration::from_millis(500);
 const MAX_OVERLOAD_TIME: Duration = Duration::from_secs(4);
-/// A loss probe as an IP packet: small, so that many fit.
+/// Size of a loss probe as an IP packet, in bytes: small, so that many fit.
 const LOSS_BYTES: usize = 228;
 const LOSS_TIME: Duration = Duration::from_secs(2);
-/// Expecting more losses than this makes the answer no better.
+/// Number of expected losses beyond which the result does not improve.
 const SUFFICIENT_LOSSES: f64 = 400.0;
 const MIN_LOSS_PROBES: f64 = 2000.0;
-/// Packets a second that a sender and a receiver on one machine surely manage.
+/// Packets per second that a sender and a receiver on one machine surely manage.
 const MAX_LOSS_PROBES_PER_SECOND: f64 = 100_000.0;
-/// Packets given to the kernel at once, which cuts them itself (UDP segmentation offload); 64 is
-/// its oldest limit.
+/// Maximum number of packets per system call; the kernel cuts them itself (UDP segmentation
+/// offload). Its oldest limit is 64.
 const MAX_PACKETS_PER_SEND: usize = 40;
-/// After the last probe must have arrived.
+/// Wait after the last probe must have arrived.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_millis(300);
 const RECEIVE_BUFFER: i32 = 64 << 20;
 
@@ -46,32 +46,32 @@ pub(super) struct Probe {
     sender: UdpSocket,
     pub(super) receiver: UdpSocket,
     pub(super) mtu: usize,
-    /// What times in numbered probes are counted from.
+    /// Start of the times in numbered probes.
     pub(super) opened: Instant,
     trains: AtomicU32,
 }
 
-/// What came out of a link that was offered more than it carries, in bit/s of IP.
+/// Output of a link that was offered more than it carries, in bit/s of IP.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Overload {
     pub(super) offered: f64,
     pub(super) received: f64,
-    /// When what was counted arrived.
+    /// Times of the first and the last counted arrival.
     pub(super) span: Option<(Instant, Instant)>,
 }
 
-/// Packets sent and received.
+/// Numbers of packets sent and received.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Losses {
     pub(super) sent: u64,
     pub(super) received: u64,
 }
 
-/// What the receiving thread counted.
+/// Counts of the receiving thread.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     packets: u64,
-    /// Those that had come when `first` was taken; their time on the wire lies before it.
+    /// Packets that had arrived at the time `first`; their time on the wire precedes it.
     packets_at_first: u64,
     first: Option<Instant>,
     last: Option<Instant>,
@@ -90,7 +90,7 @@ impl Probe {
                     device.as_bytes(),
                 )?;
                 let size = RECEIVE_BUFFER.to_ne_bytes();
-                // Beyond the system's limit where permitted, up to it elsewhere.
+                // Beyond the system's limit if permitted, otherwise up to it.
                 set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &size)
                     .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &size))?;
                 Ok(socket)
@@ -118,12 +118,12 @@ impl Probe {
         })
     }
 
-    /// A number that no train has had.
+    /// Returns a number that no train has had.
     pub(super) fn next_train(&self) -> u32 {
         self.trains.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sends a packet, or several that the kernel cuts; waits while the sending node's own device
+    /// Sends one packet, or several that the kernel cuts. Waits while the sending node's own device
     /// is full.
     pub(super) fn send(&self, packets: &[u8]) -> Result<()> {
         loop {
@@ -139,18 +139,18 @@ impl Probe {
         }
     }
 
-    /// Has the kernel cut what is sent into packets of `payload` bytes, or leave it whole (0);
-    /// returns whether it does.
+    /// Makes the kernel cut the data into packets of `payload` bytes, or leave it whole (0).
+    /// Returns true if it does.
     pub(super) fn segment(&self, payload: usize) -> bool {
         let bytes = i32::try_from(payload).unwrap_or(0).to_ne_bytes();
         let joined = i32::from(payload > 0).to_ne_bytes();
-        // Without it the kernel cuts what the link carried whole, which costs time but counts the
-        // same.
+        // Without this option the kernel cuts what the link carried whole, which costs time but
+        // counts the same.
         let _ = set_option(&self.receiver, libc::SOL_UDP, libc::UDP_GRO, &joined);
         set_option(&self.sender, libc::SOL_UDP, libc::UDP_SEGMENT, &bytes).is_ok()
     }
 
-    /// Sets the byte of the type of service of what is sent.
+    /// Sets the type-of-service byte of the packets sent.
     pub(super) fn type_of_service(&self, value: i32) -> Result<()> {
         set_option(
             &self.sender,
@@ -161,22 +161,22 @@ impl Probe {
         .doing(|| "setting a probe's type of service".to_owned())
     }
 
-    /// How long the receiver waits for the next packet.
+    /// Sets the receiver's maximum wait for the next packet.
     pub(super) fn wait_at_most(&self, time: Duration) -> Result<()> {
         self.receiver
             .set_read_timeout(Some(time))
             .doing(|| "setting a probe's timeout".to_owned())
     }
 
-    /// One-way delays of single packets in seconds, each with the link to itself.
+    /// Measures one-way delays of single packets in seconds, each on an otherwise idle link.
     pub(super) fn delays(&self, slack: Duration) -> Result<Vec<f64>> {
         let received = self.train(DELAY_BYTES, DELAY_SPACING, DELAY_PROBES, slack)?;
         Ok(received.iter().map(Received::delay).collect())
     }
 
-    /// Offers more than `rate` and measures what arrives, from when the queue has filled some way
-    /// to the last packet. It lasts for `least` at least, where a first or last packet that is
-    /// early or late by the noise would count for much.
+    /// Offers more than `rate`, and measures the arrivals from when the queue is partly filled to
+    /// the last packet. It lasts for at least `least`, so that noise in the first or last packet
+    /// matters little.
     pub(super) fn overload(
         &self,
         rate: BitRate,
@@ -209,7 +209,7 @@ impl Probe {
         })
     }
 
-    /// Sends many small packets at well under the rate and counts those that arrive.
+    /// Sends many small packets well below the rate, and counts those that arrive.
     pub(super) fn losses(&self, asked: Asked, slack: Duration) -> Result<Losses> {
         let bits = (LOSS_BYTES * 8) as f64;
         let rate = asked
@@ -227,8 +227,7 @@ impl Probe {
         })
     }
 
-    /// Sends `count` packets, evenly in small batches; returns what arrived and how long sending
-    /// took.
+    /// Sends `count` packets evenly in small batches. Returns the arrivals and the sending time.
     fn stream(
         &self,
         payload: usize,
@@ -236,7 +235,7 @@ impl Probe {
         per_second: f64,
         slack: Duration,
     ) -> Result<(Tally, Duration)> {
-        // A batch takes at most a millisecond of line time, or the queue would feel it.
+        // A batch takes at most a millisecond of line time, so that the queue stays short.
         let batch =
             ((per_second / 1000.0) as usize).clamp(1, MAX_PACKETS_PER_SEND.min(60_000 / payload));
         let batch = if batch > 1 && self.segment(payload) {
@@ -265,7 +264,7 @@ impl Probe {
     }
 }
 
-/// Counts packets until all have come, or none for the read timeout.
+/// Counts packets until all have arrived, or none arrives within the read timeout.
 fn listen(receiver: &UdpSocket, payload: usize, count: u64) -> Tally {
     let mut buffer = vec![0; 65_536];
     let mut tally = Tally::default();
@@ -279,8 +278,7 @@ fn listen(receiver: &UdpSocket, payload: usize, count: u64) -> Tally {
         }
         let packets = (length / payload) as u64;
         tally.packets += packets;
-        // By then an overloaded queue holds enough to keep the line busy through a stall of the
-        // sender's.
+        // By then an overloaded queue holds enough to keep the line busy if the sender stalls.
         if tally.first.is_none() && tally.packets > count / 3 {
             tally.first = Some(now);
             tally.packets_at_first = tally.packets;
@@ -297,7 +295,7 @@ pub(super) fn set_option(
     value: &[u8],
 ) -> io::Result<()> {
     let length = libc::socklen_t::try_from(value.len()).unwrap_or(0);
-    // SAFETY: the kernel reads `length` bytes, which are `value`'s.
+    // SAFETY: the kernel reads `length` bytes, which are those of `value`.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

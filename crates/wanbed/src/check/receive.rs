@@ -1,5 +1,4 @@
-//! Receiving probes with what the kernel says about them: when they came, and whether they met
-//! congestion.
+//! Receiving probes with the kernel's information about them: arrival times and congestion marks.
 #![allow(unsafe_code)] // No crate reads these control messages.
 
 use std::io;
@@ -8,19 +7,19 @@ use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The mark of congestion (RFC 3168).
+/// Congestion mark (RFC 3168).
 const CE: u8 = 0b11;
 
-/// A datagram, or several of one length that the kernel joined.
+/// One datagram, or several of the same length that the kernel joined.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Datagram {
     pub(super) length: usize,
-    /// When the kernel had it.
+    /// Time at which the kernel received it.
     pub(super) at: Instant,
     pub(super) marked: bool,
 }
 
-/// Asks the kernel to say when datagrams come, and with which marks.
+/// Asks the kernel for arrival times and congestion marks.
 pub(super) fn prepare(socket: &UdpSocket) -> io::Result<()> {
     let on = 1_i32.to_ne_bytes();
     super::probe::set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)?;
@@ -40,7 +39,7 @@ pub(super) fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Datag
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: `message` names memory of this function and of `buffer`, with its lengths.
+    // SAFETY: `message` refers to memory of this function and of `buffer`, with its lengths.
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
     let length = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
     let mut datagram = Datagram {

@@ -1,4 +1,4 @@
-//! Numbered probes: which arrive, when, in which order and with which marks.
+//! Numbered probes: which ones arrive, when, in which order and with which marks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -10,26 +10,26 @@ use crate::error::Result;
 use crate::link::DirectionSnapshot;
 use crate::spec::{BitRate, CodelSpec};
 
-/// IPv4 and UDP headers.
+/// Size of IPv4 and UDP headers, in bytes.
 const HEADERS: usize = 28;
-/// A numbered probe as an IP packet, at least: its number and that of its train.
+/// Minimum size of a numbered probe as an IP packet, in bytes: it holds its number and its train's.
 pub(super) const MIN_PROBE_BYTES: usize = 64;
-/// After the last probe must have arrived.
+/// Wait after the last probe must have arrived.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_millis(300);
-/// Longer than this is slept, less is waited for.
+/// Minimum time for which the thread sleeps instead of busy-waiting.
 const MIN_SLEEP: Duration = Duration::from_micros(100);
-/// How long a queue is kept under load. The first half is for the queue to settle.
+/// Duration of the load on a queue. The first half lets the queue settle.
 pub(super) const LOAD_TIME: Duration = Duration::from_secs(8);
-/// How often the load looks at what arrived and what was dropped.
+/// Interval at which the load checks arrivals and drops.
 const LOAD_POLL: Duration = Duration::from_millis(1);
-/// The load never comes faster than this multiple of the rate.
+/// Maximum rate of the load, as a multiple of the link's rate.
 const LOAD_PEAK: f64 = 1.2;
-/// The load asks for a standing delay of up to so many targets, which an unmanaged queue would give
-/// it.
+/// Maximum standing delay that the load requests, in targets; an unmanaged queue would let it
+/// stand.
 const LOAD_TARGETS: f64 = 40.0;
-/// ECT(0) in the byte of the type of service (RFC 3168).
+/// ECT(0) in the type-of-service byte (RFC 3168).
 const ECT_0: i32 = 0b10;
-/// Line time of what is given to the kernel at once.
+/// Maximum line time of the packets in one system call, in seconds.
 const MAX_BATCH_TIME: f64 = 0.5e-3;
 const MAX_BATCH_BYTES: usize = 60_000;
 const MAX_BATCH: usize = 40;
@@ -37,54 +37,54 @@ const MAX_BATCH: usize = 40;
 /// A probe that arrived.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Received {
-    /// In the order of sending, from 0.
+    /// Number in the order of sending, from 0.
     pub(super) number: u32,
-    /// Since the probe's sockets were opened.
+    /// Sending time since the probe's sockets were opened.
     pub(super) sent: Duration,
     pub(super) at: Duration,
 }
 
 impl Received {
-    /// Seconds on the way.
+    /// Returns the one-way delay in seconds.
     pub(super) fn delay(&self) -> f64 {
         self.at.saturating_sub(self.sent).as_secs_f64()
     }
 }
 
-/// What a queue did under a load that answers to drops and marks.
+/// Behaviour of a queue under a load that responds to drops and marks.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Load {
-    /// Seconds on the way, of the probes that arrived in the second half.
+    /// Delays, in seconds, of the probes that arrived in the second half.
     pub(super) delays: Vec<f64>,
     pub(super) sent: u64,
     pub(super) received: u64,
-    /// Those that arrived with the mark of congestion.
+    /// Number of probes that arrived with the congestion mark.
     pub(super) marked: u64,
 }
 
-/// How a load is offered.
+/// Parameters of a load.
 struct Flow {
     rate: f64,
-    /// Seconds that the way takes without a queue.
+    /// Delay without a queue, in seconds.
     base: f64,
-    /// Seconds of standing delay that the queue may have, and for how long it may have more.
+    /// Standing delay that the queue may have, and the time for which it may have more, in seconds.
     target: f64,
     interval: f64,
-    /// Bytes of each packet after IP and UDP.
+    /// Payload of each packet after IP and UDP, in bytes.
     payload: usize,
-    /// Packets given to the kernel at once.
+    /// Packets per system call.
     batch: usize,
-    /// Tells its packets from those of other trains.
+    /// Number that distinguishes its packets from those of other trains.
     train: u32,
     begun: Instant,
-    /// Packets up to the latest that arrived.
+    /// Number of packets up to the latest that arrived.
     arrived: AtomicU64,
     done: AtomicBool,
 }
 
 impl Probe {
-    /// Sends `count` packets of `bytes` (as IP packets) at these distances, each with its number,
-    /// and gives those that arrived, in the order in which they did.
+    /// Sends `count` packets of `bytes` (as IP packets) at these distances, each with its number.
+    /// Returns those that arrived, in the order of arrival.
     pub(super) fn train(
         &self,
         bytes: usize,
@@ -123,9 +123,9 @@ impl Probe {
         })
     }
 
-    /// Keeps a queue under load with one flow that answers to drops and marks by halving the queue
-    /// that it asks for, and asks for more all the time otherwise. `base` is the delay without a
-    /// queue; `counters` are the direction's.
+    /// Keeps a queue under load with one flow, which halves the queue that it requests on drops and
+    /// marks, and otherwise steadily requests more. `base` is the delay without a queue; `counters`
+    /// are the direction's.
     pub(super) fn load(
         &self,
         rate: BitRate,
@@ -168,7 +168,7 @@ impl Probe {
         loaded
     }
 
-    /// Sends the packets of a load and gives how many it sent.
+    /// Sends the packets of a load. Returns their number.
     fn offer_load(
         &self,
         flow: &Flow,
@@ -198,7 +198,7 @@ impl Probe {
                 if now > seen {
                     standing /= 2.0;
                 } else {
-                    // About as fast as TCP would: CoDel's interval is made for that.
+                    // About as fast as TCP would, for which CoDel's interval is designed.
                     let more = flow.target * elapsed.as_secs_f64() / (flow.base + flow.interval);
                     standing = (standing + more).min(LOAD_TARGETS * flow.target);
                 }
@@ -240,8 +240,8 @@ fn write(packet: &mut [u8], number: u32, train: u32, now: Duration) {
     packet[8..16].copy_from_slice(&(now.as_nanos() as u64).to_ne_bytes());
 }
 
-/// The numbers and times of sending of the probes of a train in what was received, which may be
-/// several that were joined.
+/// Returns the numbers and sending times of a train's probes in received data, which may hold
+/// several joined ones.
 fn probes(received: &[u8], payload: usize, train: u32) -> impl Iterator<Item = (u32, Duration)> {
     let whole = if received.len().is_multiple_of(payload) {
         received

@@ -1,4 +1,4 @@
-//! `check`: every link, measured.
+//! `check`: measures every link.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -10,12 +10,12 @@ use wanbed::{Lab, LinkCheck, Scenario, Verdict};
 
 use super::Asked;
 
-/// A link was not as asked.
+/// Exit code if a link was not as asked.
 const OFF: u8 = 3;
 
 #[derive(Debug, Args)]
 pub(super) struct Check {
-    /// The scenario to bring up for it; without one, the lab that is up is measured
+    /// The scenario to bring up and measure; without one, the lab that is up is measured
     scenario: Option<PathBuf>,
     #[command(flatten)]
     asked: Asked,
@@ -68,7 +68,8 @@ impl Check {
         if self.json {
             let all = serde_json::json!({
                 "lab": report.lab, "backend": lab.backend(),
-                "as_asked": off == 0, "links": checks, "machine_fast_enough": report.valid, "reasons": report.reasons,
+                "as_asked": off == 0, "links": checks, "machine_fast_enough": report.valid,
+                "reasons": report.reasons,
             });
             print_line!("{}", serde_json::to_string_pretty(&all)?);
         } else {
@@ -101,7 +102,7 @@ fn print(check: &LinkCheck) {
     }
 }
 
-/// A line that the next one replaces, on a terminal only.
+/// Prints a line that the next one replaces, on a terminal only.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
         longhaul_output::prompt(&format!("\r\x1b[K{text}"));

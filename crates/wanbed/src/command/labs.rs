@@ -93,7 +93,7 @@ impl Links {
 
 pub(super) fn list() -> anyhow::Result<ExitCode> {
     for name in Lab::list()? {
-        // One that goes down between listing and asking is not up.
+        // A lab may go down between listing and asking.
         if let Ok(lab) = Lab::attach(&name) {
             print_line!(
                 "{name}\t{}\tseed {}\t{}",

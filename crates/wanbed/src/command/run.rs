@@ -1,4 +1,4 @@
-//! `run`: a lab for the time of one command.
+//! `run`: a lab for the duration of one command.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use wanbed::{Lab, Scenario, exit_code};
 
 use super::Asked;
 
-/// How long the command may take to end after a signal was passed on to it.
+/// Time for the command to end after a signal was passed to it.
 const SIGNAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
@@ -32,14 +32,14 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn act(self) -> anyhow::Result<ExitCode> {
-        // From here on a signal no longer ends this process before the lab is down.
+        // From here on a signal does not end this process before the lab is down.
         let signals = signals()?;
         let (program, arguments) = self.command.split_first().context("no command given")?;
         let lab = Lab::up(&Scenario::read(&self.scenario)?, &self.asked.overrides())?;
         let mut command = Command::new(program);
         command.args(arguments).envs(lab.environment());
         if let Ok(this) = std::env::current_exe() {
-            // The command finds the same `wanbed`, though another in PATH goes first.
+            // The command finds this `wanbed` even if another one precedes it in PATH.
             command
                 .env("WANBED", &this)
                 .env("PATH", path_with(this.parent().unwrap_or(&this))?);
@@ -81,8 +81,8 @@ fn signals() -> anyhow::Result<Receiver<i32>> {
     Ok(receiver)
 }
 
-/// Waits for the command, and passes signals on to it: the first as it came, the next as SIGKILL,
-/// as does time.
+/// Waits for the command, and passes signals on to it: the first one as received, the next one, or
+/// a timeout, as SIGKILL.
 fn wait(mut child: Child, signals: Receiver<i32>) -> anyhow::Result<u8> {
     let process = Pid::from_child(&child);
     let handle = pidfd_open(process, PidfdFlags::empty()).context("watching the command")?;
@@ -93,7 +93,8 @@ fn wait(mut child: Child, signals: Receiver<i32>) -> anyhow::Result<u8> {
             let first = Signal::from_named_raw(first).unwrap_or(Signal::TERM);
             let _ = pidfd_send_signal(&handle, first);
             let _ = signals.recv_timeout(SIGNAL_TIMEOUT);
-            let _ = pidfd_send_signal(&handle, Signal::KILL); // one that is gone cannot be hit: the handle knows
+            // one that is gone cannot be hit: the handle knows
+            let _ = pidfd_send_signal(&handle, Signal::KILL);
         })?;
     Ok(exit_code(child.wait().context("waiting for the command")?))
 }

@@ -1,4 +1,4 @@
-//! `trace-drs`: the made-up series of a measured path.
+//! `trace-drs`: a synthetic series of a measured path.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ pub(super) struct TraceDrs {
     /// Seed of the series
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many steps of 20 seconds
+    /// Number of steps of 20 seconds
     #[arg(long, default_value_t = 180)]
     steps: usize,
 }

@@ -1,4 +1,4 @@
-//! Building a network: namespaces, devices, addresses, routes, links.
+//! Building a network: namespaces, devices, addresses, routes and links.
 
 use std::path::Path;
 use std::time::Instant;
@@ -20,8 +20,7 @@ pub(crate) struct Running {
     scenario: String,
     pub(crate) network: Network,
     pub(crate) nodes: Vec<NodeThread>,
-    /// Where the emulator's ends of veth pairs lie; without veth pairs it has nothing but its
-    /// loopback.
+    /// Namespace of the emulator's ends of veth pairs; without veth pairs it has only its loopback.
     _wire: NodeThread,
     port: PortKind,
     links: Vec<LinkHandle>,
@@ -123,7 +122,7 @@ impl Running {
         }
     }
 
-    /// The counters since the lab came up.
+    /// Returns the counters since the lab came up.
     pub(crate) fn report(&self) -> Result<Report> {
         let seconds = self.up_since.elapsed().as_secs_f64();
         let snapshots = self
@@ -162,7 +161,7 @@ impl Running {
         })
     }
 
-    /// The counters of one direction of a link.
+    /// Returns the counters of one direction of a link.
     pub(crate) fn direction(&self, link: usize, forward: bool) -> Result<DirectionSnapshot> {
         let link = self
             .links
@@ -178,13 +177,13 @@ impl Running {
         })
     }
 
-    /// How long the links have been running: what a trace's time is counted from.
+    /// Returns the time since the links started, at which traces start, too.
     pub(crate) fn age(&self) -> std::time::Duration {
         self.up_since.elapsed()
     }
 }
 
-/// What the links take packets from and give them to.
+/// Kind of port from which links take packets and to which they give them.
 #[derive(Debug, Clone, Copy)]
 enum PortKind {
     Tun,
@@ -220,7 +219,8 @@ fn choose(asked: Backend) -> Result<PortKind> {
     }
 }
 
-/// Sysctls of every node; the congestion control that has to stand on the routes of each.
+/// Sets the sysctls of every node. Returns the congestion control that each node's routes have to
+/// name.
 fn prepare(network: &Network, nodes: &[NodeThread]) -> Result<Vec<Option<String>>> {
     let prepare_one = |(node, thread): (&crate::scenario::Node, &NodeThread)| {
         let node = node.clone();
@@ -272,21 +272,24 @@ fn tun_ports(network: &Network, nodes: &[NodeThread]) -> Result<Vec<[Port; 2]>> 
         .collect()
 }
 
-/// The names of a link's two ends in the wire namespace.
+/// Returns the names of a link's two ends in the wire namespace.
 fn wire_ends(link: usize) -> [String; 2] {
     [format!("w{link}a"), format!("w{link}b")]
 }
 
-/// A pair for each end of each link: one half in the node, the other in the wire namespace, up and
-/// of the same MTU.
+/// Creates a pair for each end of each link: one half in the node, the other in the wire namespace,
+/// both up and of the same MTU.
 fn veth_pairs(network: &Network, nodes: &[NodeThread], wire: &NodeThread) -> Result<()> {
     let mut lines = Vec::new();
     for (index, link) in network.links.iter().enumerate() {
         let (name, mtu) = (&link.spec.name, link.spec.mtu);
         for (end, node) in wire_ends(index).iter().zip([link.a, link.b]) {
-            // A namespace is named to `ip` by any thread in it.
+            // Any thread in a namespace names it to `ip`.
             let thread = nodes[node].thread_id();
-            lines.push(format!("link add {end} mtu {mtu} txqueuelen 10000 type veth peer name {name} mtu {mtu} netns {thread}"));
+            lines.push(format!(
+                "link add {end} mtu {mtu} txqueuelen 10000 type veth peer name \
+                {name} mtu {mtu} netns {thread}"
+            ));
             lines.push(format!("link set dev {end} up"));
         }
     }

@@ -1,8 +1,8 @@
-//! The process of a lab: it holds the namespaces and the links, answers on the control socket, and
-//! when it goes, all goes.
+//! The process of a lab. It holds the namespaces and the links, and answers on the control socket.
+//! When it ends, so does the lab.
 //!
-//! It ends on `wanbed down`, on SIGTERM, SIGINT or SIGHUP, or, when attached, at the end of its
-//! standard input, which comes even if whoever started it was killed.
+//! It ends on `wanbed down`, on SIGTERM, SIGINT or SIGHUP. When attached, it also ends at the end
+//! of its standard input, which comes even if the program that started it was killed.
 
 mod build;
 mod reaper;
@@ -25,24 +25,25 @@ use crate::namespace::become_root_of_own_namespace;
 use crate::place::{self, Claim};
 pub(crate) use build::Running;
 
-/// A client that says nothing is sent away.
+/// Time after which a silent client is disconnected.
 const CLIENT_IO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why the lab ends.
+/// Reason why the lab ends.
 enum End {
-    /// Nobody waits for the last report.
+    /// No client waits for the last report.
     Quietly,
-    /// This client does.
+    /// This client waits for the last report.
     Asked(UnixStream),
 }
 
-/// Runs a lab whose description comes on standard input, and says on standard output when it is up
-/// or why it is not. Must be called while the process has one thread.
+/// Runs a lab whose description comes on standard input. Reports on standard output when it is up,
+/// or why it is not. Must be called while the process has only one thread.
 ///
 /// # Errors
-/// Those that come before the standard output is needed; the others are reported there.
+/// Those that occur before the standard output is needed; the others are reported there.
 pub fn run() -> Result<()> {
-    let _ = rustix::thread::set_name(c"wanbed"); // started by way of /proc/self/exe, it would be called "exe"
+    // started by way of /proc/self/exe, it would be called "exe"
+    let _ = rustix::thread::set_name(c"wanbed");
     let mut input = BufReader::new(io::stdin());
     let launch: Launch = receive(&mut input).map_err(|problem| Error::Daemon {
         lab: "(new)".to_owned(),
@@ -54,7 +55,7 @@ pub fn run() -> Result<()> {
         Ok((lab, _)) => Answer::Ok(lab.description()),
         Err(error) => Answer::Error::<Description>(error.into()),
     };
-    // Whoever started the lab and is gone already would leave it running unseen.
+    // If the program that started the lab is gone already, the lab would run on unseen.
     let answered = say(&mut io::stdout(), &answer);
     let (lab, _claim) = started?;
     answered.doing(|| format!("telling that lab {} is up", launch.name))?;
@@ -83,7 +84,7 @@ fn start(launch: &Launch, events: &Sender<End>) -> Result<(Arc<Running>, Claim)>
         UnixListener::bind(&socket).doing(|| format!("listening on {}", socket.display()))?;
     {
         let (lab, events) = (lab.clone(), events.clone());
-        // One probe at a time: two would measure each other.
+        // One measurement at a time: two would measure each other.
         let probing = Arc::new(Mutex::new(()));
         spawn("control", move || {
             for stream in listener.incoming().flatten() {
@@ -111,7 +112,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
     Ok(())
 }
 
-/// Whether the process has CAP_SYS_ADMIN and CAP_NET_ADMIN where it stands.
+/// Returns true if the process has CAP_SYS_ADMIN and CAP_NET_ADMIN in its namespace.
 fn may_make_namespaces() -> bool {
     const NEEDED: u64 = 1 << 21 | 1 << 12;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -121,7 +122,7 @@ fn may_make_namespaces() -> bool {
         .is_some_and(|caps| caps & NEEDED == NEEDED)
 }
 
-/// Answers one client. A client that goes away meanwhile is no concern of the lab's.
+/// Answers one client. A client that goes away meanwhile is ignored.
 fn serve(mut stream: UnixStream, lab: &Running, events: &Sender<End>, probing: &Mutex<()>) {
     let _ = stream.set_read_timeout(Some(CLIENT_IO_TIMEOUT));
     let _ = stream.set_write_timeout(Some(CLIENT_IO_TIMEOUT));
@@ -155,5 +156,5 @@ fn wait_and_end(lab: Arc<Running>, inbox: &Receiver<End>) {
     if let End::Asked(mut stream) = end {
         let _ = say(&mut stream, &answer(lab.report()));
     }
-    // Returning ends the process, and with it links and namespaces; the reaper does the rest.
+    // Returning ends the process with its links and namespaces; the reaper does the rest.
 }

@@ -1,5 +1,5 @@
-//! The reaper: a second process that outlives the lab's by a moment, however that one ends, ends
-//! what still runs inside the lab's namespaces, and removes the lab's directory.
+//! The reaper: a second process that outlives the lab's by a moment, however that ends. It ends the
+//! processes that still run inside the lab's namespaces, and removes the lab's directory.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -16,14 +16,14 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::error::{Doing, Result};
 use crate::place::{self, Claim};
 
-/// How long processes have between SIGTERM and SIGKILL.
+/// Time between SIGTERM and SIGKILL.
 const SIGTERM_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long to wait for killed processes to be gone.
+/// Maximum wait for killed processes to be gone.
 const SIGKILL_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The lab's end of the reaper. Its standard input ends when the lab's process does: that is its
-/// cue.
+/// The lab's handle of the reaper. The reaper's standard input ends with the lab's process, which
+/// tells it to clean up.
 #[derive(Debug)]
 pub(super) struct Reaper {
     orders: ChildStdin,
@@ -42,7 +42,8 @@ impl Reaper {
             .stdout(lock)
             .stderr(Stdio::null())
             .current_dir("/")
-            .process_group(0) // a Ctrl-C or kill meant for the lab's group must not take its cleaner too
+            // a Ctrl-C or kill meant for the lab's group must not take its cleaner too
+            .process_group(0)
             .spawn()
             .doing(|| "starting the lab's reaper".to_owned())?;
         let orders = process
@@ -56,7 +57,7 @@ impl Reaper {
         })
     }
 
-    /// Hands the namespaces of a thread of this process into the reaper's care.
+    /// Gives the namespaces of a thread of this process to the reaper.
     pub(super) fn watch(&mut self, thread: i32) -> Result<()> {
         let line = format!("/proc/{}/task/{thread}/ns/net\n", std::process::id());
         self.orders
@@ -65,18 +66,18 @@ impl Reaper {
     }
 }
 
-/// The reaper's own life: reads what to watch over until its standard input ends, then cleans up.
+/// Runs the reaper: reads which namespaces to watch until its standard input ends, then cleans up.
 ///
 /// # Errors
-/// When it cannot read its orders.
+/// Its instructions cannot be read.
 pub fn reap(directory: &Path) -> Result<()> {
     let _ = rustix::thread::set_name(c"wanbed-reaper");
     for signal in [SIGTERM, SIGINT, SIGHUP] {
-        // Caught and left alone: only SIGKILL or the end of its work ends the reaper.
+        // Signals are caught and ignored: only SIGKILL or the end of its work ends the reaper.
         let ignored = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
         signal_hook::flag::register(signal, ignored).doing(|| "catching signals".to_owned())?;
     }
-    // Held open, so that no other namespace can get the same number while it is looked for.
+    // Held open, so that no other namespace can get the same number during the search.
     let mut namespaces = Vec::new();
     for line in io::stdin().lock().lines() {
         let line = line.doing(|| "reading what to watch over".to_owned())?;
@@ -86,8 +87,7 @@ pub fn reap(directory: &Path) -> Result<()> {
         .iter()
         .filter_map(|file| Some(file.metadata().ok()?.ino()))
         .collect();
-    // The lab's own process may take a moment to be gone; its main thread is not in these
-    // namespaces.
+    // The lab's own process may take a moment to end; its main thread is not in these namespaces.
     end_all(&inodes);
     place::sweep(directory);
     Ok(())
@@ -113,8 +113,8 @@ fn end_all(inodes: &HashSet<u64>) {
     }
 }
 
-/// The processes whose network namespace is one of these. Those of others' that may not be looked
-/// at are not the lab's.
+/// Returns the processes whose network namespace is one of these. Processes of other users that
+/// cannot be examined do not belong to the lab.
 fn processes_in(inodes: &HashSet<u64>) -> Vec<Pid> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();

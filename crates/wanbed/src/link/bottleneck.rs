@@ -1,6 +1,6 @@
 //! The bottleneck of a direction: a queue with a limit in bytes, with or without active management,
-//! before a transmitter of a given rate. It lives in a time of its own: what happens depends only
-//! on when packets were offered, not on when it is asked.
+//! before a transmitter of a given rate. It has a virtual time of its own: the results depend only
+//! on when packets were offered, not on when it is called.
 
 use super::Nanos;
 use super::codel::Codel;
@@ -15,44 +15,44 @@ use super::reorder::Reorder;
 use super::schedule::Schedule;
 use crate::spec::DirectionSpec;
 
-/// A super-packet leaves in pieces of at most this much line time, so that bursts stay those of a
-/// real link.
+/// Maximum line time of a piece of a super-packet, so that bursts are like those of a real link.
 pub const MAX_PIECE_TIME: Nanos = 100_000;
 
-/// A second in nanoseconds: a bit at a rate of 1 bit/s takes so much work of the transmitter.
+/// Nanoseconds in a second: the transmitter's work for one bit at a rate of 1 bit/s.
 const SECOND: u128 = 1_000_000_000;
-/// How far cross traffic may lag behind on a link that carries nothing else: bounds the work of
-/// catching up.
+/// Maximum lag of cross traffic on a link that carries nothing else; it limits the work of catching
+/// up.
 const MAX_CATCH_UP: Nanos = 50_000_000;
 
 /// Segments of one packet that left the bottleneck together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passed {
-    /// Which packet, by the number it was offered under.
+    /// Number under which the packet was offered.
     pub packet: u64,
-    /// The first segment.
+    /// First segment.
     pub first: u32,
-    /// How many.
+    /// Number of segments.
     pub count: u32,
-    /// What became of them.
+    /// Fate of the segments.
     pub fate: Fate,
-    /// When the last bit of the last one arrives at the far end; when it was dropped.
+    /// Time at which the last bit of the last one arrives at the far end, or at which it was
+    /// dropped.
     pub due: Nanos,
 }
 
-/// What becomes of segments that the queue took.
+/// Fate of segments that the queue accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// They arrive.
     Arrives {
-        /// With the mark of congestion (RFC 3168).
+        /// If true, with the congestion mark (RFC 3168).
         marked: bool,
-        /// Later than others, to be overtaken.
+        /// If true, later than others, which overtake it.
         held: bool,
     },
-    /// They got lost on the wire.
+    /// They are lost on the wire.
     Lost,
-    /// The active queue management dropped them.
+    /// Active queue management dropped them.
     Dropped,
 }
 
@@ -65,25 +65,25 @@ pub struct Bottleneck {
     ecn: bool,
     cross: Option<Cross>,
     propagation: Propagation,
-    /// Bytes that may wait.
+    /// Maximum bytes that may wait.
     limit: u64,
     queue: Queue,
     service: Option<Service>,
-    /// Everything up to this moment has happened.
+    /// Time up to which everything has been simulated.
     clock: Nanos,
-    /// Work done in excess by the end of the last service, since ends are rounded up to whole
+    /// Excess work by the end of the last service, because ends are rounded up to whole
     /// nanoseconds.
     credit: u128,
     peak: u64,
     crossed: Crossed,
 }
 
-/// What became of cross traffic.
+/// Counters of cross traffic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Crossed {
     /// Bytes that the transmitter sent.
     pub bytes: u64,
-    /// Packets that the queue had no room for or the active queue management dropped.
+    /// Packets for which the queue had no space, or that active queue management dropped.
     pub drops: u64,
 }
 
@@ -92,13 +92,13 @@ struct Service {
     span: Span,
     lost: bool,
     begun: Nanos,
-    /// What is left to do, in bits times a second.
+    /// Remaining work, in bits times nanoseconds per second.
     work: u128,
 }
 
 impl Bottleneck {
-    /// The bottleneck of a direction, whose random processes draw from the sequences of `seed` for
-    /// `direction` (0 or 1). Packets have up to `mtu` bytes.
+    /// Returns the bottleneck of a direction. Its random processes draw from the sequences of
+    /// `seed` for `direction` (0 or 1). Packets have up to `mtu` bytes.
     #[must_use]
     pub fn new(spec: &DirectionSpec, mtu: u32, seed: u64, direction: u32) -> Self {
         let random = |process| sequence(seed, process, direction);
@@ -132,10 +132,10 @@ impl Bottleneck {
         }
     }
 
-    /// Offers a packet at the moment last [advanced](Self::advance) to, and returns how many of its
-    /// segments the queue took. Segments stand in line one by one: what doesn't fit is dropped,
-    /// though a short last one may still fit. `markable` says that the packet's ends know the mark
-    /// of congestion.
+    /// Offers a packet at the time last [advanced](Self::advance) to. Returns the number of its
+    /// segments that the queue accepted. Segments queue one by one: those that do not fit are
+    /// dropped, but a short last one may still fit. `markable` says that the packet's ends support
+    /// the congestion mark.
     pub fn offer(&mut self, packet: u64, sizes: Sizes, markable: bool) -> u32 {
         self.put(Owner::Packet(packet), sizes, markable)
     }
@@ -179,14 +179,14 @@ impl Bottleneck {
         if span.count > 0 {
             self.queue.push(span);
             if self.service.is_none() {
-                // What has not waited is never dropped.
+                // A segment that has not waited is never dropped.
                 self.service = self.start_next(&mut |_| {});
             }
             self.peak = self.peak.max(self.queue_bytes());
         }
     }
 
-    /// Lets time pass until `now`, and hands over what left the bottleneck meanwhile.
+    /// Advances time to `now`, and passes on what left the bottleneck meanwhile.
     pub fn advance(&mut self, now: Nanos, passed: &mut impl FnMut(Passed)) {
         loop {
             let change = self.schedule.next_change();
@@ -243,7 +243,7 @@ impl Bottleneck {
         }
     }
 
-    /// The last bit of a service has left.
+    /// Completes a service whose last bit has left.
     fn sent(&mut self, service: &Service, passed: &mut impl FnMut(Passed)) {
         let Service {
             span, lost, begun, ..
@@ -277,7 +277,7 @@ impl Bottleneck {
         });
     }
 
-    /// Takes the next segments that share a fate and fit a piece.
+    /// Takes the next segments that share a fate and fit one piece.
     fn start_next(&mut self, passed: &mut impl FnMut(Passed)) -> Option<Service> {
         let (span, lost) = match &mut self.codel {
             Some(codel) => {
@@ -323,9 +323,9 @@ impl Bottleneck {
         })
     }
 
-    /// A moment before which nothing more arrives at the far end, or at which a change may make it
-    /// come sooner or the bottleneck wants to be [advanced](Self::advance); `None` when nothing
-    /// will.
+    /// Returns a time before which nothing more arrives at the far end. At this time a change may
+    /// make something arrive sooner, or the bottleneck needs to be [advanced](Self::advance).
+    /// Returns `None` if there is no such time.
     #[must_use]
     pub fn next_event(&self) -> Option<Nanos> {
         let catch_up = self
@@ -356,13 +356,13 @@ impl Bottleneck {
         }
     }
 
-    /// The present one-way propagation delay.
+    /// Returns the current one-way propagation delay.
     #[must_use]
     pub fn delay(&self) -> Nanos {
         self.schedule.delay
     }
 
-    /// The time that `bytes` take on the wire at the present rate; `None` where the rate is
+    /// Returns the time that `bytes` take on the wire at the current rate, or `None` if the rate is
     /// unlimited.
     #[must_use]
     pub fn line_time(&self, bytes: u32) -> Option<Nanos> {
@@ -371,32 +371,32 @@ impl Bottleneck {
         Some(Nanos::try_from(time).unwrap_or(Nanos::MAX))
     }
 
-    /// Whether segments may overtake each other.
+    /// Returns true if segments may overtake each other.
     #[must_use]
     pub fn overtakes(&self) -> bool {
         self.propagation.overtakes()
     }
 
-    /// Bytes that wait now: all that is here but the one segment on the wire.
+    /// Returns the bytes that wait now: all except the one segment on the wire.
     #[must_use]
     pub fn queue_bytes(&self) -> u64 {
         self.queue.bytes() + self.service.as_ref().map_or(0, Service::waiting_bytes)
     }
 
-    /// The most bytes that ever waited.
+    /// Returns the most bytes that ever waited.
     #[must_use]
     pub fn queue_peak(&self) -> u64 {
         self.peak
     }
 
-    /// What became of cross traffic.
+    /// Returns the counters of cross traffic.
     #[must_use]
     pub fn crossed(&self) -> Crossed {
         self.crossed
     }
 }
 
-/// How many segments of a span may leave in one piece.
+/// Returns the number of segments of a span that may leave in one piece.
 fn most_at_once(span: &Span, rate: Option<u64>) -> u32 {
     let Some(rate) = rate else {
         return span.count;
@@ -408,13 +408,13 @@ fn most_at_once(span: &Span, rate: Option<u64>) -> u32 {
         .clamp(1, span.count)
 }
 
-/// Nanoseconds that `work` takes, rounded up; `None` is for ever.
+/// Returns the nanoseconds that `work` takes, rounded up; `None` means forever.
 fn needed(work: u128, rate: u128) -> Option<u128> {
     (rate > 0).then(|| work.div_ceil(rate))
 }
 
 impl Service {
-    /// Bytes of the segments that are taken up already but not yet on the wire.
+    /// Returns the bytes of the segments that are in service, but not yet on the wire.
     fn waiting_bytes(&self) -> u64 {
         if self.span.count == 1 {
             return 0;

@@ -1,47 +1,47 @@
 //! CoDel: active queue management by the time that segments spend in the queue (RFC 8289). The
-//! names are those of the RFC's pseudo-code in section 5; time is the bottleneck's own.
+//! names are those of the RFC's pseudo-code in section 5. Time is the bottleneck's virtual time.
 
 use super::Nanos;
 use crate::spec::CodelSpec;
 
 /// A queue as CoDel sees it.
 pub trait Queue {
-    /// What is taken from it.
+    /// Type of a queued segment.
     type Segment;
     /// Takes the segment at the head.
     fn take(&mut self) -> Option<Self::Segment>;
-    /// Bytes that are left.
+    /// Returns the bytes that are left.
     fn bytes(&self) -> u64;
-    /// When the segment came.
+    /// Returns the time at which the segment was queued.
     fn since(segment: &Self::Segment) -> Nanos;
     /// Marks the segment as having met congestion (RFC 3168), if it may be marked.
     fn mark(&mut self, segment: &mut Self::Segment) -> bool;
-    /// Does away with the segment.
+    /// Discards the segment.
     fn drop(&mut self, segment: Self::Segment);
 }
 
-/// A drop or mark that would have followed within this many intervals of the last one is taken for
-/// the same congestion.
+/// Number of intervals after the last drop or mark within which the next one belongs to the same
+/// congestion.
 const RECENT_INTERVALS: u64 = 16;
 
-/// The state of the control law.
+/// State of the control law.
 #[derive(Debug, Clone)]
 pub struct Codel {
     target: Nanos,
     interval: Nanos,
-    /// Bytes of the largest packet: a queue of no more is never too long.
+    /// Size of the largest packet, in bytes: a queue of that size is never too long.
     max_packet: u64,
-    /// When the delay will have been above the target for an interval.
+    /// Time at which the delay will have been above the target for an interval.
     first_above_time: Option<Nanos>,
     dropping: bool,
     drop_next: Nanos,
-    /// Drops or marks since the dropping state was entered, and what it began with.
+    /// Drops or marks since the dropping state was entered, and their number at its beginning.
     count: u32,
     last_count: u32,
 }
 
 impl Codel {
-    /// CoDel for packets of up to `max_packet` bytes.
+    /// Returns a control law for packets of up to `max_packet` bytes.
     #[must_use]
     pub fn new(spec: &CodelSpec, max_packet: u32) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Codel {
             if !ok_to_drop {
                 self.dropping = false;
             }
-            // At a high rate of drops the next one may be due already, hence a loop.
+            // At a high rate of drops the next one may already be due, hence the loop.
             while self.dropping && now >= self.drop_next {
                 self.count = self.count.saturating_add(1);
                 if Self::marked(queue, &mut segment) {
@@ -91,8 +91,7 @@ impl Codel {
                 (segment, _) = self.do_dequeue(now, queue);
             }
             self.dropping = true;
-            // Where the last dropping state ended not long ago, its rate of drops is a good one to
-            // start with.
+            // If the last dropping state ended recently, its rate of drops is a good start.
             let delta = self.count - self.last_count;
             let recent = now.saturating_sub(self.drop_next) < RECENT_INTERVALS * self.interval;
             self.count = if delta > 1 && recent { delta } else { 1 };
@@ -102,7 +101,7 @@ impl Codel {
         segment
     }
 
-    /// Takes a segment, and returns whether the delay has been above the target for long enough to
+    /// Takes a segment. Also returns true if the delay has been above the target for long enough to
     /// drop it.
     fn do_dequeue<Q: Queue>(&mut self, now: Nanos, queue: &mut Q) -> (Option<Q::Segment>, bool) {
         let segment = queue.take();

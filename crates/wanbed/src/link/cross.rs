@@ -1,6 +1,6 @@
-//! Traffic of others at the bottleneck: bursts of packets at a constant rate, with pauses between
-//! them. Lengths of bursts and pauses are drawn from exponential distributions, so the long-run
-//! rate is the rate of a burst times `on / (on + off)`.
+//! Cross traffic at the bottleneck: bursts of packets at a constant rate, with pauses between them.
+//! The lengths of bursts and pauses are drawn from exponential distributions, so the long-run rate
+//! is the rate of a burst times `on / (on + off)`.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use super::Nanos;
 use super::random::exponential;
 use crate::spec::CrossSpec;
 
-/// When packets of others come.
+/// Arrival times of cross traffic.
 #[derive(Debug, Clone)]
 pub struct Cross {
     on: Duration,
     off: Duration,
     random: Xoshiro256PlusPlus,
-    /// Bytes of each packet.
+    /// Size of each packet, in bytes.
     packet: u32,
-    /// Between two packets of a burst, in nanoseconds: not rounded, or the rate would be off.
+    /// Nanoseconds between two packets of a burst: not rounded, or the rate would be wrong.
     spacing: f64,
-    /// When the next packet comes, and how much of the burst is left then; time before the link
-    /// started does not count.
+    /// Time of the next packet, and the rest of the burst after it. Time before the link started
+    /// does not count.
     next: f64,
     left: f64,
 }
 
 impl Cross {
-    /// The traffic of `spec` in packets of `packet` bytes. It begins with a pause.
+    /// Returns the traffic of `spec` in packets of `packet` bytes. It begins with a pause.
     #[must_use]
     pub fn new(spec: &CrossSpec, packet: u32, random: Xoshiro256PlusPlus) -> Self {
         let mut cross = Self {
@@ -43,25 +43,25 @@ impl Cross {
         cross
     }
 
-    /// Bytes of each packet.
+    /// Returns the size of each packet, in bytes.
     #[must_use]
     pub fn packet(&self) -> u32 {
         self.packet
     }
 
-    /// When the next packet comes.
+    /// Returns the time of the next packet.
     #[must_use]
     pub fn next_arrival(&self) -> Nanos {
         self.next as Nanos
     }
 
-    /// Takes that packet: the one after it is next.
+    /// Takes that packet, and moves on to the next.
     pub fn arrived(&mut self) {
         self.advance(self.spacing);
     }
 
-    /// Lets `within` nanoseconds of bursts pass. What a burst is too short for is left for the next
-    /// one, so that short bursts carry as much as long ones.
+    /// Advances by `within` nanoseconds of bursts. If a burst is too short, the rest is carried
+    /// over to the next one, so that short bursts carry as much as long ones.
     fn advance(&mut self, mut within: f64) {
         while self.left <= within {
             within -= self.left;
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_mean_rate_is_the_rate_of_bursts_times_their_share() {
-        // Bursts of many packets, bursts of less than one on average, and no pauses.
+        // Bursts of many packets, bursts of less than one packet on average, and no pauses.
         for (on, off, seconds, tolerance) in [
             (200_000, 800_000, 4_000, 0.08),
             (500, 2_000, 100, 0.03),

@@ -1,5 +1,5 @@
-//! Cutting a super-packet into pieces: each piece gets headers of its own, as if the sender's
-//! kernel had made it a packet (or a smaller super-packet) in the first place.
+//! Cutting a super-packet into pieces. Each piece gets its own headers, as if the sender's kernel
+//! had made it a packet (or a smaller super-packet) in the first place.
 
 use super::layout::{LONGEST_HEADERS, Layout, SuperPacket, Transport};
 use super::virtio::{GSO_ECN, GSO_NONE, VirtioHeader};
@@ -14,16 +14,16 @@ const CE: u8 = 0b11;
 /// A piece of a packet, ready to be sent as `headers` followed by `body`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece<'a> {
-    /// What to tell the receiving kernel.
+    /// Header for the receiving kernel.
     pub virtio: VirtioHeader,
-    /// Its headers; all of the packet when it goes whole.
+    /// Headers of the piece, or the whole packet if it is not cut.
     pub headers: &'a [u8],
-    /// Its payload.
+    /// Payload of the piece.
     pub body: &'a [u8],
 }
 
-/// Makes the piece of `count` segments from the `first` out of `packet`, which must be the one that
-/// `layout` was made from. New headers go to `room`; the payload stays where it is. `marked` says
+/// Makes a piece of `count` segments, starting at `first`, of `packet`, from which `layout` must
+/// have been made. New headers are written to `room`; the payload stays in place. `marked` says
 /// that the piece has met congestion (CE, RFC 3168).
 #[must_use]
 pub fn piece<'a>(
@@ -83,7 +83,7 @@ pub fn piece<'a>(
     }
 }
 
-/// The marked IP header, copied to `room`, and what follows it.
+/// Returns the marked IP header, copied to `room`, and the data after it.
 fn mark_whole<'a>(packet: &'a [u8], room: &'a mut [u8; LONGEST_HEADERS]) -> (&'a [u8], &'a [u8]) {
     let len = match packet.first() {
         Some(first) if first >> 4 == 6 => 40,
@@ -99,7 +99,7 @@ fn mark_whole<'a>(packet: &'a [u8], room: &'a mut [u8; LONGEST_HEADERS]) -> (&'a
     (header, rest)
 }
 
-/// Sets the mark in an IP header whose checksum is still to be mended. The pseudo header of TCP and
+/// Sets the mark in an IP header, whose checksum is corrected later. The pseudo header of TCP and
 /// UDP does not cover it.
 fn set_ce(header: &mut [u8]) {
     header[1] |= if header[0] >> 4 == 6 { CE << 4 } else { CE };
@@ -111,11 +111,11 @@ fn put_ip_checksum(header: &mut [u8]) {
     put(header, 10, sum);
 }
 
-/// Where a piece lies in its packet.
+/// Position of a piece in its packet.
 struct Place {
     /// Its first segment.
     first: u32,
-    /// It holds the last segment.
+    /// If true, it has the last segment.
     last: bool,
     /// Payload bytes before it.
     skipped: usize,
@@ -123,8 +123,8 @@ struct Place {
     body: usize,
 }
 
-/// Length, and for IPv4 the identification (one up for each segment, as the kernel's own
-/// segmentation does) and the header checksum.
+/// Sets the length, and for IPv4 the identification (incremented for each segment, as by the
+/// kernel's own segmentation) and the header checksum.
 fn mend_ip(headers: &mut [u8], cut: &SuperPacket, is: &Place) {
     let total = headers.len() + is.body;
     if headers[0] >> 4 == 6 {
@@ -155,7 +155,7 @@ fn mend_transport(headers: &mut [u8], cut: &SuperPacket, is: &Place) {
         }
         Transport::Udp => put(transport, 4, len as u16),
     }
-    // The rest of the checksum is the receiving kernel's, when anyone needs it.
+    // The receiving kernel completes the checksum, if it is needed.
     let addresses = if ip[0] >> 4 == 6 {
         &ip[8..40]
     } else {
@@ -173,7 +173,7 @@ fn put(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// One's complement addition of 16-bit words (RFC 1071), without the carries yet.
+/// Adds 16-bit words in one's complement (RFC 1071), without folding the carries.
 fn add(sum: u64, bytes: &[u8]) -> u64 {
     let words = bytes
         .chunks_exact(2)

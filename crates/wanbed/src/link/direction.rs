@@ -1,5 +1,5 @@
-//! One direction of a link, without any socket or clock: packets go in with the time they came, and
-//! come out in pieces with the time they are due.
+//! One direction of a link, without any socket or clock: packets go in with their arrival time, and
+//! come out in pieces with the time at which they are due.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use super::virtio::VirtioHeader;
 use super::{LinkError, Nanos};
 use crate::spec::{BitRate, DirectionSpec, LinkSpec};
 
-/// The most memory for the packets of one direction, in bytes.
+/// Maximum memory for the packets of one direction, in bytes.
 const MEMORY_LIMIT: u64 = 1 << 30;
-/// Room for what waits to be written while the engine is held up.
+/// Memory for packets that wait to be written while the engine is delayed, in bytes.
 const WRITE_BACKLOG_BYTES: u64 = 8 << 20;
-/// Deliveries are put off to be made together by at most this, in nanoseconds ...
+/// Maximum time by which deliveries are delayed to be made together, in nanoseconds.
 const MAX_BATCHING_TIME: Nanos = 250_000;
-/// ... and by at most this part of the delay ...
+/// Minimum ratio of the delay to that time.
 const DELAY_OVER_BATCHING_TIME: Nanos = 100;
-/// ... and, where a full packet takes as long as a piece may, by at most this part of its line
-/// time: packets at the bottleneck's rate then come one by one.
+/// Minimum ratio of a full packet's line time to that time, if a packet takes as long as a piece
+/// may. Packets at the bottleneck's rate then arrive one by one.
 const LINE_TIME_OVER_BATCHING_TIME: Nanos = 2;
-/// What memory is measured by where the rate is unlimited.
+/// Rate for which memory is reserved if the rate is unlimited.
 const RATE_WHERE_UNLIMITED: BitRate = BitRate(10_000_000_000);
 
 /// One direction of a link.
@@ -34,7 +34,8 @@ const RATE_WHERE_UNLIMITED: BitRate = BitRate(10_000_000_000);
 pub struct Direction {
     mtu: u32,
     ring: Ring,
-    /// Where reads go while the ring is full: they must be read on, to be dropped here and counted.
+    /// Buffer for reads while the ring is full: packets must still be read, to be dropped and
+    /// counted.
     spill: Box<[u8]>,
     spilling: bool,
     bottleneck: Bottleneck,
@@ -42,13 +43,13 @@ pub struct Direction {
     headers: Box<[u8; LONGEST_HEADERS]>,
 }
 
-/// What is under way: packets in the ring, and pieces of them with a due time.
+/// Data in flight: packets in the ring, and pieces of them with a due time.
 #[derive(Debug)]
 struct Transit {
     packets: VecDeque<Held>,
-    /// The number of the first of `packets`.
+    /// Number of the first of `packets`.
     oldest: u64,
-    /// In the order in which they are due.
+    /// Pieces on the line, in the order in which they are due.
     line: VecDeque<Passed>,
     most_pieces: usize,
     counters: DirectionSnapshot,
@@ -58,22 +59,22 @@ struct Transit {
 struct Held {
     at: usize,
     layout: Layout,
-    /// Segments whose fate is open.
+    /// Number of segments whose fate is open.
     open: u32,
 }
 
 /// A piece that is due.
 #[derive(Debug)]
 pub struct Delivery<'a> {
-    /// What to send.
+    /// Piece to send.
     pub piece: Piece<'a>,
-    /// When it should have been sent.
+    /// Time at which it should have been sent.
     pub due: Nanos,
 }
 
 impl Direction {
-    /// The direction that `spec` describes, of the link `link`. `number` (0 or 1) tells the link's
-    /// directions apart.
+    /// Returns the direction that `spec` describes, of the link `link`. `number` (0 or 1)
+    /// distinguishes the link's directions.
     ///
     /// # Errors
     /// [`LinkError::TooMuchUnderWay`].
@@ -87,9 +88,9 @@ impl Direction {
                 limit: MEMORY_LIMIT,
             });
         }
-        // A full queue may take one segment of a super-packet, which then keeps room for all of it:
-        // a sender that overshoots threefold, as one in slow start does, needs three times the
-        // room. What is never used costs no memory, and where no rate is set there is no queue to
+        // A full queue may take one segment of a super-packet, which then occupies memory for all
+        // of it. A sender that overshoots threefold, as in slow start, needs three times the
+        // memory. Memory that is never used costs nothing, and without a rate there is no queue to
         // overshoot.
         let overshoot = if spec.rate.is_some() { 3 } else { 1 };
         let roomy = needed.saturating_mul(overshoot).min(MEMORY_LIMIT);
@@ -111,7 +112,7 @@ impl Direction {
         })
     }
 
-    /// Where to read the next packet to.
+    /// Returns the buffer for the next packet.
     #[must_use]
     pub fn room(&mut self) -> &mut [u8] {
         match self.ring.room() {
@@ -163,21 +164,21 @@ impl Direction {
         }
     }
 
-    /// Counts what came in but was no packet.
+    /// Counts input that is not a packet.
     pub fn take_noise(&mut self) {
         self.transit.counters.malformed += 1;
     }
 
-    /// Lets time pass until `now`.
+    /// Advances time to `now`.
     pub fn advance(&mut self, now: Nanos) {
         let (transit, ring) = (&mut self.transit, &mut self.ring);
         self.bottleneck
             .advance(now, &mut |passed| transit.on_wire(passed, ring));
     }
 
-    /// Sends the next piece that is due by `now`, if there is one, together with those of the same
-    /// packet that follow it and are due too, as a receiver's network card would coalesce them;
-    /// `send` returns whether the port took it.
+    /// Sends the next piece that is due by `now`, if there is one, together with due pieces of the
+    /// same packet that follow it, as a receiver's network card would coalesce them. `send` returns
+    /// true if the port took it.
     pub fn deliver(&mut self, now: Nanos, send: impl FnOnce(&Delivery<'_>) -> bool) -> bool {
         let transit = &mut self.transit;
         let Some(passed) = transit.next_due(now) else {
@@ -214,15 +215,15 @@ impl Direction {
         true
     }
 
-    /// Until when the next delivery may be put off so that one wake-up, which is costly, serves
-    /// several pieces.
+    /// Returns the time until which the next delivery may be delayed, so that one costly wake-up
+    /// serves several pieces.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         self.next_event()
             .map(|next| next.saturating_add(self.batching()))
     }
 
-    /// How long a delivery may be put off.
+    /// Returns the time by which a delivery may be delayed.
     fn batching(&self) -> Nanos {
         let most = (self.bottleneck.delay() / DELAY_OVER_BATCHING_TIME).min(MAX_BATCHING_TIME);
         match self.bottleneck.line_time(self.mtu) {
@@ -231,7 +232,8 @@ impl Direction {
         }
     }
 
-    /// When the last piece is due that is due by `deadline`: no sense in waiting any longer.
+    /// Returns the time of the last piece that is due by `deadline`, beyond which there is no point
+    /// in waiting.
     #[must_use]
     pub fn last_due_by(&self, deadline: Nanos) -> Option<Nanos> {
         let due = self
@@ -244,19 +246,20 @@ impl Direction {
         }
     }
 
-    /// When the next piece is due, or may be; `None` when nothing is under way.
+    /// Returns the time at which the next piece is due, or may be, or `None` if nothing is in
+    /// flight.
     #[must_use]
     pub fn next_event(&self) -> Option<Nanos> {
         let on_line = self.transit.line.front().map(|passed| passed.due);
         if on_line.is_some() && !self.bottleneck.overtakes() {
-            // What is still in the bottleneck can't arrive before what is already on the line.
+            // Pieces in the bottleneck cannot arrive before those on the line.
             return on_line;
         }
         let coming = self.bottleneck.next_event();
         [on_line, coming].into_iter().flatten().min()
     }
 
-    /// The counters so far; those of lag and devices are the engine's.
+    /// Returns the counters so far, without those of lag and devices, which are the engine's.
     #[must_use]
     pub fn counters(&self) -> DirectionSnapshot {
         DirectionSnapshot {
@@ -271,7 +274,7 @@ impl Direction {
 }
 
 impl Transit {
-    /// Segments have left the transmitter.
+    /// Handles segments that have left the transmitter.
     fn on_wire(&mut self, passed: Passed, ring: &mut Ring) {
         let count = u64::from(passed.count);
         match passed.fate {
@@ -285,7 +288,8 @@ impl Transit {
         self.settle(&passed, ring);
     }
 
-    /// Almost always at the end; what overtakes goes before those that are due later.
+    /// Inserts a piece by its due time: almost always at the end; an overtaking one goes before
+    /// later ones.
     fn stand_in_line(&mut self, passed: Passed) {
         if self.line.back().is_none_or(|last| last.due <= passed.due) {
             self.line.push_back(passed);
@@ -313,8 +317,8 @@ impl Transit {
             .get_mut(packet.checked_sub(self.oldest)? as usize)
     }
 
-    /// The fate of these segments is decided; packets of which no segment is open leave the ring,
-    /// oldest first.
+    /// Records that the fate of these segments is decided. Packets without open segments leave the
+    /// ring, oldest first.
     fn settle(&mut self, passed: &Passed, ring: &mut Ring) {
         if let Some(held) = self.held(passed.packet) {
             held.open = held.open.saturating_sub(passed.count);
@@ -330,8 +334,8 @@ impl Transit {
     }
 }
 
-/// Bytes of memory for what can be under way in a direction: on the line, in the queue, and some
-/// slack. A quarter more because packets are rounded up to cache lines.
+/// Returns the bytes of memory for data in flight in a direction: on the line, in the queue, and
+/// some slack. It includes a quarter more, because packets are rounded up to cache lines.
 fn memory(spec: &DirectionSpec) -> u64 {
     let steps = || spec.changes.iter().flat_map(|trace| &trace.steps);
     let rates = steps().filter_map(|step| step.rate).chain(spec.rate);
@@ -354,7 +358,7 @@ fn memory(spec: &DirectionSpec) -> u64 {
     let all = packets
         .saturating_add(packets / 4)
         .saturating_add(WRITE_BACKLOG_BYTES);
-    // Where nothing is promised about the rate, the limit is a limit and no mistake.
+    // If the rate is unlimited, reaching the memory limit is not a mistake.
     if spec.rate.is_none() {
         all.min(MEMORY_LIMIT)
     } else {

@@ -1,5 +1,5 @@
-//! The thread of a link: reads both ports, lets the directions' time pass, writes what is due, and
-//! sleeps until the next thing is.
+//! The thread of a link: reads both ports, advances the directions, writes what is due, and sleeps
+//! until the next event.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,16 +19,16 @@ use super::thread::hurry;
 use super::{LinkError, Nanos};
 use crate::spec::LinkSpec;
 
-/// Packets read, and pieces written, before the other direction has its turn.
+/// Maximum number of packets read, or pieces written, before the other direction has its turn.
 const MAX_PACKETS_PER_TURN: usize = 16;
-/// Falling asleep and waking up costs about this much time, more on a virtual machine, so every
-/// sleep ends this much early, and the rest is spent watching.
+/// Time that falling asleep and waking up take, more on a virtual machine. Every sleep ends this
+/// much early, and the thread busy-waits for the rest.
 const BUSY_WAIT: Duration = Duration::from_micros(20);
-/// After a long sleep the processor itself has to wake, which takes longer ...
+/// The same after a long sleep, from which the processor itself has to wake.
 const BUSY_WAIT_AFTER_LONG_SLEEP: Duration = Duration::from_micros(150);
-/// ... and this is long enough for that to cost no more than a twentieth of a processor.
+/// Minimum length of a long sleep, so that this costs at most a twentieth of a processor.
 const LONG_SLEEP: Duration = Duration::from_millis(3);
-/// Lag is recorded up to this many microseconds, to two digits.
+/// Maximum recorded lag, in microseconds; it is recorded to two digits.
 const MAX_RECORDED_LAG_US: u64 = 60_000_000;
 
 /// A running link. Dropping it stops it.
@@ -38,7 +38,7 @@ pub struct LinkHandle {
     commands: Sender<Command>,
     wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<Report>>,
-    /// Why the link ended, when it ended by itself.
+    /// Error that ended the link by itself.
     ended: Arc<OnceLock<Errno>>,
 }
 
@@ -47,7 +47,7 @@ enum Command {
     Stop,
 }
 
-/// What the thread knows; percentiles are the asker's work.
+/// Raw counters of the thread; the caller computes the percentiles.
 #[derive(Debug)]
 struct Report {
     elapsed: Duration,
@@ -104,10 +104,10 @@ pub fn start(spec: LinkSpec, a: Port, b: Port) -> Result<LinkHandle, LinkError> 
 }
 
 impl LinkHandle {
-    /// The counters at this moment.
+    /// Returns the current counters.
     ///
     /// # Errors
-    /// [`LinkError::Ended`] when the link has ended by itself.
+    /// [`LinkError::Ended`] if the link has ended by itself.
     pub fn counters(&self) -> Result<Snapshot, LinkError> {
         let (reply, report) = sync_channel(1);
         self.command(Command::Report(reply));
@@ -115,10 +115,10 @@ impl LinkHandle {
         Ok(report.snapshot(&self.name))
     }
 
-    /// Stops the link and gives its last counters.
+    /// Stops the link and returns its last counters.
     ///
     /// # Errors
-    /// [`LinkError::Ended`] when the link had ended by itself before.
+    /// [`LinkError::Ended`] if the link had already ended by itself.
     pub fn stop(mut self) -> Result<Snapshot, LinkError> {
         let report = self.join();
         match report {
@@ -133,7 +133,7 @@ impl LinkHandle {
         thread.join().ok()
     }
 
-    /// A thread that has gone doesn't listen, which shows when it doesn't answer.
+    /// Sends a command. If the thread is gone, its missing answer shows it.
     fn command(&self, command: Command) {
         let _ = self.commands.send(command);
         let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
@@ -158,7 +158,7 @@ impl Drop for LinkHandle {
 }
 
 struct Engine {
-    /// a and b; the flow of the same index starts there.
+    /// Ports a and b; the flow of the same index starts there.
     ports: [Port; 2],
     flows: [Flow; 2],
     wake: Arc<OwnedFd>,
@@ -170,7 +170,7 @@ struct Engine {
 struct Flow {
     direction: Direction,
     lag: Histogram<u64>,
-    /// The port has nothing more to read, as far as is known.
+    /// If true, the port has nothing more to read, as far as is known.
     drained: bool,
 }
 
@@ -195,7 +195,7 @@ impl Engine {
         self.report()
     }
 
-    /// Returns when told to stop, or when a port is gone.
+    /// Runs until told to stop, or until a port is gone.
     fn serve(&mut self) -> Result<(), Errno> {
         loop {
             let mut more = false;
@@ -213,7 +213,7 @@ impl Engine {
         self.start.elapsed().as_nanos() as Nanos
     }
 
-    /// Reads the port `from` and returns whether there may be more.
+    /// Reads the port `from`. Returns true if there may be more.
     fn read(&mut self, from: usize) -> Result<bool, Errno> {
         let flow = &mut self.flows[from];
         for _ in 0..MAX_PACKETS_PER_TURN {
@@ -232,7 +232,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Writes what is due at the port `to` and returns whether there may be more.
+    /// Writes what is due at the port `to`. Returns true if there may be more.
     fn write_due(&mut self, to: usize) -> bool {
         let flow = &mut self.flows[1 - to];
         let port = &mut self.ports[to];
@@ -265,7 +265,7 @@ impl Engine {
         };
         let mut asked = self.wait(Some(rest.saturating_sub(watch)))?;
         let idle = |flows: &[Flow; 2]| flows.iter().all(|flow| flow.drained);
-        // An interrupted sleep may end long before: then it starts anew.
+        // An interrupted sleep may end long before: then it starts again.
         let watch = due.saturating_sub(2 * watch.as_nanos() as Nanos)..due;
         while asked == Asked::Nothing && idle(&self.flows) && watch.contains(&self.now()) {
             asked = self.wait(Some(Duration::ZERO))?;
@@ -273,7 +273,8 @@ impl Engine {
         Ok(asked)
     }
 
-    /// The last moment that serves what is due soonest, and with it as much else as possible.
+    /// Returns the latest time that serves what is due first, together with as much else as
+    /// possible.
     fn next_wake(&self) -> Option<Nanos> {
         let directions = || self.flows.iter().map(|flow| &flow.direction);
         let deadline = directions().filter_map(Direction::deadline).min()?;

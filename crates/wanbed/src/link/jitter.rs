@@ -1,19 +1,16 @@
 //! Delay that varies about its mean, in one of two ways.
 //!
 //! *In order*: the delay is a function of time. Every twelve standard deviations of time there is a
-//! point with a delay drawn from a truncated normal distribution, and between two points the delay
-//! goes in a straight line. Neighbouring points are less apart in delay than half of what they are
-//! apart in time, so no packet overtakes another, and packets come at most 1.9 times as fast as
-//! they would without jitter. Independent draws for each packet would not do: with order kept, each
-//! packet would wait for the slowest before it, and at a high rate all would have the greatest
-//! delay.
+//! point with a delay drawn from a truncated normal distribution. Between two points the delay
+//! follows a straight line. The delays of neighbouring points differ by less than half of their
+//! distance in time. So no packet overtakes another, and packets arrive at most 1.9 times as fast
+//! as without jitter. Independent draws for each packet would not do: in order, each packet would
+//! wait for the slowest one before it, and at a high rate all would have the maximum delay.
 //!
-//! *With reordering*: each segment has its own draw from the same distribution, whatever the others
-//! have.
+//! *With reordering*: each segment has an independent draw from the same distribution.
 //!
-//! Either way the deviation over time is the one asked, and the mean is the delay asked, unless
-//! that is less than the amplitude: then the delay is never less than nothing, and the mean is the
-//! amplitude.
+//! In both ways the deviation over time is as asked. The mean is the delay asked, unless that is
+//! less than the amplitude: then the mean is the amplitude, so that the delay is never negative.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -22,17 +19,17 @@ use super::Nanos;
 use super::random::{TRUNCATED_NORMAL_BOUND, TRUNCATED_NORMAL_DEVIATION, truncated_normal};
 use crate::spec::JitterSpec;
 
-/// Standard deviations of the delay between two points, as time: what makes jitter a matter of time
-/// and bounds its slope.
+/// Time between two points, in standard deviations of the delay. It makes jitter a function of
+/// time, and bounds its slope.
 const DEVIATIONS_PER_STEP: u64 = 12;
 
-/// The delay of a direction besides its mean.
+/// Varying part of a direction's delay.
 #[derive(Debug, Clone)]
 pub struct Jitter {
     kind: Kind,
-    /// Standard deviation of what is drawn before truncation, in nanoseconds.
+    /// Standard deviation of the draws before truncation, in nanoseconds.
     scale: f64,
-    /// How much the mean lies above the delay asked.
+    /// Difference between the mean and the delay asked.
     shift: Nanos,
     random: Xoshiro256PlusPlus,
 }
@@ -42,30 +39,30 @@ enum Kind {
     OverTime {
         /// Time between two points.
         step: Nanos,
-        /// Seeds the points.
+        /// Seed of the points.
         seed: u64,
-        /// The number of the point before the time last asked for, its delay and the next one's, in
-        /// nanoseconds.
+        /// Number of the point before the last requested time, its delay and that of the next one,
+        /// in nanoseconds.
         section: Option<(u64, f64, f64)>,
     },
     BySegment,
 }
 
-/// The most by which delays of `spec` differ from their mean.
+/// Returns the maximum difference of a delay of `spec` from the mean.
 #[must_use]
 pub fn amplitude(spec: &JitterSpec) -> Nanos {
     (scale(spec) * TRUNCATED_NORMAL_BOUND).ceil() as Nanos
 }
 
-/// Time between two independent delays of a jitter that keeps the order.
+/// Returns the time between two independent delays of a jitter that keeps the order.
 #[must_use]
 pub fn correlation_time(spec: &JitterSpec) -> Nanos {
     DEVIATIONS_PER_STEP * spec.deviation.as_nanos() as Nanos
 }
 
 fn scale(spec: &JitterSpec) -> f64 {
-    // The variance between two independent points is two thirds of theirs, on average over a
-    // straight line.
+    // Averaged over a straight line, the variance between two independent points is two thirds of
+    // theirs.
     let interpolated = if spec.reorder {
         1.0
     } else {
@@ -75,7 +72,7 @@ fn scale(spec: &JitterSpec) -> f64 {
 }
 
 impl Jitter {
-    /// The jitter of `spec` about delays of `least` and more.
+    /// Returns the jitter of `spec` about delays of at least `least`.
     #[must_use]
     pub fn new(spec: &JitterSpec, least: Nanos, mut random: Xoshiro256PlusPlus) -> Self {
         let kind = if spec.reorder {
@@ -95,14 +92,14 @@ impl Jitter {
         }
     }
 
-    /// Whether packets may overtake each other.
+    /// Returns true if packets may overtake each other.
     #[must_use]
     pub fn overtakes(&self) -> bool {
         matches!(self.kind, Kind::BySegment)
     }
 
-    /// When the next segment arrives that would arrive at `mean` without jitter. With the order
-    /// kept, a later `mean` gives no earlier answer.
+    /// Returns the arrival time of the next segment, which would arrive at `mean` without jitter.
+    /// If the order is kept, a later `mean` does not give an earlier result.
     pub fn arrival(&mut self, mean: Nanos) -> Nanos {
         let off = match &mut self.kind {
             Kind::BySegment => self.scale * truncated_normal(&mut self.random),
@@ -126,7 +123,7 @@ impl Jitter {
         (mean + self.shift).saturating_add_signed(off.floor() as i64)
     }
 
-    /// A moment before which nothing arrives that would arrive at `mean` without jitter.
+    /// Returns a time before which nothing arrives that would arrive at `mean` without jitter.
     #[must_use]
     pub fn earliest(&self, mean: Nanos) -> Nanos {
         let amplitude = (self.scale * TRUNCATED_NORMAL_BOUND).ceil() as Nanos;
@@ -134,7 +131,8 @@ impl Jitter {
     }
 }
 
-/// The point of this number: not drawn one after the other, since a link may be quiet for hours.
+/// Returns the point of this number. Points are not drawn in sequence, because a link may be quiet
+/// for hours.
 fn point(seed: u64, number: u64) -> f64 {
     let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15); // 2^64 over the golden ratio
     truncated_normal(&mut Xoshiro256PlusPlus::seed_from_u64(seed ^ spread))
@@ -159,7 +157,7 @@ mod tests {
         Jitter::new(&spec, least, sequence(seed, Process::Jitter, 0))
     }
 
-    /// Mean and standard deviation, in milliseconds, of what is added to the mean arrival.
+    /// Returns mean and standard deviation, in milliseconds, of what is added to the mean arrival.
     fn moments(jitter: &mut Jitter, times: impl Iterator<Item = Nanos>) -> (f64, f64) {
         let added: Vec<f64> = times
             .map(|mean| (jitter.arrival(mean) as f64 - mean as f64) / MS as f64)
@@ -237,14 +235,15 @@ mod tests {
                 let earliest = jitter.earliest(mean);
                 let due = jitter.arrival(mean);
                 prop_assert!(due >= last && due >= earliest && due >= mean - least);
-                // The slope is under a half: packets come less than twice as fast.
+                // The slope is below one half: packets come less than twice as fast.
                 prop_assert!(last_mean == 0 || due - last + 2 >= (mean - last_mean) / 2);
                 (last, last_mean) = (due, mean);
             }
         }
 
         #[test]
-        fn with_reordering_none_is_earlier_than_said(mean in 0_u64..20_000_000, least in 0_u64..20_000_000, seed in any::<u64>()) {
+        fn reordering_jitter_respects_the_earliest_time(mean in 0_u64..20_000_000,
+            least in 0_u64..20_000_000, seed in any::<u64>()) {
             let mut jitter = jitter(MS, true, least, seed);
             for _ in 0..100 {
                 let earliest = jitter.earliest(least + mean);

@@ -1,30 +1,30 @@
-//! What a packet from a port looks like: one segment, or a super-packet that stands for several.
+//! Layout of a packet from a port: one segment, or a super-packet that stands for several.
 
 use super::virtio::{
     FLAG_CHECKSUM_VALID, FLAG_NEEDS_CHECKSUM, GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4,
     VirtioHeader,
 };
 
-/// The longest run of IP and transport headers of a super-packet: 60 + 60 bytes, and room for IPv6
-/// extensions.
+/// Maximum length of the IP and transport headers of a super-packet, in bytes: 60 + 60, plus space
+/// for IPv6 extensions.
 pub const LONGEST_HEADERS: usize = 256;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Bytes on the wire of each segment of a packet.
+/// Sizes of a packet's segments on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
-    /// Segments, at least 1.
+    /// Number of segments, at least 1.
     pub segments: u32,
-    /// Bytes of every segment but the last.
+    /// Size of every segment but the last, in bytes.
     pub full: u32,
-    /// Bytes of the last segment, at most `full`.
+    /// Size of the last segment in bytes, at most `full`.
     pub last: u32,
 }
 
 impl Sizes {
-    /// Bytes of `count` segments from the `first` (0-based).
+    /// Returns the bytes of `count` segments, starting at `first` (0-based).
     #[must_use]
     pub fn bytes(&self, first: u32, count: u32) -> u64 {
         let short = if count > 0 && first + count == self.segments {
@@ -36,7 +36,7 @@ impl Sizes {
     }
 }
 
-/// Which transport a super-packet carries.
+/// Transport protocol of a super-packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// TCP segmentation offload.
@@ -45,38 +45,38 @@ pub enum Transport {
     Udp,
 }
 
-/// How a super-packet is cut.
+/// Parameters for cutting a super-packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SuperPacket {
-    /// What follows the IP header.
+    /// Protocol after the IP header.
     pub transport: Transport,
-    /// Where the transport header starts.
+    /// Offset of the transport header.
     pub transport_at: u16,
-    /// Bytes of all headers, which every segment carries.
+    /// Length of all headers in bytes, which every segment carries.
     pub headers: u16,
-    /// Payload bytes of every segment but the last.
+    /// Payload of every segment but the last, in bytes.
     pub gso_size: u16,
 }
 
-/// A packet that was looked at and found sound enough to be passed on.
+/// A packet that was examined and found valid enough to be passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes of the packet by its own IP header.
+    /// Length of the packet according to its IP header, in bytes.
     pub len: u32,
-    /// What to tell the receiving kernel when it is passed on whole.
+    /// Header for the receiving kernel if the packet is passed on whole.
     pub virtio: VirtioHeader,
-    /// Present when it stands for more than one segment.
+    /// Set if it stands for more than one segment.
     pub super_packet: Option<SuperPacket>,
-    /// Its ends know the mark of congestion: ECT(0), ECT(1) or CE (RFC 3168).
+    /// If true, its ends support the congestion mark: ECT(0), ECT(1) or CE (RFC 3168).
     pub markable: bool,
 }
 
-/// The packet is no IP, or its headers contradict each other or the virtio header.
+/// Error for a packet that is not IP, or whose headers contradict each other or the virtio header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
 impl Layout {
-    /// Looks at a packet as a port gave it. Its bytes may be anything.
+    /// Examines a packet from a port. Its bytes may be anything.
     pub fn of(virtio: &VirtioHeader, packet: &[u8]) -> Result<Self, Malformed> {
         let ip = IpHeader::of(packet)?;
         let packet = packet.get(..ip.total).ok_or(Malformed)?;
@@ -132,8 +132,8 @@ impl Layout {
             return Err(Malformed);
         }
         let narrow = |n: usize| u16::try_from(n).map_err(|_| Malformed);
-        // The kernel always leaves these checksums to be completed; a header that says otherwise is
-        // mended here.
+        // The kernel always leaves these checksums incomplete; a header that says otherwise is
+        // corrected here.
         self.virtio.flags = FLAG_NEEDS_CHECKSUM;
         self.virtio.checksum_start = narrow(ip.header)?;
         self.virtio.checksum_offset = transport.checksum_offset();
@@ -151,7 +151,7 @@ impl Layout {
         Ok(())
     }
 
-    /// The sizes of its segments on the wire.
+    /// Returns the sizes of its segments on the wire.
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         match self.super_packet {
@@ -176,7 +176,7 @@ impl Layout {
 }
 
 impl Transport {
-    /// Where the checksum lies in the transport header.
+    /// Returns the offset of the checksum in the transport header.
     #[must_use]
     pub fn checksum_offset(self) -> u16 {
         match self {
@@ -185,7 +185,7 @@ impl Transport {
         }
     }
 
-    /// Its IP protocol number.
+    /// Returns its IP protocol number.
     #[must_use]
     pub fn protocol(self) -> u8 {
         match self {
@@ -197,13 +197,13 @@ impl Transport {
 
 struct IpHeader {
     version: u8,
-    /// Bytes of the header, IPv6 extension headers included.
+    /// Length of the header in bytes, including IPv6 extension headers.
     header: usize,
-    /// What follows it.
+    /// Protocol after the header.
     protocol: u8,
-    /// The field of explicit congestion notification (RFC 3168): 0 is not capable.
+    /// Field of explicit congestion notification (RFC 3168); 0 means not capable.
     ecn: u8,
-    /// Bytes of the packet.
+    /// Length of the packet in bytes.
     total: usize,
 }
 
@@ -239,7 +239,7 @@ impl IpHeader {
             return Err(Malformed);
         }
         let (mut header, mut protocol) = (40, fixed[6]);
-        // Hop-by-hop, routing and destination options (RFC 8200 section 4) may come before the
+        // Hop-by-hop, routing and destination options (RFC 8200 section 4) may precede the
         // transport.
         while matches!(protocol, 0 | 43 | 60) {
             let Some(&[next, words]) = packet[..total]

@@ -1,20 +1,20 @@
-//! Seeded loss: which segments get lost on the wire. Only the order of segments counts, never time,
-//! so the same seed loses the same segments whatever the machine does.
+//! Seeded loss of segments on the wire. Only the order of segments counts, never time, so the same
+//! seed loses the same segments on every machine.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::random::geometric;
 use crate::spec::LossModel;
 
-/// How far ahead fates are drawn at most, in segments: bounds the work of one draw.
+/// Maximum number of segments whose fates are drawn ahead; it limits the work of one draw.
 const MAX_SEGMENTS_PER_DRAW: u64 = 65_536;
 
-/// What becomes of the next segments.
+/// Fate of the next segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Run {
-    /// So many arrive.
+    /// This many segments arrive.
     Kept(u32),
-    /// The next one is lost.
+    /// The next segment is lost.
     Lost,
 }
 
@@ -23,17 +23,17 @@ pub enum Run {
 pub struct Loss {
     model: LossModel,
     random: Xoshiro256PlusPlus,
-    /// The state of the Gilbert-Elliott chain, and for how many more segments it stays.
+    /// State of the Gilbert-Elliott chain; `stay` is the number of segments for which it stays.
     bad: bool,
     stay: u64,
-    /// So many segments are kept from here on ...
+    /// Number of segments that are kept from here on.
     gap: u64,
-    /// ... and then one is lost, or fates have to be drawn anew.
+    /// If true, one is lost after them; otherwise fates have to be drawn again.
     then_lost: bool,
 }
 
 impl Loss {
-    /// The process of `model`.
+    /// Returns the process of `model`.
     #[must_use]
     pub fn new(model: LossModel, random: Xoshiro256PlusPlus) -> Self {
         let mut loss = Self {
@@ -48,7 +48,7 @@ impl Loss {
         loss
     }
 
-    /// Goes over to another model. A Gilbert-Elliott chain keeps its state; the same model goes on
+    /// Changes to another model. A Gilbert-Elliott chain keeps its state; the same model continues
     /// undisturbed.
     pub fn change(&mut self, model: LossModel) {
         if model != self.model {
@@ -58,7 +58,7 @@ impl Loss {
         }
     }
 
-    /// The fate of the next segments, `most` of them at most.
+    /// Returns the fate of the next segments, at most `most` of them.
     pub fn next_run(&mut self, most: u32) -> Run {
         if self.gap == 0 {
             if std::mem::take(&mut self.then_lost) {
@@ -80,8 +80,7 @@ impl Loss {
         self.stay = self.draw_stay();
     }
 
-    /// Draws how many segments pass until the next loss; gives up for now at
-    /// [`MAX_SEGMENTS_PER_DRAW`].
+    /// Draws the number of segments until the next loss, up to [`MAX_SEGMENTS_PER_DRAW`].
     fn draw(&mut self) {
         let mut kept = 0_u64;
         loop {
@@ -92,7 +91,8 @@ impl Loss {
             } else {
                 (self.stay, false)
             };
-            // Drawing again from the same state later is sound: these waits have no memory.
+            // Drawing again from the same state later is correct, because these waits have no
+            // memory.
             if kept.saturating_add(passed) >= MAX_SEGMENTS_PER_DRAW {
                 let step = MAX_SEGMENTS_PER_DRAW - kept;
                 self.stay -= step;
@@ -125,7 +125,7 @@ impl Loss {
         }
     }
 
-    /// Segments from now until the chain leaves its state, at least one.
+    /// Returns the number of segments until the chain leaves its state, at least one.
     fn draw_stay(&mut self) -> u64 {
         match self.model {
             LossModel::None | LossModel::Independent { .. } => u64::MAX,
@@ -150,7 +150,7 @@ mod tests {
         Loss::new(model, sequence(seed, Process::Loss, direction))
     }
 
-    /// The fate of each of the first `count` segments: true is lost.
+    /// Returns the fate of each of the first `count` segments: true means lost.
     fn fates(mut loss: Loss, count: usize, mut chunk: impl FnMut() -> u32) -> Vec<bool> {
         let mut all = Vec::with_capacity(count + 64);
         while all.len() < count {

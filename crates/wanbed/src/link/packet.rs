@@ -1,5 +1,5 @@
 //! A packet socket on the emulator's end of a veth pair as a link's end, for users who may not open
-//! `/dev/net/tun`. The node holds the other end of the pair, with ARP off.
+//! `/dev/net/tun`. The node has the other end of the pair, with ARP off.
 #![allow(unsafe_code)] // PACKET_VNET_HDR and its like are socket options that no crate wraps.
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -17,7 +17,7 @@ use super::virtio::{VIRTIO_HEADER, VirtioHeader};
 const ETHERNET_HEADER: usize = 14;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
-/// Asked for; an ordinary user gets what `rmem_max` allows.
+/// Requested receive buffer, in bytes; an unprivileged user gets what `rmem_max` allows.
 const RECEIVE_BUFFER: usize = 64 << 20;
 
 /// A hardware address.
@@ -27,17 +27,17 @@ pub type Mac = [u8; 6];
 #[derive(Debug)]
 pub struct PacketPort {
     socket: OwnedFd,
-    /// The node's hardware address, which every frame to it must carry.
+    /// The node's hardware address, which every frame to it must have.
     peer: Mac,
     drops: u64,
 }
 
 /// Opens the interface `name` of the calling thread's network namespace: the emulator's end of a
-/// veth pair, whose other end, in the node, has the hardware address `peer` and ARP turned off
+/// veth pair. Its other end, in the node, has the hardware address `peer` and ARP turned off
 /// (`ip link set ... arp off`).
 ///
 /// # Errors
-/// [`LinkError::Device`] when there is no such interface or packet sockets are not permitted.
+/// [`LinkError::Device`] if there is no such interface, or packet sockets are not permitted.
 pub fn open(name: &str, peer: Mac) -> Result<PacketPort, LinkError> {
     let failed = |what| {
         move |source| LinkError::Device {
@@ -63,7 +63,8 @@ pub fn open(name: &str, peer: Mac) -> Result<PacketPort, LinkError> {
     set_option(&socket, libc::PACKET_VNET_HDR, &1_i32).map_err(failed("turn virtio headers on"))?;
     set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1_i32)
         .map_err(failed("ignore own packets"))?;
-    // Going round the queueing discipline saves time, and so does a deep buffer; neither is needed.
+    // Bypassing the queueing discipline saves time, and so does a large buffer; neither is
+    // required.
     let _ = set_option(&socket, libc::PACKET_QDISC_BYPASS, &1_i32);
     let _ = set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER)
         .or_else(|_| set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER));
@@ -126,7 +127,7 @@ impl PacketPort {
         let all = match read {
             Ok(all) => all,
             Err(Errno::AGAIN) => return Ok(Received::Empty),
-            // INVAL: one packet that a virtio header can't describe. NETDOWN: reported once each
+            // INVAL: one packet that a virtio header cannot describe. NETDOWN: reported once each
             // time the device goes down.
             Err(Errno::INVAL | Errno::INTR | Errno::NETDOWN) => return Ok(Received::Noise),
             Err(e) => return Err(e),
@@ -156,7 +157,7 @@ impl PacketPort {
         prefix[..VIRTIO_HEADER].copy_from_slice(&virtio.behind(ETHERNET_HEADER as u16).to_bytes());
         let frame = &mut prefix[VIRTIO_HEADER..];
         frame[..6].copy_from_slice(&self.peer);
-        // The source address: no one answers to it, so any locally administered one will do.
+        // Source address: nobody answers to it, so any locally administered one will do.
         frame[6] = 0x02;
         let first = headers.first().or(body.first()).copied().unwrap_or(0);
         frame[12..].copy_from_slice(if first >> 4 == 6 {

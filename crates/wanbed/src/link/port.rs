@@ -1,5 +1,5 @@
-//! A port: where an end of a link takes packets from a node and gives packets to it. Both kinds
-//! speak in whole IP packets with a virtio header beside them, so that TCP's super-packets pass
+//! A port, through which an end of a link takes packets from a node and gives packets to it. Both
+//! kinds exchange whole IP packets with a virtio header, so that TCP's super-packets pass
 //! unsegmented.
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,11 +10,11 @@ use super::packet::PacketPort;
 use super::tun::TunPort;
 use super::virtio::VirtioHeader;
 
-/// The longest packet a port yields: an IP super-packet of segmentation offload.
+/// Maximum length of a packet from a port, in bytes: an IP super-packet of segmentation offload.
 pub const LONGEST_PACKET: usize = 65_536;
 
-/// An end of a link. The node's namespace matters only while it is made; afterwards any thread may
-/// use it.
+/// An end of a link. The node's namespace matters only while it is created; afterwards any thread
+/// may use it.
 #[derive(Debug)]
 pub enum Port {
     /// A TUN device in the node's namespace.
@@ -23,19 +23,19 @@ pub enum Port {
     Packet(PacketPort),
 }
 
-/// What one read of a port gave.
+/// Result of reading a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// A packet of `len` bytes now lies at the start of the buffer.
+    /// A packet of `len` bytes is at the start of the buffer.
     Packet {
-        /// What the kernel says about it.
+        /// The kernel's header of the packet.
         virtio: VirtioHeader,
         /// Its length in bytes.
         len: usize,
     },
-    /// Something that is no IP packet, or was cut off; to be ignored.
+    /// Input that is not an IP packet, or was truncated; to be ignored.
     Noise,
-    /// Nothing more at this time.
+    /// There is nothing more at this time.
     Empty,
 }
 
@@ -62,8 +62,8 @@ impl Port {
         }
     }
 
-    /// Packets that the kernel threw away, since the port was made, because the engine didn't read
-    /// in time.
+    /// Returns the number of packets that the kernel dropped since the port was created, because
+    /// the engine did not read in time.
     pub(super) fn device_drops(&mut self) -> u64 {
         match self {
             Self::Tun(port) => port.device_drops(),

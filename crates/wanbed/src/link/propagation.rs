@@ -1,54 +1,53 @@
-//! The way from the transmitter to the far end: the propagation delay, how it varies, and which
-//! segments are overtaken.
+//! Propagation from the transmitter to the far end: the delay, its variation, and the segments that
+//! are overtaken.
 
 use super::Nanos;
 use super::jitter::Jitter;
 use super::reorder::Reorder;
 
-/// When segments that have left the transmitter arrive.
+/// Arrival of segments that have left the transmitter.
 ///
-/// When the delay falls, what follows does not overtake what is under way, and does not arrive with
-/// it in one instant either: segments arrive at least as far apart as the transmitter needed to
-/// send the later one. So a path behaves whose old and new course join before a last link of the
-/// bottleneck's rate. A sender that goes on filling the bottleneck sees no fall at all, for the
-/// queue that the fall takes from the path then stands at its end; the delay comes down as the rate
-/// leaves room.
+/// When the delay falls, later segments neither overtake those in flight, nor arrive together with
+/// them. Segments arrive at least as far apart as the transmitter needed to send the later one.
+/// This models a path whose old and new course join before a last link of the bottleneck's rate. A
+/// sender that keeps the bottleneck full sees no fall at all: the fall takes a queue from the path
+/// that then stands at its end. The delay falls as the rate leaves capacity free.
 #[derive(Debug)]
 pub struct Propagation {
     jitter: Option<Jitter>,
     reorder: Option<Reorder>,
-    /// When the last segment arrived, but for jitter and reordering.
+    /// Arrival time of the last segment, without jitter and reordering.
     last: Nanos,
 }
 
-/// What left the transmitter together.
+/// Segments that left the transmitter together.
 #[derive(Debug, Clone, Copy)]
 pub struct Departure {
-    /// When the last bit left.
+    /// Time at which the last bit left.
     pub at: Nanos,
-    /// How long sending took.
+    /// Time that sending took.
     pub took: Nanos,
-    /// Present propagation delay.
+    /// Current propagation delay.
     pub delay: Nanos,
-    /// Segments.
+    /// Number of segments.
     pub count: u32,
 }
 
 /// Segments of a departure that arrive together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// The first one, counted in the departure.
+    /// First segment, as a number within the departure.
     pub first: u32,
-    /// How many.
+    /// Number of segments.
     pub count: u32,
-    /// When.
+    /// Arrival time.
     pub due: Nanos,
-    /// It was held up, to be overtaken.
+    /// If true, it was held up to be overtaken.
     pub held: bool,
 }
 
 impl Propagation {
-    /// A way with these disturbances.
+    /// Returns a propagation with these disturbances.
     #[must_use]
     pub fn new(jitter: Option<Jitter>, reorder: Option<Reorder>) -> Self {
         Self {
@@ -58,13 +57,13 @@ impl Propagation {
         }
     }
 
-    /// Whether segments may overtake each other.
+    /// Returns true if segments may overtake each other.
     #[must_use]
     pub fn overtakes(&self) -> bool {
         self.reorder.is_some() || self.jitter.as_ref().is_some_and(Jitter::overtakes)
     }
 
-    /// Returns when the segments of a departure arrive.
+    /// Computes the arrivals of a departure's segments.
     pub fn depart(&mut self, departure: Departure, arrived: &mut impl FnMut(Arrival)) {
         let Departure {
             at,
@@ -95,7 +94,7 @@ impl Propagation {
         }
     }
 
-    /// A moment before which nothing arrives that leaves at `at` or later.
+    /// Returns a time before which nothing arrives that leaves at `at` or later.
     #[must_use]
     pub fn earliest(&self, at: Nanos, delay: Nanos) -> Nanos {
         let mean = at.saturating_add(delay).max(self.last);

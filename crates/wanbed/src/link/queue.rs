@@ -1,4 +1,4 @@
-//! What waits at a bottleneck: spans of segments, first come, first served.
+//! The queue of a bottleneck: spans of segments, first come, first served.
 
 use std::collections::VecDeque;
 
@@ -6,78 +6,78 @@ use super::Nanos;
 use super::codel;
 use super::layout::Sizes;
 
-/// Segments in a row that came together.
+/// Consecutive segments that arrived together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Whose they are.
+    /// Owner of the segments.
     pub of: Owner,
-    /// The sizes of all segments of the packet.
+    /// Sizes of all segments of the packet.
     pub sizes: Sizes,
-    /// The first segment.
+    /// First segment.
     pub first: u32,
-    /// How many.
+    /// Number of segments.
     pub count: u32,
-    /// When they came.
+    /// Arrival time.
     pub since: Nanos,
-    /// They may be marked instead of dropped.
+    /// If true, they may be marked instead of dropped.
     pub markable: bool,
-    /// They were.
+    /// If true, they were marked.
     pub marked: bool,
 }
 
-/// Whose segments they are.
+/// Owner of segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// A packet of a node, by the number it was offered under.
+    /// A packet of a node, by the number under which it was offered.
     Packet(u64),
-    /// Cross traffic, which only takes room and time.
+    /// Cross traffic, which only takes space and time.
     Cross,
 }
 
 impl Span {
-    /// Bytes on the wire.
+    /// Returns the bytes on the wire.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.sizes.bytes(self.first, self.count)
     }
 }
 
-/// The queue itself; its limit is kept by whoever puts something in.
+/// The queue itself; its callers enforce the limit.
 #[derive(Debug, Default)]
 pub struct Queue {
     spans: VecDeque<Span>,
     bytes: u64,
-    /// Spans of nodes' packets.
+    /// Number of spans of nodes' packets.
     packets: usize,
 }
 
 impl Queue {
-    /// Bytes that wait.
+    /// Returns the bytes that wait.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether nothing waits.
+    /// Returns true if nothing waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// Whether a node's packet waits.
+    /// Returns true if a node's packet waits.
     #[must_use]
     pub fn holds_packets(&self) -> bool {
         self.packets > 0
     }
 
-    /// Puts a span at the end.
+    /// Appends a span.
     pub fn push(&mut self, span: Span) {
         self.bytes += span.bytes();
         self.packets += usize::from(span.of != Owner::Cross);
         self.spans.push_back(span);
     }
 
-    /// The span at the head.
+    /// Returns the span at the head.
     #[must_use]
     pub fn head(&self) -> Option<&Span> {
         self.spans.front()
@@ -101,14 +101,14 @@ impl Queue {
     }
 }
 
-/// A queue whose segments CoDel takes one by one.
+/// A queue from which CoDel takes one segment at a time.
 #[derive(Debug)]
 pub struct Managed<'a, F> {
-    /// The queue.
+    /// The managed queue.
     pub queue: &'a mut Queue,
-    /// Whether segments that may be marked are.
+    /// If true, segments that may be marked are marked.
     pub ecn: bool,
-    /// Learns of each segment that is dropped.
+    /// Called with each segment that is dropped.
     pub dropped: F,
 }
 

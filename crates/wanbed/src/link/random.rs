@@ -1,24 +1,25 @@
-//! The random sequences of a link: each process of each direction has one of its own, so that
-//! turning one process on or off changes nothing about the others.
+//! Random sequences of a link. Each process of each direction has its own, so that turning one
+//! process on or off changes nothing about the others.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// What draws the numbers. New ones go to the end: the place is what tells the sequences apart.
+/// Process that draws the numbers. New ones go to the end, because the position selects the
+/// sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Process {
-    /// Which segments are lost.
+    /// Loss of segments.
     Loss,
-    /// How the delay varies.
+    /// Variation of the delay.
     Jitter,
-    /// Which segments are held up.
+    /// Segments that are held up.
     Reorder,
-    /// When bursts of cross traffic begin and end.
+    /// Beginnings and ends of bursts of cross traffic.
     Cross,
 }
 
-/// The sequence of one process in the direction `direction` (0 or 1) of the link with this seed.
-/// Sequences of one seed don't overlap: processes are 2^192 numbers apart, directions 2^128.
+/// Returns the sequence of one process in the direction `direction` (0 or 1) of the link with this
+/// seed. Sequences of one seed do not overlap: processes are 2^192 numbers apart, directions 2^128.
 #[must_use]
 pub fn sequence(seed: u64, process: Process, direction: u32) -> Xoshiro256PlusPlus {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -31,29 +32,29 @@ pub fn sequence(seed: u64, process: Process, direction: u32) -> Xoshiro256PlusPl
     random
 }
 
-/// How many failures come before the first success, when each try succeeds with `probability`: one
-/// draw by inversion instead of one for each try.
+/// Draws the number of failures before the first success, if each try succeeds with `probability`.
+/// It takes one draw by inversion instead of one for each try.
 pub fn geometric(random: &mut Xoshiro256PlusPlus, probability: f64) -> u64 {
     if probability <= 0.0 {
         return u64::MAX;
     }
-    // 1 - u lies in (0, 1]: the logarithm is finite. With probability 1 the divisor is -infinity: 0
+    // 1 - u is in (0, 1]: the logarithm is finite. With probability 1 the divisor is -infinity: 0
     // failures.
     let u: f64 = random.random();
     ((-u).ln_1p() / (-probability).ln_1p()) as u64
 }
 
-/// An exponentially distributed number with mean 1.
+/// Draws an exponentially distributed number with mean 1.
 pub fn exponential(random: &mut Xoshiro256PlusPlus) -> f64 {
     let u: f64 = random.random();
     -(-u).ln_1p()
 }
 
-/// A standard normal number drawn again until it lies within two deviations: its mean is 0, its
-/// standard deviation [`TRUNCATED_NORMAL_DEVIATION`].
+/// Draws standard normal numbers until one is within two deviations. Its mean is 0, its standard
+/// deviation [`TRUNCATED_NORMAL_DEVIATION`].
 pub fn truncated_normal(random: &mut Xoshiro256PlusPlus) -> f64 {
     loop {
-        // Box and Muller (1958). 1 - u lies in (0, 1].
+        // Box and Muller (1958). 1 - u is in (0, 1].
         let (u, v): (f64, f64) = (random.random(), random.random());
         let normal = (-2.0 * (-u).ln_1p()).sqrt() * (std::f64::consts::TAU * v).cos();
         if normal.abs() <= TRUNCATED_NORMAL_BOUND {
@@ -62,10 +63,10 @@ pub fn truncated_normal(random: &mut Xoshiro256PlusPlus) -> f64 {
     }
 }
 
-/// The largest magnitude of a [`truncated_normal`].
+/// Maximum magnitude of a [`truncated_normal`].
 pub const TRUNCATED_NORMAL_BOUND: f64 = 2.0;
-/// The standard deviation of a [`truncated_normal`]: with density f and distribution F of the
-/// standard normal, sqrt(1 - 2 * 2 f(2) / (2 F(2) - 1)).
+/// Standard deviation of a [`truncated_normal`]: with density f and distribution F of the standard
+/// normal, sqrt(1 - 2 * 2 f(2) / (2 F(2) - 1)).
 pub const TRUNCATED_NORMAL_DEVIATION: f64 = 0.879_626;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Seeded reordering: single segments arrive later than the others and are overtaken.
+//! Seeded reordering: single segments arrive later than others, which overtake them.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -6,18 +6,18 @@ use super::Nanos;
 use super::random::geometric;
 use crate::spec::ReorderSpec;
 
-/// Which segments are held up, and by how much. Only the order of segments counts, never time.
+/// Process that holds up segments. Only the order of segments counts, never time.
 #[derive(Debug, Clone)]
 pub struct Reorder {
     probability: f64,
     by: Nanos,
     random: Xoshiro256PlusPlus,
-    /// So many segments pass before the next one that is held up.
+    /// Number of segments before the next one that is held up.
     gap: u64,
 }
 
 impl Reorder {
-    /// The process of `spec`.
+    /// Returns the process of `spec`.
     #[must_use]
     pub fn new(spec: &ReorderSpec, mut random: Xoshiro256PlusPlus) -> Self {
         let gap = geometric(&mut random, spec.probability);
@@ -29,7 +29,7 @@ impl Reorder {
         }
     }
 
-    /// How many of the next segments, `most` of them at most, share a fate, and by how much they
+    /// Returns how many of the next segments, at most `most`, share a fate, and by how much they
     /// are held up.
     pub fn next_run(&mut self, most: u32) -> (u32, Nanos) {
         if self.gap == 0 {

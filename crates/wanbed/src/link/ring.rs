@@ -1,24 +1,24 @@
-//! The bytes of packets under way: one ring, so that nothing is allocated for a packet. Each lies
-//! in one run, and they leave in the order they came.
+//! Memory of packets in flight: one ring, so that nothing is allocated for a packet. Each packet is
+//! contiguous, and they leave in the order in which they came.
 
 use super::port::LONGEST_PACKET;
 
-/// Packets start on a cache line of their own, which also bounds how many fit.
+/// Alignment of packets to cache lines, which also limits their number.
 const ALIGNMENT: usize = 64;
 
 /// A ring of packets.
 #[derive(Debug)]
 pub struct Ring {
     bytes: Box<[u8]>,
-    /// Where the oldest packet starts.
+    /// Start of the oldest packet.
     head: usize,
-    /// Where the next packet goes; equal to `head` only when the ring is empty.
+    /// Start of the next packet; equal to `head` only if the ring is empty.
     tail: usize,
 }
 
 impl Ring {
-    /// A ring of at least `bytes` (more when that would not hold two packets). The kernel gives the
-    /// memory only as it is first used.
+    /// Returns a ring of at least `bytes` (more if that would not hold two packets). The kernel
+    /// provides the memory only when it is first used.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         let bytes = bytes.max(4 * LONGEST_PACKET);
@@ -29,18 +29,18 @@ impl Ring {
         }
     }
 
-    /// The most packets it can hold.
+    /// Returns the maximum number of packets.
     #[must_use]
     pub fn most_packets(&self) -> usize {
         self.bytes.len() / ALIGNMENT
     }
 
-    /// Room for the next packet, of any length; `None` when the ring is full.
+    /// Returns space for the next packet, of any length, or `None` if the ring is full.
     #[must_use]
     pub fn room(&mut self) -> Option<&mut [u8]> {
         if self.tail >= self.head {
             if self.bytes.len() - self.tail < LONGEST_PACKET {
-                // The tail may come up to the head but never reach it: that would look empty.
+                // The tail may approach the head but never reach it: that would look empty.
                 if self.head <= LONGEST_PACKET {
                     return None;
                 }
@@ -52,14 +52,14 @@ impl Ring {
         self.bytes.get_mut(self.tail..self.tail + LONGEST_PACKET)
     }
 
-    /// Keeps the first `len` bytes of the last [`room`](Self::room) and gives their place.
+    /// Keeps the first `len` bytes of the last [`room`](Self::room). Returns their position.
     pub fn keep(&mut self, len: usize) -> usize {
         let at = self.tail;
         self.tail += len.max(1).next_multiple_of(ALIGNMENT).min(LONGEST_PACKET);
         at
     }
 
-    /// Forgets all packets before the one at `oldest`, or all.
+    /// Releases all packets before the one at `oldest`, or all.
     pub fn release(&mut self, oldest: Option<usize>) {
         match oldest {
             Some(at) => self.head = at,
@@ -68,7 +68,7 @@ impl Ring {
         }
     }
 
-    /// The `len` bytes at `at`.
+    /// Returns the `len` bytes at `at`.
     #[must_use]
     pub fn get(&self, at: usize, len: usize) -> &[u8] {
         self.bytes.get(at..at + len).unwrap_or(&[])
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_says_so_and_an_emptied_one_takes_again() {
+    fn full_ring_takes_packets_again_after_release() {
         let mut ring = Ring::new(0);
         let mut kept = 0;
         while ring.room().is_some() {

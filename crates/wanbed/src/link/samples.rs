@@ -4,14 +4,14 @@ use etherparse::{IpHeaders, Ipv4Header, PacketBuilder, TcpHeader, ip_number};
 
 use super::virtio::{FLAG_NEEDS_CHECKSUM, GSO_ECN, GSO_TCPV4, GSO_TCPV6, GSO_UDP_L4, VirtioHeader};
 
-/// What a sample is made of.
+/// Parameters of a sample.
 #[derive(Debug, Clone)]
 pub struct Sample {
     pub v6: bool,
     pub udp: bool,
-    /// Words of 4 bytes of TCP options.
+    /// Number of 4-byte words of TCP options.
     pub options: usize,
-    /// Words of 4 bytes of IPv4 options.
+    /// Number of 4-byte words of IPv4 options.
     pub ip_options: usize,
     pub sequence: u32,
     pub id: u16,
@@ -37,7 +37,7 @@ pub const PLAIN: Sample = Sample {
 };
 
 impl Sample {
-    /// A TCP super-packet of full segments of 1500 bytes each.
+    /// Returns a TCP super-packet of full segments of 1500 bytes each.
     pub fn segments(count: usize) -> Self {
         Self {
             payload: 1448 * count,
@@ -51,7 +51,7 @@ impl Sample {
             .collect()
     }
 
-    /// As the kernel would hand it over, but with the full checksum in its place.
+    /// Returns the packet as the kernel would pass it, but with the full checksum.
     pub fn packet(&self) -> (VirtioHeader, Vec<u8>) {
         let ip = if self.v6 {
             PacketBuilder::ipv6([0x20; 16], [0x30; 16], 64)
@@ -103,8 +103,8 @@ impl Sample {
             } else {
                 gso_type
             },
-            // The kernel says how much of the packet lay in one run of its memory, which may be
-            // any.
+            // The kernel reports how much of the packet was contiguous in its memory, which may be
+            // any number.
             header_len: 4321,
             gso_size: self.gso_size,
             checksum_start: self.transport_at(),

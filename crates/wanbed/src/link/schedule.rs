@@ -1,25 +1,25 @@
-//! What holds in a direction now, and when the trace changes it next.
+//! Current values of a direction, and the next change by its trace.
 
 use super::Nanos;
 use crate::spec::{BitRate, DirectionSpec, LossModel, Trace, TraceStep};
 
-/// A direction's present rate, delay and loss model.
+/// A direction's current rate, delay and loss model.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    /// In bit/s; `None` is unlimited, zero an outage.
+    /// Rate in bit/s; `None` is unlimited, zero an outage.
     pub rate: Option<u64>,
     /// One-way propagation delay.
     pub delay: Nanos,
-    /// On the wire.
+    /// Loss on the wire.
     pub loss: LossModel,
     trace: Option<Trace>,
-    /// The step that comes next, and the beginning of its cycle.
+    /// Index of the next step, and the beginning of its cycle.
     next: usize,
     cycle: Nanos,
 }
 
 impl Schedule {
-    /// What `spec` asks for at time 0.
+    /// Returns the values of `spec` at time 0.
     #[must_use]
     pub fn new(spec: &DirectionSpec) -> Self {
         Self {
@@ -32,13 +32,13 @@ impl Schedule {
         }
     }
 
-    /// When the next change comes.
+    /// Returns the time of the next change.
     #[must_use]
     pub fn next_change(&self) -> Option<Nanos> {
         self.next_step().map(|(at, _)| at)
     }
 
-    /// Makes the next change if it is due by `now`, and returns whether it was.
+    /// Makes the next change if it is due by `now`. Returns true if it was.
     pub fn change_by(&mut self, now: Nanos) -> bool {
         let Some((_, step)) = self.next_step().filter(|(at, _)| *at <= now) else {
             return false;
@@ -68,7 +68,7 @@ impl Schedule {
     }
 }
 
-/// The shortest delay that a direction ever has.
+/// Returns the shortest delay that a direction ever has.
 #[must_use]
 pub fn least_delay(spec: &DirectionSpec) -> Nanos {
     let steps = spec.changes.iter().flat_map(|trace| &trace.steps);

@@ -1,18 +1,18 @@
-//! How a link's thread asks the kernel to be woken in time.
+//! Scheduling of a link's thread, so that the kernel wakes it in time.
 #![allow(unsafe_code)] // Scheduling classes are set by system calls that no crate here wraps.
 
 use std::num::NonZeroU64;
 
 use super::report::Scheduling;
 
-/// Above every ordinary thread, below what the kernel itself runs in real time.
+/// Priority above every ordinary thread, and below the kernel's own real-time threads.
 const PRIORITY: libc::c_int = 10;
-/// A short slice, in nanoseconds: the least that EEVDF takes, which makes it serve the thread soon.
+/// Time slice in nanoseconds: the minimum of EEVDF, with which it serves the thread soon.
 const SLICE: u64 = 100_000;
 const NICE: libc::c_int = -10;
 
-/// Does what the user's rights allow to keep the calling thread's wake-ups prompt, and returns
-/// which it was.
+/// Makes the calling thread's wake-ups as prompt as the user's privileges allow. Returns the method
+/// used.
 pub fn hurry() -> Scheduling {
     // The default of 50 microseconds would be added to every wait.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
@@ -69,6 +69,6 @@ fn short_slice() -> bool {
     let set = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const asked, 0) };
     // SAFETY: the kernel writes at most the given number of bytes to `got`.
     let read = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut got, ATTRIBUTES, 0) };
-    // Kernels before 6.12 take the slice without a word, and ignore it.
+    // Kernels before 6.12 accept the slice silently, and ignore it.
     set == 0 && read == 0 && got.runtime == SLICE
 }

@@ -1,5 +1,5 @@
-//! A TUN device as a link's end. With virtio headers and offloads on, TCP hands over super-packets
-//! of up to 64 KB, some 45 segments a read: that is where the engine's speed comes from.
+//! A TUN device as a link's end. With virtio headers and offloads on, TCP passes super-packets of
+//! up to 64 KB, some 45 segments per read. This makes the engine fast.
 #![allow(unsafe_code)] // The TUN driver is configured by ioctls that no crate wraps.
 
 use std::fs::File;
@@ -15,26 +15,26 @@ use super::port::Received;
 use super::virtio::{VIRTIO_HEADER, VirtioHeader};
 
 /// Packets (super-packets count as one) that the device holds until the engine reads them. The
-/// kernel's own 500 overflow when a sender's burst meets a moment's stall.
+/// kernel's default of 500 overflows when a sender's burst meets a short stall.
 const DEVICE_QUEUE: i32 = 10_000;
 
-/// An open TUN device; it vanishes when this is dropped.
+/// An open TUN device; it is removed when this is dropped.
 #[derive(Debug)]
 pub struct TunPort {
     device: OwnedFd,
     name: String,
-    /// `/proc/net/dev` of the node's namespace: an open one keeps showing the namespace it was
-    /// opened in.
+    /// `/proc/net/dev` of the node's namespace: an open file keeps showing the namespace in which
+    /// it was opened.
     statistics: Option<File>,
     drops_at_start: u64,
 }
 
-/// Makes the TUN device `name` in the calling thread's network namespace, with virtio headers, all
-/// offloads that the kernel takes, and a raised queue length. It is left down, without address, for
-/// the caller to configure.
+/// Creates the TUN device `name` in the calling thread's network namespace, with virtio headers,
+/// all offloads that the kernel accepts, and a larger queue. The caller sets its address and brings
+/// it up.
 ///
 /// # Errors
-/// [`LinkError::Device`] when `/dev/net/tun` can't be opened or the kernel refuses the device.
+/// [`LinkError::Device`] if `/dev/net/tun` cannot be opened, or the kernel refuses the device.
 pub fn create(name: &str) -> Result<TunPort, LinkError> {
     let failed = |what| {
         move |source| LinkError::Device {
@@ -55,13 +55,13 @@ pub fn create(name: &str) -> Result<TunPort, LinkError> {
     let set = unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
     succeeded(set).map_err(failed("create the TUN device"))?;
     set_offloads(&device).map_err(failed("turn segmentation offload on"))?;
-    // A short queue costs drops under bursts, which the counters show; it's no reason to fail.
+    // A short queue costs drops under bursts, which the counters show; it is not a reason to fail.
     let _ = set_queue_length(name);
 
     let mut port = TunPort {
         device,
         name: name.to_owned(),
-        // The calling thread may have changed its namespace alone, so not `self`.
+        // The calling thread may have changed only its own namespace, so not `self`.
         statistics: File::open("/proc/thread-self/net/dev").ok(),
         drops_at_start: 0,
     };
@@ -128,7 +128,7 @@ fn succeeded(result: libc::c_int) -> io::Result<()> {
 }
 
 impl TunPort {
-    /// The device's name.
+    /// Returns the device's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -149,10 +149,11 @@ impl TunPort {
                     len: all - VIRTIO_HEADER,
                 })
             }
-            Ok(0) => Err(Errno::BADFD), // never of a device, but of what stands in for one and is closed
+            // never of a device, but of what stands in for one and is closed
+            Ok(0) => Err(Errno::BADFD),
             Ok(_) => Ok(Received::Noise),
             Err(Errno::AGAIN) => Ok(Received::Empty),
-            // The driver couldn't describe this one packet in a virtio header; it is gone.
+            // The driver could not describe this one packet in a virtio header; it is lost.
             Err(Errno::INVAL | Errno::INTR) => Ok(Received::Noise),
             Err(e) => Err(e),
         }
@@ -190,8 +191,8 @@ impl TunPort {
     }
 }
 
-/// The 12th number behind the interface's name in `/proc/net/dev`: packets that were to be sent,
-/// and dropped.
+/// Returns the 12th number after the interface's name in `/proc/net/dev`: packets to be sent that
+/// were dropped.
 fn transmit_drops(table: &str, name: &str) -> Option<u64> {
     let line = table
         .lines()
@@ -211,8 +212,10 @@ mod tests {
 
     #[test]
     fn reads_the_drops_of_the_named_device_only() {
-        let table = "Inter-|   Receive                                                |  Transmit\n \
-            face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls\n \
+        let table = "Inter-|   Receive                                                |  \
+            Transmit\n \
+            face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets \
+            errs drop fifo colls\n \
                a1: 1 2 3 4 5 6 7 8 9 10 11 112 13 14 15 16\n\
                 a: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n";
         assert_eq!(transmit_drops(table, "a"), Some(12));
@@ -222,7 +225,7 @@ mod tests {
     }
 
     impl TunPort {
-        /// A port over anything that keeps packets apart.
+        /// Returns a port over any descriptor that keeps packets apart.
         pub fn over(device: OwnedFd) -> Self {
             Self {
                 device,
@@ -235,7 +238,7 @@ mod tests {
 
     #[test]
     #[ignore = "needs root, /dev/net/tun and `ip`; makes a network namespace of its own"]
-    fn counts_what_nobody_read() {
+    fn device_drops_are_counted() {
         // SAFETY: only the network namespace of this test's thread changes.
         unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
         let mut port = create("wan").unwrap();
@@ -251,7 +254,7 @@ mod tests {
         for _ in 0..sent {
             socket.send_to(b"?", "10.0.0.2:9").unwrap();
         }
-        // Besides these the kernel may have sent a few of its own.
+        // The kernel may have sent a few of its own, too.
         assert!(
             (500..520).contains(&port.device_drops()),
             "{}",

@@ -2,44 +2,44 @@
 //! (struct `virtio_net_hdr`, virtio 1.2 section 5.1.6, legacy layout: the machine's own byte
 //! order).
 
-/// Bytes on the device.
+/// Size of the header in bytes.
 pub const VIRTIO_HEADER: usize = 10;
 
-/// The checksum field covers only the pseudo header so far; the rest is for whoever needs it.
+/// Flag: the checksum field covers only the pseudo header so far, and has to be completed.
 pub const FLAG_NEEDS_CHECKSUM: u8 = 1;
-/// The checksum has been verified already.
+/// Flag: the checksum has already been verified.
 pub const FLAG_CHECKSUM_VALID: u8 = 2;
 
-/// One packet on the wire.
+/// Type of a single packet on the wire.
 pub const GSO_NONE: u8 = 0;
-/// A TCP super-packet over IPv4.
+/// Type of a TCP super-packet over IPv4.
 pub const GSO_TCPV4: u8 = 1;
-/// A TCP super-packet over IPv6.
+/// Type of a TCP super-packet over IPv6.
 pub const GSO_TCPV6: u8 = 4;
-/// Several UDP datagrams in one (UDP segmentation offload).
+/// Type of several UDP datagrams in one (UDP segmentation offload).
 pub const GSO_UDP_L4: u8 = 5;
-/// Set beside the TCP kinds: the first segment carries CWR, the others don't (RFC 3168).
+/// Bit in addition to the TCP types: the first segment carries CWR, the others do not (RFC 3168).
 pub const GSO_ECN: u8 = 0x80;
 
-/// What the kernel says about a packet beside its bytes.
+/// The kernel's description of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VirtioHeader {
-    /// `FLAG_*`.
+    /// Combination of `FLAG_*`.
     pub flags: u8,
-    /// `GSO_*`.
+    /// One of `GSO_*`.
     pub gso_type: u8,
     /// Length of all headers, from the start of the packet.
     pub header_len: u16,
     /// Payload bytes of each segment.
     pub gso_size: u16,
-    /// Where the checksum starts, from the start of the packet.
+    /// Offset from the start of the packet at which the checksummed data begins.
     pub checksum_start: u16,
-    /// Where the checksum goes, from `checksum_start`.
+    /// Offset of the checksum from `checksum_start`.
     pub checksum_offset: u16,
 }
 
 impl VirtioHeader {
-    /// Reads one as the kernel wrote it.
+    /// Reads a header that the kernel wrote.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; VIRTIO_HEADER]) -> Self {
         let field = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
@@ -53,7 +53,7 @@ impl VirtioHeader {
         }
     }
 
-    /// Writes one as the kernel reads it.
+    /// Returns a header for the kernel to read.
     #[must_use]
     pub fn to_bytes(self) -> [u8; VIRTIO_HEADER] {
         let mut bytes = [0; VIRTIO_HEADER];
@@ -66,8 +66,8 @@ impl VirtioHeader {
         bytes
     }
 
-    /// The same with all offsets moved by the `by` bytes of a link-layer header: put before the
-    /// packet.
+    /// Returns the header with all offsets increased by the `by` bytes of a link-layer header that
+    /// is prepended to the packet.
     #[must_use]
     pub fn behind(mut self, by: u16) -> Self {
         if self.flags & FLAG_NEEDS_CHECKSUM != 0 {
@@ -79,8 +79,8 @@ impl VirtioHeader {
         self
     }
 
-    /// The same with all offsets moved by the `by` bytes of a link-layer header: taken off the
-    /// packet.
+    /// Returns the header with all offsets decreased by the `by` bytes of a link-layer header that
+    /// is removed from the packet.
     #[must_use]
     pub fn without(mut self, by: u16) -> Self {
         self.checksum_start = self.checksum_start.saturating_sub(by);

@@ -1,5 +1,5 @@
-//! A TOML document in which every value knows where it came from: a line of the file, or a `--set`
-//! on the command line.
+//! A TOML document in which every value knows its origin: a line of the file, or a `--set` on the
+//! command line.
 
 use toml::de::{DeTable, DeValue};
 
@@ -21,7 +21,7 @@ pub(super) enum Value {
     Float(f64),
     Bool(bool),
     List(Vec<Located>),
-    /// In the order of the file, which is the order nodes and links are numbered in.
+    /// Entries in the order of the file, in which nodes and links are numbered.
     Table(Vec<(String, Located)>),
 }
 
@@ -38,7 +38,7 @@ impl Value {
     }
 }
 
-/// Reads `text`, the content of `file`, and lays the settings over it.
+/// Reads `text`, the content of `file`, and applies the settings to it.
 pub(super) fn parse(
     file: &str,
     text: &str,
@@ -126,8 +126,8 @@ fn located(
     })
 }
 
-/// Lays one `--set path=value` over the document. A `*` in the path stands for every key there is
-/// at that level.
+/// Applies one `--set path=value` to the document. A `*` in the path stands for every key at that
+/// level.
 fn apply(root: &mut Located, setting: &Setting) -> Result<(), ScenarioError> {
     let place = format!("--set {}", setting.path);
     let wrong = |problem: String| ScenarioError {
@@ -135,8 +135,8 @@ fn apply(root: &mut Located, setting: &Setting) -> Result<(), ScenarioError> {
         field: String::new(),
         problem,
     };
-    // What is no TOML value by itself is text, so that `loss=0.001%` and `congestion=cubic` need no
-    // second quotes.
+    // Anything that is not a TOML value is text, so that `loss=0.001%` and `congestion=cubic` need
+    // no second quotes.
     let value = match DeTable::parse(&format!("v = {}", setting.value)) {
         Ok(table) => match table.get_ref().iter().next() {
             Some((_, value)) if table.get_ref().len() == 1 => {
@@ -162,7 +162,7 @@ fn apply(root: &mut Located, setting: &Setting) -> Result<(), ScenarioError> {
     }
 }
 
-/// Returns how many places it set.
+/// Sets a value. Returns the number of places.
 fn put(at: &mut Located, path: &[&str], value: &Located) -> Result<usize, String> {
     let Some((first, rest)) = path.split_first() else {
         *at = value.clone();

@@ -1,4 +1,4 @@
-//! Typed reading of a table: each field by name, with its place in every error, and no field left
+//! Typed reading of a table: each field by name, with its origin in every error, and no field left
 //! unread.
 
 use super::document::{Located, Value};
@@ -6,7 +6,7 @@ use crate::error::ScenarioError;
 
 type Result<T> = std::result::Result<T, ScenarioError>;
 
-/// A value together with the path that led to it.
+/// A value with its path in the document.
 #[derive(Debug, Clone)]
 pub(super) struct Field {
     pub(super) path: String,
@@ -52,7 +52,7 @@ impl Field {
         }
     }
 
-    /// Text run through one of the quantity readers.
+    /// Parses text as a quantity.
     pub(super) fn quantity<T>(
         &self,
         read: impl FnOnce(&str) -> std::result::Result<T, String>,
@@ -60,7 +60,7 @@ impl Field {
         read(self.text()?).map_err(|problem| self.wrong(problem))
     }
 
-    /// A probability, written as text or as a bare number.
+    /// Parses a probability, written as text or as a bare number.
     pub(super) fn probability(&self) -> Result<f64> {
         let text = match &self.located.value {
             Value::Float(number) => number.to_string(),
@@ -84,7 +84,7 @@ impl Field {
         }
     }
 
-    /// What the kernel reads from a sysctl file: text, an integer or a truth value.
+    /// Returns the text for a sysctl file, from text, an integer or a boolean.
     pub(super) fn sysctl_value(&self) -> Result<String> {
         match &self.located.value {
             Value::Text(text) => Ok(text.clone()),
@@ -112,7 +112,7 @@ impl Field {
         matches!(self.located.value, Value::Table(_))
     }
 
-    /// The entries of a table whose keys are names the scenario chose.
+    /// Returns the entries of a table whose keys are names chosen by the scenario.
     pub(super) fn entries(&self) -> Result<Vec<(String, Field)>> {
         match &self.located.value {
             Value::Table(entries) => Ok(entries
@@ -123,7 +123,7 @@ impl Field {
         }
     }
 
-    /// The fields of a table whose keys the program knows.
+    /// Returns the fields of a table whose keys the program knows.
     pub(super) fn fields(&self) -> Result<Fields> {
         Ok(Fields {
             of: self.clone(),
@@ -133,7 +133,7 @@ impl Field {
     }
 }
 
-/// The fields of one table; `finish` says which of them nobody asked for.
+/// Fields of one table; `finish` reports those that were not read.
 #[derive(Debug)]
 pub(super) struct Fields {
     pub(super) of: Field,

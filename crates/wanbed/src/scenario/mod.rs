@@ -1,8 +1,8 @@
-//! A scenario: nodes, the links between them, and the routes traffic takes, read from a TOML file.
+//! A scenario: nodes, the links between them, and the routes of traffic, read from a TOML file.
 //!
-//! [`Scenario`] holds the file; [`Scenario::resolve`] checks it, lays the overrides over it and
-//! gives the [`Network`] to build, in which nothing is left to interpret. The language is described
-//! in `docs/wanbed.md`.
+//! [`Scenario`] holds the file. [`Scenario::resolve`] checks it, applies the overrides and returns
+//! the [`Network`] to build, which needs no further interpretation. `docs/wanbed.md` describes the
+//! language.
 
 mod document;
 mod fields;
@@ -24,20 +24,20 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result, ScenarioError};
 use crate::spec::LinkSpec;
 
-/// The text of a scenario file, and where it lies.
+/// Text of a scenario file, and its location.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scenario {
     file: PathBuf,
-    /// Where trace files are looked for.
+    /// Directory of trace files.
     directory: PathBuf,
     text: String,
 }
 
 impl Scenario {
-    /// Reads a scenario file. Its content is checked by [`Scenario::resolve`].
+    /// Reads a scenario file. [`Scenario::resolve`] checks its content.
     ///
     /// # Errors
-    /// [`Error::Read`] when the file cannot be read as text.
+    /// [`Error::Read`] if the file cannot be read as text.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let failed = |source| Error::Read {
@@ -54,8 +54,8 @@ impl Scenario {
         })
     }
 
-    /// A scenario from text instead of a file; `name` stands in errors, trace files are looked for
-    /// in the working directory.
+    /// Returns a scenario from text instead of a file. Errors use `name`; trace files are in the
+    /// working directory.
     pub fn from_text(name: &str, text: impl Into<String>) -> Self {
         Scenario {
             file: name.into(),
@@ -64,12 +64,12 @@ impl Scenario {
         }
     }
 
-    /// The file the scenario came from.
+    /// Returns the file of the scenario.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Checks the scenario and works out every number in it.
+    /// Checks the scenario and computes every number in it.
     ///
     /// # Errors
     /// [`Error::Scenario`] names file, line and field; [`Error::Read`] a trace file that cannot be
@@ -84,19 +84,19 @@ impl Scenario {
     }
 }
 
-/// What one run changes about a scenario, so that one file serves a whole table of measurements.
+/// Changes of one run to a scenario, so that one file serves a whole table of measurements.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overrides {
-    /// Laid over the file in this order.
+    /// Settings, applied to the file in this order.
     pub settings: Vec<Setting>,
-    /// In place of the file's seed.
+    /// Seed, instead of the file's.
     pub seed: Option<u64>,
-    /// What carries the links.
+    /// Kind of link devices.
     pub backend: Backend,
-    /// The lab's name; one is made up when there is none.
+    /// Name of the lab; a unique one is chosen if `None`.
     pub name: Option<String>,
-    /// The nodes that relay connections in this run, in place of those the file says; no name is
-    /// none.
+    /// Nodes that relay connections in this run, instead of those of the file; an empty list means
+    /// no relays.
     pub relays: Option<Vec<String>>,
 }
 
@@ -112,23 +112,23 @@ impl Overrides {
         self
     }
 
-    /// Chooses the seed of every random process in the lab.
+    /// Sets the seed of every random process in the lab.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Names the lab.
+    /// Sets the name of the lab.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Names the nodes that relay connections in this run, in place of those the file says:
-    /// `relays(["gw1", "gw2"])`, or none for a run without depots. Control loops end there, and
-    /// with them what a link's lag is judged by
+    /// Sets the nodes that relay connections in this run, instead of those of the file:
+    /// `relays(["gw1", "gw2"])`, or an empty list for a run without depots. Control loops end at
+    /// relays, and a link's lag is judged by these loops
     /// ([`LinkReport::loop_rtt_ms`](crate::LinkReport::loop_rtt_ms)).
     #[must_use]
     pub fn relays<N: Into<String>>(mut self, nodes: impl IntoIterator<Item = N>) -> Self {
@@ -136,7 +136,7 @@ impl Overrides {
         self
     }
 
-    /// Chooses what carries the links.
+    /// Sets the kind of link devices.
     #[must_use]
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
@@ -147,9 +147,9 @@ impl Overrides {
 /// One `--set path=value`. A `*` in the path stands for every name at that level.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Dotted: `links.wan.loss`.
+    /// Dotted path: `links.wan.loss`.
     pub path: String,
-    /// A TOML value, or plain text.
+    /// TOML value, or plain text.
     pub value: String,
 }
 
@@ -167,11 +167,11 @@ impl FromStr for Setting {
     }
 }
 
-/// What the user-space links take packets from and give them to.
+/// Kind of devices from which the links take packets and to which they give them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
-    /// TUN devices where they may be opened, else packet sockets.
+    /// TUN devices if they may be opened, else packet sockets.
     #[default]
     User,
     /// TUN devices.
@@ -195,26 +195,26 @@ impl FromStr for Backend {
     }
 }
 
-/// A scenario with every number worked out.
+/// A scenario with every number computed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
-    /// What the scenario calls itself.
+    /// Title of the scenario.
     pub title: String,
-    /// The seed that every link's own is derived from.
+    /// Seed from which every link's own is derived.
     pub seed: u64,
-    /// In the order of the file.
+    /// Nodes, in the order of the file.
     pub nodes: Vec<Node>,
-    /// In the order of the file.
+    /// Links, in the order of the file.
     pub links: Vec<Link>,
-    /// The explicit routes, both directions written out; everything else goes the shortest way by
+    /// Explicit routes, for each direction; all other traffic takes the path with the shortest
     /// delay.
     pub routes: Vec<PinnedRoute>,
-    /// The paths over which the scenario spreads a loss, as indices of links.
+    /// Paths over which the scenario spreads a loss, as indices of links.
     pub named_paths: Vec<Vec<usize>>,
 }
 
 impl Network {
-    /// The index of the node called `name`.
+    /// Returns the index of the node called `name`.
     pub fn node(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
     }
@@ -223,17 +223,17 @@ impl Network {
 /// A host, router or depot: one network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Also its host name in every node's `/etc/hosts`.
+    /// Name, which is also its host name in every node's `/etc/hosts`.
     pub name: String,
-    /// Its one address, on its loopback device.
+    /// Its only address, on its loopback device.
     pub address: Ipv4Addr,
-    /// Whether it passes packets on.
+    /// If true, it forwards packets.
     pub forwards: bool,
-    /// Whether connections end here and are relayed, and where the scenario says so.
+    /// If true, connections end here and are relayed; `None` if the scenario does not say.
     pub relays: Option<bool>,
-    /// Its default congestion control, and where the scenario says so.
+    /// Default congestion control; `None` if the scenario does not say.
     pub congestion: Option<String>,
-    /// Dotted name and value, in the order they are set.
+    /// Dotted names and values, in the order in which they are set.
     pub sysctls: Vec<(String, String)>,
 }
 
@@ -244,39 +244,39 @@ pub struct Link {
     pub a: usize,
     /// Index of the node at the b end.
     pub b: usize,
-    /// What it does to packets; `forward` is from a to b.
+    /// Properties of the link; `forward` is from a to b.
     pub spec: LinkSpec,
 }
 
 impl Link {
-    /// The node at the other end.
+    /// Returns the node at the other end.
     pub fn far_end(&self, node: usize) -> usize {
         if node == self.a { self.b } else { self.a }
     }
 }
 
-/// Traffic of one node to another that leaves the shortest way, in one direction.
+/// Traffic from one node to another, in one direction, that does not take the shortest path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinnedRoute {
-    /// Index of the node whose own traffic it is.
+    /// Index of the node that sends the traffic.
     pub from: usize,
-    /// Index of the node it goes to.
+    /// Index of the node that receives it.
     pub to: usize,
-    /// Indices of the links, in the order they are crossed.
+    /// Indices of the links, in the order in which they are crossed.
     pub links: Vec<usize>,
-    /// Only TCP with these ports.
+    /// If set, only TCP with these ports.
     pub ports: Option<PortRange>,
 }
 
 /// A range of TCP ports at the end that opened the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortRange {
-    /// The lowest.
+    /// Lowest port.
     pub first: u16,
-    /// The highest, included.
+    /// Highest port, inclusive.
     pub last: u16,
-    /// Whether the sender of this route's packets is the end that opened the connection (else it is
-    /// the receiver).
+    /// If true, the sender of this route's packets opened the connection; otherwise the receiver
+    /// did.
     pub at_sender: bool,
 }
 

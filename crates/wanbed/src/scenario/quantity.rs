@@ -1,26 +1,26 @@
 //! Quantities with their units, as a scenario writes them: "155 Mbit/s", "53 ms", "256 KB",
 //! "0.001%", "1.5 bdp".
 //!
-//! The crate `quantities` reads them; a unit is always named here, and what a link can have is
-//! bounded.
+//! The crate `quantities` parses them. Here a unit is always required, and values are limited to
+//! those that a link can have.
 
 use std::time::Duration;
 
 use quantities::{ByteCount, Probability, Rate, Time};
 
-/// The highest rate of a link: 1 Tbit/s, in bit/s.
+/// Maximum rate of a link: 1 Tbit/s, in bit/s.
 const MAX_RATE: f64 = 1e12;
-/// The largest size, in bytes: more than any queue or buffer.
+/// Maximum size in bytes: more than any queue or buffer.
 const MAX_BYTES: u64 = 1_000_000_000_000_000;
 
-/// A span of time: "53 ms", "20 s", "100 us".
+/// Parses a span of time: "53 ms", "20 s", "100 us".
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Time::with_unit(text)
         .map(|Time(time)| time)
         .map_err(|error| error.to_string())
 }
 
-/// A bit rate in bit/s: "155 Mbit/s"; `None` for "unlimited", zero for an outage.
+/// Parses a bit rate in bit/s: "155 Mbit/s"; `None` for "unlimited", zero for an outage.
 pub(super) fn bit_rate(text: &str) -> Result<Option<u64>, String> {
     if text.trim() == "unlimited" {
         return Ok(None);
@@ -35,7 +35,7 @@ pub(super) fn bit_rate(text: &str) -> Result<Option<u64>, String> {
     Ok(Some(bits as u64))
 }
 
-/// A size in bytes: "256 KB".
+/// Parses a size in bytes: "256 KB".
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     match ByteCount::with_unit(text) {
         Ok(ByteCount(bytes @ ..=MAX_BYTES)) => Ok(bytes),
@@ -44,20 +44,20 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A probability: "0.001%", "8e-4", "none".
+/// Parses a probability: "0.001%", "8e-4", "none".
 pub(super) fn probability(text: &str) -> Result<f64, String> {
     text.parse::<Probability>()
         .map(Probability::value)
         .map_err(|error| error.to_string())
 }
 
-/// How long a queue may grow.
+/// Maximum length of a queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum QueueLength {
     /// A fixed number of bytes.
     Bytes(u64),
-    /// A multiple of the bandwidth-delay product over `rtt` (the link's own when `None`), but never
-    /// under `at_least` bytes.
+    /// A multiple of the bandwidth-delay product over `rtt` (the link's own if `None`), but at
+    /// least `at_least` bytes.
     Bdp {
         multiple: f64,
         rtt: Option<Duration>,
@@ -65,11 +65,12 @@ pub(super) enum QueueLength {
     },
 }
 
-/// A queue: "256 KB", "1.5 bdp", "1 bdp of 106 ms", "1 bdp, at least 256 KB".
+/// Parses a queue: "256 KB", "1.5 bdp", "1 bdp of 106 ms", "1 bdp, at least 256 KB".
 pub(super) fn queue_length(text: &str) -> Result<QueueLength, String> {
     let wrong = || {
         format!(
-            "{text:?} is not a queue: write \"256 KB\", \"1.5 bdp\", \"1 bdp of 106 ms\" or \"1 bdp, at least 256 KB\""
+            "{text:?} is not a queue: write \"256 KB\", \"1.5 bdp\", \"1 bdp of 106 ms\" or \"1 \
+             bdp, at least 256 KB\""
         )
     };
     let (length, floor) = text

@@ -1,4 +1,5 @@
-//! From the located document to the resolved network: nodes, routes and how losses are spread.
+//! Conversion of the located document into the resolved network: nodes, routes, and the spreading
+//! of losses.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -13,10 +14,11 @@ use crate::error::{Result, ScenarioError};
 use crate::route;
 use crate::spec::LossModel;
 
-/// Far more than one machine carries; keeps addresses and routing tables in their ranges.
+/// Maximum number of nodes, far more than one machine can run; it keeps addresses and routing
+/// tables in their ranges.
 const MAX_NODES: usize = 200;
 const MAX_ROUTES: usize = 500;
-/// Under this, TCP's window cannot be named by `buffers` alone.
+/// Window below which `buffers` alone cannot limit TCP's window.
 const UNSCALED_WINDOW: u64 = 65_536;
 
 pub(super) fn network(
@@ -84,7 +86,7 @@ pub(super) fn network(
     Ok(network)
 }
 
-/// A name that can be a host name, a directory and a word on the command line.
+/// Checks that a name can be a host name, a directory and a word on the command line.
 pub(super) fn name(field: &Field, name: &str, longest: usize) -> Located<()> {
     let good = name.len() <= longest
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -93,12 +95,13 @@ pub(super) fn name(field: &Field, name: &str, longest: usize) -> Located<()> {
         Ok(())
     } else {
         Err(field.wrong(format!(
-            "a name here is 1 to {longest} letters, digits and '-', beginning with a letter or digit"
+            "a name here is 1 to {longest} letters, digits and '-', beginning with a letter or \
+             digit"
         )))
     }
 }
 
-/// The nodes, each with what the scenario says about its forwarding.
+/// Reads the nodes, each with the scenario's setting of its forwarding.
 fn nodes(field: &Field) -> Located<Vec<(Node, Option<bool>)>> {
     let entries = field.entries()?;
     if entries.is_empty() || entries.len() > MAX_NODES {
@@ -143,7 +146,7 @@ fn nodes(field: &Field) -> Located<Vec<(Node, Option<bool>)>> {
         };
         let (forwards, relays) = (flag("forwards")?, flag("relays")?);
         fields.finish()?;
-        // 10.77.0.1 and on, in the order of the file: MAX_NODES fits the last byte.
+        // 10.77.0.1 and up, in the order of the file: MAX_NODES fits the last byte.
         let address = Ipv4Addr::new(10, 77, 0, u8::try_from(index + 1).unwrap_or(u8::MAX));
         nodes.push((
             Node {
@@ -160,8 +163,8 @@ fn nodes(field: &Field) -> Located<Vec<(Node, Option<bool>)>> {
     Ok(nodes)
 }
 
-/// Makes these nodes the only ones that relay. One that the file calls a relay takes no part in
-/// this run unless it is named.
+/// Makes these nodes the only ones that relay. A relay of the file that is not named is not a relay
+/// in this run.
 fn choose_relays(nodes: &mut [(Node, Option<bool>)], relays: &[String]) -> Located<()> {
     for (node, _) in nodes.iter_mut() {
         node.relays = node.relays.map(|_| false);
@@ -179,12 +182,12 @@ fn choose_relays(nodes: &mut [(Node, Option<bool>)], relays: &[String]) -> Locat
     Ok(())
 }
 
-/// The sysctls that let a TCP window grow to a size and no further.
+/// Returns the sysctls that let a TCP window grow to a size and no further.
 fn buffers(field: &Field) -> Located<Vec<(String, String)>> {
     let size = field.quantity(quantity::bytes)?;
     let sysctl = |name: &str, value: String| (format!("net.ipv4.{name}"), value);
     if size == UNSCALED_WINDOW {
-        // The host that nobody tuned: no window scaling, so 64 KB is the most it can offer.
+        // An untuned host: without window scaling, it can offer at most 64 KB.
         return Ok(vec![
             sysctl("tcp_window_scaling", "0".to_owned()),
             sysctl("tcp_rmem", "4096 131072 262144".to_owned()),
@@ -195,7 +198,7 @@ fn buffers(field: &Field) -> Located<Vec<(String, String)>> {
         return Err(field
             .wrong("buffers are \"64 KB\" (no window scaling), or from \"128 KB\" to \"1 GB\""));
     }
-    // Linux counts its own bookkeeping into the buffer: twice the window holds the window.
+    // Linux counts its bookkeeping as part of the buffer: twice the window holds the window.
     Ok(vec![
         sysctl("tcp_window_scaling", "1".to_owned()),
         sysctl("tcp_rmem", format!("4096 131072 {}", 2 * size)),
@@ -203,7 +206,7 @@ fn buffers(field: &Field) -> Located<Vec<(String, String)>> {
     ])
 }
 
-/// Only what a network namespace has of its own: a sysctl outside `net.` would be the host's.
+/// Accepts only sysctls of a network namespace: one outside `net.` would be the host's.
 fn sysctl_name(field: &Field, key: &str) -> Located<String> {
     let name = if key.contains('.') {
         key.to_owned()
@@ -223,8 +226,8 @@ fn sysctl_name(field: &Field, key: &str) -> Located<String> {
     }
 }
 
-/// `[spread.NAME]`: one loss rate for a whole path, shared out to its links in proportion to their
-/// delay. Gives the path.
+/// Reads `[spread.NAME]`: one loss rate for a whole path, divided among its links in proportion to
+/// their delay. Returns the path.
 fn spread_loss(field: &Field, links: &mut [Link]) -> Located<Vec<usize>> {
     let mut fields = field.fields()?;
     let loss = fields.required("loss")?.probability()?;
@@ -236,7 +239,8 @@ fn spread_loss(field: &Field, links: &mut [Link]) -> Located<Vec<usize>> {
         .transpose()?
         .unwrap_or_default();
     fields.finish()?;
-    // Half the link's own round trip, so that a link with unequal directions loses alike in both.
+    // Half the link's own round trip, so that a link with unequal directions has the same loss in
+    // both.
     let delay =
         |link: &Link| (link.spec.forward.delay + link.spec.backward.delay).as_secs_f64() / 2.0;
     let whole: f64 = path.iter().map(|&link| delay(&links[link])).sum();
@@ -274,7 +278,7 @@ fn link_list(field: &Field, links: &[Link]) -> Located<Vec<usize>> {
     Ok(found)
 }
 
-/// One `[[route]]`: its direction there and, unless it is one-way, the same way back.
+/// Reads one `[[route]]`: its direction there and, unless it is one-way, the same path back.
 fn pinned_route(field: &Field, network: &Network) -> Located<Vec<PinnedRoute>> {
     let mut fields = field.fields()?;
     let end = |field: Field| {
@@ -329,8 +333,8 @@ fn pinned_route(field: &Field, network: &Network) -> Located<Vec<PinnedRoute>> {
     })
 }
 
-/// The links from `from` to `to` through every name in `via`: a link is crossed, a node is gone to
-/// by the one link that leads there.
+/// Returns the links from `from` to `to` through every name in `via`. A named link is crossed; a
+/// named node is reached by the one link that leads there.
 fn walk(
     route: &Field,
     via: Option<&Field>,
@@ -396,7 +400,7 @@ fn port_range(field: &Field) -> Located<(u16, u16)> {
     }
 }
 
-/// Sum that cannot overflow on any two durations a scenario can hold.
+/// Adds any two durations of a scenario without overflow.
 pub(super) fn round_trip(there: Duration, back: Duration) -> Duration {
     there.saturating_add(back)
 }

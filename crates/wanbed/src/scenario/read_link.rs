@@ -11,14 +11,15 @@ use super::{Link, Located, Node, trace_file};
 use crate::error::Result;
 use crate::spec::{BitRate, DirectionSpec, LinkSpec, LossModel, Trace};
 
-/// The kernel's limit for a device name (IFNAMSIZ less the closing zero).
+/// Maximum length of a device name in the kernel (IFNAMSIZ minus the NUL).
 const LONGEST_DEVICE: usize = 15;
 const MAX_LINKS: usize = 400;
-/// Longer than any path on Earth; keeps a typing error from asking for days of buffering.
+/// Maximum delay, longer than any path on Earth; it keeps a typing error from asking for days of
+/// buffering.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
-/// What a link without a rate queues at most.
+/// Maximum queue of a link without a rate, in bytes.
 const UNLIMITED_QUEUE: u64 = 16 << 20;
-/// A queue of a few packets would measure the emulator, not the path.
+/// Default queue. A queue of a few packets would measure the emulator, not the path.
 const DEFAULT_QUEUE: QueueLength = QueueLength::Bdp {
     multiple: 1.0,
     rtt: None,
@@ -102,7 +103,7 @@ fn ends(field: &Field, nodes: &[(Node, Option<bool>)]) -> Located<[usize; 2]> {
     }
 }
 
-/// The fields of a direction as far as the scenario gives them.
+/// Fields of a direction that the scenario gives.
 #[derive(Debug, Clone, Default)]
 struct Asked {
     delay: Option<Duration>,
@@ -140,7 +141,7 @@ impl Asked {
         Ok(asked)
     }
 
-    /// Fills what is not given from `both`.
+    /// Takes missing fields from `both`.
     fn or(self, both: &Asked) -> Asked {
         Asked {
             delay: self.delay.or(both.delay),
@@ -201,7 +202,7 @@ impl Asked {
     }
 }
 
-/// `loss = "0.001%"`; `{ mean = "0.001%", burst = 10 }`; or the four numbers of Gilbert and
+/// Reads `loss = "0.001%"`; `{ mean = "0.001%", burst = 10 }`; or the four numbers of Gilbert and
 /// Elliott.
 fn loss(field: &Field) -> Located<LossModel> {
     if !field.is_table() {
@@ -216,8 +217,8 @@ fn loss(field: &Field) -> Located<LossModel> {
             return Err(burst_field.wrong("a mean burst is 1 to 1000000 packets"));
         }
         fields.finish()?;
-        // Every packet of the bad state is lost: bursts are geometric with mean 1 / bad_to_good,
-        // and the share of time in the bad state, good_to_bad / (good_to_bad + bad_to_good), is the
+        // Every packet of the bad state is lost. Bursts are geometric with mean 1 / bad_to_good.
+        // The share of time in the bad state, good_to_bad / (good_to_bad + bad_to_good), is the
         // mean loss.
         let bad_to_good = 1.0 / burst as f64;
         let good_to_bad = bad_to_good * mean / (1.0 - mean);
@@ -261,8 +262,8 @@ pub(super) fn independent(probability: f64) -> LossModel {
     }
 }
 
-/// A link's seed depends on the scenario's and on its own name (FNV-1a), so that adding a link
-/// leaves the others' losses as they were.
+/// Returns a link's seed, derived from the scenario's and from its own name (FNV-1a), so that
+/// adding a link leaves the others' losses as they were.
 fn seed_of(seed: u64, name: &str) -> u64 {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)

@@ -1,4 +1,4 @@
-//! What disturbs a link besides loss: `jitter`, `reorder`, `aqm` with `ecn`, and `cross`.
+//! Disturbances of a link besides loss: `jitter`, `reorder`, `aqm` with `ecn`, and `cross`.
 
 use super::Located;
 use super::fields::{Field, Fields};
@@ -7,10 +7,10 @@ use crate::spec::{
     BitRate, CodelSpec, CrossSpec, DirectionSpec, JitterSpec, ReorderSpec, SpecError,
 };
 
-/// Turns one of these off, where a file or the link as a whole turns it on.
+/// Value that turns one of these off, if the file or the link as a whole turns it on.
 const NONE: &str = "none";
 
-/// The fields as far as the scenario gives them; `Some(None)` is "none".
+/// Fields that the scenario gives; `Some(None)` is "none".
 #[derive(Debug, Clone, Default)]
 pub(super) struct Noise {
     jitter: Option<Option<JitterSpec>>,
@@ -18,7 +18,7 @@ pub(super) struct Noise {
     aqm: Option<Option<CodelSpec>>,
     ecn: Option<(Field, bool)>,
     cross: Option<Option<CrossSpec>>,
-    /// One of those that need a queue, for errors.
+    /// A field that needs a queue, for errors.
     queue_user: Option<Field>,
 }
 
@@ -46,7 +46,7 @@ impl Noise {
         Ok(noise)
     }
 
-    /// Fills what is not given from `both`.
+    /// Takes missing fields from `both`.
     pub(super) fn or(self, both: &Self) -> Self {
         Self {
             jitter: self.jitter.or(both.jitter),
@@ -58,7 +58,7 @@ impl Noise {
         }
     }
 
-    /// Puts it into a direction whose rate is known.
+    /// Sets it in a direction whose rate is known.
     pub(super) fn put(self, link: &Field, direction: &mut DirectionSpec) -> Located<()> {
         direction.jitter = self.jitter.flatten();
         direction.reorder = self.reorder.flatten();
@@ -84,7 +84,7 @@ fn is_none(field: &Field) -> bool {
     field.text().is_ok_and(|text| text.trim() == NONE)
 }
 
-/// The spec's own check, with the field that it names.
+/// Converts the error of the specification's own check, with the field that it names.
 fn checked<T>(
     field: &Field,
     spec: T,
@@ -99,7 +99,7 @@ fn checked<T>(
     }
 }
 
-/// `jitter = "1 ms"`, or `{ deviation = "1 ms", reorder = true }`.
+/// Reads `jitter = "1 ms"`, or `{ deviation = "1 ms", reorder = true }`.
 fn jitter(field: &Field) -> Located<Option<JitterSpec>> {
     if is_none(field) {
         return Ok(None);
@@ -126,7 +126,7 @@ fn jitter(field: &Field) -> Located<Option<JitterSpec>> {
     checked(field, spec, JitterSpec::check)
 }
 
-/// `reorder = { probability = "0.1%", by = "3 ms" }`.
+/// Reads `reorder = { probability = "0.1%", by = "3 ms" }`.
 fn reorder(field: &Field) -> Located<Option<ReorderSpec>> {
     if is_none(field) {
         return Ok(None);
@@ -143,7 +143,7 @@ fn reorder(field: &Field) -> Located<Option<ReorderSpec>> {
     checked(field, spec, ReorderSpec::check)
 }
 
-/// `aqm = "codel"`, or `{ kind = "codel", target = "5 ms", interval = "100 ms" }`.
+/// Reads `aqm = "codel"`, or `{ kind = "codel", target = "5 ms", interval = "100 ms" }`.
 fn aqm(field: &Field) -> Located<Option<CodelSpec>> {
     let known = |field: &Field| match field.text()?.trim() {
         "codel" => Ok(()),
@@ -174,7 +174,7 @@ fn aqm(field: &Field) -> Located<Option<CodelSpec>> {
     checked(field, spec, CodelSpec::check)
 }
 
-/// `cross = { rate = "100 Mbit/s", on = "200 ms", off = "800 ms" }`.
+/// Reads `cross = { rate = "100 Mbit/s", on = "200 ms", off = "800 ms" }`.
 fn cross(field: &Field) -> Located<Option<CrossSpec>> {
     if is_none(field) {
         return Ok(None);

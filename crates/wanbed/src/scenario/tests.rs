@@ -1,4 +1,4 @@
-//! What a scenario means, and what is said about one that means nothing.
+//! Tests of the meaning of scenarios, and of messages about invalid ones.
 
 use std::time::Duration;
 
@@ -251,7 +251,8 @@ fn mistakes_in_noise_name_the_field() {
 #[test]
 fn a_links_seed_does_not_depend_on_the_other_links() {
     let more = format!(
-        "{GOOD}\n[links.second]\nends = [\"left\", \"right\"]\ndelay = \"1 ms\"\nrate = \"1 Gbit/s\"\n"
+        "{GOOD}\n[links.second]\nends = [\"left\", \"right\"]\ndelay = \"1 ms\"\n\
+         rate = \"1 Gbit/s\"\n"
     );
     let (one, two) = (resolve(GOOD).unwrap(), resolve(&more).unwrap());
     assert_eq!(one.links[0].spec.seed, two.links[0].spec.seed);
@@ -293,7 +294,7 @@ fn one_loss_is_spread_in_proportion_to_delay() {
 
 #[test]
 fn mistakes_name_file_line_and_field() {
-    // (what to replace in the good file, with what, the message)
+    // (text of the valid file to replace, its replacement, the message)
     let cases = [
         ("title = \"two hosts\"", "title = ", "s.toml:1: not TOML: "),
         (
@@ -304,7 +305,8 @@ fn mistakes_name_file_line_and_field() {
         (
             "seed = 7",
             "sead = 7",
-            "s.toml:2: sead: no such field here: there are title, seed, nodes, links, spread, route",
+            "s.toml:2: sead: no such field here: there are title, seed, nodes, links, spread, \
+             route",
         ),
         (
             "\"reno\"",

@@ -1,6 +1,7 @@
-//! A trace of changes: what a link's rate, delay and loss become at which moment after the start.
+//! A trace of changes: a link's rate, delay and loss at moments after the start.
 //!
-//! Comma-separated, a header first, `#` begins a comment; an empty cell leaves the value as it was:
+//! The file is comma-separated, with a header first. `#` begins a comment; an empty cell leaves the
+//! value as it was:
 //!
 //! ```text
 //! at, rate, delay, loss
@@ -21,7 +22,7 @@ const COLUMNS: [&str; 4] = ["at", "rate", "delay", "loss"];
 const MAX_STEPS: usize = 1_000_000;
 const MAX_FILE: u64 = 256 << 20;
 
-/// `trace = "file.csv"` or `{ file = "file.csv", repeat_after = "3600 s" }`.
+/// Reads `trace = "file.csv"` or `{ file = "file.csv", repeat_after = "3600 s" }`.
 pub(super) fn trace(field: &Field, directory: &Path) -> Result<Trace> {
     let (file, repeat_after) = if field.is_table() {
         let mut fields = field.fields()?;

@@ -1,5 +1,5 @@
-//! What disturbs a direction besides loss: delay that varies, packets that overtake, an active
-//! queue and the traffic of others.
+//! Disturbances of a direction besides loss: varying delay, packets that overtake, active queue
+//! management, and cross traffic.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use super::{BitRate, SpecError, wrong};
 
-/// Delay that varies about its mean, packet by packet or over time.
+/// Delay that varies about its mean, by packet or over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct JitterSpec {
     /// Standard deviation of the one-way delay.
     pub deviation: Duration,
-    /// Whether packets may overtake each other: each then has a delay of its own. Otherwise the
-    /// delay is a continuous function of time that never falls as fast as time passes, and order is
+    /// If true, packets may overtake each other: each has an independent delay. Otherwise the delay
+    /// is a continuous function of time that never falls as fast as time passes, and the order is
     /// kept.
     pub reorder: bool,
 }
@@ -23,7 +23,7 @@ pub struct JitterSpec {
 pub struct ReorderSpec {
     /// Probability for each segment.
     pub probability: f64,
-    /// How much later a held segment arrives.
+    /// Additional delay of a held segment.
     pub by: Duration,
 }
 
@@ -32,21 +32,21 @@ pub struct ReorderSpec {
 pub struct CodelSpec {
     /// Standing delay that the queue may have (TARGET in the RFC).
     pub target: Duration,
-    /// How long the delay may stay above the target before something is done (INTERVAL in the RFC):
+    /// Time for which the delay may stay above the target before CoDel acts (INTERVAL in the RFC):
     /// about the longest round trip of the connections that cross the link.
     pub interval: Duration,
 }
 
 impl CodelSpec {
-    /// The values of RFC 8289, section 4.
+    /// Values of RFC 8289, section 4.
     pub const RFC_8289: Self = Self {
         target: Duration::from_millis(5),
         interval: Duration::from_millis(100),
     };
 }
 
-/// Traffic of others: it comes in bursts to the bottleneck, takes room in its queue and time of its
-/// transmitter, and goes nowhere. Lengths of bursts and of the pauses between are exponentially
+/// Cross traffic. It comes to the bottleneck in bursts, takes space in its queue and time of its
+/// transmitter, and is then discarded. The lengths of bursts and pauses are exponentially
 /// distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CrossSpec {
@@ -54,12 +54,12 @@ pub struct CrossSpec {
     pub rate: BitRate,
     /// Mean length of a burst.
     pub on: Duration,
-    /// Mean length of a pause; zero is traffic without pauses.
+    /// Mean length of a pause; zero means traffic without pauses.
     pub off: Duration,
 }
 
 impl CrossSpec {
-    /// The rate in the long run, in bit/s.
+    /// Returns the long-run rate, in bit/s.
     #[must_use]
     pub fn mean_rate(&self) -> f64 {
         let (on, off) = (self.on.as_secs_f64(), self.off.as_secs_f64());
@@ -68,11 +68,11 @@ impl CrossSpec {
 }
 
 const MAX_DEVIATION: Duration = Duration::from_secs(1);
-/// Finer jitter would be lost in the emulator's own lag.
+/// Minimum deviation; finer jitter would be lost in the emulator's own lag.
 const MIN_DEVIATION: Duration = Duration::from_micros(1);
 const MAX_REORDER_DELAY: Duration = Duration::from_secs(10);
 const MAX_TIME_SCALE: Duration = Duration::from_secs(3_600);
-/// Shorter bursts are single packets.
+/// Minimum length of a burst; shorter ones are single packets.
 const MIN_BURST: Duration = Duration::from_micros(100);
 
 impl JitterSpec {

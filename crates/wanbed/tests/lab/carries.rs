@@ -1,10 +1,10 @@
-//! What a lab carries: TCP and UDP, on the routes and with the delays that were asked.
+//! Tests of a lab's traffic: TCP and UDP, on the routes and with the delays that were asked.
 
 use wanbed::{Backend, Lab, Overrides, Verdict};
 
 use super::{ROW, echo_server, inside, lab, lab_with};
 
-/// Echoes a megabyte between two nodes by name; the fastest round trip of single bytes, in
+/// Echoes a megabyte between two nodes by name. Returns the fastest round trip of single bytes, in
 /// microseconds.
 fn echo(lab: &Lab, from: &str, to: &str, source_port: &str) -> u64 {
     let (mut server, port) = echo_server(lab, to);
@@ -31,8 +31,8 @@ fn echo(lab: &Lab, from: &str, to: &str, source_port: &str) -> u64 {
 fn tcp_crosses_a_router_by_name_and_takes_the_asked_time() {
     let Some(lab) = lab(ROW) else { return };
     let fastest = echo(&lab, "left", "right", "");
-    // Never less than asked. How much more is a question of the machine's speed, which
-    // `wanbed check` answers.
+    // Never less than asked. The excess depends on the machine's speed, which `wanbed check`
+    // measures.
     assert!(fastest >= 8_000, "a round trip took {fastest} us");
     let report = lab.links().unwrap();
     for link in &report.links {
@@ -129,7 +129,7 @@ fn a_nodes_settings_are_its_own() {
     assert_eq!(read("right", "ipv4/tcp_window_scaling"), "0");
     assert_eq!(read("right", "ipv4/tcp_rmem"), "4096 131072 262144");
     assert_eq!(read("right", "ipv4/tcp_sack"), "0");
-    // By sysctl where the kernel lets a namespace choose it, else on every route.
+    // By sysctl if the kernel lets a namespace choose it, else on every route.
     let routes = lab
         .command("right", "ip")
         .unwrap()
@@ -155,11 +155,11 @@ fn a_check_finds_a_link_as_asked_and_reports_when_it_is_not() {
             .unwrap()
             .verdict
     };
-    // Its delay and rate depend on this machine's speed at the moment; its loss does not.
+    // Its delay and rate depend on this machine's current speed; its loss does not.
     assert_eq!(verdict("loss"), Verdict::AsAsked, "{check:?}");
 
-    // A bottleneck that nobody asked for, on the sender's side: rate and delay are off, whatever
-    // the machine's speed.
+    // An additional bottleneck on the sender's side makes rate and delay wrong, whatever the
+    // machine's speed.
     let shaped = lab
         .command("left", "tc")
         .unwrap()

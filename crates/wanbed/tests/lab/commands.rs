@@ -1,4 +1,4 @@
-//! The command line.
+//! Tests of the command line.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
@@ -16,7 +16,7 @@ fn wanbed(arguments: &[&str]) -> Command {
     command
 }
 
-/// Whether this machine can have labs; says so when not.
+/// Returns true if this machine can have labs, and prints a message if not.
 fn possible() -> bool {
     lab(super::ROW).is_some()
 }
@@ -125,7 +125,8 @@ fn run_gives_its_command_the_lab_and_takes_its_exit_code() {
     }
     let directory = tempfile::tempdir().unwrap();
     let (file, name) = (scenario_file(directory.path()), name("run"));
-    let script = "echo $WANBED_LAB $WANBED_ADDRESS_RIGHT; \"$WANBED\" exec left cat /proc/sys/net/ipv4/tcp_congestion_control; exit 42";
+    let script = "echo $WANBED_LAB $WANBED_ADDRESS_RIGHT; \"$WANBED\" exec left cat \
+        /proc/sys/net/ipv4/tcp_congestion_control; exit 42";
     let mut run = wanbed(&[
         "run",
         file.to_str().unwrap(),
@@ -139,7 +140,7 @@ fn run_gives_its_command_the_lab_and_takes_its_exit_code() {
         script,
     ]);
     let (code, said, wrong) = output(&mut run);
-    // A machine without BBR says so, which is right as well.
+    // A machine without BBR says so, which is correct as well.
     if !wrong.contains("congestion control \"bbr\" is not in this kernel") {
         assert_eq!(code, Some(42), "{wrong}");
         assert_eq!(said, format!("{name} 10.77.0.3\nbbr\n"));
@@ -147,7 +148,8 @@ fn run_gives_its_command_the_lab_and_takes_its_exit_code() {
     assert!(!Lab::list().unwrap().contains(&name));
 }
 
-/// Starts `wanbed run` with a script that stays, and waits until it and its process in a node run.
+/// Starts `wanbed run` with a script that keeps running, and waits until it and its process in a
+/// node run.
 fn staying_run(directory: &Path, name: &str, script: &str) -> Child {
     let file = scenario_file(directory);
     let mut run = wanbed(&[
@@ -235,7 +237,8 @@ fn mistakes_are_one_line_each() {
     assert_eq!(code, Some(1));
     assert_eq!(
         wrong,
-        "wanbed: /no/such/file.toml: No such file or directory (os error 2): check the path and its permissions\n"
+        "wanbed: /no/such/file.toml: No such file or directory (os error 2): check the path and \
+         its permissions\n"
     );
 }
 

@@ -1,4 +1,4 @@
-//! A lab ends, however it ends, and nothing of it stays.
+//! Tests that nothing is left of a lab, however it ends.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
@@ -8,7 +8,7 @@ use wanbed::{Error, Lab, Overrides};
 
 use super::{ROW, lab, lab_with, name, network_namespace, processes_in};
 
-/// A process in a node that stays until it is ended.
+/// Returns a process in a node that runs until it is ended.
 fn sleeper(lab: &Lab) -> Child {
     lab.command("left", "sleep")
         .unwrap()
@@ -17,7 +17,7 @@ fn sleeper(lab: &Lab) -> Child {
         .unwrap()
 }
 
-/// What `ip` says about this machine itself.
+/// Returns the output of `ip` about this machine itself.
 fn host() -> String {
     let say = |arguments: &[&str]| {
         String::from_utf8(Command::new("ip").args(arguments).output().unwrap().stdout).unwrap()
@@ -32,7 +32,7 @@ fn host() -> String {
 }
 
 #[test]
-fn the_host_is_as_it_was() {
+fn host_is_unchanged_after_a_lab() {
     let before = host();
     let Some(lab) = lab(ROW) else { return };
     assert_eq!(host(), before, "while it is up");
@@ -77,7 +77,7 @@ fn a_process_that_will_not_end_is_killed() {
 }
 
 #[test]
-fn a_lab_whose_process_is_killed_is_gone_all_the_same() {
+fn lab_is_gone_after_its_process_is_killed() {
     let Some(lab) = lab(ROW) else { return };
     let (name, namespace, mut sleeper) = (
         lab.name().to_owned(),

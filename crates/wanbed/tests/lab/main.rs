@@ -1,7 +1,8 @@
-//! Labs for real, in network namespaces: what they carry, and that nothing of them stays.
+//! Tests of real labs, in network namespaces: their traffic, and that nothing is left of them.
 //!
-//! Where neither root nor user namespaces exist the tests skip, and say so.
-#![allow(clippy::unwrap_used, clippy::panic)] // a test may fail by panicking, also outside its #[test] function
+//! Without root and user namespaces the tests skip, with a message.
+// a test may fail by panicking, also outside its #[test] function
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod carries;
 mod commands;
@@ -30,7 +31,7 @@ far = { ends = ["middle", "right"], delay = "1 ms", rate = "200 Mbit/s" }
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_wanbed");
 
-/// Brings a lab up; `None`, with the reason on standard error, where this machine cannot have labs.
+/// Brings a lab up. If this machine cannot have labs, returns `None` and prints the reason.
 fn lab(text: &str) -> Option<Lab> {
     lab_with(text, &Overrides::default())
 }
@@ -46,7 +47,7 @@ fn lab_with(text: &str, overrides: &Overrides) -> Option<Lab> {
     }
 }
 
-/// A name that no other test run uses.
+/// Returns a name that no other test run uses.
 fn name(test: &str) -> String {
     format!("{test}-{}", std::process::id())
 }
@@ -57,7 +58,7 @@ fn scenario_file(directory: &Path) -> std::path::PathBuf {
     file
 }
 
-/// The network namespace that `command`'s node has, as `net:[NUMBER]`.
+/// Returns the network namespace of a node, as `net:[NUMBER]`.
 fn network_namespace(lab: &Lab, node: &str) -> String {
     let output = lab
         .command(node, "readlink")
@@ -68,7 +69,7 @@ fn network_namespace(lab: &Lab, node: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// Processes on this machine in that namespace.
+/// Returns the processes on this machine in that namespace.
 fn processes_in(namespace: &str) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let number = |entry: &std::fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
@@ -81,7 +82,7 @@ fn processes_in(namespace: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Runs one of the ignored tests below inside a node, as a program of its own.
+/// Returns a command that runs one of the ignored tests below inside a node, as a separate program.
 fn inside(lab: &Lab, node: &str, part: &str, argument: &str) -> Command {
     let mut command = lab.command(node, std::env::current_exe().unwrap()).unwrap();
     command
@@ -105,7 +106,7 @@ fn echo_server(lab: &Lab, node: &str) -> (Child, u16) {
     let mut said = String::new();
     let mut byte = [0];
     let output = child.stdout.as_mut().unwrap();
-    // "PORT 1234;" stands somewhere between what the test harness says.
+    // "PORT 1234;" appears somewhere in the output of the test harness.
     while !(said.contains("PORT ") && said.ends_with(';')) {
         assert_eq!(
             output.read(&mut byte).unwrap(),
@@ -134,8 +135,8 @@ fn part_echo_server() {
     std::io::copy(&mut reader, &mut stream).unwrap();
 }
 
-/// PART is "host port [source port]": sends a megabyte to the echo server, and prints the fastest
-/// round trip of ten in microseconds.
+/// Sends a megabyte to the echo server, and prints the fastest round trip of ten in microseconds.
+/// PART is "host port [source port]".
 #[test]
 #[ignore = "a part of other tests, run inside a node"]
 fn part_echo_client() {

@@ -1,4 +1,4 @@
-//! Links with noise: TCP gets its bytes through, and the counters say what was done to its
+//! Tests of links with noise: TCP delivers its bytes, and the counters show the disturbances of its
 //! segments.
 
 use std::process::Stdio;
@@ -58,8 +58,8 @@ fn tcp_gets_through_jitter_reordering_marks_and_cross_traffic() {
     assert!(marks > 0 && far.counters.forward.cross_bytes > 0, "{far:?}");
 }
 
-/// What the check takes the most bytes over, in seconds, and what of the bottleneck's rate it
-/// allows there.
+/// Time in seconds over which the check takes the most bytes; the next constant is the multiple of
+/// the bottleneck's rate that it allows there.
 const MEASURED_OVER: f64 = 0.01;
 const ALLOWED_SHARE: f64 = 1.3;
 
@@ -87,8 +87,8 @@ fn a_check_sees_that_a_fall_of_the_delay_makes_no_burst() {
         .iter()
         .find(|finding| finding.what == "fall")
         .unwrap();
-    // How late the machine made deliveries is not the link's doing: what was due over that time as
-    // well may have come at once.
+    // The machine, not the link, is responsible for late deliveries: segments due over that time
+    // may have arrived at once.
     let late = lab.links().unwrap().links[0].counters.forward.lag.max as f64 / 1e6;
     let most = fall.asked.unwrap() * (MEASURED_OVER * ALLOWED_SHARE + late) / MEASURED_OVER;
     match fall.measured {

@@ -1,5 +1,5 @@
-//! A lab of an ordinary user. As root the test becomes one; otherwise all the other tests are this
-//! test already.
+//! Tests of labs of an unprivileged user. Root becomes one for the test; for others all tests are
+//! of this kind.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::{PROGRAM, scenario_file};
 
-/// "nobody" almost everywhere; any number without rights will do.
+/// "nobody" almost everywhere; any user without privileges will do.
 const NOBODY: u32 = 65_534;
 
 fn open_to_all(path: &Path) {
@@ -16,7 +16,7 @@ fn open_to_all(path: &Path) {
 }
 
 #[test]
-fn an_ordinary_user_has_labs_too() {
+fn unprivileged_user_can_have_labs() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -28,7 +28,8 @@ fn an_ordinary_user_has_labs_too() {
     let file = scenario_file(directory.path());
     open_to_all(&file);
 
-    let script = "\"$WANBED\" list && \"$WANBED\" exec left cat /etc/hosts && \"$WANBED\" check --json --name \"$WANBED_LAB\"";
+    let script = "\"$WANBED\" list && \"$WANBED\" exec left cat /etc/hosts && \"$WANBED\" check \
+        --json --name \"$WANBED_LAB\"";
     let mut run = Command::new(&program);
     run.args([
         "run",
@@ -61,8 +62,7 @@ fn an_ordinary_user_has_labs_too() {
     let links = check["links"].as_array().unwrap();
     assert_eq!(links.len(), 4, "both directions of both links: {said}");
     for link in links {
-        // Delay and rate depend on this machine's speed at the moment; that all packets arrive does
-        // not.
+        // Delay and rate depend on this machine's current speed; that all packets arrive does not.
         let loss = link["findings"]
             .as_array()
             .unwrap()

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn each_path_has_a_grant_for_the_depots_on_it() {
+fn each_path_is_granted_for_its_depots() {
     let [signer, depot, other] = [(); 3].map(|()| SigningKey::generate().unwrap());
     let map: Map = serde_json::from_value(json!({
         "sites": [{"name": "a"}, {"name": "b"}, {"name": "c"}],
@@ -15,11 +15,21 @@ fn each_path_has_a_grant_for_the_depots_on_it() {
     .unwrap();
     let reservation = |provision: &str| -> Reservation {
         serde_json::from_value(json!({
-            "id": 12, "owner": "k", "owner_name": "ana", "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 5}},
-            "start_ms": 0, "end_ms": 100, "paths": 1, "disjoint": "no", "preference": "fewest-hops", "created_ms": 0,
+            "id": 12, "owner": "k", "owner_name": "ana", "from": "dtn1", "to": "store",
+            "wish": {"rate": {"rate_bps": 5}},
+            "start_ms": 0, "end_ms": 100, "paths": 1, "disjoint": "no",
+            "preference": "fewest-hops", "created_ms": 0,
             "pieces": [
-                {"start_ms": 0, "end_ms": 50, "paths": [{"rate_bps": 4, "links": [{"link": "ab", "from": "a", "to": "b"}]}]},
-                {"start_ms": 50, "end_ms": 100, "paths": [{"rate_bps": 5, "links": [{"link": "ab", "from": "a", "to": "b"}]}]},
+                {
+                    "start_ms": 0,
+                    "end_ms": 50,
+                    "paths": [{"rate_bps": 4, "links": [{"link": "ab", "from": "a", "to": "b"}]}]
+                },
+                {
+                    "start_ms": 50,
+                    "end_ms": 100,
+                    "paths": [{"rate_bps": 5, "links": [{"link": "ab", "from": "a", "to": "b"}]}]
+                },
             ],
             "state": {"reserve": "start", "provision": provision, "life": "created"},
         }))
@@ -43,7 +53,7 @@ fn each_path_has_a_grant_for_the_depots_on_it() {
     assert_eq!(none(&reservation("provisioned"), 100), NoGrants::Over(12));
 }
 
-/// A reservation of an hour, from second 100 on, over one path or two.
+/// Returns a reservation of an hour, from second 100 on, over one path or two.
 fn hour(links: &[&str], life: &str) -> Reservation {
     let path =
         |link: &&str| json!({"rate_bps": 4, "links": [{"link": link, "from": "a", "to": "b"}]});
@@ -59,11 +69,16 @@ fn hour(links: &[&str], life: &str) -> Reservation {
 }
 
 #[test]
-fn grants_hold_for_a_minute_and_are_renewed_until_the_end() {
+fn grants_last_a_minute_and_are_renewed() {
     let [signer, depot, other, holder] = [(); 4].map(|()| SigningKey::generate().unwrap());
     let map: Map = serde_json::from_value(json!({
         "sites": [{"name": "a"}, {"name": "b"}],
-        "depots": [{"name": "on-it", "key": depot.public().to_string(), "site": "b", "addresses": []}],
+        "depots": [{
+            "name": "on-it",
+            "key": depot.public().to_string(),
+            "site": "b",
+            "addresses": []
+        }],
     }))
     .unwrap();
     let one = hour(&["ab"], "created");
@@ -149,7 +164,7 @@ fn a_circuit_has_one_name() {
 }
 
 #[test]
-fn a_way_passes_one_depot_of_each_site_in_the_order_of_the_path() {
+fn route_passes_one_depot_per_site_in_order() {
     let path: ReservedPath = serde_json::from_value(json!({"rate_bps": 4, "links": [
         {"link": "ca", "from": "c", "to": "a"}, {"link": "ab", "from": "a", "to": "b"}]}))
     .unwrap();
@@ -164,7 +179,8 @@ fn a_way_passes_one_depot_of_each_site_in_the_order_of_the_path() {
     };
     let map: Map = serde_json::from_value(json!({
         "sites": [{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "d"}],
-        "depots": [depot(0, "a0", "a", true), depot(1, "a1", "a", false), depot(2, "a2", "a", false), depot(3, "c0", "c", false),
+        "depots": [depot(0, "a0", "a", true), depot(1, "a1", "a", false),
+                   depot(2, "a2", "a", false), depot(3, "c0", "c", false),
             depot(4, "d0", "d", false)],
     }))
     .unwrap();

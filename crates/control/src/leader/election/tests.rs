@@ -7,7 +7,7 @@ use super::*;
 use crate::leader::SERVER_LIMIT_MS;
 
 #[test]
-fn it_leads_from_the_answer_until_its_time_has_run_out() {
+fn leads_from_the_answer_until_the_lease_expires() {
     let mut election = Election::default();
     assert_eq!(election.take(Event::Held { sent: 0 }, 1), Standing::Lost);
     assert_eq!(election.take(Event::Connected, 10), Standing::Following);
@@ -18,7 +18,7 @@ fn it_leads_from_the_answer_until_its_time_has_run_out() {
     };
     assert_eq!(election.take(Event::Held { sent: 1_000 }, 1_500), first);
     assert_eq!(election.term(1_500), Some(1));
-    // An older answer takes nothing back.
+    // An older answer does not shorten the lease.
     assert_eq!(election.take(Event::Held { sent: 900 }, 1_600), first);
     assert_eq!(election.take(Event::Passed, 999 + LEASE_MS), first);
     assert_eq!(
@@ -40,7 +40,7 @@ fn it_leads_from_the_answer_until_its_time_has_run_out() {
 }
 
 #[test]
-fn an_answer_that_comes_too_late_makes_nobody_lead() {
+fn late_answer_makes_nobody_lead() {
     let mut election = Election::default();
     election.take(Event::Connected, 0);
     assert_eq!(
@@ -49,8 +49,8 @@ fn an_answer_that_comes_too_late_makes_nobody_lead() {
     );
 }
 
-/// A server that gives the lock to one session at a time, and ends a session of which nothing has
-/// arrived for its limit.
+/// Simulated server that gives the lock to one session at a time, and ends sessions from which
+/// nothing has arrived for its limit.
 #[derive(Default)]
 struct Server {
     received: BTreeMap<(usize, u64), u64>,
@@ -68,7 +68,8 @@ impl Server {
         }
     }
 
-    /// A session asks; whether it has the lock. One that was ended is none any more.
+    /// Processes a request of a session. Returns true if the session has the lock, `None` if it was
+    /// ended.
     fn asked(&mut self, session: (usize, u64), now: u64) -> Option<bool> {
         self.pass(now);
         *self.received.get_mut(&session)? = now;
@@ -76,8 +77,8 @@ impl Server {
     }
 }
 
-/// One controller: its state, the session that it has, and what is on its way to the server and
-/// back, by when it arrives.
+/// Simulated controller: its state, its session, and its messages in flight with their times of
+/// arrival.
 #[derive(Default)]
 struct Node {
     election: Election,
@@ -89,15 +90,15 @@ struct Node {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A controller makes a new connection.
+    /// A controller opens a new connection.
     Connect(usize),
-    /// It asks; the request and the answer take so long on their way.
+    /// A controller sends a request; request and answer take this long.
     Ask(usize, u64, u64),
-    /// Its connection ends at the server as well.
+    /// The connection fails on both sides.
     Break(usize),
-    /// Or at its own side only: the server receives no more of it.
+    /// The connection fails at the controller only; the server receives nothing more from it.
     Abandon(usize),
-    /// Nothing happens for so long.
+    /// This much time passes.
     Pass(u64),
 }
 
@@ -106,7 +107,8 @@ fn step() -> impl Strategy<Value = Step> {
     let delay = prop_oneof![4 => 0..50_u64, 1 => 0..12_000_u64];
     prop_oneof![
         2 => node.clone().prop_map(Step::Connect),
-        8 => (node.clone(), delay.clone(), delay).prop_map(|(node, there, back)| Step::Ask(node, there, back)),
+        8 => (node.clone(), delay.clone(), delay)
+            .prop_map(|(node, there, back)| Step::Ask(node, there, back)),
         1 => node.clone().prop_map(Step::Break),
         1 => node.prop_map(Step::Abandon),
         8 => (1..1_500_u64).prop_map(Step::Pass),
@@ -114,9 +116,10 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is late, lost or ended, no two lead in the same moment, and terms only grow.
+    /// Whatever is delayed, lost or ended, no two controllers lead at the same time, and terms only
+    /// grow.
     #[test]
-    fn no_two_lead_at_a_time(steps in vec(step(), 1..150)) {
+    fn at_most_one_controller_leads(steps in vec(step(), 1..150)) {
         let mut server = Server::default();
         let mut nodes: [Node; 3] = Default::default();
         let mut now = 0;
@@ -150,7 +153,10 @@ proptest! {
             loop {
                 server.pass(now);
                 for (at, node) in nodes.iter_mut().enumerate() {
-                    let arrived: Vec<(u64, u64, u64)> = node.asks.extract_if(.., |(when, ..)| *when <= now).collect();
+                    let arrived: Vec<(u64, u64, u64)> = node
+                        .asks
+                        .extract_if(.., |(when, ..)| *when <= now)
+                        .collect();
                     for (_, sent, session) in arrived {
                         let held = server.asked((at, session), now);
                         for answer in &mut node.answers {
@@ -159,9 +165,12 @@ proptest! {
                             }
                         }
                     }
-                    let arrived: Vec<_> = node.answers.extract_if(.., |(when, ..)| *when <= now).collect();
+                    let arrived: Vec<_> = node
+                        .answers
+                        .extract_if(.., |(when, ..)| *when <= now)
+                        .collect();
                     for (_, sent, session, held) in arrived {
-                        // What a connection before says is not listened to.
+                        // Answers of a previous connection are ignored.
                         if session == node.session {
                             let event = match held {
                                 None => Event::Broken,
@@ -176,7 +185,9 @@ proptest! {
                         node.terms = term;
                     }
                 }
-                let leading: Vec<usize> = (0..3).filter(|at| nodes[*at].election.term(now).is_some()).collect();
+                let leading: Vec<usize> = (0..3)
+                    .filter(|at| nodes[*at].election.term(now).is_some())
+                    .collect();
                 prop_assert!(leading.len() <= 1, "{leading:?} lead at {now}");
                 if let [leader] = leading[..] {
                     prop_assert_eq!(server.holder.map(|(at, _)| at), Some(leader));

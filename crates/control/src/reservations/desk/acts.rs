@@ -1,4 +1,4 @@
-//! What is done when somebody asks.
+//! Execution of commands.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::reservations::asker::Asker;
 use crate::reservations::reported;
 use crate::reservations::wanted::{self, Place, WantedFault};
 
-/// What is asked for, and by whom.
+/// A request with its caller.
 struct Asking<'a> {
     asker: &'a Asker,
     request: &'a ReservationRequest,
@@ -36,11 +36,11 @@ impl Desk {
         }
     }
 
-    /// Does what is asked, with records for the journal; reservations as they are then.
+    /// Executes a command, and appends its journal records. Returns the reservations it changed.
     ///
     /// # Errors
-    /// [`DeskError`]. Nothing has changed and there is no record, but with [`DeskError::Fault`],
-    /// where the desk is to be made anew of the journal.
+    /// [`DeskError`]. Nothing has changed and there is no record. After [`DeskError::Fault`], the
+    /// reservation store must be rebuilt from the journal.
     pub fn act(
         &mut self,
         asker: &Asker,
@@ -52,7 +52,7 @@ impl Desk {
         done.map_err(|denied| denied.error)
     }
 
-    /// The same, with what finds offers where they are looked for later
+    /// Like [`Self::act`], with a search for counter-offers if they are computed later
     /// ([`Counter::Later`](longhaul_circuits::admit::Counter::Later)).
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Desk {
         let limits = asker.limits(Permission::Create, &subject)?;
         let holds = if request.hold { windows.len() } else { 0 };
         self.check_quota(asker, Permission::Create, &subject, windows.len(), holds)?;
-        // It has been on its way since its window was made.
+        // Time has passed since the windows were computed.
         let windows: Vec<Window> = windows
             .iter()
             .map(|window| Window::new(window.start.max(now), window.end))
@@ -134,7 +134,7 @@ impl Desk {
         Err(self.refused(asker, request, place, window, short))
     }
 
-    /// Holds what was granted, and takes it where that is asked.
+    /// Holds what was granted, and commits it unless the request says to hold.
     fn hold_all(
         &mut self,
         asking: &Asking<'_>,
@@ -223,7 +223,7 @@ impl Desk {
         Err(self.refused(asker, &asked, None, request.window, short))
     }
 
-    /// Takes or gives back what is held, of all that were granted together.
+    /// Commits or aborts what is held, of all that were granted together.
     fn settle(
         &mut self,
         asker: &Asker,
@@ -237,8 +237,8 @@ impl Desk {
         } else {
             "aborted"
         };
-        // A key that may ask for reservations settles its own; those of others only who may change
-        // these.
+        // A key that may request reservations may settle its own; for those of others it needs the
+        // right to change them.
         let is_own = self.seen(asker, id)?.0.owner == asker.owner;
         let permission = match is_own {
             true => Permission::Create,
@@ -247,7 +247,7 @@ impl Desk {
         let (detail, reservation) = self.allowed(asker, id, permission, event, done)?;
         let until = reservation.held.as_ref().map(|held| held.until);
         let together: Vec<ReservationId> = match (detail.series, reservation.machine.provision) {
-            // What is held of one that was committed before is a change, which is its own.
+            // What a committed reservation holds is a change, which it alone has.
             (Some(series), None) if reservation.machine.reserve == Reserve::Held => self
                 .of_series(series)
                 .filter(|(_, other)| {
@@ -275,7 +275,7 @@ impl Desk {
         records: &mut Vec<Record>,
     ) -> Result<Vec<ReservationId>, DeskError> {
         let (detail, reservation) = self.seen(asker, id)?;
-        // Who has the details of one has those of all its series.
+        // All reservations of a series have the same owner and ends.
         asker.may(Permission::Modify, &detail.subject(&asker.owner))?;
         let ids: Vec<ReservationId> = match (series, detail.series) {
             (true, Some(series)) => self
@@ -312,18 +312,18 @@ impl Desk {
         Ok(())
     }
 
-    /// Those that were granted together with, and behind, this one.
+    /// Returns this reservation and those that were granted together with it.
     fn of_series(
         &self,
         series: ReservationId,
     ) -> impl Iterator<Item = (ReservationId, &Reservation)> {
         let ids = self.details.range(series..);
-        // They have numbers in a row.
+        // Their IDs are consecutive.
         ids.take_while(move |(_, detail)| detail.series == Some(series))
             .filter_map(|(id, _)| Some((*id, self.book.reservation(*id)?)))
     }
 
-    /// A reservation that the asker may see.
+    /// Returns a reservation that the caller may see.
     pub(super) fn seen(
         &self,
         asker: &Asker,
@@ -339,7 +339,8 @@ impl Desk {
             .ok_or(DeskError::Unknown(reported::number(id)))
     }
 
-    /// A reservation with which the asker may do this, and with which it can be done.
+    /// Returns a reservation if the caller has the permission and the reservation's state allows
+    /// the event.
     pub(super) fn allowed(
         &self,
         asker: &Asker,
@@ -376,7 +377,7 @@ impl Desk {
         DeskError::NotNow(reported::number(id), state, done)
     }
 
-    /// Why it is refused, as the asker may know it.
+    /// Creates the refusal, without what the caller may not see.
     fn refused(
         &self,
         asker: &Asker,
@@ -408,7 +409,7 @@ impl Desk {
     }
 }
 
-/// Keeps the refusal that says most: no room within one limit says more than another limit.
+/// Keeps the more informative refusal: missing bandwidth says more than an exceeded limit.
 fn keep_better(kept: &mut Option<FirstShort>, found: FirstShort) {
     let is_policy = |short: &FirstShort| matches!(short.answer, Answer::Refused(Short::Policy(_)));
     if kept

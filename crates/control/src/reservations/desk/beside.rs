@@ -1,4 +1,4 @@
-//! Which reservations share addresses and time, found without looking at all of them.
+//! Index of the reservations that share addresses and time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,24 +6,24 @@ use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::time::{Moment, Window};
 use longhaul_setup::streams::Prefix;
 
-/// The streams of a reservation.
+/// Streams of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Streams {
-    /// Where they come from.
+    /// Source addresses.
     pub(super) from: Prefix,
-    /// Where they go.
+    /// Destination addresses.
     pub(super) to: Prefix,
-    /// When.
+    /// Window.
     pub(super) span: Window,
 }
 
 /// Reservations between the same two ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Alike {
-    /// By their end, with their start.
+    /// Ends and starts of their windows, ordered by end.
     spans: BTreeSet<(Moment, Moment, ReservationId)>,
-    /// How long the longest of them is, or was, in milliseconds: whatever begins before a moment
-    /// ends within this behind it.
+    /// Length of the longest window ever seen, in milliseconds. It bounds how long after its start
+    /// a window ends.
     longest: u64,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// Puts a reservation where it is now; nowhere, where it is over.
+    /// Updates the streams of a reservation; `None` removes it.
     pub(super) fn put(&mut self, id: ReservationId, streams: Option<Streams>) {
         let before = match streams {
             Some(streams) => self.streams.insert(id, streams),
@@ -64,7 +64,8 @@ impl Beside {
         }
     }
 
-    /// Those that share addresses with both of these, and time with any of the windows.
+    /// Returns the reservations that share addresses with both ends and time with any of the
+    /// windows.
     pub(super) fn those(
         &self,
         from: Prefix,
@@ -94,8 +95,8 @@ impl Beside {
     }
 }
 
-/// What is kept of prefixes that have addresses in common with one: those that hold it, and those
-/// that it holds, which follow it in order.
+/// Returns the values of all prefixes that overlap one: those that contain it, and those that it
+/// contains, which follow it in order.
 fn overlapping<T>(all: &BTreeMap<Prefix, T>, prefix: Prefix) -> impl Iterator<Item = &T> {
     let wider = prefix.wider().filter_map(|wider| all.get(&wider));
     let within = all
@@ -106,7 +107,7 @@ fn overlapping<T>(all: &BTreeMap<Prefix, T>, prefix: Prefix) -> impl Iterator<It
 
 #[cfg(test)]
 mod tests {
-    //! Against a look at all of them.
+    //! Comparison with a linear search.
 
     use proptest::prelude::*;
 
@@ -140,8 +141,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_those_that_a_look_at_all_finds(
-            puts in prop::collection::vec((0..12_u64, prop::option::weighted(0.8, streams())), 0..40),
+        fn index_matches_a_linear_search(
+            puts in prop::collection::vec(
+                (0..12_u64, prop::option::weighted(0.8, streams())),
+                0..40
+            ),
             (from, to) in (prefix(), prefix()),
             windows in prop::collection::vec(window(), 1..4),
         ) {

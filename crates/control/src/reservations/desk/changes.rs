@@ -1,23 +1,24 @@
-//! Which reservations have changed lately, for those who follow the book.
+//! Recently changed reservations, for tasks that follow the book.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use longhaul_circuits::ledger::ReservationId;
 
-/// Changes that are remembered; whoever is further behind looks at all reservations.
+/// Maximum number of changes that are remembered. A task that is further behind looks at all
+/// reservations.
 const MAX_REMEMBERED: usize = 16_384;
 
-/// See the module.
+/// Bounded list of changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Changes {
-    /// How many there have been.
+    /// Number of changes so far.
     number: u64,
-    /// The last of them, the newest last.
+    /// Last changes, the newest last.
     last: VecDeque<ReservationId>,
 }
 
 impl Changes {
-    /// One has changed.
+    /// Records a change of one reservation.
     pub(super) fn one(&mut self, id: ReservationId) {
         self.number += 1;
         if self.last.len() == MAX_REMEMBERED {
@@ -26,18 +27,19 @@ impl Changes {
         self.last.push_back(id);
     }
 
-    /// All may have.
+    /// Records that all reservations may have changed.
     pub(super) fn all(&mut self) {
         self.number += 1;
         self.last.clear();
     }
 
-    /// How many changes there have been.
+    /// Returns the number of changes so far.
     pub(super) const fn number(&self) -> u64 {
         self.number
     }
 
-    /// Those that have changed since there had been so many changes; none where all may have.
+    /// Returns the reservations that have changed since this number of changes. `None` if any may
+    /// have changed.
     pub(super) fn since(&self, number: u64) -> Option<BTreeSet<ReservationId>> {
         let new = usize::try_from(self.number.checked_sub(number)?).ok()?;
         let known = self.last.len().checked_sub(new)?;
@@ -50,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_since_are_reported_as_far_as_they_are_remembered() {
+    fn changes_are_reported_while_remembered() {
         let mut changes = Changes::default();
         assert_eq!(changes.since(0), Some(BTreeSet::new()));
         for id in [3, 5, 3] {

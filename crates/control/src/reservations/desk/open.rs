@@ -1,4 +1,4 @@
-//! Offers that are looked for beside the desk, which goes on meanwhile.
+//! Search for counter-offers while the reservation store continues.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::reservations::names::Names;
 use crate::reservations::reported;
 use crate::reservations::wanted::WantedFault;
 
-/// Why something is not done, and what finds offers in its place.
+/// Refusal of a command, with a search for counter-offers.
 #[derive(Debug)]
 pub struct Denied {
-    /// Why.
+    /// Reason of the refusal.
     pub error: DeskError,
-    /// What finds offers, where there is no room and they are looked for later.
+    /// Search for counter-offers, if bandwidth is missing and they are computed later.
     pub open: Option<Box<Open>>,
 }
 
@@ -42,15 +42,15 @@ without_offers!(
     Fault
 );
 
-/// What is taken of each link at one moment, and what links are called then.
+/// Allocation of all links at one time, with their names.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     links: ledger::Snapshot,
     names: Arc<Names>,
 }
 
-/// A refusal for which offers are to be looked for: where the desk goes on meanwhile, it looks at
-/// what there was when the request was decided.
+/// Refusal that waits for counter-offers. The search uses the allocation at the time of the
+/// decision.
 #[derive(Debug, Clone)]
 pub struct Open {
     pub(super) search: Box<Search>,
@@ -58,17 +58,17 @@ pub struct Open {
     pub(super) asked: ReservationRequest,
 }
 
-/// Offers, by what was taken when they were looked for.
+/// Counter-offers, by the allocation at the time of the search.
 #[derive(Debug, Clone)]
 pub struct Found {
     offers: admit::Offers,
-    /// Whether the search was broken off.
+    /// If true, the search was cut short.
     pub is_broken_off: bool,
 }
 
 impl Open {
-    /// Looks for offers, which takes as long as many decisions: until `goes_on`, which is asked now
-    /// and then, says no.
+    /// Searches for counter-offers, which takes as long as many decisions. Stops when `goes_on`,
+    /// which is called now and then, returns false.
     #[must_use]
     pub fn look(&self, mut goes_on: impl FnMut() -> bool) -> Found {
         let mut is_broken_off = false;
@@ -82,8 +82,8 @@ impl Open {
         }
     }
 
-    /// The offers that are as good by what is taken now, in the words of the API; and whether they
-    /// are all that were found.
+    /// Returns the offers that are still valid with the current allocation. The flag is true if
+    /// these are all that were found.
     #[must_use]
     pub fn renewed(&self, found: &Found, now: &Snapshot) -> (Offers, bool) {
         let mut is_all = true;
@@ -104,7 +104,7 @@ impl Open {
 }
 
 impl Desk {
-    /// What is taken now, to look at while the desk goes on.
+    /// Returns the current allocation, for use while the reservation store continues.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {

@@ -1,27 +1,27 @@
-//! How much of the books each owner has.
+//! Numbers of reservations by owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::time::Moment;
 
-/// Reservations of one owner that are over and still shown; older ones are forgotten before their
-/// week is over.
+/// Maximum number of an owner's finished reservations that are shown. Older ones are forgotten
+/// before their week is over.
 pub(super) const MAX_OVER_OF_OWNER: usize = 4_000;
 
-/// State of a reservation, as far as its owner's share of the books depends on it.
+/// State of a reservation, as far as its owner's quota depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Share {
-    /// It takes room.
+    /// It is unfinished.
     Active {
-        /// If true, room is held that is not committed.
+        /// If true, it holds bandwidth that is not committed.
         is_held: bool,
     },
-    /// It is over since this moment.
+    /// It is finished since this time.
     Over(Moment),
 }
 
-/// Shares of one owner.
+/// Reservations of one owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct OfOwner {
     active: usize,
@@ -29,17 +29,17 @@ struct OfOwner {
     over: BTreeSet<(Moment, ReservationId)>,
 }
 
-/// See the module.
+/// Reservations by owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Owned {
     by_owner: BTreeMap<String, OfOwner>,
     shares: BTreeMap<ReservationId, (String, Share)>,
-    /// Owners with more that is over than is kept.
+    /// Owners with more finished reservations than are kept.
     crowded: BTreeSet<String>,
 }
 
 impl Owned {
-    /// Notes the state of a reservation; `None` if it is forgotten.
+    /// Records the state of a reservation; `None` if it is forgotten.
     pub(super) fn put(&mut self, id: ReservationId, share: Option<(&str, Share)>) {
         let before = match share {
             Some((owner, share)) => self.shares.insert(id, (owner.to_owned(), share)),
@@ -79,17 +79,17 @@ impl Owned {
         }
     }
 
-    /// Reservations of an owner that are not over.
+    /// Returns the number of an owner's unfinished reservations.
     pub(super) fn active(&self, owner: &str) -> usize {
         self.by_owner.get(owner).map_or(0, |of| of.active)
     }
 
-    /// Those of which room is held that is not committed.
+    /// Returns the number of those that hold uncommitted bandwidth.
     pub(super) fn held(&self, owner: &str) -> usize {
         self.by_owner.get(owner).map_or(0, |of| of.held)
     }
 
-    /// The oldest ones, of owners with more that is over than is kept, to be forgotten.
+    /// Returns the oldest reservations of owners with more than are kept, to be forgotten.
     pub(super) fn excess(&self) -> impl Iterator<Item = ReservationId> {
         let crowded = self
             .crowded
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_counted_for_each_owner() {
+    fn reservations_are_counted_per_owner() {
         let mut owned = Owned::default();
         let [one, two, three] = [1, 2, 3].map(ReservationId);
         owned.put(one, Some(("ana", active(true))));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_too_many_are_forgotten() {
+    fn oldest_excess_reservations_are_forgotten() {
         let mut owned = Owned::default();
         let many = MAX_OVER_OF_OWNER as u64 + 2;
         for id in 0..many {

@@ -1,5 +1,5 @@
-//! Which source ports a reservation has: those of a block that no other has which shares addresses
-//! and time with it.
+//! Assignment of source ports: each reservation has a block that no other one has with which it
+//! shares addresses and time.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use crate::reservations::streams::free_block;
 use crate::reservations::wanted::{Place, WantedFault};
 
 impl Desk {
-    /// The first source port of a new reservation with these windows, none where there is none for
-    /// it; and whether its streams are recognised by ports also where it has one path.
+    /// Assigns the first source port of a new reservation with these windows; `None` if it gets
+    /// none. The flag is true if its streams are recognised by ports even with one path.
     ///
     /// # Errors
-    /// [`WantedFault`]: there are none left, or none can be had.
+    /// [`WantedFault`]: no ports are left, or the addresses are unknown.
     pub(super) fn ports_for(
         &self,
         request: &ReservationRequest,
@@ -46,12 +46,12 @@ impl Desk {
                 to: to.name.clone(),
             }
             .into()),
-            // Room is promised all the same; no circuit is set up for it.
+            // Bandwidth is promised all the same; no circuit is set up for it.
             None => Ok((None, false)),
         }
     }
 
-    /// Whether a reservation can have its source ports in the time that it is changed to.
+    /// Checks that a reservation can keep its source ports in its changed window.
     ///
     /// # Errors
     /// [`WantedFault::SamePorts`].
@@ -71,7 +71,7 @@ impl Desk {
         }
     }
 
-    /// Reservations that share addresses and time with these, by number.
+    /// Returns the reservations that share addresses and time with these, by ID.
     fn beside<'a>(
         &'a self,
         from: &Place,

@@ -1,9 +1,8 @@
-//! Setting paths up and tearing them down, as far as the book is concerned: what is asked, and what
-//! became of it.
+//! Provisioning in the book: requests to set up or tear down paths, and their results.
 //!
-//! As NSI has it (GFD.212, section 5.2), a request to provision before the window is confirmed at
-//! once, as scheduled; one in the window when all parts are set up. A release is confirmed when
-//! nothing is left. Where no node is set up there is nothing to wait for.
+//! As in NSI (GFD.212, section 5.2), a request to provision before the window is confirmed at once,
+//! as scheduled. One within the window is confirmed when all parts are set up. A release is
+//! confirmed when nothing is left. Without managed nodes, there is nothing to wait for.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +18,14 @@ use super::{Desk, DeskError, Detail, Record, Settled};
 use crate::reservations::asker::Asker;
 
 impl Desk {
-    /// Takes what is held, and has it set up where that was asked for.
+    /// Commits what is held, and provisions new reservations that requested it.
     pub(super) fn commit(
         &mut self,
         ids: &[ReservationId],
         now: Moment,
         records: &mut Vec<Record>,
     ) -> Result<(), DeskError> {
-        // A change of what was committed before leaves it provisioned or not, as it is.
+        // A change of a committed reservation leaves its provisioning as it is.
         let is_new = |id: &&ReservationId| {
             let is_asked = self.details.get(id).is_some_and(|detail| detail.provision);
             is_asked && self.provision(**id).is_none()
@@ -39,7 +38,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Has paths set up or torn down.
+    /// Requests that paths are set up or torn down.
     pub(super) fn signal(
         &mut self,
         asker: &Asker,
@@ -76,7 +75,7 @@ impl Desk {
         self.happen(&[id], confirmed, now, records)
     }
 
-    /// Whether something of a reservation's paths may be set up now.
+    /// Returns true if parts of a reservation's paths may be set up now.
     fn is_to_be_there(&self, id: ReservationId, now: Moment) -> bool {
         let found = self.details.get(&id).zip(self.book.reservation(id));
         found.is_some_and(|(detail, reservation)| {
@@ -86,7 +85,7 @@ impl Desk {
         })
     }
 
-    /// Whether anything of a reservation can be set up at all.
+    /// Returns true if anything of a reservation can be set up at all.
     #[must_use]
     pub fn is_managed(&self, detail: &Detail, reservation: &Reservation) -> bool {
         detail.from.address.is_some()
@@ -96,7 +95,7 @@ impl Desk {
                 .any(|site| self.manages(site))
     }
 
-    /// The sites that send over the links of a plan: what is set up is at their nodes.
+    /// Returns the sites that send over the links of a plan, at whose nodes its circuit is set up.
     pub fn sending_sites<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = &'a str> {
         let routes = plan.0.iter().flat_map(|piece| &piece.routes);
         let links = routes.flat_map(|route| &route.path.0);
@@ -105,7 +104,7 @@ impl Desk {
             .map(|known| self.names.site(known.link.from))
     }
 
-    /// Whether the node at a site is set up.
+    /// Returns true if the node at a site is set up.
     #[must_use]
     pub fn manages(&self, site: &str) -> bool {
         self.managed.contains(site)
@@ -115,7 +114,7 @@ impl Desk {
         self.book.reservation(id)?.machine.provision
     }
 
-    /// Takes what became of circuits; those that it changed.
+    /// Records the results of circuits. Returns the reservations that changed.
     pub(super) fn settled(
         &mut self,
         settled: &[(ReservationId, Settled)],
@@ -146,8 +145,8 @@ impl Desk {
         Ok(changed)
     }
 
-    /// Ends a reservation whose circuit failed: what it took from now on is given back, and the
-    /// reason is kept.
+    /// Ends a reservation whose circuit failed: returns its bandwidth from now on, and records the
+    /// reason.
     fn fail(
         &mut self,
         id: ReservationId,

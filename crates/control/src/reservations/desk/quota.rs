@@ -1,4 +1,4 @@
-//! How much of the books one key may have.
+//! Quota of each key.
 
 use longhaul_control_api::principals::Permission;
 
@@ -6,25 +6,26 @@ use super::{Desk, DeskError};
 use crate::authority::Subject;
 use crate::reservations::asker::Asker;
 
-/// A key asks for more of the books than its role allows.
+/// A request exceeds the key's quota.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this key has {has} {what} and asks for {asked} more, and its role allows {most}: cancel or abort some, or have the operator raise {what} in the limits of its role"
+    "this key has {has} {what} and asks for {asked} more, and its role allows {most}: cancel or \
+    abort some, or have the operator raise {what} in the limits of its role"
 )]
 pub struct QuotaFault {
-    /// `holds` or `reservations`, as the limits of a role name it.
+    /// Name of the exceeded limit, as in a role: `holds` or `reservations`.
     pub what: &'static str,
-    /// How many it has.
+    /// Number that the key has.
     pub has: usize,
-    /// How many more it asks for.
+    /// Number that it requests in addition.
     pub asked: usize,
-    /// How many its role allows.
+    /// Number that its role allows.
     pub most: usize,
 }
 
 impl Desk {
-    /// Checks that a key may have so many more reservations and holds. Decided before anything is
-    /// planned, so that a key that has its share costs the others nothing.
+    /// Checks that a key may have these additional reservations and holds. It is checked before any
+    /// planning, so a key at its limit costs others nothing.
     ///
     /// # Errors
     /// [`QuotaFault`].

@@ -1,4 +1,4 @@
-//! What is shown of reservations, to whom.
+//! Reservations as each caller may see them.
 
 use longhaul_circuits::book::Reservation as Booked;
 use longhaul_circuits::ledger::ReservationId;
@@ -12,11 +12,11 @@ use super::{Desk, DeskError};
 use crate::reservations::asker::Asker;
 use crate::reservations::{book_moment, reported};
 
-/// Links that one line names at most.
+/// Maximum number of links that one line names.
 const MAX_NAMED: usize = 3;
 
 impl Desk {
-    /// Reservations as they are now, by number.
+    /// Returns current reservations, by ID.
     pub(super) fn reported(&self, ids: &[ReservationId], now: Moment) -> Reserved {
         Reserved {
             reservations: ids.iter().filter_map(|id| self.one(*id, now)).collect(),
@@ -35,10 +35,10 @@ impl Desk {
         ))
     }
 
-    /// A reservation.
+    /// Returns a reservation.
     ///
     /// # Errors
-    /// There is none, or the asker may not see it.
+    /// The reservation does not exist, or the caller may not see it.
     pub fn show(
         &self,
         asker: &Asker,
@@ -52,10 +52,10 @@ impl Desk {
         self.one(id, now).ok_or_else(unknown)
     }
 
-    /// The signed document that a reservation was asked for by, if one did.
+    /// Returns the signed document that requested a reservation, if there was one.
     ///
     /// # Errors
-    /// There is no such reservation, or the asker may not see it.
+    /// The reservation does not exist, or the caller may not see it.
     pub fn document(&self, asker: &Asker, id: ReservationId) -> Result<Option<&str>, DeskError> {
         let (detail, _) = self.seen(asker, id)?;
         let first = detail.series.unwrap_or(id);
@@ -66,8 +66,8 @@ impl Desk {
         Ok(found.next())
     }
 
-    /// Reservations with numbers above `after` that the asker may see, by number, at most so many;
-    /// and whether more follow.
+    /// Returns reservations with IDs above `after` that the caller may see, by ID, at most `limit`.
+    /// The flag is true if more follow.
     #[must_use]
     pub fn list(
         &self,
@@ -104,7 +104,7 @@ impl Desk {
     }
 }
 
-/// The state of a reservation in a word.
+/// Returns the state of a reservation in one word.
 pub(super) fn state(reservation: &Booked) -> String {
     let machine = reservation.machine;
     let word = match (machine.life, machine.reserve, machine.provision) {
@@ -120,7 +120,7 @@ pub(super) fn state(reservation: &Booked) -> String {
     word.to_owned()
 }
 
-/// A refusal in one line for people.
+/// Formats a refusal in one line.
 pub(super) fn in_a_line(refusal: &Refusal) -> String {
     let what = match &refusal.proof {
         Proof::Cut {

@@ -1,5 +1,5 @@
-//! A desk in virtual time: what is asked in names is granted in names, by those who may, and the
-//! journal makes the same desk.
+//! Tests of a reservation store in virtual time: grants, rights, and the same state from the same
+//! journal.
 
 mod journal;
 mod rights;
@@ -22,7 +22,7 @@ use crate::reservations::wanted::Place;
 
 const HOUR: i64 = 3_600_000;
 
-/// Two ways from west to east: over the north with 10 Gbit/s, over the south with 4.
+/// Two paths from west to east: over the north with 10 Gbit/s, over the south with 4.
 fn map(north_bps: f64) -> Map {
     let link = |name: &str, from: &str, to: &str, bps: f64| {
         let both = json!({"capacity": {"rate_bps": bps}});
@@ -79,7 +79,7 @@ fn reserver(name: &str) -> Asker {
     asker(name, role.unwrap().rights)
 }
 
-/// A desk, and its journal.
+/// A reservation store and its journal.
 struct Kept {
     desk: Desk,
     journal: Vec<Record>,
@@ -147,7 +147,7 @@ impl Kept {
         while self.desk.pass(now, &mut self.journal).unwrap() {}
     }
 
-    /// The journal, written, read and applied anew, makes the same desk.
+    /// Asserts that the journal, written, read and applied, yields the same reservation store.
     fn replayed(&self) {
         let mut again = Desk::new().unwrap().managing(self.desk.managed.clone());
         for record in &self.journal {
@@ -172,7 +172,7 @@ fn names(reservation: &Reservation) -> Vec<Vec<&str>> {
 }
 
 #[test]
-fn what_is_granted_names_links_and_half_of_each_is_for_others() {
+fn grants_name_links_and_use_half_of_each() {
     let mut kept = Kept::new(&map(10e9));
     let window = Window::new(0, HOUR);
     let granted = kept
@@ -189,7 +189,7 @@ fn what_is_granted_names_links_and_half_of_each_is_for_others() {
         (1, ReserveState::Start)
     );
     assert_eq!(granted[0].state.provision, Some(ProvisionState::Released));
-    // Half of ten is taken: what is left is half of four.
+    // Half of ten is taken, so half of four is left.
     let refusal = kept.refused(&operator(), &request(rate(3_000_000_000), HOUR), &[window]);
     let Proof::Cut {
         links, until_ms, ..
@@ -211,7 +211,7 @@ fn what_is_granted_names_links_and_half_of_each_is_for_others() {
     assert_eq!(later.request.start_ms, Some(HOUR as u64));
     let slower = refusal.offers.slower.unwrap();
     assert_eq!(slower.request.wish, rate(2_000_000_000));
-    // An offer is granted as it stands.
+    // The offer is granted exactly as made.
     let again = Window::new(HOUR, later.request.end_ms as i64);
     let granted = kept
         .reserve(&operator(), &later.request, &[again], 0)
@@ -221,7 +221,7 @@ fn what_is_granted_names_links_and_half_of_each_is_for_others() {
 }
 
 #[test]
-fn several_paths_carry_what_one_does_not() {
+fn several_paths_carry_more_than_one() {
     let mut kept = Kept::new(&map(10e9));
     let mut asked = request(rate(7_000_000_000), HOUR);
     (asked.paths, asked.disjoint) = (2, Disjoint::Sites);
@@ -253,7 +253,7 @@ fn several_paths_carry_what_one_does_not() {
 }
 
 #[test]
-fn what_is_held_is_given_back_when_nobody_commits_it() {
+fn uncommitted_hold_expires() {
     let mut kept = Kept::new(&map(10e9));
     let mut asked = request(rate(5_000_000_000), HOUR);
     asked.hold = true;
@@ -274,7 +274,7 @@ fn what_is_held_is_given_back_when_nobody_commits_it() {
         late.to_string(),
         "reservation 1 is not committed in time: it can't be committed now"
     );
-    // It is there for others, and forgotten in the end.
+    // Others can have it, and it is forgotten in the end.
     asked.hold = false;
     assert!(
         kept.reserve(&operator(), &asked, &[Window::new(hold, HOUR)], hold)
@@ -286,7 +286,7 @@ fn what_is_held_is_given_back_when_nobody_commits_it() {
 }
 
 #[test]
-fn a_series_is_granted_as_a_whole_and_committed_as_one() {
+fn series_is_granted_and_committed_as_one() {
     let mut kept = Kept::new(&map(10e9));
     let days = [
         Window::new(0, HOUR),
@@ -340,10 +340,10 @@ fn a_series_is_granted_as_a_whole_and_committed_as_one() {
     kept.replayed();
 }
 
-/// Each of a series shows the document that asked for all of them, for as long as one of them is
-/// known.
+/// Each reservation of a series shows the document that requested the series, as long as one
+/// remains.
 #[test]
-fn the_document_of_a_series_is_kept_until_all_of_it_is_forgotten() {
+fn document_is_kept_until_its_series_is_forgotten() {
     let mut kept = Kept::new(&map(10e9));
     let keep = KEEP_MS as i64;
     let windows = [Window::new(0, HOUR), Window::new(keep, keep + HOUR)];
@@ -356,7 +356,7 @@ fn the_document_of_a_series_is_kept_until_all_of_it_is_forgotten() {
         document: Some("signed".to_owned()),
     };
     kept.act(&reserver("ana"), &command, 0).unwrap();
-    // Another one, that was asked for by no document.
+    // Another reservation, without a document.
     let other = Window::new(2 * HOUR, keep + HOUR);
     kept.reserve(
         &operator(),
@@ -374,7 +374,7 @@ fn the_document_of_a_series_is_kept_until_all_of_it_is_forgotten() {
         assert_eq!(document(&kept, id).unwrap(), signed, "{id}");
     }
     assert_eq!(document(&kept, 2).unwrap(), None);
-    // The first is forgotten; the second has it from then on.
+    // The first is forgotten; the second has the document from then on.
     kept.pass(HOUR);
     kept.pass(HOUR + keep);
     assert!(document(&kept, 0).is_err());
@@ -386,7 +386,7 @@ fn the_document_of_a_series_is_kept_until_all_of_it_is_forgotten() {
 }
 
 #[test]
-fn a_change_takes_the_place_of_what_was_promised_or_changes_nothing() {
+fn change_replaces_the_promise_or_does_nothing() {
     let mut kept = Kept::new(&map(10e9));
     let window = Window::new(0, 2 * HOUR);
     kept.reserve(
@@ -429,7 +429,7 @@ fn a_change_takes_the_place_of_what_was_promised_or_changes_nothing() {
         .act(&operator(), &Command::Abort(ReservationId(0)), HOUR + 2)
         .unwrap();
     assert_eq!(aborted[0].pieces, changed[0].pieces);
-    // One that nobody commits is given up, and another can be asked for.
+    // An uncommitted change expires, and another one can be requested.
     kept.act(&operator(), &to(1_000_000_000, true), HOUR + 3)
         .unwrap();
     let late = HOUR + 3 + HOLD_MS as i64;
@@ -443,7 +443,7 @@ fn a_change_takes_the_place_of_what_was_promised_or_changes_nothing() {
 }
 
 #[test]
-fn a_map_that_changes_loses_no_promise_and_says_which_are_impaired() {
+fn map_change_keeps_promises_and_marks_impaired() {
     let mut kept = Kept::new(&map(10e9));
     let window = Window::new(0, HOUR);
     kept.reserve(
@@ -454,7 +454,7 @@ fn a_map_that_changes_loses_no_promise_and_says_which_are_impaired() {
     )
     .unwrap();
     assert!(kept.show(1, 0).impaired.is_empty());
-    // The link shrinks below what is promised of it.
+    // The link shrinks below what is promised on it.
     assert!(kept.desk.take_map(&map(1e9), &mut kept.journal).unwrap());
     let impaired = kept.show(1, 0).impaired;
     assert_eq!(
@@ -466,7 +466,7 @@ fn a_map_that_changes_loses_no_promise_and_says_which_are_impaired() {
     );
     let refusal = kept.refused(&operator(), &request(rate(3_000_000_000), HOUR), &[window]);
     assert!(refusal.offers.slower.is_some());
-    // All of the map goes, and comes back in another order: as if nothing had been.
+    // All of the map is removed, and restored in another order without any effect.
     assert!(
         kept.desk
             .take_map(&Map::default(), &mut kept.journal)
@@ -483,8 +483,7 @@ fn a_map_that_changes_loses_no_promise_and_says_which_are_impaired() {
         !kept.desk.take_map(&map(10e9), &mut kept.journal).unwrap(),
         "it is the same one"
     );
-    // A link that is drawn between other sites is another link; a change has the promise planned
-    // anew.
+    // A link between other sites is another link. A change plans the promise again.
     turned
         .links
         .iter_mut()
@@ -502,7 +501,7 @@ fn a_map_that_changes_loses_no_promise_and_says_which_are_impaired() {
 }
 
 #[test]
-fn lists_go_on_where_they_ended_and_leave_out_what_is_not_asked_for() {
+fn lists_are_paged_and_filtered() {
     let mut kept = Kept::new(&map(10e9));
     for hour in 0..5 {
         let window = Window::new(hour * HOUR, (hour + 1) * HOUR);

@@ -1,5 +1,5 @@
-//! Documents and certificates that other programs made (`jsonwebtoken`, `rcgen`), and what becomes
-//! of each of them when something is wrong.
+//! Tests with documents and certificates from other implementations (`jsonwebtoken`, `rcgen`),
+//! intact and modified.
 
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use jsonwebtoken::jwk::{
@@ -16,16 +16,16 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Some moment in 2026, in seconds.
+/// A time in 2026, in seconds.
 const NOW_S: i64 = 1_795_000_000;
 
-/// An authority, and what it certifies.
+/// Authority that issues certificates.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A key, with the certificates that lead to its authority.
+/// Key with the certificates that lead to its authority.
 struct Holder {
     key: KeyPair,
     chain: Vec<String>,
@@ -50,7 +50,7 @@ impl Authority {
         Roots::of_pem(self.pem.as_bytes()).unwrap()
     }
 
-    /// Certifies a new key, through an authority between.
+    /// Issues a certificate for a new key, through an intermediate authority.
     fn certify(&self, change: impl FnOnce(&mut CertificateParams)) -> Holder {
         let between_key = KeyPair::generate().unwrap();
         let mut between = CertificateParams::new(Vec::new()).unwrap();
@@ -102,10 +102,15 @@ fn controller() -> PublicKey {
 
 fn claims() -> Value {
     json!({"aud": controller().to_string(), "iat": NOW_S - 5, "exp": NOW_S + 600, "jti": "42",
-        "reservation": {"from": "dtn1", "to": "archive", "wish": {"rate": {"rate_bps": 5_000_000_000_u64}}, "end_ms": NOW_S * 1_000 + 3_600_000}})
+    "reservation": {
+        "from": "dtn1",
+        "to": "archive",
+        "wish": {"rate": {"rate_bps": 5_000_000_000_u64}},
+        "end_ms": NOW_S * 1_000 + 3_600_000
+    }})
 }
 
-/// The claims with one of them different.
+/// Returns the claims with one of them replaced.
 fn but(name: &str, value: impl Into<Value>) -> Value {
     let mut claims = claims();
     claims[name] = value.into();
@@ -122,7 +127,7 @@ fn flattened(compact: &str) -> Value {
 }
 
 #[test]
-fn a_request_is_of_whoever_signed_it_by_a_chain_to_a_root_or_by_a_key() {
+fn signer_is_known_by_certificate_chain_or_key() {
     let authority = Authority::new();
     let ana = authority.certify(|_| {});
     let text = ana.sign(&claims());
@@ -138,7 +143,7 @@ fn a_request_is_of_whoever_signed_it_by_a_chain_to_a_root_or_by_a_key() {
     );
     let several = but("aud", json!(["another", controller().to_string()]));
     assert!(read_now(&ana.sign(&several), &authority.roots()).is_ok());
-    // A key of this project's own, and no certificate.
+    // A key of this project, without a certificate.
     let jwk = ForeignJwk {
         common: CommonParameters::default(),
         algorithm: AlgorithmParameters::OctetKeyPair(OctetKeyPairParameters {
@@ -156,7 +161,7 @@ fn a_request_is_of_whoever_signed_it_by_a_chain_to_a_root_or_by_a_key() {
 }
 
 #[test]
-fn what_was_altered_in_any_byte_is_refused() {
+fn any_altered_byte_is_refused() {
     let authority = Authority::new();
     let text = authority.certify(|_| {}).sign(&claims());
     let roots = authority.roots();
@@ -166,7 +171,7 @@ fn what_was_altered_in_any_byte_is_refused() {
         let altered = String::from_utf8(altered).unwrap();
         assert!(read_now(&altered, &roots).is_err(), "{place}");
     }
-    // Signed by somebody else under the same certificates.
+    // Signed by another key with the same certificates.
     let (one, other) = (authority.certify(|_| {}), authority.certify(|_| {}));
     let header = ForeignHeader {
         x5c: Some(one.chain.clone()),
@@ -179,7 +184,7 @@ fn what_was_altered_in_any_byte_is_refused() {
 }
 
 #[test]
-fn certificates_that_lead_to_no_root_or_do_not_hold_are_refused() {
+fn untrusted_or_expired_certificates_are_refused() {
     let authority = Authority::new();
     let roots = authority.roots();
     let chain = |text: &str, roots: &Roots| match read_now(text, roots) {
@@ -205,7 +210,7 @@ fn certificates_that_lead_to_no_root_or_do_not_hold_are_refused() {
         chain: ana.chain[..1].to_vec(),
     };
     chain(&alone.sign(&claims()), &roots);
-    // One who is certified certifies nobody.
+    // A certified key cannot certify others.
     let issuer = Issuer::new(CertificateParams::new(Vec::new()).unwrap(), alone.key);
     let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
     let certificate = CertificateParams::new(Vec::new())
@@ -226,7 +231,7 @@ fn certificates_that_lead_to_no_root_or_do_not_hold_are_refused() {
 }
 
 #[test]
-fn what_is_for_another_or_for_another_time_is_refused() {
+fn wrong_audience_or_time_is_refused() {
     let authority = Authority::new();
     let (ana, roots) = (authority.certify(|_| {}), authority.roots());
     let fault = |claims: &Value| read_now(&ana.sign(claims), &roots).unwrap_err();
@@ -262,9 +267,13 @@ fn what_is_for_another_or_for_another_time_is_refused() {
 }
 
 #[test]
-fn other_headers_and_forms_are_refused() {
+fn unsupported_headers_and_forms_are_refused() {
     let key = SigningKey::generate().unwrap();
-    let jwk = json!({"kty": "OKP", "crv": "Ed25519", "x": BASE64URL_NOPAD.encode(key.public().as_bytes())});
+    let jwk = json!({
+        "kty": "OKP",
+        "crv": "Ed25519",
+        "x": BASE64URL_NOPAD.encode(key.public().as_bytes())
+    });
     let sign = |header: Value| {
         let part = |value: &Value| BASE64URL_NOPAD.encode(value.to_string().as_bytes());
         let signed = format!("{}.{}", part(&header), part(&claims()));

@@ -19,7 +19,7 @@ fn end<'a>(asked: Option<&'a str>, known: &'a [Prefix], is_free: bool) -> AskedE
 }
 
 #[test]
-fn addresses_are_of_one_version_and_such_as_the_map_knows() {
+fn addresses_match_in_version_and_are_on_the_map() {
     let (six, both) = (
         prefixes(&["2001:db8::1"]),
         prefixes(&["192.0.2.0/24", "2001:db8::/64"]),
@@ -63,7 +63,7 @@ fn piece(start: i64, end: i64, paths: &[u32]) -> Piece {
 }
 
 #[test]
-fn a_path_keeps_its_ports_and_no_two_have_the_same() {
+fn paths_keep_distinct_ports() {
     let plan = Plan(vec![
         piece(0, 1, &[1, 2]),
         piece(1, 2, &[3, 2]),
@@ -89,7 +89,7 @@ fn a_path_keeps_its_ports_and_no_two_have_the_same() {
 }
 
 #[test]
-fn blocks_are_given_out_until_none_is_left() {
+fn blocks_are_assigned_until_exhausted() {
     let mut taken = BTreeSet::new();
     while let Some(block) = free_block(&taken) {
         assert!(

@@ -1,4 +1,4 @@
-//! Asking the writer, and reading what it has written.
+//! Requests to the writer, and reading of its state.
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ use crate::reservations::desk::{Command, Desk, DeskError};
 use crate::reservations::{Asker, api_moment};
 use crate::store::{Once, StoreError};
 
-/// Why something is not answered.
+/// A request to the writer failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// The book says no.
+    /// The book refused the request.
     #[error(transparent)]
     Desk(#[from] DeskError),
-    /// The store does.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A request that waits.
+/// Request that waits for the writer.
 pub(super) struct Waiting {
     pub asker: Asker,
     pub command: Command,
     pub once: Option<Once>,
-    /// How often it was decided before, and what it could have instead went to others.
+    /// Number of earlier decisions whose counter-offers were taken by others.
     pub tries: usize,
     pub answer: Reply,
 }
 
-/// Where the answer to a request goes. It keeps the request's place among those of its key until
-/// the request is done with, also when nobody waits for the answer any more.
+/// Recipient of an answer. It keeps the key's permit until the request is finished, even if the
+/// caller no longer waits.
 pub(super) struct Reply {
     sender: oneshot::Sender<Result<Reserved, AskError>>,
     _held: Option<HeldPlace<String>>,
@@ -51,7 +51,7 @@ impl Reply {
         }
     }
 
-    /// Returns true if nobody waits for it.
+    /// Returns true if the caller no longer waits.
     pub(super) fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
@@ -62,16 +62,16 @@ impl Reply {
     }
 }
 
-/// What is known of the journal.
+/// Known state of the journal.
 #[derive(Default)]
 pub(super) struct State {
-    /// None while it is not known what the journal says.
+    /// `None` while the content of the journal is unknown.
     pub desk: Option<Desk>,
-    /// The number of the last record that is in it.
+    /// Number of the last applied record.
     pub seen: i64,
 }
 
-/// The book of reservations, to ask. Cheap to clone.
+/// Handle of the book of reservations. Cheap to clone.
 #[derive(Clone)]
 pub struct Book {
     pub(super) sender: mpsc::Sender<Waiting>,
@@ -79,7 +79,7 @@ pub struct Book {
     pub(super) clock: Clock,
     pub(super) changes: watch::Receiver<u64>,
     pub(super) leads: watch::Receiver<Option<i64>>,
-    /// Room for what waits: no key has more than half of it, less beside others.
+    /// Permits of waiting requests. A key gets half of them at most, less beside others.
     pub(super) places: Arc<SharedPlaces<String>>,
 }
 
@@ -90,10 +90,11 @@ impl std::fmt::Debug for Book {
 }
 
 impl Book {
-    /// Has something done. When this says so it is on the disk.
+    /// Executes a command. On success, it is on disk.
     ///
     /// # Errors
-    /// It can't be done, the key came with another request before, or the store does not answer.
+    /// The command is refused, the idempotency key was used for another request, or the store does
+    /// not answer.
     pub async fn ask(
         &self,
         asker: Asker,
@@ -117,30 +118,30 @@ impl Book {
         answered.await.unwrap_or(Err(StoreError::Ending.into()))
     }
 
-    /// Reads the book as it was when all that is acknowledged was in it.
+    /// Reads the book, including everything acknowledged so far.
     ///
     /// # Errors
-    /// The journal could not be read for now.
+    /// The journal cannot be read at the moment.
     pub async fn read<T>(&self, look: impl FnOnce(&Desk, Moment) -> T) -> Result<T, StoreError> {
         let state = self.state.read().await;
         let desk = state.desk.as_ref().ok_or(StoreError::Behind)?;
         Ok(look(desk, (self.clock)()))
     }
 
-    /// How often it has changed, to wait for the next time: 0 until it has been read.
+    /// Subscribes to the number of changes, which is 0 until the journal has been read.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()
     }
 
-    /// The term of leading in which it is written here: from the moment on in which nobody else
-    /// writes any more and all that others wrote is read.
+    /// Subscribes to the term of leading in which this writer writes. It is set once no other
+    /// controller writes and all of their records are read.
     #[must_use]
     pub fn leads(&self) -> watch::Receiver<Option<i64>> {
         self.leads.clone()
     }
 
-    /// The time by which it goes.
+    /// Returns the time of the book's clock.
     #[must_use]
     pub fn now(&self) -> u64 {
         api_moment((self.clock)())

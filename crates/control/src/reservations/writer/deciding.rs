@@ -1,4 +1,4 @@
-//! What is decided in one turn: in memory, one request after the other.
+//! Decisions of one turn, in memory and in order.
 
 use std::collections::BTreeMap;
 
@@ -11,30 +11,28 @@ use crate::reservations::Asker;
 use crate::reservations::desk::{Command, Denied, Desk, DeskError, Open, Record};
 use crate::store::{Once, StoreError};
 
-/// What was decided of one turn.
+/// Result of one turn.
 pub(super) struct Decided {
     pub desk: Desk,
     pub records: Vec<Record>,
-    /// What each request is answered, in their order.
+    /// Answers to the requests, in order.
     pub answers: Vec<Answer>,
-    /// What is remembered of those with keys.
+    /// Answers to remember, of requests with idempotency keys.
     pub remembered: Vec<(Once, String)>,
-    /// Whether more is due at once.
+    /// If true, more is due immediately.
     pub is_more: bool,
 }
 
-/// What a request is answered; if that is no, and offers are looked for later, with what finds
-/// them.
+/// Answer to a request; for a refusal, with a search for counter-offers if they are computed later.
 pub(super) type Answer = Result<Reserved, (AskError, Option<Box<Open>>)>;
 
-/// One request, as it is decided.
+/// Request to decide.
 pub(super) type Asked = (Asker, Command, Option<Once>);
 
-/// What requests with keys were answered before: by whose key it was, the hash of what was asked,
-/// and the answer.
+/// Earlier answers by principal and idempotency key: the hash of the request, and the answer.
 pub(super) type Before = BTreeMap<(String, String), (String, String)>;
 
-/// Decides all that was asked, in its order, behind what is due and what the map is.
+/// Decides all requests in order, after a change of the map and what is due.
 pub(super) fn decide(
     mut desk: Desk,
     asked: &[Asked],

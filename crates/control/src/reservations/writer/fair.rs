@@ -1,9 +1,9 @@
-//! Requests that wait, each key's in a row of its own: a turn takes one of each key after the
-//! other, so nobody waits behind all that another one asked.
+//! Fair queue: each key has its own queue, and a turn takes one request of each key in rotation. No
+//! caller waits behind all requests of another.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Rows of requests, each with what it costs to decide.
+/// Queues of requests, each with its cost.
 #[derive(Debug)]
 pub(super) struct FairQueue<T> {
     rows: BTreeMap<String, VecDeque<(usize, T)>>,
@@ -31,7 +31,7 @@ impl<T> FairQueue<T> {
         self.len
     }
 
-    /// Puts a request behind those of the same key.
+    /// Adds a request to the queue of its key.
     pub(super) fn push(&mut self, key: &str, cost: usize, request: T) {
         let row = self.rows.entry(key.to_owned()).or_default();
         if row.is_empty() {
@@ -41,7 +41,8 @@ impl<T> FairQueue<T> {
         self.len += 1;
     }
 
-    /// Takes what is decided together: at most so many, and of at most that cost, but one at least.
+    /// Takes requests to decide together: at most `most`, with a total cost of at most `most_cost`,
+    /// but at least one.
     pub(super) fn take(&mut self, most: usize, most_cost: usize) -> Vec<T> {
         let (mut taken, mut total) = (Vec::new(), 0_usize);
         while taken.len() < most {
@@ -79,14 +80,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_behind_all_that_another_key_asked() {
+    fn no_key_waits_for_all_of_another() {
         let mut queue = FairQueue::default();
         for number in 0..1000 {
             queue.push("many", 366, ("many", number));
         }
         queue.push("one", 1, ("one", 0));
         assert_eq!(queue.take(128, 400), [("many", 0), ("one", 0)]);
-        // What is dearer than a turn is decided alone.
+        // A request that costs more than a turn is decided alone.
         assert_eq!(queue.take(128, 100), [("many", 1)]);
         let mut left = 998;
         while !queue.is_empty() {

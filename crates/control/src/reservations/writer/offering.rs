@@ -1,10 +1,10 @@
-//! Offers for what was refused: looked for beside the writer, by what was taken when it decided, so
-//! that they delay whoever is refused and nobody else.
+//! Background search for counter-offers of refused requests. It uses the allocation at the time of
+//! the decision, and delays only the refused caller.
 //!
-//! An offer is good when it is taken at once. The book has gone on by the time it is found; so each
-//! is held against what is on the disk by then, and the answer names the record up to which that
-//! was so. Where one has gone to others meanwhile, the request is decided again, a few times at
-//! most.
+//! An offer must be granted if it is requested immediately, but the book has changed when the
+//! search ends. So each offer is checked against the state on disk, and the answer names the record
+//! up to which it is valid. If an offer was taken meanwhile, the request is decided again, a few
+//! times at most.
 
 #[cfg(test)]
 mod tests;
@@ -23,54 +23,51 @@ use super::asking::{Reply, Waiting};
 use super::deciding::Asked;
 use crate::reservations::desk::{DeskError, Found, Open, Snapshot};
 
-/// Refusals for which offers are looked for, or that wait for that; further ones are answered
-/// without.
+/// Maximum number of refusals that wait for counter-offers. Further ones are answered without.
 const MAX_OPEN: usize = 64;
-/// As nice(2) has it.
+/// Priority as in nice(2).
 const LOWEST_PRIORITY: i32 = 19;
-/// How long a refusal waits for a thread that looks for offers; then it is answered without. Where
-/// more is refused than can be looked for, those that wait longer get no more offers in all, only
-/// later ones.
+/// Maximum wait of a refusal for a search thread; then it is answered without offers. Under
+/// overload, a longer wait would only delay offers, not produce more.
 const MAX_WAIT_FOR_THREAD: Duration = Duration::from_millis(5);
-/// How long offers are looked for while other refusals wait for that; those that are found by then
-/// are all.
+/// Maximum duration of a search while other refusals wait. Offers found by then are the result.
 const MAX_SEARCH: Duration = Duration::from_millis(5);
-/// How often a request is decided anew because offers for it went to others; not while other
+/// Maximum number of further decisions because offers were taken by others. None while other
 /// refusals wait.
 const MAX_TRIES: usize = 2;
 
-/// What is taken, as the disk has it.
+/// Allocation, as of the state on disk.
 #[derive(Debug, Clone)]
 pub(super) struct Published {
-    /// The number of the last record that is in it.
+    /// Number of the last record included.
     pub record: i64,
     pub snapshot: Snapshot,
 }
 
-/// A refusal that waits for its offers.
+/// Refusal that waits for counter-offers.
 pub(super) struct Refused {
     pub error: AskError,
     pub open: Box<Open>,
-    /// What was asked, to decide it again.
+    /// The request, to decide it again.
     pub asked: Asked,
     pub tries: usize,
     pub answer: Reply,
 }
 
-/// See the module.
+/// Background search for counter-offers.
 #[derive(Debug)]
 pub(super) struct Offering {
     queue: Queue,
-    /// One for each thread that looks for offers.
+    /// One permit for each search thread.
     threads: Arc<Semaphore>,
     newest: watch::Sender<Option<Published>>,
-    /// Where a request is asked again.
+    /// Channel for requests to decide again.
     again: mpsc::WeakSender<Waiting>,
 }
 
 impl Offering {
     pub(super) fn new(again: mpsc::WeakSender<Waiting>) -> Self {
-        // One processor is left to the writer, where there are more.
+        // Leave one processor to the writer, if there are several.
         let thread_count =
             available_parallelism().map_or(1, |count| count.get().saturating_sub(1).max(1));
         Self {
@@ -84,7 +81,7 @@ impl Offering {
         }
     }
 
-    /// Takes what is on the disk now.
+    /// Updates the state on disk.
     pub(super) fn publish(&self, published: Published) {
         self.newest.send_replace(Some(published));
     }
@@ -93,8 +90,8 @@ impl Offering {
         self.newest.borrow().is_some()
     }
 
-    /// Has offers looked for, and the refusal answered with them; without, where too many wait for
-    /// that.
+    /// Starts a search, after which the refusal is answered. With too many waiting, it is answered
+    /// without offers.
     pub(super) fn look(&self, refused: Refused) {
         let Ok(place) = self.queue.places.clone().try_acquire_owned() else {
             refused.answer_with(Offers::left_out());
@@ -115,25 +112,25 @@ impl Offering {
         });
     }
 
-    /// Waits until all are answered.
+    /// Waits until all refusals are answered.
     pub(super) async fn finish(&self) {
         let all = u32::try_from(MAX_OPEN).unwrap_or(u32::MAX);
-        // Nobody closes it.
+        // The semaphore is never closed.
         let _ = self.queue.places.acquire_many(all).await;
     }
 }
 
-/// The refusals that are not answered yet.
+/// Refusals that are not answered yet.
 #[derive(Debug, Clone)]
 struct Queue {
-    /// One for each.
+    /// One permit for each refusal.
     places: Arc<Semaphore>,
-    /// How many of them are looked after at once.
+    /// Maximum number of concurrent searches.
     threads: usize,
 }
 
 impl Queue {
-    /// Whether some of them wait for a thread.
+    /// Returns true if some of them wait for a thread.
     fn is_waiting(&self) -> bool {
         MAX_OPEN.saturating_sub(self.places.available_permits()) > self.threads
     }
@@ -161,7 +158,7 @@ impl Refused {
         let found = beside_all_else(move || {
             let began = Instant::now();
             let found = open.look(|| began.elapsed() < MAX_SEARCH || !others.is_waiting());
-            // What was decided is on the disk, so something has been published.
+            // The decision is on disk, so a state has been published.
             let newest = newest.borrow().clone();
             renewed(&open, &found, newest.as_ref())
         });
@@ -193,17 +190,18 @@ impl Refused {
     }
 }
 
-/// Does something in a thread of its own that has only what time of the processors nobody else
-/// wants: whoever decides and answers goes first. None where the thread cannot be started or fails.
+/// Runs a closure in a thread of lowest priority, so that the writer goes first. `None` if the
+/// thread cannot be started or fails.
 async fn beside_all_else<T: Send + 'static>(
     what: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (done, ended) = oneshot::channel();
     let thread = std::thread::Builder::new().name("offers".to_owned());
     let started = thread.spawn(move || {
-        // Of this thread alone, on Linux; where it is not allowed it is no worse than before.
+        // On Linux, this affects only the calling thread. If it is not permitted, the priority
+        // stays normal.
         let _ = setpriority_process(None, LOWEST_PRIORITY);
-        // Whoever asked may be gone.
+        // The caller may be gone.
         let _ = done.send(what());
     });
     match started {
@@ -215,7 +213,8 @@ async fn beside_all_else<T: Send + 'static>(
     }
 }
 
-/// Offers as they are by what is on the disk, and whether they are all that were found.
+/// Returns the offers that are valid with the state on disk. The flag is true if these are all that
+/// were found.
 fn renewed(open: &Open, found: &Found, newest: Option<&Published>) -> (Offers, bool) {
     let Some(newest) = newest else {
         return (Offers::left_out(), true);
@@ -229,7 +228,7 @@ fn renewed(open: &Open, found: &Found, newest: Option<&Published>) -> (Offers, b
     (offers, is_all)
 }
 
-/// A refusal with these offers.
+/// Returns a refusal with these offers.
 fn with(error: AskError, offers: Offers) -> AskError {
     match error {
         AskError::Desk(DeskError::NoRoom(mut refusal)) => {

@@ -1,5 +1,5 @@
-//! What depots measure between their sites is known to the hosts beside them, and a depot that lies
-//! can have these go directly and no more.
+//! Hosts benefit from measurements between the depots beside them. A depot that lies can make them
+//! go directly, and no more.
 
 use longhaul_control_api::map::Map;
 use longhaul_control_api::measurements::{Conditions, Measurement, Quantity, Source};
@@ -13,7 +13,7 @@ use crate::places::Speaker;
 
 const SITES: [&str; 3] = ["a", "b", "c"];
 
-/// Three sites, each with a host and a depot of its name.
+/// Three sites, each with a host and a depot.
 fn weather() -> Weather {
     let listed = |entry: &dyn Fn(usize, &str) -> String| {
         let entries = SITES
@@ -67,7 +67,7 @@ fn report(
     }
 }
 
-/// From a to b the way is long and narrow, by c it is not.
+/// The path from a to b is long and narrow, the one over c is not.
 const PATHS: [(&str, &str, f64, f64); 3] = [
     ("a", "b", 0.1, 5e7),
     ("a", "c", 0.02, 1e9),
@@ -114,7 +114,7 @@ fn first(answer: &RouteAnswer) -> Vec<&str> {
 }
 
 #[test]
-fn a_first_transfer_goes_by_what_the_depots_of_its_sites_know() {
+fn first_transfer_uses_measurements_of_depots() {
     let mut weather = weather();
     measured(&mut weather, |_| true);
     let answer = ask(&mut weather, false);
@@ -125,14 +125,14 @@ fn a_first_transfer_goes_by_what_the_depots_of_its_sites_know() {
             .iter()
             .any(|other| other.via.is_empty() && other.seconds.is_some())
     );
-    // Fetched, the same bytes go the same way.
+    // For a fetch, the same bytes take the same route.
     let fetched = ask(&mut weather, true);
     assert_eq!(first(&fetched), ["depot-c"], "{fetched:?}");
     assert_eq!(fetched.seconds, answer.seconds);
 }
 
 #[test]
-fn what_one_end_alone_says_is_not_inferred_from() {
+fn report_of_one_end_alone_is_not_used() {
     let mut weather = weather();
     measured(&mut weather, |end| end == "depot-a" || end == "depot-c");
     let answer = ask(&mut weather, false);
@@ -140,9 +140,10 @@ fn what_one_end_alone_says_is_not_inferred_from() {
 }
 
 #[test]
-fn routes_of_several_depots_are_given_as_they_are_opened() {
+fn multi_depot_routes_are_in_opening_order() {
     let mut weather = weather();
-    // Between hosts and far depots nothing is known: the way leads by the depots beside the hosts.
+    // Nothing is known between hosts and remote depots, so the route leads over the depots beside
+    // the hosts.
     measured(&mut weather, |_| true);
     let (from, to) = (weather.id("host-a"), weather.id("host-b"));
     weather.infer(&[from], &[to], 965.0);
@@ -157,7 +158,7 @@ fn routes_of_several_depots_are_given_as_they_are_opened() {
 
 proptest! {
     #[test]
-    fn a_depot_that_lies_has_others_go_directly_and_no_more(
+    fn lying_depot_only_makes_others_go_direct(
         liar in prop::sample::select(vec!["a", "b"]),
         lies in prop::collection::vec((0_usize..3, 1e-4_f64..10.0, 1e3_f64..1e12, 1_u32..80), 1..8),
     ) {

@@ -1,13 +1,13 @@
-//! Verdicts on made-up samples of paths whose delay varies, and that reorder.
+//! Verdicts on synthetic samples of paths with varying delay and reordering.
 
 use super::*;
 
-/// A delay that varies about zero: straight lines between points 60 ms apart, each drawn evenly
-/// from within `amplitude` of it. Deterministic.
+/// A delay that varies around zero: straight lines between points 60 ms apart, each drawn uniformly
+/// within `amplitude`. Deterministic.
 struct Jitter {
     amplitude: f64,
     state: u64,
-    /// The number of the point before the time last asked for, its delay and the next one's.
+    /// Number of the point before the last requested time, its delay and that of the next one.
     section: (u128, f64, f64),
 }
 
@@ -41,7 +41,7 @@ impl Jitter {
         from + (to - from) * place.fract()
     }
 
-    /// Sets the sample's round trip to `rtt`, jittered, and the least one to the least so far.
+    /// Sets the sample's round trip to the jittered `rtt`, and its minimum to the least so far.
     fn apply(&mut self, sample: &mut Sample, rtt: Duration) {
         let jittered = Duration::from_secs_f64((rtt.as_secs_f64() + self.at(sample.at)).max(0.0));
         sample.info.rtt = jittered;
@@ -50,8 +50,8 @@ impl Jitter {
     }
 }
 
-/// The part of the verdicts that are `expected`, once it is known how much round trips scatter and
-/// a loss has come after that.
+/// Returns the part of the verdicts that are `expected`, after the scatter of round trips is known
+/// and a loss has followed.
 fn share_of(limits: &[Limit], expected: Limit) -> f64 {
     let settled = limits.get(30..).unwrap_or_default();
     let right = settled.iter().filter(|limit| **limit == expected).count();
@@ -115,9 +115,9 @@ fn jitter_is_no_queue_before_a_random_loss() {
 }
 
 #[test]
-fn a_queue_that_stands_from_the_start_is_distinguished_from_jitter() {
-    // The handshake met no queue. Steady, a short one shows; under jitter only one that is longer
-    // than round trips scatter.
+fn initial_standing_queue_is_distinguished_from_jitter() {
+    // The handshake met no queue. With constant delay a short queue shows; with jitter only one
+    // longer than the scatter of round trips.
     let queued = only(Side::Sending, bulk(b"cubic"), |sample| {
         sample.info.rtt = 60 * MS
     });
@@ -146,9 +146,9 @@ fn a_queue_that_fills_and_empties_is_distinguished_from_jitter() {
     }
 }
 
-/// 20 segments a look arrive over 50 ms; in the first `late` looks of each hundred, `behind` of
-/// them out of order. They get in order within the look or, where `lost`, after the last of those
-/// looks.
+/// Receives 20 segments per sample over 50 ms. In the first `late` samples of each hundred,
+/// `behind` of them are out of order. They are put in order within the sample or, if `lost`, after
+/// the last of those samples.
 fn with_late_segments(late: u32, behind: u32, lost: bool) -> Vec<Limit> {
     let mut looks = 0;
     let mut sample = bulk(b"cubic");
@@ -183,23 +183,23 @@ fn segments_that_others_overtook_are_no_losses() {
     // 3 ms of a round trip's 50.
     let reordered = with_late_segments(1, 3, false);
     assert!(share_of(&reordered, Limit::Sender) > 0.99, "{reordered:?}");
-    // A burst of all that comes in a round trip.
+    // A burst of a whole round trip's segments.
     let bursts = with_late_segments(1, 20, false);
     assert!(share_of(&bursts, Limit::Sender) > 0.99, "{bursts:?}");
-    // All that comes in two looks and a half, until what was lost comes again.
+    // Everything that arrives in two and a half samples, until the lost segment is retransmitted.
     let lost = with_late_segments(3, 16, true);
     assert!(share_of(&lost, Limit::Loss) > 0.99, "{lost:?}");
 }
 
 #[test]
-fn a_cut_that_the_kernel_takes_back_is_none() {
+fn undone_cuts_are_ignored() {
     let mut estimator = Estimator::new(Side::Sending);
     let mut sample = bulk(b"reno");
     go_on(&mut estimator, &mut sample, 300 * MS, |_| ());
     let (window, queued) = (sample.info.congestion_window, sample.queues.unacknowledged);
     lose(&mut sample);
     go_on(&mut estimator, &mut sample, 60 * MS, |_| ());
-    // The segment came after all: the window and the threshold are what they were.
+    // The segment arrived after all: window and threshold have their former values.
     sample.info.congestion_window = window;
     sample.info.slow_start_threshold = None;
     sample.queues.unacknowledged = queued;

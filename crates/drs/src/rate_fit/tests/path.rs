@@ -1,49 +1,49 @@
-//! A path with one bottleneck and the flows on it, as fluids, in virtual time. Rates in bytes a
-//! second, times in seconds.
+//! A model of a path with one bottleneck and the flows on it, as fluids, in virtual time. Rates are
+//! in bytes per second, times in seconds.
 
 use std::{collections::VecDeque, time::Duration};
 
 use crate::{FitSample, PacingLimit, RateFit, Siblings};
 
 pub(super) const MSS: f64 = 8948.0;
-/// Of the model's time.
+/// Time step of the model.
 const STEP: f64 = 1e-4;
-/// A timer is this late.
+/// Delay of a timer.
 const TIMER_SLACK: f64 = 2e-4;
 /// CoDel's target and interval (RFC 8289).
 const CODEL_TARGET: f64 = 0.005;
 const CODEL_INTERVAL: f64 = 0.1;
-/// A delay that varies in order is drawn anew every so many of its deviations, with straight lines
-/// between, as wanbed has it.
+/// Interval, in deviations, at which a varying delay is drawn anew, with straight lines between, as
+/// in wanbed.
 const JITTER_CORRELATION: f64 = 12.0;
-/// A segment that is overtaken comes so much later.
+/// Delay of a segment that is overtaken.
 const REORDERED_BY: f64 = 0.003;
 
-/// The bottleneck, and what shares it.
+/// The bottleneck and the flows that share it.
 pub(super) struct Path {
     pub(super) capacity: f64,
     rtt: f64,
     pub(super) queue_limit: f64,
-    /// Standard deviation of the delay in each direction; what is sent stays in order.
+    /// Standard deviation of the delay in each direction; segments stay in order.
     pub(super) jitter: f64,
-    /// Standard deviation of single round-trip times that have nothing to do with each other.
+    /// Standard deviation of independent noise in single round-trip times.
     pub(super) rtt_noise: f64,
-    /// The chance that a segment is overtaken.
+    /// Probability that a segment is overtaken.
     pub(super) reordering: f64,
     pub(super) codel: Option<CoDel>,
-    /// What others keep in the queue, in bytes.
+    /// Bytes of other traffic in the queue.
     pub(super) foreign: f64,
     pub(super) flows: Vec<Flow>,
     pub(super) now: f64,
     queue: VecDeque<(usize, f64, f64)>,
     queued: f64,
     noise: Noise,
-    /// Of each direction.
+    /// Jitter of each direction.
     delays: [InOrderJitter; 2],
 }
 
-/// What comes back of one step: when, the bytes that left the bottleneck, their round-trip time,
-/// what was lost, and whether one was overtaken.
+/// Acknowledgements of one step: time of arrival, bytes that left the bottleneck, their round-trip
+/// time, lost bytes, and whether a segment was overtaken.
 #[derive(Default, Clone, Copy)]
 struct Returning {
     at: f64,
@@ -56,26 +56,26 @@ struct Returning {
 /// One sender.
 pub(super) struct Flow {
     pub(super) fit: Option<RateFit>,
-    /// What its program gives it to send; `None` is more than it can.
+    /// Rate of its program; `None` if unlimited.
     pub(super) source: Option<f64>,
     pub(super) is_gone: bool,
     pub(super) lost: f64,
-    /// Of this step.
+    /// Bytes lost in this step.
     lost_now: f64,
     pub(super) acked: f64,
     pub(super) window: f64,
     pub(super) begins: f64,
     threshold: f64,
-    /// The window before the last loss, and when that was.
+    /// Window before the last loss, and its time.
     cut: (f64, f64),
-    /// Reno, and not CUBIC, comes back from losses.
+    /// If true, Reno recovers from losses, else CUBIC.
     pub(super) is_reno: bool,
-    /// Segments sent again although they were not lost.
+    /// Segments retransmitted although they were not lost.
     spurious: f64,
-    /// Reordering has been seen: no segment that is late is taken for lost any more. Before, the
-    /// window is cut until it turns out.
+    /// If true, reordering has been seen, and late segments no longer count as lost. Before, the
+    /// window is cut until the mistake shows.
     has_seen_reordering: bool,
-    /// When a cut is taken back, and the window and the threshold before it.
+    /// Time at which a cut is taken back, and the window and threshold before it.
     undo: Option<(f64, f64, f64)>,
     unsent: f64,
     sent: f64,
@@ -123,22 +123,22 @@ impl Path {
         }
     }
 
-    /// The noise is another from now on.
+    /// Seeds the noise.
     pub(super) fn seed(&mut self, seed: u64) {
         self.noise = Noise(Noise::default().0.wrapping_mul(2 * seed + 1));
     }
 
-    /// 2.4 Gbit/s over 180 ms with a queue of 4 MB.
+    /// Returns the record's path: 2.4 Gbit/s over 180 ms with a queue of 4 MB.
     pub(super) fn of_the_record() -> Self {
         Self::new(298.3e6, 0.18, 4.0 * 1024.0 * 1024.0)
     }
 
-    /// Adds a flow that is fitted; it begins now.
+    /// Adds a fitted flow that begins now.
     pub(super) fn fitted(&mut self, ceiling: Option<u64>) -> usize {
         self.flow(Some(RateFit::new(ceiling)))
     }
 
-    /// Adds a flow, which begins now.
+    /// Adds a flow that begins now.
     pub(super) fn flow(&mut self, fit: Option<RateFit>) -> usize {
         let steps = (self.rtt / STEP) as usize;
         self.flows.push(Flow {
@@ -174,7 +174,7 @@ impl Path {
         self.flows.len() - 1
     }
 
-    /// Lets a flow pace from its start.
+    /// Makes a flow pace from its start.
     pub(super) fn pace(&mut self, flow: usize) {
         self.flows[flow].paces = true;
     }
@@ -183,7 +183,7 @@ impl Path {
         self.flows.iter().map(|flow| flow.lost).sum()
     }
 
-    /// Runs for so long; the rate of each flow over that time.
+    /// Runs for `seconds`, and returns the rate of each flow over that time.
     pub(super) fn run(&mut self, seconds: f64) -> Vec<f64> {
         let before: Vec<f64> = self.flows.iter().map(|flow| flow.acked).collect();
         let end = self.now + seconds;
@@ -267,7 +267,7 @@ impl Path {
         }
     }
 
-    /// Every sender looks at its sockets as the thread does: all at once, as often as one of them
+    /// Samples all sockets of every sender at once, as the thread does, as often as one of them
     /// needs.
     fn look(&mut self) {
         let now = self.now;
@@ -306,8 +306,8 @@ impl Flow {
         self.limit
     }
 
-    /// Its program is late for a moment, which the kernel notes with the delivery rate for a round
-    /// trip.
+    /// Makes the program late for a moment, which the kernel notes with the delivery rate for a
+    /// round trip.
     pub(super) fn hesitate(&mut self, now: f64) {
         self.app_limited_until = now + self.srtt;
     }
@@ -316,7 +316,7 @@ impl Flow {
         self.lost_now += bytes;
     }
 
-    /// What comes back in this step, and what is sent on it.
+    /// Takes the acknowledgements of this step, and returns the bytes sent on them.
     fn send(&mut self, now: f64, rtt_noise: f64) -> f64 {
         self.receive(now, rtt_noise);
         if self.is_gone || now < self.begins {
@@ -401,7 +401,7 @@ impl Flow {
         }
     }
 
-    /// A segment is late. The first is sent again, and the window cut.
+    /// Delays a segment. The first time it is retransmitted, and the window is cut.
     fn reorder(&mut self, now: f64) {
         if !self.has_seen_reordering {
             self.has_seen_reordering = true;
@@ -412,7 +412,8 @@ impl Flow {
         }
     }
 
-    /// The segment has come, and its timestamp shows that it was not lost (RFC 3522).
+    /// Takes a cut back: the segment arrived, and its timestamp shows that it was not lost (RFC
+    /// 3522).
     fn undo(&mut self, now: f64) {
         if let Some((_, window, threshold)) = self.undo.take_if(|(at, ..)| now >= *at) {
             (self.window, self.threshold) = (self.window.max(window), threshold);
@@ -457,13 +458,13 @@ impl CoDel {
     }
 }
 
-/// A delay that varies in order: points drawn from a normal distribution that is cut off at two of
-/// its deviations, and straight lines between.
+/// A varying delay that keeps the order: points drawn from a normal distribution that is truncated
+/// at two deviations, with straight lines between.
 #[derive(Clone, Copy, Default)]
 struct InOrderJitter {
     from: f64,
     to: f64,
-    /// Where in time `to` is.
+    /// Time of the point `to`.
     until: f64,
 }
 
@@ -475,7 +476,7 @@ impl InOrderJitter {
         let span = JITTER_CORRELATION * deviation;
         while self.until <= now {
             let drawn = std::iter::repeat_with(|| noise.normal()).find(|drawn| drawn.abs() <= 2.0);
-            // What the cut and the lines take off the deviation is put back.
+            // Compensates for the deviation that truncation and the lines take off.
             self.from = std::mem::replace(&mut self.to, 1.392 * deviation * drawn.unwrap_or(0.0));
             self.until = self.until.max(now - span) + span;
         }
@@ -493,7 +494,7 @@ impl Default for Noise {
 }
 
 impl Noise {
-    /// Normally distributed, nearly: the sum of twelve uniform numbers, less six.
+    /// Returns a nearly normally distributed number: the sum of twelve uniform ones, minus six.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
     }

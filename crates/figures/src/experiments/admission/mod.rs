@@ -29,17 +29,17 @@ pub const PATHS: [usize; 3] = [1, 2, 4];
 /// The experiment.
 pub struct Admission;
 
-/// What is asked where.
+/// A rule on a network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     /// One of [`NAMES`].
     pub network: String,
-    /// Who answers.
+    /// Rule that answers the requests.
     #[serde(flatten)]
     pub rule: Rule,
 }
 
-/// Who answers, and what is measured.
+/// Rule that answers the requests, and the property that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "rule", rename_all = "kebab-case")]
 pub enum Rule {
@@ -49,32 +49,32 @@ pub enum Rule {
     Ours {
         /// Paths.
         paths: usize,
-        /// Whether offers near to what was asked for are taken.
+        /// If true, offers close to the request are taken.
         offers: bool,
     },
     /// Longhaul's, with many reservations on the books.
     Load {
-        /// Whether counter-offers are worked out.
+        /// If true, counter-offers are computed.
         offers: bool,
     },
 }
 
-/// What was answered.
+/// Observed answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Seen {
     /// To a trial's requests.
     Granted(Granted),
-    /// How long it took.
+    /// Time that the answers took.
     Took(Took),
 }
 
-/// What was granted.
+/// Result of the granted requests.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Granted {
-    /// Of all requests, as a share.
+    /// Share of all requests that was granted.
     pub granted: f64,
-    /// Of what all requests would carry, as a share.
+    /// Share of the bytes of all requests that was booked.
     pub booked: f64,
     /// Granted by an offer that was taken, of all requests, as a share.
     pub by_offer: f64,
@@ -88,7 +88,7 @@ pub struct Granted {
 }
 
 impl Cell {
-    /// What the demonstration shows: ESnet, by OSCARS' rule, over one path, and over up to four
+    /// Returns the demonstrated cells: ESnet, by OSCARS' rule, over one path, and over up to four
     /// with offers.
     pub fn demonstrated() -> [Self; 3] {
         let ours = |paths, offers| Rule::Ours { paths, offers };
@@ -109,7 +109,8 @@ impl Experiment for Admission {
     }
 
     fn title(&self) -> &'static str {
-        "Admission: what is granted of the same requests, beside OSCARS' rule, and how long an answer takes"
+        "Admission: what is granted of the same requests, beside OSCARS' rule, and how long an \
+         answer takes"
     }
 
     fn cells(&self) -> Vec<Cell> {

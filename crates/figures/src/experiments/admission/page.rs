@@ -32,7 +32,7 @@ fn of(
     runs.spread(&wanted, |seen| value(&granted(seen)))
 }
 
-/// What is booked by that of OSCARS' rule, seed by seed.
+/// Returns the booked share relative to that of OSCARS' rule, for each seed.
 fn by_oscars(runs: &All<'_>, network: &str, rule: Rule) -> Option<Spread> {
     let cell = |rule| Cell {
         network: network.to_owned(),
@@ -145,24 +145,31 @@ fn load(runs: &All<'_>) -> Table {
 /// The page.
 pub fn page(runs: &All<'_>) -> Page {
     Page::new(&format!(
-        "{REQUESTS} random requests on each network: rates and volumes, ahead by up to a day and a half, some larger than any one link has room for. OSCARS' published \
-         rule looks at one path, the one of the fewest hops, books the whole of it, and adds up all that overlaps a request at any time. The same requests go to \
-         Longhaul's admission, over up to so many paths at once; an asker who is refused takes, where the table says so, an offer of the same within a window's \
-         length, or of half the rate or more. Every answer goes to an independent checker: what is granted must fit beside all that was promised, at any \
-         instant; what is refused must be impossible, by the greatest flow, by cuts that let too few paths through, or because all sets of paths were tried; \
-         and an offer must be granted when it is taken at once. A wrong answer ends the run, so the table has none. A refusal is open where neither \
+        "{REQUESTS} random requests on each network: rates and volumes, ahead by up to a day and \
+         a half, some larger than any one link has room for. OSCARS' published \
+         rule looks at one path, the one of the fewest hops, books the whole of it, and adds up \
+         all that overlaps a request at any time. The same requests go to \
+         Longhaul's admission, over up to so many paths at once; an asker who is refused takes, \
+         where the table says so, an offer of the same within a window's \
+         length, or of half the rate or more. Every answer goes to an independent checker: what \
+         is granted must fit beside all that was promised, at any \
+         instant; what is refused must be impossible, by the greatest flow, by cuts that let too \
+         few paths through, or because all sets of paths were tried; \
+         and an offer must be granted when it is taken at once. A wrong answer ends the run, so \
+         the table has none. A refusal is open where neither \
          is shown."
     ))
     .heading("What is granted")
     .table(&acceptance(runs))
     .heading("How long an answer takes")
     .paragraph(&format!(
-        "With {BOOKED} reservations of a year on the books, {TIMED} requests one after the other, decided and kept in memory; the journal's disk is not in it."
+        "With {BOOKED} reservations of a year on the books, {TIMED} requests one after the other, \
+         decided and kept in memory; the journal's disk is not in it."
     ))
     .table(&load(runs))
 }
 
-/// What documents quote.
+/// Returns the figures that documents quote.
 pub fn figures(runs: &All<'_>) -> Vec<Figure> {
     let mut all = Vec::new();
     for network in NAMES {

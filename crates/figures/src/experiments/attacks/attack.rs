@@ -70,7 +70,8 @@ impl Attack {
                 "serve: 1,400 idle connections from 4 addresses, up to 1,500 made a second"
             }
             Self::HalfOpensAtServe => {
-                "serve: 1,400 connections with half an OPEN from 4 addresses, up to 1,500 made a second"
+                "serve: 1,400 connections with half an OPEN from 4 addresses, up to 1,500 made a \
+                 second"
             }
             Self::GarbageAtServe => {
                 "serve: up to 2,000 connections a second that say something else"

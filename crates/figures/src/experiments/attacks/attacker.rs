@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use super::Attack;
 
-/// What it prints once the attack is at its height.
+/// Line that the attacker prints once the attack is at its height.
 pub const READY: &str = "attacking";
 /// Longest time to get there.
 const READY_WITHIN: Duration = Duration::from_secs(40);
@@ -28,7 +28,7 @@ pub const HELD_FILE: &str = "held";
 /// Attacks until it is ended.
 #[derive(clap::Args)]
 pub struct Attacker {
-    /// What to do.
+    /// The attack.
     #[arg(long, value_enum)]
     attack: Attack,
     /// Whom to attack.
@@ -54,7 +54,7 @@ pub struct Attacker {
     seconds: u64,
 }
 
-/// What goes on until it is dropped.
+/// Attack that continues until it is dropped.
 enum Under {
     Crowd(#[allow(dead_code)] Crowd),
     Flood(

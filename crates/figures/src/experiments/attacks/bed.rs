@@ -18,18 +18,18 @@ use crate::experiment::Here;
 use crate::identities::new_key;
 use crate::tools::Tools;
 
-/// What is copied, in bytes: two seconds at the links' rate.
+/// Bytes that are copied: two seconds at the links' rate.
 const BYTES: u64 = 24 << 20;
-/// How often the attacked process is looked at.
+/// Interval at which the attacked process is sampled.
 const USAGE_SAMPLE_PERIOD: Duration = Duration::from_millis(50);
 
 /// The attacker's key, and files.
 pub struct Bed {
-    /// Where the attacker's key is.
+    /// Folder of the attacker's key.
     pub attacker_home: PathBuf,
     /// The attacker's key, which `serve` and the depot's policy list.
     pub attacker_key: String,
-    /// What is served.
+    /// Folder that is served.
     root: PathBuf,
     /// The depot's policy.
     pub policy_file: PathBuf,
@@ -51,7 +51,8 @@ impl Bed {
         let policy_file = folder.join("policy.toml");
         let honest = fs::read_to_string(&tools.identities.depot_policy)?;
         let attacker = format!(
-            "[[allow]]\nprincipals = [\"{attacker_key}\"]\nto = [\"198.51.100.0/24\", \"*.example.net\"]\n"
+            "[[allow]]\nprincipals = [\"{attacker_key}\"]\n\
+             to = [\"198.51.100.0/24\", \"*.example.net\"]\n"
         );
         fs::write(&policy_file, honest + &attacker).context("cannot write the policy")?;
         Ok(Self {

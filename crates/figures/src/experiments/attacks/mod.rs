@@ -27,11 +27,11 @@ pub struct Attacks;
 pub struct Cell {
     /// The attack.
     pub attack: Attack,
-    /// Whether it is under way during the copy.
+    /// If true, the attack is in progress during the copy.
     pub under_attack: bool,
 }
 
-/// What the copy came to, and what the attacked process held. A copy that fails is a result.
+/// Result of the copy, and the resources of the attacked process. A copy that fails is a result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     /// From the start of the command until data arrived, in seconds.
@@ -44,7 +44,7 @@ pub struct Seen {
     peak_memory: u64,
     /// The most descriptors of the attacked process that were seen.
     peak_descriptors: u64,
-    /// What the attacked process logged, in bytes a second.
+    /// Log output of the attacked process, in bytes per second.
     log_bytes_per_s: f64,
 }
 

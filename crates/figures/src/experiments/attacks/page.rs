@@ -143,7 +143,7 @@ pub fn of(runs: &Runs<'_, Cell, Seen>) -> Page {
     Page::new(HEAD).table(&table).paragraph(&judge(&measured))
 }
 
-/// What holds over all attacks.
+/// Returns the figures over all attacks.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let measured = measured(runs);
     let of = |value: fn(&Figures) -> Option<f64>| {
@@ -186,10 +186,10 @@ fn measured(runs: &Runs<'_, Cell, Seen>) -> Vec<(Attack, Figures)> {
         .collect()
 }
 
-/// Whether a claim holds.
+/// Test of a claim.
 type Holds = fn(&Figures) -> bool;
 
-/// What holds, and what does not.
+/// Lists the claims that hold, and those that do not.
 fn judge(measured: &[(Attack, Figures)]) -> String {
     let claims: [(&str, Holds); 3] = [
         (
@@ -235,7 +235,11 @@ fn judge(measured: &[(Attack, Figures)]) -> String {
 }
 
 const HEAD: &str = "In a lab, a client pulls 24 MiB over one stream, 20 ms of \
-round trip and 100 Mbit/s, from `longhaul serve`, or through `longhaul depot` where that is attacked. The attacker has links of its own to both, other addresses and \
-another key than the client. Each copy is made of fresh processes, without the attack and under it in turn. *Begins* is the time from the start of the command until data has \
-arrived; the rate is that from then on. Medians (least..greatest), and of one run its value; peaks are the greatest of all runs and of the process that is attacked. Client, server, depot, attacker and lab share \
+round trip and 100 Mbit/s, from `longhaul serve`, or through `longhaul depot` where that is \
+attacked. The attacker has links of its own to both, other addresses and \
+another key than the client. Each copy is made of fresh processes, without the attack and under \
+it in turn. *Begins* is the time from the start of the command until data has \
+arrived; the rate is that from then on. Medians (least..greatest), and of one run its value; \
+peaks are the greatest of all runs and of the process that is attacked. Client, server, depot, \
+attacker and lab share \
 the processors of one machine.\n\n";

@@ -48,7 +48,7 @@ rate = "100 Mbit/s"
 const OTHERS: (&str, &str) = ("10.99.0.0", "10.99.0.0/16");
 /// A copy that has not ended by then has failed.
 const COPY_TIMEOUT: Duration = Duration::from_secs(25);
-/// How often the arrival of the first byte is looked for.
+/// Interval of checks that the first byte has arrived.
 const ARRIVAL_SAMPLE_PERIOD: Duration = Duration::from_millis(2);
 
 /// A lab that has carried nothing yet, and the keys and files.
@@ -244,7 +244,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Whether a file in `dir` holds anything.
+/// Returns true if a file in `dir` has any content.
 fn has_data(dir: &Path) -> bool {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries

@@ -39,7 +39,7 @@ impl Path {
         }
     }
 
-    /// What the shared link carries, in bit/s.
+    /// Returns the rate of the shared link, in bit/s.
     const fn shared_bps(self) -> f64 {
         match self {
             Self::Lsr => 240e6,
@@ -48,13 +48,13 @@ impl Path {
     }
 }
 
-/// What goes over the depots.
+/// Flow over the depots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Flow {
-    /// Nothing, and nothing is reserved.
+    /// There is no flow and no reservation.
     None,
-    /// Nothing, though it is reserved.
+    /// There is no flow, but a reservation.
     Idle,
     /// A flow with a grant, whose rate the router keeps free.
     Circuit,
@@ -75,7 +75,7 @@ impl Flow {
         }
     }
 
-    /// Whether the router keeps a rate free.
+    /// Returns true if the router keeps a rate free.
     const fn has_class(self) -> bool {
         matches!(self, Self::Idle | Self::Circuit)
     }
@@ -86,16 +86,16 @@ impl Flow {
 pub struct Cell {
     path: Path,
     flow: Flow,
-    /// Whether others' flows are beside it.
+    /// If true, there are flows of others.
     cross: bool,
 }
 
-/// What was seen in [`MEASURED_SECONDS`], after [`SETTLE_SECONDS`].
+/// Observation over [`MEASURED_SECONDS`], after [`SETTLE_SECONDS`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
-    /// What is reserved, in bit/s, with the headers of packets; none where nothing is.
+    /// Reserved rate in bit/s, including packet headers; `None` without a reservation.
     reserved_bps: Option<f64>,
-    /// What came of the flow, with the headers of packets, in bit/s.
+    /// Rate of the flow in bit/s, including packet headers.
     flow_bps: Option<f64>,
     /// The standard deviation of its rates over each tenth of a second, in percent of their mean.
     deviation_percent: Option<f64>,
@@ -103,14 +103,14 @@ pub struct Seen {
     second_bps: Option<[f64; 2]>,
     /// Segments that the depot before the shared link sent again, and those that the sender did.
     resent: Option<[u64; 2]>,
-    /// What came of the others' flows, likewise.
+    /// Rate of the others' flows in bit/s, including packet headers.
     cross_bps: Option<f64>,
 }
 
-/// What of the shared link is reserved.
+/// Reserved share of the shared link.
 const RESERVED: f64 = 0.4;
-/// What a router gives out of what its link carries: a little less, so that what waits, waits
-/// there.
+/// Share of its link's rate that a router uses: slightly less than all, so that the queue is at the
+/// router.
 const ROUTED: f64 = 0.99;
 /// Others' flows.
 const CROSS_FLOWS: u32 = 4;
@@ -119,7 +119,7 @@ const SETTLE_SECONDS: f64 = 6.0;
 const MEASURED_SECONDS: f64 = 15.0;
 
 impl Path {
-    /// What is reserved of it, in bit/s.
+    /// Returns the reserved rate in bit/s.
     fn reserved_bps(self) -> f64 {
         self.shared_bps() * RESERVED
     }
@@ -189,7 +189,8 @@ impl Experiment for Circuit {
         };
         let [depot, sender] = seen.resent.unwrap_or_default();
         format!(
-            "{} Mbit/s of {} reserved, deviation {deviation:.1} %, sent again {depot} + {sender}; others {others} Mbit/s",
+            "{} Mbit/s of {} reserved, deviation {deviation:.1} %, sent again {depot} + {sender}; \
+             others {others} Mbit/s",
             mbps(seen.flow_bps),
             mbps(seen.reserved_bps),
         )

@@ -4,7 +4,7 @@
 
 use super::Path;
 
-/// What stands beside the links and the hosts' buffers.
+/// Hosts and their links, besides the links of the circuit and the hosts' buffers.
 const HOSTS: &str = r#"
 [links.others-in]
 ends = ["other", "west"]

@@ -11,8 +11,8 @@ fn median(runs: &All<'_>, cell: Cell, value: fn(&Seen) -> Option<f64>) -> Option
     Some(spread.median).filter(|median| median.is_finite())
 }
 
-/// What others have beside a circuit of what they have without, less what is reserved: more than 1
-/// is more than their due.
+/// Returns the others' rate next to a circuit, relative to their rate without it minus the
+/// reservation. More than 1 is more than their due.
 fn of_due(runs: &All<'_>, path: Path, flow: Flow) -> Option<f64> {
     let of = |flow| {
         median(
@@ -127,10 +127,20 @@ fn table(runs: &All<'_>, path: Path) -> Table {
 /// The page.
 pub fn page(runs: &All<'_>) -> Page {
     let head = format!(
-        "`longhaul perf` from a host through two depots to another one. The hop between the depots goes over a link that it shares with {CROSS_FLOWS} CUBIC flows of others (iperf3), which enter before it and leave behind it. {:.0} % of that link is reserved. \
-         A *circuit* has both: the grant, to which the sender and each depot pace their hops from the first byte on, and before the shared link a Linux router (HTB, by `longhaul router`) that keeps the rate free for packets between the two depots. A *grant alone* is paced and not isolated: on a link \
-         with one queue for all, whoever fills the queue also takes packets from the paced hop, which no end can prevent. *Best effort* is the same route without a grant. The router gives out {:.0} % of what the link carries.\n\n\
-         Rates are those of packets with their headers, counted at the receiving machines every tenth of a second for {MEASURED_SECONDS:.0} s after slow start; what is reserved counts the same. The others' *due* is what they have alone, less what is reserved. Reno at hosts and depots, as in the papers; the paths are those of `scenarios/`, the \
+        "`longhaul perf` from a host through two depots to another one. The hop between the \
+         depots goes over a link that it shares with {CROSS_FLOWS} CUBIC flows of others \
+         (iperf3), which enter before it and leave behind it. {:.0} % of that link is reserved. \
+         A *circuit* has both: the grant, to which the sender and each depot pace their hops from \
+         the first byte on, and before the shared link a Linux router (HTB, by `longhaul router`) \
+         that keeps the rate free for packets between the two depots. A *grant alone* is paced \
+         and not isolated: on a link \
+         with one queue for all, whoever fills the queue also takes packets from the paced hop, \
+         which no end can prevent. *Best effort* is the same route without a grant. The router \
+         gives out {:.0} % of what the link carries.\n\n\
+         Rates are those of packets with their headers, counted at the receiving machines every \
+         tenth of a second for {MEASURED_SECONDS:.0} s after slow start; what is reserved counts \
+         the same. The others' *due* is what they have alone, less what is reserved. Reno at \
+         hosts and depots, as in the papers; the paths are those of `scenarios/`, the \
          record's at a tenth in rate and queues, MNEMONIC's at a quarter.",
         100.0 * RESERVED,
         100.0 * ROUTED,
@@ -144,7 +154,7 @@ pub fn page(runs: &All<'_>) -> Page {
     })
 }
 
-/// What documents quote.
+/// Returns the figures that documents quote.
 pub fn figures(runs: &All<'_>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for path in Path::ALL {
@@ -164,7 +174,8 @@ pub fn figures(runs: &All<'_>) -> Vec<Figure> {
             figures.push(Figure::new(
                 format!("{path:?}"),
                 format!(
-                    "a circuit beside others: of what is reserved, and what others have of their due, {}",
+                    "a circuit beside others: of what is reserved, and what others have of their \
+                     due, {}",
                     path.title()
                 ),
                 format!("{share:.1} %, {:.1} %", 100.0 * due),
@@ -181,7 +192,7 @@ mod tests {
     use crate::runs::tests::record;
 
     #[test]
-    fn others_are_held_against_what_they_have_alone_less_what_is_reserved() {
+    fn others_are_compared_with_their_rate_minus_reservation() {
         let path = Path::Lsr;
         let run = |flow, flow_bps: Option<f64>, cross_bps: f64| {
             let seen = Seen {

@@ -13,9 +13,9 @@ use crate::experiment::Here;
 
 const PERF_PORT: u16 = 7511;
 const IPERF_PORT: u16 = 5201;
-/// How often counters are read.
+/// Interval at which counters are read.
 const SAMPLE: Duration = Duration::from_millis(100);
-/// How long the circuit may take to be set up.
+/// Maximum time for setting up the circuit.
 const SET_UP_TIMEOUT: Duration = Duration::from_secs(30);
 const SET_UP_POLL: Duration = Duration::from_millis(200);
 /// The flows last longer than they are measured, by so many seconds.
@@ -93,7 +93,7 @@ pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
     })
 }
 
-/// What the flow is started with.
+/// Prepared state with which the flow is started.
 struct Prepared {
     /// The process of the server that it goes to.
     server: u32,
@@ -132,7 +132,10 @@ fn prepared(
         false => String::new(),
     };
     let direction = json!({"capacity": {"rate_bps": routed}});
-    let host = |name: &str, site: &str, address: String| json!({"name": name, "site": site, "addresses": [address]});
+    let host = |name: &str, site: &str, address: String| {
+        json!({"name": name, "site": site,
+        "addresses": [address]})
+    };
     // The ends are the depots' machines: what the router is to know are the packets between these.
     let map = json!({
         "sites": [{"name": "west"}, {"name": "east"}],
@@ -142,7 +145,8 @@ fn prepared(
             host("east-depot", "east", world.address("east")?),
         ],
         "depots": depots,
-        "links": [{"name": "shared", "from": "west", "to": "east", "forward": direction, "backward": direction}],
+        "links": [{"name": "shared", "from": "west", "to": "east", "forward": direction,
+            "backward": direction}],
     });
     world.controller("east", "client", &map, &setup)?;
     let rate = cell.path.reserved_bps();
@@ -284,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_reported_by_their_mean_their_deviation_and_their_extremes() {
+    fn rates_are_reported_by_mean_deviation_and_extremes() {
         let rates: Vec<f64> = (0..20)
             .map(|at| if at < 10 { 90.0 } else { 110.0 })
             .collect();

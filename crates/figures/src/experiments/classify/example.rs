@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// Every fifth sample is kept: one look an interval, the least that the estimator takes.
 const EVERY: usize = 5;
-/// How much of the steady part is kept. All that came before it is, because the estimator
-/// remembers.
+/// Length of the steady part that is kept. Everything before it is kept, too, because the estimator
+/// has a memory.
 const STEADY: Duration = Duration::from_millis(1000);
 
 /// Writes both ends' traces of a flow as `LIMIT_CLASS-CONGESTION_END.jsonl`, where the limit is

@@ -24,10 +24,10 @@ pub struct Flow {
     /// Port to listen on or to connect to.
     #[arg(long)]
     port: u16,
-    /// How long the flow lasts.
+    /// Duration of the flow.
     #[arg(long)]
     seconds: f64,
-    /// Where its trace goes.
+    /// File for its trace.
     #[arg(long)]
     trace: PathBuf,
     /// Congestion control.
@@ -39,8 +39,8 @@ pub struct Flow {
     /// Pacing rate, in bytes a second.
     #[arg(long)]
     pace: Option<u64>,
-    /// How fast the program reads or writes, in bytes a second; without it, as fast as the socket
-    /// allows.
+    /// Rate of the program's reads or writes, in bytes per second; without it, as fast as the
+    /// socket allows.
     #[arg(long)]
     rate: Option<f64>,
     /// Bytes of each read or write.
@@ -142,8 +142,7 @@ impl Flow {
     }
 }
 
-/// Samples the socket until `end`, then shuts it down, which wakes whoever waits in a read or a
-/// write.
+/// Samples the socket until `end`, then shuts it down, which wakes blocked reads and writes.
 fn watch(stream: &TcpStream, start: Instant, end: Duration) -> Result<Vec<Sample>> {
     let sampler = Sampler::new();
     let mut samples =

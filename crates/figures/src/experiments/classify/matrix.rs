@@ -12,10 +12,10 @@ use crate::plot;
 use crate::runs::Runs;
 use crate::single::Basis;
 
-/// How many intervals got which verdict.
+/// Number of intervals for each verdict.
 pub type Judgements = BTreeMap<String, u32>;
 
-/// What the receiving side can say at best of a flow that `class` limits.
+/// Returns the best possible verdict of the receiver on a flow that `class` limits.
 pub fn seen_by_receiver(class: Limit) -> Limit {
     match class {
         Limit::SendingApplication | Limit::SendBuffer | Limit::Pacing | Limit::Growing => {
@@ -112,7 +112,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
         .table(&table(&receiving, &Limit::ALL, seen_by_receiver)))
 }
 
-/// How often the verdict is right, class by class.
+/// Returns the share of correct verdicts for each class.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let of_side = |side: &'static str, rows: Vec<Row>, expected: fn(Limit) -> Limit| {
         let all = rows
@@ -159,15 +159,20 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
 }
 
 const HEAD: &str = "Each flow was built so that one thing limits it
-(`scenarios/classify.toml` and `crates/figures/src/experiments/classify/truth.rs` say how), its numbers drawn by its seed: round trip, rate, queue, and the rate, buffer or
-loss that makes the limit. A row counts verdicts on the intervals of the flows' steady part: from 3 s or ten round trips on,
-whichever is later; for growing flows from the second round trip until doubling the window every round trip would have filled half of
+(`scenarios/classify.toml` and `crates/figures/src/experiments/classify/truth.rs` say how), its \
+numbers drawn by its seed: round trip, rate, queue, and the rate, buffer or
+loss that makes the limit. A row counts verdicts on the intervals of the flows' steady part: from \
+3 s or ten round trips on,
+whichever is later; for growing flows from the second round trip until doubling the window every \
+round trip would have filled half of
 the path.
 
 ";
 
-const RECEIVING: &str = "The receiving side cannot tell the sending program, its send buffer, its pacing and a growing window apart: `sender` is right for all four.
-BBR keeps next to no queue, so a full path under BBR looks to the receiver like a sender that sends no faster.
+const RECEIVING: &str = "The receiving side cannot tell the sending program, its send buffer, its \
+    pacing and a growing window apart: `sender` is right for all four.
+BBR keeps next to no queue, so a full path under BBR looks to the receiver like a sender that \
+sends no faster.
 
 ";
 

@@ -1,5 +1,4 @@
-//! How often the estimator names what limits a flow: flows of known limits in the lab, sampled at
-//! both ends, judged, counted.
+//! Accuracy of the estimator: flows with known limits in the lab, sampled and judged at both ends.
 
 mod example;
 pub mod flow;
@@ -31,7 +30,7 @@ const PORT: u16 = 7600;
 const SHARE: f64 = 0.125;
 /// A flow lasts some seconds; an end that takes this much longer hangs.
 const FLOW_TIMEOUT: Duration = Duration::from_secs(30);
-/// Where thinned traces go, as the replay test of `drs` takes them, if anywhere.
+/// Variable with the folder for thinned traces, in the format of the replay test of `drs`.
 const EXAMPLES: &str = "LONGHAUL_FIGURES_EXAMPLES";
 
 /// The experiment.
@@ -40,7 +39,7 @@ pub struct Classify;
 /// One flow to make; its numbers are drawn by its seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// What limits it, in the estimator's word.
+    /// Limit of the flow, in the estimator's word.
     limited_by: String,
     /// The sender's congestion control.
     congestion: String,
@@ -67,7 +66,7 @@ impl Cell {
     }
 }
 
-/// How often each verdict was given on the intervals of the steady part.
+/// Number of each verdict on the intervals of the steady part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     /// The path's round trip, in ms.

@@ -31,13 +31,13 @@ const STEADY_AFTER_ROUNDS: u32 = 10;
 const SMALLEST_CEILING: f64 = 80_000.0;
 /// So many losses are due, at the wire's rate, before a flow that losses limit counts as steady.
 const FIRST_LOSSES: f64 = 8.0;
-/// How long flows last.
+/// Duration of flows, in seconds.
 pub const SECONDS: f64 = 6.0;
 
 /// One flow to make.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// What limits it.
+    /// Limit of the flow.
     pub class: Limit,
     /// The sender's congestion control.
     pub congestion: &'static str,
@@ -45,13 +45,13 @@ pub struct Case {
     pub rtt: Duration,
     /// The bottleneck's rate, in bit/s.
     pub rate: f64,
-    /// What differs from the scenario file.
+    /// Changes to the scenario file.
     pub set: Vec<(String, String)>,
     /// Arguments of the sending end.
     pub sender: Vec<String>,
     /// Arguments of the receiving end.
     pub receiver: Vec<String>,
-    /// How long it lasts.
+    /// Duration in seconds.
     pub seconds: f64,
     /// When it is steady: intervals that lie in here are judged.
     pub steady: Range<Duration>,
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_has_time_to_be_judged_in() {
+    fn every_case_has_enough_time_for_a_verdict() {
         for class in CLASSES {
             for seed in 1..=50 {
                 let case = case(class, "cubic", seed);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loss_allows_the_window_that_was_asked() {
+    fn loss_allows_the_requested_window() {
         assert!((loss_for(1.5e4f64.sqrt(), 0.05, "reno") - 1e-4).abs() < 1e-12);
         assert!(loss_for(500.0, 0.1, "cubic") > loss_for(500.0, 0.1, "reno"));
     }

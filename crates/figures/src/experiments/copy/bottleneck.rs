@@ -1,4 +1,4 @@
-//! What the narrowest link of a path carries while a copy lasts.
+//! Bytes that the narrowest link of a path carries during a copy.
 
 use std::path::Path;
 

@@ -14,8 +14,7 @@ use super::ways::Way;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// How long a copy may take in the cases that are measured unless others are named: it is stopped
-/// then, and counts as slower than that.
+/// Time limit of a copy in the default cases. It is stopped then, and counts as slower than that.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// The same where many small files are asked for one after another: most ways would take many
 /// minutes.
@@ -29,26 +28,25 @@ const CHANGING_TIME_LIMIT: Duration = Duration::from_secs(180);
 const SET_UP_SECONDS: f64 = 4.0;
 /// Round trips that a way which waits for each file needs for one.
 const ROUND_TRIPS_OF_A_FILE: f64 = 3.0;
-/// Streams that a way comes to which is left to choose, where one does not fill the path: for the
-/// estimate of its time alone.
+/// Streams of a program that chooses their number itself, if one does not fill the path. Used only
+/// to estimate its duration.
 const STREAMS_LEFT_TO_CHOICE: u32 = 8;
 /// Copies that are not expected to be faster, because a window, losses or waiting hold them back,
 /// go side by side, and the others alone.
 pub const LIGHT_BPS: f64 = 250e6;
-/// What the copies that go side by side are expected to carry together, at most: less than one
-/// alone does.
+/// Maximum expected total rate of parallel copies: less than that of a single one.
 pub const SIDE_BY_SIDE_BPS: f64 = 800e6;
-/// What a copy that encrypts takes of the processors, as a multiple of one at the same rate that
-/// does not.
+/// Processor load of a copy that encrypts, as a multiple of one at the same rate that does not.
 const ENCRYPTING_LOAD: f64 = 2.0;
-/// How many go side by side, at most, in networks of their own.
+/// Maximum number of parallel copies, in networks of their own.
 pub const MAX_SIDE_BY_SIDE: u32 = 10;
-/// What they come to in bytes, at most: source and copies lie in memory, beside the programs.
+/// Maximum total bytes of parallel copies: sources and copies are in memory, together with the
+/// programs.
 const SIDE_BY_SIDE_BYTES: u64 = 12 * GIB;
 /// A copy that is stopped has put less in place than this multiple of what it was expected to carry
 /// until then.
 const MAX_UNEXPECTED: f64 = 2.0;
-/// What two processors encrypt or copy, about, where nothing else is the limit.
+/// Approximate rate at which two processors encrypt or copy, if nothing else is the limit.
 const PROCESSORS_BPS: f64 = 2e9;
 
 /// The narrowest link of a path.
@@ -58,7 +56,7 @@ pub enum Bottleneck {
     Steady,
     /// Its rate follows the trace in this file of the scenarios' folder.
     Changing(&'static str),
-    /// No link has a limit: the hosts are.
+    /// Links are unlimited, so the hosts are the limit.
     Hosts,
 }
 
@@ -69,11 +67,11 @@ pub struct Case {
     pub name: String,
     /// The title on the page.
     pub title: String,
-    /// What is copied.
+    /// Data that is copied.
     pub data: Data,
     /// The scenario file.
     pub scenario: &'static str,
-    /// What is set in it: path and value.
+    /// Changes to the scenario: path and value.
     pub set: Vec<(String, String)>,
     /// The node that serves the files.
     pub server: &'static str,
@@ -82,7 +80,7 @@ pub struct Case {
     /// The path as one connection has it, for estimates; its rate is the payload that the
     /// bottleneck carries.
     pub hop: Hop,
-    /// What the share is of.
+    /// Bottleneck of which the share is computed.
     pub bottleneck: Bottleneck,
     /// A copy that takes longer is stopped.
     pub time_limit: Duration,
@@ -117,7 +115,7 @@ impl Case {
         }
     }
 
-    /// What a copy takes, set-up included.
+    /// Returns the cost of a copy, including its setup.
     pub fn cost(&self, way: &Way) -> Cost {
         let expected = self.expected(way);
         let load = if way.encrypts { ENCRYPTING_LOAD } else { 1.0 };
@@ -135,15 +133,15 @@ impl Case {
         }
     }
 
-    /// How many bytes it puts in place at most, before it is complete or stopped.
+    /// Returns the maximum number of bytes in place before the copy is complete or stopped.
     fn max_in_place(&self, expected: Expected) -> f64 {
         let (_, bytes) = self.data.extent();
         let until_stopped = expected.bits_per_second / 8.0 * self.time_limit.as_secs_f64();
         (bytes as f64).min(MAX_UNEXPECTED * until_stopped)
     }
 
-    /// How fast a copy is expected to be: what one connection carries by its path's window and
-    /// losses, several of them at once.
+    /// Returns the expected speed of a copy: the rate of one connection by its path's window and
+    /// losses, times their number.
     fn expected(&self, way: &Way) -> Expected {
         let (files, bytes) = self.data.extent();
         let alone = Hop {
@@ -184,7 +182,7 @@ impl Case {
     }
 }
 
-/// What a copy is expected to come to.
+/// Expected result of a copy.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     /// Its rate; the most that it can be where nobody knows.
@@ -293,7 +291,8 @@ fn drs() -> Case {
     Case {
         name: "drs-trace-128mib".into(),
         title:
-            "One file of 128 MiB over the DRS trace: 0.026 to 28.5 Mbit/s, mean 17.2, and 119 to 475 ms; Reno"
+            "One file of 128 MiB over the DRS trace: 0.026 to 28.5 Mbit/s, mean 17.2, and 119 to \
+             475 ms; Reno"
                 .into(),
         data: Data::File(128 * MIB),
         scenario: "drs-trace.toml",
@@ -314,7 +313,8 @@ fn lsr(gib: u64) -> Case {
     Case {
         name: format!("lsr-{gib}gib"),
         title: format!(
-            "One file of {gib} GiB over the LSR path: 2.4 Gbit/s, 180 ms, MTU 9000, Reno, 54 MB hosts"
+            "One file of {gib} GiB over the LSR path: 2.4 Gbit/s, 180 ms, MTU 9000, Reno, 54 MB \
+             hosts"
         ),
         data: Data::File(gib * GIB),
         scenario: "lsr.toml",
@@ -341,7 +341,8 @@ fn lsr_tenth() -> Case {
     Case {
         name: "lsr-tenth-4gib".into(),
         title:
-            "One file of 4 GiB over the LSR path at a tenth: 240 Mbit/s, 180 ms, MTU 9000, Reno, 5.4 MB hosts"
+            "One file of 4 GiB over the LSR path at a tenth: 240 Mbit/s, 180 ms, MTU 9000, Reno, \
+             5.4 MB hosts"
                 .into(),
         set: vec![
             set("links.stm16.rate", "240 Mbit/s"),
@@ -356,11 +357,12 @@ fn lsr_tenth() -> Case {
     }
 }
 
-/// Nothing but this machine is the limit.
+/// Returns a case in which only this machine is the limit.
 fn unlimited() -> Case {
     Case {
         name: "unlimited-2gib".into(),
-        title: "One file of 2 GiB, no link with a limit: one machine's processors for both hosts and the link between"
+        title: "One file of 2 GiB, no link with a limit: one machine's processors for both hosts \
+            and the link between"
             .into(),
         scenario: "copy-unlimited.toml",
         set: vec![],
@@ -389,7 +391,8 @@ fn shapes() -> Vec<Case> {
         Case::over_a_gigabit(
             "source-tree-100ms",
             &format!(
-                "A tree of {} files with the sizes of source files, {:.0} MB, 1 Gbit/s, 100 ms, no loss, CUBIC",
+                "A tree of {} files with the sizes of source files, {:.0} MB, 1 Gbit/s, 100 ms, \
+                 no loss, CUBIC",
                 Data::SourceTree.extent().0,
                 Data::SourceTree.extent().1 as f64 / 1e6
             ),
@@ -398,7 +401,8 @@ fn shapes() -> Vec<Case> {
         ),
         Case::over_a_gigabit(
             "mix-100ms",
-            "A mix: a file of 256 MiB, 16 of 8 MiB, 1,000 of 16 KiB; 1 Gbit/s, 100 ms, no loss, CUBIC",
+            "A mix: a file of 256 MiB, 16 of 8 MiB, 1,000 of 16 KiB; 1 Gbit/s, 100 ms, no loss, \
+             CUBIC",
             100,
             Data::Mix,
         ),

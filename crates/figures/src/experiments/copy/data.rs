@@ -1,5 +1,5 @@
-//! What is copied: one file, many small ones, a tree of source files, a mix. The same bytes on
-//! every machine.
+//! Data that is copied: one file, many small ones, a tree of source files, a mix. The bytes are the
+//! same on every machine.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ const SOURCE_FILES: u64 = 3000;
 const SOURCE_MEDIAN_BYTES: f64 = 4096.0;
 /// The standard deviation of the sizes' logarithm: the mean is 2.3 times the median.
 const SOURCE_SIGMA: f64 = 1.3;
-/// No file of the tree is larger.
+/// Maximum size of a file in the tree, in bytes.
 const SOURCE_MOST_BYTES: f64 = 1048576.0;
 /// Files in a folder, and folders in a folder.
 const FILES_PER_FOLDER: u64 = 20;
@@ -64,7 +64,7 @@ impl Data {
         }
     }
 
-    /// Whether it is a folder.
+    /// Returns true if it is a folder.
     pub fn is_tree(self) -> bool {
         !matches!(self, Self::File(_))
     }
@@ -102,7 +102,7 @@ impl Data {
     }
 }
 
-/// Where the file of a number lies: 20 files in a folder, 20 folders in a folder.
+/// Returns the path of a file by its number: 20 files per folder, 20 folders per folder.
 fn place(file: u64) -> String {
     let folder = file / FILES_PER_FOLDER;
     format!(
@@ -119,8 +119,8 @@ fn source_size(random: &mut impl RngExt) -> u64 {
     (SOURCE_MEDIAN_BYTES * (SOURCE_SIGMA * normal).exp()).min(SOURCE_MOST_BYTES) as u64
 }
 
-/// What was written so far: each shape is made when a run first needs it, because all of them
-/// together are many gigabytes of memory.
+/// Sources written so far. Each shape is made when a run first needs it, because all of them
+/// together take many gigabytes of memory.
 #[derive(Default)]
 pub struct Sources {
     made: Mutex<BTreeMap<String, Source>>,
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_a_shape_are_unlike_each_other() {
+    fn names_within_a_shape_are_unique() {
         for data in [Data::SmallFiles(1000), Data::SourceTree, Data::Mix] {
             let files = data.files();
             let names: std::collections::BTreeSet<_> = files.iter().map(|(name, _)| name).collect();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_has_the_extent() {
+    fn written_data_has_the_stated_extent() {
         let folder = tempfile::tempdir().unwrap();
         for data in [Data::File(70_000), Data::SmallFiles(45)] {
             data.write(folder.path()).unwrap();

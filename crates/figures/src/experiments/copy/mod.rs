@@ -28,8 +28,8 @@ use cases::{Bottleneck, Case};
 use data::Sources;
 use ways::{WAYS, Way};
 
-/// What is measured where nobody says how many seeds, so that all experiments together take
-/// minutes: a case of each kind ...
+/// Cases that are measured by default, one of each kind, so that all experiments together take
+/// minutes.
 const CASES_BY_DEFAULT: [&str; 3] = [
     "loss-0.01-60ms-cubic-256mib",
     "windows-64kb-100ms-16mib",
@@ -61,7 +61,7 @@ pub const OVER_SSH: Copy = Copy {
 const DEMONSTRATED_CASE: &str = "loss-0.01-60ms-cubic-256mib";
 
 impl Copy {
-    /// What is demonstrated of these ways.
+    /// Returns the cells of these programs that are demonstrated.
     pub fn demonstrated(&self) -> Vec<Cell> {
         let is_shown = |cell: &Cell| cell.copy.ends_with(DEMONSTRATED_CASE);
         self.cells().into_iter().filter(is_shown).collect()
@@ -91,7 +91,7 @@ impl Cell {
     }
 }
 
-/// What a copy came to: all of it arrived as it was, or it was stopped.
+/// Result of a copy: everything arrived unchanged, or it was stopped.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     /// Files of the source.
@@ -100,11 +100,10 @@ pub struct Seen {
     bytes: u64,
     /// From the start of the client's command to its end or to the time limit, in seconds.
     seconds: f64,
-    /// Whether it was stopped at the time limit.
+    /// If true, it was stopped at the time limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     stopped: bool,
-    /// What the narrowest link carried of payload meanwhile, in bit/s; none where no link has a
-    /// limit.
+    /// Payload rate of the narrowest link during the copy, in bit/s; `None` if no link has a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bottleneck_bps: Option<f64>,
     /// The streams that `longhaul cp` came to.

@@ -1,5 +1,5 @@
-//! How `longhaul cp` stands in a case: beside the best of the others, and beside itself with a
-//! fixed number of streams. Worked out from runs alone.
+//! Comparison of `longhaul cp` in a case with the best of the other programs, and with itself at a
+//! fixed number of streams. It is computed from runs alone.
 
 use crate::runs::Runs;
 use crate::stats::Spread;
@@ -11,9 +11,9 @@ use super::{Cell, Seen};
 /// One of the others in a case, and `longhaul cp` by it.
 #[derive(Clone, Debug)]
 pub struct Rival {
-    /// Which.
+    /// The program with its options.
     pub way: Way,
-    /// What it came to, in Mbit/s.
+    /// Its rates, in Mbit/s.
     pub mbps: Spread,
     /// `longhaul cp` by it, run for run of the same seed.
     pub ratio: Spread,
@@ -42,7 +42,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Of a case's runs; none where `longhaul cp` has none.
+    /// Computes it from a case's runs. Returns `None` if `longhaul cp` has none.
     pub fn of(runs: &Runs<'_, Cell, Seen>, case: &Case) -> Option<Self> {
         let cell = |way: &Way| Cell::of(way, case);
         let own = runs.spread(&cell(&OWN), Seen::at_least_mbps)?;
@@ -82,8 +82,9 @@ pub fn share(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<Spread> {
     Spread::of(&shares)
 }
 
-/// `longhaul cp` in a way of its own by another, for every seed that both have. Whoever was stopped
-/// is taken at its worst for us: the other at the rate that it was slower than, our own at nothing.
+/// Returns the ratios of the rates of `longhaul cp` and another program, for every seed that both
+/// have. A stopped copy is counted to our disadvantage: the other one at the rate that it stayed
+/// below, our own at zero.
 fn ratios(runs: &Runs<'_, Cell, Seen>, case: &Case, own: &Way, by: &Way) -> Vec<f64> {
     let others = runs.cell(&Cell::of(by, case));
     let pair = |run: &&crate::record::Record<Cell, Seen>| {
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_stopped_is_taken_at_its_worst_for_us() {
+    fn stopped_copies_count_at_their_worst_for_us() {
         let case = case();
         let records = [
             ran(&OWN, &case, 1, 800.0),
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn without_own_runs_there_is_no_standing_and_without_others_it_is_first_of_none() {
+    fn standing_needs_own_runs_and_allows_no_rivals() {
         let case = case();
         let records = [ran(&way("scp"), &case, 1, 200.0)];
         assert!(Standing::of(&Runs::of(&records), &case).is_none());

@@ -35,7 +35,7 @@ pub fn page(runs: &CopyRuns<'_>) -> Page {
     })
 }
 
-/// How `longhaul cp` stands in each case.
+/// Returns the table that compares `longhaul cp` in each case.
 fn summary(runs: &CopyRuns<'_>, cases: &[Case]) -> Table {
     let mut table = Table::new([
         "case",
@@ -82,7 +82,7 @@ fn summary(runs: &CopyRuns<'_>, cases: &[Case]) -> Table {
     table
 }
 
-/// What each way is, and what it protects.
+/// Returns the table of the programs, and what they protect.
 fn ways() -> Table {
     let mut table = Table::new(["way", "program", "options", "encrypts", "verifies"]);
     for way in &WAYS {
@@ -102,7 +102,7 @@ fn verifies(way: &Way) -> &'static str {
     way.verifies.unwrap_or("no")
 }
 
-/// What is said above a case's table.
+/// Returns the text above a case's table.
 fn head(case: &Case) -> String {
     let (files, bytes) = case.data.extent();
     let what = match files {
@@ -167,7 +167,7 @@ fn bounded(
     }
 }
 
-/// What else there is to say of a way's runs.
+/// Returns further remarks on a program's runs.
 fn remarks(runs: &CopyRuns<'_>, one: &Cell, way: &Way) -> String {
     let all = runs.cell(one);
     let stopped = all.iter().filter(|run| run.seen.stopped).count();
@@ -196,7 +196,8 @@ fn shown(share: Option<Spread>) -> String {
     percent(share.map(|share| share.times(100.0)))
 }
 
-/// What documents quote: in how many cases it is first, and for each case the ratio.
+/// Returns the figures that documents quote: the number of cases in which it is first, and the
+/// ratio for each case.
 pub fn figures(runs: &CopyRuns<'_>) -> Vec<Figure> {
     let standings: Vec<(Case, Standing)> = cases::all()
         .into_iter()
@@ -266,22 +267,34 @@ fn beside(rival: &Rival, own: Spread) -> String {
     )
 }
 
-/// How it was measured, and how the tables are read.
+/// Returns the text that explains the measurement and the tables.
 fn how_it_was_measured() -> String {
     format!(
-        "Each case is measured with every way in turn, seed by seed: the same data from the same host to the same other host of an emulated network, in a network of its own for each \
-         copy. The server runs already; the time is from the start of the client's command to its end, for all alike, so starting, logging in and verifying count. What arrived was compared with the source, file by file, by \
-         BLAKE3. Hosts hold their files in memory. One copy is made at a time, but those that a window, losses or waiting is expected to hold below {:.0} Mbit/s go up to {MAX_SIDE_BY_SIDE} at a time, as many as are \
-         expected to carry {:.0} Mbit/s together (half as many of those that encrypt), each in its own network; a run in which the machine did not keep up does not count. Nothing is told to `longhaul cp` but the server's key; options of the others are those that their \
+        "Each case is measured with every way in turn, seed by seed: the same data from the same \
+         host to the same other host of an emulated network, in a network of its own for each \
+         copy. The server runs already; the time is from the start of the client's command to its \
+         end, for all alike, so starting, logging in and verifying count. What arrived was \
+         compared with the source, file by file, by \
+         BLAKE3. Hosts hold their files in memory. One copy is made at a time, but those that a \
+         window, losses or waiting is expected to hold below {:.0} Mbit/s go up to \
+         {MAX_SIDE_BY_SIDE} at a time, as many as are \
+         expected to carry {:.0} Mbit/s together (half as many of those that encrypt), each in \
+         its own network; a run in which the machine did not keep up does not count. Nothing is \
+         told to `longhaul cp` but the server's key; options of the others are those that their \
          documentation recommends.\n\n\
-         Goodput in Mbit/s: the median of the seeds, with the least and the greatest; of one run its value. A ratio pairs runs of the same seed. The share is of the payload that the narrowest link carries (1448 of 1500 bytes; 8948 of 9000 on the LSR \
-         path). A copy that takes longer than its case's limit is stopped and counts as slower than that: in ratios the others then at the rate that they did not reach, `longhaul cp` at nothing.",
+         Goodput in Mbit/s: the median of the seeds, with the least and the greatest; of one run \
+         its value. A ratio pairs runs of the same seed. The share is of the payload that the \
+         narrowest link carries (1448 of 1500 bytes; 8948 of 9000 on the LSR \
+         path). A copy that takes longer than its case's limit is stopped and counts as slower \
+         than that: in ratios the others then at the rate that they did not reach, `longhaul cp` \
+         at nothing.",
         LIGHT_BPS / 1e6,
         SIDE_BY_SIDE_BPS / 1e6,
     )
 }
 
-const WAYS_HEAD: &str = "What a way verifies is what the program itself compares between source and copy, beyond TCP's checksum and its cipher's. `N` is the number of streams.";
+const WAYS_HEAD: &str = "What a way verifies is what the program itself compares between source \
+    and copy, beyond TCP's checksum and its cipher's. `N` is the number of streams.";
 
 #[cfg(test)]
 mod tests {
@@ -308,7 +321,13 @@ mod tests {
             .lines()
             .find(|line| line.starts_with("| One file"))
             .unwrap();
-        assert!(summary.contains("| longhaul cp | globus-url-copy (GridFTP), 16 streams: 400.0 (single) | 2.00 (single) | 1 of 1 |"), "{summary}");
+        assert!(
+            summary.contains(
+                "| longhaul cp | globus-url-copy (GridFTP), 16 streams: 400.0 \
+            (single) | 2.00 (single) | 1 of 1 |"
+            ),
+            "{summary}"
+        );
         let row = |start: &str| text.lines().rfind(|line| line.starts_with(start)).unwrap();
         assert!(
             row("| scp").contains("| over 60.0 | under 143.2 | - | 1 | 1 of 1 stopped |"),

@@ -19,13 +19,12 @@ pub struct Way {
     pub program: &'static str,
     /// The number of streams that it is told; none where it has no choice, or is left to choose.
     pub streams: Option<u32>,
-    /// Whether the bytes are encrypted between the hosts.
+    /// If true, the bytes are encrypted between the hosts.
     pub encrypts: bool,
-    /// What the program compares by itself between source and copy, beyond TCP's checksum and its
-    /// cipher's.
+    /// The program's own comparison of source and copy, beyond TCP's checksum and its cipher's.
     pub verifies: Option<&'static str>,
-    /// Whether it asks for one file after another and waits for answers: round trips for each file
-    /// of a tree.
+    /// If true, it requests one file after the other and waits for answers, which costs round trips
+    /// for each file of a tree.
     pub waits_for_files: bool,
     /// The largest window of its own, in bytes.
     pub window: Option<f64>,
@@ -75,7 +74,7 @@ impl Way {
         }
     }
 
-    /// Whether it is `longhaul cp`, told anything or not.
+    /// Returns true if it is `longhaul cp`, with or without options.
     pub fn is_own(&self) -> bool {
         [longhaul::NAME, longhaul_over_ssh::NAME].contains(&self.program)
     }

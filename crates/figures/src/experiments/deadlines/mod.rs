@@ -17,10 +17,9 @@ use run::Files;
 /// Copies of one run as it is published: ten seeds have a hundred.
 const COPIES: usize = 10;
 
-/// What the link that all share carries, in bit/s.
+/// Rate of the link that all share, in bit/s.
 const SHARED_BPS: f64 = 200e6;
-/// What its router gives out of that, in bit/s: a little less, so that what waits, waits at the
-/// router.
+/// Rate that its router uses, in bit/s: slightly less, so that the queue is at the router.
 const ROUTED_BPS: f64 = 190e6;
 
 /// Both ends of the copies, both ends of the cross traffic, and the routers between which they
@@ -62,16 +61,16 @@ pub struct Deadlines {
     pub copies: usize,
 }
 
-/// As it is published.
+/// Published extent of the experiment.
 pub const DEADLINES: Deadlines = Deadlines { copies: COPIES };
 
-/// What is reserved.
+/// Reservation of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// Nothing.
+    /// There is no reservation.
     BestEffort,
-    /// What the copy finds that it needs.
+    /// The copy reserves what it finds that it needs.
     Auto,
     /// The most that may be reserved of the link, for every copy.
     Peak,
@@ -98,7 +97,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// What is demonstrated.
+    /// Demonstrated cells.
     pub const DEMONSTRATED: [Self; 2] = [
         Self {
             way: Way::BestEffort,
@@ -107,7 +106,7 @@ impl Cell {
     ];
 }
 
-/// What became of one copy.
+/// Result of one copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Made {
     /// Its size.
@@ -118,11 +117,11 @@ pub struct Made {
     others: u32,
     /// From the start of the command to its end, in seconds.
     seconds: f64,
-    /// Whether every byte arrived.
+    /// If true, every byte arrived.
     whole: bool,
-    /// Whether all was there by the deadline.
+    /// If true, everything arrived by the deadline.
     met: bool,
-    /// What the copy reported of its deadline before that was past.
+    /// Last report on the deadline before it passed.
     said: Said,
     /// Bytes that were reserved, less what was returned before its time.
     reserved_bytes: u64,
@@ -130,15 +129,15 @@ pub struct Made {
     others_bytes: u64,
 }
 
-/// What a copy reports of its deadline, and after how many seconds.
+/// Report of a copy on its deadline, and its time in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Said {
-    /// No risk.
+    /// The deadline is not at risk.
     Met,
-    /// That it may be missed.
+    /// The deadline may be missed.
     AtRisk(f64),
-    /// That it cannot be met.
+    /// The deadline cannot be met.
     Missed(f64),
 }
 
@@ -156,7 +155,7 @@ impl Said {
     }
 }
 
-/// What became of all of them, in their order.
+/// Results of all copies, in their order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     copies: Vec<Made>,
@@ -211,7 +210,8 @@ impl Experiment for Deadlines {
         let of =
             |what: &dyn Fn(&Made) -> bool| seen.copies.iter().filter(|copy| what(copy)).count();
         format!(
-            "{} copies, {} met their deadlines; said to be met {}, of which {} were; at risk {}, of which {} were met; not to be met {}, of which {} were; {} not whole",
+            "{} copies, {} met their deadlines; said to be met {}, of which {} were; at risk {}, \
+             of which {} were met; not to be met {}, of which {} were; {} not whole",
             seen.copies.len(),
             of(&|copy| copy.met),
             of(&|copy| copy.said.is_met()),

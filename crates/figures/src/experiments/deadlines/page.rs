@@ -20,8 +20,8 @@ fn copies<'a>(runs: &All<'a>, way: Way) -> Vec<(u64, usize, &'a Made)> {
     numbered.collect()
 }
 
-/// Whether a copy is shown to have been out of reach: the whole link would take longer, or it was
-/// made by every way, and each missed it.
+/// Returns true if a copy could not meet its deadline: the whole link would take longer, or each
+/// kind of reservation was tried and missed it.
 fn is_out_of_reach(runs: &All<'_>, of: (u64, usize, &Made)) -> bool {
     let (seed, number, copy) = of;
     least_seconds(copy.bytes) > copy.deadline_s
@@ -98,17 +98,24 @@ fn table(runs: &All<'_>) -> Table {
 /// The page.
 pub fn page(runs: &All<'_>) -> Page {
     Page::new(
-        "Copies of 64 to 256 MiB, one after the other, over a link of 200 Mbit/s and 40 ms that they share with none to sixteen flows of others (iperf3), with \
-         deadlines of 0.7 to 7 times what the link takes for the copy alone, and 2 s: some cannot be met. The same copies are made by best effort \
-         alone (`cp --by T --reserve never`), with what the copy finds that it needs (`cp --by T`), and with half of the link reserved for each, which is all \
-         that may be. The router before the link keeps what is reserved free, and the copy's streams are told from others by their ports. A copy is said to \
-         be met if it reports no risk before its deadline; to be at risk if it reports that the deadline may be missed; and not to be met if it reports that. Such a \
-         copy is shown to be out of reach if the whole link would take longer, or if it was made by all three ways and each missed it. What is reserved is counted as far as it was not returned before its time.",
+        "Copies of 64 to 256 MiB, one after the other, over a link of 200 Mbit/s and 40 ms that \
+         they share with none to sixteen flows of others (iperf3), with \
+         deadlines of 0.7 to 7 times what the link takes for the copy alone, and 2 s: some cannot \
+         be met. The same copies are made by best effort \
+         alone (`cp --by T --reserve never`), with what the copy finds that it needs (`cp --by \
+         T`), and with half of the link reserved for each, which is all \
+         that may be. The router before the link keeps what is reserved free, and the copy's \
+         streams are told from others by their ports. A copy is said to \
+         be met if it reports no risk before its deadline; to be at risk if it reports that the \
+         deadline may be missed; and not to be met if it reports that. Such a \
+         copy is shown to be out of reach if the whole link would take longer, or if it was made \
+         by all three ways and each missed it. What is reserved is counted as far as it was not \
+         returned before its time.",
     )
     .table(&table(runs))
 }
 
-/// What documents quote.
+/// Returns the figures that documents quote.
 pub fn figures(runs: &All<'_>) -> Vec<Figure> {
     let met = |way: Way| {
         let all = copies(runs, way);

@@ -1,4 +1,4 @@
-//! Which copies are made, always the same for one seed.
+//! Plan of the copies, always the same for one seed.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -12,7 +12,7 @@ const OTHERS: [u32; 4] = [0, 4, 8, 16];
 /// The time to a deadline by the time that the link takes for the copy alone: the least is out of
 /// reach, the most is easy.
 const FACTORS: (f64, f64) = (0.7, 7.0);
-/// What every copy needs besides, to connect and to verify, in seconds.
+/// Additional time of every copy, to connect and to verify, in seconds.
 const SET_UP_S: f64 = 2.0;
 
 /// One copy.
@@ -44,7 +44,7 @@ pub fn copies(seed: u64, count: usize) -> Vec<Wanted> {
     (0..count).map(|_| one()).collect()
 }
 
-/// What the link takes for so many bytes with nobody beside, in seconds.
+/// Returns the time that the link takes for `bytes` without other traffic, in seconds.
 pub fn least_seconds(bytes: u64) -> f64 {
     bytes as f64 * 8.0 / ROUTED_BPS
 }

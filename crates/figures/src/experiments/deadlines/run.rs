@@ -22,7 +22,7 @@ use crate::watched_copy::WatchedCopy;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// A copy that has not ended by then is lost.
 const COPY_TIMEOUT: Duration = Duration::from_secs(240);
-/// How long others' flows run before a copy begins.
+/// Time for which others' flows run before a copy begins.
 const OTHERS_FIRST: Duration = Duration::from_secs(3);
 /// Longer than any copy lasts, in seconds.
 const OTHERS_SECONDS: &str = "300";
@@ -150,7 +150,8 @@ impl<'a, 'h> World<'a, 'h> {
                 {"name": "client", "site": "west", "addresses": [self.address("client")?]},
                 {"name": "server", "site": "east", "addresses": [self.address("server")?]},
             ],
-            "links": [{"name": "shared", "from": "west", "to": "east", "forward": capacity, "backward": capacity}],
+            "links": [{"name": "shared", "from": "west", "to": "east", "forward": capacity,
+                "backward": capacity}],
         });
         let file = self.here.folder.join("map.json");
         std::fs::write(&file, map.to_string()).context("cannot write the map")?;

@@ -20,17 +20,17 @@ use traces::Family;
 /// The experiment.
 pub struct Forecast;
 
-/// What is forecast.
+/// Series that is forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     series: What,
 }
 
-/// What series.
+/// Kind of series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum What {
-    /// Of every family, made from the seed.
+    /// Synthetic series of every family, made from the seed.
     Made,
     /// Recorded.
     #[serde(untagged)]
@@ -48,16 +48,16 @@ impl Cell {
     }
 }
 
-/// What was forecast.
+/// Forecasts of a series.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     scores: Vec<(Origin, Score)>,
-    /// What was recorded, in the quantity's unit; what was made, the seed makes again.
+    /// Recorded values, in the quantity's unit; synthetic ones are made again from the seed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     values: Vec<f64>,
 }
 
-/// Where a series is from.
+/// Origin of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {

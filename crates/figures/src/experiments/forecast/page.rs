@@ -16,7 +16,7 @@ use crate::stats::Spread;
 
 /// The share of values that the band is to hold, in per cent.
 const ASKED: (f64, f64) = (75.0, 85.0);
-/// How many values a plot of a series shows.
+/// Number of values in a plot of a series.
 const SHOWN: usize = 240;
 
 type All<'a> = Runs<'a, Cell, Seen>;
@@ -204,7 +204,7 @@ pub fn page(runs: &All<'_>) -> Result<Page> {
         .paragraph(&sources))
 }
 
-/// What documents quote.
+/// Returns the figures that documents quote.
 pub fn figures(runs: &All<'_>) -> Vec<Figure> {
     let groups: [(&str, &str, Vec<Origin>); 2] = [
         (
@@ -245,7 +245,8 @@ pub fn figures(runs: &All<'_>) -> Vec<Figure> {
                 Figure::new(
                     format!("{word}-{key}"),
                     format!(
-                        "mean absolute error of the {} by that of the best predictor in hindsight, {title}",
+                        "mean absolute error of the {} by that of the best predictor in \
+                         hindsight, {title}",
                         forecaster.title()
                     ),
                     cell(Some(ratio), 2),
@@ -332,16 +333,28 @@ fn draw_strips(svg: &mut String, title: &str, strips: &[(&str, Vec<f64>)]) -> Dr
     Ok(())
 }
 
-const HEAD: &str = "`crates/weather` forecasts each value of a series from those before it, and says p10, p50 and p90. No series here was used to choose anything in it: constants were chosen on others, \
+const HEAD: &str = "`crates/weather` forecasts each value of a series from those before it, and \
+    says p10, p50 and p90. No series here was used to choose anything in it: constants were \
+    chosen on others, \
      made and recorded in the same ways, with seeds below 1000.";
 
-const COVERAGE: &str = "Eight values in ten are to fall between p10 and p90, one below and one above; 75 to 85 % is what was asked. Adaptive conformal inference keeps to that over any series in \
-     the long run, so what tells forecasters apart is how wide their bands are (below), and how long a surprise is felt: the least share of any 100 values in a row. The median of the seeds, with the least and the greatest.";
+const COVERAGE: &str = "Eight values in ten are to fall between p10 and p90, one below and one \
+    above; 75 to 85 % is what was asked. Adaptive conformal inference keeps to that over any \
+    series in \
+     the long run, so what tells forecasters apart is how wide their bands are (below), and how \
+     long a surprise is felt: the least share of any 100 values in a row. The median of the \
+     seeds, with the least and the greatest.";
 
-const ERRORS: &str = "Of p50, by that of the one predictor of the family which a seer would have picked for the series: 1 is as good, below it better. \"Best so far\" is what the Network Weather Service reports: the predictor with the least \
-     mean absolute, or mean squared, error until then. \"Compact\" is the mixture of nine predictors, in a third of the memory. The running mean is of the values as they are; all others work on the scale of the quantity.";
+const ERRORS: &str = "Of p50, by that of the one predictor of the family which a seer would have \
+    picked for the series: 1 is as good, below it better. \"Best so far\" is what the Network \
+    Weather Service reports: the predictor with the least \
+     mean absolute, or mean squared, error until then. \"Compact\" is the mixture of nine \
+     predictors, in a third of the memory. The running mean is of the values as they are; all \
+     others work on the scale of the quantity.";
 
-const PINBALL: &str = "The mean over p10, p50 and p90: wide bands and values outside of them both cost. Every forecaster has the same bands around what it predicts, from its own errors; the best in hindsight is that by this loss.";
+const PINBALL: &str = "The mean over p10, p50 and p90: wide bands and values outside of them both \
+    cost. Every forecaster has the same bands around what it predicts, from its own errors; the \
+    best in hindsight is that by this loss.";
 
 #[cfg(test)]
 mod tests {
@@ -349,7 +362,7 @@ mod tests {
     use crate::runs::tests::record;
 
     #[test]
-    fn the_page_holds_what_was_seen_and_the_plots() {
+    fn page_shows_observations_and_plots() {
         let score = |origin| {
             let scored = |mae: f64| Scored {
                 mae,

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 /// So many values are seen before any is scored.
 pub const WARM_UP: usize = 50;
 
-/// Who forecasts.
+/// Method of forecasting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forecaster {
-    /// What is published: the mixture, corrected by its errors.
+    /// The published method: the mixture, corrected by its errors.
     Mixture,
     /// The same with fewer predictors and less memory.
     Compact,
@@ -55,7 +55,7 @@ impl Forecaster {
     }
 }
 
-/// What forecasts of one series came to.
+/// Scores of the forecasts of one series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     /// Mean of the values that were scored, in the quantity's unit.

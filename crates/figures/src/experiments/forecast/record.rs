@@ -10,7 +10,7 @@ use crate::children::{Server, output_within};
 use crate::experiment::{Here, Network};
 use crate::tools::Tools;
 
-/// How long one stream sends, in seconds.
+/// Duration of one stream, in seconds.
 pub const SECONDS: u32 = 200;
 /// Seconds between values.
 pub const PERIOD: f64 = 0.5;
@@ -36,7 +36,7 @@ queue = "1 bdp, at least 256 KB"
 cross = { rate = "60 Mbit/s", on = "4 s", off = "8 s" }
 "#;
 
-/// What is recorded.
+/// Recorded quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recording {
@@ -52,7 +52,7 @@ impl Recording {
     /// All of them, in the order of the tables.
     pub const ALL: [Self; 3] = [Self::CrossTraffic, Self::VaryingPath, Self::RoundTrips];
 
-    /// What it is, in a row's head.
+    /// Returns its title, as the head of a row.
     pub const fn title(self) -> &'static str {
         match self {
             Self::CrossTraffic => "recorded: rate beside cross traffic",
@@ -61,15 +61,18 @@ impl Recording {
         }
     }
 
-    /// How it is made.
+    /// Returns a description of its source.
     pub const fn source(self) -> &'static str {
         match self {
             Self::CrossTraffic => {
-                "what arrives of one stream of `longhaul perf`, each half second for 200 s, over 100 Mbit/s and a round trip of 40 ms, beside bursts of 60 Mbit/s that last 4 s \
+                "what arrives of one stream of `longhaul perf`, each half second for 200 s, over \
+                 100 Mbit/s and a round trip of 40 ms, beside bursts of 60 Mbit/s that last 4 s \
                  and pause 8 s on average, exponentially distributed."
             }
             Self::VaryingPath => {
-                "the same over a bottleneck and a round trip that change every 20 s, with the statistics of the DRS paper (`scenarios/drs-trace.toml`), beside bursts of 5 Mbit/s of the same lengths."
+                "the same over a bottleneck and a round trip that change every 20 s, with the \
+                 statistics of the DRS paper (`scenarios/drs-trace.toml`), beside bursts of 5 \
+                 Mbit/s of the same lengths."
             }
             Self::RoundTrips => {
                 "the sending kernel's smoothed round trip, over the link of the first."
@@ -77,7 +80,7 @@ impl Recording {
         }
     }
 
-    /// What is forecast.
+    /// Returns the quantity that is forecast.
     pub const fn quantity(self) -> Quantity {
         match self {
             Self::CrossTraffic | Self::VaryingPath => Quantity::Rate,

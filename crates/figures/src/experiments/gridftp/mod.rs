@@ -24,10 +24,10 @@ pub struct GridFtp {
     pub seconds: &'static [u32],
 }
 
-/// As it is published.
+/// Published extent of the experiment.
 pub const GRIDFTP: GridFtp = GridFtp { seconds: &SECONDS };
 
-/// What the end hosts are.
+/// Tuning of the end hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hosts {
@@ -41,7 +41,7 @@ pub enum Hosts {
     Bbr,
 }
 
-/// How the LANs lose.
+/// Losses of the LANs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Losses {
@@ -62,7 +62,7 @@ pub struct Cell {
     way: Way,
 }
 
-/// What arrived.
+/// Arrival of the bytes over time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     /// Seconds, and the payload that the last link had delivered by then, in bytes.
@@ -101,7 +101,7 @@ impl Losses {
 }
 
 impl Cell {
-    /// What is demonstrated: untuned hosts, both ways.
+    /// Demonstrated cells: untuned hosts, direct and through depots.
     pub const DEMONSTRATED: [Self; 2] = [Self::untuned(Way::Direct), Self::untuned(Way::Depots)];
 
     const fn untuned(way: Way) -> Self {
@@ -114,10 +114,10 @@ impl Cell {
         }
     }
 
-    /// Share of the machine that a transfer needs, by what it comes to at most. Five transfers of
-    /// together 517 Mbit/s through gateways were seen to leave the lab's lag at 0.3 ms, so that
-    /// those of untuned hosts go side by side up to about 600. With one stream, the shares of tuned
-    /// hosts are those that copies over the same paths have (`setting.rs`).
+    /// Returns the share of the machine that a transfer needs, by its maximum rate. Five transfers
+    /// of together 517 Mbit/s through gateways left the lab's lag at 0.3 ms, so those of untuned
+    /// hosts run in parallel up to about 600. With one stream, the shares of tuned hosts are those
+    /// of copies over the same paths (`setting.rs`).
     fn share(&self) -> f64 {
         match (self.hosts, self.way, self.streams, self.path) {
             // At most 29 Mbit/s each, 13 on average.

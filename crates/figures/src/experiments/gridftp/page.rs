@@ -25,7 +25,7 @@ const FIGURES: [(Hosts, &str, &str); 4] = [
     (Hosts::Bbr, "gridftp-bbr", "Tuned hosts, BBR"),
 ];
 
-/// Which length the tables and the ratios are of, in seconds.
+/// Duration to which the tables and the ratios refer, in seconds.
 const SHOWN: u32 = 60;
 
 const PATHS: [(Mnemonic, &str); 2] = [
@@ -102,7 +102,7 @@ fn pairs(hosts: Hosts) -> impl Iterator<Item = [Cell; 2]> {
     })
 }
 
-/// Of the medians.
+/// Returns the ratio of the medians.
 fn gain(runs: &Runs<'_, Cell, Seen>, [direct, through]: [Cell; 2]) -> Option<f64> {
     let median = |one| Some(runs.spread(&one, |seen| seen.mbps(SHOWN))?.median);
     Some(median(through)? / median(direct)?)
@@ -177,9 +177,17 @@ fn lines(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Vec<Line> {
         .collect()
 }
 
-const HEAD: &str = "`globus-url-copy` sends `/dev/zero` to a GridFTP server over `host - LAN - gateway - WAN - gateway - LAN - host` at 1 Gbit/s; each LAN loses 0.001 % of the segments in each direction, the WAN none. Once as it is; once started by \
-    `longhaul run`, which neither changes it nor tells it anything: its control and data connections go by the first gateway (a depot) to the second (an off-ramp), and from there to the server as ordinary TCP; the server's host has nothing of \
-    Longhaul. With four streams it uses extended block mode (`-fast -p 4`), with one stream mode. Rates are of the payload that the last link delivered, set-up included, over the first 60 s.";
+const HEAD: &str = "`globus-url-copy` sends `/dev/zero` to a GridFTP server over `host - LAN - \
+    gateway - WAN - gateway - LAN - host` at 1 Gbit/s; each LAN loses 0.001 % of the segments in \
+    each direction, the WAN none. Once as it is; once started by \
+    `longhaul run`, which neither changes it nor tells it anything: its control and data \
+    connections go by the first gateway (a depot) to the second (an off-ramp), and from there to \
+    the server as ordinary TCP; the server's host has nothing of \
+    Longhaul. With four streams it uses extended block mode (`-fast -p 4`), with one stream mode. \
+    Rates are of the payload that the last link delivered, set-up included, over the first 60 s.";
 
-const FOOT: &str = "The paper timed transfers of 10, 20, 30, 45 and 60 s; here one transfer of 60 s is looked at after each of these times, since the first 10 s of a long transfer are a transfer of 10 s. Losses of a seed are the same both ways on the links \
-    that both cross. The tuned hosts have buffers of 16 MB by the number of streams, as the paper's; the gateways have 64 MB.";
+const FOOT: &str = "The paper timed transfers of 10, 20, 30, 45 and 60 s; here one transfer of 60 \
+    s is looked at after each of these times, since the first 10 s of a long transfer are a \
+    transfer of 10 s. Losses of a seed are the same both ways on the links \
+    that both cross. The tuned hosts have buffers of 16 MB by the number of streams, as the \
+    paper's; the gateways have 64 MB.";

@@ -18,10 +18,10 @@ use crate::setting::Way;
 /// Headers of a segment: IPv4 and TCP with timestamps.
 const HEADERS: u64 = 52;
 
-/// Whether all programs are there.
+/// Checks that all programs are installed.
 ///
 /// # Errors
-/// One is missing.
+/// A program is missing.
 pub fn programs() -> Result<()> {
     GridFtp
         .needs()

@@ -17,7 +17,7 @@ use crate::tools::Tools;
 /// The experiment.
 pub struct Jobs;
 
-/// What is done.
+/// Action that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
@@ -31,7 +31,7 @@ pub enum Cell {
     Idle,
 }
 
-/// What it came to.
+/// Result of the action.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
     /// From the start of the first command to the end of the last.
@@ -40,10 +40,10 @@ pub struct Seen {
     /// Bytes that arrived and are not those of the source, or did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wrong_bytes: Option<u64>,
-    /// Of the idle agent: what it holds in memory, its text included.
+    /// Resident memory of the idle agent, including its code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     resident_mib: Option<f64>,
-    /// Of the idle agent: how often its threads woke in a second.
+    /// Wake-ups per second of the idle agent's threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wakeups_per_second: Option<f64>,
 }
@@ -51,7 +51,7 @@ pub struct Seen {
 impl Cell {
     const ALL: [Self; 4] = [Self::Command, Self::Job, Self::Killed, Self::Idle];
 
-    /// What is demonstrated.
+    /// Demonstrated cells.
     pub const DEMONSTRATED: [Self; 2] = [Self::Job, Self::Killed];
 
     fn words(self) -> &'static str {
@@ -195,10 +195,16 @@ fn ratios(runs: &Runs<'_, Cell, Seen>, cell: Cell) -> Vec<f64> {
         .collect()
 }
 
-const HEAD: &str = "A file of 512 MiB from a server over 100 ms and 1 Gbit/s, with nothing set: by `longhaul cp`; by `longhaul submit` to an agent that runs, and `longhaul job --follow` until it says that the job is done; \
-    and with the agent killed (SIGKILL) when half of the bytes are there, and started again at once. Then the file is compared with its source. The time is from the start of the first command to the end of the last.";
+const HEAD: &str = "A file of 512 MiB from a server over 100 ms and 1 Gbit/s, with nothing set: \
+    by `longhaul cp`; by `longhaul submit` to an agent that runs, and `longhaul job --follow` \
+    until it says that the job is done; \
+    and with the agent killed (SIGKILL) when half of the bytes are there, and started again at \
+    once. Then the file is compared with its source. The time is from the start of the first \
+    command to the end of the last.";
 
-const FOOT: &str = "An idle agent is one that was started and asked nothing. *Resident* is what the kernel counts for its process (`VmRSS`), the pages of its program included; *wake-ups* are the voluntary context switches of all of \
+const FOOT: &str = "An idle agent is one that was started and asked nothing. *Resident* is what \
+    the kernel counts for its process (`VmRSS`), the pages of its program included; *wake-ups* \
+    are the voluntary context switches of all of \
     its threads over 20 s.";
 
 #[cfg(test)]

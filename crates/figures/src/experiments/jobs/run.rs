@@ -29,7 +29,7 @@ queue = "1 bdp"
 "#;
 /// Size of the file.
 pub const BYTES: u64 = 512 << 20;
-/// How long an idle agent is looked at.
+/// Time for which an idle agent is observed, in seconds.
 pub const IDLE_SECONDS: f64 = 20.0;
 
 /// A command that has not ended by then has failed.
@@ -169,7 +169,7 @@ fn wrong_bytes(source: &Path, arrived: &Path) -> Result<u64> {
     Ok((differ + source.len().abs_diff(arrived.len())) as u64)
 }
 
-/// How often all threads of a process have waited for something, by proc(5).
+/// Returns the number of voluntary context switches of all threads of a process, by proc(5).
 fn voluntary_switches(process: u32) -> Result<u64> {
     let threads =
         std::fs::read_dir(format!("/proc/{process}/task")).context("the agent has ended")?;

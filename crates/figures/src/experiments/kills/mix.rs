@@ -1,5 +1,5 @@
-//! What is copied: small files, a large one, middle ones, in this order of the walk; and whether
-//! they arrived.
+//! Data that is copied: small files, a large one, middle ones, in this order of the walk; and the
+//! check that they arrived.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub struct Mix {
     pub root: PathBuf,
 }
 
-/// How what arrived differs from what was sent.
+/// Difference between the files that were sent and those that arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
     /// Bytes that are there and are others.
@@ -93,7 +93,7 @@ fn files() -> impl Iterator<Item = (String, u64)> {
         .chain(middle)
 }
 
-/// How many names of unfinished files there are beneath `folder`.
+/// Returns the number of names of unfinished files beneath `folder`.
 fn leftovers(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_or_another_is_seen() {
+    fn missing_and_differing_files_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("sent");
         let arrived = folder.path().join("arrived");

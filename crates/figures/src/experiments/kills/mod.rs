@@ -20,7 +20,7 @@ use state::State;
 /// The experiment.
 pub struct Kills;
 
-/// Which way the files go.
+/// Direction of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -30,7 +30,7 @@ pub enum Direction {
     Pull,
 }
 
-/// Who is killed.
+/// Side that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
@@ -49,17 +49,17 @@ pub struct Cell {
     kill: Option<Kill>,
 }
 
-/// Who is killed, and when.
+/// Side that is killed, and the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kill {
     side: Side,
     state: State,
 }
 
-/// What a copy came to, from its first command to the end of its last.
+/// Result of a copy, from its first command to the end of its last.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
-    /// How often somebody was killed who was there to be killed.
+    /// Number of kills of a running process.
     kills: u32,
     /// Commands until one said that everything was copied.
     commands: u32,
@@ -99,8 +99,8 @@ impl Side {
 }
 
 impl Cell {
-    /// What is demonstrated: a copy that is left alone, and one whose both ends are killed amid the
-    /// large file.
+    /// Returns the demonstrated cells: an undisturbed copy, and one whose two ends are killed
+    /// during the large file.
     pub fn demonstrated() -> [Self; 2] {
         let kill = Kill {
             side: Side::Both,
@@ -178,7 +178,8 @@ impl Experiment for Kills {
 
     fn outcome(&self, seen: &Seen) -> String {
         format!(
-            "{} kills, {} commands, {:.1} s, {:.1} MB carried, {} bytes wrong, {} files lost, {} left over",
+            "{} kills, {} commands, {:.1} s, {:.1} MB carried, {} bytes wrong, {} files lost, {} \
+             left over",
             seen.kills,
             seen.commands,
             seen.seconds,

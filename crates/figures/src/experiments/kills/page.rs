@@ -8,7 +8,7 @@ use crate::runs::Runs;
 use crate::single::Basis;
 use crate::stats::Spread;
 
-/// What some copies came to, taken together.
+/// Combined results of several copies.
 #[derive(Default)]
 struct Sum {
     copies: usize,
@@ -16,9 +16,9 @@ struct Sum {
     wrong_bytes: u64,
     lost_files: u64,
     leftovers: u64,
-    /// What each kill made the path carry again, in seconds of its rate.
+    /// Data that each kill made the path carry again, in seconds of its rate.
     again: Vec<f64>,
-    /// How much longer each copy took for each of its kills, in seconds.
+    /// Additional time of each copy per kill, in seconds.
     longer: Vec<f64>,
 }
 
@@ -101,7 +101,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
     Page::new(HEAD).table(&table).paragraph(FOOT)
 }
 
-/// What documents quote.
+/// Returns the figures that documents quote.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let all = sum(runs, |_, _| true);
     let Some(again) = Spread::of(&all.again) else {
@@ -126,12 +126,19 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     ]
 }
 
-const HEAD: &str = "A folder of 300 files of 4 KiB, one of 28 MiB and 8 of 1.3 MiB over 20 ms and 100 Mbit/s, pushed and pulled by `longhaul cp -r` with nothing set. The client, the server or \
-     both are killed with SIGKILL when the client's `--json` events report that the copy has come to a state, or at a moment that the seed draws. A killed server is started again at once, \
-     and the same command is typed until it says that everything was copied. Then every file is compared with its source.";
+const HEAD: &str = "A folder of 300 files of 4 KiB, one of 28 MiB and 8 of 1.3 MiB over 20 ms and \
+    100 Mbit/s, pushed and pulled by `longhaul cp -r` with nothing set. The client, the server or \
+     both are killed with SIGKILL when the client's `--json` events report that the copy has come \
+     to a state, or at a moment that the seed draws. A killed server is started again at once, \
+     and the same command is typed until it says that everything was copied. Then every file is \
+     compared with its source.";
 
-const FOOT: &str = "*Carried again* is what the path delivered in the direction of the files, over all commands, beyond the median of the copies that nobody killed, for each kill, in seconds of the path's rate: what was lost on \
-     the way, what had arrived and was sent again, and what setting up another session takes; median, least and greatest. A kill counts where somebody was there to be killed. *Left over* counts the \
+const FOOT: &str = "*Carried again* is what the path delivered in the direction of the files, \
+    over all commands, beyond the median of the copies that nobody killed, for each kill, in \
+    seconds of the path's rate: what was lost on \
+     the way, what had arrived and was sent again, and what setting up another session takes; \
+     median, least and greatest. A kill counts where somebody was there to be killed. *Left over* \
+     counts the \
      names of unfinished files that are still there when the copy is complete.";
 
 #[cfg(test)]
@@ -140,7 +147,7 @@ mod tests {
     use crate::runs::tests::record;
 
     #[test]
-    fn what_is_carried_again_is_beyond_a_copy_that_nobody_killed() {
+    fn carried_again_is_relative_to_an_undisturbed_copy() {
         let seen = |kills, carried: f64, seconds| Seen {
             kills,
             commands: kills + 1,

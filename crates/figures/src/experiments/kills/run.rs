@@ -27,7 +27,7 @@ delay = "10 ms"
 rate = "100 Mbit/s"
 queue = "1 bdp of 20 ms"
 "#;
-/// What the path carries in a second, in bytes.
+/// Rate of the path, in bytes per second.
 pub const BYTES_PER_SECOND: f64 = 100e6 / 8.0;
 
 /// A command that has not ended, or come to a state, by then has failed.

@@ -33,7 +33,7 @@ pub enum State {
     Random,
 }
 
-/// What a state is recognised by.
+/// Sign by which a state is recognised.
 pub enum Sign {
     /// This much time after the start of the command.
     After(Duration),
@@ -77,7 +77,7 @@ impl State {
         }
     }
 
-    /// How often somebody is killed in one copy.
+    /// Returns the number of kills in one copy.
     pub fn kills(self) -> u32 {
         match self {
             Self::GoingOn => 2,
@@ -85,7 +85,8 @@ impl State {
         }
     }
 
-    /// What tells when kill number `nth` is due, with a number from 0 to 1 drawn for it.
+    /// Returns the sign that kill number `nth` is due, from a number from 0 to 1 that was drawn for
+    /// it.
     pub fn sign(self, nth: u32, drawn: f64) -> Sign {
         match (self, nth) {
             (Self::SettingUp, _) => Sign::After(Duration::from_secs_f64(SET_UP_SECONDS * drawn)),

@@ -15,19 +15,19 @@ use crate::tools::{Tools, installed};
 
 /// The bottleneck of the scenario, of IP bytes, in bit/s.
 const BOTTLENECK: f64 = 2.4e9;
-/// What of it is payload: 8948 bytes of a segment of 9000.
+/// Maximum goodput: 8948 bytes of payload in a segment of 9000.
 const GOODPUT: f64 = BOTTLENECK * 8948.0 / 9000.0;
 /// The bandwidth-delay product and the segments that the scenario's buffers hold: what a person
 /// works out for this path.
 const FITTED: &str = "54 MB";
 /// A ceiling of the kernel's autotuning that fits no path in particular.
 const ROOMY: &str = "256 MB";
-/// How long each sends, in seconds.
+/// Duration of each transfer, in seconds.
 pub const SECONDS: u32 = 30;
 
 /// The experiment.
 pub struct Lsr {
-    /// How long each sends, in seconds.
+    /// Duration of each transfer, in seconds.
     pub seconds: u32,
 }
 
@@ -44,7 +44,7 @@ impl Cell {
     };
 }
 
-/// Who sends, and what was done for it.
+/// Sender and its tuning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Sender {
@@ -98,7 +98,7 @@ impl Sender {
     }
 }
 
-/// What a measurement came to.
+/// Result of a measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     seconds: f64,
@@ -251,11 +251,18 @@ impl Experiment for Lsr {
 
 fn head(seconds: u32) -> String {
     format!(
-        "One TCP stream for {seconds} s, Geneva - Chicago - Sunnyvale as in `scenarios/lsr.toml`: 2.4 Gbit/s at the bottleneck, a round trip of 180 ms, MTU 9000, Reno, a \
-         queue of 4 MB at the bottleneck, no loss but that of a full queue.\n\n\"Nothing tuned\" are hosts whose kernel may give a connection up to 256 MB, which fits no path in \
-         particular. \"Fitted by hand\" are 54 MB, the bandwidth-delay product, as the record's hosts had it; \"paced\" adds `--fq-rate`, just below the bottleneck's rate. The share is \
-         of the payload that the bottleneck carries, {:.0} Mbit/s; TLS takes 0.13 % of it. *Whole* counts from the first byte on: a sender that doubles its window each \
-         round trip from ten segments on has lost 1.5 s by the time that it is as wide as the path, so {:.1} % is the most that {seconds} s can show. *Sustained* counts from the fifth second on.",
+        "One TCP stream for {seconds} s, Geneva - Chicago - Sunnyvale as in `scenarios/lsr.toml`: \
+         2.4 Gbit/s at the bottleneck, a round trip of 180 ms, MTU 9000, Reno, a \
+         queue of 4 MB at the bottleneck, no loss but that of a full queue.\n\n\
+         \"Nothing tuned\" are hosts whose kernel may give a connection up to 256 MB, which fits \
+         no path in \
+         particular. \"Fitted by hand\" are 54 MB, the bandwidth-delay product, as the record's \
+         hosts had it; \"paced\" adds `--fq-rate`, just below the bottleneck's rate. The share is \
+         of the payload that the bottleneck carries, {:.0} Mbit/s; TLS takes 0.13 % of it. \
+         *Whole* counts from the first byte on: a sender that doubles its window each \
+         round trip from ten segments on has lost 1.5 s by the time that it is as wide as the \
+         path, so {:.1} % is the most that {seconds} s can show. *Sustained* counts from the \
+         fifth second on.",
         GOODPUT / 1e6,
         100.0 * (1.0 - 1.5 / f64::from(seconds))
     )

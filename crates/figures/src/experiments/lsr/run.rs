@@ -96,7 +96,7 @@ pub(super) fn once(tools: &Tools, lab: &Lab, sender: Sender, seconds: u32) -> Re
     })
 }
 
-/// What was sent a second in the intervals after slow start, in bit/s.
+/// Returns the sending rate in the intervals after slow start, in bit/s.
 fn sustained(intervals: &[Interval]) -> f64 {
     let late = intervals
         .iter()
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sustained_leaves_slow_start_out() {
+    fn sustained_rate_excludes_slow_start() {
         let json: Json = serde_json::from_str(
             r#"{"intervals":[
                 {"sum":{"start":0.0,"seconds":1.0,"bytes":1,"bits_per_second":8.0}},

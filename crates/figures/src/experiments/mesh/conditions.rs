@@ -29,7 +29,7 @@ pub const DETOURS: usize = SITES.len() - 2;
 
 /// Every so many seconds a link's rate changes a little.
 const STEP_SECONDS: u32 = 5;
-/// How long the trace is; then it begins again.
+/// Length of the trace, after which it starts over.
 pub const TRACE_SECONDS: u32 = 3600;
 const STEPS: usize = (TRACE_SECONDS / STEP_SECONDS) as usize;
 
@@ -40,7 +40,7 @@ const EARTH_RADIUS_KM: f64 = 6371.0;
 const LEAST_STRETCH: f64 = 1.2;
 const GREATEST_STRETCH: f64 = 3.0;
 
-/// What links carry, in Mbit/s.
+/// Rates of links, in Mbit/s.
 const RATES_MBPS: [f64; 3] = [50.0, 100.0, 200.0];
 /// Losses in quiet times, in percent.
 const LEAST_LOSS_PERCENT: f64 = 0.0003;
@@ -49,7 +49,7 @@ const GREATEST_LOSS_PERCENT: f64 = 0.03;
 /// Quiet and busy times, in seconds in the mean.
 const QUIET_SECONDS: f64 = 300.0;
 const BUSY_SECONDS: f64 = 90.0;
-/// What of the rate is left in busy times, and how many times as much is lost.
+/// Share of the rate that is left in busy times; the next constant is the factor of the losses.
 const BUSY_RATE: f64 = 0.35;
 const BUSY_LOSS: f64 = 20.0;
 /// The deviation of the logarithm of the rate within a time, and how much of it is the step's
@@ -61,9 +61,8 @@ const RATE_MEMORY: f64 = 0.9;
 /// size is as likely as the others.
 const LEAST_BYTES: u64 = 64 << 10;
 const DOUBLINGS: u32 = 12;
-/// How long the next copy waits, in seconds: so long, and as long as the bytes take at the rate of
-/// the slots. All ways keep to the same times, so that a copy meets the same state of the links by
-/// each.
+/// Time before the next copy, in seconds, in addition to the time of the bytes at the rate of the
+/// slots. All routes keep the same times, so that a copy meets the same state of the links on each.
 const SLOT_SECONDS: f64 = 1.0;
 const SLOT_MBPS: f64 = 60.0;
 
@@ -93,7 +92,7 @@ pub struct Transfer {
     pub from: usize,
     /// The number of the site that fetches it.
     pub to: usize,
-    /// How large it is.
+    /// Size of the copy.
     pub bytes: u64,
     /// When it is made, in seconds after the first.
     pub at_s: f64,
@@ -228,7 +227,7 @@ pub fn ends(random: &mut Xoshiro256PlusPlus) -> (usize, usize) {
     )
 }
 
-/// How long a copy of so many bytes has to itself, in seconds, with slots for so many Mbit/s.
+/// Returns the length of a copy's slot for `bytes`, in seconds, at `mbps`.
 pub fn slot_seconds(bytes: u64, mbps: f64) -> f64 {
     SLOT_SECONDS + bytes as f64 * 8.0 / (mbps * 1e6)
 }
@@ -263,7 +262,7 @@ mod tests {
     const LINKS: usize = SITES.len() * (SITES.len() - 1) / 2;
 
     #[test]
-    fn a_seed_makes_the_same_again_and_another_something_else() {
+    fn same_seed_repeats_and_another_differs() {
         assert_eq!(links(7), links(7));
         assert_ne!(links(7), links(8));
         assert_eq!(transfers(7, 20), transfers(7, 20));

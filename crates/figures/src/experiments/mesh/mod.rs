@@ -36,7 +36,7 @@ pub struct Mesh {
     pub learning_seconds: f64,
 }
 
-/// As it is published.
+/// Published extent of the experiment.
 pub const MESH: Mesh = Mesh {
     copies: COPIES,
     learning_seconds: LEARNING_SECONDS,
@@ -48,8 +48,8 @@ pub const MESH: Mesh = Mesh {
 pub enum Way {
     /// Each by the link between its sites.
     Direct,
-    /// Each by the depot of one site; those that begin or end there go directly. Earlier runs have
-    /// these in place of detours, by which no copy is made directly once more.
+    /// Each by the depot of one site; copies that begin or end there go directly. Earlier runs have
+    /// these instead of detours, in which no copy repeats a direct one.
     Depot(usize),
     /// Each by the depot of one of the sites at which it neither begins nor ends: the first, the
     /// second, and so on.
@@ -67,37 +67,37 @@ pub struct Cell {
     way: Way,
 }
 
-/// What became of one copy.
+/// Result of one copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Made {
     /// From the start of the command to its end, in seconds.
     seconds: f64,
-    /// Whether every byte arrived.
+    /// If true, every byte arrived.
     whole: bool,
-    /// How it ended, if not.
+    /// Failure of the copy, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lost: Option<String>,
     /// The depots that it passed, by site; none of those that went directly.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     depots: Vec<String>,
-    /// What was promised, in seconds: p10 and p90.
+    /// Promised time in seconds: p10 and p90.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     promised: Option<(f64, f64)>,
 }
 
-/// What became of all of them, in their order.
+/// Results of all copies, in their order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     copies: Vec<Made>,
 }
 
 impl Cell {
-    /// What is demonstrated.
+    /// Demonstrated cells.
     pub const DEMONSTRATED: [Self; 2] = [Self { way: Way::Direct }, Self { way: Way::Routed }];
 }
 
 impl Way {
-    /// Whether the controller picks the routes.
+    /// Returns true if the controller picks the routes.
     const fn is_routed(self) -> bool {
         matches!(self, Self::Routed | Self::Faults)
     }
@@ -123,8 +123,8 @@ impl Way {
 }
 
 impl Mesh {
-    /// How far behind the beginning of the links' trace the lab of a way starts, in seconds: a
-    /// controller sees them for a while before the first copy.
+    /// Returns the offset in the links' trace at which the lab starts, in seconds. A controller
+    /// observes the links for a while before the first copy.
     const fn begins_at_s(&self, way: Way) -> f64 {
         match way.is_routed() {
             true => 0.0,
@@ -137,8 +137,7 @@ impl Mesh {
         self.first_copy_s() - self.begins_at_s(way)
     }
 
-    /// Where the trace stands when the first copy is made, by every way, in seconds behind its
-    /// beginning.
+    /// Returns the offset in the trace of the first copy, the same for every route, in seconds.
     const fn first_copy_s(&self) -> f64 {
         self.learning_seconds + run::STARTING_SECONDS
     }
@@ -218,7 +217,8 @@ impl Experiment for Mesh {
             let state = link.at(begins_at_s);
             let _ = write!(
                 text,
-                "[links.{name}]\nends = [\"{from}\", \"{to}\"]\ndelay = \"{:.2} ms\"\nrate = \"{:.2} Mbit/s\"\nqueue = \"1 bdp, at least 256 KB\"\n\
+                "[links.{name}]\nends = [\"{from}\", \"{to}\"]\ndelay = \"{:.2} ms\"\n\
+                 rate = \"{:.2} Mbit/s\"\nqueue = \"1 bdp, at least 256 KB\"\n\
                  trace = {{ file = {:?}, repeat_after = \"{} s\" }}\n",
                 link.delay_ms,
                 state.rate_mbps,
@@ -228,7 +228,8 @@ impl Experiment for Mesh {
             for (from, to) in [(from, to), (to, from)] {
                 let _ = write!(
                     routes,
-                    "[[route]]\nfrom = \"{from}\"\nto = \"{to}\"\nvia = [\"{name}\"]\none_way = true\n"
+                    "[[route]]\nfrom = \"{from}\"\nto = \"{to}\"\nvia = [\"{name}\"]\n\
+                     one_way = true\n"
                 );
             }
         }

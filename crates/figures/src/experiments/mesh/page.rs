@@ -1,4 +1,4 @@
-//! What the passes come to, beside each other.
+//! Comparison of the passes.
 
 use anyhow::Result;
 
@@ -185,7 +185,7 @@ pub(super) fn class_of(bytes: u64) -> usize {
         .unwrap_or(CLASSES.len() - 1)
 }
 
-/// How the promises of finishing times did.
+/// Returns the text on the accuracy of promised finishing times.
 fn promises(runs: &Runs<'_, Cell, Seen>) -> String {
     let routed = runs.cell(&Cell { way: Way::Routed });
     let copies = || routed.iter().flat_map(|record| &record.seen.copies);
@@ -197,7 +197,8 @@ fn promises(runs: &Runs<'_, Cell, Seen>) -> String {
     }
     let by_depots = copies().filter(|made| !made.depots.is_empty()).count();
     format!(
-        "Of the routed copies {by_depots} passed a depot. A finishing time was promised (p10 to p90, meant to hold for 80 of 100) for {all} of them, and {within} kept to it."
+        "Of the routed copies {by_depots} passed a depot. A finishing time was promised (p10 to \
+         p90, meant to hold for 80 of 100) for {all} of them, and {within} kept to it."
     )
 }
 
@@ -223,8 +224,12 @@ fn faults(runs: &Runs<'_, Cell, Seen>) -> String {
         return String::new();
     }
     format!(
-        "With faults (a third of the way through, the depot that was passed most dies and stays away; at half, the link from Denver to New York carries nothing for a minute; at two thirds, somebody who may has the controller believe that the link from San Diego to New York \
-         carries ten times its rate and more): {lost} of {all} copies lost; {:.2} times what the direct way takes without faults.",
+        "With faults (a third of the way through, the depot that was passed most dies and stays \
+         away; at half, the link from Denver to New York carries nothing for a minute; at two \
+         thirds, somebody who may has the controller believe that the link from San Diego to New \
+         York \
+         carries ten times its rate and more): {lost} of {all} copies lost; {:.2} times what the \
+         direct way takes without faults.",
         seconds / direct
     )
 }
@@ -253,7 +258,16 @@ pub(super) fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     ]
 }
 
-const HEAD: &str = "Six sites of ESnet's map, a link between any two of them. Delays are stretched over the great circle, rates of 50 to 200 Mbit/s and losses of 0.0003 to 0.03 % change every 5 s a little, and for a minute or two at a time by \
-    much, each link by itself, from a seed. At each site a depot and a server; a controller at one of them, which knows the sites, hosts and depots, is told nothing of the links, and has seen them for five minutes when the first copy is made. One after the other, at the same moments by each way, files of 64 KiB \
-    to 256 MiB are fetched from one site to another by `longhaul cp`, and every byte is compared. Times are of the whole command. The oracle has the best of direct and the six depots for each copy; minimax takes the way whose least rate is greatest, by the rates that the links \
-    really have at that moment. The passes of two ways are made at other times and beside other passes, which is felt by small copies; [routed](routed.md) compares those in pairs, each made one right after the other in one lab.";
+const HEAD: &str = "Six sites of ESnet's map, a link between any two of them. Delays are \
+    stretched over the great circle, rates of 50 to 200 Mbit/s and losses of 0.0003 to 0.03 % \
+    change every 5 s a little, and for a minute or two at a time by \
+    much, each link by itself, from a seed. At each site a depot and a server; a controller at \
+    one of them, which knows the sites, hosts and depots, is told nothing of the links, and has \
+    seen them for five minutes when the first copy is made. One after the other, at the same \
+    moments by each way, files of 64 KiB \
+    to 256 MiB are fetched from one site to another by `longhaul cp`, and every byte is compared. \
+    Times are of the whole command. The oracle has the best of direct and the six depots for each \
+    copy; minimax takes the way whose least rate is greatest, by the rates that the links \
+    really have at that moment. The passes of two ways are made at other times and beside other \
+    passes, which is felt by small copies; [routed](routed.md) compares those in pairs, each made \
+    one right after the other in one lab.";

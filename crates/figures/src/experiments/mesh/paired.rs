@@ -1,6 +1,6 @@
-//! What a controller's routes are worth to copies of each size: the same copy directly and as the
-//! controller has it, one right after the other, in one lab; and directly in another one, in which
-//! nobody measures anything.
+//! Value of a controller's routes for copies of each size. The same copy is made directly and on
+//! the controller's route, one right after the other, in one lab. It is also made directly in
+//! another lab in which nothing is measured.
 
 use std::time::Instant;
 
@@ -301,7 +301,8 @@ impl Experiment for Paired {
         vec![
             Figure::new(
                 "classes",
-                "time of routed copies by that of direct ones right beside them, of each class of sizes",
+                "time of routed copies by that of direct ones right beside them, of each class of \
+                 sizes",
                 of(of_pair),
                 Basis::Counted,
             ),
@@ -348,7 +349,7 @@ fn all<'a>(runs: &Runs<'a, Cell, Seen>) -> Vec<Beside<'a>> {
     all
 }
 
-/// What is compared of each pair of a class that has it.
+/// Returns the compared values of each pair of a class that has them.
 fn of_class(all: &[Beside<'_>], class: usize, compared: Compared) -> Vec<(f64, f64)> {
     all.iter()
         .filter(|one| class_of(one.pair.bytes) == class)
@@ -410,18 +411,26 @@ fn row(name: String, pairs: &[&Pair]) -> Vec<String> {
     ]
 }
 
-const HEAD: &str = "The six sites, links, servers, depots and the controller of [mesh](mesh.md), whose links change. Each copy is made twice, one right after the other, by \
-    `longhaul cp --route direct` and by `longhaul cp` with nothing said, which asks the controller, at a site that has none and at one that has; every other time the other way round. So both meet the same links, the same measurements of the depots, and the same machine. \
-    What those measurements cost, and all else that a controller and its depots do, is seen beside a second lab with the same links, servers and depots, in which nobody knows a controller and nothing is measured: there each copy is made twice directly, at the same moments of the links' trace. Times are of the whole command.";
+const HEAD: &str = "The six sites, links, servers, depots and the controller of [mesh](mesh.md), \
+    whose links change. Each copy is made twice, one right after the other, by \
+    `longhaul cp --route direct` and by `longhaul cp` with nothing said, which asks the \
+    controller, at a site that has none and at one that has; every other time the other way \
+    round. So both meet the same links, the same measurements of the depots, and the same machine. \
+    What those measurements cost, and all else that a controller and its depots do, is seen \
+    beside a second lab with the same links, servers and depots, in which nobody knows a \
+    controller and nothing is measured: there each copy is made twice directly, at the same \
+    moments of the links' trace. Times are of the whole command.";
 
-const OF_CLASSES: &str = "Sums of times by sums of times; of two direct copies where nobody measures, the mean. In brackets, between which values that lies in 95 of 100 samples drawn from the pairs. Of the largest class there are copies of 32 MiB only.";
+const OF_CLASSES: &str = "Sums of times by sums of times; of two direct copies where nobody \
+    measures, the mean. In brackets, between which values that lies in 95 of 100 samples drawn \
+    from the pairs. Of the largest class there are copies of 32 MiB only.";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_makes_the_same_pairs_again_of_all_sizes_between_two_sites() {
+    fn same_seed_makes_same_pairs_of_all_sizes() {
         assert_eq!(pairs(7), pairs(7));
         assert_ne!(pairs(7), pairs(8));
         assert_eq!(pairs(7).len(), PAIRS * SIZES.len());

@@ -18,7 +18,7 @@ use crate::experiment::Here;
 use crate::identities::new_key;
 use crate::tools::Tools;
 
-/// How long services have to start and depots to register themselves, in seconds.
+/// Time for services to start and for depots to register, in seconds.
 pub(super) const STARTING_SECONDS: f64 = 20.0;
 
 /// A command of preparation takes less.
@@ -57,7 +57,7 @@ impl Files {
 /// Everyone's keys, and what runs.
 pub(super) struct World<'a, 'h> {
     here: &'a Here<'h, Files>,
-    /// Whether there is a controller, with which the depots register.
+    /// If true, there is a controller, with which the depots register.
     is_routed: bool,
     /// The sites' own keys, which serve and copy with them.
     keys: Vec<String>,
@@ -139,7 +139,8 @@ impl<'a, 'h> World<'a, 'h> {
         };
         let policy = here.folder.join("policy.toml");
         let rules = format!(
-            "probes = [{}]\n[[allow]]\nprincipals = [{}]\nto = [\"10.77.0.0/16\"]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n",
+            "probes = [{}]\n[[allow]]\nprincipals = [{}]\nto = [\"10.77.0.0/16\"]\n\
+             next_hops = [\"direct\", \"10.77.0.0/16\"]\n",
             quoted(&world.depot_keys),
             quoted(&world.keys)
         );
@@ -226,7 +227,8 @@ impl<'a, 'h> World<'a, 'h> {
             map += &format!(
                 "[[site]]\nname = \"{name}\"\nlatitude = {latitude}\nlongitude = {longitude}\n\
                  [[host]]\nname = \"host-{name}\"\nsite = \"{name}\"\naddresses = [\"{address}\"]\n\
-                 [[depot]]\nname = \"depot-{name}\"\nkey = \"{}\"\nsite = \"{name}\"\naddresses = [\"{address}:{DEPOT_PORT}\"]\n",
+                 [[depot]]\nname = \"depot-{name}\"\nkey = \"{}\"\nsite = \"{name}\"\n\
+                 addresses = [\"{address}:{DEPOT_PORT}\"]\n",
                 self.depot_keys[site]
             );
         }
@@ -359,7 +361,8 @@ impl<'a, 'h> World<'a, 'h> {
             .map_or(0, |since| since.as_millis() as u64);
         let one = |number: u64, from: usize, to: usize| {
             serde_json::json!({
-                "from": end(from), "to": end(to), "quantity": "rate", "at_ms": now - MISREPORTS + number, "value": MISREPORTED_BPS, "source": "archive",
+                "from": end(from), "to": end(to), "quantity": "rate",
+                "at_ms": now - MISREPORTS + number, "value": MISREPORTED_BPS, "source": "archive",
             })
         };
         let (from, to) = MISREPORTED;

@@ -24,13 +24,13 @@ const STREAMS: usize = 10;
 /// A way of sharing out data and streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
-    /// What.
+    /// Division of the data.
     pub how: How,
-    /// How many streams.
+    /// Number of streams.
     pub streams: Streams,
     /// At the server and at the depots.
     pub congestion: Congestion,
-    /// What the paths carry.
+    /// Rates of the paths.
     #[serde(default, skip_serializing_if = "Scale::is_full")]
     pub scale: Scale,
 }
@@ -53,7 +53,7 @@ impl Split {
     }
 }
 
-/// What the paths carry, beside those of the paper.
+/// Rates of the paths, relative to those of the paper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
@@ -81,7 +81,7 @@ impl Scale {
     }
 }
 
-/// Who gets how much.
+/// Division of the data among the copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
@@ -96,7 +96,7 @@ pub enum How {
     InProportion,
 }
 
-/// How many streams there are.
+/// Number of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Streams {
@@ -119,7 +119,7 @@ impl Congestion {
     /// In the order of the tables.
     pub const ALL: [Self; 3] = [Self::Cubic, Self::Reno, Self::Bbr];
 
-    /// As the kernel names it.
+    /// Returns the kernel's name for it.
     pub const fn kernel_name(self) -> &'static str {
         match self {
             Self::Cubic => "cubic",
@@ -128,7 +128,7 @@ impl Congestion {
         }
     }
 
-    /// As people write it.
+    /// Returns its usual name.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Cubic => "CUBIC",
@@ -160,13 +160,13 @@ struct Part {
     streams: usize,
 }
 
-/// How many files all have together.
+/// Returns the total number of files.
 pub fn files(paths: &[Path], scale: Scale) -> u64 {
     let mbps = total_mbps(paths) / scale.divisor();
     (SECONDS as f64 * mbps * 1e6 / 8.0 / FILE_BYTES as f64).round() as u64
 }
 
-/// What each copy is given.
+/// Returns the part of each copy.
 fn parts(paths: &[Path], split: Split) -> Vec<Part> {
     let files = files(paths, split.scale);
     let shares: Vec<f64> = match split.how {

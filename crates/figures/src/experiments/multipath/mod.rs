@@ -34,11 +34,11 @@ pub enum Path {
     C,
 }
 
-/// What befalls a path in mid-copy.
+/// Change of a path during the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// Nothing.
+    /// The path does not change.
     None,
     /// The depot of A is killed after a third of the bytes.
     Dies,
@@ -57,18 +57,17 @@ pub enum Change {
 pub struct Cell {
     /// The paths that it is given.
     paths: Vec<Path>,
-    /// What befalls A.
+    /// Change of path A.
     change: Change,
-    /// How data and streams are shared out, where they are given; else the copy finds both by
-    /// itself.
+    /// Division of data and streams, if it is given; otherwise the copy finds both by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     split: Option<Split>,
-    /// What the copy reserves.
+    /// Reservation of the copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reserve: Option<Reserve>,
 }
 
-/// What one copy came to.
+/// Result of one copy.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
     /// From the start of the command to the verified end.
@@ -79,15 +78,15 @@ pub struct Seen {
     streams: u32,
     /// Bytes of the files that each path carried, in the order of the cell's paths.
     carried: Vec<u64>,
-    /// What A carried, in Mbit/s, before the change, while it was away, and from [`SETTLE_SECONDS`]
-    /// after its return on.
+    /// Rates of A in Mbit/s: before the change, while it was away, and from [`SETTLE_SECONDS`]
+    /// after its return.
     around_change: Option<[f64; 3]>,
     /// The same of all paths together.
     all_around_change: Option<[f64; 3]>,
-    /// How long each of several copies took that were made at once, in seconds.
+    /// Durations of several simultaneous copies, in seconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     took_s: Vec<f64>,
-    /// What became of what was reserved.
+    /// Result of the reservation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reserved: Option<ReservedSeen>,
 }
@@ -102,10 +101,10 @@ const FILE_BYTES: u64 = 250_000_000;
 const SECONDS: f64 = 20.0;
 /// Files of a copy in which something befalls a path.
 const FILES_OF_CHANGES: u64 = 5;
-/// How long the depot of A is away.
+/// Time for which the depot of A is away.
 const AWAY_SECONDS: f64 = 3.0;
-/// How long after A's return its rate counts: a stream is opened again after pauses of up to 4 s,
-/// and then grows.
+/// Time after A's return from which its rate counts: a stream is opened again after pauses of up to
+/// 4 s, and then grows.
 const SETTLE_SECONDS: f64 = 5.0;
 /// When A's link changes, and changes back, in seconds after the lab came up: a copy begins some
 /// three seconds after that, and lasts until some 25 s.
@@ -124,7 +123,7 @@ impl Path {
         }
     }
 
-    /// What its links carry.
+    /// Returns the rate of its links.
     fn mbps(self) -> f64 {
         match self {
             Self::A | Self::C => 400.0,
@@ -133,7 +132,7 @@ impl Path {
     }
 }
 
-/// What the links of these paths carry together.
+/// Returns the total rate of these paths' links.
 fn total_mbps(paths: &[Path]) -> f64 {
     paths.iter().map(|path| path.mbps()).sum()
 }
@@ -145,7 +144,7 @@ impl Seen {
 }
 
 impl Cell {
-    /// How many files it copies.
+    /// Returns the number of files that it copies.
     fn files(&self) -> u64 {
         match self.change {
             Change::None | Change::Halved | Change::Cut => {
@@ -155,7 +154,7 @@ impl Cell {
         }
     }
 
-    /// What the links of its paths carry together.
+    /// Returns the total rate of its paths' links.
     fn mbps(&self) -> f64 {
         total_mbps(&self.paths)
     }
@@ -183,7 +182,7 @@ impl Cell {
         }
     }
 
-    /// How long it takes, about, in seconds, beside set-up.
+    /// Returns its approximate duration without setup, in seconds.
     fn seconds(&self) -> f64 {
         let Some(split) = self.split else {
             return 9.0 * (self.files() * FILE_BYTES) as f64 / (1e6 * self.mbps());
@@ -210,7 +209,8 @@ impl Cell {
             _ => return None,
         };
         Some(format!(
-            "at, rate, delay, loss\n0 s, 400 Mbit/s, 14.25 ms,\n{CHANGED_AT} s, {changed},,\n{CHANGED_BACK_AT} s, 400 Mbit/s,,\n"
+            "at, rate, delay, loss\n0 s, 400 Mbit/s, 14.25 ms,\n{CHANGED_AT} s, {changed},,\n\
+             {CHANGED_BACK_AT} s, 400 Mbit/s,,\n"
         ))
     }
 
@@ -221,7 +221,7 @@ impl Cell {
         }
     }
 
-    /// What is demonstrated: all three paths, of which one goes and comes back.
+    /// Returns the demonstrated cell: all three paths, of which one goes away and comes back.
     pub fn demonstrated() -> Self {
         Self::changing(Change::ComesBack)
     }
@@ -371,7 +371,8 @@ impl Experiment for Multipath {
         let reserved = seen.reserved.as_ref().map_or(String::new(), |reserved| {
             let mbps = |of: [f64; 3]| of.map(|bps| format!("{:.0}", bps / 1e6)).join(" + ");
             format!(
-                ", of {} Mbit/s reserved {} were carried, beside {:.0}; met: {:?}, returned {:.0} of {:.0} MB",
+                ", of {} Mbit/s reserved {} were carried, beside {:.0}; met: {:?}, returned {:.0} \
+                 of {:.0} MB",
                 mbps(reserved.reserved_bps),
                 mbps(reserved.carried_bps),
                 reserved.best_effort_bps / 1e6,

@@ -8,7 +8,7 @@ use crate::page::{Figure, Page, Table, cell, number};
 use crate::runs::Runs;
 use crate::single::Basis;
 
-/// How long a link carries less, or nothing.
+/// Time for which a link has a lower rate, or none.
 const CHANGED_SECONDS: f64 = CHANGED_BACK_AT - CHANGED_AT;
 
 /// The page.
@@ -89,7 +89,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
         .table(&tables::reserved(runs))
 }
 
-/// What documents quote.
+/// Returns the figures that documents quote.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let figures = together().filter_map(|paths| {
         let share = share(runs, paths)?;
@@ -128,7 +128,7 @@ fn words(change: Change) -> String {
     }
 }
 
-/// What the paths come to one at a time, added up, in Mbit/s.
+/// Returns the sum of the paths' individual rates, in Mbit/s.
 fn sum_alone(runs: &Runs<'_, Cell, Seen>, paths: &[Path]) -> Option<f64> {
     paths
         .iter()
@@ -136,17 +136,26 @@ fn sum_alone(runs: &Runs<'_, Cell, Seen>, paths: &[Path]) -> Option<f64> {
         .sum()
 }
 
-/// What they come to together, of that.
+/// Returns their joint rate as a share of that sum.
 fn share(runs: &Runs<'_, Cell, Seen>, paths: &[Path]) -> Option<f64> {
     Some(runs.spread(&Cell::of(paths), Seen::mbps)?.median / sum_alone(runs, paths)?)
 }
 
-const HEAD: &str = "Files of 250 MB, as many as the paths carry in 20 s, pulled by `longhaul cp` with nothing set but `--route`, once for each path through the depot in its middle. The paths are the three of the multi-path paper at 1:25 in rate: \
-     A 57 ms and 400 Mbit/s, B 75 ms and 100 Mbit/s, C 48 ms and 400 Mbit/s. Goodput of whole copies in Mbit/s, from the start of the command to the verified end, set-up and slow start included. In the paper, two paths together, \
-     each given half of the streams and of the data, came to less than their faster one alone (A with B 78 %, B with C 76 %).";
+const HEAD: &str = "Files of 250 MB, as many as the paths carry in 20 s, pulled by `longhaul cp` \
+    with nothing set but `--route`, once for each path through the depot in its middle. The paths \
+    are the three of the multi-path paper at 1:25 in rate: \
+     A 57 ms and 400 Mbit/s, B 75 ms and 100 Mbit/s, C 48 ms and 400 Mbit/s. Goodput of whole \
+     copies in Mbit/s, from the start of the command to the verified end, set-up and slow start \
+     included. In the paper, two paths together, \
+     each given half of the streams and of the data, came to less than their faster one alone (A \
+     with B 78 %, B with C 76 %).";
 
-const CHANGED: &str = "Depots are killed with SIGKILL. The rates are means of those in the progress events (`bps` and `routes_bps`, Mbit/s). A lost stream's work goes over the other paths at once; the path is tried again with pauses of up to \
-     4 s, so *after* begins 5 s after its depot is back, and the first two seconds of each part are left out because the events' rates are smoothed over them. A link that is halved or cut is A's far one, by a trace; its depot stays.";
+const CHANGED: &str = "Depots are killed with SIGKILL. The rates are means of those in the \
+    progress events (`bps` and `routes_bps`, Mbit/s). A lost stream's work goes over the other \
+    paths at once; the path is tried again with pauses of up to \
+     4 s, so *after* begins 5 s after its depot is back, and the first two seconds of each part \
+     are left out because the events' rates are smoothed over them. A link that is halved or cut \
+     is A's far one, by a trace; its depot stays.";
 
 #[cfg(test)]
 mod tests {
@@ -177,7 +186,8 @@ mod tests {
         let text = page(&Runs::of(&records)).text;
         assert!(
             text.contains(
-                "| A+B+C | 817.0 (single) | 860.0 (single) | 95.0 (single) | 33 + 33 + 33 | 4 (single) | 1 |"
+                "| A+B+C | 817.0 (single) | 860.0 (single) | 95.0 (single) | 33 + 33 + 33 | 4 \
+                 (single) | 1 |"
             ),
             "{text}"
         );

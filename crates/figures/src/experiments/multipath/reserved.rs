@@ -17,16 +17,16 @@ use crate::watched_copy::WatchedCopy;
 
 /// A copy that has not ended by then has failed.
 const COPY_TIMEOUT: Duration = Duration::from_secs(200);
-/// What of each link may be reserved.
+/// Reservable share of each link.
 const RESERVABLE: f64 = 0.9;
-/// What the copy reserves of its own accord, in bit/s: nine tenths of all three paths, less what
-/// the headers of packets take.
+/// Rate that the copy reserves by itself, in bit/s: nine tenths of all three paths, minus the
+/// packet headers.
 pub const RATE_BPS: u64 = 800_000_000;
 /// By when the copy is to be over, in seconds: best effort alone, over the shortest path, takes
 /// about 50.
 pub const DEADLINE_SECONDS: u64 = 32;
 
-/// What the copy is told.
+/// Option of the copy for its reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reserve {
@@ -42,7 +42,7 @@ impl Reserve {
     /// In the order of the table.
     pub const ALL: [Self; 3] = [Self::Never, Self::By, Self::Rate];
 
-    /// As it is typed.
+    /// Returns the option as typed.
     pub fn title(self) -> String {
         match self {
             Self::Rate => format!("`--reserve {}M`", RATE_BPS / 1_000_000),
@@ -52,21 +52,21 @@ impl Reserve {
     }
 }
 
-/// What became of the reservation.
+/// Result of the reservation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReservedSeen {
-    /// Whether all was there by the deadline, where there is one.
+    /// If true, everything arrived by the deadline; `None` without a deadline.
     pub met: Option<bool>,
     /// Bytes that were promised, and of these what was returned before its time.
     pub reserved_bytes: u64,
     pub returned_bytes: u64,
-    /// Whether nothing was left reserved when the copy was over.
+    /// If true, nothing was still reserved when the copy was over.
     pub returned: bool,
-    /// Of A, B and C, in bit/s: the most that was reserved there, and what its streams carried of
-    /// the files from their opening to the end of the copy.
+    /// Maximum reserved rates of A, B and C, in bit/s; their streams' rates, from their opening to
+    /// the end of the copy, follow.
     pub reserved_bps: [f64; 3],
     pub carried_bps: [f64; 3],
-    /// What went by best effort, over the whole copy.
+    /// Rate by best effort, over the whole copy.
     pub best_effort_bps: f64,
     /// When the first stream of a reserved path was open, in seconds since the copy began; none
     /// where none was.
@@ -147,12 +147,16 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell, reserve: Reserve) -> Result<Se
 fn map(world: &Controlled<'_, '_, PathBuf>, depots: Vec<Value>) -> Result<Value> {
     let mut links = Vec::new();
     for path in Path::ALL {
-        let direction = json!({"capacity": {"rate_bps": path.mbps() * 1e6}, "reservable": {"share": RESERVABLE}});
+        let direction = json!({"capacity": {"rate_bps": path.mbps() * 1e6},
+            "reservable": {"share": RESERVABLE}});
         for (name, from, to) in [
             ("near", "client", path.node()),
             ("far", path.node(), "server"),
         ] {
-            links.push(json!({"name": format!("{}-{name}", path.node()), "from": from, "to": to, "forward": direction, "backward": direction}));
+            links.push(
+                json!({"name": format!("{}-{name}", path.node()), "from": from, "to": to,
+                "forward": direction, "backward": direction}),
+            );
         }
     }
     let host = |node: &str| {
@@ -242,8 +246,10 @@ mod tests {
             "direct",
         ];
         let report = json!({
-            "routes": [{"route": a, "bytes": 300}, {"route": b, "bytes": 100}, {"route": direct, "bytes": 50}],
-            "deadline": {"met": true, "reserved_bytes": 500, "returned_bytes": 100, "returned": true,
+            "routes": [{"route": a, "bytes": 300}, {"route": b, "bytes": 100},
+                {"route": direct, "bytes": 50}],
+            "deadline": {"met": true, "reserved_bytes": 500, "returned_bytes": 100,
+                "returned": true,
                 "ways": [{"route": a, "rate_bps": 40.0}, {"route": b, "rate_bps": 10.0}]},
         });
         let events = [

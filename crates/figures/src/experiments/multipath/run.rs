@@ -60,7 +60,8 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
             // The link changes by the lab's clock.
             if lab_seconds > CHANGED_AT - 4.0 {
                 bail!(
-                    "the copy began {lab_seconds:.1} s after the lab: too late to see A before its change"
+                    "the copy began {lab_seconds:.1} s after the lab: too late to see A before \
+                     its change"
                 );
             }
             away = Some((CHANGED_AT - lab_seconds, CHANGED_BACK_AT - lab_seconds));

@@ -9,11 +9,21 @@ use crate::runs::Runs;
 use crate::single::Basis;
 use crate::stats::Spread;
 
-/// What is said of shares by hand.
-pub const BY_HAND: &str = "What users did by hand, beside one copy whose streams pull: separate `longhaul cp` at the same time, each over one path, with an even share of files and streams, or 30 % for the slower path \
-     and 70 % for the other (of A with C, which carry the same, A has 30 %). All data by the time of the slowest copy. Files of 12.5 MB, as many as the paths carry in 6 s together, pulled; the number of streams is given (`--streams`), so nothing is found by itself here. The sum is that of each path alone with the same \
-     streams and congestion control, of server and depots. *Busy* is how much of the processors' time was used while one copy was made: over all three paths two processors, which emulate the links as well, have next to nothing to spare. So the same is made at 1:50, half of each rate. \
-     And all three paths are shared out *in proportion* as well, each given the share that its links carry of all, which nobody can know beforehand: what three separate copies fall short of the sum is not lost by sharing out.";
+/// Text about shares by hand.
+pub const BY_HAND: &str = "What users did by hand, beside one copy whose streams pull: separate \
+    `longhaul cp` at the same time, each over one path, with an even share of files and streams, \
+    or 30 % for the slower path \
+     and 70 % for the other (of A with C, which carry the same, A has 30 %). All data by the time \
+     of the slowest copy. Files of 12.5 MB, as many as the paths carry in 6 s together, pulled; \
+     the number of streams is given (`--streams`), so nothing is found by itself here. The sum is \
+     that of each path alone with the same \
+     streams and congestion control, of server and depots. *Busy* is how much of the processors' \
+     time was used while one copy was made: over all three paths two processors, which emulate \
+     the links as well, have next to nothing to spare. So the same is made at 1:50, half of each \
+     rate. \
+     And all three paths are shared out *in proportion* as well, each given the share that its \
+     links carry of all, which nobody can know beforehand: what three separate copies fall short \
+     of the sum is not lost by sharing out.";
 
 fn median_rate(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<f64> {
     Some(runs.spread(cell, Seen::mbps)?.median)
@@ -108,11 +118,16 @@ pub fn by_hand(runs: &Runs<'_, Cell, Seen>) -> Table {
     table
 }
 
-/// What is said of reserved paths.
+/// Returns the text about reserved paths.
 pub fn reserved_text() -> String {
     format!(
-        "Nine files of 250 MB are sent, with nothing but the options named. A controller knows the map and may promise nine tenths of each link; depots on A, B and C take its grants. What the copy reserves it uses by itself, over the \
-         depots with a grant in each OPEN, beside best effort over the shortest path, which is C's. At {} Mbit/s for all, the least is reserved of B. *Carried* is content of the files from the first stream's opening on; the rate of a grant counts the records of TLS as well. \
+        "Nine files of 250 MB are sent, with nothing but the options named. A controller knows \
+         the map and may promise nine tenths of each link; depots on A, B and C take its grants. \
+         What the copy reserves it uses by itself, over the \
+         depots with a grant in each OPEN, beside best effort over the shortest path, which is \
+         C's. At {} Mbit/s for all, the least is reserved of B. *Carried* is content of the files \
+         from the first stream's opening on; the rate of a grant counts the records of TLS as \
+         well. \
          Returned is what was given back before its time.",
         RATE_BPS / 1_000_000
     )

@@ -50,7 +50,7 @@ pub struct Cell {
     entry: Entry,
 }
 
-/// What it came to.
+/// Result of the program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     /// Why it did not work; none if every byte arrived.
@@ -89,7 +89,7 @@ struct Case {
 }
 
 impl Case {
-    /// Whether its server connects to the client.
+    /// Returns true if its server connects to the client.
     fn is_connected_to(&self) -> bool {
         self.direction == Direction::Fetch && self.streams.is_some_and(|streams| streams > 1)
     }
@@ -125,10 +125,10 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// A program by its name.
+/// Returns a program by its name.
 ///
 /// # Errors
-/// There is none.
+/// There is no such program.
 pub fn peer(name: &str) -> Result<Box<dyn Peer>> {
     let others = peers::all().into_iter().find(|peer| peer.name() == name);
     let fetchers = || {
@@ -283,12 +283,22 @@ fn direction(case: &Case) -> &'static str {
     }
 }
 
-const HEAD: &str = "Programs of the distribution, none of them changed, move a file of 8 MiB between a client and a server over 70 ms, through two depots and an off-ramp beside the server, and every byte is compared. The server's side has nothing of \
-    Longhaul; the packet filter of the client's host rejects whatever would go to the server directly, so what arrives has taken the route. *`longhaul run`* starts the program with the preload library, *`longhaul run --isolate`* in a network namespace of its own; *redirected*, the packet filter sends \
-    its connections to the on-ramp's transparent entry; *SOCKS5* and *HTTP CONNECT* are entries that a program's own option names. With *an on-ramp at the server*, the packet filter of the server's host sends the connections that the server itself makes to the client to an on-ramp there, which brings them through both depots to an off-ramp beside \
+const HEAD: &str = "Programs of the distribution, none of them changed, move a file of 8 MiB \
+    between a client and a server over 70 ms, through two depots and an off-ramp beside the \
+    server, and every byte is compared. The server's side has nothing of \
+    Longhaul; the packet filter of the client's host rejects whatever would go to the server \
+    directly, so what arrives has taken the route. *`longhaul run`* starts the program with the \
+    preload library, *`longhaul run --isolate`* in a network namespace of its own; *redirected*, \
+    the packet filter sends \
+    its connections to the on-ramp's transparent entry; *SOCKS5* and *HTTP CONNECT* are entries \
+    that a program's own option names. With *an on-ramp at the server*, the packet filter of the \
+    server's host sends the connections that the server itself makes to the client to an on-ramp \
+    there, which brings them through both depots to an off-ramp beside \
     the client. `-`: the program has no such option, or no need of it.";
 
-const FOOT: &str = "GridFTP with one stream uses stream mode, with 4 and 8 extended block mode (`-fast`), which has the sender open the data connections: to the client, that is the server, on whose side nothing takes them onto the route unless an on-ramp does.";
+const FOOT: &str = "GridFTP with one stream uses stream mode, with 4 and 8 extended block mode \
+    (`-fast`), which has the sender open the data connections: to the client, that is the server, \
+    on whose side nothing takes them onto the route unless an on-ramp does.";
 
 #[cfg(test)]
 mod tests {
@@ -313,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_why_not() {
+    fn table_gives_reasons_for_failures() {
         let cell = |entry| Cell {
             program: "curl".into(),
             streams: None,

@@ -32,7 +32,7 @@ const REDIRECT_PORT: u16 = 7523;
 /// A program that has not ended by then does not work this way.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// What a program that does not work said is cut to so many characters.
+/// Maximum number of characters of a failed program's output that are kept.
 const MAX_REASON: usize = 240;
 
 /// Serves, brings up depots, off-ramp and on-ramp, has the program move the file, and compares what
@@ -169,7 +169,8 @@ fn bring_back(here: &Here<'_, Source>) -> Result<Vec<Server>> {
     let routes = write(
         "server-routes.toml",
         format!(
-            "[[route]]\nto = [\"{client}\"]\nvia = \"{},{}\"\nofframp = \"{}@{client}:{OFFRAMP_PORT}\"\nalways = true\nfall_back = false\n",
+            "[[route]]\nto = [\"{client}\"]\nvia = \"{},{}\"\n\
+             offramp = \"{}@{client}:{OFFRAMP_PORT}\"\nalways = true\nfall_back = false\n",
             depot("gw2")?,
             depot("gw1")?,
             keys.client_key
@@ -193,7 +194,8 @@ fn bring_back(here: &Here<'_, Source>) -> Result<Vec<Server>> {
         here,
         "server",
         &format!(
-            "table ip longhaul {{ chain nat {{ type nat hook output priority -100; ip daddr {client} meta l4proto tcp redirect to :{REDIRECT_PORT}; }}; }}\n"
+            "table ip longhaul {{ chain nat {{ type nat hook output priority -100; ip daddr \
+             {client} meta l4proto tcp redirect to :{REDIRECT_PORT}; }}; }}\n"
         ),
     )?;
     Ok(servers)
@@ -230,13 +232,15 @@ fn reject_direct(here: &Here<'_, Source>, entry: Entry) -> Result<()> {
     let redirect = match entry {
         Entry::Redirect => {
             format!(
-                "chain nat {{ type nat hook output priority -100; ip daddr {server} tcp dport != {OFFRAMP_PORT} redirect to :{REDIRECT_PORT}; }}\n"
+                "chain nat {{ type nat hook output priority -100; ip daddr {server} tcp dport != \
+                 {OFFRAMP_PORT} redirect to :{REDIRECT_PORT}; }}\n"
             )
         }
         _ => String::new(),
     };
     let rules = format!(
-        "table ip longhaul {{\n{redirect}chain direct {{ type filter hook output priority 100; ip daddr {server} meta l4proto tcp reject with tcp reset; }}\n}}\n"
+        "table ip longhaul {{\n{redirect}chain direct {{ type filter hook output priority 100; ip \
+         daddr {server} meta l4proto tcp reject with tcp reset; }}\n}}\n"
     );
     filter(here, "client", &rules)
 }

@@ -1,5 +1,5 @@
-//! Flows whose sending rates are fitted to their path, beside flows that are left to TCP: how they
-//! share, what they lose, and what becomes of one whose program is slow at first.
+//! Flows with fitted sending rates next to flows that are left to TCP: their shares, their losses,
+//! and the recovery of one whose program is slow at first.
 
 pub mod program;
 
@@ -16,14 +16,14 @@ use crate::single::Basis;
 use crate::tools::Tools;
 use program::{Flow, PORT};
 
-/// How long the flows send, in seconds, and the part at the end that is counted.
+/// Duration of the flows in seconds; the part at the end that is counted follows.
 const SECONDS: u32 = 30;
 const COUNTED_SECONDS: u32 = 10;
-/// What a slow program gives a second, in bytes, and for how long.
+/// Rate of a slow program in bytes per second, and its duration in seconds.
 const SLOW_PROGRAM: (u32, u32) = (2_000_000, 8);
 /// Numbers of flows, from one process and fed as fast as they go, and the case with a slow program.
 const FLOWS: [(u32, bool); 5] = [(1, false), (2, false), (10, false), (1, true), (2, true)];
-/// What a path of 155 Mbit/s carries of payload in segments of 1448 bytes, in Mbit/s.
+/// Payload rate of a path of 155 Mbit/s in segments of 1448 bytes, in Mbit/s.
 const PAYLOAD_MBPS: f64 = 155.0 * 1448.0 / 1500.0;
 
 /// The experiment.
@@ -35,11 +35,11 @@ pub struct Cell {
     flows: u32,
     /// The first flow's program gives little at first.
     slow: bool,
-    /// Whether rates are fitted, or left to TCP.
+    /// If true, rates are fitted; otherwise they are left to TCP.
     fitted: bool,
 }
 
-/// What each flow came to.
+/// Result of each flow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     flows: Vec<Flow>,
@@ -239,8 +239,11 @@ impl Experiment for RateFit {
 
 fn head() -> String {
     format!(
-        "Flows of one process over the clean path of `scenarios/clean-long.toml` (120 ms, 155 Mbit/s, of which {PAYLOAD_MBPS:.1} are payload, Reno) for {SECONDS} s; rates are what was \
-         acknowledged in the last {COUNTED_SECONDS}. *Fitted* flows are handed to `drs::RateFitter`. A slow program gives {:.0} MB a second for {} s, and then as much as the socket takes.",
+        "Flows of one process over the clean path of `scenarios/clean-long.toml` (120 ms, 155 \
+         Mbit/s, of which {PAYLOAD_MBPS:.1} are payload, Reno) for {SECONDS} s; rates are what was \
+         acknowledged in the last {COUNTED_SECONDS}. *Fitted* flows are handed to \
+         `drs::RateFitter`. A slow program gives {:.0} MB a second for {} s, and then as much as \
+         the socket takes.",
         f64::from(SLOW_PROGRAM.0) / 1e6,
         SLOW_PROGRAM.1
     )

@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use drs::{RateFitter, TcpInfo};
 use serde::{Deserialize, Serialize};
 
-/// Where the receiver listens; a node of a lab runs nothing else.
+/// Port of the receiver; a node of a lab runs nothing else.
 pub const PORT: u16 = 7530;
-/// What one write moves at most, in bytes.
+/// Maximum number of bytes per write.
 const CHUNK: usize = 256 << 10;
 
 /// The sending program.
@@ -23,32 +23,31 @@ pub struct Send {
     /// Connections, made one after another.
     #[arg(long)]
     flows: u32,
-    /// Whether their rates are fitted.
+    /// Fit the rates of the flows.
     #[arg(long)]
     fitted: bool,
-    /// How long they send.
+    /// Duration of sending, in seconds.
     #[arg(long)]
     seconds: u32,
-    /// Of these, how many at the end are counted.
+    /// Seconds at the end that are counted.
     #[arg(long)]
     counted: u32,
-    /// What the first flow's program gives a second at first, in bytes (0: as much as the socket
-    /// takes).
+    /// Bytes per second of the first flow's program at first (0: as much as the socket takes).
     #[arg(long, default_value_t = 0)]
     slow_bytes: u32,
-    /// For so long.
+    /// Seconds for which the first flow's program is slow.
     #[arg(long, default_value_t = 0)]
     slow_seconds: u32,
 }
 
-/// What one flow came to.
+/// Result of one flow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Flow {
     /// Acknowledged in the time that is counted, in Mbit/s.
     pub mbps: f64,
     /// Segments sent again, in all.
     pub retransmits: u32,
-    /// How far the fitting had come at the end.
+    /// Progress of the fitting at the end.
     pub state: String,
 }
 

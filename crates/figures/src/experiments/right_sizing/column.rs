@@ -28,7 +28,7 @@ pub enum Column {
     Classic,
     /// The same with its open questions answered, from 64 KB.
     PaperPlus,
-    /// Nothing set: the kernel's autotuning.
+    /// The kernel's autotuning, without any setting.
     Kernel,
     /// `Mode::Auto`, in a program that sets nothing.
     Auto,
@@ -69,19 +69,22 @@ impl Column {
         }
     }
 
-    /// What is set, for the reader.
+    /// Returns a description of the settings for the reader.
     pub const fn how(self) -> &'static str {
         match self {
             Self::Stock => "hosts without window scaling, nothing set: no window is over 64 KB",
             Self::Fixed => {
-                "large hosts; both programs set their buffers to 64 KB (`SO_RCVBUF`, `SO_SNDBUF`), the receiver holds its window to 64 KB"
+                "large hosts; both programs set their buffers to 64 KB (`SO_RCVBUF`, \
+                 `SO_SNDBUF`), the receiver holds its window to 64 KB"
             }
             Self::Unlucky2004 => {
-                "large hosts; buffers set, the receiver holds its window to 159.4 KB, which is what a 212.5 KB buffer offered on Linux 2.4 (a quarter was kept for bookkeeping)"
+                "large hosts; buffers set, the receiver holds its window to 159.4 KB, which is \
+                 what a 212.5 KB buffer offered on Linux 2.4 (a quarter was kept for bookkeeping)"
             }
             Self::Unlucky => "large hosts; buffers set, the receiver holds its window to 212.5 KB",
             Self::Over => {
-                "large hosts; both programs set 4 MB, which the kernel doubles: more than ten times the bandwidth-delay product"
+                "large hosts; both programs set 4 MB, which the kernel doubles: more than ten \
+                 times the bandwidth-delay product"
             }
             Self::Kernel => "large hosts (autotuning up to 16 MB), nothing set",
             Self::Classic => {
@@ -105,7 +108,7 @@ impl Column {
         }
     }
 
-    /// What right-sizes the flow.
+    /// Returns the mode that right-sizes the flow.
     pub const fn mode(self) -> Mode {
         match self {
             Self::Classic => Mode::Classic,
@@ -136,9 +139,9 @@ impl Column {
         }
     }
 
-    /// Whether the receiver sets its buffer before it listens. A small buffer set that early also
-    /// fixes the connection's window scaling, and nothing lets the window grow past it: who means
-    /// to grow sets it on the connection.
+    /// Returns true if the receiver sets its buffer before it listens. A small buffer that is set
+    /// so early also fixes the connection's window scaling, and the window cannot grow past it. A
+    /// mode that grows sets it on the connection.
     const fn before_listening(self) -> bool {
         !matches!(self, Self::Classic | Self::PaperPlus | Self::AutoFixed)
     }

@@ -66,7 +66,7 @@ const SENDERS: [(&str, u32); 4] = [
 /// The experiment.
 pub struct Fairness;
 
-/// How the receiver's memory is shared.
+/// Sharing of the receiver's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Sharing {
@@ -83,7 +83,7 @@ pub struct Cell {
     budget_mb: u64,
 }
 
-/// What a crowd came to.
+/// Result of a crowd.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     /// Goodput of each connection, Mbit/s.
@@ -218,8 +218,10 @@ impl Experiment for Fairness {
             table.row(row);
         }
         Ok(Page::new(
-            "50 connections each at 10, 50, 150 and 300 ms over one bottleneck of 500 Mbit/s, CUBIC, 25 s after 15 s to settle. The receiver has so much for all \
-             buffers, as the kernel accounts them. What the ways of sizing are stands in `docs/right-sizing.md`.",
+            "50 connections each at 10, 50, 150 and 300 ms over one bottleneck of 500 Mbit/s, \
+             CUBIC, 25 s after 15 s to settle. The receiver has so much for all \
+             buffers, as the kernel accounts them. What the ways of sizing are stands in \
+             `docs/right-sizing.md`.",
         )
         .table(&table))
     }
@@ -230,11 +232,13 @@ impl Experiment for Fairness {
             .filter_map(|budget_mb| {
                 let total = |sharing| runs.spread(&Cell { sharing, budget_mb }, Seen::total);
                 let (equal, budget) = (total(Sharing::Equal)?, total(Sharing::Budget)?);
-                let index = |sharing| runs.spread(&Cell { sharing, budget_mb }, |seen| jain(&seen.rates));
+                let index =
+                    |sharing| runs.spread(&Cell { sharing, budget_mb }, |seen| jain(&seen.rates));
                 Some(Figure::new(
                     format!("{budget_mb}-mb"),
                     format!(
-                        "one budget of {budget_mb} MB beside equal shares of it: all goodput, Jain's index"
+                        "one budget of {budget_mb} MB beside equal shares of it: all goodput, \
+                         Jain's index"
                     ),
                     format!(
                         "{:.0} beside {:.0} Mbit/s, {:.2} beside {:.2}",

@@ -30,7 +30,7 @@ const SHARE: f64 = 1.0 / 14.0;
 /// Minutes of a made-up path's series.
 const TRACE_MINUTES: usize = 180;
 
-/// What right-sizes, and what it is measured against: compared under noise as well.
+/// Modes of right-sizing and their baselines, which are also compared under noise.
 const COMPARED: [Column; 5] = [
     Column::Kernel,
     Column::Auto,
@@ -69,11 +69,13 @@ impl DrsPath {
         }
     }
 
-    /// What the paper printed.
+    /// Returns the figures that the paper printed.
     fn in_the_paper(self) -> &'static str {
         match self {
             Self::Constant => {
-                "The paper printed beside it: stock 64 KB about 5 Mbit/s from 8 MB up; drsFTP 30 beyond 64 MB, 78.7 % of the over-provisioned rate on average; over-provisioned 34.5 at best; drsFTP 2.4 times the static 212.5 KB."
+                "The paper printed beside it: stock 64 KB about 5 Mbit/s from 8 MB up; drsFTP 30 \
+                 beyond 64 MB, 78.7 % of the over-provisioned rate on average; over-provisioned \
+                 34.5 at best; drsFTP 2.4 times the static 212.5 KB."
             }
             Self::Varying => "The paper printed no transfers over its varying path.",
         }
@@ -113,7 +115,7 @@ impl Cell {
     }
 }
 
-/// What a transfer came to.
+/// Result of a transfer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     /// Megabytes and the goodput of a transfer that long, Mbit/s.
@@ -248,9 +250,16 @@ impl Experiment for Figure4 {
             }
             page = page
                 .heading(&format!("Figure 4: {}", path.title()))
-                .paragraph("Goodput, Mbit/s: the median of the runs, and of one run its value. Buffers are as the kernel accounts them: payload and bookkeeping.")
+                .paragraph(
+                    "Goodput, Mbit/s: the median of the runs, and of one run its value. \
+                    Buffers are as the kernel accounts them: payload and bookkeeping.",
+                )
                 .table(&table)
-                .paragraph(&format!("{}{}", against_the_best(path, runs), path.in_the_paper()));
+                .paragraph(&format!(
+                    "{}{}",
+                    against_the_best(path, runs),
+                    path.in_the_paper()
+                ));
             page = plots(page, path, runs)?;
         }
         let how: Vec<String> = Column::ALL
@@ -284,7 +293,7 @@ impl Experiment for Figure4 {
     }
 }
 
-/// What documents say of a path.
+/// Returns the figures of a path that documents quote.
 fn quoted(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let median = |column, size| Some(rate(runs, &Cell { path, column }, size)?.median);
     let last = |column| Some(runs.spread(&Cell { path, column }, Seen::last)?.median);

@@ -18,9 +18,9 @@ use crate::tools::Tools;
 
 /// Flows of each kind.
 const FLOWS_OF_A_KIND: usize = 4;
-/// How long they last, in seconds.
+/// Duration of the flows, in seconds.
 const SECONDS: u32 = 60;
-/// What is put beside stock flows; the first is the same twice, and shows the noise.
+/// Flows that run next to stock flows; the first is the same twice, and shows the noise.
 const COLUMNS: [Column; 4] = [
     Column::Kernel,
     Column::Auto,
@@ -142,7 +142,8 @@ impl Experiment for Friendly {
             table.row([column.title().to_owned()].into_iter().chain(shares));
         }
         Ok(Page::new(
-            "Four flows of each kind, 60 s over 36 Mbit/s and 102.1 ms. The share of the first kind in what all carried (0.5 is even); the stock flows are autotuned by \
+            "Four flows of each kind, 60 s over 36 Mbit/s and 102.1 ms. The share of the first \
+             kind in what all carried (0.5 is even); the stock flows are autotuned by \
              the kernel. \"kernel\" beside stock is the same twice, and shows the noise.",
         )
         .table(&table))

@@ -15,20 +15,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where the receiver listens; a node of a lab runs nothing else.
+/// Port of the receiver; a node of a lab runs nothing else.
 pub const PORT: u16 = 7520;
-/// What one read or write moves at most.
+/// Maximum number of bytes per read or write.
 const CHUNK: usize = 256 << 10;
-/// Of the samples, one in so many is kept: about two a second.
+/// One in this many samples is kept: about two per second.
 const KEEP: u32 = 20;
 
 /// The receiving program.
 #[derive(clap::Args, Clone)]
 pub struct Receive {
-    /// How the sockets are set.
+    /// Settings of the sockets.
     #[arg(long, value_enum)]
     column: Column,
-    /// Where to listen.
+    /// Port to listen on.
     #[arg(long, default_value_t = PORT)]
     port: u16,
     /// A receive buffer for each connection instead of the column's own, in bytes as `SO_RCVBUF`
@@ -58,7 +58,7 @@ pub struct Send {
     /// The receiver.
     #[arg(long)]
     to: SocketAddr,
-    /// How the sockets are set.
+    /// Settings of the sockets.
     #[arg(long, value_enum)]
     column: Column,
     /// Connections to make.
@@ -78,7 +78,7 @@ pub struct Send {
     series: bool,
 }
 
-/// What one connection saw at one end.
+/// Observation of one connection at one end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct End {
@@ -102,7 +102,7 @@ pub struct End {
     pub used_max: u64,
     /// Segments sent again.
     pub retransmits: u32,
-    /// What was set, and why, with its time.
+    /// Actions with their causes, by time.
     pub actions: Vec<(f64, String)>,
     /// Advice, the first of each kind.
     pub advice: Vec<String>,

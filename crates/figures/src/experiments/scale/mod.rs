@@ -1,5 +1,4 @@
-//! What a copy takes when there is very much: millions of files, and a file of terabytes, on one
-//! machine.
+//! Resources of very large copies: millions of files, and a file of terabytes, on one machine.
 
 mod page;
 mod run;
@@ -24,7 +23,7 @@ pub struct Cell {
     way: Way,
 }
 
-/// What is copied.
+/// Data that is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
@@ -40,7 +39,7 @@ pub enum What {
     Sparse,
 }
 
-/// Who copies it, and which way.
+/// Program and route of the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
@@ -52,7 +51,7 @@ pub enum Way {
     Rsync,
 }
 
-/// What one copy came to.
+/// Result of one copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     /// Files that arrived, and their bytes.
@@ -60,12 +59,12 @@ pub struct Seen {
     bytes: u64,
     /// From the start of the command to its end.
     seconds: f64,
-    /// Of the command, and of the server, where they are longhaul's.
+    /// Resources of the client and of the server, if they are longhaul's.
     client: Option<Usage>,
     server: Option<Usage>,
 }
 
-/// What a process took.
+/// Resources that a process used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// The most memory that was resident (`VmHWM`), in MiB.
@@ -83,7 +82,7 @@ impl What {
         Self::Sparse,
     ];
 
-    /// How many streams it is told to use.
+    /// Returns the number of streams that it is told to use.
     fn streams(self) -> Option<u32> {
         (self == Self::ManyStreams).then_some(64)
     }

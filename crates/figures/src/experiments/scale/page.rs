@@ -52,14 +52,16 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
     let page = Page::new(HEAD).table(&table);
     match hours_of_terabytes(runs) {
         Some(hours) => page.paragraph(&format!(
-            "Holes do not travel, but both ends hash them, because the hash of a file is that of all its bytes, the zeros of its holes included. At the rate of the file of 64 GiB, one of 4 TiB that is all a hole takes {hours:.1} hours: \
+            "Holes do not travel, but both ends hash them, because the hash of a file is that of \
+             all its bytes, the zeros of its holes included. At the rate of the file of 64 GiB, \
+             one of 4 TiB that is all a hole takes {hours:.1} hours: \
              extrapolated, not measured."
         )),
         None => page,
     }
 }
 
-/// What documents quote.
+/// Returns the figures that documents quote.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let peaks: Vec<f64> = runs
         .pick(|_| true)
@@ -124,7 +126,7 @@ pub fn comparisons(runs: &Runs<'_, Cell, Seen>) -> Vec<Comparison> {
     compared.into_iter().collect()
 }
 
-/// How long a hole of 4 TiB would take at the slower one of the rates that were measured.
+/// Returns the time of a hole of 4 TiB at the slower of the measured rates, in hours.
 fn hours_of_terabytes(runs: &Runs<'_, Cell, Seen>) -> Option<f64> {
     let rates = [Way::Push, Way::Pull].map(|way| {
         let one = Cell {
@@ -140,8 +142,11 @@ fn hours_of_terabytes(runs: &Runs<'_, Cell, Seen>) -> Option<f64> {
     Some(TERABYTES / slower / 3600.0)
 }
 
-const HEAD: &str = "Copies within one machine, over its loopback interface, with nothing set but what the table names; sources in memory, and what arrives too where the memory file system has inodes for it, otherwise on disk. Peaks are the kernel's (`VmHWM`) of the \
-     client's and the server's process over the whole copy. rsync (`-rtW --inplace`, not encrypted) copies the same files from its daemon in the same node.";
+const HEAD: &str = "Copies within one machine, over its loopback interface, with nothing set but \
+    what the table names; sources in memory, and what arrives too where the memory file system \
+    has inodes for it, otherwise on disk. Peaks are the kernel's (`VmHWM`) of the \
+     client's and the server's process over the whole copy. rsync (`-rtW --inplace`, not \
+     encrypted) copies the same files from its daemon in the same node.";
 
 #[cfg(test)]
 mod tests {
@@ -150,7 +155,7 @@ mod tests {
     use crate::runs::tests::record;
 
     #[test]
-    fn the_greatest_peak_of_all_and_the_hours_of_a_hole_are_reported() {
+    fn greatest_peak_and_hours_of_a_hole_are_reported() {
         let run = |what, way, seconds, peak_mib| {
             let usage = Some(Usage {
                 peak_mib,

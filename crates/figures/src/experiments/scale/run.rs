@@ -28,7 +28,7 @@ rate = "100 Mbit/s"
 "#;
 /// A copy that has not ended by then has failed.
 const COPY_TIMEOUT: Duration = Duration::from_secs(900);
-/// How often the processes are looked at. Their greatest memory is kept by the kernel.
+/// Interval at which the processes are sampled. The kernel records their maximum memory.
 const USAGE_SAMPLE_PERIOD: Duration = Duration::from_millis(50);
 
 /// Makes what is copied, and the copy.
@@ -136,7 +136,7 @@ fn copy(
     })
 }
 
-/// What a process has taken so far.
+/// Returns the resources that a process has used so far.
 fn usage(process: u32) -> Option<Usage> {
     let usage = longhaul_hostile::Usage::of(process).ok()?;
     Some(Usage {
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_takes_something() {
+    fn usage_of_this_process_is_measured() {
         let usage = usage(std::process::id()).unwrap();
         assert!(usage.peak_mib > 0.5 && usage.cpu_seconds >= 0.0);
     }

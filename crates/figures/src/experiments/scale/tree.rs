@@ -47,7 +47,7 @@ fn tree(path: &Path, (files, in_a_folder, bytes): (u64, u64, u64)) -> std::io::R
     Ok(())
 }
 
-/// Whether the file system of `folder` has room for so many files more.
+/// Returns true if the file system of `folder` has space for `files` more files.
 pub fn has_room(folder: &Path, files: u64) -> bool {
     // Of file systems that make inodes as they need them, none is free.
     rustix::fs::statvfs(folder)

@@ -10,12 +10,12 @@ use tempfile::TempDir;
 
 use crate::children::{Server, output_within};
 
-/// How long making a cluster, or a server's start, may take.
+/// Maximum time for creating a cluster, or for starting a server.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Whom it runs as when this runs as root, which it refuses to: `nobody`.
 const NOBODY: u32 = 65534;
 
-/// See the module.
+/// A database server that runs while this value lives.
 pub struct Database {
     // Ended before its directory goes.
     _server: Server,
@@ -66,7 +66,7 @@ impl Database {
         })
     }
 
-    /// Of its one database.
+    /// Returns the URL of its only database.
     pub fn url(&self) -> String {
         format!(
             "postgres:///postgres?user=agent&host={}",
@@ -90,7 +90,7 @@ fn command(program: &Path, dir: &Path) -> Command {
     command
 }
 
-/// Where the server's programs are: Debian has them in a directory for each release.
+/// Returns the folder of the server's programs: Debian has one for each release.
 fn programs() -> Result<PathBuf> {
     let in_path = std::env::var_os("PATH").unwrap_or_default();
     let mut places: Vec<PathBuf> = std::env::split_paths(&in_path).collect();

@@ -18,16 +18,16 @@ use crate::tools::Tools;
 /// The experiment.
 pub struct Split;
 
-/// How many agents work, and whether the job is split.
+/// Number of agents, and the splitting of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     /// Agents, each at a node of its own.
     agents: usize,
-    /// Whether it is in parts.
+    /// If true, the job is split.
     split: bool,
 }
 
-/// What it came to.
+/// Result of the job.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Seen {
     /// From the start of `longhaul submit` until the job is done.
@@ -171,15 +171,19 @@ impl Experiment for Split {
     }
 }
 
-/// Of the tree, in Mbit/s.
+/// Returns the rate of the tree, in Mbit/s.
 fn rate(seen: &Seen) -> f64 {
     run::BYTES as f64 * 8.0 / seen.seconds / 1e6
 }
 
-const HEAD: &str = "A tree of 96 files of 4 MiB is pulled from a server at 1 Gbit/s by agents with one PostgreSQL, each at a node that 100 Mbit/s and 20 ms join to it; all of them write into one directory, as of a parallel file system. \
-    By `longhaul submit` at one of them, as one job or with `--split`; the time is from its start until the job is done, the last copy of the whole included. Then the trees are compared.";
+const HEAD: &str = "A tree of 96 files of 4 MiB is pulled from a server at 1 Gbit/s by agents \
+    with one PostgreSQL, each at a node that 100 Mbit/s and 20 ms join to it; all of them write \
+    into one directory, as of a parallel file system. \
+    By `longhaul submit` at one of them, as one job or with `--split`; the time is from its start \
+    until the job is done, the last copy of the whole included. Then the trees are compared.";
 
-const FOOT: &str = "Agents look once a second at what others have put into the queue: both the first part of each and the last copy may begin that much later.";
+const FOOT: &str = "Agents look once a second at what others have put into the queue: both the \
+    first part of each and the last copy may begin that much later.";
 
 #[cfg(test)]
 mod tests {
@@ -187,7 +191,7 @@ mod tests {
     use crate::runs::tests::record;
 
     #[test]
-    fn what_several_agents_come_to_is_compared_with_one() {
+    fn several_agents_are_compared_with_one() {
         let seen = |seconds, worked| Seen {
             seconds,
             worked,

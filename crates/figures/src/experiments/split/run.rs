@@ -47,7 +47,7 @@ queue = "1 bdp, at least 256 KB"
 "#;
 const FILES: u64 = 96;
 const FILE_BYTES: u64 = 4 << 20;
-/// Of the whole tree.
+/// Size of the whole tree.
 pub const BYTES: u64 = FILES * FILE_BYTES;
 /// Parts of a job that is split: four for each node.
 pub const PARTS: usize = 12;
@@ -55,7 +55,7 @@ pub const PARTS: usize = 12;
 /// A command that has not ended by then has failed.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What is copied.
+/// Returns the tree that is copied.
 ///
 /// # Errors
 /// It cannot be written.

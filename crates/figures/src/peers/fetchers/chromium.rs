@@ -74,8 +74,10 @@ pub(super) fn serve(place: &Place, root: &Path) -> Result<Serving> {
 pub(super) fn fetch(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
     let mut command = place.client(&SHELL, from)?;
     let script = format!(
-        "name=$1 to=$2; shift 2; {} --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --ignore-certificate-errors \
-         --user-data-dir='{}' --dump-dom \"$@\" 'https://{}/{PAGE_NAME}?'\"$name\" | grep -o '[A-Za-z0-9+/=]\\{{64,\\}}' | base64 --decode >\"$to\"",
+        "name=$1 to=$2; shift 2; {} --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
+         --no-first-run --ignore-certificate-errors \
+         --user-data-dir='{}' --dump-dom \"$@\" 'https://{}/{PAGE_NAME}?'\"$name\" | grep -o \
+         '[A-Za-z0-9+/=]\\{{64,\\}}' | base64 --decode >\"$to\"",
         CHROMIUM.find()?.display(),
         from.setting("chromium").display(),
         from.endpoint.address,

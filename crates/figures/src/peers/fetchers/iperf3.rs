@@ -1,4 +1,4 @@
-//! iperf3, whose server sends a file's content in place of its own.
+//! iperf3, whose server sends a file's content instead of its own.
 
 use std::path::Path;
 use std::process::Command;

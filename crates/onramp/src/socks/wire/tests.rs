@@ -1,4 +1,4 @@
-//! What clients send is read, whole or in pieces, and nothing that they send can do harm.
+//! Clients' messages are parsed, whole or in pieces, and no input causes harm.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ fn destination(text: &str) -> Destination {
     Destination::of(text.parse().unwrap())
 }
 
-/// Reads what may come in pieces: each shorter piece must be too little, never wrong.
+/// Parses a message that may arrive in pieces: each shorter piece must be incomplete, never wrong.
 fn whole<T: PartialEq + std::fmt::Debug>(read: impl Fn(&[u8]) -> Read<T>, bytes: &[u8]) -> T {
     for end in 0..bytes.len() {
         assert_eq!(read(&bytes[..end]), Ok(None), "{end} bytes");
@@ -47,7 +47,7 @@ fn requests_of_version_4() {
 }
 
 #[test]
-fn what_cannot_be_done_has_its_reply() {
+fn unsupported_requests_have_their_reply() {
     let refused = |bytes: &[u8]| request(bytes).unwrap_err();
     assert_eq!(refused(&[5, 2, 0, 1]), Wrong::Refused(Reply::Command));
     assert_eq!(refused(&[5, 1, 0, 2]), Wrong::Refused(Reply::AddressType));
@@ -68,7 +68,7 @@ fn what_cannot_be_done_has_its_reply() {
 }
 
 #[test]
-fn a_login_is_asked_for_where_one_is_needed() {
+fn a_login_is_requested_if_required() {
     assert_eq!(
         whole(greeting, &[5, 2, 0, 2]),
         Greeting::Five {
@@ -79,7 +79,7 @@ fn a_login_is_asked_for_where_one_is_needed() {
     assert_eq!(method(true, true, false), ([5, 0], Some(false)));
     assert_eq!(method(true, true, true), ([5, 2], Some(true)));
     assert_eq!(method(true, false, true), ([5, 0xff], None));
-    // Some clients that have a password offer nothing else.
+    // Some clients with a password offer nothing else.
     assert_eq!(method(false, true, false), ([5, 2], Some(true)));
     assert_eq!(
         whole(login, b"\x01\x02me\x04word"),
@@ -110,16 +110,21 @@ fn answers() {
 
 proptest! {
     #[test]
-    fn whatever_comes_is_read_refused_or_waited_for(bytes: Vec<u8>, version in 3u8..6, command in 0u8..4, kind in 0u8..6) {
+    fn any_bytes_are_read_refused_or_incomplete(
+        bytes: Vec<u8>, version in 3u8..6, command in 0u8..4, kind in 0u8..6,
+    ) {
         let mut like_one = vec![version, command, 0, kind];
         like_one.extend(&bytes);
         for bytes in [&bytes, &like_one] {
-            for read in [request(bytes), greeting(bytes).map(|_| None), login(bytes).map(|_| None)] {
+            let (greeting_read, login_read) = (greeting(bytes), login(bytes));
+            for read in [
+                request(bytes), greeting_read.map(|_| None), login_read.map(|_| None),
+            ] {
                 if let Ok(Some((_, length))) = read {
                     prop_assert!(length <= bytes.len());
                 }
             }
-            // Nobody is waited for beyond what a client may have to say.
+            // The parser never waits for more than the maximum.
             if bytes.len() >= MAX_BYTES {
                 prop_assert_ne!(greeting(bytes), Ok(None));
                 prop_assert_ne!(request(bytes), Ok(None));

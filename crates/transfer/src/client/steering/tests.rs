@@ -1,21 +1,21 @@
-//! Copies in virtual time, over routes that do what they promise, fail, stall, and are slow: what
-//! each costs against the direct one alone.
+//! Copies in virtual time over routes that do what they promise, fail, stall, or are slow. The
+//! tests compare each with the direct route alone.
 
 use super::*;
 
-/// How often the supervisor looks while bytes move.
+/// Interval of the supervisor's observations while bytes move.
 const LOOK: Duration = Duration::from_millis(25);
 
-/// A route of the simulation.
+/// A simulated route.
 #[derive(Clone)]
 struct Road {
-    /// How long a stream takes to open; never, where it is none.
+    /// Time that a stream takes to open, or `None` if it never opens.
     opens_after: Option<Duration>,
-    /// Bytes a second of one stream, by the time since the copy began.
+    /// Rate of one stream in bytes per second, by the time since the copy began.
     each: fn(Duration) -> f64,
-    /// Bytes a second of all of its streams together.
+    /// Maximum rate of all its streams together, in bytes per second.
     all: f64,
-    /// Attempts fail at once and for good.
+    /// True if attempts fail immediately and permanently.
     refuses: bool,
 }
 
@@ -37,16 +37,16 @@ struct Stream {
     begun: Duration,
 }
 
-/// How a simulated copy went.
+/// Result of a simulated copy.
 struct Went {
     took: Duration,
     judged: Vec<(usize, RouteStanding)>,
-    /// Most streams that were open or opening at once.
+    /// Maximum number of streams that were open or opening at once.
     most_streams: usize,
 }
 
-/// A copy of so many bytes by so many streams: streams pull, so that all is over when the sum is
-/// there. What a stream that is given up had in flight is counted as lost.
+/// Simulates a copy of `bytes` bytes by `streams` streams. Streams take work from one queue, so the
+/// copy ends when the sum is reached. What a given-up stream had in flight counts as lost.
 fn copy(roads: &[Road], streams: usize, bytes: f64) -> Went {
     let mut steering = Steering::default();
     let beside: Vec<usize> = (1..roads.len()).collect();
@@ -137,7 +137,7 @@ fn copy(roads: &[Road], streams: usize, bytes: f64) -> Went {
     }
 }
 
-/// Ten streams, of 1 MB/s each over the direct route, for about 20 s.
+/// Simulates ten streams for about 20 s, with 1 MB/s each over the direct route.
 fn beside(road: Road) -> (f64, Went) {
     let direct = Road::new(|_| 1e6);
     let alone = copy(std::slice::from_ref(&direct), 10, 200e6).took;
@@ -155,19 +155,19 @@ fn stands(went: &Went) -> Option<RouteStanding> {
 }
 
 #[test]
-fn a_route_that_is_better_gets_nearly_all() {
+fn better_route_gets_nearly_all_streams() {
     let (ratio, went) = beside(Road::new(|_| 5e6));
     assert_eq!(stands(&went), Some(RouteStanding::Better));
-    // 1 + 9 * 5 MB/s in place of 10.
+    // 1 + 9 * 5 MB/s instead of 10.
     assert!(ratio < 0.25, "{ratio}");
-    // One that is as good has as many streams as the direct one, and no more in all.
+    // An equal route has as many streams as the direct one, and the total stays the same.
     let (ratio, went) = beside(Road::new(|_| 1e6));
     assert_eq!(stands(&went), Some(RouteStanding::Even));
     assert!((0.85..1.001).contains(&ratio), "{ratio}");
 }
 
 #[test]
-fn a_route_that_does_nothing_costs_nothing() {
+fn idle_route_costs_nothing() {
     let refuses = Road {
         refuses: true,
         ..Road::new(|_| 0.0)
@@ -194,18 +194,18 @@ fn a_route_that_does_nothing_costs_nothing() {
 }
 
 #[test]
-fn a_route_that_stalls_is_given_up() {
+fn stalled_route_is_given_up() {
     let (ratio, went) = beside(Road::new(|_| 0.0));
     assert_eq!(stands(&went), Some(RouteStanding::Stalled));
     assert!(ratio < 1.002, "{ratio}");
-    // In mid-copy, when nearly all went over it.
+    // The route stalls during the copy, when nearly everything went over it.
     let (ratio, went) = beside(Road::new(|at| if at.as_secs() < 3 { 5e6 } else { 0.0 }));
     assert_eq!(stands(&went), Some(RouteStanding::Stalled));
     assert!(ratio < 1.0, "{ratio}");
 }
 
 #[test]
-fn a_route_that_gets_worse_is_left_and_one_that_gets_better_is_taken_again() {
+fn degraded_route_is_left_and_improved_route_is_used_again() {
     let (_, went) = beside(Road::new(|at| if at.as_secs() < 2 { 4e6 } else { 0.2e6 }));
     assert_eq!(
         stands(&went),
@@ -224,9 +224,9 @@ fn a_route_that_gets_worse_is_left_and_one_that_gets_better_is_taken_again() {
 }
 
 #[test]
-fn a_fast_route_that_many_streams_share_is_not_left_for_one_lucky_direct_stream() {
-    // Ten streams share 10 MB/s; the direct one has 3 MB/s for each, and no more than 3 MB/s in
-    // all.
+fn shared_fast_route_is_kept_despite_one_fast_direct_stream() {
+    // Ten streams share 10 MB/s. Each direct stream has 3 MB/s, but all together have no more than
+    // 3 MB/s.
     let direct = Road {
         all: 3e6,
         ..Road::new(|_| 3e6)
@@ -246,7 +246,7 @@ fn a_fast_route_that_many_streams_share_is_not_left_for_one_lucky_direct_stream(
 }
 
 #[test]
-fn without_a_direct_route_the_others_carry_all() {
+fn other_routes_carry_everything_without_a_direct_one() {
     for direct in [
         Road {
             opens_after: None,
@@ -280,7 +280,7 @@ fn routes_join_and_leave() {
 }
 
 #[test]
-fn a_reserved_way_is_no_measure_for_others_and_has_streams_of_its_own() {
+fn reserved_path_has_own_streams_and_does_not_affect_others() {
     let mut steering = Steering::default();
     steering.set_used(&[], &[1]);
     assert!(steering.is_reserved(1) && !steering.is_reserved(DIRECT));
@@ -288,7 +288,7 @@ fn a_reserved_way_is_no_measure_for_others_and_has_streams_of_its_own() {
         (steering.most(1, 8), steering.in_all(8)),
         (RESERVED_STREAMS, 8 + RESERVED_STREAMS)
     );
-    // It carries ten times as much a stream: the direct route keeps its streams.
+    // Each of its streams carries ten times as much. The direct route keeps its streams.
     let look = |moved: u64| RouteLook {
         tried: true,
         opened: true,
@@ -304,7 +304,7 @@ fn a_reserved_way_is_no_measure_for_others_and_has_streams_of_its_own() {
         assert_eq!(judged, []);
     }
     assert_eq!(steering.most(DIRECT, 8), usize::MAX);
-    // It moves nothing any more, for as long as one that is held to a low rate might.
+    // It moves nothing any more, for longer than a path with a low rate might.
     let mut stalled = None;
     for step in 400..1000 {
         now += LOOK;

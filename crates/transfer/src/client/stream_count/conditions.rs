@@ -1,31 +1,31 @@
-//! Conditions of a path, under which a number of streams was learned, and whether a path that is
-//! measured now still has them.
+//! Conditions of a path under which a number of streams was learned, and the test whether a path
+//! still has them.
 
 use std::time::Duration;
 
-/// Factor by which a round trip may differ from the one it was learned at, and what it may differ
-/// by in any case.
+/// Factor by which a round-trip time may differ from the one at learning, and the difference that
+/// is always tolerated.
 const RTT_FACTOR: f64 = 1.25;
 const RTT_SLACK: Duration = Duration::from_millis(2);
-/// Factor by which a window may differ likewise.
+/// Factor by which a window may differ.
 const WINDOW_FACTOR: u64 = 2;
-/// Losses in a million segments from which a path loses packets by itself.
+/// Lost segments per million from which a path has random losses.
 const LOSSY_PPM: u64 = 100;
 
-/// See the module. Zero stands for what is not known.
+/// Conditions of a path. Zero means unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct PathConditions {
-    /// Least round trip.
+    /// Minimum round-trip time.
     pub rtt: Duration,
-    /// The most that one stream's window can grow to, in bytes.
+    /// Maximum window of one stream, in bytes.
     pub window: u64,
-    /// Segments that were lost of a million. Nobody knows it when a copy begins.
+    /// Lost segments per million. Unknown when a copy begins.
     pub loss_ppm: u64,
     /// Hash of the addresses at both ends of the first hop.
     pub addresses: u64,
 }
 
-/// A number of streams, and what it was learned from.
+/// A number of streams, and the conditions under which it was learned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LearnedStreams {
     pub streams: u32,
@@ -33,7 +33,7 @@ pub(crate) struct LearnedStreams {
 }
 
 impl PathConditions {
-    /// Returns whether a path that has `measured` conditions at the beginning of a copy may be the
+    /// Returns true if a path with `measured` conditions at the beginning of a copy may be the
     /// same.
     pub(crate) fn agree(&self, measured: &Self) -> bool {
         let (short, long) = (self.rtt.min(measured.rtt), self.rtt.max(measured.rtt));
@@ -49,18 +49,18 @@ impl PathConditions {
         is_near && window_agrees && addresses_agree
     }
 
-    /// Returns whether the path loses packets by itself.
+    /// Returns true if the path has random losses.
     pub(crate) fn is_lossy(&self) -> bool {
         self.loss_ppm >= LOSSY_PPM
     }
 
-    /// As it is written down.
+    /// Converts the conditions for storage.
     pub(crate) fn to_numbers(self) -> [u64; 4] {
         let micros = u64::try_from(self.rtt.as_micros()).unwrap_or(u64::MAX);
         [micros, self.window, self.loss_ppm, self.addresses]
     }
 
-    /// As it was written down.
+    /// Restores stored conditions.
     pub(crate) fn from_numbers([micros, window, loss_ppm, addresses]: [u64; 4]) -> Self {
         Self {
             rtt: Duration::from_micros(micros),
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_is_the_same_only_while_what_is_measured_agrees() {
+    fn path_is_the_same_only_while_measurements_agree() {
         let learned = PathConditions {
             rtt: Duration::from_millis(100),
             window: 65_536,

@@ -1,6 +1,7 @@
-//! A queue that overflows and is not seen: one that was full before the copy began, and stays so,
-//! is a part of the least round trip that is known. BBR keeps such a queue and takes no loss for a
-//! sign of it, so that its streams send beyond what the path carries, and the queue drops the rest.
+//! Detects a queue that overflows but does not show in round-trip times. If it was full before the
+//! copy began and stays full, it is a part of the minimum round-trip time. BBR keeps such a queue
+//! full and ignores its losses: its streams send more than the path carries, and the queue drops
+//! the rest.
 
 use std::time::Duration;
 
@@ -8,41 +9,42 @@ use super::response;
 use super::window::{Seen, View};
 use super::{QUEUE_STANDS, QUEUE_STANDS_RTTS};
 
-/// The part of what is sent that is lost, from which on it is more than a path loses by itself:
-/// what BBR's later versions take for too much (`BBR.LossThresh` of draft-ietf-ccwg-bbr).
+/// Loss rate from which a queue must be dropping packets. BBR's later versions use the same
+/// threshold (`BBR.LossThresh` of draft-ietf-ccwg-bbr).
 const OVERFLOW_LOSS: f64 = 0.02;
-/// Losses do not hold streams that carry more than so many times what Reno or CUBIC would under
-/// them: right after slow start, those carry a few times as much.
+/// Maximum ratio of a stream's rate to the one that Reno or CUBIC would have under its losses.
+/// Above it, losses do not limit the stream. Right after slow start, the ratio is a few times one.
 const MAX_RESPONSE_FACTOR: f64 = 4.0;
 
-/// Watches for it.
+/// Detector of an overflowing queue.
 #[derive(Debug, Default)]
 pub(super) struct Overflow {
-    /// For how much longer windows saw it than not.
+    /// Time by which windows saw the overflow for longer than not.
     stood: Duration,
-    /// Whether streams have gone for it.
+    /// True once streams have been retired because of it.
     has_stood: bool,
 }
 
-/// What dropped what was lost in a window.
+/// Cause of the losses in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dropped {
     /// The path itself, as far as is known.
     Path,
-    /// A queue that others may have filled, or that begins to overflow: no reason for more streams.
+    /// A queue that other flows may have filled, or that begins to overflow. It is no reason for
+    /// more streams.
     Queue,
-    /// A queue that has overflowed for so long that streams are to go.
+    /// A queue that has overflowed long enough for streams to be retired.
     StandingQueue,
 }
 
 impl Overflow {
-    /// Counts a window.
+    /// Counts a window, and returns the cause of its losses.
     pub(super) fn judge(&mut self, seen: &Seen, view: &View) -> Dropped {
         let loss = loss(seen);
-        // A queue that is seen is seen to elsewhere.
+        // A queue that shows in round-trip times is handled elsewhere.
         let is_explained = view.has_queue() || is_held_by_losses(loss, seen, view);
         let overflows = !is_explained && loss >= OVERFLOW_LOSS;
-        // Slow start may end with as much loss, for a window.
+        // The end of slow start may lose as much during one window.
         let is_again = overflows && !self.stood.is_zero();
         if overflows {
             self.stood = self.stood.saturating_add(seen.length);
@@ -60,13 +62,13 @@ impl Overflow {
     }
 }
 
-/// The part of what was sent that was lost, 0 to 1.
+/// Returns the part of the sent segments that was lost, from 0 to 1.
 fn loss(seen: &Seen) -> f64 {
     let sent = seen.lost.saturating_add(seen.segments);
     seen.lost as f64 / sent.max(1) as f64
 }
 
-/// Whether the streams carry no more than a congestion control that answers losses lets them.
+/// Returns true if the streams carry no more than a congestion control that reacts to losses.
 fn is_held_by_losses(loss: f64, seen: &Seen, view: &View) -> bool {
     let each = seen.rate / view.open.max(1) as f64;
     response::carried_by_one(loss, view).is_some_and(|held| each <= MAX_RESPONSE_FACTOR * held)

@@ -1,5 +1,5 @@
-//! How many streams carry a rate under a measured loss: the response functions of Reno (Mathis et
-//! al. 1997) and CUBIC (RFC 9438).
+//! Computes how many streams carry a rate under a measured loss, by the response functions of Reno
+//! (Mathis et al. 1997) and CUBIC (RFC 9438).
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use quantities::{
 use super::View;
 use super::window::Seen;
 
-/// Losses from which a rate of loss is taken to be known.
+/// Minimum number of losses from which a loss rate is considered known.
 const MIN_LOSSES: u64 = 3;
 
-/// Segments lost without a queue, and those sent meanwhile.
+/// Segments lost at random, and those sent in the same windows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Losses {
     lost: u64,
@@ -23,7 +23,7 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    /// Counts a window in which losses were the limit: in others it is a queue that loses them.
+    /// Adds a window that losses limited. In other windows, a queue causes the losses.
     pub(super) fn add(&mut self, seen: &Seen) {
         if seen.limit == Some(Limit::Loss) {
             self.lost = self.lost.saturating_add(seen.lost);
@@ -31,8 +31,8 @@ impl Losses {
         }
     }
 
-    /// What one stream carries in the long run, in bytes a second; none where too few were lost to
-    /// say.
+    /// Returns the long-term rate of one stream in bytes per second, or `None` if too few segments
+    /// were lost.
     pub(super) fn carried_by_one(&self, view: &View) -> Option<f64> {
         if self.lost < MIN_LOSSES || self.segments == 0 {
             return None;
@@ -41,8 +41,8 @@ impl Losses {
     }
 }
 
-/// What one stream carries in the long run where this part of its segments is lost, 0 to 1, in
-/// bytes a second; none before there was a segment.
+/// Returns the long-term rate of one stream that loses the part `loss` of its segments (0 to 1), in
+/// bytes per second. Returns `None` before the first segment.
 pub(super) fn carried_by_one(loss: f64, view: &View) -> Option<f64> {
     let hop = Hop {
         loss: Probability::nearest(loss),
@@ -53,10 +53,10 @@ pub(super) fn carried_by_one(loss: f64, view: &View) -> Option<f64> {
     (view.mss > 0).then(|| hop.carried_under_loss() / 8.0)
 }
 
-/// How many streams that carry `each` come to `rate`, both in the same unit.
+/// Returns the number of streams of rate `each` that reach `rate`, both in the same unit.
 pub(super) fn streams_for(rate: f64, each: f64) -> usize {
     if each > 0.0 {
-        // Saturates: what is no number becomes 0.
+        // The cast saturates, and turns NaN into 0.
         (rate / each).ceil().min(f64::from(u16::MAX)) as usize
     } else {
         usize::from(u16::MAX)

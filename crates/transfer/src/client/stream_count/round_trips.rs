@@ -1,48 +1,46 @@
-//! The queue of a path, from the round trips of several streams over it.
+//! Estimates the queue of a path from the round-trip times of several streams.
 
 use std::time::Duration;
 
-/// How long what is sent now waits in a path's queue, as far as the round trips of several streams
-/// show it.
+/// Queueing delay of a path, as far as the round-trip times of several streams show it.
 ///
-/// All streams over a route wait in the same queue. Acknowledgements that are held back, and news
-/// of a longer queue that is old, make the round trip of a stream longer than the path's, and news
-/// of a shorter one makes it shorter. So the least of them is about the least that the queue can
-/// be, and a longer one than their mean is unlikely.
+/// All streams over a route wait in the same queue. Delayed acknowledgements, and outdated
+/// measurements of a longer queue, make a stream's round trip longer than the path's. Outdated
+/// measurements of a shorter queue make it shorter. The minimum is therefore about the least that
+/// the queue can be, and a queue longer than the mean is unlikely.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in super::super) struct Queue {
-    /// By the least of the streams' round trips.
+    /// Delay by the minimum of the streams' round-trip times.
     pub at_least: Duration,
-    /// By their mean.
+    /// Delay by their mean.
     pub at_most: Duration,
 }
 
-/// The round trips of all streams of a copy; zero where nothing is known.
+/// Round-trip times of all streams of a copy. Zero means unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in super::super) struct RoundTrips {
-    /// The mean of the streams' present ones.
+    /// Mean of the streams' current round-trip times.
     pub mean: Duration,
-    /// The least ever, over any route.
+    /// Minimum ever measured, over any route.
     pub least: Duration,
-    /// The mean of the routes'.
+    /// Mean of the queueing delays of the routes.
     pub queue: Queue,
 }
 
-/// The round trips of the streams over one route.
+/// Round-trip times of the streams over one route.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in super::super) struct RouteRtt {
-    /// The least of the streams' present ones.
+    /// Minimum of the streams' current round-trip times.
     now: Option<Duration>,
-    /// Of the same, to make a mean of.
+    /// Sum of the current round-trip times, for their mean.
     sum: Duration,
     count: u32,
-    /// The least ever.
+    /// Minimum ever measured.
     least: Option<Duration>,
 }
 
 impl RouteRtt {
-    /// Takes in a stream's: the round trip as it is now, and the least that it knows of. Zero is an
-    /// unknown one.
+    /// Adds a stream's current and minimum round-trip times. Zero means unknown.
     pub(in super::super) fn add(&mut self, now: Duration, least: Duration) {
         let known = |rtt: Duration| Some(rtt).filter(|rtt| !rtt.is_zero());
         if let Some(now) = known(now) {
@@ -61,12 +59,12 @@ impl RouteRtt {
         })
     }
 
-    /// The mean of the streams' present ones; zero where there are none.
+    /// Returns the mean of the streams' current round-trip times, or zero if there are none.
     fn mean(&self) -> Duration {
         self.sum / self.count.max(1)
     }
 
-    /// Of the streams over all routes.
+    /// Combines the streams over all routes.
     pub(in super::super) fn of_all(routes: impl IntoIterator<Item = Self>) -> RoundTrips {
         let (mut all, mut queues, mut count) = (Self::default(), Queue::default(), 0);
         for route in routes {
@@ -110,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn one_stream_whose_acknowledgements_come_late_is_no_queue() {
+    fn late_acknowledgements_of_one_stream_are_not_a_queue() {
         let mut route = RouteRtt::default();
         for rtt in [91, 61, 70] {
             route.add(ms(rtt), ms(60));
@@ -119,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn each_route_is_held_against_its_own() {
+    fn each_route_is_compared_with_its_own_minimum() {
         let (mut short, mut long) = (RouteRtt::default(), RouteRtt::default());
         short.add(ms(10), ms(10));
         long.add(ms(200), ms(200));

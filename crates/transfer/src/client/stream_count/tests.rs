@@ -12,19 +12,19 @@ struct Copy {
     view: View,
     total: u64,
     done: u64,
-    /// What so many streams carry, in bytes a second.
+    /// Rate of a number of streams, in bytes per second.
     rate: fn(usize) -> u64,
-    /// What limits so many streams.
+    /// Limit of a number of streams.
     limit: fn(usize) -> Limit,
-    /// Segments lost in a million.
+    /// Segments lost per million.
     loss: u64,
-    /// Millionths of segments lost so far.
+    /// Lost segments so far, in millionths.
     lost: u64,
-    /// Whether this end sees them before they are reported to it.
+    /// True if this end sees losses before they are reported to it.
     sees_losses: bool,
-    /// What the stream that carries least does of what all carry.
+    /// Ratio of the smallest stream's rate to the total rate.
     least_share: Option<f64>,
-    /// The round trip that the queue of so many streams makes of the path's own, in percent of it.
+    /// Round-trip time with the queue of a number of streams, in percent of the path's own.
     rtt_percent: fn(usize) -> u32,
     min_rtt: Duration,
 }
@@ -50,7 +50,7 @@ impl Copy {
         }
     }
 
-    /// Goes on until `seconds` have passed since its start; the numbers that were wanted, in order.
+    /// Continues until `seconds` have passed since the start. Returns the numbers wanted, in order.
     fn run(&mut self, count: &mut StreamCount, seconds: u64) -> Vec<usize> {
         let mut seen = vec![count.wanted()];
         while self.view.now < Duration::from_secs(seconds) {
@@ -92,7 +92,7 @@ fn auto() -> StreamCount {
     StreamCount::new(None, None, 64)
 }
 
-/// One that begins with so few streams.
+/// Returns a count that begins with `streams` streams.
 fn begun_with(streams: usize) -> StreamCount {
     StreamCount::new(None, None, streams)
 }
@@ -104,7 +104,7 @@ fn needed(count: &StreamCount) -> Option<u32> {
 const LARGE: u64 = 1_000_000 * MB;
 
 #[test]
-fn a_copy_that_is_worth_it_begins_with_several() {
+fn large_copy_begins_with_several_streams() {
     let growing = |_| Limit::Path;
     let carried = |_| 50 * MB;
     let small = Copy::new(16 * MB, 100, growing, carried).run(&mut auto(), 1);
@@ -115,7 +115,7 @@ fn a_copy_that_is_worth_it_begins_with_several() {
         Copy::new(2 * MB, 100, growing, carried).run(&mut auto(), 1),
         [1]
     );
-    // Within a site slow start costs nothing; processors may be the limit.
+    // Within a site, slow start costs nothing, but processors may be the limit.
     assert_eq!(
         Copy::new(LARGE, 1, growing, carried).run(&mut auto(), 1),
         [1, 4]
@@ -126,7 +126,7 @@ fn a_copy_that_is_worth_it_begins_with_several() {
     );
 }
 
-/// Before the first stream is open, so late after the start.
+/// Returns the view `ms` milliseconds after the start, before the first stream is open.
 fn unopened(ms: u64) -> View {
     View {
         now: Duration::from_millis(ms),
@@ -136,7 +136,7 @@ fn unopened(ms: u64) -> View {
 }
 
 #[test]
-fn over_a_long_path_streams_open_beside_the_first() {
+fn streams_open_alongside_the_first_on_a_long_path() {
     let looks = |views: &[View]| {
         let mut count = auto();
         views.iter().for_each(|view| count.observe(view));
@@ -150,7 +150,7 @@ fn over_a_long_path_streams_open_beside_the_first() {
     assert_eq!(looks(&[pull(5), pull(25)]), STREAMS_AT_START);
     assert_eq!(looks(&[pull(25), pull(49)]), STREAMS_AT_START);
     assert_eq!(looks(&[pull(25), pull(50)]), STREAMS_AT_START_LARGE);
-    // What is to be sent is known.
+    // The size of a push is known.
     let push = |left| View {
         left,
         ..unopened(25)
@@ -158,7 +158,7 @@ fn over_a_long_path_streams_open_beside_the_first() {
     assert_eq!(looks(&[push(MB)]), 1);
     assert_eq!(looks(&[push(5 * MB)]), STREAMS_AT_START);
     assert_eq!(looks(&[push(LARGE)]), STREAMS_AT_START_LARGE);
-    // Small windows count as soon as the round trip is known.
+    // Small windows count as soon as the round-trip time is known.
     let mut open = push(LARGE);
     (open.open, open.is_unopened) = (1, false);
     (open.rtt, open.largest_window) = (Duration::from_millis(150), Some(65_535));
@@ -166,7 +166,7 @@ fn over_a_long_path_streams_open_beside_the_first() {
 }
 
 #[test]
-fn windows_that_hardly_grow_without_a_queue_are_tried_with_twice_as_many() {
+fn steady_windows_without_a_queue_double_the_streams() {
     let mut copy = Copy::new(
         LARGE,
         100,
@@ -174,14 +174,14 @@ fn windows_that_hardly_grow_without_a_queue_are_tried_with_twice_as_many() {
         |n| n.min(16) as u64 * 5 * MB,
     );
     assert_eq!(copy.run(&mut auto(), 8), [1, 16, 32, 16]);
-    // Not while they grow, and not at a queue.
+    // They do not count while they grow, or at a queue.
     let mut copy = Copy::new(LARGE, 100, |_| Limit::Growing, |_| 50 * MB);
     copy.rtt_percent = |_| 108;
     assert_eq!(copy.run(&mut auto(), 8), [1, 16]);
 }
 
 #[test]
-fn small_windows_are_answered_at_the_start() {
+fn small_windows_increase_the_number_at_the_start() {
     // 64 KiB over 150 ms are 3.5 Mbit/s.
     let mut copy = Copy::new(
         LARGE,
@@ -191,9 +191,9 @@ fn small_windows_are_answered_at_the_start() {
     );
     copy.view.largest_window = Some(65_535);
     let mut count = auto();
-    // And by more while they bind.
+    // The number increases further while they limit the rate.
     assert_eq!(copy.run(&mut count, 20), [1, 32, 64]);
-    // No more than have something to carry.
+    // There are no more streams than have something to carry.
     let mut copy = Copy::new(
         6 << 20,
         150,
@@ -206,7 +206,7 @@ fn small_windows_are_answered_at_the_start() {
 }
 
 #[test]
-fn losses_without_a_queue_are_met_in_big_steps_until_they_pay_no_more() {
+fn random_losses_add_streams_while_that_pays() {
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n.min(16) as u64 * 10 * MB);
     copy.loss = 100;
     let mut count = auto();
@@ -220,29 +220,29 @@ fn losses_without_a_queue_are_met_in_big_steps_until_they_pay_no_more() {
 }
 
 #[test]
-fn the_first_answer_to_losses_comes_within_a_second() {
+fn losses_are_answered_within_a_second() {
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * 10 * MB);
     assert_eq!(copy.run(&mut auto(), 1), [1, 16, 64]);
 }
 
 #[test]
-fn losses_in_slow_start_before_any_queue_are_answered_at_once() {
+fn early_losses_without_a_queue_are_answered_at_once() {
     let mut copy = Copy::new(16 * MB, 60, |_| Limit::Growing, |n| n as u64 * MB / 8);
     copy.loss = 1_000;
     copy.sees_losses = true;
     let mut count = auto();
     assert_eq!(copy.run(&mut count, 1)[..3], [1, 8, 14]);
-    // Behind a queue they are what ends any slow start.
+    // Behind a queue, losses end any slow start.
     copy = Copy::new(16 * MB, 60, |_| Limit::Growing, |n| n as u64 * MB / 8);
     (copy.loss, copy.sees_losses, copy.rtt_percent) = (1_000, true, |_| 150);
     assert_eq!(copy.run(&mut auto(), 1), [1, 8]);
 }
 
 #[test]
-fn a_window_that_binds_while_it_grows_is_no_limit() {
+fn growing_window_is_not_a_limit() {
     let mut copy = Copy::new(LARGE, 100, |_| Limit::ReceiveWindow, |_| MB);
     let mut count = auto();
-    // Twice the rate in every window of four round trips.
+    // The rate doubles in every window of four round trips.
     for (second, rate) in [|_| 5 * MB, |_| 10 * MB, |_| 20 * MB, |_| 40 * MB]
         .into_iter()
         .enumerate()
@@ -262,8 +262,8 @@ fn a_window_that_binds_while_it_grows_is_no_limit() {
 }
 
 #[test]
-fn losses_while_the_round_trip_moves_may_be_a_queues_and_others() {
-    // One that stood when the copy began looks like a part of the path.
+fn losses_while_the_round_trip_moves_add_no_streams() {
+    // A queue that stood when the copy began looks like a part of the path.
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * MB);
     copy.rtt_percent = |_| 108;
     assert_eq!(copy.run(&mut auto(), 30), [1, 16]);
@@ -273,9 +273,9 @@ fn losses_while_the_round_trip_moves_may_be_a_queues_and_others() {
 }
 
 #[test]
-fn what_a_full_path_carries_and_the_loss_give_the_number() {
-    // They fill the path at first, and a queue stands; then losses hold each to a twelfth of it:
-    // CUBIC carries 122 segments a round trip at 1e-4, 122 * 1448 bytes / 60 ms = 2.95 MB/s.
+fn path_capacity_and_loss_rate_give_the_number() {
+    // The streams fill the path at first, and a queue stands. Then losses limit each to a twelfth
+    // of it: CUBIC carries 122 segments a round trip at 1e-4, 122 * 1448 bytes / 60 ms = 2.95 MB/s.
     let full = |_| Limit::Path;
     let mut copy = Copy::new(LARGE, 60, full, |_| 36 * MB);
     copy.loss = 100;
@@ -294,16 +294,16 @@ fn what_a_full_path_carries_and_the_loss_give_the_number() {
 }
 
 #[test]
-fn late_acknowledgements_are_no_queue_on_a_path_that_carried_more() {
+fn late_acknowledgements_are_no_queue_on_an_unfilled_path() {
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Path, |_| 100 * MB);
     let mut count = auto();
     copy.run(&mut count, 1);
-    // Each flow by itself still says that it is the path's doing.
+    // Each single flow still blames the path.
     copy.rate = |n| n as u64 * MB;
     (copy.loss, copy.sees_losses) = (1_000, true);
     copy.rtt_percent = |_| 112;
     assert_eq!(copy.run(&mut count, 3).last(), Some(&64));
-    // Without losses it may be somebody else's.
+    // Without losses, the queue may be due to other flows.
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Path, |_| 100 * MB);
     let mut count = auto();
     copy.run(&mut count, 1);
@@ -312,15 +312,15 @@ fn late_acknowledgements_are_no_queue_on_a_path_that_carried_more() {
 }
 
 #[test]
-fn a_path_carries_what_it_has_carried_before_its_queue_was_seen() {
+fn peak_rate_before_a_queue_counts_as_path_capacity() {
     let mut count = auto();
-    // Slow start fills the path, and its queue is seen when losses have slowed the streams down.
+    // Slow start fills the path, and its queue shows after losses have slowed the streams down.
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Sender, |_| 120 * MB);
     copy.run(&mut count, 1);
     (copy.limit, copy.rate, copy.rtt_percent) = (|_| Limit::Path, |_| 60 * MB, |_| 130);
     copy.run(&mut count, 2);
     assert_eq!(count.wanted(), 16);
-    // From then on losses hold each stream.
+    // From then on losses limit each stream.
     (copy.limit, copy.rtt_percent, copy.loss) = (|_| Limit::Loss, |_| 100, 100);
     copy.rate = |streams| (streams as u64 * 7 / 2 * MB).min(120 * MB);
     copy.run(&mut count, 8);
@@ -328,7 +328,7 @@ fn a_path_carries_what_it_has_carried_before_its_queue_was_seen() {
 }
 
 #[test]
-fn a_queue_that_others_empty_at_times_stands() {
+fn queue_that_others_sometimes_empty_is_standing() {
     let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     let mut count = auto();
     for third in 0..60 {
@@ -345,14 +345,14 @@ fn a_queue_that_others_empty_at_times_stands() {
 }
 
 #[test]
-fn at_a_standing_queue_streams_are_retired_down_to_two() {
-    // As long as the path's own round trip, whoever is there: half as many still fill the path.
+fn standing_queue_retires_streams_down_to_two() {
+    // The queue is as long as the path's round trip, so half as many streams still fill the path.
     let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     copy.rtt_percent = |_| 200;
     let mut count = auto();
     assert_eq!(copy.run(&mut count, 8), [1, 16, 8, 4, 2]);
     assert_eq!(needed(&count), Some(2));
-    // A short queue: one by one, and slower.
+    // With a short queue, streams are retired one by one, and later.
     let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     copy.rtt_percent = |_| 117;
     let mut count = auto();
@@ -361,8 +361,8 @@ fn at_a_standing_queue_streams_are_retired_down_to_two() {
 }
 
 #[test]
-fn a_stream_that_has_less_in_flight_than_the_queue_holds_goes_sooner() {
-    // Of four streams, over 200 ms with a queue of 34 ms; when the third is left.
+fn stream_smaller_than_the_queue_is_retired_sooner() {
+    // Returns when one of four streams is retired, over 200 ms with a queue of 34 ms.
     let retired_after = |least_share| {
         let mut copy = Copy::new(LARGE, 200, |_| Limit::Path, |_| 50 * MB);
         copy.rtt_percent = |_| 117;
@@ -385,21 +385,21 @@ fn a_stream_that_has_less_in_flight_than_the_queue_holds_goes_sooner() {
 }
 
 #[test]
-fn a_queue_that_is_seen_by_what_it_drops_alone_retires_streams_that_losses_do_not_hold() {
-    // As BBR's streams carry as much, whatever is lost, and however many they are.
+fn overflowing_queue_retires_streams_not_limited_by_losses() {
+    // BBR's streams carry as much, whatever the loss and their number.
     let mut copy = Copy::new(LARGE, 80, |_| Limit::Loss, |_| 50 * MB);
     (copy.loss, copy.sees_losses) = (110_000, true);
     let mut count = auto();
     assert_eq!(copy.run(&mut count, 8), [1, 16, 8, 4, 2]);
     assert_eq!(needed(&count), Some(2));
-    // What it drops afterwards, less of it as it is, is not answered with more, although others
-    // take their part.
+    // The remaining drops are fewer. They are not answered with more streams, although other flows
+    // take their share.
     (copy.loss, copy.rate) = (10_000, |_| 20 * MB);
     assert_eq!(copy.run(&mut count, 90), [2]);
 }
 
 #[test]
-fn what_a_queue_that_is_seen_drops_retires_no_stream_sooner() {
+fn drops_of_a_visible_queue_retire_no_stream_sooner() {
     let wanted = |loss| {
         let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
         (copy.loss, copy.sees_losses) = (loss, true);
@@ -410,8 +410,8 @@ fn what_a_queue_that_is_seen_drops_retires_no_stream_sooner() {
 }
 
 #[test]
-fn streams_that_losses_hold_are_not_retired_for_them_however_many_are_lost() {
-    // At 5 %, a stream of CUBIC has about five segments in flight.
+fn streams_limited_by_losses_are_not_retired_for_them() {
+    // At 5 %, a CUBIC stream has about five segments in flight.
     let mut copy = Copy::new(
         LARGE,
         80,
@@ -423,7 +423,7 @@ fn streams_that_losses_hold_are_not_retired_for_them_however_many_are_lost() {
 }
 
 #[test]
-fn losses_that_show_when_a_queue_is_gone_get_their_streams_back() {
+fn losses_after_a_queue_is_gone_restore_the_streams() {
     let limit = |streams| {
         if streams < 16 {
             Limit::Loss
@@ -435,19 +435,19 @@ fn losses_that_show_when_a_queue_is_gone_get_their_streams_back() {
     copy.rtt_percent = |streams| if streams < 16 { 100 } else { 170 };
     (copy.loss, copy.sees_losses) = (100, true);
     let seen = copy.run(&mut auto(), 60);
-    // As many as carried it before, until enough was lost to say how many the losses need; and
-    // those are kept at the queue.
+    // The number that carried the rate before returns, until there are enough losses to compute the
+    // number that they need. That one is kept at the queue.
     assert_eq!(seen, [1, 16, 10, 16, 10, 40]);
 }
 
 #[test]
-fn losses_are_answered_with_fewer_streams_than_a_step_began_with_that_did_not_pay() {
+fn losses_add_streams_below_an_unpaid_step() {
     let mut copy = Copy::new(LARGE, 30, |_| Limit::Path, |_| 130 * MB);
     (copy.loss, copy.sees_losses) = (100, true);
     copy.rtt_percent = |_| 120;
     let mut count = auto();
     copy.run(&mut count, 1);
-    // It seems to lose without a queue, and is full.
+    // The path seems to have random losses, and is full.
     (copy.rate, copy.rtt_percent) = (|_| 105 * MB, |_| 112);
     let grows = (0..400).any(|_| {
         copy.tick(&mut count);
@@ -472,8 +472,7 @@ fn losses_are_answered_with_fewer_streams_than_a_step_began_with_that_did_not_pa
     );
 }
 
-/// A number that was learned of a path with so many milliseconds of round trip and so large a
-/// window.
+/// Returns a number learned on a path with this round-trip time and window.
 fn learned(streams: u32, rtt_ms: u64, window: u64, loss_ppm: u64) -> Option<LearnedStreams> {
     Some(LearnedStreams {
         streams,
@@ -487,7 +486,7 @@ fn learned(streams: u32, rtt_ms: u64, window: u64, loss_ppm: u64) -> Option<Lear
 }
 
 #[test]
-fn remembered_number_is_begun_with_and_given_up_if_it_does_not_pay() {
+fn remembered_number_is_used_and_dropped_if_it_does_not_pay() {
     let mut count = StreamCount::new(None, learned(40, 100, 0, 0), 64);
     let mut copy = Copy::new(LARGE, 100, |_| Limit::Path, |_| 50 * MB);
     copy.rtt_percent = |_| 200;
@@ -497,7 +496,7 @@ fn remembered_number_is_begun_with_and_given_up_if_it_does_not_pay() {
 }
 
 #[test]
-fn few_streams_of_a_better_path_slow_no_copy() {
+fn memory_of_a_better_path_does_not_slow_a_copy() {
     for remembered in [learned(2, 20, 8 << 20, 0), learned(2, 100, 65_536, 0), None] {
         let mut count = StreamCount::new(None, remembered, 64);
         // 16 MiB between hosts with windows of 64 KiB.
@@ -510,7 +509,7 @@ fn few_streams_of_a_better_path_slow_no_copy() {
         copy.view.largest_window = Some(65_536);
         let seen = copy.run(&mut count, 1);
         assert!(matches!(seen[..], [1, 31]), "{remembered:?}: {seen:?}");
-        // Losses that were not there before.
+        // The losses are new.
         let grows = |remembered| {
             let mut count = StreamCount::new(None, remembered, 64);
             let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * 4 * MB);
@@ -523,7 +522,7 @@ fn few_streams_of_a_better_path_slow_no_copy() {
 }
 
 #[test]
-fn number_of_another_path_is_not_begun_with() {
+fn memory_of_another_path_is_not_used() {
     for remembered in [
         learned(64, 20, 0, 0),
         learned(64, 300, 0, 0),
@@ -537,7 +536,7 @@ fn number_of_another_path_is_not_begun_with() {
 }
 
 #[test]
-fn number_learned_under_losses_is_left_when_none_show() {
+fn memory_from_a_lossy_path_is_dropped_without_losses() {
     let mut count = StreamCount::new(None, learned(64, 100, 0, 1000), 64);
     let mut copy = Copy::new(LARGE, 100, |_| Limit::Growing, |n| n as u64 * MB);
     let seen = copy.run(&mut count, 1);
@@ -550,14 +549,14 @@ fn number_learned_under_losses_is_left_when_none_show() {
 }
 
 #[test]
-fn nothing_is_remembered_where_nothing_showed() {
+fn nothing_is_remembered_without_evidence() {
     let mut count = auto();
     Copy::new(LARGE, 100, |_| Limit::Sender, |_| 50 * MB).run(&mut count, 3);
     assert_eq!(count.needed(), None);
 }
 
 #[test]
-fn a_processor_is_tried_with_twice_as_many_and_left_again_where_that_did_not_pay() {
+fn processor_limit_tries_twice_the_streams_and_reverts() {
     let mut copy = Copy::new(
         LARGE,
         1,
@@ -568,13 +567,13 @@ fn a_processor_is_tried_with_twice_as_many_and_left_again_where_that_did_not_pay
 }
 
 #[test]
-fn what_is_soon_over_is_left_alone() {
+fn copy_that_is_nearly_over_is_left_alone() {
     let mut copy = Copy::new(15 * MB, 60, |_| Limit::Loss, |_| 24 * MB);
     assert_eq!(copy.run(&mut auto(), 10), [1, 8]);
 }
 
 #[test]
-fn the_users_number_stands() {
+fn number_of_the_user_is_never_changed() {
     let mut count = StreamCount::new(Some(3), learned(9, 60, 0, 0), 64);
     count.at_least(7);
     let seen = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * MB).run(&mut count, 10);
@@ -593,15 +592,23 @@ fn each_route_keeps_two_streams() {
 }
 
 proptest! {
-    /// Whatever the supervisor sees, the number stays between one for each route and the most, and
-    /// no number panics.
+    /// Whatever the supervisor observes, the number stays between one per route and the maximum,
+    /// and no input panics.
     #[test]
-    fn the_number_stays_within_its_bounds(
+    fn number_of_streams_stays_within_its_bounds(
         most in 1usize..=64,
         routes in 1usize..=8,
         remembered in prop::option::of(0u32..200),
         steps in prop::collection::vec(
-            (0u64..3_000, any::<u32>(), any::<u64>(), 0usize..80, 0usize..9, (0u64..2_000, 0u64..2_000), any::<u64>()),
+            (
+                0u64..3_000,
+                any::<u32>(),
+                any::<u64>(),
+                0usize..80,
+                0usize..9,
+                (0u64..2_000, 0u64..2_000),
+                any::<u64>(),
+            ),
             1..200,
         ),
     ) {
@@ -628,7 +635,10 @@ proptest! {
 
     /// A queue that always stands never adds streams after the start, and ends at two.
     #[test]
-    fn a_queue_never_adds_streams(remembered in prop::option::of(1u32..64), rtt_ms in 5u64..300) {
+    fn standing_queue_never_adds_streams(
+        remembered in prop::option::of(1u32..64),
+        rtt_ms in 5u64..300,
+    ) {
         let noted = remembered.and_then(|n| learned(n, rtt_ms, 0, 0));
         let mut count = StreamCount::new(None, noted, 64);
         let mut copy = Copy::new(LARGE, rtt_ms, |_| Limit::Path, |_| 50 * MB);
@@ -641,7 +651,7 @@ proptest! {
 }
 
 #[test]
-fn receiving_ends_speak_where_nothing_is_known_of_the_sending_ones() {
+fn receiving_ends_count_without_reports_of_sending_ends() {
     let mut view = View {
         open: 1,
         rtt: Duration::from_millis(100),
@@ -655,13 +665,13 @@ fn receiving_ends_speak_where_nothing_is_known_of_the_sending_ones() {
     view.receiving = tally;
     let seen = window.close(&view, false, Some(0.1)).unwrap();
     assert_eq!(seen.limit, Some(Limit::ReceiveWindow));
-    // What the sending end says counts more.
+    // The sending end's view counts more.
     view.sending.hold(Limit::Loss, Duration::from_millis(400));
     assert_eq!(
         window.close(&view, false, Some(0.1)).unwrap().limit,
         Some(Limit::Loss)
     );
-    // A receiving end that only knows that it is the sender's doing knows nothing.
+    // A receiving end that only knows that the sender is the cause knows nothing.
     let mut view = View {
         open: 1,
         now: Duration::from_secs(1),

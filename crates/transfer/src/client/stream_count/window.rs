@@ -1,4 +1,4 @@
-//! What the copy did over some round trips: its rate, and what limited it.
+//! Measures a copy over a few round trips: its rate and its limit.
 
 use std::time::Duration;
 
@@ -7,83 +7,80 @@ use quantities::path::CongestionControl;
 
 use super::{PathConditions, Queue};
 
-/// How long a window is, in time and in round trips.
+/// Length of a window, in time and in round trips.
 const WINDOW: Duration = Duration::from_millis(300);
 const WINDOW_RTTS: u32 = 4;
-/// How long one is in which a step up must show that it pays: the rate of a flow that loses goes up
-/// and down by half.
+/// Length of a window in which a step up must show that it pays. With losses, the rate of a flow
+/// varies by half.
 const TRIAL_WINDOW: Duration = Duration::from_millis(500);
 const TRIAL_WINDOW_RTTS: u32 = 8;
-/// How long, where a processor or a disk seems to limit the copy: it takes a while until both ends
-/// have enough to do.
+/// Length of a window if a processor or a disk seems to be the limit. It takes a while until both
+/// ends have enough to do.
 const APPLICATION_WINDOW: Duration = Duration::from_secs(1);
-/// A limit that each stream meets by itself is believed as soon as every stream, on average, was
-/// judged for so long, in time and in round trips, and it held for this part of that.
+/// Minimum time for which every stream, on average, must be judged before a per-stream limit
+/// counts, in time and in round trips, and the part of it for which the limit must hold.
 const MIN_JUDGED: Duration = Duration::from_millis(150);
 const MIN_JUDGED_RTTS: u32 = 2;
 const CLEAR_PART: f64 = 0.6;
 /// A rate that grew by less than this factor from one window to the next is steady.
 const STEADY_FACTOR: f64 = 1.15;
 
-/// A queue of more than this part of the round trip without it, and of more than so much, is a
-/// standing one.
+/// A queue stands if it exceeds both this part of the round-trip time without it and this time.
 const QUEUE: (f64, Duration) = (0.15, Duration::from_millis(2));
-/// The same for losses to be none of a queue's: one that stood when the copy began looks like a
-/// part of the path, and moves.
+/// Movement of the round-trip time from which losses may be a queue's. A queue that stood when the
+/// copy began looks like a part of the path, but it moves.
 const MOVING_QUEUE: (f64, Duration) = (0.05, Duration::from_millis(2));
-/// The same within the first round trips, when it has had little time to move.
+/// The same within the first round trips, when the queue has had little time to move.
 const FIRST_MOVE: (f64, Duration) = (0.01, Duration::from_millis(1));
-/// Signs of loss in a window that are more than packets overtaking each other.
+/// Number of loss signs in a window that exceed mere reordering.
 const MIN_LOSS_SIGNS: u64 = 3;
 
-/// What the supervisor knows at a moment.
+/// Observation of a copy by the supervisor.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in super::super) struct View {
-    /// Since the copy began.
+    /// Time since the copy began.
     pub now: Duration,
-    /// Bytes that the streams' connections have moved so far. Not bytes in place: a block may take
-    /// seconds to be complete.
+    /// Bytes that the streams' connections have moved so far. They are not bytes in place, as a
+    /// block may take seconds to be complete.
     pub moved: u64,
-    /// Bytes of files found and not in place; grows while the walk goes on.
+    /// Bytes of files that were found and are not in place. It grows while the walk continues.
     pub left: u64,
-    /// Nothing is known yet of how much there is.
+    /// True while the size of the copy is unknown.
     pub is_size_unknown: bool,
-    /// No stream has been open yet.
+    /// True if no stream has been open yet.
     pub is_unopened: bool,
-    /// Streams that are open and measured.
+    /// Number of streams that are open and measured.
     pub open: usize,
-    /// What limited the sending ends of all streams since the copy began, as far as it is known
-    /// here.
+    /// Limits of the sending ends of all streams since the copy began, as far as this side knows
+    /// them.
     pub sending: Tally,
-    /// The same as the receiving ends see it, where they are on this side: they know less, and
-    /// sooner.
+    /// Limits as seen by the receiving ends, if they are on this side. They know less, but earlier.
     pub receiving: Tally,
-    /// The mean round trip of the streams that are open, and the least one known.
+    /// Mean round-trip time of the open streams, and the minimum known.
     pub rtt: Duration,
     pub min_rtt: Duration,
-    /// How long what is sent now waits in the path's queue: at least, and at most, as far as the
-    /// streams' round trips show it.
+    /// Queueing delay of the path, as far as the streams' round-trip times show it.
     pub queue: Queue,
     /// Payload of a segment, in bytes.
     pub mss: u32,
-    /// Segments that the sending ends sent again.
+    /// Segments that the sending ends retransmitted.
     pub lost: u64,
-    /// What grows as soon as segments are lost, as far as this end sees it: sent again, or arrived
-    /// out of order.
+    /// Counter that grows as soon as segments are lost, as far as this end sees it: segments
+    /// retransmitted, or received out of order.
     pub loss_signs: u64,
-    /// The sending ends' congestion control, where it is known and has a formula.
+    /// Congestion control of the sending ends, if it is known and has a formula.
     pub congestion: Option<CongestionControl>,
-    /// The most that one stream's window can grow to, as far as this end knows, in bytes.
+    /// Maximum window of one stream, as far as this end knows, in bytes.
     pub largest_window: Option<u64>,
-    /// What part of all that the open streams carried lately was carried by the one of them that
-    /// carried least, 0 to 1; none before there is anything.
+    /// Share of the smallest stream in the recent bytes of all open streams, from 0 to 1. `None`
+    /// before there are any.
     pub least_share: Option<f64>,
-    /// Hash of the addresses at both ends of the first hop, where they are known.
+    /// Hash of the addresses at both ends of the first hop, if they are known.
     pub addresses: Option<u64>,
 }
 
 impl View {
-    /// Conditions of the path, as far as they show.
+    /// Returns the conditions of the path, as far as they show.
     pub(super) fn conditions(&self) -> PathConditions {
         let segments = self.moved / u64::from(self.mss.max(1));
         PathConditions {
@@ -97,18 +94,18 @@ impl View {
         }
     }
 
-    /// Whether a queue stands for certain.
+    /// Returns true if a queue certainly stands.
     pub(super) fn has_queue(&self) -> bool {
         self.is_more_than(self.queue.at_least, QUEUE)
     }
 
-    /// Whether one may stand.
+    /// Returns true if a queue may stand.
     pub(super) fn may_have_queue(&self) -> bool {
         self.is_more_than(self.queue.at_most, QUEUE)
     }
 
-    /// Whether the queue holds more than the stream that carries least has in flight, so that
-    /// without it the path stays full.
+    /// Returns true if the queue holds more than the smallest stream has in flight. The path then
+    /// stays full without that stream.
     pub(super) fn can_spare_least(&self) -> bool {
         let in_queue = self.queue.at_least.as_secs_f64();
         let in_flight = self.min_rtt.as_secs_f64() + in_queue;
@@ -120,7 +117,7 @@ impl View {
         queue > self.min_rtt.mul_f64(part).max(least)
     }
 
-    /// What a stream with such a window carries, in bit/s.
+    /// Returns the rate of a stream with the given window, in bit/s.
     pub(super) fn carried_by(&self, window: u64) -> f64 {
         window as f64 * 8.0 / self.rtt.as_secs_f64().max(1e-6)
     }
@@ -130,28 +127,28 @@ impl View {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     begun: View,
-    /// Whether a queue stood for certain at any look since, short as it was.
+    /// True if a queue certainly stood at any observation since, however short.
     had_queue: bool,
-    /// Whether one may have.
+    /// True if a queue may have stood.
     may_have_had_queue: bool,
-    /// Whether one may have begun to.
+    /// True if a queue may have begun to stand.
     rtt_moved: bool,
 }
 
-/// What a window showed.
+/// Result of a window.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
-    /// How long the window was.
+    /// Length of the window.
     pub length: Duration,
-    /// What limited the copy; none where nobody said.
+    /// Limit of the copy, or `None` if no end reported one.
     pub limit: Option<Limit>,
-    /// Bytes a second.
+    /// Rate in bytes per second.
     pub rate: f64,
-    /// Whether that is hardly more than before, with no sign of a queue.
+    /// True if the rate is hardly higher than before, and there is no sign of a queue.
     pub is_steady: bool,
-    /// Whether segments were lost, as far as this end sees it.
+    /// True if segments were lost, as far as this end sees it.
     pub has_lost: bool,
-    /// Segments that the sending ends sent again.
+    /// Segments that the sending ends retransmitted.
     pub lost: u64,
     /// Segments that arrived.
     pub segments: u64,
@@ -167,7 +164,7 @@ impl Window {
         }
     }
 
-    /// Takes a look in it.
+    /// Records an observation in the window.
     pub(super) fn look(&mut self, view: &View) {
         let now = Self::open(view);
         self.had_queue |= now.had_queue;
@@ -175,8 +172,8 @@ impl Window {
         self.rtt_moved |= now.rtt_moved;
     }
 
-    /// What it showed, once it is long enough to say; `on_trial` where a step up must show that it
-    /// pays, `before` what the last window carried, in bytes a second.
+    /// Returns the result, once the window is long enough. `on_trial` is true if a step up must
+    /// show that it pays. `before` is the rate of the last window, in bytes per second.
     pub(super) fn close(&self, view: &View, on_trial: bool, before: Option<f64>) -> Option<Seen> {
         let begun = &self.begun;
         let elapsed = view.now.saturating_sub(begun.now);
@@ -202,22 +199,24 @@ impl Window {
         let rate = moved as f64 / elapsed.as_secs_f64().max(1e-6);
         let is_steady = before.is_some_and(|before| rate < STEADY_FACTOR * before);
         let limit = match limit {
-            // A window, or a buffer, that binds and leaves a queue is more than the path carries.
+            // A window or buffer that limits the rate and leaves a queue exceeds the path's
+            // capacity.
             Some(Limit::ReceiveWindow | Limit::SendBuffer) if view.may_have_queue() => {
                 Some(Limit::Path)
             }
-            // Autotuning lags behind a slow start: a window that binds for the moment, and grows.
+            // Autotuning lags behind slow start. The window limits the rate for the moment, and
+            // grows.
             Some(Limit::ReceiveWindow | Limit::SendBuffer) if !is_steady => {
                 if !is_long {
                     return None;
                 }
                 Some(Limit::Growing)
             }
-            // A flow that is judged by itself takes acknowledgements that come late for a queue;
-            // the others of the same path show that there is none.
+            // A single flow mistakes late acknowledgements for a queue. The other flows of the path
+            // disprove it.
             Some(Limit::Path) if self.has_lost(view) && !self.had_queue => Some(Limit::Loss),
-            // What is lost while the round trip moves may be a queue that overflows, and others' as
-            // well.
+            // Losses while the round-trip time moves may come from an overflowing queue, including
+            // losses of other flows.
             Some(Limit::Loss) if self.had_queue => {
                 if !is_long {
                     return None;
@@ -237,7 +236,7 @@ impl Window {
         })
     }
 
-    /// Whether segments were lost in it while the round trip did not move.
+    /// Returns true if segments were lost in the window while the round-trip time did not move.
     pub(super) fn lost_without_queue(&self, view: &View) -> bool {
         self.has_lost(view) && !self.rtt_moved
     }
@@ -246,8 +245,8 @@ impl Window {
         view.loss_signs.saturating_sub(self.begun.loss_signs) >= MIN_LOSS_SIGNS
     }
 
-    /// What limited the copy, and for which part of the time. A sending end knows what holds it,
-    /// and a receiving one that receives nothing of it in time sees some of that for itself.
+    /// Returns the limit of the copy, and the part of the time for which it held. A sending end
+    /// knows its own limit. A receiving end that receives no report in time sees some of it.
     fn limit(&self, view: &View) -> (Tally, Option<(Limit, f64)>) {
         let sending = view.sending.since(&self.begun.sending);
         let receiving = view.receiving.since(&self.begun.receiving);

@@ -1,4 +1,4 @@
-//! What becomes of a stream that has ended, and of those that are left when the copy is over.
+//! Handles streams that have ended, and the streams that are left at the end of the copy.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::error::Error;
 use crate::progress::Event;
 use crate::receive::StreamEnd;
 
-/// First pause before a lost stream is opened again; it doubles each time up to the second.
+/// First pause before a lost stream is reopened. It doubles each time, up to [`MAX_RETRY_PAUSE`].
 const FIRST_RETRY_AFTER: Duration = Duration::from_millis(250);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(4);
-/// How long the report of a finished copy waits for its streams to end on this side.
+/// Time for which the report of a finished copy waits for its streams to end on this side.
 const REPORT_WAITS_FOR_STREAMS: Duration = Duration::from_millis(30);
 
 impl<C: Connector> Supervisor<'_, C> {
@@ -24,7 +24,7 @@ impl<C: Connector> Supervisor<'_, C> {
         self.finished.extend(ended.take_finished(&self.leaving));
         let current = |slot: &&mut Slot| slot.attempts == ended.attempt && slot.under_way.is_some();
         let (stands_another, may_be_known) = (self.has_accepted_stream(), self.may_be_known());
-        // One that was given up has ended before.
+        // A stream that was given up has ended before.
         let Some(slot) = self.slots.get_mut(ended.slot).filter(current) else {
             return Ok(());
         };
@@ -43,7 +43,7 @@ impl<C: Connector> Supervisor<'_, C> {
         let mut surplus = false;
         let (error, retry) = match ended.result {
             Ok(StreamEnd::Finished) => return Ok(()),
-            // What it still carried has gone back to the queue, whichever way it ended.
+            // Its remaining work has returned to the queue in either case.
             Ok(StreamEnd::Closed) | Err(Lost::Stream(Error::Stream(_))) if retired => return Ok(()),
             Ok(StreamEnd::Closed) => (
                 Error::StreamsLost(format!("the server closed the stream over route {route}")),
@@ -58,11 +58,11 @@ impl<C: Connector> Supervisor<'_, C> {
                 surplus = true;
                 (error, false)
             }
-            // What it refuses is to resume (LH-COPY-10).
+            // The server refuses to resume the copy (LH-COPY-10).
             Err(Lost::Stream(Error::Refused(why))) if !ended.accepted && may_be_known => {
                 return Err(Error::CopyLost(why));
             }
-            // It may not know yet that the streams that are lost are gone.
+            // The server may not have noticed yet that the lost streams are gone.
             Err(Lost::Stream(error @ Error::Limit(_)))
                 if !ended.accepted && self.run.patience.has_stood() =>
             {
@@ -94,7 +94,7 @@ impl<C: Connector> Supervisor<'_, C> {
         } else {
             SlotState::Failed
         };
-        // What a copy ends by is in its report.
+        // The error that ends a copy is in its report.
         let is_silent = surplus || self.none_left();
         self.client.observer.event(Event::StreamLost {
             stream: ended.opened,
@@ -106,11 +106,11 @@ impl<C: Connector> Supervisor<'_, C> {
             self.no_more_before = Instant::now() + MAX_RETRY_PAUSE;
         }
         if !self.ever_open {
-            // Whoever knows other routes learns of it at once.
+            // A component that knows other routes learns of it immediately.
             self.next_look = Instant::now();
         }
-        // What was said of who asks, or by the hop itself, says more than a later echo. What
-        // befalls reserved ways is not what a copy ends by.
+        // An error about the key, or from the hop itself, says more than a later consequence.
+        // Errors of reserved paths do not end a copy.
         if surplus || (self.is_reserved(number) && self.ever_open) {
             return Ok(());
         }
@@ -126,15 +126,15 @@ impl<C: Connector> Supervisor<'_, C> {
         Ok(())
     }
 
-    /// Returns whether the server may know the copy: it has accepted a stream, or its ACCEPT to one
+    /// Returns true if the server may know the copy: it has accepted a stream, or its ACCEPT to one
     /// was lost.
     fn may_be_known(&self) -> bool {
         self.accepted || (self.run.patience.has_stood() && self.unaccepted_losses > 0)
     }
 
-    /// The copy is over: streams that are open close by themselves, one that hangs on a dead path
-    /// is left behind, and those that are still being opened are given up. What is returned ends
-    /// when nobody needs the streams any more.
+    /// Winds down the streams after the end of the copy. Open streams close by themselves, one that
+    /// hangs on a dead path is abandoned, and those still opening are given up. The returned tasks
+    /// end when no stream is needed any more.
     pub(super) async fn wind_down(&mut self) -> JoinSet<()> {
         let never_open = |slot: &&mut Slot| slot.is_running() && slot.counters.get().is_none();
         self.slots
@@ -144,7 +144,7 @@ impl<C: Connector> Supervisor<'_, C> {
         let mut tasks = std::mem::take(&mut self.tasks);
         let mut finished = std::mem::take(&mut self.finished);
         let leaving = self.leaving.clone();
-        // Those that are open end at once, and what they counted belongs in the report.
+        // Open streams end at once, and their counters belong in the report.
         let open = async {
             while *self.open.borrow() > 0
                 && let Some(ended) = tasks.join_next().await
@@ -157,9 +157,9 @@ impl<C: Connector> Supervisor<'_, C> {
             }
         };
         let _ = timeout(REPORT_WAITS_FOR_STREAMS, open).await;
-        // The last word of a push is the server's. That of a pull is said on every stream: that the
-        // connection is lost before one of several has arrived is not worth a round trip of every
-        // copy.
+        // The last message of a push comes from the server. That of a pull is sent on every stream.
+        // A lost connection before one of several has arrived is too unlikely to spend a round trip
+        // on every copy.
         let needs_answer = matches!(self.side, Side::Pull(_)) && finished.len() < 2;
         let mut closing = JoinSet::new();
         for stream in finished {
@@ -181,8 +181,8 @@ impl<C: Connector> Supervisor<'_, C> {
         if needs_answer {
             closing.spawn(others);
         } else {
-            // One may be in the middle of a block that came by another one as well: it ends by
-            // itself, if there is time for that.
+            // A stream may be in the middle of a block that also arrived over another one. It ends
+            // by itself, if there is time.
             tokio::spawn(others);
         }
         closing

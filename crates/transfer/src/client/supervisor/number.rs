@@ -1,5 +1,4 @@
-//! How many streams there are: looks how the copy does, opens streams and retires those that are
-//! too many.
+//! Adjusts the number of streams: observes the copy, opens streams and retires surplus ones.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -17,26 +16,25 @@ use crate::client::stream_count::{RoundTrips, RouteRtt, View};
 use crate::client::{Connector, Side};
 use crate::progress::Standstill;
 
-/// Streams that a client opens before the server has reported how many it allows (LH-COPY-9), or
-/// one for each route: a server that allows fewer refuses the rest, and the copy goes on without
-/// them.
+/// Maximum number of streams that a client opens before the server has reported its limit
+/// (LH-COPY-9), or one for each route if there are more. A server with a lower limit refuses the
+/// rest, and the copy continues without them.
 const MAX_STREAMS_BEFORE_ACCEPT: usize = 16;
-/// Total from which every route that the user gave gets a stream.
+/// Total bytes from which every route that the user gave gets a stream.
 const ALL_ROUTES_FROM_BYTES: u64 = 1 << 20;
-/// Total from which routes that were chosen for a copy are opened at once; in a smaller one when it
-/// shows that it lasts ([`joining`](crate::client::joining)).
+/// Total bytes from which routes that were chosen for a copy are opened at once. In a smaller copy
+/// they open when it shows that it lasts ([`joining`](crate::client::joining)).
 const CHOSEN_ROUTES_FROM_BYTES: u64 = 16 << 20;
-/// Pauses between looks at a copy whose bytes move, and at one that stands still.
+/// Pauses between observations of a copy whose bytes move, and of one at a standstill.
 const MIN_LOOK_PAUSE: Duration = Duration::from_millis(25);
 const MAX_LOOK_PAUSE: Duration = Duration::from_secs(1);
-/// A copy that stands still is looked at after this part of the time for which it has done so.
+/// The pause between observations at a standstill is its duration divided by this.
 const LOOK_PAUSE_DIVISOR: u32 = 4;
-/// What the streams carry is compared over once to twice this time, when one of them is to be
-/// retired.
+/// When a stream is to be retired, the streams' bytes are compared over once to twice this time.
 const SHARE_SPAN: Duration = Duration::from_secs(1);
 
 impl<C: Connector> Supervisor<'_, C> {
-    /// Looks how the copy does, when that is due.
+    /// Observes the copy, if that is due.
     pub(super) fn look(&mut self) {
         let now = Instant::now();
         if (self.count.is_fixed() && self.steering.is_none()) || now < self.next_look {
@@ -70,7 +68,7 @@ impl<C: Connector> Supervisor<'_, C> {
                 streams: self.count.wanted(),
                 mss: view.mss,
             });
-            // The user's own number is spread over all routes: none is opened beside it.
+            // A number that the user fixed is spread over all routes, without additional streams.
             self.spreads =
                 lasts || stands_still || found >= CHOSEN_ROUTES_FROM_BYTES || self.count.is_fixed();
         }
@@ -97,14 +95,14 @@ impl<C: Connector> Supervisor<'_, C> {
         self.next_look = now + still.clamp(MIN_LOOK_PAUSE, MAX_LOOK_PAUSE);
     }
 
-    /// Whether the direct route of a copy that may go by others was refused. Of its attempts that
-    /// go on, none may come to anything: whoever refuses connections seldom says so of each.
+    /// Returns true if the direct route of a copy that may use others was refused. Its other
+    /// attempts may hang, as refused connections are seldom all reported.
     fn has_direct_failed(&self) -> bool {
         let mut direct = self.slots.iter().filter(|slot| slot.route == DIRECT);
         self.steering.is_some() && direct.any(|slot| slot.stream == SlotState::Failed)
     }
 
-    /// What the number of streams is decided by.
+    /// Returns the observation on which the number of streams is based.
     fn view(&self) -> View {
         let progress = &self.client.progress;
         let done = progress.bytes_done.load(Ordering::Relaxed);
@@ -139,8 +137,9 @@ impl<C: Connector> Supervisor<'_, C> {
                         .lost
                         .saturating_add(ends.retransmits_there.unwrap_or(0));
                     view.loss_signs = view.loss_signs.saturating_add(here.out_of_order.into());
-                    // This end's own answers go through no queue of the data's, but what
-                    // acknowledges them does: later news than the sending end's, and less of it.
+                    // This end's own packets do not pass the queue of the data, but the
+                    // acknowledgements of the data share their path. They give later information
+                    // than the sending end has, and less of it.
                     if let Some(reported) = ends.there.evidence() {
                         round_trips = (
                             reported.rtt.max(here.rtt),
@@ -171,7 +170,7 @@ impl<C: Connector> Supervisor<'_, C> {
         }
     }
 
-    /// The part of what the open streams carried lately that the least of them did.
+    /// Returns the share of the smallest stream in the recent bytes of all open streams.
     fn least_share(&self) -> Option<f64> {
         let open = self.slots.iter().filter(|slot| slot.open().is_some());
         let shares: Vec<u64> = open.map(|slot| slot.share.of(slot.moved())).collect();
@@ -182,7 +181,7 @@ impl<C: Connector> Supervisor<'_, C> {
         (all > 0).then(|| *least as f64 / all as f64)
     }
 
-    /// Adds slots, or retires streams, until there are as many as there should be.
+    /// Adds slots, or retires streams, until the number is right.
     pub(super) fn resize(&mut self) {
         let routes = self.used_routes().len().max(1);
         let most = match self.accepted {
@@ -212,7 +211,7 @@ impl<C: Connector> Supervisor<'_, C> {
         while counting > wanted && self.retire_one() {
             counting -= 1;
         }
-        // Before anything is open, a route that fails is replaced by the next one not tried yet.
+        // Before anything is open, a route that fails is replaced by the next untried one.
         if !self.ever_open && !self.slots.is_empty() && self.none_left() {
             let mut used = self.used_routes().into_iter();
             let untried = used.find(|route| self.slots.iter().all(|slot| slot.route != *route));
@@ -222,16 +221,16 @@ impl<C: Connector> Supervisor<'_, C> {
         }
     }
 
-    /// The streams that the server counts, or will: those that are retired and those that it has
-    /// not closed yet included (LH-COPY-9).
+    /// Returns the number of streams that the server counts, or will count. This includes retired
+    /// streams and those that it has not closed yet (LH-COPY-9).
     fn counted_by_server(&self) -> usize {
         let slots = self.slots.iter();
         let live = slots.filter(|slot| slot.is_running() || slot.due().is_some());
         live.count().saturating_add(*self.leaving.borrow() as usize)
     }
 
-    /// Has a stream opened on each route that has none, however many there are on others: those are
-    /// of no use.
+    /// Opens a stream on each route that has none, regardless of the number on other routes, which
+    /// are of no use.
     fn open_on_others(&mut self) {
         for route in self.used_routes() {
             let may_open = self.most_on(route) > 0 && self.counted_by_server() < self.count.most();
@@ -241,7 +240,7 @@ impl<C: Connector> Supervisor<'_, C> {
         }
     }
 
-    /// The route that the next stream goes over: of those that may have more, one that has fewest.
+    /// Returns the route of the next stream: of those that may have more, one with the fewest.
     fn next_route(&self) -> Option<usize> {
         let routes = match self.steering.is_some() && !self.spreads {
             true => vec![DIRECT],
@@ -253,20 +252,20 @@ impl<C: Connector> Supervisor<'_, C> {
         open.min_by_key(|route| self.counting_on(*route))
     }
 
-    /// How many streams a route has, or is to have.
+    /// Returns the number of streams that a route has or will have.
     fn counting_on(&self, route: usize) -> usize {
         let slots = self.slots.iter().filter(|slot| slot.route == route);
         slots.filter(|slot| slot.counts()).count()
     }
 
-    /// Whether a slot counts towards the number of streams.
+    /// Returns true if a slot counts towards the number of streams.
     fn counts(&self, slot: &Slot) -> bool {
-        // A route that is gone has nothing to wait for.
+        // There is nothing to wait for on a route that is gone.
         let is_gone = slot.stream == SlotState::Failed && self.most_on(slot.route) == 0;
         slot.counts() && !is_gone
     }
 
-    /// Has a stream over a route opened.
+    /// Opens a stream over `route`.
     fn open_on(&mut self, route: usize) {
         let is_free = |slot: &&mut Slot| slot.route == route && slot.stream == SlotState::Free;
         match self.slots.iter_mut().find(is_free) {
@@ -275,15 +274,15 @@ impl<C: Connector> Supervisor<'_, C> {
         }
     }
 
-    /// Has the stream that carries least take no more work, of those that their route can do
-    /// without: what it gives up the others take over soonest. Streams that still open are left
-    /// alone until they are.
+    /// Retires the stream that carries least, among those that their route can spare. The others
+    /// take over its work soonest. Streams that are still opening are left alone until they are
+    /// open.
     fn retire_one(&mut self) -> bool {
         let mut open = BTreeMap::<usize, usize>::new();
         for slot in self.slots.iter().filter(|slot| slot.open().is_some()) {
             *open.entry(slot.route).or_default() += 1;
         }
-        // How many a reserved way has does not depend on what the copy turns out to need.
+        // The number of streams on a reserved path does not depend on the needs of the copy.
         let reserved: Vec<bool> = (0..self.routes.len())
             .map(|route| self.is_reserved(route))
             .collect();
@@ -293,7 +292,7 @@ impl<C: Connector> Supervisor<'_, C> {
         })
     }
 
-    /// The same, of those that may go.
+    /// Retires the stream that carries least, among those for which `may_go` is true.
     pub(super) fn retire_of(&mut self, may_go: impl Fn(&Slot) -> bool) -> bool {
         let slots = self.slots.iter().enumerate();
         let least = slots

@@ -1,4 +1,4 @@
-//! Whether the copy is carried, and how long it waits for its server if it is not.
+//! Detects whether the copy is carried, and limits how long it waits for its server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,11 +14,11 @@ use crate::client::patience::{LOOK_INTERVAL, Outlook, PatienceView};
 use crate::error::Error;
 use crate::progress::{Event, StreamCounters};
 
-/// Silence from which the observer is told that the copy waits.
+/// Silence after which the observer is told that the copy waits.
 const REPORTED_SILENCE: Duration = Duration::from_secs(5);
 
 impl<C: Connector> Supervisor<'_, C> {
-    /// The streams that stand and that the server has accepted.
+    /// Returns the established streams that the server has accepted.
     fn accepted_streams(&self) -> impl Iterator<Item = &StreamCounters> {
         let running = self.slots.iter().filter(|slot| slot.is_running());
         let counters = running
@@ -27,12 +27,12 @@ impl<C: Connector> Supervisor<'_, C> {
         counters.filter(|counters| counters.open.load(Ordering::Relaxed) && counters.is_accepted())
     }
 
-    /// Returns whether a stream stands that the server has accepted.
+    /// Returns true if a stream is established that the server has accepted.
     pub(super) fn has_accepted_stream(&self) -> bool {
         self.accepted_streams().next().is_some()
     }
 
-    /// Takes a look at whether anything arrives, if one is due, and tells whoever watches the copy.
+    /// Checks whether anything arrives, if a check is due, and informs the observer.
     pub(super) fn look_for_outage(&mut self) {
         let now = Instant::now();
         let progress = &self.client.progress;
@@ -42,7 +42,7 @@ impl<C: Connector> Supervisor<'_, C> {
         }
         self.next_outlook = now + LOOK_INTERVAL;
         let has_stream = self.has_accepted_stream();
-        // A disk on this side may hold all of them up: that is no outage.
+        // A disk on this side may block all of them, which is no outage.
         let is_busy = self.accepted_streams().any(StreamCounters::is_busy);
         self.outlook = self.run.patience.look(&PatienceView {
             now,
@@ -61,7 +61,7 @@ impl<C: Connector> Supervisor<'_, C> {
         self.report_silence(silence);
     }
 
-    /// Tells whoever watches the copy how long nothing has arrived, if that is worth showing.
+    /// Reports for how long nothing has arrived, if that is worth showing.
     pub(super) fn report_silence(&mut self, silence: Option<Duration>) {
         self.client.progress.set_silence(silence);
         match (silence, self.reported_wait) {
@@ -83,8 +83,8 @@ impl<C: Connector> Supervisor<'_, C> {
         }
     }
 
-    /// Returns whether a stream that is due may be opened now. In an outage one of each route is
-    /// enough to find out that it is over.
+    /// Returns true if a stream that is due may be opened now. In an outage, one per route is
+    /// enough to detect its end.
     pub(super) fn may_start(&self, slot: &Slot) -> bool {
         if !self.run.patience.has_stood() || self.has_accepted_stream() {
             return true;
@@ -101,7 +101,7 @@ impl<C: Connector> Supervisor<'_, C> {
             Error::StreamsLost(reason) => Error::StreamsLost(format!(
                 "nothing arrived for {waited} (--patience): {reason}"
             )),
-            // A limit that passes, or a depot: the last word of each attempt.
+            // A temporary limit, or a depot: the text has the last error of the attempts.
             error => Error::StreamsLost(format!(
                 "nothing arrived for {waited} (--patience): {error}"
             )),

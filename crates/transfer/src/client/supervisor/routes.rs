@@ -1,5 +1,5 @@
-//! Which routes streams may go over, and how many of them over each, where somebody else than the
-//! user chose them.
+//! Decides which routes streams may use, and how many on each, if the user did not choose the
+//! routes.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::client::{Connector, Side};
 use crate::progress::{Event, RouteStanding};
 
 impl<C: Connector> Supervisor<'_, C> {
-    /// The routes that streams may go over, by their numbers.
+    /// Returns the numbers of the routes that streams may use.
     pub(super) fn used_routes(&self) -> Vec<usize> {
         match &self.steering {
             Some(steering) => steering.used().collect(),
@@ -20,21 +20,21 @@ impl<C: Connector> Supervisor<'_, C> {
         }
     }
 
-    /// The most streams of a route.
+    /// Returns the maximum number of streams of `route`.
     pub(super) fn most_on(&self, route: usize) -> usize {
         self.steering.as_ref().map_or(usize::MAX, |steering| {
             steering.most(route, self.count.wanted())
         })
     }
 
-    /// Whether a route is a reserved way.
+    /// Returns true if `route` is a reserved path.
     pub(super) fn is_reserved(&self, route: usize) -> bool {
         self.steering
             .as_ref()
             .is_some_and(|steering| steering.is_reserved(route))
     }
 
-    /// Has routes join and leave, when the plan has changed.
+    /// Lets routes join and leave when the plan has changed.
     pub(super) fn follow_plan(&mut self) {
         let (Some(plan), Some(steering)) = (&mut self.plan, &mut self.steering) else {
             return;
@@ -73,7 +73,7 @@ impl<C: Connector> Supervisor<'_, C> {
         });
     }
 
-    /// Holds the routes against each other, and gives up streams of those that have too many.
+    /// Compares the routes, and gives up streams of those that have too many.
     pub(super) fn steer(&mut self) {
         let Some(mut steering) = self.steering.take() else {
             return;
@@ -91,8 +91,8 @@ impl<C: Connector> Supervisor<'_, C> {
             look.opened |= counters.is_some();
             if let Some(open) = slot.open() {
                 look.open += 1;
-                // Of what a server has for a stream, this end knows nothing; but it reports on
-                // itself.
+                // This end does not know what work a server has for a stream. The server's own
+                // reports show it.
                 look.busy |= match &self.side {
                     Side::Push(queue) => queue.carries(open.number),
                     Side::Pull(_) => true,
@@ -129,8 +129,7 @@ impl<C: Connector> Supervisor<'_, C> {
         }
     }
 
-    /// Leaves a route no more than so many streams: those that are open take no more work, others
-    /// are given up.
+    /// Reduces a route to `most` streams. Open streams take no more work, others are given up.
     fn hold_to(&mut self, route: usize, most: usize) {
         let mut counting = self
             .slots

@@ -1,4 +1,4 @@
-//! A place for one stream, and how that stands.
+//! A slot for one stream, and its state.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -8,20 +8,20 @@ use tokio::time::Instant;
 
 use crate::progress::StreamCounters;
 
-/// A place for one stream on one route.
+/// A slot for one stream on one route.
 pub(super) struct Slot {
     pub route: usize,
     pub stream: SlotState,
     pub failures: u32,
-    /// Of the streams that were open here, once there was one.
+    /// Counters of the streams that were open here, once there was one.
     pub counters: Arc<OnceLock<Arc<StreamCounters>>>,
     pub share: Share,
-    /// Attempts so far, and what gives up the one under way.
+    /// Number of attempts so far, and the handle that aborts the current one.
     pub attempts: u64,
     pub under_way: Option<AbortHandle>,
 }
 
-/// What the streams of a slot had moved, in bytes, at the last two marks.
+/// Bytes that the streams of a slot had moved at the last two marks.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Share {
     before: u64,
@@ -34,7 +34,7 @@ impl Share {
         self.marked = moved;
     }
 
-    /// Bytes moved since the mark before the last one.
+    /// Returns the bytes moved since the mark before the last one.
     pub fn of(self, moved: u64) -> u64 {
         moved.saturating_sub(self.before)
     }
@@ -42,15 +42,15 @@ impl Share {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlotState {
-    /// It is to be opened (again) at this moment.
+    /// To be opened or reopened at this time.
     Due(Instant),
-    /// It opens, or is open.
+    /// Opening or open.
     Running,
-    /// It is open and takes no more work.
+    /// Open, but takes no more work.
     Retiring,
-    /// It was retired; there may be another one.
+    /// Retired. Another stream may take the slot.
     Free,
-    /// It failed for good: another attempt would fail like it.
+    /// Failed permanently: another attempt would fail likewise.
     Failed,
 }
 
@@ -67,7 +67,7 @@ impl Slot {
         }
     }
 
-    /// Bytes that the connections of its streams have moved.
+    /// Returns the bytes that the connections of its streams have moved.
     pub fn moved(&self) -> u64 {
         self.counters
             .get()
@@ -85,7 +85,7 @@ impl Slot {
         }
     }
 
-    /// Gives up its stream, wherever it stands. What the stream carried goes elsewhere.
+    /// Gives up the stream in any state. Other streams take over its work.
     pub fn give_up(&mut self) {
         if let Some(under_way) = self.under_way.take() {
             under_way.abort();
@@ -96,7 +96,8 @@ impl Slot {
         self.stream = SlotState::Free;
     }
 
-    /// Whether it counts towards the number of streams; what has failed for good is not replaced.
+    /// Returns true if the slot counts towards the number of streams. A permanently failed one is
+    /// not replaced.
     pub fn counts(&self) -> bool {
         !matches!(self.stream, SlotState::Retiring | SlotState::Free)
     }

@@ -1,8 +1,8 @@
-//! What one side says over a whole stream: a sender behind HELLO, a receiver that answers.
+//! Seeds of what one side sends over a whole stream: a sender after HELLO, or a receiver's answers.
 
 use super::*;
 
-/// A file of two blocks, the second one short, and all of its frames.
+/// Returns all frames of a file of two blocks, the second one short.
 fn in_blocks(id: u64, path: &[u8]) -> Vec<Frame> {
     let (block, size) = (1u32 << 16, (1u64 << 16) + 3);
     let data = vec![b'd'; size as usize];
@@ -30,8 +30,8 @@ fn in_blocks(id: u64, path: &[u8]) -> Vec<Frame> {
     ]
 }
 
-/// The same, with its data in the clear. `change` is what the hash of the last block was changed
-/// by.
+/// Returns the same frames with plaintext data. `change` is a modification of the last block's
+/// hash.
 fn in_clear_blocks(id: u64, path: &[u8], change: u8) -> Vec<Frame> {
     let mut frames = in_blocks(id, path);
     for frame in &mut frames {
@@ -48,7 +48,7 @@ fn in_clear_blocks(id: u64, path: &[u8], change: u8) -> Vec<Frame> {
     frames
 }
 
-/// What a sender says behind HELLO.
+/// Returns what senders send after HELLO.
 pub(in super::super) fn senders() -> Vec<Seed> {
     let meta = Meta::default();
     let small = |id: u64, path: &[u8], hash: [u8; 32]| Frame::Small {
@@ -119,8 +119,8 @@ pub(in super::super) fn senders() -> Vec<Seed> {
             extents: vec![],
         }),
     ];
-    // What is there, what is not, what is in the way; and a large one that is there, with its data
-    // behind it and between.
+    // Offers of a file that exists, one that does not and one that conflicts, and of a large
+    // existing one that is followed and interrupted by its data.
     let offers = [
         vec![
             offered(0, b"=there", None),
@@ -188,7 +188,7 @@ pub(in super::super) fn senders() -> Vec<Seed> {
     .to_vec()
 }
 
-/// What a receiver answers.
+/// Returns what receivers answer.
 pub(in super::super) fn receivers() -> Vec<Seed> {
     let accept = Frame::Accept {
         version: VERSION,

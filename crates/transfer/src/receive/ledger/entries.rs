@@ -1,4 +1,4 @@
-//! Entries that come whole: SMALL, DIRECTORY, SYMLINK, FAILED.
+//! Entries that arrive in one frame: SMALL, DIRECTORY, SYMLINK, FAILED.
 
 use super::{Action, Directory, Ledger, Parts, result};
 use crate::error::{Failure, FailureKind};
@@ -6,12 +6,14 @@ use crate::manifest::Record;
 use crate::store::MadeDir;
 use crate::wire::{Head, Meta, Written};
 
-/// Bytes of directories kept until the end, when permissions and times are set (LH-COPY-30).
+/// Maximum memory for directories that are kept until the end, when permissions and times are set
+/// (LH-COPY-30).
 const MAX_DIRECTORY_BYTES: u64 = 64 * 1024 * 1024;
 
 impl<P: Parts> Ledger<P> {
-    /// A whole entry has arrived. Whether it is to be written, and [`Self::entry_written`] to be
-    /// said after; otherwise who asked is answered, or will be with those who asked before.
+    /// Handles an entry in one frame. Returns true if it must be written, followed by
+    /// [`Self::entry_written`]. Otherwise the requester is answered now, or together with earlier
+    /// ones.
     pub(crate) fn entry(
         &mut self,
         head: &Head,
@@ -37,7 +39,7 @@ impl<P: Parts> Ledger<P> {
         true
     }
 
-    /// Room for what is remembered of a directory.
+    /// Reserves memory for a directory.
     fn reserve(&mut self, head: &Head) -> Result<(), Failure> {
         let cost = directory_bytes(head);
         if self.memory.directories + cost > MAX_DIRECTORY_BYTES {
@@ -51,7 +53,7 @@ impl<P: Parts> Ledger<P> {
         Ok(())
     }
 
-    /// What became of a file that came whole, or a link.
+    /// Notes the outcome of a file in one frame, or a link.
     pub(crate) fn entry_written(
         &mut self,
         head: &Head,
@@ -67,7 +69,8 @@ impl<P: Parts> Ledger<P> {
         self.settle(head, record, outcome, out);
     }
 
-    /// What became of a directory; if `finish`, it is to be finished when all is written.
+    /// Notes the outcome of a directory. With `finish`, it must be finished when everything is
+    /// written.
     pub(crate) fn directory_made(
         &mut self,
         head: &Head,
@@ -96,9 +99,8 @@ impl<P: Parts> Ledger<P> {
         self.settle(head, Record::Directory, outcome, out);
     }
 
-    /// FAILED: the sender could not read an entry. A file that had begun to arrive in blocks goes
-    /// with it, unless it is being given its name already: then that is what becomes of it
-    /// (LH-COPY-23).
+    /// Handles FAILED: the sender could not read an entry. A file that had begun to arrive in
+    /// blocks fails too, unless it is being committed, which then decides the outcome (LH-COPY-23).
     pub(crate) fn failed(
         &mut self,
         head: &Head,
@@ -120,7 +122,7 @@ impl<P: Parts> Ledger<P> {
             out.push(Action::Answer(asker, (result(head.id, outcome), None)));
             return;
         }
-        // Who said that it failed knows why.
+        // The sender knows the reason, so only the kind is returned.
         let answer = Failure::new(failure.kind);
         self.being_written.insert(head.id, vec![asker]);
         self.settle_as(head, Record::Failed, Err(failure), Some(answer), out);
@@ -136,7 +138,8 @@ impl<P: Parts> Ledger<P> {
         self.settle_as(head, record, outcome, None, out);
     }
 
-    /// Records an entry and answers who asked, with the failure `reported` if that is another one.
+    /// Records an entry and answers its requesters, with `reported` instead of the failure if
+    /// given.
     fn settle_as(
         &mut self,
         head: &Head,
@@ -146,7 +149,8 @@ impl<P: Parts> Ledger<P> {
         out: &mut Vec<Action<P>>,
     ) {
         let outcome = self.record(head, record, outcome, out);
-        // A file that had begun to arrive in blocks, and came whole or failed at its source.
+        // A file that had begun to arrive in blocks, and then came in one frame or failed at its
+        // source.
         self.give_up(head.id, &outcome, out);
         let answer = match (outcome, reported) {
             (Err(_), Some(reported)) => Err(reported),
@@ -162,7 +166,7 @@ impl<P: Parts> Ledger<P> {
     }
 }
 
-/// Bytes that a directory takes until it is finished.
+/// Returns the memory of a directory until it is finished, in bytes.
 fn directory_bytes(head: &Head) -> u64 {
     (head.path.as_bytes().len() + size_of::<Directory>()) as u64
 }

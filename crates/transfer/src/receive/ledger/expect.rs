@@ -1,31 +1,31 @@
-//! What a sender may send: a receiver that asked for something takes that and nothing else
+//! Checks what a sender may send: a receiver accepts what it requested and nothing else
 //! (LH-COPY-18).
 //!
-//! A client that pulls without `-r` asked for one file a source, under the name it chose itself: no
-//! directory, nothing beneath, and no symbolic link, which would stand where the user expects a
-//! file's content and lead wherever the server likes. With `-r` it asked for the source itself,
-//! whatever that is, or for a tree beneath it. A server that is pushed to takes any tree: where it
-//! may go is for its grants to say.
+//! A client that pulls without `-r` requests one file per source, under a name that it chooses
+//! itself. It accepts no directory and nothing beneath. It also accepts no symbolic link, which
+//! would stand where the user expects file content and could lead anywhere. With `-r` it requests
+//! the source itself, whatever it is, or a tree beneath it. A server accepts any tree in a push;
+//! its grants decide where the tree may go.
 
 use crate::error::{Failure, FailureKind};
 use crate::part::PartFilter;
 use crate::path::RelPath;
 use crate::wire::{Frame, HardLink, Head, Offer};
 
-/// What was asked for.
+/// Request of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// Whatever the sender wants to put there.
     Anything,
-    /// Of each source, one file.
+    /// One file per source.
     Files,
-    /// Of each source, itself or a tree beneath it.
+    /// The source itself, or a tree beneath it.
     Trees,
-    /// Of each source the files of one part: those of a tree if true, the source itself if not.
+    /// The files of one part. If true, those of a tree, otherwise only the source itself.
     Part(PartFilter, bool),
 }
 
-/// What an entry is, as far as its frame says.
+/// Kind of an entry, as far as its frame tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
     File,
@@ -35,7 +35,7 @@ pub(crate) enum Sent {
 }
 
 impl Sent {
-    /// What `frame` says its entry is; none if it describes no entry.
+    /// Returns the entry in `frame` and its kind, or `None` if it describes no entry.
     pub(crate) fn of(frame: &Frame) -> Option<(&Head, Self)> {
         match frame {
             Frame::File { head, .. } | Frame::Small { head, .. } => Some((head, Self::File)),
@@ -50,16 +50,16 @@ impl Sent {
     }
 }
 
-/// Why an entry is not taken.
+/// Reason why an entry is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unexpected {
-    /// It was not asked for, and an honest sender would know: the copy ends.
+    /// It was not requested, which an honest sender would know. The copy ends.
     NotAsked(&'static str),
-    /// It is what the source is, but not what was asked for: this entry fails.
+    /// It is what the source is, but not what was requested. The entry fails.
     Fails(Failure),
 }
 
-/// Holds a sender to what it was asked for, whatever the order in which its frames arrive.
+/// Checks a sender's entries against the request, in any order of arrival.
 #[derive(Debug)]
 pub(crate) struct Expectation {
     asked: Asked,
@@ -67,12 +67,12 @@ pub(crate) struct Expectation {
     sources: Vec<Seen>,
 }
 
-/// What has been seen of one source.
+/// Entries of one source so far.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
-    /// The entry that is the source itself. A frame may come again when a stream was lost.
+    /// Entry of the source itself. Its frame may arrive again after a stream was lost.
     root: Option<(u64, Sent)>,
-    /// Something beneath it has come.
+    /// True if an entry beneath the source has arrived.
     beneath: bool,
 }
 
@@ -90,7 +90,7 @@ impl Expectation {
         }
     }
 
-    /// Whether an entry is part of what was asked for.
+    /// Checks that an entry is part of what was requested.
     pub(crate) fn admit(&mut self, head: &Head, sent: Sent) -> Result<(), Unexpected> {
         use Unexpected::NotAsked;
         let Some(seen) = self.sources.get_mut(head.source as usize) else {
@@ -133,13 +133,12 @@ impl Expectation {
         }
         match seen.root {
             None => seen.root = Some((head.id, sent)),
-            // What is known of a file or directory that failed on one stream and not, or not yet,
-            // on another.
+            // An entry that failed on one stream may be known from another, or become known later.
             Some((id, Sent::Failed)) if id == head.id => seen.root = Some((head.id, sent)),
             Some((id, Sent::File)) if id == head.id && sent == Sent::Failed => {}
             Some((id, before)) if id == head.id && before == sent => {}
-            // Names in a directory that can't be carried are reported as failures of the directory,
-            // under numbers of their own.
+            // If the name of an entry in a directory cannot be transmitted, it is reported as a
+            // failure of the directory, with a number of its own.
             Some((_, Sent::Directory | Sent::Failed))
                 if self.asked == Asked::Trees && sent == Sent::Failed => {}
             Some((_, Sent::Failed)) if self.asked == Asked::Trees && sent == Sent::Directory => {
@@ -153,15 +152,15 @@ impl Expectation {
         Ok(())
     }
 
-    /// Whether there may be a file at `path` beneath a source.
+    /// Returns true if a file at `path` beneath a source can have been requested.
     pub(crate) fn may_name(&self, path: &RelPath) -> bool {
         self.asked != Asked::Files || path.is_root()
     }
 
-    /// The first source of which nothing has come, when all has.
+    /// Returns the first source of which nothing has arrived, once everything has.
     pub(crate) fn missing(&self) -> Option<usize> {
         match self.asked {
-            // A part may have nothing of a source.
+            // A part may take nothing of a source.
             _ if self.part.is_some() => None,
             Asked::Anything | Asked::Part(..) => None,
             Asked::Files | Asked::Trees => self.sources.iter().position(|seen| seen.root.is_none()),
@@ -208,7 +207,7 @@ mod tests {
             files().admit(&head(0, 0, ""), Sent::Symlink),
             Err(Unexpected::Fails(Failure::new(FailureKind::IsLink)))
         );
-        // Twice is one too many; the same again, after a lost stream, is not.
+        // A second entry is one too many, but a repetition after a lost stream is not.
         let mut twice = files();
         assert!(admits(&mut twice, 0, "", Sent::File) && admits(&mut twice, 0, "", Sent::File));
         assert!(!admits(&mut twice, 1, "", Sent::File));
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_of_which_nothing_came_is_missed() {
+    fn source_without_entries_is_missing() {
         let mut both = Expectation::new(Asked::Files, 2);
         assert_eq!(both.missing(), Some(0));
         both.admit(&head(0, 0, ""), Sent::File).unwrap();
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_copy_50_of_a_part_nothing_else_is_taken() {
+    fn lh_copy_50_part_accepts_only_its_files() {
         let filter = |number| PartFilter {
             part: Part::new(number, 2).unwrap(),
             links_together: false,
@@ -267,11 +266,11 @@ mod tests {
                 );
             }
         }
-        // Without recursion a part has nothing beneath a source, either.
+        // Without recursion, a part has nothing beneath a source either.
         let files = |number| Expectation::new(Asked::Part(filter(number), false), 1);
         assert!(!(1..=2).any(|number| admits(&mut files(number), 0, "a", Sent::File)));
         assert_eq!(part(1).missing(), None, "of a source it may have nothing");
-        // Which files several names are of only the sender knows.
+        // Only the sender knows which names belong to one file.
         let together = PartFilter {
             links_together: true,
             ..filter(1)
@@ -302,33 +301,53 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is sent: without recursion no more than one file or link a source is admitted,
-        /// at the source itself; with it, nothing lies beneath what is no directory.
+        /// Without recursion, at most one file or link per source is admitted, at the source
+        /// itself. With it, nothing is admitted beneath an entry that is not a directory.
         #[test]
-        fn nothing_is_admitted_that_was_not_asked_for(entries in entries(), recursive in any::<bool>()) {
+        fn only_requested_entries_are_admitted(
+            entries in entries(),
+            recursive in any::<bool>(),
+        ) {
             let asked = if recursive { Asked::Trees } else { Asked::Files };
             let mut expectation = Expectation::new(asked, 3);
             let mut admitted: Vec<(u64, u32, &str, Sent)> = Vec::new();
             for (id, source, path, sent) in entries {
                 if expectation.admit(&head(id, source, path), sent).is_ok() {
                     prop_assert!(source < 3);
-                    prop_assert!(recursive || (path.is_empty() && matches!(sent, Sent::File | Sent::Failed)));
+                    prop_assert!(
+                        recursive
+                            || (path.is_empty() && matches!(sent, Sent::File | Sent::Failed))
+                    );
                     admitted.push((id, source, path, sent));
                 }
             }
             for source in 0..3 {
                 let of: Vec<_> = admitted.iter().filter(|e| e.1 == source).collect();
                 let leaves: std::collections::HashSet<u64> = of.iter()
-                    .filter(|e| e.2.is_empty() && matches!(e.3, Sent::File | Sent::Symlink)).map(|e| e.0).collect();
+                    .filter(|e| e.2.is_empty() && matches!(e.3, Sent::File | Sent::Symlink))
+                    .map(|e| e.0)
+                    .collect();
                 prop_assert!(leaves.len() <= 1);
-                prop_assert!(leaves.is_empty() || of.iter().all(|e| e.2.is_empty() && e.3 != Sent::Directory));
+                prop_assert!(
+                    leaves.is_empty()
+                        || of.iter().all(|e| e.2.is_empty() && e.3 != Sent::Directory)
+                );
             }
         }
 
-        /// What an honest sender sends is admitted in any order, and again.
+        /// An honest sender's entries are admitted in any order, and repeatedly.
         #[test]
-        fn an_honest_tree_is_admitted_in_any_order(mut order in Just((0u64..6).collect::<Vec<_>>()).prop_shuffle()) {
-            let tree = [("", Sent::Directory), ("a", Sent::File), ("l", Sent::Symlink), ("d", Sent::Directory), ("d/x", Sent::Failed), ("", Sent::Failed)];
+        fn honest_tree_is_admitted_in_any_order(
+            mut order in Just((0u64..6).collect::<Vec<_>>()).prop_shuffle(),
+        ) {
+            let tree = [
+                ("", Sent::Directory),
+                ("a", Sent::File),
+                ("l", Sent::Symlink),
+                ("d", Sent::Directory),
+                ("d/x", Sent::Failed),
+                ("", Sent::Failed),
+            ];
             let mut expectation = Expectation::new(Asked::Trees, 1);
             order.extend(order.clone());
             for id in order {

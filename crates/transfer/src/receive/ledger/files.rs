@@ -1,10 +1,10 @@
-//! Files that come in blocks: one writer at a time for each, concluded when the last block and the
-//! hash are in.
+//! Files that arrive in blocks. Each has one writer at a time, and is concluded when the last block
+//! and the hash are in.
 //!
-//! A block passes through here three times: when it has arrived (who asked is answered, or the
-//! block is to be hashed), when it is hashed (it is to be written, or waits for the one who writes
-//! the file), and when it is written. Hashing goes on beside the writing; two writes into one file
-//! would only wait for each other, for its inode's lock.
+//! A block passes through here three times. When it has arrived, the requester is answered or the
+//! block must be hashed. When it is hashed, it must be written, or waits for the file's writer. The
+//! third time it has been written. Hashing runs in parallel with writing. Two concurrent writes to
+//! one file would only wait for its inode's lock.
 
 mod conclude;
 
@@ -17,61 +17,60 @@ use crate::store::Announced;
 use crate::tree_hash::{BlockHash, Hash, Subtree, TreeHash};
 use crate::wire::{Block, Frame, Head, MAX_HAVE_SUBTREES};
 
-/// Files in the making at once, at most (LH-COPY-30).
+/// Maximum number of unfinished files at once (LH-COPY-30).
 const MAX_DESCRIBED_FILES: usize = 4096;
-/// Bytes that a described file takes beside its path, and each separate run of its blocks: in its
-/// tree, and in its journal. However scattered blocks are, nothing but the key's share of memory
-/// bounds the runs (LH-COPY-30).
+/// Memory of a described file besides its path, and of each separate run of its blocks in its tree
+/// and its journal, in bytes. Only the key's share of memory bounds the number of runs, however
+/// scattered blocks are (LH-COPY-30).
 const FILE_BYTES: u64 = 1024;
 const RUN_BYTES: u64 = 192;
 
-/// What a block is that is about to be read.
+/// Classification of a block whose data is about to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Part of an entry that is answered for: its data may be dropped.
+    /// Part of an entry that has been answered. Its data may be dropped.
     Settled,
-    /// Part of a file of `size` bytes, which may or may not have its place among the open files
-    /// yet.
+    /// Part of a file of `size` bytes, with or without a permit among the open files.
     Wanted { size: u64, has_place: bool },
 }
 
-/// A file that comes in blocks.
+/// A file that arrives in blocks.
 pub(super) struct ArrivingFile<P: Parts> {
     announced: Arc<Announced>,
     tree: TreeHash,
-    /// An earlier copy has left some of it.
+    /// True if an earlier copy has left a part of it.
     is_resumed: bool,
-    /// The most runs there were at once: what was allocated for them is kept.
+    /// Maximum number of runs so far. Memory allocated for them is kept.
     most_runs: usize,
     /// Blocks that have arrived and are not written yet, by their offset.
     in_flight: HashMap<u64, InFlight<P>>,
     /// Blocks that are hashed and wait for the writer.
     queue: VecDeque<(Block, BlockHash, P::Data)>,
     writer: Writer<P>,
-    /// The sender's hash, once said, and who waits for the outcome.
+    /// The sender's hash, once received.
     end: Option<Hash>,
     pub(super) end_asked: Vec<P::Asker>,
     /// Bytes counted as written.
     counted: u64,
 }
 
-/// A block that is being hashed, waits or is being written.
+/// A block that is being hashed, waits, or is being written.
 struct InFlight<P: Parts> {
     hash: Option<BlockHash>,
     askers: Vec<P::Asker>,
 }
 
-/// Who may write the file.
+/// State of the file's writer.
 enum Writer<P: Parts> {
-    /// Nobody: it has no place among the open files yet.
+    /// The file has no permit among the open files yet.
     Unopened,
-    /// Nobody ever: it was given no place.
+    /// The file was refused a permit.
     Refused(Failure),
-    /// Nobody does.
+    /// Open, without a write in progress.
     Idle(P::File),
-    /// Somebody does.
+    /// A write is in progress.
     Writing,
-    /// Somebody is giving it its name.
+    /// The file is being committed.
     Placing,
 }
 
@@ -84,8 +83,7 @@ impl<P: Parts> ArrivingFile<P> {
         file_bytes(&self.announced.head) + self.most_runs as u64 * RUN_BYTES
     }
 
-    /// Has the writer go on with what waits; an idle one, or one that has just come back with the
-    /// file.
+    /// Starts the next waiting write. The writer is idle or has just returned `file`.
     fn write_next(&mut self, file: P::File, out: &mut Vec<Action<P>>) {
         let Some((block, hash, data)) = self.queue.pop_front() else {
             self.writer = Writer::Idle(file);
@@ -103,13 +101,13 @@ impl<P: Parts> ArrivingFile<P> {
 }
 
 impl<P: Parts> Ledger<P> {
-    /// Bytes that it takes to begin a file with `subtrees`, beside those of any event.
+    /// Returns the memory for beginning a file with `subtrees`, in addition to that of any event.
     pub(crate) fn bytes_of(subtrees: &[Subtree]) -> u64 {
         (subtrees.len() as u64).saturating_mul(RUN_BYTES)
     }
 
-    /// FILE: a file that will come in blocks, of which `in_place` are written already. Nothing is
-    /// created yet. What is in place is counted as written.
+    /// Handles FILE, which describes a file that arrives in blocks. Nothing is created yet. The
+    /// subtrees `in_place` exist and count as written.
     ///
     /// # Errors
     /// [`Rejected`] if the stream that brought it must end.
@@ -157,10 +155,10 @@ impl<P: Parts> Ledger<P> {
         Ok(())
     }
 
-    /// What a block is whose data is about to be read.
+    /// Classifies a block whose data is about to be read.
     ///
     /// # Errors
-    /// [`Rejected::Protocol`] if it does not belong to a file that was described (LH-COPY-14).
+    /// [`Rejected::Protocol`] if it does not belong to a described file (LH-COPY-14).
     pub(crate) fn expects(&self, block: &Block) -> Result<Expected, Rejected> {
         let Some(file) = self.files.get(&block.id) else {
             return match self.recorded(block.id) {
@@ -181,8 +179,8 @@ impl<P: Parts> Ledger<P> {
         })
     }
 
-    /// A file's place among those open, or why it has none. Gives it back if another one was
-    /// faster.
+    /// Gives a file its permit among the open files, or the reason why it has none. Returns the
+    /// permit if the file got one earlier.
     pub(crate) fn give_place(
         &mut self,
         id: u64,
@@ -208,8 +206,9 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// A block has arrived. Whether it is to be hashed, and [`Self::block_hashed`] to be said;
-    /// otherwise who asked is answered, or will be with those who asked before.
+    /// Handles an arrived block. Returns true if it must be hashed, followed by
+    /// [`Self::block_hashed`]. Otherwise the requester is answered now, or together with earlier
+    /// ones.
     pub(crate) fn block(
         &mut self,
         block: &Block,
@@ -217,7 +216,7 @@ impl<P: Parts> Ledger<P> {
         out: &mut Vec<Action<P>>,
     ) -> bool {
         let Some(file) = self.files.get_mut(&block.id) else {
-            // LH-COPY-20: also of a failure that an earlier answer reported and that was lost.
+            // LH-COPY-20: this includes a failure whose earlier report was lost.
             let failed = self.recorded(block.id).and_then(Result::err);
             out.push(Action::Answer(
                 asker,
@@ -244,7 +243,7 @@ impl<P: Parts> Ledger<P> {
         true
     }
 
-    /// A block is hashed: it is to be written now, or waits for the writer of its file.
+    /// Handles a hashed block. It is written now, or waits for the writer of its file.
     pub(crate) fn block_hashed(
         &mut self,
         block: Block,
@@ -271,13 +270,14 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// A block is not what its sender said it is: somebody has changed it on the way (LH-COPY-44).
+    /// Fails a file because a block does not have the hash that its sender gave. Its data was
+    /// changed in transit (LH-COPY-44).
     pub(crate) fn block_changed(&mut self, id: u64, out: &mut Vec<Action<P>>) {
         let what = "its data was changed on the way";
         self.fail_file(id, Failure::with(FailureKind::Verification, what), out);
     }
 
-    /// The writer of a file is done with a block, and back with the file.
+    /// Handles a written block, and takes back the file from its writer.
     pub(crate) fn block_written(
         &mut self,
         id: u64,
@@ -287,7 +287,7 @@ impl<P: Parts> Ledger<P> {
         out: &mut Vec<Action<P>>,
     ) {
         let Some(file) = self.files.get_mut(&id) else {
-            // It failed meanwhile.
+            // The file failed in the meantime.
             let failed = self.recorded(id).and_then(Result::err);
             let keep = failed.is_some_and(|failure| is_worth_keeping(&failure));
             out.push(Action::Discard { file: place, keep });
@@ -326,8 +326,9 @@ impl<P: Parts> Ledger<P> {
         self.conclude_file(id, out);
     }
 
-    /// HAVE: parts that are in place of a file that an earlier copy has left some of, from `from`
-    /// on; and where there may be more (LH-COPY-36). Of other files, none.
+    /// Returns HAVE with the parts in place, from offset `from`, of a file that an earlier copy
+    /// began. Also returns the offset where there may be more (LH-COPY-36). For other files, HAVE
+    /// is empty.
     pub(crate) fn have(&self, id: u64, from: u64) -> Option<(Frame, Option<u64>)> {
         let file = self.files.get(&id)?;
         let most = if file.is_resumed {
@@ -346,7 +347,7 @@ impl<P: Parts> Ledger<P> {
         Some((frame, more))
     }
 
-    /// Accounts for the runs of blocks that are remembered.
+    /// Accounts for the runs of blocks in memory.
     fn account_runs(&mut self, id: u64, more: usize) -> Result<(), Failure> {
         if more == 0 {
             return Ok(());
@@ -361,8 +362,8 @@ impl<P: Parts> Ledger<P> {
     }
 }
 
-/// The tree of a file of which `in_place` is known. A journal that makes no sense of this file is
-/// no journal of it.
+/// Returns the tree of a file with the subtrees `in_place`. If these do not fit, the journal
+/// belongs to another file and the tree is empty.
 fn begin(size: u64, block_log2: u32, in_place: &[Subtree]) -> TreeHash {
     let mut tree = TreeHash::new(size, block_log2);
     for subtree in in_place {
@@ -375,7 +376,7 @@ fn begin(size: u64, block_log2: u32, in_place: &[Subtree]) -> TreeHash {
 
 const UNDESCRIBED: Rejected = Rejected::Protocol("it sends part of a file it has not described");
 
-/// ACK, and RESULT behind it if the file has failed.
+/// Returns ACK, followed by RESULT if the file has failed.
 fn block_answer(id: u64, offset: u64, failure: Option<Failure>) -> Answer {
     let ack = Frame::Ack { id, offset };
     (ack, failure.map(|failure| result(id, Err(failure))))
@@ -387,7 +388,7 @@ fn answers<P: Parts>(askers: Vec<P::Asker>, answer: &Answer) -> impl Iterator<It
         .map(move |asker| Action::Answer(asker, answer.clone()))
 }
 
-/// Bytes that a described file takes.
+/// Returns the memory of a described file, in bytes.
 fn file_bytes(head: &Head) -> u64 {
     FILE_BYTES + head.path.as_bytes().len() as u64
 }

@@ -1,5 +1,5 @@
-//! Files that need not travel: offered before they are sent, or said to be other names of one. The
-//! receiver looks whether that is so, one thread for each.
+//! Files that may not need to travel: they are offered before they are sent, or announced as links.
+//! The receiver checks each on a thread.
 
 use super::{Action, Ledger, Parts, result};
 use crate::error::Failure;
@@ -7,10 +7,10 @@ use crate::manifest::Record;
 use crate::store::Comparison;
 use crate::wire::{Frame, HardLink, Head, Offer, Written};
 
-/// Why a file need not travel, as its sender has it.
+/// The sender's reason why a file need not travel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Claim<'a> {
-    /// It may be there.
+    /// The receiver may have the file.
     Offer(&'a Offer),
     /// It is another name of a file in place.
     Link(&'a HardLink),
@@ -31,7 +31,7 @@ impl Claim<'_> {
         }
     }
 
-    /// What became of the file, if it need not be sent.
+    /// Returns the outcome of the file if it need not be sent.
     fn written(&self) -> Written {
         match self {
             Self::Offer(_) => Written::Unchanged,
@@ -39,7 +39,7 @@ impl Claim<'_> {
         }
     }
 
-    /// What the manifest says of it then (LH-COPY-42, LH-COPY-47).
+    /// Returns the record for the manifest in that case (LH-COPY-42, LH-COPY-47).
     fn record(&self) -> Record<'_> {
         match self {
             Self::Offer(Offer {
@@ -61,8 +61,8 @@ impl Claim<'_> {
 }
 
 impl<P: Parts> Ledger<P> {
-    /// OFFER or HARD_LINK. Whether it is to be looked into, and [`Self::compared`] to be said
-    /// after; otherwise who asked is answered, or will be with those who asked before.
+    /// Handles OFFER or HARD_LINK. Returns true if it must be checked, followed by
+    /// [`Self::compared`]. Otherwise the requester is answered now, or together with earlier ones.
     pub(crate) fn claimed(
         &mut self,
         claim: Claim<'_>,
@@ -82,7 +82,8 @@ impl<P: Parts> Ledger<P> {
         true
     }
 
-    /// What came of it. If the file is in place, what has arrived of it meanwhile is dropped.
+    /// Handles the result of the check. If the file is in place, data that has arrived since is
+    /// dropped.
     pub(crate) fn compared(
         &mut self,
         claim: Claim<'_>,
@@ -90,7 +91,7 @@ impl<P: Parts> Ledger<P> {
         out: &mut Vec<Action<P>>,
     ) {
         let id = claim.head().id;
-        // What is being given its name is what becomes of it.
+        // A commit in progress decides the outcome.
         let is_being_placed = self
             .files
             .get(&id)

@@ -1,49 +1,49 @@
-//! What became of every entry, for streams that ask again: an answer may be lost with its stream
-//! long after it was given.
+//! Outcomes of all entries, for streams that ask again. An answer may be lost with its stream long
+//! after it was given.
 //!
-//! Most entries are written anew, and of those nothing is kept. Of the others a byte is, in pages
-//! of consecutive entries, so that what is remembered is bounded by the number of entries and not
-//! by a number of failures; the words of a failure are kept for the first [`MAX_DETAILS`].
+//! Nothing is kept for most entries, which are newly written. Of the others a byte is kept, in
+//! pages of consecutive entries. Memory is thus bounded by the number of entries, not by the number
+//! of failures. The details of failures are kept for the first [`MAX_DETAILS`].
 
 use std::collections::HashMap;
 
 use crate::error::{Failure, FailureKind};
 use crate::wire::Written;
 
-/// Reasons in words that are kept; beyond, the kind alone.
+/// Maximum number of detailed reasons. For further failures, only the kind is kept.
 const MAX_DETAILS: usize = 1024;
-/// Entries of a page.
+/// Number of entries in a page.
 const PAGE_ENTRIES: usize = 256;
-/// Bytes that a page takes whatever is in it, and that a reason takes beside its words.
+/// Memory overhead of a page, and of a reason, in bytes.
 const PAGE_BYTES: u64 = 64;
 const DETAIL_BYTES: u64 = 64;
-/// The outcome of most, as a byte.
+/// The most frequent outcome, as a byte.
 const NEW: u8 = Written::New.code();
 
-/// See the module.
+/// Outcomes of all entries.
 #[derive(Default)]
 pub(super) struct Outcomes {
     pages: HashMap<u64, Page>,
-    /// Pages among them that have a byte for each entry.
+    /// Number of pages that have a byte for each entry.
     mixed: u64,
     details: HashMap<u64, String>,
     detail_bytes: u64,
 }
 
 enum Page {
-    /// All its entries came to this.
+    /// All its entries have this outcome.
     Uniform(u8),
-    /// What each of its entries came to, and how many came to something else than [`NEW`].
+    /// Outcome of each entry, and the number of entries whose outcome is not [`NEW`].
     Mixed(Box<[u8; PAGE_ENTRIES]>, usize),
 }
 
 impl Outcomes {
-    /// Bytes of memory that they take.
+    /// Returns the memory that the outcomes use, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.pages.len() as u64 * PAGE_BYTES + self.mixed * PAGE_ENTRIES as u64 + self.detail_bytes
     }
 
-    /// What became of entry `id`, of which nothing was said before.
+    /// Inserts the outcome of entry `id`, which has none yet.
     pub(super) fn insert(&mut self, id: u64, outcome: &Result<Written, Failure>) {
         let code = match outcome {
             Ok(Written::New) => return,
@@ -74,7 +74,7 @@ impl Outcomes {
         }
     }
 
-    /// What became of entry `id`, which has been recorded.
+    /// Returns the outcome of entry `id`, which must be recorded.
     pub(super) fn of(&self, id: u64) -> Result<Written, Failure> {
         let (number, at) = split(id);
         let code = match self.pages.get(&number) {
@@ -92,7 +92,7 @@ impl Outcomes {
     }
 }
 
-/// The page of an entry, and its place there.
+/// Returns the page of an entry, and its index there.
 fn split(id: u64) -> (u64, usize) {
     (
         id / PAGE_ENTRIES as u64,
@@ -120,9 +120,11 @@ mod tests {
     }
 
     proptest! {
-        /// What was put in comes out again, words included as long as there are few.
+        /// Outcomes are returned as they were inserted, with details as long as there are few.
         #[test]
-        fn every_outcome_is_remembered(list in prop::collection::hash_map(0u64..2000, outcome(), 0..600)) {
+        fn every_outcome_is_remembered(
+            list in prop::collection::hash_map(0u64..2000, outcome(), 0..600),
+        ) {
             let mut outcomes = Outcomes::default();
             for (id, outcome) in &list {
                 outcomes.insert(*id, outcome);
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_follows_the_number_of_entries_and_not_of_failures() {
+    fn memory_depends_on_entries_and_not_on_failures() {
         let mut outcomes = Outcomes::default();
         let failure = |id: u64| Failure::with(FailureKind::Exists, format!("no {id}"));
         for id in 0..1_000_000 {
@@ -143,7 +145,7 @@ mod tests {
         }
         assert!(outcomes.bytes() < 512 * 1024, "{}", outcomes.bytes());
         assert_eq!(outcomes.of(5), Err(failure(5)));
-        // Without words, but never as something else than it was.
+        // The detail is lost, but never the kind.
         assert_eq!(outcomes.of(999_999), Err(Failure::new(FailureKind::Exists)));
         let mut alternating = Outcomes::default();
         for id in (0..1_000_000).step_by(2) {

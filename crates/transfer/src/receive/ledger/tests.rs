@@ -1,4 +1,4 @@
-//! The ledger in virtual time: any interleaving of streams, hashing, writing and dying gives the
+//! The ledger in virtual time. Any interleaving of streams, hashing, writing and dying gives the
 //! same account.
 
 mod run;
@@ -32,7 +32,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// RESULT in an answer.
+/// Returns the RESULT in an answer.
 fn outcome_in((first, second): &(Frame, Option<Frame>)) -> Option<Result<Written, FailureKind>> {
     [Some(first), second.as_ref()]
         .into_iter()
@@ -46,9 +46,9 @@ fn outcome_in((first, second): &(Frame, Option<Frame>)) -> Option<Result<Written
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Whatever comes in whatever order, twice, and over streams that die: each entry is concluded
-    /// and reported once, every question is answered, the same at any time; one thread at a time
-    /// writes a file, no file stays open, and memory goes back.
+    /// Events may arrive in any order, twice, and over streams that die. Each entry is concluded
+    /// and reported once, and every question gets the same answer at any time. One thread at a time
+    /// writes a file, no file stays open, and memory is released.
     #[test]
     fn any_interleaving_concludes_each_entry_once(
         plan in prop::collection::vec(planned(), 1..7),
@@ -64,7 +64,7 @@ proptest! {
             }
         }
         run.settle();
-        // All is asked once more, late, over another stream.
+        // Everything is asked once more, late, over another stream.
         for (id, planned) in (0u64..).zip(&plan) {
             match planned {
                 Planned::Blocks { .. } => {
@@ -82,7 +82,7 @@ proptest! {
         prop_assert_eq!(run.reports.len(), plan.len());
         prop_assert!(run.open.is_empty() && run.writing.is_empty());
         prop_assert_eq!(run.ledger.bytes() - run.ledger.outcomes.bytes(), BEGUN_WITH);
-        // No more is done than there is to do: all beside answers is once for a block or an entry.
+        // Apart from answers, there is one action per block or entry.
         let answers: usize = run.answers.values().map(Vec::len).sum();
         prop_assert!(run.actions <= answers + 2 * run.events);
         let mut in_place = 0;
@@ -120,9 +120,9 @@ proptest! {
         prop_assert_eq!(run.counted, in_place);
     }
 
-    /// The manifest is that of the outcomes, whatever the order.
+    /// The manifest depends on the outcomes, not on their order.
     #[test]
-    fn the_same_tree_gives_the_same_manifest(
+    fn same_tree_gives_the_same_manifest(
         fates in prop::collection::vec(fate(), 1..9),
         steps in prop::collection::vec(step(), 0..80),
     ) {
@@ -157,7 +157,7 @@ fn ledger() -> Ledger<Numbers> {
 }
 
 #[test]
-fn lh_copy_19_a_failure_beyond_any_number_is_reported_again_as_it_was() {
+fn lh_copy_19_late_failures_are_reported_again_unchanged() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     for id in 0..5000 {
         let asker = (0, Question::Entry(id));
@@ -183,7 +183,7 @@ fn lh_copy_19_a_failure_beyond_any_number_is_reported_again_as_it_was() {
 }
 
 #[test]
-fn lh_copy_36_a_file_begins_with_what_is_in_place_and_that_is_reported() {
+fn lh_copy_36_existing_parts_count_and_are_reported() {
     let size = 5 * BLOCK + 7;
     let (mut ledger, mut out) = (ledger(), Vec::new());
     // Blocks 0 and 1 together, and block 4.
@@ -236,7 +236,7 @@ fn lh_copy_36_a_file_begins_with_what_is_in_place_and_that_is_reported() {
 }
 
 #[test]
-fn a_file_that_is_all_in_place_is_placed_with_its_end() {
+fn complete_existing_file_is_committed_at_its_end() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     let mut tree = TreeHash::new(2 * BLOCK, BLOCK_LOG2);
     for offset in [0, BLOCK] {
@@ -256,7 +256,7 @@ fn a_file_that_is_all_in_place_is_placed_with_its_end() {
 }
 
 #[test]
-fn what_a_journal_says_of_another_file_is_no_beginning() {
+fn journal_of_another_file_is_ignored() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     let beyond = Subtree {
         offset: 4 * BLOCK,
@@ -277,7 +277,7 @@ fn what_a_journal_says_of_another_file_is_no_beginning() {
 }
 
 #[test]
-fn lh_copy_15_two_hashes_of_one_file_are_no_hash() {
+fn lh_copy_15_two_hashes_of_one_file_fail_it() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     ledger.announce(announced(0, BLOCK), &[], &mut out).unwrap();
     for hash in [[1; 32], [2; 32]] {
@@ -293,7 +293,7 @@ fn lh_copy_15_two_hashes_of_one_file_are_no_hash() {
 }
 
 #[test]
-fn lh_copy_14_what_does_not_fit_its_description_is_refused() {
+fn lh_copy_14_block_that_does_not_fit_is_refused() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     ledger
         .announce(announced(0, BLOCK + 5), &[], &mut out)
@@ -329,7 +329,7 @@ fn lh_copy_14_what_does_not_fit_its_description_is_refused() {
 }
 
 #[test]
-fn lh_copy_17_entries_are_counted_in_one_way() {
+fn lh_copy_17_conflicting_entry_counts_are_refused() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     assert!(ledger.entry(&head(0), false, (0, Question::Entry(0)), &mut out));
     ledger.entry_written(&head(0), Record::Failed, Ok(Written::New), &mut out);
@@ -348,17 +348,19 @@ fn lh_copy_17_entries_are_counted_in_one_way() {
 }
 
 #[test]
-fn without_memory_nothing_is_taken_that_was_not_there() {
+fn without_memory_no_new_entry_is_accepted() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     let refusal = Exhausted::All(Resource::Bookkeeping);
     ledger.give_room(BEGUN_WITH, Some(refusal));
     let refused = ledger.announce(announced(0, BLOCK), &[], &mut out);
     assert_eq!(refused, Err(Rejected::Limit(refusal)));
     assert!(!ledger.entry(&head(0), true, (0, Question::Entry(0)), &mut out));
-    assert!(
-        matches!(&out[0], Action::Report(report) if report.outcome.as_ref().unwrap_err().kind == FailureKind::Limit)
-    );
-    // What failed is remembered all the same, and the copy ends.
+    assert!(matches!(
+        &out[0],
+        Action::Report(report)
+            if report.outcome.as_ref().unwrap_err().kind == FailureKind::Limit
+    ));
+    // The failure is remembered nevertheless, and the copy ends.
     assert_eq!(
         ledger.admit(&head(1), Sent::File),
         Err(Rejected::Limit(refusal))
@@ -366,7 +368,7 @@ fn without_memory_nothing_is_taken_that_was_not_there() {
 }
 
 #[test]
-fn lh_copy_20_a_block_of_a_file_that_failed_reports_it_again() {
+fn lh_copy_20_block_of_a_failed_file_repeats_the_failure() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     ledger
         .announce(announced(0, 2 * BLOCK), &[], &mut out)
@@ -388,7 +390,7 @@ fn lh_copy_20_a_block_of_a_file_that_failed_reports_it_again() {
 }
 
 #[test]
-fn lh_copy_23_second_thoughts_do_not_reach_a_file_that_takes_its_name() {
+fn lh_copy_23_failure_during_a_commit_is_ignored() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     ledger.announce(announced(0, 0), &[], &mut out).unwrap();
     let end = (0, Question::FileEnd(0));
@@ -414,7 +416,7 @@ fn lh_copy_23_second_thoughts_do_not_reach_a_file_that_takes_its_name() {
 }
 
 #[test]
-fn lh_copy_25_what_could_not_be_finished_is_said_before_done() {
+fn lh_copy_25_unfinished_directories_are_sent_before_done() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     for id in 0..2 {
         assert!(ledger.entry(&head(id), true, (0, Question::Entry(id)), &mut out));
@@ -432,9 +434,10 @@ fn lh_copy_25_what_could_not_be_finished_is_said_before_done() {
     assert!(ledger.closing_frames().is_empty() && ledger.conclusion().is_none());
     ledger.finished(vec![(head(1), Failure::new(FailureKind::Metadata))]);
     let frames = ledger.closing_frames();
-    assert!(
-        matches!(&frames[..], [Frame::Failed { head, .. }, Frame::Done { .. }] if head.id == NO_ENTRY)
-    );
+    assert!(matches!(
+        &frames[..],
+        [Frame::Failed { head, .. }, Frame::Done { .. }] if head.id == NO_ENTRY
+    ));
 }
 
 fn offer(id: u64, hash: Option<Hash>) -> Offer {
@@ -447,7 +450,7 @@ fn offer(id: u64, hash: Option<Hash>) -> Offer {
 }
 
 #[test]
-fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_dropped() {
+fn lh_copy_41_existing_file_drops_its_arrived_data() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     let asker = |stream| (stream, Question::Offer(0));
     assert!(ledger.claimed(Claim::Offer(&offer(0, None)), asker(0), &mut out));
@@ -455,7 +458,7 @@ fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_droppe
         !ledger.claimed(Claim::Offer(&offer(0, None)), asker(1), &mut out),
         "one compares it"
     );
-    // Its data came behind the offer, without waiting.
+    // The data followed the offer without waiting.
     ledger.announce(announced(0, BLOCK), &[], &mut out).unwrap();
     let block = block_of(0, 0, BLOCK);
     assert!(ledger.block(&block, (0, Question::Block(0, 0)), &mut out));
@@ -468,7 +471,12 @@ fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_droppe
         &mut out,
     );
     let unchanged = result(0, Ok(Written::Unchanged));
-    let reported = |action: &&Action<Numbers>| matches!(action, Action::Answer(_, (frame, None)) if *frame == unchanged);
+    let reported = |action: &&Action<Numbers>| {
+        matches!(
+            action,
+            Action::Answer(_, (frame, None)) if *frame == unchanged
+        )
+    };
     assert_eq!(out.iter().filter(reported).count(), 2);
     let dropped = |action: &Action<Numbers>| {
         matches!(
@@ -482,7 +490,7 @@ fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_droppe
     assert!(out.iter().any(dropped));
     ledger.discarded(&mut out);
     assert!(matches!(out.last(), Some(Action::Finish(_))));
-    // A copy that did not wait for it asks for the rest.
+    // A copy that did not wait for the answer asks for the rest.
     out.clear();
     ledger
         .file_end(0, root_of(BLOCK), (0, Question::FileEnd(0)), &mut out)
@@ -491,7 +499,7 @@ fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_droppe
 }
 
 #[test]
-fn lh_copy_42_the_record_of_a_file_that_is_there_is_of_what_was_compared() {
+fn lh_copy_42_record_of_an_unchanged_file_is_what_was_compared() {
     let conclusion = |offer: &Offer| {
         let (mut ledger, mut out) = (ledger(), Vec::new());
         assert!(ledger.claimed(Claim::Offer(offer), (0, Question::Offer(0)), &mut out));
@@ -521,7 +529,7 @@ fn lh_copy_42_the_record_of_a_file_that_is_there_is_of_what_was_compared() {
 }
 
 #[test]
-fn lh_copy_46_another_name_is_recorded_as_one_or_wanted_as_a_file() {
+fn lh_copy_46_link_is_recorded_or_wanted_as_a_file() {
     let link = HardLink {
         head: head(1),
         size: BLOCK,
@@ -536,22 +544,23 @@ fn lh_copy_46_another_name_is_recorded_as_one_or_wanted_as_a_file() {
         [Action::Answer(_, (Frame::Want { id: 1 }, None))]
     ));
     out.clear();
-    // Nothing was recorded: another stream that asks may be answered otherwise, and from then on
-    // everybody is.
+    // Nothing was recorded. Another stream that asks may get another answer, which then holds for
+    // all.
     assert!(ledger.claimed(claim, (1, Question::Offer(1)), &mut out));
     ledger.compared(claim, Ok(Comparison::InPlace), &mut out);
     let linked = result(1, Ok(Written::Linked));
-    assert!(
-        matches!(&out[..], [Action::Count(_), Action::Report(report), Action::Answer(_, (frame, None))]
-        if *frame == linked && report.content == Some((BLOCK, None)))
-    );
+    assert!(matches!(
+        &out[..],
+        [Action::Count(_), Action::Report(report), Action::Answer(_, (frame, None))]
+            if *frame == linked && report.content == Some((BLOCK, None))
+    ));
     out.clear();
     assert!(!ledger.entry(&head(1), false, (0, Question::Entry(1)), &mut out));
     assert!(matches!(&out[..], [Action::Answer(_, (frame, None))] if *frame == linked));
 }
 
 #[test]
-fn lh_copy_45_a_name_is_one_of_what_was_asked_for() {
+fn lh_copy_45_first_name_of_a_link_must_be_requested() {
     let link = |source, path: &str| HardLink {
         head: head(1),
         size: 1,

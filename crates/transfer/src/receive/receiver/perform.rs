@@ -1,5 +1,4 @@
-//! What the ledger asks for, carried out: blocks written, files given their names, who asked
-//! answered.
+//! Performs the ledger's actions: writes blocks, commits files, sends answers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use crate::store::{OnCommit, Store};
 use crate::wire::{Head, NO_ENTRY, Written};
 
 impl<S: Store> Receiver<S> {
-    /// Carries out actions and what follows from them. Blocking, but for answers, reports and
+    /// Performs actions and those that follow from them. Blocking, except for answers, reports and
     /// counts.
     pub(super) fn perform(self: &Arc<Self>, actions: Actions<S>) {
         let mut ahead = VecDeque::from(actions);
@@ -73,7 +72,7 @@ impl<S: Store> Receiver<S> {
             .1
     }
 
-    /// Commits a file. The ledger is told when it has its name, which may be later.
+    /// Commits a file. The ledger is told when it is committed, which may be later.
     fn commit(self: &Arc<Self>, placement: Placement<Carried<S>>) {
         let Placement {
             announced,
@@ -97,7 +96,7 @@ impl<S: Store> Receiver<S> {
         }
     }
 
-    /// What could not be finished, with where.
+    /// Finishes directories. Returns the failures, with the entry of each.
     fn finish_directories(&self, directories: Vec<Directory>) -> Vec<(Head, Failure)> {
         let mut failed = Vec::new();
         for Directory { head, meta, made } in directories {

@@ -1,4 +1,4 @@
-//! The receiver with a store that waits until it is told to go on.
+//! The receiver with a store whose writes wait for the test.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -10,10 +10,10 @@ use super::*;
 use crate::store::{MadeDir, OnCommit};
 use crate::wire::{Meta, Written};
 
-/// Longer than anything here takes unless it waits for what never comes.
+/// Longer than any test takes that does not wait forever.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Each write says its offset, and goes on when it is told to.
+/// A store whose writes report their offset and wait until they are released.
 struct Held {
     begun: mpsc::Sender<u64>,
     go: Mutex<mpsc::Receiver<()>>,
@@ -81,7 +81,7 @@ impl Store for Held {
 const BLOCK: u64 = 1 << 16;
 
 #[tokio::test]
-async fn one_thread_writes_a_file_and_no_other_waits_for_it() {
+async fn one_thread_writes_a_file_and_no_other_waits() {
     let ((begun, writes), (go, may_go)) = (mpsc::channel(), mpsc::channel());
     let store = Held {
         begun,
@@ -113,7 +113,7 @@ async fn one_thread_writes_a_file_and_no_other_waits_for_it() {
     receiver.file(announced).await.unwrap();
     let in_memory = Arc::new(Semaphore::new(4));
     let (answers, mut received) = tokio::sync::mpsc::channel::<Answer>(8);
-    // Thread n brings block n; each says so when it is free again.
+    // Thread n brings block n; each reports when it is free again.
     let (free, freed) = mpsc::channel();
     let mut bring = Vec::new();
     for n in 0..4u64 {

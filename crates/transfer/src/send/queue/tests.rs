@@ -1,4 +1,4 @@
-//! What the queue adds to its schedule.
+//! Tests of the queue's additions to its schedule.
 
 use longhaul_proto::PublicKey;
 
@@ -8,7 +8,7 @@ use crate::error::FailureKind;
 use crate::limits::Limits;
 use crate::send::source::{Source, SourceFile};
 
-/// So many directories.
+/// A source with this number of directories.
 struct Directories(u64);
 
 impl Source for Directories {
@@ -42,8 +42,8 @@ fn queue(count: u64, bookkeeping: usize) -> (Arc<Queue>, Arc<Account>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_walk_waits_for_memory_and_leaves_enough_for_work() {
-    // A key may hold half of it: a tenth of what the entries take.
+async fn walk_waits_for_memory_and_leaves_enough_for_work() {
+    // One key may hold half of it: a tenth of what the entries take.
     let (queue, account) = queue(5000, 400_000);
     queue.add_stream(0);
     let walk = queue.clone();
@@ -81,7 +81,7 @@ async fn a_walk_waits_for_memory_and_leaves_enough_for_work() {
 }
 
 #[tokio::test]
-async fn a_queue_that_is_closed_stops_its_walk() {
+async fn closed_queue_stops_its_walk() {
     let (queue, _) = queue(u64::MAX, 400_000);
     queue.add_stream(0);
     let walk = queue.clone();
@@ -99,7 +99,7 @@ async fn a_queue_that_is_closed_stops_its_walk() {
 }
 
 #[tokio::test]
-async fn an_entry_that_was_found_wakes_a_stream_that_waits() {
+async fn found_entry_wakes_a_waiting_stream() {
     let (queue, _) = queue(1, 400_000);
     queue.add_stream(0);
     let changed = queue.changed();

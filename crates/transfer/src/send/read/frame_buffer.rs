@@ -1,8 +1,8 @@
 //! The buffer in which frames wait for their stream.
 //!
-//! With the first data it is made as large as it ever needs to be, and it keeps what it was filled
-//! with: file data is read over it as it is, so that no byte is set to zero first only to be read
-//! over. The frames of a hole take a few bytes, and so does their buffer.
+//! With the first data it grows to its maximum size, and it keeps its old content. File data is
+//! read over that, so no byte is set to zero first. The frames of a hole take a few bytes, and so
+//! does their buffer.
 
 use std::ops::Range;
 
@@ -10,27 +10,27 @@ use crate::limits::BUFFER_BYTES;
 use crate::tree_hash::{BlockHash, Hash};
 use crate::wire::{Frame, Head, Meta, begin_small, finish_clear_block, finish_small};
 
-/// Size of a buffer for frames without data.
+/// Size of a buffer for frames without data, in bytes.
 const SMALL_BUFFER_BYTES: usize = 4096;
 
-/// See the module.
+/// A buffer of frames.
 pub(crate) struct FrameBuffer {
-    /// All of it has been written to at some time; frames are in the first `filled` bytes.
+    /// All of it is initialised. Frames are in the first `filled` bytes.
     bytes: Vec<u8>,
     filled: usize,
-    /// Data of blocks that travels in the clear, in order.
+    /// Ranges of block data that travels in plaintext, in order.
     clear: Vec<Range<usize>>,
     frame: Vec<u8>,
 }
 
-/// A SMALL frame whose data is still to come.
+/// A SMALL frame whose data is still missing.
 pub(super) struct OpenSmall {
     start: usize,
     data: usize,
 }
 
 impl FrameBuffer {
-    /// An empty one that uses the memory of `bytes`.
+    /// Creates an empty buffer that reuses the memory of `bytes`.
     pub(crate) fn new(bytes: Vec<u8>) -> Self {
         Self {
             bytes,
@@ -40,13 +40,14 @@ impl FrameBuffer {
         }
     }
 
-    /// The frames in it.
+    /// Returns the frames in the buffer.
     #[cfg(test)]
     pub(crate) fn filled(&self) -> &[u8] {
         self.bytes.get(..self.filled).unwrap_or_default()
     }
 
-    /// Its parts in order: frames, and how many bytes of them at the end travel in the clear.
+    /// Returns its parts in order: frames, and the number of bytes at their end that travel in
+    /// plaintext.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (&[u8], usize)> {
         let starts = std::iter::once(0).chain(self.clear.iter().map(|clear| clear.end));
         let ends = self
@@ -63,23 +64,23 @@ impl FrameBuffer {
         })
     }
 
-    /// Its memory, for another one.
+    /// Returns its memory for reuse.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// How many bytes are in it.
+    /// Returns the number of bytes in it.
     pub(super) fn len(&self) -> usize {
         self.filled
     }
 
-    /// Drops all but the first `len` bytes.
+    /// Drops everything after the first `len` bytes.
     pub(super) fn truncate(&mut self, len: usize) {
         self.filled = self.filled.min(len);
         self.clear.retain(|clear| clear.end <= len);
     }
 
-    /// Whether `len` more bytes fit.
+    /// Returns true if `len` more bytes fit.
     pub(super) fn fits(&self, len: usize) -> bool {
         self.filled.saturating_add(len) <= self.bytes.len().max(BUFFER_BYTES)
     }
@@ -91,7 +92,7 @@ impl FrameBuffer {
         self.append_frame();
     }
 
-    /// Begins a SMALL frame: its data is to be read into [`Self::room`] and counted by
+    /// Begins a SMALL frame. Its data must be read into [`Self::room`] and counted by
     /// [`Self::advance`].
     pub(super) fn begin_small(&mut self, head: &Head, meta: &Meta) -> OpenSmall {
         let start = self.filled;
@@ -104,7 +105,7 @@ impl FrameBuffer {
         }
     }
 
-    /// The data of a SMALL frame so far.
+    /// Returns the data of a SMALL frame so far.
     pub(super) fn data(&self, small: &OpenSmall) -> &[u8] {
         self.bytes.get(small.data..self.filled).unwrap_or_default()
     }
@@ -116,7 +117,7 @@ impl FrameBuffer {
         }
     }
 
-    /// The data behind a CLEAR_BLOCK frame that ends at `data` is all there, and hashes to this.
+    /// Sets the hash of a CLEAR_BLOCK frame that ends at `data` and whose data follows it.
     pub(super) fn finish_clear_block(&mut self, data: usize, hash: BlockHash) {
         if let Some(frame) = self.bytes.get_mut(..data) {
             finish_clear_block(frame, hash);
@@ -126,7 +127,7 @@ impl FrameBuffer {
         }
     }
 
-    /// The next `len` bytes to be filled, with whatever is in them.
+    /// Returns the next `len` bytes to be filled, with arbitrary content.
     pub(super) fn room(&mut self, len: usize) -> &mut [u8] {
         let end = self.filled + len;
         if self.bytes.len() < end {
@@ -135,13 +136,13 @@ impl FrameBuffer {
         self.bytes.get_mut(self.filled..end).unwrap_or_default()
     }
 
-    /// Makes it at least `len` bytes long.
+    /// Grows the buffer to at least `len` bytes.
     fn grow(&mut self, len: usize) {
         let len = match len {
             0..=SMALL_BUFFER_BYTES => SMALL_BUFFER_BYTES,
             _ => len.max(BUFFER_BYTES),
         };
-        // Fresh memory is zero without being set, which what a vector grows by is not.
+        // Newly allocated memory is zero without being written. The growth of a vector is not.
         let mut bytes = vec![0; len];
         let filled = self.bytes.get(..self.filled).unwrap_or_default();
         if let Some(start) = bytes.get_mut(..self.filled) {
@@ -150,7 +151,7 @@ impl FrameBuffer {
         self.bytes = bytes;
     }
 
-    /// So many bytes of the room have been filled.
+    /// Counts `len` bytes that have been filled.
     pub(super) fn advance(&mut self, len: usize) {
         self.filled = self.filled.saturating_add(len).min(self.bytes.len());
     }
@@ -169,7 +170,7 @@ mod tests {
     use crate::wire::{Block, Extent};
 
     #[test]
-    fn what_is_read_into_is_not_set_to_zero_first() {
+    fn buffer_is_not_zeroed_before_reading() {
         let mut buffer = FrameBuffer::new(vec![7; BUFFER_BYTES]);
         buffer.put(&Frame::KeepAlive);
         assert_eq!(buffer.len(), 5);
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_blocks_in_one_buffer_the_data_of_each_goes_in_the_clear() {
+    fn all_blocks_of_a_buffer_travel_in_plaintext() {
         let mut buffer = FrameBuffer::new(Vec::new());
         let mut put = |id: u64, len: u32| {
             let block = Block {
@@ -247,13 +248,13 @@ mod tests {
             assert_eq!(whole[data - 32..data], [id; 32], "the hash of its own data");
             assert_eq!(whole[data], id);
         }
-        // The last one could not be read to its end.
+        // The last frame could not be read to its end.
         buffer.truncate(third.0);
         assert_eq!(lens(&buffer), [(header + 5, 5), (header + 8, 8), (0, 0)]);
     }
 
     #[test]
-    fn frames_are_as_they_would_be_in_a_vector() {
+    fn frames_equal_those_encoded_into_a_vector() {
         let head = Head {
             id: 3,
             source: 1,

@@ -1,4 +1,4 @@
-//! Reading from a source that does as it is told.
+//! Reading from a simulated source.
 
 use parking_lot::Mutex;
 
@@ -9,7 +9,7 @@ use crate::send::schedule::Found;
 use crate::send::walk::WalkSink;
 use crate::wire::{Extent, Head};
 
-/// One file, of which `changed` is asked once it has been read.
+/// One file. `changed` is called once it has been read.
 #[derive(Clone)]
 struct Memory {
     data: Vec<u8>,
@@ -54,7 +54,7 @@ impl SourceFile for Memory {
     }
 }
 
-/// Receives reports of one file and writes them down.
+/// Records the reports on one file.
 #[derive(Default)]
 struct Received {
     open: Mutex<Option<Arc<OpenFile>>>,
@@ -153,12 +153,12 @@ fn open(file: Arc<Entry>) -> Work {
     }
 }
 
-/// What is framed and what is reported when `source` is read for `work`, batch by batch.
+/// Reads `source` for `work`, batch by batch. Returns the frames and the reports.
 fn read(source: &Memory, work: Vec<Vec<Work>>) -> (Vec<u8>, Vec<String>) {
     let received = Received::default();
     let (mut announced, mut framed) = (Announced::default(), Vec::new());
     for work in work {
-        // Whatever was in the buffer before must not show.
+        // Old content of the buffer must not show.
         let mut out = FrameBuffer::new(vec![0xEE; BUFFER_BYTES]);
         let mut reader = Reader {
             source,
@@ -181,7 +181,7 @@ fn hash_of(data: &[u8]) -> Hash {
 }
 
 #[test]
-fn a_file_in_blocks_is_announced_once_and_ends_with_its_hash() {
+fn file_in_blocks_is_announced_once_and_ends_with_its_hash() {
     let source = file(175_000);
     let entry = entry(175_000);
     let block = |offset| {
@@ -245,13 +245,13 @@ fn holes_are_hashed_and_not_sent() {
 }
 
 #[test]
-fn an_empty_file_in_blocks_ends_at_once() {
+fn empty_file_in_blocks_ends_at_once() {
     let (_, said) = read(&file(0), vec![vec![open(entry(400_000))]]);
     assert_eq!(said, ["opened 0", &format!("read 0 {:?}", hash_of(b""))]);
 }
 
 #[test]
-fn a_file_that_is_shorter_or_changed_fails_and_none_of_its_data_goes_out() {
+fn shortened_or_changed_file_fails_without_sending_data() {
     let shorter = Memory {
         size: 700_000,
         ..file(10_000)
@@ -282,7 +282,7 @@ fn a_file_that_is_shorter_or_changed_fails_and_none_of_its_data_goes_out() {
 
 #[test]
 fn files_that_grew_do_not_make_the_buffer_grow() {
-    // Nine files of 1,000 bytes when they were found.
+    // There were nine files of 1,000 bytes when they were found.
     let source = file(200_000);
     let (framed, said) = read(&source, vec![vec![Work::Entry(entry(1000)); 9]]);
     let whole = format!("whole 200000 {:?}", hash_of(&source.data));
@@ -304,7 +304,7 @@ fn files_that_grew_do_not_make_the_buffer_grow() {
 }
 
 #[test]
-fn an_offer_is_of_what_was_read_or_what_the_walk_found() {
+fn offer_has_the_content_read_or_the_metadata_found() {
     let source = file(300_000);
     let offered = |frames: &[u8]| {
         let body = bytes::Bytes::copy_from_slice(&frames[5..]);
@@ -342,7 +342,7 @@ fn an_offer_is_of_what_was_read_or_what_the_walk_found() {
 }
 
 #[test]
-fn blocks_grow_with_the_file_and_are_never_larger_than_a_frame() {
+fn block_size_grows_with_the_file_and_fits_a_frame() {
     for (mib, log2) in [
         (1, 16),
         (64, 16),

@@ -1,4 +1,4 @@
-//! The receiver's answers. One about what was not sent is ignored.
+//! The receiver's answers. An answer about something that was not sent is ignored.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::tree_hash::{Hash, Subtree};
 use crate::wire::Written;
 
 impl Schedule {
-    /// A block is written.
+    /// Notes that a block has been written.
     pub(crate) fn acknowledged(&mut self, id: u64, offset: u64, now: Duration) {
         let Some(tracked) = self.tracked.get_mut(&id) else {
             return;
@@ -33,9 +33,9 @@ impl Schedule {
         }
     }
 
-    /// HAVE: the receiver has these parts of a file, or none, and has reported all that it has if
-    /// no `more` follow. What is in flight is left to be answered. False if the file has no such
-    /// parts.
+    /// Handles HAVE: the receiver has these parts of a file, or none. It has reported everything
+    /// unless `more` follow. Blocks in flight remain to be answered. Returns false if the file has
+    /// no such parts.
     pub(crate) fn have(&mut self, id: u64, subtrees: &[Subtree], more: bool) -> bool {
         let Some(tracked) = self.tracked.get_mut(&id) else {
             return true;
@@ -54,7 +54,7 @@ impl Schedule {
         let is_first = blocks.answered();
         let reported = if more { None } else { blocks.reported_all() };
         let (after, is_sent, root) = (blocks.memory(), !blocks.has_unsent(), blocks.root());
-        // What came back from a lost stream need not be sent again, either.
+        // Work that returned from a lost stream need not be sent again either.
         let in_file = subtrees.iter().filter(|subtree| subtree.offset < size);
         let back: Vec<u64> = in_file
             .flat_map(|subtree| {
@@ -89,7 +89,7 @@ impl Schedule {
         fits
     }
 
-    /// What became of an entry.
+    /// Notes the outcome of an entry.
     pub(crate) fn answered(&mut self, id: u64, outcome: Result<Written, Failure>, now: Duration) {
         let Some(outcome) = self
             .tracked
@@ -126,14 +126,14 @@ impl Schedule {
         for entry in self.links.answered(id, is_in_place) {
             self.queue(entry);
         }
-        // A walk may wait for the memory.
+        // A walk may be waiting for the memory.
         self.actions.wake_walk = true;
         self.freed();
         self.conclude();
     }
 
-    /// LH-COPY-26: everything is in place, with the receiver's hash over everything. Answers on
-    /// other streams may still be on their way; they are waited for.
+    /// Notes that everything is in place, with the receiver's hash over it (LH-COPY-26). Answers on
+    /// other streams may still be on their way, and are waited for.
     pub(crate) fn completed(&mut self, manifest: Hash) {
         self.their_manifest = Some(manifest);
         self.drop_subject(Subject::END);

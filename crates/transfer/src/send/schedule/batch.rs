@@ -1,4 +1,4 @@
-//! What goes together into one buffer of a stream.
+//! Selects what goes together into one buffer of a stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,35 +9,35 @@ use super::entry::{Entry, Stage, Tracked};
 use super::offers::Begins;
 use super::work::{Part, StreamId, Subject, Work};
 
-/// Bytes of entries from which on a batch for one buffer is full.
+/// Maximum number of bytes of entries in a batch for one buffer.
 const MAX_BATCH_BYTES: u64 = 512 * 1024;
-/// Bytes of blocks that go in one buffer: the largest block.
+/// Maximum number of bytes of blocks in one buffer: the largest block.
 const MAX_BLOCK_BATCH_BYTES: u64 = 1 << 20;
-/// Bytes up to which a batch may always be filled: a connection's first flight (ten segments: RFC
-/// 6928). A batch is no larger than that or than all that its stream has delivered so far: until
-/// slow start is over, others may carry it sooner.
+/// Size up to which a batch may always be filled: a connection's first flight (ten segments: RFC
+/// 6928). A batch is at most this large, or as large as everything that its stream has delivered.
+/// Until slow start is over, other streams may carry the work sooner.
 const MIN_BATCH_BYTES: u64 = 14_600;
-/// No batch is larger than this part of what the stream is to take of all that is left: one is
-/// being written, one waits, and one is being filled, and when losses cut the stream's window,
-/// nobody else carries them.
+/// A batch is at most this fraction of the stream's share of what is left. One batch is being
+/// written, one waits, and one is being filled. When losses cut the stream's window, no other
+/// stream carries them.
 const BATCHES_OF_SHARE: u64 = 16;
-/// Bytes that a file which is yet to be opened is taken to have in its first block.
+/// Assumed size of the first block of a file that is not open yet, in bytes.
 const FIRST_BLOCK_BYTES: u64 = 1 << 18;
 
-/// What may come next in a batch.
+/// Work that may be added to a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Follows {
-    /// It is empty.
+    /// The batch is empty.
     Anything,
-    /// Blocks are in it.
+    /// The batch has blocks.
     Blocks,
-    /// What is no block is in it.
+    /// The batch has other work than blocks.
     Entries,
 }
 
 impl Schedule {
-    /// What `stream` takes, `room` of them at most; nothing at all if it already carries its share
-    /// of what is left.
+    /// Takes a batch of at most `room` items for `stream`. Returns `None` if the stream already
+    /// carries its share of what is left.
     pub(super) fn batch(
         &mut self,
         stream: StreamId,
@@ -86,8 +86,8 @@ impl Schedule {
         Some(batch)
     }
 
-    /// What is to be taken next. What is opened goes alone, and blocks only follow each other, of
-    /// no more than `fits` bytes.
+    /// Picks the next work. A file to be opened goes alone. Only blocks follow blocks, and only of
+    /// at most `fits` bytes.
     fn pick(&mut self, follows: Follows, fits: u64) -> Option<(Subject, Work)> {
         let first = follows == Follows::Anything;
         while let Some(&subject) = self.returned.first() {
@@ -156,9 +156,9 @@ impl Schedule {
         None
     }
 
-    /// Whether another block of a file may be taken of which the receiver may have some and has not
-    /// reported it: one for each stream. It reports within a round trip, and a block takes several
-    /// while a connection is new (LH-COPY-36).
+    /// Returns true if another block may be taken of a file of which the receiver may have a part
+    /// and has not reported it. There is one block for each stream. The report takes one round
+    /// trip, but a block takes several on a new connection (LH-COPY-36).
     fn may_take_before_answer(&self, file: u64) -> bool {
         let taken = self
             .open_blocks(file)
@@ -166,8 +166,8 @@ impl Schedule {
         taken <= self.in_flight.streams()
     }
 
-    /// Bytes of files that nobody has taken: those that wait, and the rest of those that are being
-    /// cut.
+    /// Returns the bytes of files that no stream has taken: queued files, and the rest of open
+    /// ones.
     fn unsent_bytes(&self) -> u64 {
         let open = self.cutting.iter().filter_map(|id| self.open_blocks(*id));
         let cut: u64 = open.map(Blocks::unsent_bytes).sum();
@@ -181,7 +181,7 @@ impl Schedule {
         }
     }
 
-    /// Bytes of the block that `subject` is; none if it is no block of an open file.
+    /// Returns the size of the block `subject`, or 0 if it is no block of an open file.
     fn block_len(&self, subject: Subject) -> u64 {
         match (self.open_blocks(subject.entry), subject.part) {
             (Some(blocks), Part::Block(offset)) => blocks.len_at(offset),
@@ -189,12 +189,12 @@ impl Schedule {
         }
     }
 
-    /// Bytes of the block of the file that is taken next.
+    /// Returns the size of the next block of the file.
     fn next_block_len(&self, id: u64) -> u64 {
         self.open_blocks(id).map_or(0, Blocks::next_len)
     }
 
-    /// Bytes of file data that are in flight with this.
+    /// Returns the bytes of file data that this work puts in flight.
     fn bytes_of(&self, subject: Subject, work: &Work) -> u32 {
         let bytes = match work {
             Work::Entry(entry) => entry.size(),
@@ -205,15 +205,15 @@ impl Schedule {
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
-    /// Whether another file may be opened. One who opens may have to wait until another file is
-    /// closed, so one stream is left to send what that takes: what came back, or is repeated.
+    /// Returns true if another file may be opened. That may have to wait until another file is
+    /// closed. One stream is therefore left to send what this requires: returned or repeated work.
     fn may_open(&self) -> bool {
         let opening = self.in_flight.unrepeatable();
         opening < self.in_flight.streams().saturating_sub(1).max(1)
             && self.openable.is_none_or(|files| opening < files)
     }
 
-    /// The next block of an open file.
+    /// Takes the next block of an open file.
     fn cut(&mut self, id: u64) -> Option<(Subject, Work)> {
         let tracked = self.tracked.get_mut(&id)?;
         let file = tracked.entry.clone();

@@ -1,40 +1,39 @@
-//! An open file that goes in blocks: what of it is still to be handed out, and the tree of its
-//! hash.
+//! An open file that is sent in blocks: the blocks that no stream has taken, and the hash tree.
 
 use std::collections::BTreeMap;
 
 use crate::tree_hash::{BlockHash, Hash, Subtree, TreeHash};
 
-/// Bytes of memory that an open file takes, and each separate run of its blocks that have been
-/// read, or are still to be sent.
+/// Memory of an open file, and of each separate run of its blocks that have been read or are still
+/// to be sent, in bytes.
 const OPEN_FILE_BYTES: u64 = 256;
 const RUN_BYTES: u64 = 112;
-/// Separate runs of blocks that a receiver may report; more of what it has travels again
-/// (LH-COPY-36).
+/// Maximum number of separate runs of blocks that a receiver may report. More of what it has
+/// travels again (LH-COPY-36).
 const MAX_RUNS: usize = 64 * 1024;
 
-/// See the module.
+/// The blocks of one open file.
 pub(super) struct Blocks {
     size: u64,
     block_log2: u32,
-    /// What no stream has taken yet: ends by starts, in bytes. Each begins at a multiple of the
-    /// block size, and ends at another one or with the file.
+    /// Ranges that no stream has taken yet: ends by starts, in bytes. Each begins at a multiple of
+    /// the block size, and ends at another one or with the file.
     unsent: BTreeMap<u64, u64>,
-    /// The sum of that.
+    /// Sum of the ranges.
     unsent_bytes: u64,
     tree: TreeHash,
-    /// Bytes that the receiver had from an earlier copy, as far as it has reported them.
+    /// Bytes that the receiver had from an earlier copy, as reported so far.
     resumed: u64,
-    /// It has reported all.
+    /// True once the receiver has reported everything.
     is_resumed: bool,
-    /// Blocks taken while it may have some of the file and has not answered for anything: what it
-    /// has, or a block. None once it has, or has nothing.
+    /// Number of blocks taken before the receiver's first answer about the file, of which it may
+    /// have a part. `None` after the answer, or if it has nothing.
     taken_before_answer: Option<usize>,
 }
 
 impl Blocks {
-    /// A file of `size` bytes in blocks of `1 << block_log2` bytes, all of it to be sent; the
-    /// receiver `may_have` some of it.
+    /// Creates the blocks of a file of `size` bytes in blocks of `1 << block_log2` bytes, all to be
+    /// sent. If `may_have`, the receiver may have a part of it.
     pub(super) fn new(size: u64, block_log2: u32, may_have: bool) -> Self {
         let whole = (size > 0).then_some((0, size));
         Self {
@@ -49,7 +48,7 @@ impl Blocks {
         }
     }
 
-    /// Takes the next block: its offset.
+    /// Takes the next block, and returns its offset.
     pub(super) fn take(&mut self) -> Option<u64> {
         let offset = self.next()?;
         let (&start, &end) = self.unsent.range(..=offset).next_back()?;
@@ -68,8 +67,8 @@ impl Blocks {
         Some(offset)
     }
 
-    /// The block that is taken next: the first one; but the last one until the receiver has
-    /// answered, since what it has of a copy that broke off is the beginning.
+    /// Returns the next block: the first one, or the last one until the receiver has answered. What
+    /// an interrupted copy left is usually the beginning.
     fn next(&self) -> Option<u64> {
         let (&first, _) = self.unsent.first_key_value()?;
         if self.taken_before_answer.is_none() || first == 0 {
@@ -80,13 +79,13 @@ impl Blocks {
         Some(last.max(start))
     }
 
-    /// The receiver has said what it has, or has written a block. Whether that is the first that is
-    /// known of it.
+    /// Notes that the receiver has reported what it has, or has written a block. Returns true the
+    /// first time.
     pub(super) fn answered(&mut self) -> bool {
         self.taken_before_answer.take().is_some()
     }
 
-    /// Blocks taken before that, while it may have them.
+    /// Returns the number of blocks taken before the receiver's first answer, or 0 after it.
     pub(super) fn taken_before_answer(&self) -> usize {
         self.taken_before_answer.unwrap_or(0)
     }
@@ -95,46 +94,46 @@ impl Blocks {
         !self.unsent.is_empty()
     }
 
-    /// Bytes that no stream has taken yet.
+    /// Returns the number of bytes that no stream has taken yet.
     pub(super) fn unsent_bytes(&self) -> u64 {
         self.unsent_bytes
     }
 
-    /// Returns true while the receiver may have some of the file and has said nothing of it.
+    /// Returns true while the receiver may have a part of the file and has not answered.
     pub(super) fn awaits_answer(&self) -> bool {
         self.taken_before_answer.is_some()
     }
 
-    /// Offset of the block that is taken next.
+    /// Returns the offset of the next block.
     pub(super) fn next_offset(&self) -> Option<u64> {
         self.next()
     }
 
-    /// Number of blocks from the one at `first` up to the one at `next`; 0 if that is not behind
-    /// it.
+    /// Returns the number of blocks from the one at `first` up to the one at `next`, or 0 if `next`
+    /// is not behind `first`.
     pub(super) fn count_between(&self, first: u64, next: u64) -> u64 {
         next.saturating_sub(first) >> self.block_log2
     }
 
-    /// Bytes of the block that is taken next.
+    /// Returns the size of the next block.
     pub(super) fn next_len(&self) -> u64 {
         self.next().map_or(0, |offset| self.len_at(offset))
     }
 
-    /// Bytes of the block at `offset`.
+    /// Returns the size of the block at `offset`.
     pub(super) fn len_at(&self, offset: u64) -> u64 {
         (1 << self.block_log2).min(self.size.saturating_sub(offset))
     }
 
-    /// The block at `offset` has been read; again changes nothing. The hash of the file once all of
-    /// it has been.
+    /// Notes that the block at `offset` has been read; a repetition changes nothing. Returns the
+    /// hash of the file once all of it has been read.
     pub(super) fn read(&mut self, offset: u64, hash: BlockHash) -> Option<Hash> {
         self.tree.insert(offset, hash);
         self.tree.root()
     }
 
-    /// The receiver has this part of the file: it need be neither sent nor read. How many bytes of
-    /// it had not been handed out; none if the file has no such part.
+    /// Notes that the receiver has this part of the file, so that it need be neither sent nor read.
+    /// Returns the number of bytes that had not been taken, or `None` if the file has no such part.
     pub(super) fn have(&mut self, subtree: Subtree) -> Option<u64> {
         if self.tree.held() > MAX_RUNS {
             return Some(0);
@@ -164,29 +163,29 @@ impl Blocks {
         Some(bytes)
     }
 
-    /// The receiver has reported all that it had. How many bytes that is, the first time that it is
-    /// said.
+    /// Notes that the receiver has reported everything. Returns the number of bytes that it had,
+    /// the first time.
     pub(super) fn reported_all(&mut self) -> Option<u64> {
         let first = !std::mem::replace(&mut self.is_resumed, true);
         (first && self.resumed > 0).then_some(self.resumed.min(self.size))
     }
 
-    /// The hash of the file, once all of it has been read or is in place at the receiver.
+    /// Returns the hash of the file, once all of it has been read or is in place at the receiver.
     pub(super) fn root(&self) -> Option<Hash> {
         self.tree.root()
     }
 
-    /// Whether the block at `offset` has been read.
+    /// Returns true if the block at `offset` has been read.
     pub(super) fn was_read(&self, offset: u64) -> bool {
         self.tree.covers(offset)
     }
 
-    /// Bytes of the file.
+    /// Returns the size of the file in bytes.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the memory that it uses, in bytes.
     pub(super) fn memory(&self) -> u64 {
         OPEN_FILE_BYTES + (self.tree.held() + self.unsent.len()) as u64 * RUN_BYTES
     }
@@ -203,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn until_the_receiver_has_answered_blocks_come_from_the_end() {
+    fn blocks_come_from_the_end_until_the_receiver_answers() {
         let mut blocks = Blocks::new(5 * 65536 + 1, 16, true);
         let take = |blocks: &mut Blocks| {
             let len = blocks.next_len();

@@ -1,4 +1,4 @@
-//! Entries as the walk finds them, and what is known of each until its result.
+//! Entries as the walk finds them, and the state of each until its result.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use crate::path::RelPath;
 use crate::tree_hash::Hash;
 use crate::wire::{Compare, Head, Meta, SMALL_MAX, Written};
 
-/// Bytes of memory that an entry takes from when it is found until its result, beside its names.
+/// Memory of an entry from its discovery until its result, besides its names, in bytes.
 const ENTRY_BYTES: u64 = 448;
-/// A hash table may be half empty, and the content that was offered is beside it.
+/// A hash table may be half empty, and the offered content is stored separately.
 const _: () = assert!(
     size_of::<Entry>() + 2 * size_of::<(u64, Tracked)>() + 2 * size_of::<(u64, Hash)>()
         <= ENTRY_BYTES as usize
 );
 
-/// Bytes of OFFER beside the path.
+/// Size of OFFER without the path, in bytes.
 const OFFER_BYTES: u64 = 80;
 
-/// What the walk found at one place.
+/// Entry at a path, as the walk found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A file of `size` bytes; it may have another size when it is opened.
+    /// A file of `size` bytes. Its size may differ when it is opened.
     File {
         size: u64,
     },
@@ -33,12 +33,12 @@ pub(crate) enum Found {
     Symlink {
         target: Vec<u8>,
     },
-    /// Something that can't be copied.
+    /// An entry that cannot be copied.
     Failed(Failure),
 }
 
 impl Found {
-    /// Bytes of memory that it takes beside its own size.
+    /// Returns the memory that it uses besides its own size, in bytes.
     fn bytes(&self) -> u64 {
         match self {
             Found::File { .. } | Found::Directory => 0,
@@ -48,19 +48,18 @@ impl Found {
     }
 }
 
-/// One entry of the sources, as the walk found it.
+/// An entry of the sources, as the walk found it.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub head: Head,
     pub meta: Meta,
     pub found: Found,
-    /// The name in place that this one is another name of the same file of, if it is to be said to
-    /// be that.
+    /// Name of the same file that is in place, if this entry must be announced as a link to it.
     pub first: Option<Arc<Name>>,
 }
 
 impl Entry {
-    /// Bytes of the file as the walk found it; none for what is no file.
+    /// Returns the size of the file as the walk found it, or 0 for other entries.
     pub(super) fn size(&self) -> u64 {
         match self.found {
             Found::File { size } => size,
@@ -68,7 +67,7 @@ impl Entry {
         }
     }
 
-    /// Bytes of it that are to be sent.
+    /// Returns the bytes of it that must be sent.
     pub(super) fn unsent_bytes(&self) -> u64 {
         match self.first {
             None => self.size(),
@@ -76,17 +75,17 @@ impl Entry {
         }
     }
 
-    /// Whether it is too large to go whole in one frame.
+    /// Returns true if the file is too large for one frame.
     pub(super) fn goes_in_blocks(&self) -> bool {
         self.size() > SMALL_MAX
     }
 
-    /// Bytes that it adds to a batch: its data and its names.
+    /// Returns the bytes that it adds to a batch: its data and its names.
     pub(super) fn batch_bytes(&self) -> u64 {
         self.size() + self.head.path.as_bytes().len() as u64 + self.found.bytes()
     }
 
-    /// Bytes that its offer adds to a batch, or that it is another name of a file.
+    /// Returns the bytes that its offer or its link adds to a batch.
     pub(super) fn offer_bytes(&self) -> u64 {
         let first = self
             .first
@@ -100,13 +99,13 @@ impl Entry {
     }
 }
 
-/// Bytes of memory that an entry takes from when it is found until its result.
+/// Returns the memory of an entry from its discovery until its result, in bytes.
 pub(crate) fn entry_memory(path: &RelPath, found: &Found) -> u64 {
-    // Its path is in a frame, too, for a while.
+    // Its path is also in a frame for a while.
     ENTRY_BYTES + 2 * path.as_bytes().len() as u64 + found.bytes()
 }
 
-/// An entry that was handed out and has no result yet.
+/// An entry that was taken and has no result yet.
 pub(super) struct Tracked {
     pub entry: Arc<Entry>,
     /// Size and hash of a file, once all of it has been read.
@@ -117,32 +116,32 @@ pub(super) struct Tracked {
     pub acknowledged: u64,
 }
 
-/// As what a file was offered.
+/// Form in which a file was offered.
 pub(super) enum Offered {
-    /// It was not.
+    /// Not offered.
     Not,
-    /// With the size and the time of modification that the walk found, and its data behind it.
+    /// With the size and modification time that the walk found, followed by its data.
     WithData,
-    /// The same, alone.
+    /// With the size and modification time that the walk found, without data.
     AsFound,
     /// With this size and hash.
     Content(Box<(u64, Hash)>),
 }
 
-/// How an entry is being sent.
+/// Form in which an entry is being sent.
 pub(super) enum Stage {
-    /// Not yet: the receiver is asked whether it has it, or makes it another name of a file.
+    /// Not yet. The receiver is asked whether it has the file, or links it to another name.
     Offered,
-    /// Whole, in one frame.
+    /// In one frame.
     Whole,
-    /// In blocks; none until it has been opened.
+    /// In blocks. `None` until it has been opened.
     Blocks(Option<Box<Blocks>>),
-    /// Not at all: the receiver gets a report that it failed.
+    /// Not at all. The receiver gets a report of the failure.
     Failed(Failure),
 }
 
 impl Stage {
-    /// As what an entry is sent first.
+    /// Returns the first stage of an entry.
     pub(super) fn first_of(entry: &Entry) -> Self {
         match &entry.found {
             Found::Failed(failure) => Self::Failed(failure.clone()),
@@ -161,7 +160,7 @@ impl Tracked {
         let offered = match begins {
             Begins::OfferedAndSent => Offered::WithData,
             Begins::Offered(Compare::SizeAndTime) => Offered::AsFound,
-            // Nothing can be said before it is read.
+            // Nothing can be sent before it is read.
             Begins::Offered(Compare::Content) | Begins::Linked | Begins::Waits | Begins::Sent => {
                 Offered::Not
             }
@@ -175,7 +174,7 @@ impl Tracked {
         }
     }
 
-    /// The file's blocks, if it goes in blocks and is open.
+    /// Returns the file's blocks, if it is sent in blocks and open.
     pub(super) fn blocks(&mut self) -> Option<&mut Blocks> {
         match &mut self.stage {
             Stage::Blocks(Some(blocks)) => Some(blocks),
@@ -183,23 +182,24 @@ impl Tracked {
         }
     }
 
-    /// What the receiver's word comes to; none if nothing was sent that it could be about.
+    /// Returns the outcome that the receiver's answer means, or `None` if nothing was sent that it
+    /// could be about.
     pub(super) fn outcome(
         &self,
         theirs: Result<Written, Failure>,
     ) -> Option<Result<Written, Failure>> {
         let is_file = matches!(self.entry.found, Found::File { .. });
         match (&self.stage, theirs) {
-            // It is as it was offered, whatever has become of it since.
+            // The receiver has the file as it was offered, even if it has changed since.
             (_, Ok(Written::Unchanged)) => match self.offered {
                 Offered::Not => None,
                 Offered::WithData | Offered::AsFound | Offered::Content(_) => {
                     Some(Ok(Written::Unchanged))
                 }
             },
-            // Whatever has become of it since it was said to be that.
+            // This holds even if the file has changed since it was announced as a link.
             (_, Ok(Written::Linked)) => self.entry.first.is_some().then_some(Ok(Written::Linked)),
-            // It was written and verified after all, before the failure arrived.
+            // The file was written and verified before the failure arrived.
             (Stage::Failed(_), Ok(written)) if self.content.is_some() => Some(Ok(written)),
             (Stage::Failed(own), _) => Some(Err(own.clone())),
             (_, Ok(_)) if is_file && self.content.is_none() => None,
@@ -207,7 +207,7 @@ impl Tracked {
         }
     }
 
-    /// What the manifest says of it.
+    /// Returns the record of the entry in the manifest.
     pub(super) fn record(&self, outcome: &Result<Written, Failure>) -> Record<'_> {
         match (outcome, &self.entry.found, &self.content) {
             (Ok(Written::Unchanged), Found::File { size }, _) => match &self.offered {

@@ -1,9 +1,8 @@
-//! What is in flight: on which streams, since when, and what of it has waited longest.
+//! Work in flight: the streams that carry it, since when, and what has waited longest.
 //!
-//! What each stream carries is ordered by the time since which it is in flight, and so are the
-//! streams by the oldest of each. So the oldest that others carry is found without a look at the
-//! rest, and no operation takes more than a logarithm of what is in flight, but for those that end
-//! many.
+//! The work of each stream is ordered by the time since which it is in flight, and the streams by
+//! their oldest work. The oldest work on other streams is thus found directly. No operation takes
+//! more than logarithmic time in the amount of work in flight, except those that end many items.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -11,56 +10,55 @@ use std::time::Duration;
 use super::share::{DeliveryRate, StreamLoad, share};
 use super::work::{Part, StreamId, Subject};
 
-/// How often the pause before another repetition doubles, at most.
+/// Maximum number of doublings of the pause between repetitions.
 const MAX_DOUBLINGS: u32 = 4;
-/// A stream that carries nothing and has not asked for work for so long has no share of what is
-/// left.
+/// Time after which a stream that carries nothing and has not asked for work has no share of what
+/// is left.
 const MAX_SINCE_ASKED: Duration = Duration::from_millis(100);
 
-/// See the module.
+/// All work in flight.
 #[derive(Default)]
 pub(super) struct InFlight {
     flights: BTreeMap<Subject, Flight>,
     streams: HashMap<StreamId, Carrier>,
-    /// How many have nothing yet that could be sent again.
+    /// Number of items that have nothing to repeat yet.
     unrepeatable: usize,
-    /// Number of blocks among them.
+    /// Number of blocks in flight.
     blocks: usize,
-    /// The oldest of each stream that has any.
+    /// Oldest work of each stream that has any.
     oldest: BTreeSet<(Duration, Subject, StreamId)>,
-    /// A stream that takes no more work has nothing left in flight.
+    /// True if a stream that takes no more work has nothing left in flight.
     drained: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Flight {
     carrier: StreamId,
-    /// Since when, on whatever stream.
+    /// Time since which it is in flight, on any stream.
     first: Duration,
-    /// From when on its age counts for being repeated; none as long as there is nothing to send
-    /// again.
+    /// Time from which its age counts for a repetition, or `None` while there is nothing to repeat.
     since: Option<Duration>,
     repeats: u32,
-    /// What its answer stands for: a block at most.
+    /// Bytes that its answer stands for: at most one block.
     bytes: u32,
 }
 
-/// What one stream carries.
+/// Work that one stream carries.
 #[derive(Default)]
 struct Carrier {
-    /// What another stream may repeat, by the time from which on its age counts.
+    /// Work that another stream may repeat, by the time from which its age counts.
     repeatable: BTreeSet<(Duration, Subject)>,
     others: BTreeSet<Subject>,
-    /// Bytes of all that.
+    /// Bytes of all work in flight.
     bytes: u64,
-    /// Bytes of all that was answered.
+    /// Bytes of all answered work.
     answered: u64,
     rate: DeliveryRate,
-    /// When it asked for work last.
+    /// Time when the stream last asked for work.
     asked: Option<Duration>,
-    /// How long its latest answer took.
+    /// Duration of its latest answer.
     answer_time: Duration,
-    /// It takes no more work.
+    /// True if it takes no more work.
     retiring: bool,
 }
 
@@ -79,7 +77,7 @@ impl InFlight {
         self.streams.contains_key(&stream)
     }
 
-    /// The stream takes no more work. False if there is no such stream.
+    /// Gives the stream no more work. Returns false if there is no such stream.
     pub(super) fn retire(&mut self, stream: StreamId) -> bool {
         let Some(carrier) = self.streams.get_mut(&stream) else {
             return false;
@@ -88,7 +86,7 @@ impl InFlight {
         true
     }
 
-    /// Which stream carries `subject`.
+    /// Returns the stream that carries `subject`.
     pub(super) fn carrier(&self, subject: Subject) -> Option<StreamId> {
         self.flights.get(&subject).map(|flight| flight.carrier)
     }
@@ -99,12 +97,12 @@ impl InFlight {
             .is_some_and(|carrier| carrier.retiring)
     }
 
-    /// Whether the last of what a retiring stream had in flight is gone since this was last asked.
+    /// Returns true if a retiring stream has lost its last work in flight since the last call.
     pub(super) fn take_drained(&mut self) -> bool {
         std::mem::take(&mut self.drained)
     }
 
-    /// Forgets a stream: what it carried.
+    /// Removes a stream, and returns what it carried.
     pub(super) fn remove_stream(&mut self, stream: StreamId) -> Vec<Subject> {
         let Some(carrier) = self.streams.get(&stream) else {
             return Vec::new();
@@ -118,7 +116,7 @@ impl InFlight {
         in_flight
     }
 
-    /// `stream` carries `subject` from now on. False if there is no such stream.
+    /// Puts `subject` in flight on `stream`. Returns false if there is no such stream.
     pub(super) fn add(
         &mut self,
         subject: Subject,
@@ -145,7 +143,7 @@ impl InFlight {
         true
     }
 
-    /// There is something now that could be sent again.
+    /// Marks `subject` as repeatable.
     pub(super) fn allow_repeat(&mut self, subject: Subject) {
         if let Some(mut flight) = self.unlink(subject) {
             flight.since.get_or_insert(flight.first);
@@ -153,9 +151,9 @@ impl InFlight {
         }
     }
 
-    /// `stream` carries `subject` in place of the one that did. That one's answer still counts; but
-    /// if either is lost, who carries it now decides whether it comes back. It is not repeated
-    /// again before it has waited longer, by `pause` and twice as much each time.
+    /// Moves `subject` to `stream`, which repeats it. The answer on the earlier stream still
+    /// counts. If a stream is lost, only the new carrier decides whether the work returns. Before
+    /// the next repetition, it must wait longer by `pause`, which doubles each time.
     pub(super) fn repeat(
         &mut self,
         subject: Subject,
@@ -177,7 +175,8 @@ impl InFlight {
         }
     }
 
-    /// What has waited longest on other streams, and from when on that counts.
+    /// Returns the work that has waited longest on other streams, and the time from which that
+    /// counts.
     pub(super) fn oldest_elsewhere(&self, stream: StreamId) -> Option<(Duration, Subject)> {
         // At most one of them is this stream's own.
         let other = self
@@ -187,12 +186,13 @@ impl InFlight {
         Some((other.0, other.1))
     }
 
-    /// An answer came. False if `subject` was not in flight.
+    /// Notes an answer. Returns false if `subject` was not in flight.
     pub(super) fn settle(&mut self, subject: Subject, now: Duration) -> bool {
         let Some(flight) = self.unlink(subject) else {
             return false;
         };
-        // Which of several was answered is not known (Karn's rule: RFC 6298, section 3).
+        // After a repetition, it is unknown which one was answered (Karn's rule: RFC 6298, section
+        // 3).
         if flight.repeats == 0
             && let Some(carrier) = self.streams.get_mut(&flight.carrier)
         {
@@ -203,7 +203,8 @@ impl InFlight {
         true
     }
 
-    /// No answer will come, nor is one needed. False if `subject` was not in flight.
+    /// Forgets `subject`, as no answer is expected or needed. Returns false if it was not in
+    /// flight.
     pub(super) fn forget(&mut self, subject: Subject) -> bool {
         self.unlink(subject).is_some()
     }
@@ -216,20 +217,19 @@ impl InFlight {
         }
     }
 
-    /// Whether any stream carries `subject`.
+    /// Returns true if any stream carries `subject`.
     pub(super) fn carries(&self, subject: Subject) -> bool {
         self.flights.contains_key(&subject)
     }
 
-    /// How many subjects `stream` carries.
+    /// Returns the number of items that `stream` carries.
     pub(super) fn of(&self, stream: StreamId) -> usize {
         let carrier = self.streams.get(&stream);
         carrier.map_or(0, Carrier::len)
     }
 
-    /// `stream` asks: how many of the `unsent` bytes it is to take, so that all streams finish
-    /// together. One that neither carries anything nor has asked of late takes no part: nobody
-    /// waits for it.
+    /// Returns how many of the `unsent` bytes `stream` should take, so that all streams finish
+    /// together. A stream that carries nothing and has not asked recently does not take part.
     pub(super) fn share(&mut self, stream: StreamId, unsent: u64, now: Duration) -> u64 {
         if let Some(own) = self.streams.get_mut(&stream) {
             own.asked = Some(now);
@@ -240,7 +240,7 @@ impl InFlight {
         };
         let load = |carrier: &Carrier| StreamLoad {
             in_flight: carrier.bytes,
-            // Who carries nothing has nothing to be answered.
+            // A stream that carries nothing has nothing to be answered.
             rate: match carrier.len() {
                 0 => carrier.rate.latest(),
                 _ => carrier.rate.at(now),
@@ -255,27 +255,27 @@ impl InFlight {
         share(load(own), others, unsent)
     }
 
-    /// Bytes of all that `stream` carried and was answered.
+    /// Returns the bytes of answered work of `stream`.
     pub(super) fn answered(&self, stream: StreamId) -> u64 {
         self.streams
             .get(&stream)
             .map_or(0, |carrier| carrier.answered)
     }
 
-    /// How long the latest answer on `stream` took.
+    /// Returns the duration of the latest answer on `stream`.
     pub(super) fn answer_time(&self, stream: StreamId) -> Duration {
         let carrier = self.streams.get(&stream);
         carrier.map_or(Duration::ZERO, |carrier| carrier.answer_time)
     }
 
-    /// The longest that the latest answer on any stream took.
+    /// Returns the longest of the streams' latest answer times.
     pub(super) fn longest_answer_time(&self) -> Duration {
         let times = self.streams.values().map(|carrier| carrier.answer_time);
         times.max().unwrap_or_default()
     }
 
-    /// Whether all bytes that `stream` carries should be delivered within `bound`, at the rate of
-    /// its answers. One without any delivers nothing.
+    /// Returns true if `stream` should deliver all its bytes within `bound`, at the rate of its
+    /// answers. A stream without answers delivers nothing.
     pub(super) fn delivers_within(&self, stream: StreamId, bound: Duration) -> bool {
         self.streams.get(&stream).is_some_and(|carrier| {
             let rate = carrier.rate.latest().unwrap_or_default();
@@ -287,17 +287,17 @@ impl InFlight {
         self.flights.len()
     }
 
-    /// How many have nothing yet that could be sent again.
+    /// Returns the number of items that have nothing to repeat yet.
     pub(super) fn unrepeatable(&self) -> usize {
         self.unrepeatable
     }
 
-    /// Number of blocks in flight, of all files.
+    /// Returns the number of blocks in flight, of all files.
     pub(super) fn blocks(&self) -> usize {
         self.blocks
     }
 
-    /// Offset of the first block of `entry` that is in flight.
+    /// Returns the offset of the first block of `entry` in flight.
     pub(super) fn first_block(&self, entry: u64) -> Option<u64> {
         let blocks = Subject::block(entry, 0)..Subject::whole(entry);
         match self.flights.range(blocks).next()?.0.part {
@@ -337,7 +337,7 @@ impl InFlight {
         Some(flight)
     }
 
-    /// Changes what the carrier of `flight` carries, and its place among the streams with it.
+    /// Changes the work of the carrier of `flight`, and updates its rank among the streams.
     fn change(&mut self, flight: Flight, change: impl FnOnce(&mut Carrier) -> bool) {
         let stream = flight.carrier;
         let Some(carrier) = self.streams.get_mut(&stream) else {
@@ -361,7 +361,7 @@ impl InFlight {
 
 #[cfg(test)]
 impl InFlight {
-    /// Offsets of the blocks of `entry` that are in flight.
+    /// Returns the offsets of the blocks of `entry` in flight.
     pub(super) fn blocks_of(&self, entry: u64) -> Vec<u64> {
         let blocks = Subject::block(entry, 0)..Subject::whole(entry);
         let offset = |(subject, _): (&Subject, _)| match subject.part {
@@ -371,7 +371,7 @@ impl InFlight {
         self.flights.range(blocks).filter_map(offset).collect()
     }
 
-    /// Everything that should always hold.
+    /// Checks all invariants.
     pub(super) fn check(&self) {
         for (subject, flight) in &self.flights {
             let carrier = &self.streams[&flight.carrier];

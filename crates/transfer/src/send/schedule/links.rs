@@ -1,10 +1,9 @@
-//! Files with several names, where these are to be names of one file at the receiver, too
-//! (LH-COPY-45).
+//! Files with several names that must stay names of one file at the receiver (LH-COPY-45).
 //!
-//! The name that is found first goes as any file does. Those that are found later wait until it is
-//! in place, and are then said to be other names of it; the receiver may want one as a file after
-//! all. Where the first one fails, the next one takes its place. What is remembered is bounded:
-//! past that, a name is a file of its own.
+//! The name that is found first is sent like any file. Names that are found later wait until it is
+//! in place, and are then announced as links to it. The receiver may still want one as a file. If
+//! the first one fails, the next one replaces it. The memory is bounded: beyond the bound, a name
+//! is sent as a file of its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,9 +11,9 @@ use std::sync::Arc;
 use super::entry::Entry;
 use crate::path::RelPath;
 
-/// Bytes of memory for files of which not all names have been found.
+/// Memory for files of which not all names have been found, in bytes.
 const MAX_LINK_BYTES: u64 = 16 << 20;
-/// Bytes that such a file takes beside the path of its first name.
+/// Memory of such a file besides the path of its first name, in bytes.
 const LINKED_FILE_BYTES: u64 = 256;
 /// A hash table may be half empty.
 const _: () = assert!(
@@ -22,28 +21,28 @@ const _: () = assert!(
         <= LINKED_FILE_BYTES as usize
 );
 
-/// Which file of the sources' file systems a name is of.
+/// Identity of a file in the sources' file systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Inode {
     pub device: u64,
     pub number: u64,
 }
 
-/// A name of a file: which of the sources it belongs to, and where beneath that.
+/// A name of a file: the number of its source, and the path beneath it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     pub source: u32,
     pub path: RelPath,
 }
 
-/// See the module.
+/// Files with several names.
 #[derive(Default)]
 pub(super) struct Links {
-    /// They are to be kept.
+    /// True if links are to be kept.
     wanted: bool,
-    /// The receiver understands HARD_LINK.
+    /// True if the receiver understands HARD_LINK.
     understood: bool,
-    /// No more names will be found.
+    /// True if no more names will be found.
     all_found: bool,
     files: HashMap<Inode, Linked>,
     /// First names without a result.
@@ -52,39 +51,39 @@ pub(super) struct Links {
     bytes: u64,
 }
 
-/// A file of which not all names have been found, or not all may be said yet.
+/// A file of which not all names have been found, or not all may be announced yet.
 struct Linked {
     first: Arc<Name>,
     is_in_place: bool,
-    /// Names that have not been found; some may lie outside of the sources.
+    /// Number of names that have not been found. Some may lie outside the sources.
     to_find: u64,
     /// Names that were found before the first one is in place.
     waiting: Vec<Entry>,
 }
 
 impl Links {
-    /// They are to be kept, if the receiver understands HARD_LINK.
+    /// Keeps links, if the receiver understands HARD_LINK.
     pub(super) fn keep(&mut self) {
         self.wanted = true;
     }
 
-    /// The receiver understands HARD_LINK.
+    /// Notes that the receiver understands HARD_LINK.
     pub(super) fn understood(&mut self) {
         self.understood = true;
     }
 
-    /// Names that wait.
+    /// Returns the number of waiting names.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Bytes of memory for what is remembered; what waits is not counted.
+    /// Returns the memory in bytes, without the waiting names.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// A file was found that has so many `names`. The entry comes back if it may be sent; otherwise
-    /// it waits.
+    /// Adds a name of a file that has so many `names`. Returns the entry if it may be sent,
+    /// otherwise it waits.
     pub(super) fn found(&mut self, inode: Inode, names: u64, mut entry: Entry) -> Option<Entry> {
         if !self.wanted {
             return Some(entry);
@@ -116,7 +115,7 @@ impl Links {
         Some(entry)
     }
 
-    /// An entry has its result. What may be sent now.
+    /// Notes the result of an entry. Returns the entries that may be sent now.
     pub(super) fn answered(&mut self, id: u64, is_in_place: bool) -> Vec<Entry> {
         let Some(inode) = self.firsts.remove(&id) else {
             return Vec::new();
@@ -138,7 +137,7 @@ impl Links {
             self.firsts.insert(next.head.id, inode);
             file.waiting = released.split_off(1);
         } else {
-            // Without HARD_LINK, names are files of their own.
+            // Without HARD_LINK, each name is a file of its own.
             self.wanted &= !is_in_place;
             self.forget(inode);
         }
@@ -146,7 +145,7 @@ impl Links {
         released
     }
 
-    /// No more names will be found.
+    /// Notes that no more names will be found.
     pub(super) fn all_found(&mut self) {
         self.all_found = true;
         let bytes = &mut self.bytes;

@@ -1,6 +1,6 @@
-//! The schedule in a model of a whole copy: streams come and go, frames and answers are lost, late
-//! or doubled, files fail, grow and change, the receiver refuses some and has parts of others
-//! before; in any order, and in virtual time.
+//! The schedule in a model of a whole copy, in virtual time. Streams come and go. Frames and
+//! answers are lost, late or duplicated. Files fail, grow and change. The receiver refuses some,
+//! and has parts of others before. All of it happens in any order.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -24,7 +24,7 @@ const BLOCK: u64 = 1 << BLOCK_LOG2;
 
 #[derive(Debug, Clone)]
 enum Sent {
-    /// With the hash that it is offered with, if it is.
+    /// With the hash that it is offered with, if any.
     Offer(Arc<Entry>, Option<(u64, Hash)>),
     Link(Arc<Entry>),
     Whole(Arc<Entry>, Option<(u64, Hash)>),
@@ -47,13 +47,13 @@ enum Answer {
     Ack(u64, u64),
     Result(u64, Outcome),
     Want(u64),
-    /// Whether there may be some of what is sent.
+    /// True if some of what is sent may exist.
     Reported(bool),
     Have(u64, Vec<Subtree>),
     Done(Hash),
 }
 
-/// What became of an entry at the receiver.
+/// Outcome of an entry at the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Written,
@@ -62,7 +62,7 @@ enum Outcome {
     Failed,
 }
 
-/// A stream, as long as it is open.
+/// A stream while it is open.
 #[derive(Default)]
 struct Line {
     sent: VecDeque<Sent>,
@@ -80,24 +80,24 @@ struct World {
     to_find: usize,
     next_stream: StreamId,
     lines: BTreeMap<StreamId, Line>,
-    /// Work that streams took and have not read yet, also of streams that are gone.
+    /// Work that streams took and have not read yet, including streams that are gone.
     readers: BTreeMap<StreamId, VecDeque<Work>>,
-    /// Answers that come late or a second time.
+    /// Answers that arrive late or a second time.
     late: Vec<Answer>,
-    /// How often each entry has been read.
+    /// Number of readings of each entry.
     readings: HashMap<u64, usize>,
-    /// How often each has been asked for as another name.
+    /// Number of requests to link each entry.
     links_asked: HashMap<u64, usize>,
-    /// Whether the receiver understands other names.
+    /// True if the receiver understands links.
     understands_links: bool,
-    /// How often each has been compared.
+    /// Number of comparisons of each entry.
     comparisons: HashMap<u64, usize>,
     /// Files that the sender has open.
     open: HashMap<u64, (u64, u8)>,
     arriving: HashMap<u64, Arriving>,
     written: BTreeMap<u64, Outcome>,
     compare: Compare,
-    /// Whether the receiver may have some, as it reports first on each stream.
+    /// True if the receiver may have some files, which it reports first on each stream.
     has_some: bool,
     manifest: Manifest,
     end: Option<u64>,
@@ -127,7 +127,7 @@ impl World {
         world
     }
 
-    /// Does what the schedule wants done, and looks whether all is well.
+    /// Performs the schedule's actions, and checks the invariants.
     fn act(&mut self) {
         let actions = self.schedule.actions();
         if let Some(id) = actions.close {
@@ -174,8 +174,10 @@ impl World {
                 let names = self
                     .plans
                     .iter()
-                    .filter(|plan| matches!(plan, Plan::File { inode: Some(other), .. } if *other == number));
-                // One of them is elsewhere.
+                    .filter(|plan| {
+                        matches!(plan, Plan::File { inode: Some(other), .. } if *other == number)
+                    });
+                // One of the names is elsewhere.
                 let linked = (inode, names.count() as u64 + u64::from(number));
                 self.schedule
                     .found_linked(0, path, Meta::default(), size, linked);
@@ -210,7 +212,7 @@ impl World {
         assert_eq!(self.schedule.in_flight.of(stream), 0);
     }
 
-    /// All but the last may retire.
+    /// Retires a stream, unless it is the last.
     fn retire(&mut self, stream: StreamId) {
         if self.lines.values().filter(|line| !line.retiring).count() > 1 {
             self.lines.get_mut(&stream).unwrap().retiring = true;
@@ -218,7 +220,7 @@ impl World {
         }
     }
 
-    /// How long to wait, if there is nothing to send.
+    /// Takes work. Returns how long to wait if there is nothing to send.
     fn take(&mut self, stream: StreamId, room: usize) -> Option<Duration> {
         if self
             .readers
@@ -291,7 +293,7 @@ impl World {
         }
     }
 
-    /// One thing happens.
+    /// Performs one event.
     fn step(&mut self, (what, which, how): (u8, u8, u8)) {
         let pick = |len: usize| (len > 0).then(|| usize::from(which) % len);
         let line = pick(self.lines.len()).map(|n| *self.lines.keys().nth(n).unwrap());
@@ -325,7 +327,8 @@ impl World {
         self.act();
     }
 
-    /// From here on nothing goes wrong any more, but that `stalled` of the streams carry nothing.
+    /// Continues to the end without further faults, except that `stalled` of the streams carry
+    /// nothing.
     fn finish(&mut self, stalled: usize) {
         while self.to_find > 0 {
             self.find();
@@ -348,8 +351,8 @@ impl World {
         if self.plans.is_empty() {
             self.schedule.walk_ended(true);
         }
-        // Where a stream asks again soon, answers that took minutes are still repeated after
-        // minutes: the longer nothing happens, the later the streams come.
+        // If streams ask again soon, answers that took minutes are still repeated only after
+        // minutes. The longer nothing happens, the later the streams ask.
         let mut pause = Duration::ZERO;
         for _ in 0..10_000 {
             if self.schedule.agreed().is_some() {
@@ -397,11 +400,18 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
     #[test]
-    fn whatever_happens_every_entry_gets_one_result_and_nothing_stays(
+    fn every_entry_gets_one_result_and_nothing_remains(
         plans in prop::collection::vec(plan(), 0..12),
-        steps in prop::collection::vec((prop_oneof![4 => 0u8..19, 1 => Just(18)], any::<u8>(), any::<u8>()), 0..400),
+        steps in prop::collection::vec(
+            (prop_oneof![4 => 0u8..19, 1 => Just(18)], any::<u8>(), any::<u8>()),
+            0..400,
+        ),
         stalled in 0usize..3,
-        presence in prop_oneof![Just(Presence::Unknown), Just(Presence::Nothing), Just(Presence::Something)],
+        presence in prop_oneof![
+            Just(Presence::Unknown),
+            Just(Presence::Nothing),
+            Just(Presence::Something),
+        ],
         compare in prop_oneof![Just(Compare::SizeAndTime), Just(Compare::Content)],
         has_some in any::<bool>(),
         links in any::<(bool, bool)>(),

@@ -1,10 +1,9 @@
-//! Files that the receiver may have already: when each is offered before it is sent (LH-COPY-39 to
-//! LH-COPY-41).
+//! Offers of files that the receiver may have already, and their timing (LH-COPY-39 to LH-COPY-41).
 //!
-//! A client that pushes does not know whether there is anything, and does not wait for the report:
-//! it begins with data, no more of it than a first round trip can carry, and offers everything else
-//! once the server has said that there may be some of it. So a copy to an empty place costs
-//! nothing, and one that was made before moves next to nothing.
+//! A client that pushes does not know whether the receiver has any files, and does not wait for the
+//! report. It begins with data, at most as much as the first round trip can carry. It offers
+//! everything else once the server has reported that it may have some. A copy to an empty
+//! destination thus costs nothing extra, and a repeated copy moves next to nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,54 +14,54 @@ use super::{MAX_ANSWER_WAIT, Schedule};
 use crate::tree_hash::Hash;
 use crate::wire::{Compare, Written};
 
-/// Bytes of files that may be handed out before the receiver has said whether there may be some of
-/// them: more than the first windows of a connection, as long as nobody has set them a hundred
-/// times as large as RFC 6928 has them.
+/// Maximum number of bytes of files sent before the receiver has reported whether it may have any.
+/// It exceeds the initial windows of a connection, unless they are a hundred times as large as RFC
+/// 6928 sets them.
 pub(super) const MAX_BYTES_BEFORE_ANSWER: u64 = 1 << 20;
 
-/// What the receiver may have of what is to be sent.
+/// The receiver's state before the copy, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Presence {
-    /// It has not reported.
+    /// The receiver has not reported.
     Unknown,
-    /// Nothing.
+    /// The receiver has nothing.
     #[default]
     Nothing,
-    /// Some of it: every file is offered first.
+    /// The receiver may have some of it, so every file is offered first.
     Something,
 }
 
-/// What is known of what the receiver has, and how files are compared.
+/// Knowledge of what the receiver has, and the method of comparison.
 #[derive(Default)]
 pub(super) struct Offers {
     presence: Presence,
     compare: Compare,
-    /// Bytes of files that were handed out before it was known.
+    /// Bytes of files sent before it was known.
     before_answer: u64,
-    /// Files that were offered with data behind it, and not answered for. Few: each counts among
-    /// those bytes.
+    /// Files that were offered together with data, and not answered yet. They are few, as each
+    /// counts among the bytes above.
     questions: BTreeSet<u64>,
-    /// When the receiver reported.
+    /// Time when the receiver reported.
     reported_at: Option<Duration>,
 }
 
-/// How a file goes its way.
+/// The first step of sending a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begins {
-    /// Not yet.
+    /// It waits.
     Waits,
     /// It is sent.
     Sent,
     /// It is offered, and sent without waiting for the answer.
     OfferedAndSent,
-    /// It is offered, to be compared so, and sent if the receiver wants it.
+    /// It is offered for this comparison, and sent if the receiver wants it.
     Offered(Compare),
-    /// It is said to be another name of a file, and sent if the receiver wants it.
+    /// It is announced as a link, and sent if the receiver wants it.
     Linked,
 }
 
 impl Offers {
-    /// How an entry that nobody has taken yet begins.
+    /// Returns the first step for an entry that no stream has taken yet.
     pub(super) fn begins(&self, entry: &Entry) -> Begins {
         if !matches!(entry.found, Found::File { .. }) {
             return Begins::Sent;
@@ -73,27 +72,27 @@ impl Offers {
         match (self.presence, self.compare) {
             (Presence::Nothing, _) => Begins::Sent,
             (Presence::Something, compare) => Begins::Offered(compare),
-            // Its hash is needed for an offer, and whoever asks for that can wait.
+            // An offer needs its hash, and a user who requests that can wait.
             (Presence::Unknown, Compare::Content) => Begins::Waits,
             (Presence::Unknown, Compare::SizeAndTime) if !self.may_send() => Begins::Waits,
-            // What travels at once is there as soon as the answer would be.
+            // Data that travels at once arrives as soon as the answer would.
             (Presence::Unknown, Compare::SizeAndTime) if !entry.goes_in_blocks() => Begins::Sent,
             (Presence::Unknown, Compare::SizeAndTime) => Begins::OfferedAndSent,
         }
     }
 
-    /// Whether more of files may be handed out.
+    /// Returns true if more data of files may be sent.
     fn may_send(&self) -> bool {
         self.presence != Presence::Unknown || self.before_answer < MAX_BYTES_BEFORE_ANSWER
     }
 
-    /// Whether more of this one may be, which has been begun.
+    /// Returns true if more data of `file`, which has been begun, may be sent.
     pub(super) fn may_cut(&self, file: u64) -> bool {
         let waits = self.presence == Presence::Something && self.questions.contains(&file);
         self.may_send() && !waits
     }
 
-    /// An entry was taken.
+    /// Notes that an entry was taken.
     pub(super) fn begun(&mut self, entry: &Entry, begins: Begins) {
         match begins {
             Begins::OfferedAndSent => {
@@ -104,19 +103,18 @@ impl Offers {
         }
     }
 
-    /// A file that was offered with data behind it was answered for, or need not be. Whether it was
-    /// waited for.
+    /// Notes that a file offered together with data was answered, or needs no answer. Returns true
+    /// if the answer was awaited.
     pub(super) fn answered(&mut self, file: u64) -> bool {
         self.questions.remove(&file)
     }
 
-    /// A stream is gone, and what was asked there: nobody waits for the answers any more.
+    /// Stops waiting for answers, as the stream that asked is gone.
     pub(super) fn forget_questions(&mut self) {
         self.questions.clear();
     }
 
-    /// Answers that have not come by now are waited for no longer: the stream that asked may have
-    /// stalled.
+    /// Stops waiting for late answers, as the stream that asked may have stalled.
     pub(super) fn give_up_late_questions(&mut self, now: Duration) {
         if self
             .reported_at
@@ -126,14 +124,14 @@ impl Offers {
         }
     }
 
-    /// So many bytes of files were handed out.
+    /// Counts bytes of files that were sent.
     pub(super) fn sent(&mut self, bytes: u64) {
         if self.presence == Presence::Unknown {
             self.before_answer = self.before_answer.saturating_add(bytes);
         }
     }
 
-    /// What is sent for an entry that is offered, given what was said of it before.
+    /// Returns the work for an entry that is offered, given how it was offered before.
     pub(super) fn work(&self, entry: std::sync::Arc<Entry>, offered: &Offered) -> Work {
         if entry.first.is_some() {
             return Work::Link(entry);
@@ -153,8 +151,8 @@ impl Offers {
 }
 
 impl Schedule {
-    /// What the receiver has, as far as it is known before it reports, and how files are compared.
-    /// To be said first.
+    /// Sets what is known of the receiver's files before it reports, and how files are compared.
+    /// Must be called first.
     pub(crate) fn expect(&mut self, presence: Presence, compare: Compare) {
         self.offers = Offers {
             presence,
@@ -163,8 +161,8 @@ impl Schedule {
         };
     }
 
-    /// The receiver has reported whether there may be some of what is to be sent. The first word
-    /// counts.
+    /// Notes the receiver's report whether it may have some of what is to be sent. Only the first
+    /// report counts.
     pub(crate) fn reported_presence(&mut self, something: bool, now: Duration) {
         if self.offers.presence == Presence::Unknown {
             self.offers.reported_at = Some(now);
@@ -176,14 +174,14 @@ impl Schedule {
         }
     }
 
-    /// A file that is to be offered has been read: what is to be said of it. None if it need not be
+    /// Notes that a file was read for an offer. Returns what to offer, or `None` if it need not be
     /// offered any more.
     pub(crate) fn offer_read(&mut self, id: u64, size: u64, hash: Hash) -> Option<(u64, Hash)> {
         let tracked = self.tracked.get_mut(&id)?;
         if !matches!(tracked.stage, Stage::Offered) {
             return None;
         }
-        // Another stream may have been faster; it always says the same.
+        // Another stream may have been faster. The offer is always the same.
         if let Offered::Content(content) = &tracked.offered {
             return Some(**content);
         }
@@ -191,7 +189,7 @@ impl Schedule {
         Some((size, hash))
     }
 
-    /// The receiver wants a file that was offered; or it turned out that there is nothing to be
+    /// Notes that the receiver wants a file that was offered, or that there is nothing to be
     /// offered.
     pub(crate) fn wanted(&mut self, id: u64, now: Duration) {
         let Some(tracked) = self.tracked.get_mut(&id) else {
@@ -214,7 +212,7 @@ impl Schedule {
     }
 }
 
-/// Size, and hash if it is known, of a file that is in place; none of what is no file.
+/// Returns the size of a file in place, and its hash if known. `None` for other entries.
 pub(super) fn in_place(
     written: Written,
     entry: &Entry,

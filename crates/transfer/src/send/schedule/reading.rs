@@ -1,5 +1,5 @@
-//! What comes of reading files. A report may come late: from a stream that is gone, or about an
-//! entry that has its result.
+//! Results of reading files. A report may be late: from a stream that is gone, or about an entry
+//! that has its result.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::error::{Failure, FailureKind};
 use crate::tree_hash::{BlockHash, Hash};
 
 impl Schedule {
-    /// A file has been opened: `size` bytes, to go in blocks of `1 << block_log2` bytes; the
-    /// receiver may have kept some of it if it `has_identity`. Whether it is the one that counts: a
-    /// file may be opened twice, if the first stream to open it is lost meanwhile.
+    /// Notes that a file has been opened: `size` bytes, in blocks of `1 << block_log2` bytes. The
+    /// receiver may have kept a part if it `has_identity`. Returns true if this opening counts, as
+    /// a file may be opened twice if the first stream to open it is lost meanwhile.
     pub(crate) fn opened(
         &mut self,
         id: u64,
@@ -50,8 +50,8 @@ impl Schedule {
         true
     }
 
-    /// A block has been read. If that was the last of its file: the file's hash, for
-    /// [`Self::file_read`] if the file is still what it was when it was opened.
+    /// Notes that a block has been read. After the last block, returns the file's hash for
+    /// [`Self::file_read`], which requires that the file is unchanged.
     pub(crate) fn block_read(&mut self, id: u64, offset: u64, hash: BlockHash) -> Option<Hash> {
         let tracked = self.tracked.get_mut(&id)?;
         let blocks = tracked.blocks()?;
@@ -61,8 +61,8 @@ impl Schedule {
         root.filter(|_| tracked.content.is_none())
     }
 
-    /// All blocks of a file have been read and it is unchanged. Whether that is to be said now, on
-    /// `stream`.
+    /// Notes that all blocks of a file have been read and it is unchanged. Returns true if its end
+    /// must be sent now, on `stream`.
     pub(crate) fn file_read(
         &mut self,
         stream: StreamId,
@@ -82,7 +82,7 @@ impl Schedule {
         true
     }
 
-    /// A file has been read whole: what is to be said of it on `stream`.
+    /// Notes that a file has been read in one piece. Returns what to send on `stream`.
     pub(crate) fn whole_read(
         &mut self,
         stream: StreamId,
@@ -101,7 +101,7 @@ impl Schedule {
                 Say::File
             }
             (_, Some(before)) if *before == (size, hash) => Say::File,
-            // Read a second time for another stream, and no longer the same.
+            // It was read a second time for another stream, and has changed.
             _ => {
                 let failure = Failure::new(FailureKind::Changed);
                 self.failed(stream, id, &failure, now);
@@ -110,8 +110,8 @@ impl Schedule {
         }
     }
 
-    /// A file that was to go whole has grown too large for it: it goes in blocks, unless it was
-    /// read whole before. What is to be said of it on `stream`.
+    /// Notes that a file has grown too large for one frame. It is sent in blocks, unless it was
+    /// read in one piece before. Returns what to send on `stream`.
     pub(crate) fn grew(&mut self, stream: StreamId, id: u64, now: Duration) -> Say {
         let Some(tracked) = self.tracked.get_mut(&id) else {
             return Say::Nothing;
@@ -120,7 +120,7 @@ impl Schedule {
             return Say::Nothing;
         }
         if tracked.content.is_some() {
-            // The receiver may have it already, as it was.
+            // The receiver may have the earlier version already.
             let failure = Failure::new(FailureKind::Changed);
             self.failed(stream, id, &failure, now);
             return Say::Failure(failure);
@@ -132,7 +132,7 @@ impl Schedule {
         Say::Nothing
     }
 
-    /// An entry can't be read, which is to be said on `stream`. The first failure counts.
+    /// Notes that an entry cannot be read, which is sent on `stream`. The first failure counts.
     pub(crate) fn failed(&mut self, stream: StreamId, id: u64, failure: &Failure, now: Duration) {
         let Some(tracked) = self.tracked.get_mut(&id) else {
             return;
@@ -150,13 +150,13 @@ impl Schedule {
         self.carry_whole(id, stream, now);
     }
 
-    /// The end or the failure of an entry is in flight on `stream`, or comes back if there is no
-    /// such stream.
+    /// Puts the end or the failure of an entry in flight on `stream`, or returns it to the queue if
+    /// there is no such stream.
     fn carry_whole(&mut self, id: u64, stream: StreamId, now: Duration) {
         let whole = Subject::whole(id);
         self.returned.remove(&whole);
         if !self.in_flight.add(whole, stream, now, true, 0) {
-            // Whoever else was to look whether the file is complete finds that it is known.
+            // Another stream's check whether the file is complete is no longer needed.
             self.in_flight.forget(whole);
             self.returned.insert(whole);
             self.wake(Wake::All);

@@ -1,43 +1,45 @@
-//! What each stream may still take of what is left, so that all of them finish together.
+//! Computes each stream's share of what is left, so that all finish together.
 //!
-//! A stream delivers in the order in which it took. One that is slow and has taken much is the last
-//! to finish, with all others idle: so what is left is dealt out as water fills vessels of
-//! different widths. At the time at which all of it could be delivered, each stream has delivered
-//! what it carries and its part of the rest; one that carries more than it delivers by then takes
+//! A stream delivers in the order in which it took work. A slow stream that has taken much would
+//! finish last, with all others idle. What is left is therefore divided as water fills vessels of
+//! different widths. At the time when everything could be delivered, each stream has delivered what
+//! it carries and its share of the rest. A stream that carries more than it delivers by then takes
 //! no more.
 
 use std::time::Duration;
 
-/// What was answered counts for half as much after this.
+/// Half-life of the weight of answered bytes.
 const HALF_LIFE: Duration = Duration::from_millis(500);
 
-/// How fast a stream delivers: bytes answered over the time that it took, both as sums that forget.
+/// Delivery rate of a stream: bytes answered divided by the time that it took, with exponential
+/// decay of both.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct DeliveryRate {
     bytes: f64,
     seconds: f64,
-    /// Up to when.
+    /// Time up to which the sums extend.
     at: Duration,
 }
 
 impl DeliveryRate {
-    /// The stream carries something again: until now there was nothing to deliver.
+    /// Notes that the stream carries something again. The idle time does not count.
     pub(super) fn resume(&mut self, now: Duration) {
         self.at = self.at.max(now);
     }
 
-    /// So many bytes were answered.
+    /// Counts `bytes` that were answered.
     pub(super) fn delivered(&mut self, bytes: u64, now: Duration) {
         *self = self.waited(now);
         self.bytes += bytes as f64;
     }
 
-    /// Bytes a second; the longer no answer comes, the less. None before the first one.
+    /// Returns the rate in bytes per second, or `None` before the first answer. It falls while no
+    /// answer arrives.
     pub(super) fn at(&self, now: Duration) -> Option<f64> {
         self.waited(now).latest()
     }
 
-    /// Bytes a second at the latest answer.
+    /// Returns the rate at the latest answer, in bytes per second.
     pub(super) fn latest(&self) -> Option<f64> {
         (self.seconds > 0.0 && self.bytes > 0.0).then(|| self.bytes / self.seconds)
     }
@@ -53,18 +55,18 @@ impl DeliveryRate {
     }
 }
 
-/// A stream that takes work.
+/// Load of a stream that takes work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StreamLoad {
-    /// Bytes that it carries and has no answer for.
+    /// Unanswered bytes that it carries.
     pub in_flight: u64,
-    /// Bytes a second that it delivers; none where that is not known yet.
+    /// Delivery rate in bytes per second, or `None` if unknown.
     pub rate: Option<f64>,
 }
 
-/// How many bytes `own` is to take of the `unsent` ones while the `others` take theirs. One of
-/// which nothing is known is taken to be like the mean of the others; where no rate is known, all
-/// are alike, and nobody is refused.
+/// Returns how many of the `unsent` bytes `own` should take while the `others` take their shares. A
+/// stream of unknown rate counts like the mean of the others. If no rate is known, all count alike,
+/// and none is refused.
 pub(super) fn share(own: StreamLoad, others: impl Iterator<Item = StreamLoad>, unsent: u64) -> u64 {
     let mut all: Vec<StreamLoad> = others.collect();
     all.push(own);
@@ -72,7 +74,7 @@ pub(super) fn share(own: StreamLoad, others: impl Iterator<Item = StreamLoad>, u
     if known.is_empty() {
         return unsent.div_ceil(all.len() as u64);
     }
-    // No less than a byte a second: a rate is what is divided by.
+    // At least one byte per second, as it is a divisor.
     let mean = (known.iter().sum::<f64>() / known.len() as f64).max(1.0);
     let rate = |one: &StreamLoad| one.rate.unwrap_or(mean).max(1.0);
     all.sort_by(|one, other| {
@@ -87,7 +89,7 @@ pub(super) fn share(own: StreamLoad, others: impl Iterator<Item = StreamLoad>, u
         rates += rate(one);
         level = bytes / rates;
     }
-    // What is not a byte is a rounding error.
+    // Less than a byte is a rounding error.
     let share = rate(&own) * level - own.in_flight as f64;
     if share > 0.01 { share.ceil() as u64 } else { 0 }
 }
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_what_was_answered_of_late() {
+    fn rate_is_that_of_recent_answers() {
         let mut rate = DeliveryRate::default();
         assert_eq!(rate.at(millis(0)), None);
         rate.resume(millis(100));
@@ -132,12 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn one_that_carries_more_than_it_delivers_by_the_end_takes_no_more() {
+    fn overloaded_stream_takes_no_more() {
         let (fast, slow) = (load(1_000, 1_000.0), load(1_000, 100.0));
-        // The fast one alone delivers all of it within 6 s.
+        // The fast stream alone delivers all of it within 6 s.
         assert_eq!(share(slow, [fast].into_iter(), 5_000), 0);
         assert_eq!(share(fast, [slow].into_iter(), 5_000), 5_000);
-        // Of 20,000 more each takes a part.
+        // Of 20,000 more, each takes a part.
         let parts =
             share(slow, [fast].into_iter(), 20_000) + share(fast, [slow].into_iter(), 20_000);
         assert!(share(slow, [fast].into_iter(), 20_000) > 0);
@@ -145,20 +147,23 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_new_takes_as_much_as_the_mean_and_where_nothing_is_known_all_take_alike() {
+    fn new_stream_takes_the_mean_share() {
         let (new, other) = (load(0, 0.0), load(0, 500.0));
         assert_eq!(share(new, [other].into_iter(), 1_000), 500);
         assert_eq!(share(load(9_000, 0.0), [new].into_iter(), 1_000), 500);
     }
 
     proptest! {
-        /// All of it is dealt out, and who carries nothing always gets some.
+        /// Everything is dealt out, and a stream that carries nothing always gets some.
         #[test]
-        fn the_shares_make_up_what_is_left(
+        fn shares_add_up_to_what_is_left(
             streams in prop::collection::vec((0u64..1 << 24, 0.0f64..1e9), 1..64),
             unsent in 1u64 << 16..1 << 34,
         ) {
-            let all: Vec<StreamLoad> = streams.iter().map(|(in_flight, rate)| load(*in_flight, *rate)).collect();
+            let all: Vec<StreamLoad> = streams
+                .iter()
+                .map(|(in_flight, rate)| load(*in_flight, *rate))
+                .collect();
             let shares: Vec<u64> = (0..all.len())
                 .map(|own| {
                     let others = all.iter().enumerate().filter(|(other, _)| *other != own);
@@ -169,7 +174,9 @@ mod tests {
             let rounding = all.len() as u64 + unsent / 1_000_000;
             prop_assert!(sum <= unsent + rounding && sum + rounding >= unsent, "{sum} of {unsent}");
             for (one, share) in all.iter().zip(&shares) {
-                prop_assert!(one.in_flight > 0 || *share > 0 || one.rate.is_some_and(|rate| rate < 1e6));
+                prop_assert!(
+                    one.in_flight > 0 || *share > 0 || one.rate.is_some_and(|rate| rate < 1e6)
+                );
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Single rules of the schedule.
+//! Individual rules of the schedule.
 
 use super::*;
 use crate::error::{Failure, FailureKind};
@@ -15,7 +15,7 @@ fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// A schedule with two streams and files of these sizes.
+/// Returns a schedule with two streams and files of these sizes.
 fn with_files(sizes: &[u64]) -> Schedule {
     let mut schedule = Schedule::default();
     schedule.add_stream(1);
@@ -28,7 +28,7 @@ fn with_files(sizes: &[u64]) -> Schedule {
     schedule
 }
 
-/// What was handed out, in words; empty for nothing.
+/// Takes work, and returns it in words. Empty without work.
 fn take(schedule: &mut Schedule, stream: StreamId, now: Duration) -> Vec<String> {
     let next = schedule.next(stream, now, ROOM);
     schedule.check();
@@ -67,7 +67,7 @@ fn block_hash(offset: u64, size: u64) -> BlockHash {
 }
 
 #[test]
-fn small_entries_go_in_batches_and_what_is_opened_goes_alone() {
+fn small_entries_are_batched_and_opened_files_go_alone() {
     let mut schedule = with_files(&[1, 2, 60_000, 60_000, 60_000, 3, LARGE, 4]);
     assert_eq!(
         take(&mut schedule, 1, secs(0)),
@@ -78,7 +78,7 @@ fn small_entries_go_in_batches_and_what_is_opened_goes_alone() {
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 4"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 5"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 6"]);
-    // Nobody waits for a file that is being opened.
+    // Other streams do not wait for a file that is being opened.
     assert_eq!(take(&mut schedule, 2, secs(0)), ["entry 7", "end of 8"]);
     assert!(schedule.opened(6, LARGE, 18, false));
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 6 262144"]);
@@ -88,7 +88,7 @@ fn small_entries_go_in_batches_and_what_is_opened_goes_alone() {
 }
 
 #[test]
-fn blocks_go_together_while_much_is_left_and_alone_at_the_end() {
+fn blocks_are_batched_while_much_is_left() {
     const BLOCKS: u64 = 400;
     let size = BLOCKS << 18;
     let mut schedule = with_files(&[size]);
@@ -121,7 +121,7 @@ fn answer_block(schedule: &mut Schedule, offset: u64, size: u64, now: Duration) 
 }
 
 #[test]
-fn a_slow_stream_takes_none_of_the_last_blocks() {
+fn slow_stream_takes_none_of_the_last_blocks() {
     let size = 12 << 18;
     let mut schedule = with_files(&[size]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
@@ -132,7 +132,7 @@ fn a_slow_stream_takes_none_of_the_last_blocks() {
         assert_eq!(take(&mut schedule, 1, secs(0)), block(n));
     }
     assert_eq!(take(&mut schedule, 2, secs(0)), block(6));
-    // One delivers four in the time of the other's one.
+    // One stream delivers four blocks in the time of the other's one.
     for n in [0, 2, 3, 4, 1] {
         answer_block(&mut schedule, n << 18, size, secs(1));
     }
@@ -148,13 +148,13 @@ fn a_slow_stream_takes_none_of_the_last_blocks() {
     };
     assert_eq!(until, secs(1) + SHARE_PAUSE);
     assert_eq!(take(&mut schedule, 1, secs(1)), block(10));
-    // Not so when that one falls silent.
+    // This changes when that stream falls silent.
     answer_block(&mut schedule, 6 << 18, size, secs(9));
     assert_eq!(take(&mut schedule, 2, secs(9)), block(11));
 }
 
 #[test]
-fn nobody_waits_for_a_stream_that_does_not_ask() {
+fn streams_do_not_wait_for_one_that_does_not_ask() {
     let size = 4 << 18;
     let mut schedule = with_files(&[size]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
@@ -168,7 +168,7 @@ fn nobody_waits_for_a_stream_that_does_not_ask() {
         take(&mut schedule, 1, secs(1)),
         [format!("block 0 {}", 2 << 18)]
     );
-    // Stream 2 carries nothing and would finish sooner, but is not there to take it.
+    // Stream 2 carries nothing and would finish sooner, but does not ask for work.
     assert_eq!(
         take(&mut schedule, 1, secs(1)),
         [format!("block 0 {}", 3 << 18)]
@@ -176,7 +176,7 @@ fn nobody_waits_for_a_stream_that_does_not_ask() {
 }
 
 #[test]
-fn without_memory_nothing_is_handed_out_and_one_block_if_there_is_room_for_one() {
+fn memory_limits_the_blocks_handed_out() {
     let mut schedule = with_files(&[1, 1]);
     let Next::Wait { until } = schedule.next(1, secs(5), 0) else {
         panic!("no room")
@@ -186,7 +186,7 @@ fn without_memory_nothing_is_handed_out_and_one_block_if_there_is_room_for_one()
 }
 
 #[test]
-fn a_stream_takes_no_more_than_it_may_have_in_flight_and_is_woken_when_there_is_room() {
+fn full_stream_is_woken_when_there_is_room() {
     let mut schedule = with_files(&vec![1; MAX_IN_FLIGHT_PER_STREAM + 10]);
     schedule.remove_stream(2);
     let mut taken = 0;
@@ -203,7 +203,7 @@ fn a_stream_takes_no_more_than_it_may_have_in_flight_and_is_woken_when_there_is_
 }
 
 #[test]
-fn what_a_lost_stream_carried_is_taken_first_and_in_order() {
+fn work_of_a_lost_stream_is_taken_first_and_in_order() {
     let mut schedule = with_files(&[LARGE, 1, 2, 3]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert_eq!(
@@ -222,7 +222,7 @@ fn what_a_lost_stream_carried_is_taken_first_and_in_order() {
 }
 
 #[test]
-fn what_came_back_and_is_answered_late_is_not_sent_again() {
+fn returned_work_is_not_resent_after_a_late_answer() {
     let mut schedule = with_files(&[LARGE, 1]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 1", "end of 2"]);
@@ -238,7 +238,7 @@ fn what_came_back_and_is_answered_late_is_not_sent_again() {
 }
 
 #[test]
-fn a_file_whose_opener_is_lost_is_opened_by_the_next_and_a_late_opener_changes_nothing() {
+fn file_of_a_lost_opener_is_opened_by_the_next_stream() {
     let mut schedule = with_files(&[LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     schedule.remove_stream(1);
@@ -252,7 +252,7 @@ fn a_file_whose_opener_is_lost_is_opened_by_the_next_and_a_late_opener_changes_n
 }
 
 #[test]
-fn one_stream_is_left_to_send_what_lets_files_be_closed() {
+fn one_stream_is_left_to_complete_open_files() {
     let mut schedule = with_files(&[LARGE, LARGE, LARGE, LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert!(take(&mut schedule, 2, secs(0)).is_empty());
@@ -263,7 +263,7 @@ fn one_stream_is_left_to_send_what_lets_files_be_closed() {
     assert!(take(&mut schedule, 3, secs(0)).is_empty());
     assert!(schedule.opened(0, 1 << 18, 18, false));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 2"]);
-    // The one that carries a block is lost while all others wait for a place to open a file.
+    // The stream that carries a block is lost while all others wait for a permit to open a file.
     assert!(take(&mut schedule, 3, secs(0)).is_empty());
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 3, secs(0)), ["block 0 0"]);
@@ -275,7 +275,7 @@ fn one_stream_is_left_to_send_what_lets_files_be_closed() {
 }
 
 #[test]
-fn an_idle_stream_repeats_the_oldest_of_others_once_it_is_old_enough() {
+fn idle_stream_repeats_the_oldest_work_of_others() {
     let mut schedule = with_files(&[1, LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0"]);
     assert_eq!(take(&mut schedule, 1, secs(1)), ["open 1"]);
@@ -296,8 +296,8 @@ fn an_idle_stream_repeats_the_oldest_of_others_once_it_is_old_enough() {
     );
     schedule.add_stream(3);
     assert_eq!(take(&mut schedule, 3, secs(60)), ["block 1 0"]);
-    // Its own is not repeated; that of others is when it has waited again, and twice as long each
-    // time.
+    // A stream does not repeat its own work. Other streams' work is repeated after another wait,
+    // which doubles each time.
     assert_eq!(take(&mut schedule, 1, secs(60)), ["end of 2"]);
     assert_eq!(take(&mut schedule, 1, secs(60)), ["entry 0"]);
     assert!(take(&mut schedule, 1, secs(60)).is_empty());
@@ -311,20 +311,19 @@ fn an_idle_stream_repeats_the_oldest_of_others_once_it_is_old_enough() {
 }
 
 #[test]
-fn what_all_streams_carry_over_a_slow_path_is_sent_once() {
+fn work_on_a_slow_path_is_sent_once() {
     let mut schedule = with_files(&[16 << 18]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert!(schedule.opened(0, 16 << 18, 18, false));
     while [1, 2].map(|stream| take(&mut schedule, stream, secs(0)).len()) != [0, 0] {}
-    // The first answers come late, since the path is slow: nobody knows before them how long one
-    // takes.
+    // The first answers are late because the path is slow. Before them, the answer time is unknown.
     for stream in [1, 2] {
         assert_eq!(take(&mut schedule, stream, secs(10)), [""; 0]);
     }
 }
 
 #[test]
-fn what_comes_late_on_another_stream_is_repeated_by_one_that_knows_how_long_answers_take() {
+fn late_work_is_repeated_by_a_stream_with_known_answer_time() {
     let mut schedule = with_files(&[1, 1]);
     let ms = Duration::from_millis;
     assert!(matches!(schedule.next(1, ms(0), 1), Next::Send(_)));
@@ -339,7 +338,7 @@ fn what_comes_late_on_another_stream_is_repeated_by_one_that_knows_how_long_answ
 }
 
 #[test]
-fn a_stream_whose_own_answers_take_long_repeats_later() {
+fn stream_with_slow_answers_repeats_later() {
     let mut schedule = with_files(&[1, 1]);
     assert!(matches!(schedule.next(1, secs(0), 1), Next::Send(_)));
     assert_eq!(schedule.whole_read(1, 0, 1, [0; 32], secs(0)), Say::File);
@@ -353,7 +352,7 @@ fn a_stream_whose_own_answers_take_long_repeats_later() {
 }
 
 #[test]
-fn how_long_a_repeated_one_took_says_nothing_of_the_stream() {
+fn repeated_work_does_not_update_the_answer_time() {
     let mut schedule = with_files(&[1, 1]);
     assert!(matches!(schedule.next(1, secs(0), 1), Next::Send(_)));
     assert!(matches!(schedule.next(1, secs(60), 1), Next::Send(_)));
@@ -365,7 +364,7 @@ fn how_long_a_repeated_one_took_says_nothing_of_the_stream() {
 }
 
 #[test]
-fn blocks_of_a_file_that_failed_do_not_stay_in_flight() {
+fn blocks_of_a_failed_file_leave_flight() {
     let mut schedule = with_files(&[LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert!(schedule.opened(0, LARGE, 18, false));
@@ -373,7 +372,7 @@ fn blocks_of_a_file_that_failed_do_not_stay_in_flight() {
     assert_eq!(schedule.block_read(0, 0, block_hash(0, LARGE)), None);
     schedule.acknowledged(0, 0, secs(0));
     assert_eq!(schedule.bytes_done(), 1 << 18);
-    // The receiver gives it up.
+    // The receiver gives up the file.
     schedule.answered(0, Err(Failure::new(FailureKind::DiskFull)), secs(1));
     schedule.check();
     let actions = schedule.actions();
@@ -391,13 +390,13 @@ fn blocks_of_a_file_that_failed_do_not_stay_in_flight() {
 }
 
 #[test]
-fn a_file_that_grew_after_it_was_sent_whole_has_changed() {
+fn file_that_grew_after_it_was_sent_has_changed() {
     let mut schedule = with_files(&[10]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0", "end of 1"]);
     assert_eq!(schedule.whole_read(1, 0, 10, [1; 32], secs(0)), Say::File);
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 2, secs(1)), ["entry 0", "end of 1"]);
-    // The receiver may have it as it was: two accounts of one entry would not agree.
+    // The receiver may have the earlier version. Two records of one entry would not agree.
     let changed = Failure::new(FailureKind::Changed);
     assert_eq!(schedule.grew(2, 0, secs(1)), Say::Failure(changed));
     schedule.answered(0, Ok(Written::New), secs(2));
@@ -409,12 +408,12 @@ fn a_file_that_grew_after_it_was_sent_whole_has_changed() {
 }
 
 #[test]
-fn a_file_that_grew_goes_in_blocks() {
+fn file_that_grew_is_sent_in_blocks() {
     let mut schedule = with_files(&[10]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0", "end of 1"]);
     assert_eq!(schedule.grew(1, 0, secs(0)), Say::Nothing);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["open 0"]);
-    // Read before it grew, reported after.
+    // It was read before it grew, and reported after.
     assert_eq!(
         schedule.whole_read(1, 0, 10, [1; 32], secs(0)),
         Say::Nothing
@@ -422,7 +421,7 @@ fn a_file_that_grew_goes_in_blocks() {
 }
 
 #[test]
-fn an_answer_about_what_was_not_sent_is_ignored() {
+fn answer_about_unsent_work_is_ignored() {
     let mut schedule = with_files(&[1, LARGE]);
     schedule.answered(0, Ok(Written::New), secs(0));
     schedule.answered(u64::MAX, Err(Failure::new(FailureKind::Io)), secs(0));
@@ -441,7 +440,7 @@ fn an_answer_about_what_was_not_sent_is_ignored() {
 }
 
 #[test]
-fn two_accounts_that_differ_are_distinguished() {
+fn different_manifests_disagree() {
     let mut schedule = with_files(&[1]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0", "end of 1"]);
     assert_eq!(schedule.whole_read(1, 0, 1, [0; 32], secs(0)), Say::File);
@@ -465,7 +464,7 @@ fn part(offset: u64, level: u32) -> Subtree {
 }
 
 #[test]
-fn lh_copy_36_what_the_receiver_has_is_not_handed_out() {
+fn lh_copy_36_parts_at_the_receiver_are_not_sent() {
     let mut schedule = with_files(&[2 * LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert!(schedule.opened(0, 2 * LARGE, 18, false));
@@ -488,16 +487,16 @@ fn lh_copy_36_what_the_receiver_has_is_not_handed_out() {
         );
     }
     assert_eq!(take(&mut schedule, 1, secs(0)), ["end of 1"]);
-    // What was in flight is answered as ever.
+    // Blocks in flight are answered as usual.
     schedule.acknowledged(0, 0, secs(0));
     schedule.acknowledged(0, 1 << 18, secs(0));
     assert_eq!(schedule.bytes_done(), 5 << 18);
-    // Reported again, on another stream.
+    // The same report arrives on another stream.
     assert!(schedule.have(0, &[part(0, 20)], false));
     assert!(schedule.actions().resumed.is_none());
     assert_eq!(schedule.bytes_done(), 5 << 18);
     schedule.check();
-    // The rest is read, and makes up the hash with what was reported.
+    // The rest is read, and gives the hash together with what was reported.
     assert_eq!(
         schedule.block_read(0, 4 << 18, block_hash(4 << 18, 2 * LARGE)),
         None
@@ -514,18 +513,18 @@ fn lh_copy_36_what_the_receiver_has_is_not_handed_out() {
 }
 
 #[test]
-fn a_file_that_is_all_at_the_receiver_is_concluded_without_another_block() {
+fn file_complete_at_the_receiver_needs_no_block() {
     let mut schedule = with_files(&[2 * LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert!(schedule.opened(0, 2 * LARGE, 18, false));
-    // A block that came back from a lost stream need not be sent again, either.
+    // A block that returned from a lost stream need not be sent again either.
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 0 262144"]);
     schedule.remove_stream(2);
     assert!(schedule.have(0, &[part(0, 20), part(LARGE, 20)], false));
     schedule.check();
     assert_eq!(schedule.bytes_done(), 7 << 18);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["complete 0", "end of 1"]);
-    // It is lost before its hash was said.
+    // The stream is lost before it has sent the hash.
     schedule.remove_stream(1);
     schedule.add_stream(3);
     assert_eq!(take(&mut schedule, 3, secs(0)), ["block 0 0"]);
@@ -543,7 +542,7 @@ fn a_file_that_is_all_at_the_receiver_is_concluded_without_another_block() {
 }
 
 #[test]
-fn parts_that_a_file_does_not_have_are_distinguished() {
+fn parts_outside_the_file_are_refused() {
     for bad in [
         part(0, 21),
         part(2 * LARGE, 18),
@@ -561,7 +560,7 @@ fn parts_that_a_file_does_not_have_are_distinguished() {
 
 // LH-COPY-32.
 #[test]
-fn a_stream_that_retires_hands_the_end_of_the_walk_to_another() {
+fn retiring_stream_passes_end_to_another() {
     let mut schedule = with_files(&[LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["end of 1"]);

@@ -1,5 +1,5 @@
-//! A file over streams of unlike speed, in virtual time: none is left behind with what the others
-//! could have carried.
+//! A file over streams of different speeds, in virtual time. No stream is left at the end with work
+//! that the others could have carried.
 
 use std::collections::VecDeque;
 
@@ -8,15 +8,16 @@ use crate::tree_hash::BlockHasher;
 
 const TICK: Duration = Duration::from_millis(5);
 const BLOCK_LOG2: u32 = 18;
-/// Batches that a stream takes ahead: one is being written, one waits, one is being filled.
+/// Number of batches that a stream takes ahead: one is being written, one waits, one is being
+/// filled.
 const BATCHES_AHEAD: usize = 3;
 
 /// A stream that delivers in the order in which it took.
 struct Line {
     id: StreamId,
-    /// Offsets and bytes still to be delivered, a batch each.
+    /// Offsets and bytes still to be delivered, by batch.
     batches: VecDeque<VecDeque<(u64, f64)>>,
-    /// Bytes a second, by the time since the start.
+    /// Rate in bytes per second, by the time since the start.
     rate: Box<dyn Fn(Duration) -> f64>,
 }
 
@@ -68,7 +69,7 @@ impl Line {
     }
 }
 
-/// How long it takes, over what it would take if bytes were dealt out without blocks.
+/// Returns the duration of the copy relative to one whose bytes are divided without blocks.
 fn over_ideal(mut lines: Vec<Line>, size: u64) -> f64 {
     let mut schedule = Schedule::default();
     for line in &lines {
@@ -96,15 +97,16 @@ fn over_ideal(mut lines: Vec<Line>, size: u64) -> f64 {
 }
 
 #[test]
-fn streams_of_unlike_speed_end_together() {
-    // 0.5 to 20 MB/s: a block takes the slowest half a second, and all of it nine.
+fn streams_of_different_speeds_end_together() {
+    // 0.5 to 20 MB/s: a block takes the slowest stream half a second, and the file takes all of
+    // them nine.
     let lines = (1..=8u32).map(|n| Line::new(n, move |_| 20e6 / f64::from(n * n).min(40.0)));
     let ratio = over_ideal(lines.collect(), 256 << 20);
     assert!(ratio < 1.1, "{ratio}");
 }
 
 #[test]
-fn streams_that_become_slow_hold_the_others_up_little() {
+fn slowing_streams_hardly_delay_the_others() {
     let slow_from = |n: u32| Duration::from_millis(200 * u64::from(n));
     let rate = move |n: u32, now| if now < slow_from(n) { 8e6 } else { 1e6 };
     let lines = (1..=8u32).map(|n| Line::new(n, move |now| rate(n, now)));

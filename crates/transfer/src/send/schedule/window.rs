@@ -1,22 +1,22 @@
 //! Bounds on how far a sender works ahead of the receiver's answers.
 //!
-//! A block of data is bounded by what the path carries, but a hole of a megabyte is a frame of 27
-//! bytes. Without a bound a sender has a million of them in flight, on streams that are each
-//! answered at their own pace. The receiver then holds a separate run of blocks for every other
-//! one. Within a window, the runs are at most half as many as its blocks.
+//! The path's capacity bounds blocks of data, but a hole of a megabyte is a frame of 27 bytes.
+//! Without a bound, a sender has a million of them in flight, on streams that are answered at
+//! different speeds. The receiver then holds a separate run of blocks for every other one. Within a
+//! window, there are at most half as many runs as blocks.
 
 use super::Schedule;
 
-/// Blocks of one file between the first that is in flight and the last that is handed out: 4 GiB in
-/// blocks of 256 KiB, which is 100 Gbit/s over 300 ms.
+/// Maximum number of blocks of one file from the first in flight to the last that was sent: 4 GiB
+/// in blocks of 256 KiB, which is 100 Gbit/s over 300 ms.
 const MAX_BLOCKS_AHEAD: u64 = 16 * 1024;
-/// Blocks of all files in flight on all streams: 4 GiB in the smallest ones.
+/// Maximum number of blocks of all files in flight on all streams: 4 GiB in the smallest ones.
 const MAX_BLOCKS_IN_FLIGHT: usize = 64 * 1024;
 
 /// Bounds on the blocks in flight (LH-COPY-30).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BlockLimits {
-    /// Blocks of one file from the first that is in flight.
+    /// Blocks of one file, from the first in flight.
     pub ahead: u64,
     /// Blocks of all files.
     pub in_flight: usize,
@@ -32,8 +32,8 @@ impl Default for BlockLimits {
 }
 
 impl Schedule {
-    /// The first of these files that the limits allow another block of, and whether they hold one
-    /// back before it.
+    /// Returns the first of these files for which the limits allow another block, and whether they
+    /// hold back an earlier one.
     pub(super) fn first_within_limits(
         &self,
         files: impl Iterator<Item = u64>,
@@ -54,7 +54,7 @@ impl Schedule {
     }
 
     /// Returns true if the limits allow another block of `file`. A block from the end of a file,
-    /// while the receiver has not answered, is always allowed: there is one for each stream
+    /// before the receiver has answered, is always allowed. There is one for each stream
     /// (LH-COPY-36).
     fn is_within_limits(&self, file: u64) -> bool {
         if self.in_flight.blocks() >= self.block_limits.in_flight {
@@ -86,7 +86,7 @@ mod tests {
     const BLOCK_LOG2: u32 = 20;
     const TIB: u64 = 1 << 40;
 
-    /// A schedule of `files` files of 1 TiB, open, with `streams` streams.
+    /// Returns a schedule of `files` open files of 1 TiB, with `streams` streams.
     fn open_files(files: u64, streams: StreamId) -> Schedule {
         let mut schedule = Schedule::default();
         (0..streams).for_each(|stream| schedule.add_stream(stream));
@@ -108,7 +108,7 @@ mod tests {
         schedule
     }
 
-    /// The blocks that are handed out, by file and offset.
+    /// Returns the blocks that are taken, by file and offset.
     fn take(schedule: &mut Schedule, stream: StreamId, now: Duration) -> Vec<(u64, u64)> {
         let Next::Send(work) = schedule.next(stream, now, MAX_BATCH_ENTRIES) else {
             return Vec::new();
@@ -127,12 +127,11 @@ mod tests {
     }
 
     #[test]
-    fn lh_copy_30_a_stuck_block_bounds_the_runs_of_a_receiver() {
+    fn lh_copy_30_stuck_block_bounds_the_receivers_runs() {
         let mut schedule = open_files(1, 2);
         let mut received = TreeHash::new(TIB, BLOCK_LOG2);
         let now = Duration::from_secs(1);
-        // The first stream keeps block 0; of what the second carries, only every other block is
-        // answered.
+        // The first stream keeps block 0. Only every other block of the second is answered.
         let mut waiting = Vec::new();
         let mut taken = 0;
         while let Some((file, offset)) = take(&mut schedule, 1, now).pop() {
@@ -151,7 +150,7 @@ mod tests {
         }
         assert_eq!(taken, MAX_BLOCKS_AHEAD - 1);
         assert!(received.held() as u64 <= MAX_BLOCKS_AHEAD / 2);
-        // The window moves on with the first block, and no sooner.
+        // The window advances only with the first block.
         let last = waiting.pop().unwrap();
         answer(&mut schedule, last, now);
         assert_eq!(take(&mut schedule, 1, now), []);
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_outside_the_window_asks_again_soon() {
+    fn stream_outside_the_window_asks_again_soon() {
         let mut schedule = open_files(1, 2);
         schedule.block_limits.ahead = 3;
         let now = Duration::from_secs(1);
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_stream_repeats_what_holds_the_window() {
+    fn idle_stream_repeats_the_block_that_holds_the_window() {
         let mut schedule = open_files(1, 2);
         schedule.block_limits.ahead = 2;
         schedule.block_read(0, 0, BlockHash::from_bytes([1; 32]));

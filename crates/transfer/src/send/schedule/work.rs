@@ -1,4 +1,4 @@
-//! The words of the schedule: what a stream is to send, what an answer is about, and what the
+//! Vocabulary of the schedule: what a stream must send, what an answer is about, and what the
 //! schedule wants done.
 
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use crate::error::Failure;
 use crate::tree_hash::Hash;
 use crate::wire::{NO_ENTRY, Written};
 
-/// Which stream, within one copy.
+/// Number of a stream within one copy.
 pub(crate) type StreamId = u32;
 
-/// What the receiver's answer will be about: the unit that is in flight, comes back, and is
-/// repeated. Ordered as the walk found the entries, a file's blocks before its end.
+/// Subject of a receiver's answer: the unit that is in flight, returns, and is repeated. The order
+/// is that in which the walk found the entries, with a file's blocks before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Subject {
-    /// The entry's number.
+    /// Number of the entry.
     pub entry: u64,
     pub part: Part,
 }
 
-/// Which part of an entry.
+/// Part of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
     /// The block at this offset.
     Block(u64),
-    /// The entry as a whole: its one frame, its end or its failure. Answered by its result.
+    /// The entry as a whole: its one frame, its end or its failure. Its result is the answer.
     Whole,
 }
 
 impl Subject {
-    /// That the walk is over; answered by the receiver's hash over everything.
+    /// The end of the walk. The receiver's hash over everything is the answer.
     pub(super) const END: Self = Self::whole(NO_ENTRY);
 
     pub(super) const fn whole(entry: u64) -> Self {
@@ -53,43 +53,43 @@ impl Subject {
     }
 }
 
-/// What a stream is to send next.
+/// Work that a stream must send.
 #[derive(Debug, Clone)]
 pub(crate) enum Work {
-    /// A whole entry in one frame.
+    /// An entry in one frame.
     Entry(Arc<Entry>),
-    /// Offer a file, with this size and hash or else as the walk found it.
+    /// Offer a file with this size and hash, or otherwise as the walk found it.
     Offer {
         file: Arc<Entry>,
         content: Option<(u64, Hash)>,
     },
-    /// Say that a file is another name of one that is in place.
+    /// Announce a file as a link to one in place.
     Link(Arc<Entry>),
     /// Read a file for its hash, and offer it.
     ReadOffer(Arc<Entry>),
-    /// Open the file, report its size, and send its first block; `offered` before that, as the walk
-    /// found it.
+    /// Open the file, report its size, and send its first block. If `offered`, first offer it as
+    /// the walk found it.
     Open { file: Arc<Entry>, offered: bool },
-    /// The block of an open file at `offset`.
+    /// Send the block of an open file at `offset`.
     Block { file: Arc<Entry>, offset: u64 },
-    /// All of the file is at the receiver, which had some of it: whether it is unchanged, and then
-    /// its hash.
+    /// Check that a file is unchanged of which the receiver has all, some of it from before, and
+    /// send its hash.
     Complete { file: Arc<Entry>, hash: Hash },
-    /// The hash of a file all of which was read.
+    /// Send the hash of a file that was read completely.
     FileEnd { file: Arc<Entry>, hash: Hash },
-    /// That an entry failed.
+    /// Report that an entry failed.
     Failed(Arc<Entry>, Failure),
-    /// That the walk is over, with all that it found.
+    /// Report the end of the walk, with its totals.
     End { entries: u64, bytes: u64 },
 }
 
 impl Work {
-    /// Whether it is file data in blocks, which nothing else goes with.
+    /// Returns true if it is a block of file data, which is never batched with other work.
     pub(super) fn is_block(&self) -> bool {
         matches!(self, Work::Open { .. } | Work::Block { .. })
     }
 
-    /// Bytes that it adds to a batch.
+    /// Returns the bytes that it adds to a batch.
     pub(super) fn batch_bytes(&self) -> u64 {
         match self {
             Work::Entry(entry) | Work::ReadOffer(entry) => entry.batch_bytes(),
@@ -99,29 +99,29 @@ impl Work {
     }
 }
 
-/// What a stream does next.
+/// Next step of a stream.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Send this.
+    /// Send this work.
     Send(Vec<Work>),
-    /// Nothing; ask again when woken, and not later than this.
+    /// Wait. Ask again when woken, and at this time at the latest.
     Wait { until: Duration },
-    /// Nothing ever again.
+    /// The schedule is over.
     Over,
 }
 
-/// What is to be said of a file that has been read whole.
+/// Message to send for a file that has been read in one piece.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Say {
-    /// It, as it was read.
+    /// The file as it was read.
     File,
-    /// That it failed.
+    /// Its failure.
     Failure(Failure),
-    /// Nothing: it goes in blocks by now, or has its result.
+    /// The file needs no message, as it is now sent in blocks or has its result.
     Nothing,
 }
 
-/// Which streams to wake.
+/// Streams to wake.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wake {
     #[default]
@@ -130,43 +130,43 @@ pub(crate) enum Wake {
     All,
 }
 
-/// What the schedule wants done after an event.
+/// Actions that the schedule wants after an event.
 #[derive(Debug, Default)]
 pub(crate) struct Actions {
     pub wake: Wake,
-    /// The walk may go on.
+    /// If true, the walk may continue.
     pub wake_walk: bool,
-    /// This file need not be open any more.
+    /// File that need not be open any more.
     pub close: Option<u64>,
-    /// An entry has its result, for the observer.
+    /// Result of an entry, for the observer.
     pub result: Option<EntryResult>,
-    /// The receiver has reported what it had of a file, for the observer.
+    /// Parts of a file that the receiver had, for the observer.
     pub resumed: Option<Resumed>,
 }
 
-/// What an earlier copy had left of a file.
+/// Parts of a file that an earlier copy had left.
 #[derive(Debug)]
 pub(crate) struct Resumed {
     pub entry: Arc<Entry>,
-    /// Bytes that were there, and of the whole file.
+    /// Bytes that existed, and size of the whole file.
     pub bytes: u64,
     pub size: u64,
 }
 
-/// What became of an entry.
+/// Result of an entry.
 #[derive(Debug)]
 pub(crate) struct EntryResult {
     pub entry: Arc<Entry>,
-    /// Size of a file that is in place, and its hash if that is known.
+    /// Size of a file in place, and its hash if known.
     pub content: Option<(u64, Option<Hash>)>,
     pub outcome: Result<Written, Failure>,
 }
 
-/// Bytes of memory that a schedule takes.
+/// Memory of a schedule, in bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// For entries without a result.
+    /// Entries without a result.
     pub entries: u64,
-    /// For work in flight, open files, and records that wait in the manifest.
+    /// Work in flight, open files, and records that wait in the manifest.
     pub work: u64,
 }

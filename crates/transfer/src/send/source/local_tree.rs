@@ -1,4 +1,4 @@
-//! Files of this host: roots that were opened once, walked and read beneath.
+//! Files of this host: roots that are opened once, walked, and read beneath.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -17,13 +17,13 @@ use crate::store::journal::Identity;
 use crate::typed_path::source_name;
 use crate::wire::{Extent, Head, MAX_EXTENTS, Meta, SourceIdentity};
 
-/// What identities are derived for (BLAKE3 paper, section 2.3).
+/// Context for deriving identities (BLAKE3 paper, section 2.3).
 const IDENTITY_CONTEXT: &str = "longhaul 2026 identity of a source file";
 
-/// Bytes of the names of a file's extended attributes, at most (xattr(7)).
+/// Maximum number of bytes of the names of a file's extended attributes (xattr(7)).
 const MAX_ATTRIBUTE_NAMES: usize = 64 * 1024;
 
-/// See the module.
+/// Local roots.
 #[derive(Debug)]
 pub(super) struct LocalTree {
     roots: Vec<Result<SourceRoot, Failure>>,
@@ -42,7 +42,7 @@ impl LocalTree {
         Self { roots, recursive }
     }
 
-    /// As [`super::Sources::local`].
+    /// Opens roots like [`super::Sources::local`].
     pub(super) fn open(
         paths: &[impl AsRef<Path>],
         recursive: bool,
@@ -74,7 +74,7 @@ impl LocalTree {
         }
     }
 
-    /// Where an entry lies: its directory and full path in it.
+    /// Returns the directory of an entry and its full path there.
     fn locate(&self, head: &Head) -> Result<(&Dir, RelPath), Failure> {
         let root = self
             .roots
@@ -111,7 +111,7 @@ impl Source for LocalTree {
 
 struct LocalFile {
     fd: OwnedFd,
-    /// As it was when opened: what makes "unchanged".
+    /// Metadata when it was opened. The file is unchanged if it still agrees.
     stat: Stat,
 }
 
@@ -125,7 +125,8 @@ impl SourceFile for LocalFile {
     }
 
     fn identity(&self) -> Option<SourceIdentity> {
-        // Hashed, so that the receiver learns nothing of this host's file system.
+        // The identity is a hash, so that the receiver learns nothing about this host's file
+        // system.
         Some(blake3::derive_key(
             IDENTITY_CONTEXT,
             Identity::of(&self.stat).as_bytes(),
@@ -133,7 +134,7 @@ impl SourceFile for LocalFile {
     }
 
     fn attribute_names(&self) -> Vec<u8> {
-        // Most files have none, which one call without a buffer tells.
+        // Most files have none, which one call without a buffer shows.
         match fs::flistxattr_query(&self.fd) {
             Ok(1..) => {
                 let mut names = vec![0; MAX_ATTRIBUTE_NAMES];
@@ -168,7 +169,7 @@ impl SourceFile for LocalFile {
     }
 
     fn is_unchanged(&self) -> Result<bool, Failure> {
-        // The change time is looked at because a writer can set the others back.
+        // The change time is included, because a writer can reset the others.
         let key = |s: &Stat| {
             (
                 s.st_size,
@@ -182,7 +183,7 @@ impl SourceFile for LocalFile {
     }
 }
 
-/// Where data lies in `len` bytes from `offset`, by `SEEK_DATA` and `SEEK_HOLE`.
+/// Returns the extents of data in `len` bytes from `offset`, by `SEEK_DATA` and `SEEK_HOLE`.
 fn data_extents(fd: &OwnedFd, offset: u64, len: u32) -> Result<Vec<Extent>, Errno> {
     let end = offset + u64::from(len);
     let mut extents = Vec::new();
@@ -190,9 +191,9 @@ fn data_extents(fd: &OwnedFd, offset: u64, len: u32) -> Result<Vec<Extent>, Errn
     while at < end {
         let data = match fs::seek(fd, SeekFrom::Data(at)) {
             Ok(data) => data,
-            // No data up to the file's end.
+            // There is no data up to the file's end.
             Err(Errno::NXIO) => break,
-            // A file system that can't say: all of it is data.
+            // The file system does not support it, so everything counts as data.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => {
                 return Ok(vec![Extent { offset: 0, len }]);
             }
@@ -209,7 +210,7 @@ fn data_extents(fd: &OwnedFd, offset: u64, len: u32) -> Result<Vec<Extent>, Errn
         if hole <= data {
             break;
         }
-        // The last extent there is room for takes the rest, holes and all.
+        // The last possible extent takes the rest, including its holes.
         let until = if extents.len() + 1 == MAX_EXTENTS {
             end
         } else {
@@ -250,7 +251,7 @@ fn open_local(path: &Path, recursive: bool) -> Result<(SourceRoot, Vec<u8>), Fai
         return Err(Errno::NOTDIR.into());
     }
     if kind_of(&stat) == Kind::Symlink && (!recursive || trailing_slash) {
-        // The user's own link on the user's own command line.
+        // The user named this link on the command line, so it is followed.
         let real = std::fs::canonicalize(path).map_err(|error| io_failure(&error))?;
         let (mut root, _) = match real.file_name() {
             Some(_) => open_local(&real, true)?,
@@ -273,7 +274,7 @@ fn open_local(path: &Path, recursive: bool) -> Result<(SourceRoot, Vec<u8>), Fai
     ))
 }
 
-/// An I/O error as a failure of one entry.
+/// Converts an I/O error to the failure of one entry.
 fn io_failure(error: &std::io::Error) -> Failure {
     match error.raw_os_error() {
         Some(code) => Errno::from_raw_os_error(code).into(),

@@ -1,4 +1,4 @@
-//! A walk of which only the files of one part are taken (LH-COPY-49).
+//! A walk that takes only the files of one part (LH-COPY-49).
 
 use rustix::fs::Stat;
 
@@ -10,8 +10,8 @@ use crate::send::walk::WalkSink;
 use crate::store::confine::Kind;
 use crate::wire::Meta;
 
-/// Hands on to `sink` the files that are of the part. Directories, links, and what can't be read is
-/// left to the copy behind the parts: it tells each of them once.
+/// Passes the files of the part to `sink`. Directories, links, and unreadable entries are left to
+/// the copy after the parts, which reports each of them once.
 pub(super) struct OfPart<'a> {
     pub filter: PartFilter,
     pub sink: &'a dyn WalkSink,
@@ -47,7 +47,7 @@ impl WalkSink for OfPart<'_> {
         size: u64,
         (inode, names): (Inode, u64),
     ) -> bool {
-        // Without the device: each host numbers those in its own way.
+        // The device is omitted, as each host numbers its devices differently.
         let is_taken = match self.filter.links_together {
             true => self.filter.part.takes_inode(inode.number),
             false => self.filter.part.takes(source, &path),

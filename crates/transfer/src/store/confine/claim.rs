@@ -1,20 +1,20 @@
-//! Names for finished files on file systems that cannot rename without replacing.
+//! Commits finished files on file systems that cannot rename without replacing.
 //!
-//! `RENAME_NOREPLACE` is tried first, then a hard link, which refuses to replace as well. exFAT by
-//! FUSE and others have neither. There a name is *claimed*: an empty file is created under it
-//! exclusively, and the finished file is renamed over that, as long as the name is still the
-//! claim's and the claim is still empty. Between that look and the rename lies the one race that
-//! remains: a file which somebody else puts there in these microseconds is replaced.
+//! `RENAME_NOREPLACE` is tried first, then a hard link, which does not replace either. exFAT by
+//! FUSE and others support neither. There a name is *claimed*: an empty file is created exclusively
+//! under it, and the finished file is renamed over it, provided that the name still belongs to the
+//! claim and the claim is still empty. Between this check and the rename, one race remains: a file
+//! that another program puts there in these microseconds is replaced.
 //!
-//! A directory claims its name by an empty directory: no race remains, since one that somebody has
-//! filled is not replaced.
+//! A directory claims its name by an empty directory. There no race remains, as a non-empty
+//! directory is not replaced.
 //!
-//! FUSE keeps what it knows of a file for a second, for each spelling of its name. So claims are
-//! looked at as the file system has them (`AT_STATX_FORCE_SYNC`), never as they are remembered.
+//! FUSE caches metadata of a file for a second, for each spelling of its name. Claims are therefore
+//! read from the file system itself (`AT_STATX_FORCE_SYNC`), never from the cache.
 //!
-//! A claim is locked, has the time [`CLAIM_SECONDS`], and stands for a moment only. One that a
-//! crash left keeps its time and loses its lock: the next copy takes it over. A user's own empty
-//! file does not have that time.
+//! A claim is locked, has the modification time [`CLAIM_SECONDS`], and exists only briefly. A claim
+//! that a crash left keeps its time and loses its lock, and the next copy takes it over. A user's
+//! own empty file does not have that time.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -28,13 +28,15 @@ use rustix::io::Errno;
 
 use super::{Dir, Kind, kind_of};
 
-/// Time of modification of a claim, in seconds since 1970: an even number, which FAT keeps too.
+/// Modification time of a claim, in seconds since 1970. The number is even, so that FAT keeps it
+/// too.
 const CLAIM_SECONDS: i64 = 500_000_000;
-/// File systems that keep local time may be mounted later with another offset, by quarter hours.
+/// Step of time zone offsets. A file system that keeps local time may be mounted later with another
+/// offset, in quarter hours.
 const ZONE_STEP_SECONDS: i64 = 15 * 60;
 const MAX_ZONE_SECONDS: i64 = 26 * 60 * 60;
 
-/// A means to give a file a name without replacing another file.
+/// Method of committing a file without replacing another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Naming {
@@ -42,13 +44,13 @@ pub(super) enum Naming {
     Unknown,
     /// `renameat2(2)` with `RENAME_NOREPLACE`.
     Rename,
-    /// A hard link; the first name is removed afterwards.
+    /// A hard link, after which the first name is removed.
     Link,
     /// An exclusively created empty file that the finished one replaces.
     Claim,
 }
 
-/// What has been found to work in a directory.
+/// The method found to work in a directory.
 #[derive(Debug)]
 pub(super) struct FoundNaming(AtomicU8);
 
@@ -71,7 +73,7 @@ impl FoundNaming {
     }
 }
 
-/// Gives the file `from` the name `to` in `target`; fails with `EXIST` if there is something.
+/// Renames the file `from` to `to` in `target`. Fails with `EXIST` if `to` exists.
 pub(super) fn rename_to_free_name(
     source: &Dir,
     from: &OsStr,
@@ -119,8 +121,8 @@ impl Dir {
         result
     }
 
-    /// Finds out whether files can be given names here without replacing others, with a file of
-    /// its own that is called `first` and then `second`. Once it is known, nothing is done.
+    /// Determines how files can be committed here without replacing others, by means of a file
+    /// called `first` and then `second`. Does nothing if the method is known.
     pub(crate) fn try_naming(&self, first: &OsStr, second: &OsStr) -> Result<(), Errno> {
         if self.naming.get() != Naming::Unknown {
             return Ok(());
@@ -133,11 +135,11 @@ impl Dir {
         named
     }
 
-    /// Finds out whether a file here may be called `name`, in a directory of its own that is called
-    /// `temp` meanwhile: nothing is seen under the name.
+    /// Checks that a file here may be called `name`. Uses a temporary directory `temp`, so nothing
+    /// appears under the name.
     ///
     /// # Errors
-    /// That of creating the file.
+    /// Those of creating the file.
     pub(crate) fn try_name(&self, temp: &OsStr, name: &OsStr) -> Result<(), Errno> {
         fs::mkdirat(self, temp, Mode::RWXU)?;
         let tried = self.try_name_within(temp, name);
@@ -159,8 +161,8 @@ impl Dir {
         }
     }
 
-    /// What `name` is, like [`Dir::stat_name`]; a claim counts as nothing (`NOENT`), since the
-    /// next file of that name takes its place.
+    /// Returns the metadata of `name` like [`Dir::stat_name`]. A claim counts as absent (`NOENT`),
+    /// since the next file of that name replaces it.
     pub(crate) fn stat_occupant(&self, name: &OsStr) -> Result<Stat, Errno> {
         match self.stat_name(name)? {
             stat if looks_like_claim(&stat) && is_claim(self, name) => Err(Errno::NOENT),
@@ -169,7 +171,7 @@ impl Dir {
     }
 }
 
-/// A name that is held by an empty file until the finished one replaces it.
+/// A name held by an empty file until the finished file replaces it.
 struct Claim<'a> {
     directory: &'a Dir,
     name: &'a OsStr,
@@ -186,8 +188,8 @@ impl<'a> Claim<'a> {
                     name,
                     file: file?,
                 };
-                // Where files cannot be locked, or keep no such time, a claim that is left by a
-                // crash looks like an empty file and stays.
+                // If files cannot be locked, or keep no such time, a claim left by a crash looks
+                // like an empty file and stays.
                 if claim.lock().is_ok() {
                     let _ = fs::futimens(&claim.file, &claim_times());
                 }
@@ -196,7 +198,7 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// Takes the claim of a copy that is gone. `EXIST` if this is anything else.
+    /// Takes over the claim of a copy that is gone. Fails with `EXIST` if `name` is anything else.
     fn take_over(directory: &'a Dir, name: &'a OsStr) -> Result<Self, Errno> {
         if !is_claim(directory, name) {
             return Err(Errno::EXIST);
@@ -221,7 +223,7 @@ impl<'a> Claim<'a> {
         fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive)
     }
 
-    /// Whether the name is still that of this very file, and nobody has written to it.
+    /// Returns true if the name still belongs to this very file, and nothing was written to it.
     fn stands(&self) -> bool {
         let (Ok(own), Ok(named)) = (fs::fstat(&self.file), self.directory.stat_name(self.name))
         else {
@@ -258,7 +260,7 @@ fn is_empty(directory: &Dir, name: &OsStr) -> bool {
     fresh(directory, name).is_ok_and(|now| now.stx_size == 0)
 }
 
-/// What `name` is now, asked of the file system itself.
+/// Returns the current metadata of `name`, read from the file system itself.
 fn fresh(directory: &Dir, name: &OsStr) -> Result<Statx, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
     fs::statx(directory, name, flags, StatxFlags::BASIC_STATS)
@@ -287,7 +289,7 @@ mod tests {
     const FROM: &str = "from";
     const TO: &str = "to";
 
-    /// A directory in which names are given in one way, with a finished file in it.
+    /// Creates a directory that uses the given naming method, with a finished file in it.
     fn directory(naming: Naming) -> (tempfile::TempDir, Dir) {
         let tmp = tempfile::tempdir().unwrap();
         std::fs::write(tmp.path().join(FROM), "finished").unwrap();
@@ -301,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_names_a_file_and_replaces_none() {
+    fn each_naming_method_commits_without_replacing() {
         for naming in [Naming::Unknown, Naming::Rename, Naming::Link, Naming::Claim] {
             let (tmp, dir) = directory(naming);
             give_name(&dir).unwrap();
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_takes_a_free_name_and_no_other() {
+    fn directory_takes_only_a_free_name() {
         for naming in [Naming::Unknown, Naming::Rename, Naming::Link, Naming::Claim] {
             let (tmp, dir) = directory(naming);
             std::fs::create_dir(tmp.path().join("d")).unwrap();
@@ -336,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_claim_is_taken_over() {
+    fn abandoned_claim_is_taken_over() {
         let (tmp, dir) = directory(Naming::Claim);
         drop(Claim::take(&dir, TO.as_ref()).unwrap());
         assert!(tmp.path().join(TO).exists());
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_in_use_is_left_alone() {
+    fn claim_in_use_is_left_alone() {
         let (tmp, dir) = directory(Naming::Claim);
         let claim = Claim::take(&dir, TO.as_ref()).unwrap();
         assert_eq!(give_name(&dir), Err(Errno::EXIST));
@@ -355,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_was_replaced_or_written_to_stands_no_more() {
+    fn replaced_or_written_claim_is_void() {
         let (tmp, dir) = directory(Naming::Claim);
         let claim = Claim::take(&dir, TO.as_ref()).unwrap();
         std::fs::write(tmp.path().join(TO), "written to").unwrap();
@@ -369,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_cannot_be_given_leaves_no_claim() {
+    fn failed_commit_leaves_no_claim() {
         let (tmp, dir) = directory(Naming::Claim);
         let missing = dir.rename("missing".as_ref(), TO.as_ref(), false);
         assert_eq!(missing, Err(Errno::NOENT));
@@ -377,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_known_by_their_time_in_any_zone() {
+    fn claims_are_recognised_in_any_time_zone() {
         for shift in [0, 3600, -3600, 45 * 60, 14 * 3600, -12 * 3600] {
             assert!(is_claim_time(CLAIM_SECONDS + shift), "{shift}");
         }
@@ -393,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_works_is_tried_once_and_leaves_nothing() {
+    fn naming_method_is_tried_once_and_leaves_nothing() {
         let (tmp, dir) = directory(Naming::Unknown);
         dir.try_naming("first".as_ref(), "second".as_ref()).unwrap();
         assert_eq!(dir.naming.get(), Naming::Rename);
@@ -403,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_tried_without_being_seen() {
+    fn name_is_tried_invisibly() {
         let (tmp, dir) = directory(Naming::Unknown);
         let long = "x".repeat(300);
         for (name, tried) in [

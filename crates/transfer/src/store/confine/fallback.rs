@@ -1,9 +1,9 @@
-//! Resolution of paths where `openat2(2)` is missing: before Linux 5.6, and in containers whose
-//! seccomp filter refuses it.
+//! Resolves paths where `openat2(2)` is missing: before Linux 5.6, and in containers whose seccomp
+//! filter refuses it.
 //!
-//! Each directory on the way is opened by itself beneath the one before it, and a symbolic link is
-//! refused (`O_NOFOLLOW`). A path has no `..` and no leading slash, so this confines as `openat2`
-//! does: no moment lies between a check and a use.
+//! Each directory on the path is opened beneath the one before it, and a symbolic link is refused
+//! (`O_NOFOLLOW`). A path has no `..` and no leading slash, so the confinement is that of
+//! `openat2`: there is no moment between a check and a use.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,13 +19,13 @@ use crate::descriptors::with_descriptor;
 pub(super) enum Resolver {
     /// The kernel resolves a whole path.
     Openat2,
-    /// One directory after the other is opened here.
+    /// This program opens one directory after the other.
     Steps,
 }
 
 impl Resolver {
-    /// Interprets what `openat2(2)` answered of a directory that is open already. `EPERM` comes
-    /// from seccomp filters that know no other answer: opening a directory by `.` needs no
+    /// Interprets the result of `openat2(2)` for a directory that is already open. `EPERM` comes
+    /// from seccomp filters that know no other error. Opening a directory by `.` requires no
     /// permission that could be missing.
     pub(super) fn for_answer(answer: Result<(), Errno>) -> Result<Self, Errno> {
         match answer {
@@ -36,7 +36,7 @@ impl Resolver {
     }
 }
 
-/// Opens `path` beneath `base`; fails with `LOOP` at a symbolic link and with `XDEV` where a path
+/// Opens `path` beneath `base`. Fails with `LOOP` at a symbolic link, and with `XDEV` if the path
 /// would lead out.
 pub(super) fn open(base: impl AsFd, path: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     let Some((directories, last)) = split(path.as_bytes())? else {
@@ -52,7 +52,7 @@ pub(super) fn open(base: impl AsFd, path: &OsStr, flags: OFlags) -> Result<Owned
     step(at, last, flags)
 }
 
-/// Directories on the way and the last name; `None` for the base itself.
+/// Directories on the path and its last name. `None` for the base itself.
 type Way<'a> = Option<(Vec<&'a [u8]>, &'a [u8])>;
 
 fn split(path: &[u8]) -> Result<Way<'_>, Errno> {
@@ -70,7 +70,7 @@ fn step(at: impl AsFd, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let name = OsStr::from_bytes(name);
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match with_descriptor(|| fs::openat(&at, name, flags, Mode::empty())) {
-        // A link is no directory either; openat2(2) reports it as a link.
+        // A link is reported as not a directory. openat2(2) reports it as a link.
         Err(Errno::NOTDIR) => match fs::statat(&at, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
                 Err(Errno::LOOP)
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_call_is_told_from_other_errors() {
+    fn missing_call_is_distinguished_from_other_errors() {
         for missing in [Errno::NOSYS, Errno::PERM] {
             assert_eq!(Resolver::for_answer(Err(missing)), Ok(Resolver::Steps));
         }

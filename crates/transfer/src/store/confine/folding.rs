@@ -1,8 +1,8 @@
-//! Names of different spelling that a file system takes for one: case-insensitive directories, and
-//! those that normalise Unicode.
+//! Detects directories where names of different spelling stand for one file: case-insensitive ones,
+//! and those that normalise Unicode.
 //!
-//! A directory is asked once for each kind of difference, by looking up a name that is there under
-//! another spelling. On most file systems that is one look-up that finds nothing.
+//! Each directory is tested once for each kind of difference, by looking up an existing name in
+//! another spelling. On most file systems, that is one failed look-up.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +14,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::Dir;
 
-/// What has been found of one kind of difference.
+/// Result of the test for one kind of difference.
 #[derive(Debug, Default)]
 struct Found(AtomicU8);
 
@@ -31,7 +31,7 @@ impl Found {
     }
 }
 
-/// What has been found of a directory.
+/// Results of the tests for a directory.
 #[derive(Debug, Default)]
 pub(super) struct FoundFolding {
     case: Found,
@@ -39,24 +39,24 @@ pub(super) struct FoundFolding {
 }
 
 impl Dir {
-    /// Whether names like `name` are known to stand for one file each, however they are spelled.
+    /// Returns true if names like `name` are known to stand for one file each, in every spelling.
     pub(crate) fn distinguishes(&self, name: &OsStr) -> bool {
         if self.folds() {
             return false;
         }
-        // Most names have letters, and most directories are known: the rest is looked at last.
+        // Most names have letters, and most directories are known, so the rest is checked last.
         (self.folding.case.is(DISTINCT) || other_case(name).is_none())
             && (name.as_bytes().is_ascii()
                 || self.folding.forms.is(DISTINCT)
                 || other_form(name).is_none())
     }
 
-    /// Whether names of different spelling have been found to stand for one file.
+    /// Returns true if names of different spelling are known to stand for one file.
     pub(crate) fn folds(&self) -> bool {
         self.folding.case.is(FOLDED) || self.folding.forms.is(FOLDED)
     }
 
-    /// Finds out, by the entry `name` that is there, what can be found out by a name like it.
+    /// Tests what the existing entry `name` can show.
     pub(crate) fn find_folding(&self, name: &OsStr) {
         let spellings = [
             (&self.folding.case, other_case(name)),
@@ -68,11 +68,11 @@ impl Dir {
                 continue;
             };
             match self.stat_name(&spelling) {
-                // Also where no file can have that name.
+                // This includes names that no file can have.
                 Err(Errno::NOENT | Errno::INVAL | Errno::ILSEQ) => found.set(DISTINCT),
                 Err(_) => {}
-                // Two entries, or one. How the one is listed says nothing: in small letters, as it
-                // was made, or as it was replaced.
+                // There are two entries, or one. Its listed spelling shows nothing: it may be in
+                // lower case, as created, or as replaced.
                 Ok(_) => match self.entries_where(|listed| listed == name || listed == spelling) {
                     Ok(listed) if listed.len() > 1 => found.set(DISTINCT),
                     Ok(_) => found.set(FOLDED),
@@ -82,7 +82,7 @@ impl Dir {
         }
     }
 
-    /// Names in this directory that are `wanted`. Reads all of it.
+    /// Returns the names in this directory that are `wanted`. Reads the whole directory.
     pub(crate) fn entries_where(
         &self,
         wanted: impl Fn(&OsStr) -> bool,
@@ -99,7 +99,7 @@ impl Dir {
     }
 }
 
-/// The name in the other case; `None` if it has no letter of two cases.
+/// Returns the name in the other case, or `None` if it has no letter with two cases.
 fn other_case(name: &OsStr) -> Option<OsString> {
     let swap = |letter: char| {
         let (lower, upper) = (letter.to_lowercase(), letter.to_uppercase());
@@ -124,8 +124,8 @@ fn swap_ascii(byte: &u8) -> u8 {
     }
 }
 
-/// The name composed (NFC) if it is decomposed, and the other way round (Unicode Standard Annex
-/// 15); `None` if there is no difference.
+/// Composes the name (NFC) if it is decomposed, and vice versa (Unicode Standard Annex 15). Returns
+/// `None` if there is no difference.
 fn other_form(name: &OsStr) -> Option<OsString> {
     let text = name.to_str().filter(|text| !text.is_ascii())?;
     let (composed, decomposed): (String, String) = (text.nfc().collect(), text.nfd().collect());
@@ -137,9 +137,9 @@ fn other_form(name: &OsStr) -> Option<OsString> {
     (other != text).then(|| other.into())
 }
 
-/// Spelling that all names share which some file system takes for one: compatibly decomposed,
-/// without case, characters that cannot be seen, and dots and spaces at the end. Names that share
-/// it may still be two files.
+/// Returns a spelling that all names share which any file system equates: compatibly decomposed,
+/// without case, invisible characters, or trailing dots and spaces. Names that share it may still
+/// be two files.
 pub(crate) fn folded(name: &OsStr) -> String {
     if name.as_bytes().is_ascii() {
         let text = String::from_utf8_lossy(name.as_bytes());
@@ -154,11 +154,12 @@ pub(crate) fn folded(name: &OsStr) -> String {
     folded.trim_end_matches(['.', ' ']).to_owned()
 }
 
-/// Characters that file systems leave out of comparisons (`Default_Ignorable_Code_Point`): those
-/// that text has.
+/// Returns true for characters of text that file systems ignore in comparisons
+/// (`Default_Ignorable_Code_Point`).
 fn is_ignorable(letter: char) -> bool {
     matches!(letter, '\u{ad}' | '\u{34f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
+        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+        | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_differ_and_are_found_only_where_there_are_any() {
+    fn other_spellings_exist_only_for_names_with_variants() {
         assert_eq!(other_case("aB1".as_ref()), Some("Ab1".into()));
         assert_eq!(other_case("\u{e4}1".as_ref()), Some("\u{c4}1".into()));
         assert_eq!(other_case("12_3".as_ref()), None);
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_tells_names_apart_is_recognised() {
+    fn directory_that_distinguishes_names_is_recognised() {
         let tmp = tempfile::tempdir().unwrap();
         let dir = Dir::open(tmp.path()).unwrap();
         // Two names of one file are no sign of folding.
@@ -217,7 +218,7 @@ mod tests {
         assert!(dir.distinguishes("Name".as_ref()));
         assert!(dir.distinguishes("1234".as_ref()));
         assert!(!dir.folds());
-        // Case says nothing of forms.
+        // Case folding says nothing about normalisation.
         assert!(!dir.distinguishes("\u{e4}".as_ref()));
         std::fs::write(tmp.path().join("\u{e4}"), "").unwrap();
         dir.find_folding("\u{e4}".as_ref());

@@ -1,22 +1,21 @@
-//! The names in a directory: millions of them take a few bytes each beside their own.
+//! The names in a directory, compact enough for millions: a few bytes each besides the name.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use super::Kind;
 
-/// Names in one buffer, each behind its length and what it is: no allocation, and no header of one,
-/// for each.
+/// Names in one buffer, each preceded by its length and kind, without an allocation for each.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     buffer: Vec<u8>,
-    /// Where each begins.
+    /// Offset of each name.
     begins: Vec<usize>,
 }
 
 impl Names {
-    /// Adds a name, of 255 bytes at most (NAME_MAX); of a longer one, which no directory has, the
-    /// first 255. And what it is, where the directory says.
+    /// Adds a name of at most 255 bytes (NAME_MAX), and its kind if the directory reports it. Of a
+    /// longer name, which no directory has, it keeps the first 255 bytes.
     pub(super) fn push(&mut self, name: &[u8], kind: Option<Kind>) {
         let len = u8::try_from(name.len()).unwrap_or(u8::MAX);
         self.begins.push(self.buffer.len());
@@ -25,14 +24,14 @@ impl Names {
         self.buffer.extend(name.iter().take(len.into()));
     }
 
-    /// Sorts them by their bytes.
+    /// Sorts the names by their bytes.
     pub(super) fn sort(&mut self) {
         let buffer = &self.buffer;
         self.begins
             .sort_unstable_by(|a, b| name_at(buffer, *a).cmp(name_at(buffer, *b)));
     }
 
-    /// The names in their order, and what each is, where the directory said.
+    /// Returns the names in order, and the kind of each if the directory reported it.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&OsStr, Option<Kind>)> {
         self.begins.iter().map(|&begin| {
             let name = OsStr::from_bytes(name_at(&self.buffer, begin));
@@ -62,7 +61,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_come_out_sorted_by_their_bytes(mut names in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..256), 0..50)) {
+        fn names_are_sorted_by_their_bytes(
+            mut names in prop::collection::vec(
+                prop::collection::vec(any::<u8>(), 0..256),
+                0..50,
+            ),
+        ) {
             let mut packed = Names::default();
             for name in &names {
                 packed.push(name, Some(Kind::Other));
@@ -76,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_names_take_little_beside_their_own_bytes() {
+    fn million_names_have_little_overhead() {
         let mut names = Names::default();
         let own: usize = (0..1_000_000u32)
             .map(|n| {

@@ -1,5 +1,4 @@
-//! The same destination for another copy: one that takes the place of a copy that the server has
-//! lost, in the same run.
+//! Creates the same destination for the copy that replaces a lost one in the same run.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use super::{Committer, Destination, Flusher, Grains, OpenDirs, temp_prefix};
 use crate::wire::{Placement, Token};
 
 impl Destination {
-    /// Where the sources go.
+    /// Returns the placement of the sources.
     pub(crate) fn placement(&self) -> Placement {
         match self.into {
             true => Placement::Into,
@@ -18,8 +17,8 @@ impl Destination {
         }
     }
 
-    /// The same, as a copy that was lost has placed it: its one source stays the destination
-    /// itself, though that is a directory by now.
+    /// Sets the placement that a lost copy had: its single source stays the destination itself,
+    /// even if that is now a directory.
     #[must_use]
     pub(crate) fn placed(mut self, placement: Option<Placement>) -> Self {
         if placement == Some(Placement::Itself) && self.names.len() == 1 {
@@ -28,8 +27,8 @@ impl Destination {
         self
     }
 
-    /// The same for another copy, of this `token`, to be begun when this one has let go of its
-    /// files. To be asked for before anything is made.
+    /// Creates the same destination for another copy with this `token`, which begins when this one
+    /// has released its files. Must be called before anything is created.
     pub(crate) fn successor(&self, token: Token) -> Self {
         Self {
             base: self.base.clone(),

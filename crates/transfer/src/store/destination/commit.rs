@@ -1,10 +1,9 @@
-//! Gives files their names once their content is durable, so that a power failure at any moment
-//! leaves no file under its name that is not whole (LH-COPY-22).
+//! Commits files once their content is durable, so that a power failure at any moment leaves no
+//! incomplete file under its final name (LH-COPY-22).
 //!
-//! Flushing each file alone would make small files wait for the disk one by one. Files that are
-//! whole wait in a queue instead. One worker takes all that wait, flushes them together, and gives
-//! them their names. Meanwhile the next ones are written. Workers belong to the runtime's blocking
-//! threads.
+//! Flushing each file alone would make small files wait for the disk one by one. Instead, complete
+//! files wait in a queue. One worker takes all that wait, flushes them together, and commits them.
+//! Meanwhile the next ones are written. Workers belong to the runtime's blocking threads.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,22 +24,22 @@ use crate::store::durability::{self, Durability};
 use crate::tree_hash::Hash;
 use crate::wire::Written;
 
-/// Files that wait for a flush while another is under way, and files of one flush, at most. A copy
-/// that is killed leaves as many temporary files.
+/// Maximum number of files that wait while a flush is in progress, and of files in one flush. A
+/// killed copy leaves as many temporary files.
 const MAX_GROUP_FILES: usize = 256;
-/// Bytes of the files of one flush after which no more join it.
+/// Number of bytes in one flush after which no more files join it.
 const MAX_GROUP_BYTES: u64 = 64 << 20;
 
-/// A file that is whole and verified, and what it takes to give it its name.
+/// A complete, verified file, and what is needed to commit it.
 pub(super) struct Whole {
     pub file: NewFile,
     pub size: u64,
     pub hash: Hash,
-    /// What setting the file's permissions and time returned.
+    /// Result of setting the file's permissions and time.
     pub metadata: Result<(), Failure>,
-    /// If true, a file that has the name is replaced.
+    /// If true, an existing file of that name is replaced.
     pub overwrite: bool,
-    /// If true, the client may learn that a file with the same content has the name.
+    /// If true, the client may learn that a file with the same content exists.
     pub may_compare: bool,
     /// If true, a file system that cannot flush is an error.
     pub fsync: bool,
@@ -50,13 +49,13 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// Flushes the file alone and gives it its name.
+    /// Flushes the file alone and commits it.
     fn commit_alone(self) {
         let flushed = self.flush();
         self.finish(flushed);
     }
 
-    /// Flushes the file, or its whole file system if nobody may open it any more.
+    /// Flushes the file, or its whole file system if the file can no longer be opened.
     fn flush(&self) -> Result<(), Failure> {
         match self.file.open_to_flush() {
             Ok(file) => Ok(durability::flush(&file, self.fsync)?),
@@ -64,10 +63,10 @@ impl Whole {
         }
     }
 
-    /// Gives the file its name, unless flushing it failed, and reports the outcome.
+    /// Commits the file, unless flushing failed, and reports the outcome.
     pub(super) fn finish(mut self, flushed: Result<(), Failure>) {
         let outcome = flushed.and_then(|()| self.give_name());
-        // What is left of a file that failed is gone before anybody learns of it.
+        // The remains of a failed file are removed before the failure is reported.
         drop(self.file);
         (self.done)(outcome);
     }
@@ -83,14 +82,14 @@ impl Whole {
         };
         // LH-COPY-24.
         if let Err(failure) = give_own_name(&mut self.file, self.overwrite) {
-            // Nobody waits while what is there is read.
+            // The lock is released while the existing file is read.
             drop(reserved);
             let exists = failure.kind == FailureKind::Exists;
             let may_be_same = exists || failure.kind == FailureKind::PermissionDenied;
             let same = may_be_same
                 && self.may_compare
                 && is_same(self.file.parent(), self.size, &self.hash);
-            // It could have that name at no other time either.
+            // The name is not available at any other time either.
             if exists
                 || matches!(
                     failure.kind,
@@ -113,7 +112,7 @@ impl Whole {
     }
 }
 
-/// Gives a file its name where nothing or what may be replaced has it.
+/// Renames a file to its final name, unless something exists there that must not be replaced.
 fn give_own_name(file: &mut NewFile, overwrite: bool) -> Result<(), Failure> {
     if overwrite {
         may_replace(file.parent())?;
@@ -132,18 +131,18 @@ fn give_own_name(file: &mut NewFile, overwrite: bool) -> Result<(), Failure> {
 #[derive(Default)]
 pub(super) struct Committer {
     queue: Arc<Queue>,
-    /// Durability of the file systems met so far, by device number.
+    /// Durability of the file systems so far, by device number.
     file_systems: Mutex<HashMap<u64, Durability>>,
 }
 
-/// A file in the queue, and the device number of its file system.
+/// A queued file, and the device number of its file system.
 struct Queued {
     whole: Whole,
     device: u64,
 }
 
 impl Committer {
-    /// Gives a file its name once it is durable. Blocking.
+    /// Commits a file once it is durable. Blocking.
     pub(super) fn commit(&self, mut whole: Whole) {
         match self.prepare(&mut whole) {
             Err(failure) => whole.finish(Err(failure)),
@@ -153,8 +152,8 @@ impl Committer {
         }
     }
 
-    /// Returns what has to be done to make a file durable, and its device number. The file is
-    /// closed if it is flushed with others.
+    /// Returns how to make a file durable, and its device number. Closes the file if it is flushed
+    /// together with others.
     fn prepare(&self, whole: &mut Whole) -> Result<(Durability, u64), Failure> {
         let device = fs::fstat(whole.file.fd()?)?.st_dev;
         let known = self.file_systems.lock().get(&device).copied();
@@ -183,13 +182,13 @@ struct Queue {
 #[derive(Default)]
 struct QueueState {
     waiting: VecDeque<Queued>,
-    /// Some thread commits groups until none are left.
+    /// True while a thread is committing groups.
     has_worker: bool,
 }
 
 impl Queue {
-    /// Adds a file. Starts a worker if there is none. If a whole group waits, commits that group
-    /// here, so that a fast sender waits for the disk.
+    /// Adds a file, and starts a worker unless one is running. If a whole group waits, commits that
+    /// group here, so that a fast sender waits for the disk.
     fn push(self: Arc<Self>, queued: Queued) {
         let mut state = self.state.lock();
         state.waiting.push_back(queued);
@@ -207,7 +206,7 @@ impl Queue {
         }
     }
 
-    /// Commits groups until none are left.
+    /// Commits groups until none is left.
     fn run(&self) {
         loop {
             let mut state = self.state.lock();
@@ -247,7 +246,7 @@ impl QueueState {
     }
 }
 
-/// Flushes files of one file system. Returns one result for each.
+/// Flushes files of one file system. Returns one result per file.
 fn flush_group(files: &[Queued], costs: &Mutex<FlushCosts>) -> Vec<Result<(), Failure>> {
     let each = || files.iter().map(|queued| queued.whole.flush()).collect();
     let started = Instant::now();
@@ -264,13 +263,14 @@ fn flush_group(files: &[Queued], costs: &Mutex<FlushCosts>) -> Vec<Result<(), Fa
     costs.lock().note_whole(started.elapsed());
     match synced {
         Ok(()) => files.iter().map(|_| Ok(())).collect(),
-        // Of any file of the file system: each says whether it was one of these.
+        // The error may concern any file of the file system, so each file is flushed by itself to
+        // find out.
         Err(_) => each(),
     }
 }
 
-/// Measured durations of the two ways to flush a group: every file by itself, or the whole file
-/// system, where others' data may wait to be written.
+/// Measured durations of the two methods to flush a group: each file by itself, or the whole file
+/// system, where data of other programs may also be written.
 #[derive(Debug, Clone, Copy)]
 struct FlushCosts {
     each: Duration,
@@ -287,19 +287,19 @@ impl Default for FlushCosts {
 }
 
 impl FlushCosts {
-    /// Returns whether flushing `count` files one by one is expected to be faster.
+    /// Returns true if flushing `count` files one by one is expected to be faster.
     fn prefers_each(&self, count: u32) -> bool {
         self.each.saturating_mul(count) <= self.whole
     }
 
-    /// Records that `count` files took so long one by one. The other way becomes more attractive,
-    /// so that it is tried again in time.
+    /// Records the duration of flushing `count` files one by one. The other method becomes more
+    /// attractive, so that it is eventually tried again.
     fn note_each(&mut self, count: u32, took: Duration) {
         self.each = (self.each + took / count.max(1)) / 2;
         self.whole = self.whole * 7 / 8;
     }
 
-    /// Records that flushing the file system took so long.
+    /// Records the duration of flushing the file system.
     fn note_whole(&mut self, took: Duration) {
         self.whole = (self.whole + took) / 2;
     }
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn file_system_busy_with_others_is_avoided_for_a_while() {
+    fn busy_file_system_flush_is_avoided_for_a_while() {
         let mut costs = FlushCosts::default();
         costs.note_whole(Duration::from_secs(20));
         assert!(costs.prefers_each(100), "10 s of others' data, or 0.4 s");

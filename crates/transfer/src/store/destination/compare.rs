@@ -1,4 +1,4 @@
-//! Whether a file that is offered is there already.
+//! Checks whether an offered file exists already.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -19,17 +19,17 @@ use crate::store::confine::{Kind, kind_of};
 use crate::tree_hash::Hash;
 use crate::wire::Offer;
 
-/// Bytes that are read at once.
+/// Number of bytes per read.
 const READ_BYTES: usize = 128 * 1024;
 
 impl Destination {
-    /// Whether there is anything where the files go that they may be compared with. Nothing, to who
-    /// may not know.
+    /// Returns true if the destination has anything that the files may be compared with. Always
+    /// false for a writer that may not learn it.
     pub(crate) fn has_something(&self) -> bool {
         self.may_compare && self.names.iter().any(|name| self.has_some_of(name))
     }
 
-    /// Whether there is anything at the place of a source of this name.
+    /// Returns true if something exists where a source of this name goes.
     fn has_some_of(&self, name: &[u8]) -> bool {
         if !self.into {
             return self.base.stat(&self.target).is_ok();
@@ -42,8 +42,8 @@ impl Destination {
         place.is_ok_and(|place| self.base.stat(&place).is_ok())
     }
 
-    /// Compares what is there with what is offered (LH-COPY-41). Reads it only if `offer` has a
-    /// hash, as long as somebody `is_waiting`.
+    /// Compares the existing file with the offered one (LH-COPY-41). Reads it only if `offer` has a
+    /// hash, and only while `is_waiting` returns true.
     pub(super) fn compare_offered(
         &self,
         offer: &Offer,
@@ -75,18 +75,19 @@ impl Destination {
         Ok(compared)
     }
 
-    /// Whether the file there has the time of the offer, as far as its file system keeps it.
+    /// Returns true if the existing file has the modification time of the offer, as its file system
+    /// keeps it.
     fn has_time(&self, there: &Parent, stat: &Stat, offer: &Offer) -> bool {
         let temp = self.temp_name(offer.head.id);
         let has_time = || {
             self.grains
                 .has_time(stat, offer.meta.mtime, &there.dir, &temp)
         };
-        // The grain of a file system is tried in the directory.
+        // The granularity of a file system is measured in the directory.
         meta_of(stat).mtime == offer.meta.mtime || keeping_finished(&there.dir, has_time)
     }
 
-    /// Compares a file of the size that is offered by its hash, if there is one.
+    /// Compares an existing file of the offered size by its hash, if the offer has one.
     fn compare_content(
         &self,
         there: &Parent,
@@ -118,8 +119,8 @@ impl Destination {
         Ok(Comparison::InPlace)
     }
 
-    /// Where an entry would be, without making anything; none if its directory is not there or may
-    /// not be looked into.
+    /// Returns the location of an entry without creating anything, or `None` if its directory does
+    /// not exist or may not be entered.
     pub(super) fn there(&self, place: &RelPath) -> Option<Parent> {
         let (path, name) = place.split_last()?;
         if !path.is_within(&self.within) {
@@ -129,7 +130,7 @@ impl Destination {
             Some(dir) => dir,
             None => {
                 let dir = Arc::new(self.base.open_dir(&path).ok()?);
-                // To be reported when the entry is sent.
+                // The failure is reported when the entry is sent.
                 self.refuse_second_directory(&path).ok()?;
                 self.open_dirs.insert(path.clone(), dir.clone());
                 dir
@@ -144,9 +145,9 @@ impl Destination {
         })
     }
 
-    /// Whether what is there is to be given other permissions, or another time.
+    /// Returns true if the existing file needs other permissions or another time.
     fn differs(&self, there: &Parent, stat: &Stat, offer: &Offer) -> bool {
-        // LH-COPY-24: left alone otherwise.
+        // LH-COPY-24: without `overwrite`, it is left alone.
         let is_same = || meta_of(stat).mode == offer.meta.mode && self.has_time(there, stat, offer);
         self.options.overwrite && !is_same()
     }
@@ -168,7 +169,7 @@ impl Destination {
     }
 }
 
-/// The file, if it is a regular one of this size that may be read.
+/// Opens the file if it is a regular one of this size that may be read.
 pub(super) fn open(there: &Parent, size: u64) -> Option<(OwnedFd, Stat)> {
     let name = RelPath::from_bytes(there.name.as_bytes()).ok()?;
     let fd = there.dir.open_file(&name).ok()?;
@@ -177,7 +178,8 @@ pub(super) fn open(there: &Parent, size: u64) -> Option<(OwnedFd, Stat)> {
     fits.then_some((fd, stat))
 }
 
-/// Whether a file's content has this hash; not, if nobody waits for the answer any more.
+/// Returns true if a file's content has this hash. Returns false early if no one waits for the
+/// answer.
 pub(super) fn has_content(
     fd: &OwnedFd,
     hash: &Hash,

@@ -1,17 +1,18 @@
-//! Directories that copies make: a later copy recognises them whatever ended the earlier one, and
+//! Directories that copies create. A later copy recognises them however the earlier one ended, and
 //! finishes them (LH-COPY-51).
 //!
-//! What a directory is can be seen from the directory alone, so a kill at any moment loses nothing:
+//! The state of a directory is stored in the directory itself, so nothing is lost if a copy is
+//! killed at any moment:
 //!
 //! | state | shown by |
 //! |---|---|
-//! | marked | permissions 0700 and the sticky bit: made by a copy and not finished |
-//! | finished | the attribute [`RECORD_NAME`] names the permissions and time that the directory still has |
-//! | reopened | the attribute names its permissions, and the sticky bit and 0700 were added to them |
+//! | marked | permissions 0700 and the sticky bit: created by a copy and not finished |
+//! | finished | the attribute [`RECORD_NAME`] names the directory's present permissions and time |
+//! | reopened | the attribute names its permissions, to which sticky bit and 0700 were added |
 //! | the user's | anything else |
 //!
 //! A copy reopens a finished directory before it puts the first name into it, and finishes it again
-//! at its end. Where the file system keeps no such attributes, a directory with the permissions and
+//! at its end. If the file system keeps no such attributes, a directory with the permissions and
 //! time of its source counts as finished.
 
 use std::ffi::{OsStr, OsString};
@@ -31,42 +32,43 @@ use crate::store::MadeDir;
 use crate::store::confine::Dir;
 use crate::wire::Meta;
 
-/// Mode of a directory from its making until all in it is written. No copy gives the sticky bit to
-/// a directory otherwise (LH-COPY-3), and it has no effect where only the owner may write.
+/// Mode of a directory from its creation until everything in it is written. No copy otherwise gives
+/// a directory the sticky bit (LH-COPY-3), and the bit has no effect if only the owner may write.
 pub(super) const MARKED_DIR_MODE: u32 = 0o1700;
-/// Bits that are compared with [`MARKED_DIR_MODE`]: all but set-group-ID, which a directory
-/// inherits from the one it is in.
+/// Mode bits that are compared with [`MARKED_DIR_MODE`]: all except set-group-ID, which a directory
+/// inherits from its parent.
 const MARK_BITS: u32 = 0o5777;
-/// Permissions without which the owner cannot put names into a directory.
+/// Permissions that the owner needs to put names into a directory.
 const WRITE_BITS: u32 = 0o300;
 /// Set-user-ID, set-group-ID and sticky bit.
 const SPECIAL_BITS: u32 = 0o7000;
 const SET_GROUP_ID: u32 = 0o2000;
-/// Extended attribute that records the permissions and time a copy gave to a directory (xattr(7)).
+/// Extended attribute that records the permissions and time that a copy gave to a directory
+/// (xattr(7)).
 const RECORD_NAME: &str = "user.longhaul.directory";
-/// Bytes of the longest record.
+/// Length of the longest record, in bytes.
 const MAX_RECORD_BYTES: usize = 64;
 
 /// Directories that the copy remembers until they are described or finished.
 #[derive(Default, Clone)]
 pub(super) struct Directories {
-    /// Made by this copy before they were described. Needed where the file system keeps no
-    /// permissions, and so no mark.
+    /// Directories that this copy created before they were described. Needed if the file system
+    /// keeps no permissions, and so no mark.
     pub(super) made: Arc<Mutex<Made>>,
-    /// Finished by an earlier copy without a record, and not writable.
+    /// Directories that an earlier copy finished without a record, and that are not writable.
     unwritable: Arc<Mutex<Made>>,
 }
 
-/// State of a directory that is there.
+/// State of an existing directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DirectoryState {
-    /// Made by a copy and not finished.
+    /// Created by a copy and not finished.
     Marked,
-    /// Finished by a copy, and as it was left.
+    /// Finished by a copy, and unchanged since.
     Finished,
     /// Finished once with these permissions; a copy has begun to put more into it.
     Reopened(u32),
-    /// Anything else: the user's.
+    /// Anything else, which is the user's.
     Own,
 }
 
@@ -97,7 +99,7 @@ impl DirectoryState {
     }
 }
 
-/// The record of a directory that is finished: permissions in octal, seconds, nanoseconds.
+/// Encodes the record of a finished directory: permissions in octal, seconds, nanoseconds.
 fn encode_record(meta: &Meta) -> String {
     format!("{:o} {} {}", meta.mode, meta.mtime.0, meta.mtime.1)
 }
@@ -109,8 +111,8 @@ fn recorded_mode(record: &[u8]) -> Option<u32> {
 }
 
 impl Destination {
-    /// State that a copy finds a directory in, which `meta` describes and which this copy has not
-    /// made.
+    /// Returns the state of an existing directory that `meta` describes and that this copy has not
+    /// created.
     pub(super) fn found_dir(&self, place: &RelPath, dir: &Dir, meta: &Meta) -> MadeDir {
         let Ok(stat) = fs::fstat(dir) else {
             return MadeDir::Kept;
@@ -131,14 +133,13 @@ impl Destination {
         MadeDir::Earlier
     }
 
-    /// Whether a directory that is there may be given other permissions. What a server has granted
-    /// as a whole is its operator's.
+    /// Returns true if an existing directory may get other permissions. A directory that a server
+    /// has granted as a whole belongs to its operator.
     fn may_describe(&self, place: &RelPath) -> bool {
         self.is_local || *place != self.within && !place.is_root()
     }
 
-    /// Puts a name into a directory. If the directory was finished by an earlier copy, it is
-    /// reopened first.
+    /// Puts a name into a directory. Reopens the directory first if an earlier copy finished it.
     pub(super) fn change<T>(
         &self,
         parent: &Parent,
@@ -155,14 +156,15 @@ impl Destination {
         }
     }
 
-    /// Reopens a directory that another copy of the same has finished meanwhile, if one has.
+    /// Reopens a directory that another copy has finished in the meantime, and returns true if it
+    /// did.
     pub(super) fn reopens(&self, parent: &Parent) -> bool {
         self.open_dirs.set_reopened(&parent.path, false);
         self.reopen(parent)
     }
 
-    /// Has a directory that is finished at the end of this copy take names until then. Whether it
-    /// was changed for that. What may not be done shows when a name is put into it.
+    /// Makes a directory accept names until this copy finishes it. Returns true if its mode was
+    /// changed for that. Missing permissions show when a name is put into it.
     fn reopen(&self, parent: &Parent) -> bool {
         if !parent.is_described || self.open_dirs.is_reopened(&parent.path) {
             return false;
@@ -185,7 +187,7 @@ impl Destination {
         is_changed
     }
 
-    /// Gives a directory its permissions and time, when all in it is written.
+    /// Gives a directory its permissions and time, when everything in it is written.
     pub(super) fn complete(&self, dir: &Dir, made: MadeDir, meta: &Meta) -> Result<(), Failure> {
         let stat = fs::fstat(dir)?;
         let state = DirectoryState::of(dir, &stat);
@@ -207,18 +209,19 @@ impl Destination {
         }
     }
 
-    /// Leaves a directory that an earlier copy finished for a later one to recognise, when the copy
-    /// ends early.
+    /// Leaves a directory that an earlier copy finished in a state that a later one recognises, as
+    /// this copy ends early.
     pub(super) fn leave(&self, dir: &Dir, meta: &Meta) {
         if let Ok(stat) = fs::fstat(dir)
             && DirectoryState::of(dir, &stat) == DirectoryState::Own
         {
-            // Nothing but its time shows a later copy what it is. The copy has failed already.
+            // Only its time shows a later copy what it is. An error is ignored, as the copy has
+            // failed already.
             let _ = restore_time(dir, &stat, meta);
         }
     }
 
-    /// Reopens the directory that the first one missing on the way to `path` goes into.
+    /// Reopens the deepest existing directory above `path`, which receives the first missing one.
     pub(super) fn reopen_above(&self, path: &RelPath) {
         let mut ahead = path.split_last().map(|(above, _)| above);
         while let Some(path) = ahead {
@@ -239,21 +242,22 @@ impl Destination {
         }
     }
 
-    /// Whether a directory is an entry of this copy, and not what its sources are put into.
+    /// Returns true if a directory is an entry of this copy, and not the one that its sources are
+    /// put into.
     pub(super) fn is_described(&self, path: &RelPath) -> bool {
         let is_entry = *path != self.target || !self.into || self.names.iter().any(Vec::is_empty);
         path.is_within(&self.target) && is_entry
     }
 }
 
-/// Whether a directory that is finished is recorded as one.
+/// Selects whether a finished directory gets a record.
 #[derive(PartialEq)]
 enum Record {
     Write,
     Leave,
 }
 
-/// Gives a directory permissions and time. Until the last step it counts as not finished.
+/// Gives a directory permissions and time. It counts as unfinished until the last step.
 fn give(dir: &Dir, stat: &Stat, meta: &Meta, record: Record) -> Result<(), Failure> {
     times::set(dir, meta)?;
     let special = match record {
@@ -269,13 +273,13 @@ fn give(dir: &Dir, stat: &Stat, meta: &Meta, record: Record) -> Result<(), Failu
     fs::fchmod(dir, mode).map_err(metadata_failure)
 }
 
-/// Sets permissions; the set-group-ID bit stays as it was inherited.
+/// Sets permissions. The set-group-ID bit stays as it was inherited.
 fn set_mode(dir: &Dir, stat: &Stat, mode: u32) -> Result<(), Errno> {
     fs::fchmod(dir, Mode::from_raw_mode(stat.st_mode & SET_GROUP_ID | mode))
 }
 
-/// Gives a directory its time again if it still has the permissions that it was finished with, and
-/// is this user's.
+/// Restores the time of a directory if it still has the permissions with which it was finished, and
+/// belongs to this user.
 fn restore_time(dir: &Dir, stat: &Stat, meta: &Meta) -> Result<(), Failure> {
     let is_own =
         stat.st_uid == rustix::process::geteuid().as_raw() || rustix::process::geteuid().is_root();
@@ -285,7 +289,7 @@ fn restore_time(dir: &Dir, stat: &Stat, meta: &Meta) -> Result<(), Failure> {
     }
 }
 
-/// Reopens a directory that another copy of the same has finished, if one has.
+/// Reopens a directory that another copy has finished, and returns true if it did.
 pub(super) fn reopen_finished(parent: &Parent) -> bool {
     let Some(stat) = finished(&parent.dir).filter(|_| parent.is_described) else {
         return false;
@@ -293,14 +297,14 @@ pub(super) fn reopen_finished(parent: &Parent) -> bool {
     set_mode(&parent.dir, &stat, stat.st_mode & 0o777 | MARKED_DIR_MODE).is_ok()
 }
 
-/// State of a directory that is finished.
+/// Returns the metadata of a directory if it is finished.
 fn finished(dir: &Dir) -> Option<Stat> {
     let stat = fs::fstat(dir).ok()?;
     (DirectoryState::of(dir, &stat) == DirectoryState::Finished).then_some(stat)
 }
 
-/// Tries something in a directory that leaves no name there. One that is finished has its time
-/// again afterwards.
+/// Tries something in a directory that leaves no name there. Afterwards restores the time of a
+/// finished directory.
 pub(super) fn keeping_finished<T>(dir: &Dir, attempt: impl FnOnce() -> T) -> T {
     let before = finished(dir);
     let result = attempt();
@@ -310,12 +314,13 @@ pub(super) fn keeping_finished<T>(dir: &Dir, attempt: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A denial in words, where a directory that is this user's own is read-only.
+/// Explains a denial, if a directory of this user is read-only.
 fn explain(parent: &Parent, denied: Failure) -> Failure {
     let is_own = |stat: &Stat| stat.st_uid == rustix::process::geteuid().as_raw();
     match fs::fstat(&*parent.dir) {
         Ok(stat) if is_own(&stat) && stat.st_mode & WRITE_BITS != WRITE_BITS => {
-            let what = "its directory at the destination is read-only and was not made by a copy; run chmod u+wx on it";
+            let what = "its directory at the destination is read-only and was not made by a copy; \
+                        run chmod u+wx on it";
             Failure::with(denied.kind, what)
         }
         _ => denied,

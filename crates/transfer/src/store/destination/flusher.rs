@@ -1,9 +1,9 @@
-//! Makes durable what is written through journals, on a thread of its own, so that no writer of any
-//! file waits for the disk.
+//! Makes journaled data durable on a thread of its own, so that no writer of any file waits for the
+//! disk.
 //!
-//! One thread for a destination, started with the first file that has something at risk; it sleeps
-//! until a flush is due, and without a limit while nothing is at risk. If no thread can be had,
-//! files are made durable when they are finished or left.
+//! There is one thread per destination, started with the first file that has data at risk. It
+//! sleeps until a flush is due, and indefinitely while nothing is at risk. If no thread can be
+//! started, files are made durable when they are finished or left.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -14,12 +14,12 @@ use crate::error::Failure;
 use crate::store::journal::{Action, Journal};
 use crate::tree_hash::Subtree;
 
-/// A journal, and what its writer and the flusher report to each other.
+/// A journal, and the state that its writer and the flusher share.
 pub(super) struct Journaled {
     pub journal: Journal,
-    /// The flusher knows that something of it is at risk.
+    /// True if the flusher knows that the file has data at risk.
     is_scheduled: AtomicBool,
-    /// What was written may never have reached the disk: the file has to fail.
+    /// Failure of the file, set when written data may never have reached the disk.
     lost: OnceLock<Failure>,
 }
 
@@ -35,7 +35,7 @@ impl Journaled {
     /// Writes to the data file.
     ///
     /// # Errors
-    /// Those of the operating system, also for what was written earlier and has not reached the
+    /// Those of the operating system, including those of earlier writes that did not reach the
     /// disk.
     pub(super) fn write(&self, data: &[u8], offset: u64) -> Result<(), Failure> {
         match self.lost.get() {
@@ -45,7 +45,7 @@ impl Journaled {
     }
 }
 
-/// See the module.
+/// Thread that flushes the journals of one destination.
 pub(super) struct Flusher {
     started: Instant,
     thread: OnceLock<Option<Sender<Weak<Journaled>>>>,
@@ -59,7 +59,7 @@ impl Flusher {
         }
     }
 
-    /// A block of `file` was written: it will be durable a second from now.
+    /// Notes that a block of `file` was written, which will be durable in about a second.
     pub(super) fn written(&self, file: &Arc<Journaled>, block: Subtree) {
         let now = self.started.elapsed();
         if file.journal.written(now, block) {
@@ -69,7 +69,7 @@ impl Flusher {
             return;
         }
         if let Some(thread) = self.thread.get_or_init(|| start(self.started)) {
-            // It ends with this flusher, and not before.
+            // The thread ends with this flusher, and not before.
             let _ = thread.send(Arc::downgrade(file));
         }
     }
@@ -103,7 +103,7 @@ fn run(started: Instant, files: &mpsc::Receiver<Weak<Journaled>>) {
     }
 }
 
-/// Flushes a file if that is due. When to look again; none if nothing of it is at risk.
+/// Flushes a file if that is due. Returns when to check again, or `None` if nothing is at risk.
 fn flush_due(file: &Journaled, started: Instant) -> Option<Duration> {
     let journal = &file.journal;
     loop {
@@ -116,7 +116,7 @@ fn flush_due(file: &Journaled, started: Instant) -> Option<Duration> {
             }
             Action::Nothing => {
                 file.is_scheduled.store(false, Ordering::SeqCst);
-                // Something may have been written before that was said.
+                // Data may have been written just before the flag was cleared.
                 let is_safe = journal.at_risk(started.elapsed()).bytes == 0;
                 if is_safe || file.is_scheduled.swap(true, Ordering::SeqCst) {
                     return None;

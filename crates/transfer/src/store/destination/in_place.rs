@@ -1,4 +1,4 @@
-//! Files that travelled although they were there, and things that no file replaces.
+//! Existing files that travelled nevertheless, and entries that no file replaces.
 
 use std::os::fd::OwnedFd;
 
@@ -15,16 +15,16 @@ use crate::store::confine::{Kind, kind_of};
 use crate::tree_hash::Hash;
 use crate::wire::{Meta, Written};
 
-/// A file that is there and stays: nothing that arrives is written.
+/// An existing file that stays. Data that arrives for it is not written.
 pub(super) struct InPlace {
     pub(super) parent: Parent,
     pub(super) fd: OwnedFd,
-    /// Failure of what arrives, unless it has the same content.
+    /// Failure of the entry, unless it has the same content.
     failure: Failure,
 }
 
 impl InPlace {
-    /// Outcome for what arrived and hashes to `hash`.
+    /// Returns the outcome for data that hashes to `hash`.
     pub(super) fn conclude(&self, size: u64, hash: &Hash) -> Result<Written, Failure> {
         match is_same(&self.parent, size, hash) {
             true => Ok(Written::Same),
@@ -34,8 +34,9 @@ impl InPlace {
 }
 
 impl Destination {
-    /// Whether a whole file that arrived is there with the same content, and nothing about it is to
-    /// be changed. Then nothing is written, and its directory stays as it is.
+    /// Returns true if a file that arrived in one frame exists with the same content, and nothing
+    /// about it must be changed. In this case nothing is written, and its directory stays
+    /// untouched.
     pub(super) fn is_unchanged(
         &self,
         parent: &Parent,
@@ -47,8 +48,8 @@ impl Destination {
         there.is_some_and(|(_, stat)| !self.options.overwrite || meta_of(&stat) == *meta)
     }
 
-    /// The same after `denied`, which kept a new file from being made: one with the same content
-    /// takes what else is to be changed.
+    /// Updates the metadata of an existing file with the same content, after `denied` prevented a
+    /// new file.
     pub(super) fn update_in_place(
         &self,
         parent: &Parent,
@@ -70,8 +71,8 @@ impl Destination {
         has_content(&fd, hash, &|| true).ok()?.then_some((fd, stat))
     }
 
-    /// A file of the same size that stays where it is, if there is one; otherwise `failure` is what
-    /// becomes of one that differs.
+    /// Returns the existing file of the same size, which stays, if there is one. Its failure is
+    /// `failure` if the content differs.
     pub(super) fn file_in_place(
         &self,
         announced: &Announced,
@@ -91,7 +92,7 @@ impl Destination {
         Some(NewFile::in_place(file, announced.block_log2))
     }
 
-    /// Notes that what has a name is what the copy brings there.
+    /// Notes that the existing entry is what the copy brings there.
     pub(super) fn stays(&self, parent: &Parent, outcome: Written) -> Result<Written, Failure> {
         self.names_in_place
             .reserve(parent.entry())?
@@ -100,7 +101,7 @@ impl Destination {
     }
 }
 
-/// Refuses to replace what is neither a file nor a link. Asked right before it would be replaced.
+/// Refuses to replace what is neither a file nor a link. Called right before the replacement.
 pub(super) fn may_replace(parent: &Parent) -> Result<(), Failure> {
     match parent.dir.stat_name(&parent.name) {
         Ok(there) if kind_of(&there) == Kind::Other => Err(not_replaced(&there)),
@@ -108,7 +109,7 @@ pub(super) fn may_replace(parent: &Parent) -> Result<(), Failure> {
     }
 }
 
-/// Refusal to replace what is neither a file nor a link.
+/// Returns the refusal to replace what is neither a file nor a link.
 pub(super) fn not_replaced(there: &Stat) -> Failure {
     let kind = match FileType::from_raw_mode(there.st_mode) {
         FileType::Directory => "a directory",

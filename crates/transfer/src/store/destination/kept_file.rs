@@ -1,4 +1,4 @@
-//! A file that is kept when its copy ends early, for a later copy of the same to go on with.
+//! A file that is kept when its copy ends early, for a later copy to resume.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use crate::error::Failure;
 use crate::store::journal::Journal;
 use crate::tree_hash::Subtree;
 
-/// A file in the making, written through a journal. Dropped before it is finished or discarded,
-/// what there is of it is made durable and left.
+/// An unfinished file, written through a journal. If it is dropped before it is finished or
+/// discarded, the data so far is made durable and left.
 pub(crate) struct KeptFile {
-    /// Where it goes.
+    /// Location of the file.
     pub(super) parent: Parent,
     file: Arc<Journaled>,
-    /// It has its name, or is to be removed.
+    /// True once it has its final name, or is to be removed.
     has_ended: bool,
 }
 
@@ -28,7 +28,7 @@ impl KeptFile {
         }
     }
 
-    /// Whether another copy of the same holds the journal, so that this one has none.
+    /// Returns true if another copy holds the journal, so that this file has none.
     pub(super) fn is_contested(&self) -> bool {
         self.file.journal.is_contested()
     }
@@ -45,19 +45,19 @@ impl KeptFile {
         flusher.written(&self.file, block);
     }
 
-    /// Syncs what was written if that is recorded. Returns whether it was.
+    /// Syncs the data if it is recorded in a journal. Returns true if it is.
     pub(super) fn settle(&self) -> Result<bool, Failure> {
         self.file.journal.settle()
     }
 
-    /// The file takes its name.
+    /// Renames the file to its final name.
     pub(super) fn finish(&mut self, replace: bool) -> Result<(), Failure> {
         self.file.journal.finish(replace)?;
         self.has_ended = true;
         Ok(())
     }
 
-    /// Nobody is to go on with it.
+    /// Discards the file, so that no copy resumes it.
     pub(super) fn discard(&mut self) {
         self.file.journal.discard();
         self.has_ended = true;
@@ -67,7 +67,7 @@ impl KeptFile {
 impl Drop for KeptFile {
     fn drop(&mut self) {
         if !self.has_ended {
-            // What could not be recorded travels again; nobody is left to report it to.
+            // Data that could not be recorded travels again. No one is left to receive the error.
             let _ = self.file.journal.let_go();
         }
     }

@@ -1,4 +1,4 @@
-//! Other names of files in place (LH-COPY-45 to LH-COPY-47).
+//! Hard links to files in place (LH-COPY-45 to LH-COPY-47).
 
 use std::ffi::OsStr;
 
@@ -12,9 +12,9 @@ use crate::store::confine::{Dir, Kind, kind_of};
 use crate::wire::{HardLink, Head};
 
 impl Destination {
-    /// Gives the file of the first name the other one, if it is a regular file of the size that is
-    /// reported, the writer may know what is there, and the file system can. What is at the other
-    /// name is replaced as far as a file would be.
+    /// Links the file of the first name to the other one. The file must be a regular one of the
+    /// reported size, the writer must be allowed to learn what exists, and the file system must
+    /// support it. An existing entry is replaced under the same conditions as for a file.
     pub(super) fn give_name(&self, link: &HardLink) -> Result<Comparison, Failure> {
         if !self.may_compare {
             return Ok(Comparison::Wanted);
@@ -58,8 +58,8 @@ impl Destination {
                     return Err(errno.into());
                 }
             }
-            // The same content, or something else: to be found when it is sent. Or a file system,
-            // or its owner, that allows no more names.
+            // The entry has the same content, or another: this is decided when the file is sent. Or
+            // the file system, or the owner of the file, allows no more links.
             Err(_) => return Ok(Comparison::Wanted),
         }
         reserved.confirm(parent.entry());
@@ -68,7 +68,7 @@ impl Destination {
     }
 }
 
-/// Whether `name` is a name of `file`.
+/// Returns true if `name` is a name of `file`.
 fn is_name_of(dir: &Dir, name: &OsStr, file: &Stat) -> bool {
     dir.stat_name(name)
         .is_ok_and(|there| (there.st_dev, there.st_ino) == (file.st_dev, file.st_ino))

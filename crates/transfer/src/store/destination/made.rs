@@ -1,13 +1,13 @@
-//! Directories that a copy remembers, within a bound.
+//! A bounded set of directories that a copy remembers.
 
 use std::collections::HashSet;
 
 use crate::path::RelPath;
 
-/// Maximum bytes of the names of directories. What is beyond is known by its state alone.
+/// Maximum bytes of the names of directories. Directories beyond it are known only by their state.
 const MAX_MADE_BYTES: usize = 1 << 20;
 
-/// Set of directories, bounded by the bytes that their names take.
+/// Set of directories, bounded by the bytes of their names.
 #[derive(Default, Clone)]
 pub(super) struct Made {
     directories: HashSet<RelPath>,
@@ -21,7 +21,7 @@ impl Made {
         }
     }
 
-    /// Whether it was among them.
+    /// Removes a directory. Returns true if it was in the set.
     pub(super) fn remove(&mut self, path: &RelPath) -> bool {
         let was_there = self.directories.remove(path);
         if was_there {

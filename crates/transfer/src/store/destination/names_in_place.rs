@@ -1,11 +1,10 @@
-//! Names that a copy has put in place where its target takes different names for one.
+//! Names that a copy has put in place, if its target equates different names.
 //!
-//! On a case-insensitive or normalising file system `A.txt` and `a.txt` of one source have one
-//! target. The second of them must fail, and not replace the first. So the names that are in place
-//! are remembered, but only in directories that were found to take names for one
-//! ([`Dir::find_folding`]), and where two sources of a copy may have the same path. A name takes
-//! 17 bytes beside its own. Past [`MAX_NAMES`] and [`MAX_NAME_BYTES`], what is there under another
-//! spelling counts as the copy's own.
+//! On a case-insensitive or normalising file system, `A.txt` and `a.txt` of one source have one
+//! target. The second of them must fail and not replace the first. Names in place are therefore
+//! remembered, but only in directories that were found to equate names ([`Dir::find_folding`]), and
+//! if two sources of a copy may have the same path. A name takes 17 bytes besides its own. Beyond
+//! [`MAX_NAMES`] and [`MAX_NAME_BYTES`], an entry in another spelling counts as the copy's own.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -21,51 +20,51 @@ use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
 use crate::store::confine::{Dir, folded};
 
-/// Names remembered at most: a table of 16 MiB while it grows.
+/// Maximum number of names: a table of 16 MiB while it grows.
 const MAX_NAMES: usize = if cfg!(test) { 64 } else { 1 << 19 };
-/// Bytes of them at most.
+/// Maximum number of bytes of all names.
 const MAX_NAME_BYTES: usize = 16 << 20;
 
 /// The entry that put a name in place.
 #[derive(Debug, Clone, Copy)]
 struct Owner {
-    /// Position of the name, as it is spelled, among the bytes of all names.
+    /// Offset of the name, as it is spelled, in the bytes of all names.
     begin: u32,
-    /// Number of the source that it is of.
+    /// Number of its source.
     source: u32,
 }
 
 #[derive(Debug, Default)]
 struct Names {
-    /// By a hash of the directory and of the name as it is folded.
+    /// Owners by a hash of the directory and the folded name.
     owners: HashMap<u64, Owner>,
-    /// The names, each behind its length.
+    /// The names, each preceded by its length.
     bytes: Vec<u8>,
     hasher: RandomState,
     is_full: bool,
 }
 
-/// See the module.
+/// Names that a copy has put in place.
 #[derive(Debug)]
 pub(super) struct NamesInPlace {
     names: Mutex<Names>,
-    /// Two sources may have the same path beneath the target.
+    /// True if two sources may have the same path beneath the target.
     sources_overlap: bool,
-    /// A directory of this copy was found to take names for one.
+    /// True if a directory of this copy was found to equate names.
     has_folding: AtomicBool,
 }
 
-/// The names in one directory, as its file system takes them.
+/// The names in one directory, as its file system equates them.
 pub(super) trait Directory {
-    /// Whether names like `name` are known to stand for one entry each.
+    /// Returns true if names like `name` are known to stand for one entry each.
     fn distinguishes(&self, name: &OsStr) -> bool;
-    /// Whether names of different spelling are known to stand for one entry.
+    /// Returns true if names of different spelling are known to stand for one entry.
     fn folds(&self) -> bool;
-    /// Finds out by `name`, which is there.
+    /// Tests whether names are equated, by the existing `name`.
     fn find_folding(&self, name: &OsStr);
-    /// Whether something is found by `name`, however that is spelled.
+    /// Returns true if `name` is found, in any spelling.
     fn has(&self, name: &OsStr) -> bool;
-    /// Names of entries that fold to `name`, as they are spelled.
+    /// Returns the names of entries that fold to `name`, as they are spelled.
     fn spellings(&self, folded: &str) -> Vec<OsString>;
 }
 
@@ -92,20 +91,20 @@ impl Directory for Dir {
     }
 }
 
-/// An entry on its way to its name.
+/// An entry that is about to be put in place.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
     pub dir: &'a dyn Directory,
-    /// Path of the directory.
+    /// Path of its directory.
     pub path: &'a RelPath,
     pub name: &'a OsStr,
     pub source: u32,
-    /// Directories of one name are filled by several sources.
+    /// True for a directory. Several sources may fill directories of the same name.
     pub is_directory: bool,
 }
 
 impl Parent {
-    /// The file, link or other name of a file that goes here.
+    /// Returns the file or link at this location.
     pub(super) fn entry(&self) -> Entry<'_> {
         Entry {
             dir: &*self.dir,
@@ -117,7 +116,7 @@ impl Parent {
     }
 }
 
-/// A name that is about to be put in place. Where names are remembered, no other is meanwhile.
+/// A name that is about to be put in place. If names are remembered, it holds their lock.
 #[must_use]
 pub(super) struct Reserved<'a> {
     names: Option<MutexGuard<'a, Names>>,
@@ -125,7 +124,8 @@ pub(super) struct Reserved<'a> {
 }
 
 impl NamesInPlace {
-    /// `names` are those of the sources; they go beneath one directory if there are several.
+    /// Creates the set. `names` are those of the sources, which go beneath one directory if there
+    /// are several.
     pub(super) fn new(names: &[Vec<u8>]) -> Self {
         let mut sorted: Vec<&Vec<u8>> = names.iter().collect();
         sorted.sort();
@@ -138,17 +138,18 @@ impl NamesInPlace {
         }
     }
 
-    /// Whether any directory so far takes names for one.
+    /// Returns true if any directory so far equates names.
     pub(super) fn has_folding(&self) -> bool {
         self.has_folding.load(Ordering::Relaxed)
     }
 
-    /// Fails if what is at the entry's name is another one's of this copy.
+    /// Fails if the existing entry of that name belongs to another entry of this copy.
     pub(super) fn check(&self, entry: Entry<'_>) -> Result<(), Failure> {
         self.reserve(entry).map(drop)
     }
 
-    /// To be called before an entry takes its name, and [`Reserved::confirm`] behind it.
+    /// Reserves the name of an entry. Must be called before the entry takes it, and followed by
+    /// [`Reserved::confirm`].
     pub(super) fn reserve(&self, entry: Entry<'_>) -> Result<Reserved<'_>, Failure> {
         let is_plain = !self.sources_overlap && entry.dir.distinguishes(entry.name);
         let names = (!is_plain).then(|| self.names.lock());
@@ -165,7 +166,7 @@ impl NamesInPlace {
         if !entry.dir.has(entry.name) {
             return Ok(());
         }
-        // The directory may have been opened again, and know nothing yet.
+        // The directory may have been reopened, and its test results lost.
         entry.dir.find_folding(entry.name);
         let owner = names.owners.get(&names.key(entry));
         let spelling = owner.map(|owner| names.spelling(*owner));
@@ -179,7 +180,8 @@ impl NamesInPlace {
         }
         let listed = entry.dir.spellings(&folded(entry.name));
         let is_listed = |name: &OsStr| listed.iter().any(|listed| listed == name);
-        // Both are listed: two files after all. Of a full table, what is listed so is its own.
+        // If both are listed, they are two files. If the table is full, a listed name counts as its
+        // own.
         if is_listed(entry.name) && spelling.is_none_or(is_listed) {
             return Ok(());
         }
@@ -211,7 +213,8 @@ impl Names {
         if self.owners.contains_key(&key) {
             return;
         }
-        // A name has 255 bytes at most (LH-COPY-3), and the position fits because it is bounded.
+        // A name has at most 255 bytes (LH-COPY-3), and the offset fits because the total is
+        // bounded.
         let name = entry.name.as_bytes();
         let (Ok(length), Ok(begin)) = (u8::try_from(name.len()), u32::try_from(self.bytes.len()))
         else {
@@ -229,7 +232,7 @@ impl Names {
 }
 
 impl Reserved<'_> {
-    /// The entry has its name, or had it.
+    /// Confirms that the entry has its name now, or had it already.
     pub(super) fn confirm(mut self, entry: Entry<'_>) {
         let Some(names) = &mut self.names else {
             return;
@@ -266,7 +269,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory that may ignore case, and keeps the spelling of what it had first.
+    /// A directory that may ignore case, and keeps the spelling of the first entry.
     struct TestDirectory {
         ignores_case: bool,
         names: RefCell<Vec<OsString>>,
@@ -336,11 +339,11 @@ mod tests {
     }
 
     #[test]
-    fn a_second_spelling_is_refused_with_both_names() {
+    fn second_spelling_is_refused_with_both_names() {
         let (names, directory) = (one_source(), TestDirectory::new(true, &[]));
         directory.put(&names, "A.txt", 0).unwrap();
         assert!(names.has_folding());
-        // The same entry once more is no other.
+        // A repetition of the same entry is not another one.
         directory.put(&names, "A.txt", 0).unwrap();
         let refused = directory.put(&names, "a.txt", 0).unwrap_err();
         assert!(
@@ -351,10 +354,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_is_taken_by_one_spelling_only() {
+    fn existing_entry_is_taken_by_one_spelling_only() {
         let (names, directory) = (one_source(), TestDirectory::new(true, &["A.txt"]));
         directory.put(&names, "a.txt", 0).unwrap();
-        // It is spelled as before still.
+        // It still has its first spelling.
         let refused = directory.put(&names, "A.txt", 0).unwrap_err();
         assert!(
             refused.detail.starts_with("\"A.txt\" and \"a.txt\""),
@@ -363,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_opened_again_is_asked_again() {
+    fn reopened_directory_is_tested_again() {
         let (names, directory) = (one_source(), TestDirectory::new(true, &[]));
         directory.put(&names, "A.txt", 0).unwrap();
         directory.folds.set(None);
@@ -371,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn where_names_are_told_apart_nothing_is_remembered() {
+    fn nothing_is_remembered_if_names_are_distinguished() {
         let (names, directory) = (one_source(), TestDirectory::new(false, &[]));
         for name in ["A.txt", "a.txt", "A.txt"] {
             directory.put(&names, name, 0).unwrap();
@@ -381,9 +384,9 @@ mod tests {
     }
 
     #[test]
-    fn names_that_only_look_alike_are_two_files() {
+    fn similar_names_are_two_files() {
         let (names, directory) = (one_source(), TestDirectory::new(true, &[]));
-        // One name to some file system, and two to this one.
+        // Some file systems equate these names, but this one does not.
         for _ in 0..2 {
             directory.put(&names, "file", 0).unwrap();
             directory.put(&names, "\u{fb01}le", 0).unwrap();
@@ -391,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_that_overlap_share_directories_and_no_file() {
+    fn overlapping_sources_share_directories_and_no_file() {
         let names = NamesInPlace::new(&[vec![], b"other".to_vec()]);
         let directory = TestDirectory::new(false, &[]);
         directory.put(&names, "f", 0).unwrap();
@@ -412,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn past_the_bound_another_spelling_counts_as_the_copys_own() {
+    fn beyond_the_bound_other_spellings_count_as_own() {
         let (names, directory) = (one_source(), TestDirectory::new(true, &["OLD", "same"]));
         for number in 0..2 * MAX_NAMES {
             directory.put(&names, &format!("n{number}"), 0).unwrap();

@@ -1,5 +1,5 @@
-//! A file that comes in blocks, until it is whole: kept for a later copy to go on with, or gone
-//! with this one.
+//! A file that arrives in blocks, until it is complete: kept for a later copy to resume, or removed
+//! with its copy.
 
 use std::os::fd::OwnedFd;
 
@@ -14,24 +14,24 @@ use crate::error::Failure;
 use crate::tree_hash::{BlockHash, Hash};
 use crate::wire::{Block, Written};
 
-/// See the module.
+/// A file that arrives in blocks.
 pub(crate) struct NewFile {
     kind: Kind,
-    /// Binary logarithm of the bytes of its blocks.
+    /// Binary logarithm of its block size in bytes.
     block_log2: u32,
 }
 
 enum Kind {
     /// Removed when its copy ends early.
     Temporary(TempFile),
-    /// Kept then.
+    /// Kept when its copy ends early.
     Kept(KeptFile),
-    /// There already, and not written.
+    /// An existing file that is not written.
     InPlace(InPlace),
 }
 
 impl NewFile {
-    /// One that is gone with its copy, in blocks of `1 << block_log2` bytes.
+    /// Creates a file that is removed with its copy, in blocks of `1 << block_log2` bytes.
     pub(super) fn temporary(file: TempFile, block_log2: u32) -> Self {
         Self {
             kind: Kind::Temporary(file),
@@ -39,7 +39,7 @@ impl NewFile {
         }
     }
 
-    /// One that is kept when its copy ends early.
+    /// Creates a file that is kept when its copy ends early.
     pub(super) fn kept(file: KeptFile, block_log2: u32) -> Self {
         Self {
             kind: Kind::Kept(file),
@@ -47,7 +47,7 @@ impl NewFile {
         }
     }
 
-    /// One that is there and stays.
+    /// Creates the representation of an existing file that stays.
     pub(super) fn in_place(file: InPlace, block_log2: u32) -> Self {
         Self {
             kind: Kind::InPlace(file),
@@ -55,7 +55,7 @@ impl NewFile {
         }
     }
 
-    /// The outcome of one that stays where it is; none of any other.
+    /// Returns the outcome of an existing file that stays, or `None` for any other.
     pub(super) fn conclude(&self, size: u64, hash: &Hash) -> Option<Result<Written, Failure>> {
         match &self.kind {
             Kind::InPlace(file) => Some(file.conclude(size, hash)),
@@ -63,8 +63,8 @@ impl NewFile {
         }
     }
 
-    /// Syncs what was written if that is recorded in a journal. Returns whether the file is
-    /// durable, so that [`Self::finish`] needs no flush before it.
+    /// Syncs the data if it is recorded in a journal. Returns true if the file is durable, so that
+    /// [`Self::finish`] needs no flush before it.
     pub(super) fn settle(&self) -> Result<bool, Failure> {
         match &self.kind {
             Kind::Temporary(_) | Kind::InPlace(_) => Ok(false),
@@ -95,7 +95,7 @@ impl NewFile {
     /// Closes a file that needs no descriptor any more.
     ///
     /// # Errors
-    /// Those that writing it left behind.
+    /// Delayed errors of earlier writes.
     pub(super) fn close(&mut self) -> Result<(), Errno> {
         match &mut self.kind {
             Kind::Temporary(file) => file.close(),
@@ -115,7 +115,7 @@ impl NewFile {
         }
     }
 
-    /// Writes a block that hashes to `hash`; `data` is that of its extents.
+    /// Writes a block that hashes to `hash`. `data` is the concatenated data of its extents.
     pub(super) fn write(
         &self,
         block: &Block,
@@ -141,7 +141,7 @@ impl NewFile {
         Ok(())
     }
 
-    /// It takes its name; `replace` what has it.
+    /// Renames the file to its final name. With `replace`, an existing file is replaced.
     pub(super) fn finish(&mut self, replace: bool) -> Result<(), Failure> {
         match &mut self.kind {
             Kind::Temporary(file) => file.finish(replace),
@@ -150,7 +150,7 @@ impl NewFile {
         }
     }
 
-    /// Removes it, when this is dropped at the latest.
+    /// Removes the file, at the latest when this is dropped.
     pub(super) fn discard(&mut self) {
         if let Kind::Kept(file) = &mut self.kind {
             file.discard();

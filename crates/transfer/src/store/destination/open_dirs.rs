@@ -1,11 +1,10 @@
-//! The directories that a copy has open, and which of them hold names that are not forced to disk
-//! yet.
+//! Directories that a copy has open, and those with names that are not forced to disk yet.
 //!
-//! A file that is forced to disk is still lost with the machine if its name is not: a rename is a
-//! change of the directory, which has to be forced to disk itself. Directories that were there
-//! before the copy, and that no entry describes, are no exception. So whoever changes a directory
-//! says so here; it is synced when it makes room for another one, or at the end, and thus once for
-//! many names.
+//! A file that is forced to disk is still lost in a power failure if its name is not. A rename
+//! changes the directory, which must be forced to disk itself. This includes directories that
+//! existed before the copy and that no entry describes. Every change of a directory is therefore
+//! noted here. The directory is synced when it makes room for another one, or at the end, and thus
+//! once for many names.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,14 +20,14 @@ use crate::path::RelPath;
 use crate::process_limits::ProcessLimits;
 use crate::store::confine::{Dir, cannot_sync};
 
-/// Failures to force a directory to disk that are reported; more would say the same.
+/// Maximum number of failed syncs that are reported. More would say the same.
 const MAX_SYNC_FAILURES: usize = 16;
 
-/// See the module.
+/// The open directories of a copy.
 pub(super) struct OpenDirs {
-    /// Whether changes are to be forced to disk.
+    /// If true, changes are forced to disk.
     fsync: bool,
-    /// Most directories that are open.
+    /// Maximum number of open directories.
     max_open: usize,
     open: Mutex<HashMap<RelPath, Open>>,
     failed: Mutex<Vec<Failure>>,
@@ -38,13 +37,13 @@ pub(super) struct OpenDirs {
 
 struct Open {
     dir: Arc<Dir>,
-    /// It has changed since it was last forced to disk.
+    /// True if it has changed since it was last forced to disk.
     changed: bool,
-    /// It is known to take names until this copy finishes it.
+    /// True if it is known to accept names until this copy finishes it.
     is_reopened: bool,
 }
 
-/// What happened to the directory of an inode.
+/// Event in the directory of an inode.
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
@@ -85,7 +84,7 @@ impl OpenDirs {
         self.sync_changed(left);
     }
 
-    /// Whether a directory is known to take names until this copy finishes it.
+    /// Returns true if a directory is known to accept names until this copy finishes it.
     pub(super) fn is_reopened(&self, path: &RelPath) -> bool {
         self.open
             .lock()
@@ -99,7 +98,7 @@ impl OpenDirs {
         }
     }
 
-    /// A name in `dir`, which is at `path`, was made or replaced.
+    /// Notes that a name in `dir`, which is at `path`, was created or replaced.
     pub(super) fn changed(&self, path: &RelPath, dir: &Dir) {
         self.note(dir, false);
         if !self.fsync {
@@ -107,12 +106,12 @@ impl OpenDirs {
         }
         match self.open.lock().get_mut(path) {
             Some(open) => open.changed = true,
-            // It has made room for another one since it was taken.
+            // It was closed for another directory after the caller obtained it.
             None => self.sync(path, dir),
         }
     }
 
-    /// The same, of a directory that may not be open.
+    /// Notes the same for a directory that may not be open.
     pub(super) fn changed_at(&self, base: &Dir, path: &RelPath) {
         if !self.fsync {
             return;
@@ -123,8 +122,8 @@ impl OpenDirs {
         }
     }
 
-    /// Forces to disk what has changed, and closes all. Everything that could not be forced to disk
-    /// since the beginning.
+    /// Forces all changes to disk, and closes all directories. Returns every failure to force a
+    /// directory to disk so far.
     pub(super) fn finish(&self) -> Vec<Failure> {
         let left = std::mem::take(&mut *self.open.lock());
         self.sync_changed(left);
@@ -168,7 +167,7 @@ impl OpenDirs {
     }
 }
 
-/// Failure to force a directory to disk where `--fsync` asks for it.
+/// Returns the failure to force a directory to disk if `--fsync` requests it.
 pub(super) fn sync_failure(errno: Errno) -> Failure {
     match cannot_sync(errno) {
         true => {
@@ -184,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_system_that_cannot_sync_directories_is_said_to() {
+    fn unsupported_directory_sync_is_reported() {
         for errno in [Errno::INVAL, Errno::OPNOTSUPP, Errno::BADF, Errno::NOSYS] {
             assert!(
                 sync_failure(errno).detail.ends_with("leave out --fsync"),

@@ -1,4 +1,4 @@
-//! A file until it is whole.
+//! A temporary file until it is complete.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -12,11 +12,11 @@ use super::directories::remove_temporary;
 use crate::error::{Failure, FailureKind};
 use crate::store::durability;
 
-/// A file in the making; removed when dropped before it is finished.
+/// An unfinished file, which is removed on drop unless it was finished.
 pub(crate) struct TempFile {
-    /// Where it goes.
+    /// Location of the file.
     pub(super) parent: Parent,
-    /// Its temporary name, until it has its own.
+    /// Its temporary name, until it has its final one.
     pub(super) temp: Option<OsString>,
     pub(super) fd: Option<OwnedFd>,
 }
@@ -33,7 +33,7 @@ impl TempFile {
     /// Closes the file, which keeps its temporary name.
     ///
     /// # Errors
-    /// Those that writing it left behind.
+    /// Delayed errors of earlier writes.
     pub(super) fn close(&mut self) -> Result<(), Errno> {
         self.fd.take().map_or(Ok(()), durability::close)
     }
@@ -41,7 +41,7 @@ impl TempFile {
     /// Opens the file again, to flush it.
     ///
     /// # Errors
-    /// Those of opening it: its owner may have no permission to read it.
+    /// Those of opening it, as its owner may lack permission to read it.
     pub(super) fn reopen(&self) -> Result<OwnedFd, Errno> {
         match (&self.fd, &self.temp) {
             (Some(fd), _) => rustix::io::fcntl_dupfd_cloexec(fd, 0),
@@ -69,7 +69,7 @@ impl TempFile {
         Ok(())
     }
 
-    /// It takes its name; `replace` what has it.
+    /// Renames the file to its final name. With `replace`, an existing file is replaced.
     pub(super) fn finish(&mut self, replace: bool) -> Result<(), Failure> {
         if let Some(temp) = &self.temp {
             let Parent { dir, name, .. } = &self.parent;
@@ -80,7 +80,7 @@ impl TempFile {
         Ok(())
     }
 
-    /// Sets its size; what is not written is a hole.
+    /// Sets the size. Ranges that are not written are holes.
     pub(crate) fn set_size(&self, size: u64) -> Result<(), Failure> {
         Ok(fs::ftruncate(self.fd()?, size)?)
     }

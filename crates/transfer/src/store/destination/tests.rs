@@ -1,5 +1,5 @@
-//! What is kept for a later copy; and what is forced to disk, seen from the directories: a power
-//! loss takes every name whose directory was not synced after it.
+//! Files kept for a later copy, and directories forced to disk. A power loss removes every name
+//! whose directory was not synced after it.
 
 use std::sync::mpsc;
 
@@ -34,7 +34,7 @@ impl Copy {
         outcome(committed).unwrap();
     }
 
-    /// The inodes of directories in which a name would be lost.
+    /// Returns the inodes of directories in which a name would be lost.
     fn lost(&self) -> Vec<u64> {
         let log = self.destination.open_dirs.log.lock().clone();
         let lost = log.iter().enumerate().filter(|(at, (event, inode))| {
@@ -72,7 +72,7 @@ fn copy_into(dir: &Path, fsync: bool) -> Copy {
 }
 
 #[test]
-fn with_fsync_no_name_is_lost_in_a_directory_that_was_there() {
+fn fsync_keeps_names_in_existing_directories() {
     let tmp = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(tmp.path().join("there/deep")).unwrap();
     let mut copy = copy_into(tmp.path(), true);
@@ -82,9 +82,9 @@ fn with_fsync_no_name_is_lost_in_a_directory_that_was_there() {
     copy.destination
         .write_symlink(&link, &meta(), b"file")
         .unwrap();
-    // Parents that nobody describes.
+    // Parents that no entry describes.
     copy.small("made/on/the/way/file");
-    // A directory that is described, in one that is not.
+    // A described directory in one that is not described.
     let new = copy.head("there/new");
     assert_eq!(copy.destination.make_dir(&new, &meta()), Ok(MadeDir::New));
     copy.small("there/new/file");
@@ -97,7 +97,7 @@ fn with_fsync_no_name_is_lost_in_a_directory_that_was_there() {
 }
 
 #[test]
-fn with_fsync_no_name_is_lost_in_more_directories_than_are_kept_open() {
+fn fsync_keeps_names_beyond_the_open_directories() {
     let tmp = tempfile::tempdir().unwrap();
     for n in 0..60 {
         std::fs::create_dir(tmp.path().join(n.to_string())).unwrap();
@@ -108,7 +108,7 @@ fn with_fsync_no_name_is_lost_in_more_directories_than_are_kept_open() {
     }
     assert_eq!(copy.destination.finish(), []);
     assert_eq!(copy.lost(), [] as [u64; 0]);
-    // A file that keeps its place while its directory makes room for others.
+    // A file whose directory is closed to make room for others before the file is committed.
     let head = copy.head("0/late");
     let announced = Announced {
         head,
@@ -139,7 +139,7 @@ fn without_fsync_nothing_is_forced_to_disk() {
 
 const BLOCK: usize = 1 << 16;
 
-/// A file of three blocks, as a sender describes it.
+/// Returns a file of three blocks, as a sender describes it.
 fn kept(identity: u8) -> Announced {
     Announced {
         head: Head {
@@ -185,8 +185,8 @@ fn write_block(
         .unwrap();
 }
 
-/// What is resumed of a file whose source has this state, or `None` if another copy has to be
-/// waited for.
+/// Returns what is resumed of a file whose source has this state, or `None` if the copy must wait
+/// for another.
 fn resume(
     destination: &Destination,
     state: u8,
@@ -200,7 +200,7 @@ fn resume(
 
 // LH-COPY-35.
 #[test]
-fn what_was_written_of_a_file_is_there_for_the_next_copy_of_the_same() {
+fn partial_file_is_kept_for_the_next_copy() {
     let tmp = tempfile::tempdir().unwrap();
     let first = resuming(tmp.path());
     assert_eq!(first.may_resume(&kept(7)), Resumption::Nothing);
@@ -233,7 +233,7 @@ fn what_was_written_of_a_file_is_there_for_the_next_copy_of_the_same() {
 }
 
 #[test]
-fn a_file_whose_content_is_wrong_is_not_kept() {
+fn file_with_wrong_content_is_not_kept() {
     let tmp = tempfile::tempdir().unwrap();
     let first = resuming(tmp.path());
     let file = first.create(&kept(7)).unwrap();
@@ -245,7 +245,7 @@ fn a_file_whose_content_is_wrong_is_not_kept() {
 }
 
 #[test]
-fn a_directory_that_may_be_passed_and_not_read_is_passed() {
+fn unreadable_directory_can_be_entered() {
     let tmp = tempfile::tempdir().unwrap();
     let passed = tmp.path().join("passed");
     std::fs::create_dir_all(passed.join("deep")).unwrap();
@@ -255,7 +255,7 @@ fn a_directory_that_may_be_passed_and_not_read_is_passed() {
     };
     mode(0o111).unwrap();
     std::thread::scope(|threads| {
-        // Where this is root, for whom permissions count only without these.
+        // If this is root, permissions count only without these capabilities.
         let as_ordinary_user = || {
             use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
             let mut sets = capabilities(None).unwrap();
@@ -271,7 +271,7 @@ fn a_directory_that_may_be_passed_and_not_read_is_passed() {
 }
 
 #[test]
-fn a_held_file_is_waited_for_or_written_without_a_journal() {
+fn contested_file_is_awaited_or_written_without_journal() {
     let tmp = tempfile::tempdir().unwrap();
     let holder = resuming(tmp.path());
     drop({
@@ -287,7 +287,8 @@ fn a_held_file_is_waited_for_or_written_without_a_journal() {
         waiting.may_resume(&kept(7)),
         Resumption::AskAgain(_)
     ));
-    // One that goes on is not waited for, neither before the file is opened nor while it is made.
+    // A rival that continues is not waited for, neither before the file is opened nor while it is
+    // created.
     let live = beside(Rival::Younger);
     let (own, in_place) = resume(&live, 7).unwrap();
     assert!(in_place.is_empty());

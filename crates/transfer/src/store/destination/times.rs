@@ -1,8 +1,8 @@
-//! Times of files: set, looked at, and compared at the grain that the file system keeps.
+//! File times: set, read, and compared at the granularity that the file system keeps.
 //!
-//! Both times are always set. File systems by libfuse 2 answer success to `utimensat(2)` with
-//! `UTIME_OMIT` and set nothing. What was set is read back: a file system that keeps another time
-//! than it was given, or none, is reported, unless the difference is the rounding of a coarse one.
+//! Both times are always set, as file systems by libfuse 2 report success for `utimensat(2)` with
+//! `UTIME_OMIT` and set nothing. The result is read back. A file system that keeps no time, or
+//! another one than it was given, is reported, unless the difference is its rounding.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -17,27 +17,27 @@ use crate::error::{Failure, FailureKind};
 use crate::store::confine::Dir;
 use crate::wire::Meta;
 
-/// A time of modification: seconds since 1970, and nanoseconds.
+/// A modification time: seconds since 1970, and nanoseconds.
 type Time = (i64, u32);
 
 const SECOND: i128 = 1_000_000_000;
-/// Smallest steps of the times that file systems keep, in nanoseconds: NTFS 100 ns, SMB and NFS
-/// servers 1 us and 1 ms, exFAT 10 ms, HFS+ and ext3 1 s, FAT 2 s.
+/// Granularities of file systems in nanoseconds: NTFS 100 ns, SMB and NFS servers 1 us and 1 ms,
+/// exFAT 10 ms, HFS+ and ext3 1 s, FAT 2 s.
 const GRAINS: [i128; 7] = [1, 100, 1_000, 1_000_000, 10_000_000, SECOND, 2 * SECOND];
-/// Times by which the grain of a file system is found: each reads back as another one at each of
-/// the [`GRAINS`], and one of the two is in an odd second.
+/// Times that reveal the granularity of a file system: each is rounded differently at each of the
+/// [`GRAINS`], and one of the two is in an odd second.
 const PROBES: [Time; 2] = [(1_600_000_001, 987_654_321), (1_600_000_002, 987_654_321)];
-/// File systems of one copy whose grains are remembered.
+/// Maximum number of file systems of one copy whose granularity is remembered.
 const MAX_FILE_SYSTEMS: usize = 16;
 
-/// Smallest step of the times that a file system keeps.
+/// Granularity of the times of a file system, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Grain(i128);
 
 impl Grain {
-    /// Smallest grain at which `stored` is what a file system makes of `asked`; `None` if there is
-    /// no such grain: the time was not taken. One look may show less than the true grain, and
-    /// never more.
+    /// Returns the smallest granularity at which a file system turns `asked` into `stored`. Returns
+    /// `None` if the time was not accepted at any granularity. One observation may show less than
+    /// the true granularity, but never more.
     fn shown_by(asked: Time, stored: Time) -> Option<Self> {
         GRAINS
             .map(Self)
@@ -45,7 +45,7 @@ impl Grain {
             .find(|grain| grain.rounds(asked, stored))
     }
 
-    /// Whether `stored` may be what a file system of this grain makes of `asked`.
+    /// Returns true if a file system of this granularity may turn `asked` into `stored`.
     fn rounds(self, asked: Time, stored: Time) -> bool {
         let (asked, stored) = (nanoseconds(asked), nanoseconds(stored));
         stored % self.0 == 0 && (asked - stored).abs() < self.0
@@ -60,14 +60,15 @@ fn modified(stat: &Stat) -> Time {
     (stat.st_mtime, stat.st_mtime_nsec as u32)
 }
 
-/// Grains that this copy has found, by file system (`st_dev`). None: it could not be found.
+/// Granularities that this copy has found, by file system (`st_dev`). `None` if it could not be
+/// found.
 #[derive(Debug, Default)]
 pub(super) struct Grains(Mutex<Vec<(u64, Option<Grain>)>>);
 
 impl Grains {
-    /// Whether the file of `stat` in `dir` has the time `asked`, as its file system keeps it.
-    /// `temp` is the name of a file that is made to find that out, where nanoseconds differ and
-    /// the two times could be the same at some grain.
+    /// Returns true if the file of `stat` in `dir` has the time `asked`, as its file system keeps
+    /// it. If the times differ but could be equal at some granularity, a file `temp` is created to
+    /// measure it.
     pub(super) fn has_time(&self, stat: &Stat, asked: Time, dir: &Dir, temp: &OsStr) -> bool {
         let stored = modified(stat);
         if stored == asked {
@@ -92,7 +93,7 @@ impl Grains {
     }
 }
 
-/// Finds the grain of the file system of `dir` by a file of its own.
+/// Measures the granularity of the file system of `dir` with a file of its own.
 fn probe(dir: &Dir, temp: &OsStr) -> Result<Option<Grain>, Errno> {
     let file = dir.create_new(temp)?;
     let shown = PROBES.map(|asked| {
@@ -105,7 +106,7 @@ fn probe(dir: &Dir, temp: &OsStr) -> Result<Option<Grain>, Errno> {
     Ok(first?.zip(second?).map(|(first, second)| first.max(second)))
 }
 
-/// Sets the time of modification of an open file or directory, and looks whether it was taken.
+/// Sets the modification time of an open file or directory, and checks that it was accepted.
 pub(super) fn set(file: impl AsFd, meta: &Meta) -> Result<(), Failure> {
     let given = || {
         let stat = fs::fstat(&file)?;
@@ -123,7 +124,7 @@ pub(super) fn set(file: impl AsFd, meta: &Meta) -> Result<(), Failure> {
     }
 }
 
-/// Sets the time of modification of a symbolic link. Not every file system has times for links.
+/// Sets the modification time of a symbolic link. Not every file system has times for links.
 pub(super) fn set_of_link(dir: &Dir, name: &OsStr, meta: &Meta) -> Result<(), Errno> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -154,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// The grain's multiple at or below a time.
+    /// Returns the multiple of the granularity at or below a time.
     fn rounded_down(asked: Time, grain: i128) -> Time {
         let down = nanoseconds(asked).div_euclid(grain) * grain;
         (
@@ -165,8 +166,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_look_shows_at_most_the_true_grain(
-            seconds in -10_000_000_000i64..10_000_000_000, nanoseconds in 0u32..1_000_000_000, at in 0..GRAINS.len()
+        fn one_observation_shows_at_most_the_true_granularity(
+            seconds in -10_000_000_000i64..10_000_000_000,
+            nanoseconds in 0u32..1_000_000_000,
+            at in 0..GRAINS.len()
         ) {
             let (asked, grain) = ((seconds, nanoseconds), GRAINS[at]);
             let shown = Grain::shown_by(asked, rounded_down(asked, grain)).unwrap();
@@ -176,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probes_show_every_grain() {
+    fn probes_show_every_granularity() {
         for grain in GRAINS {
             let shown =
                 PROBES.map(|asked| Grain::shown_by(asked, rounded_down(asked, grain)).unwrap());
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_was_not_taken_shows_no_grain() {
+    fn rejected_time_shows_no_granularity() {
         let asked = (1_600_000_001, 234_567_891);
         for stored in [
             (1_700_000_000, 0),
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_at_the_grain_is_equal_and_nothing_else() {
+    fn times_are_equal_only_at_the_granularity() {
         let fat = Grain(2 * SECOND);
         assert!(fat.rounds((1_600_000_001, 5), (1_600_000_000, 0)));
         assert!(
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn nanoseconds_decide_where_they_are_kept() {
+    fn nanoseconds_count_if_they_are_kept() {
         let tmp = tempfile::tempdir().unwrap();
         let dir = Dir::open(tmp.path()).unwrap();
         let file = dir.create_new(OsStr::new("file")).unwrap();
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_keeps_the_time_of_access() {
+    fn setting_keeps_the_access_time() {
         let tmp = tempfile::tempfile().unwrap();
         fs::futimens(&tmp, &timestamps((7, 8), (9, 10))).unwrap();
         let meta = Meta {

@@ -1,4 +1,4 @@
-//! Trials before data are sent: whether a file can be given its name in the end.
+//! Checks before data is sent that a file can be committed in the end.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -8,16 +8,16 @@ use rustix::io::Errno;
 use super::{Destination, Parent};
 use crate::error::{Failure, FailureKind};
 
-/// Bits that tell the temporary names of trials from those of entries, whose numbers have neither
-/// (LH-COPY-3).
+/// Flag of the numbers in temporary names of trials. It distinguishes them from those of entries,
+/// whose numbers do not have it (LH-COPY-3).
 const FIRST_TRIAL: u64 = 1 << 63;
 const SECOND_TRIAL: u64 = 3 << 62;
-/// Names that some file systems keep for devices, with any ending.
+/// Names that some file systems reserve for devices, with any extension.
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 
 impl Destination {
-    /// Fails if the file of entry `id` can certainly not be given its name: the file system has no
-    /// means to do that without replacing another file, or does not allow the name.
+    /// Fails if the file of entry `id` certainly cannot be committed. Either the file system cannot
+    /// rename without replacing another file, or it does not allow the name.
     pub(super) fn try_name(&self, parent: &Parent, id: u64) -> Result<(), Failure> {
         let first = self.temp_name(id | FIRST_TRIAL);
         if !self.options.overwrite {
@@ -46,8 +46,8 @@ fn naming_failure(errno: Errno) -> Failure {
     }
 }
 
-/// Whether there are file systems that allow no such name: what Windows forbids, what is not
-/// UTF-8, and names longer than encrypting file systems have room for.
+/// Returns true if some file system does not allow the name: it is forbidden on Windows, is not
+/// UTF-8, or is too long for an encrypting file system.
 fn is_unusual(name: &OsStr) -> bool {
     let Some(text) = name.to_str() else {
         return true;
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_some_file_system_refuses_are_unusual() {
+    fn names_refused_by_some_file_system_are_unusual() {
         let long = "x".repeat(200);
         for name in [
             "a:b",

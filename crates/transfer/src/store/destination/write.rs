@@ -1,4 +1,4 @@
-//! Writing into a local tree: how a file comes to be there only when it is whole.
+//! Writes into a local tree, where a file appears only when it is complete.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
@@ -74,7 +74,7 @@ impl Store for Destination {
     }
 
     fn create(&self, announced: &Announced) -> Result<NewFile, Failure> {
-        // LH-COPY-24: what is there stays, the same or not.
+        // LH-COPY-24: an existing file stays, whether it is the same or not.
         let exists = Failure::new(FailureKind::Exists);
         if !self.options.overwrite
             && let Some(file) = self.file_in_place(announced, &exists)
@@ -105,7 +105,7 @@ impl Store for Destination {
 
     fn commit(&self, file: NewFile, meta: &Meta, size: u64, hash: &Hash, done: OnCommit) {
         if let Some(outcome) = file.conclude(size, hash) {
-            // What is there may be another source's of this copy, which is said first.
+            // The existing file may belong to another source of this copy, whose error comes first.
             let own = self.names_in_place.check(file.parent().entry());
             return done(
                 own.and(outcome)
@@ -173,7 +173,7 @@ impl Store for Destination {
         }
         let create = || match dir.create_symlink(name, target) {
             Err(Errno::EXIST) => Err(Failure::new(FailureKind::Exists)),
-            // Denied where the directory is not writable.
+            // A denial means that the directory is not writable.
             Err(errno) if errno != Errno::ACCESS && lacks_links(errno) => Err(no_links(errno)),
             result => result.map_err(|errno| Failure::for_name(errno, name.as_bytes())),
         };
@@ -190,7 +190,7 @@ impl Store for Destination {
             result => result?,
         }
         reserved.confirm(parent.entry());
-        // A file system without times on links is no reason to lose the link.
+        // The link is kept even if the file system has no times for links.
         let _ = times::set_of_link(dir, name, meta);
         self.open_dirs.changed(path, dir);
         Ok(Written::New)
@@ -202,7 +202,7 @@ impl Store for Destination {
             return Ok(self.found_dir(&place, &self.base, meta));
         };
         let parent = match place == self.within {
-            // The one that all is to stay within, itself.
+            // The directory itself to which the copy is confined.
             true => Parent {
                 dir: Arc::new(self.base.open_dir(&path)?),
                 path,
@@ -228,7 +228,7 @@ impl Store for Destination {
         if new || was_made {
             return Ok(MadeDir::New);
         }
-        // One that may not be opened is not changed either.
+        // A directory that may not be opened is not changed either.
         Ok(match self.base.open_dir(&place) {
             Ok(dir) => self.found_dir(&place, &dir, meta),
             Err(_) => MadeDir::Kept,
@@ -250,7 +250,7 @@ impl Store for Destination {
     }
 
     fn leave_dir(&self, head: &Head, made: MadeDir, meta: &Meta) {
-        // What this copy made is marked.
+        // A directory that this copy created is marked.
         if made == MadeDir::Earlier
             && let Ok(place) = self.beneath_base(head)
             && let Ok(dir) = self.base.open_dir(&place)
@@ -271,7 +271,8 @@ impl Store for Destination {
 }
 
 impl Destination {
-    /// By what a file is known that is kept when the copy ends early; none if it is not.
+    /// Returns the identity of a file that is kept when the copy ends early, or `None` if it is not
+    /// kept.
     fn kept_identity(&self, announced: &Announced) -> Option<Identity> {
         let in_blocks = announced.size > 1u64 << announced.block_log2;
         let identity = announced
@@ -280,7 +281,7 @@ impl Destination {
         Identity::opaque(&identity)
     }
 
-    /// Whether there is a journal of the file.
+    /// Returns true if the file has a journal.
     fn has_journal(&self, announced: &Announced, identity: &Identity) -> bool {
         let Ok(place) = self.beneath_base(&announced.head) else {
             return false;
@@ -296,7 +297,8 @@ impl Destination {
         dir.is_ok_and(|dir| Journal::is_there(&DirStorage(dir), OsStr::from_bytes(name), identity))
     }
 
-    /// A file with a journal, unless another copy holds that, and what of it is there already.
+    /// Opens or creates a file with a journal, unless another copy holds it. Also returns the parts
+    /// that exist.
     fn keep(
         &self,
         announced: &Announced,
@@ -314,9 +316,9 @@ impl Destination {
 
     fn create_file(&self, announced: &Announced) -> Result<NewFile, Failure> {
         if let Some(identity) = self.kept_identity(announced) {
-            // What it may have found is written again: the ledger knows nothing of it. A journal
-            // that another copy holds by now was made since the file was described, by a copy that
-            // goes on, so it is not waited for.
+            // Any existing part is written again, as the ledger does not know it. If another copy
+            // holds the journal by now, that copy created it after the file was described. It is
+            // still running, so this copy does not wait for it.
             let (file, _) = self.keep(announced, &identity)?;
             return Ok(NewFile::kept(file, announced.block_log2));
         }
@@ -327,7 +329,7 @@ impl Destination {
         Ok(NewFile::temporary(file, announced.block_log2))
     }
 
-    /// Makes a directory; `Ok(false)` if there is one.
+    /// Creates a directory. Returns false if it exists.
     fn make_named_dir(&self, parent: &Parent) -> Result<bool, Failure> {
         let there = parent.dir.stat_name(&parent.name);
         if there.is_ok_and(|there| kind_of(&there) == Kind::Directory) {
@@ -342,7 +344,7 @@ impl Destination {
         })
     }
 
-    /// A file under a temporary name.
+    /// Creates a file under a temporary name.
     fn begin(&self, parent: &Parent, head: &Head) -> Result<TempFile, Failure> {
         let temp = self.temp_name(head.id);
         let fd = self.change(parent, || Ok(parent.dir.create_new(&temp)?))?;
@@ -353,7 +355,7 @@ impl Destination {
         })
     }
 
-    /// Where a file of `size` bytes goes, unless it is certain already that it cannot.
+    /// Returns the location of a file of `size` bytes, unless it certainly cannot go there.
     fn parent_for(&self, head: &Head, size: u64) -> Result<Parent, Failure> {
         let place = self.beneath_base(head)?;
         let parent = self.parent_of(head, &place)?;
@@ -370,15 +372,15 @@ impl Destination {
         Ok(parent)
     }
 
-    /// [`Self::parent`] of an entry.
+    /// Returns [`Self::parent`] of an entry, with its source.
     fn parent_of(&self, head: &Head, place: &RelPath) -> Result<Parent, Failure> {
         let mut parent = self.parent(place)?;
         parent.source = head.source;
         Ok(parent)
     }
 
-    /// Whether a file of `size` bytes may replace what is there, or be the same, as far as that is
-    /// certain already.
+    /// Checks that a file of `size` bytes may replace the existing entry, or be equal to it, as far
+    /// as that is certain already.
     pub(super) fn may_take_place_of(&self, there: &Stat, size: u64) -> Result<(), Failure> {
         match kind_of(there) {
             Kind::File | Kind::Symlink if self.options.overwrite => Ok(()),
@@ -400,7 +402,7 @@ impl Destination {
     }
 }
 
-/// Whether what is at a file's place has the same content.
+/// Returns true if the existing file at this location has the same content.
 pub(super) fn is_same(place: &Parent, size: u64, hash: &Hash) -> bool {
     let Ok(path) = RelPath::from_bytes(place.name.as_bytes()) else {
         return false;
@@ -426,7 +428,7 @@ fn apply(fd: impl AsFd, meta: &Meta) -> Result<(), Failure> {
     times::set(&fd, meta)
 }
 
-/// Whether the file system has no symbolic links (symlink(2)).
+/// Returns true if the file system does not support symbolic links (symlink(2)).
 fn lacks_links(errno: Errno) -> bool {
     matches!(errno, Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP)
 }

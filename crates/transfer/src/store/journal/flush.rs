@@ -1,50 +1,49 @@
-//! When what was written is made durable: often enough that little is at risk, seldom enough that
-//! the copy does not wait for it.
+//! Decides when written data is made durable: often enough that little is at risk, and seldom
+//! enough that the copy does not wait for it.
 //!
-//! Pure: time is what the caller says, as the time since any moment it chose. What is written is
-//! first *at risk* (handed to the operating system, lost if the power fails); a flush makes durable
+//! It does no I/O. Times are given by the caller, relative to any moment. Written data is first *at
+//! risk*: it is handed to the operating system, and lost if the power fails. A flush makes durable
 //! what was at risk when it began.
 
 use std::time::Duration;
 
-/// The age that what is at risk comes to at most, while flushes take no longer than a quarter of
-/// this and are made when they are due.
+/// Maximum age of data at risk, as long as flushes take at most a quarter of this and are performed
+/// when they are due.
 pub const MAX_AGE_AT_RISK: Duration = Duration::from_secs(1);
-/// The age at which the first flush of a file is due: most files are whole by then, and never
+/// Age at which the first flush of a file is due. Most files are complete by then, and never
 /// flushed.
 const FIRST_FLUSH_AGE: Duration = Duration::from_millis(250);
-/// The age at which later ones are due, where the disk is quick ...
+/// Minimum age at which later flushes are due.
 const FLUSH_AGE: Duration = Duration::from_millis(125);
-/// ... and no sooner than after so many times what the last one took ...
+/// Multiple of the last flush's duration before which the next one is not due.
 const FLUSH_AGE_FACTOR: u32 = 4;
-/// ... but no later than at this age. With a flush of [`QUICK_FLUSH`] it leaves a third of
-/// [`MAX_AGE_AT_RISK`] for what else a kill costs: what was on its way, and what setting up again
-/// carries.
+/// Maximum age at which later flushes are due. With a flush of [`QUICK_FLUSH`], it leaves a third
+/// of [`MAX_AGE_AT_RISK`] for other costs of a kill: data in transit, and the time to start again.
 const MAX_FLUSH_AGE: Duration = Duration::from_millis(400);
-/// A flush that takes longer than this has to wait before the next one for as long as it took, so
-/// that a slow disk spends no more than half of its time on them.
+/// Duration of a flush from which the next one must wait as long as it took. A slow disk thus
+/// spends at most half of its time on flushes.
 const QUICK_FLUSH: Duration = Duration::from_millis(250);
-/// The longest such wait.
+/// Maximum of this wait.
 const MAX_REST: Duration = Duration::from_secs(30);
-/// Wait after a flush that failed and is tried again.
+/// Wait after a failed flush that is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What would be lost if the power failed now.
+/// Data that would be lost in a power failure now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AtRisk {
     /// Bytes that were written and are not known to be durable.
     pub bytes: u64,
-    /// How long the oldest of them have been so.
+    /// Age of the oldest of these bytes.
     pub age: Duration,
 }
 
-/// Decides when to flush one file. See the module.
+/// Decides when to flush one file.
 #[derive(Debug, Default)]
 pub(super) struct FlushPolicy {
-    /// Written since the last flush began.
+    /// Data written since the last flush began.
     waiting: Option<Part>,
     flushing: Option<Flushing>,
-    /// How long the last flush took.
+    /// Duration of the last flush.
     took: Option<Duration>,
     rest_until: Duration,
 }
@@ -62,7 +61,7 @@ struct Flushing {
 }
 
 impl FlushPolicy {
-    /// Bytes were handed to the operating system at `now`.
+    /// Notes that `bytes` were handed to the operating system at `now`.
     pub(super) fn written(&mut self, now: Duration, bytes: u64) {
         let waiting = self.waiting.get_or_insert(Part {
             since: now,
@@ -71,7 +70,7 @@ impl FlushPolicy {
         waiting.bytes += bytes;
     }
 
-    /// When a flush is due; none while there is nothing to flush, or one under way.
+    /// Returns when a flush is due, or `None` if there is nothing to flush, or one is in progress.
     pub(super) fn due(&self) -> Option<Duration> {
         let waiting = self.waiting.filter(|_| self.flushing.is_none())?;
         let age = match self.took {
@@ -83,8 +82,8 @@ impl FlushPolicy {
         Some((waiting.since + age).max(self.rest_until))
     }
 
-    /// Begins a flush of what is at risk, whether it is due or not. False if there is nothing, or
-    /// one under way.
+    /// Begins a flush of the data at risk, whether it is due or not. Returns false if there is
+    /// none, or a flush is in progress.
     pub(super) fn begin(&mut self, now: Duration) -> bool {
         if self.flushing.is_some() {
             return false;
@@ -96,7 +95,7 @@ impl FlushPolicy {
         true
     }
 
-    /// The flush ended; what it was for is durable.
+    /// Notes that the flush ended, and its data is durable.
     pub(super) fn flushed(&mut self, now: Duration) {
         let Some(flushing) = self.flushing.take() else {
             return;
@@ -108,7 +107,7 @@ impl FlushPolicy {
         }
     }
 
-    /// The flush failed; what it was for is still at risk, and tried again.
+    /// Notes that the flush failed. Its data is still at risk, and is tried again.
     pub(super) fn failed(&mut self, now: Duration) {
         let Some(Flushing { part, .. }) = self.flushing.take() else {
             return;
@@ -122,7 +121,7 @@ impl FlushPolicy {
         self.rest_until = now + RETRY_INTERVAL;
     }
 
-    /// What is at risk at `now`.
+    /// Returns what is at risk at `now`.
     pub(super) fn at_risk(&self, now: Duration) -> AtRisk {
         let flushing = self.flushing.as_ref().map(|flushing| flushing.part);
         let mut risk = AtRisk::default();
@@ -148,8 +147,8 @@ mod tests {
         unwritten: u64,
     }
 
-    /// Writes a byte at each millisecond that `writes` says; flushes take what `costs` says, in
-    /// milliseconds, one after the other.
+    /// Writes a byte in each millisecond for which `writes` is true. The flushes take the times in
+    /// `costs` in milliseconds, one after the other.
     fn run(writes: impl Fn(u32) -> bool, costs: &[u32], milliseconds: u32) -> Run {
         let (mut policy, mut ends) = (FlushPolicy::default(), None);
         let mut run = Run {
@@ -182,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_at_risk_for_longer_than_a_second_on_a_quick_disk(
+        fn quick_disk_leaves_nothing_at_risk_beyond_a_second(
             costs in prop::collection::vec(0u32..=250, 1..20),
             gap in 1u32..3000,
         ) {
@@ -191,7 +190,7 @@ mod tests {
         }
 
         #[test]
-        fn a_slow_disk_rests_half_of_the_time(costs in prop::collection::vec(251u32..5000, 1..20)) {
+        fn slow_disk_rests_half_of_the_time(costs in prop::collection::vec(251u32..5000, 1..20)) {
             let run = run(|_| true, &costs, 60_000);
             let longest = MS * *costs.iter().max().unwrap();
             prop_assert!(run.flushing <= MS * 30_000 + longest, "{:?}", run.flushing);
@@ -199,13 +198,16 @@ mod tests {
         }
 
         #[test]
-        fn when_nothing_more_comes_all_becomes_durable(costs in prop::collection::vec(0u32..2000, 1..9), until in 1u32..3000) {
+        fn everything_becomes_durable_after_the_last_write(
+            costs in prop::collection::vec(0u32..2000, 1..9),
+            until in 1u32..3000,
+        ) {
             prop_assert_eq!(run(|at| at < until, &costs, 20_000).unwritten, 0);
         }
     }
 
     #[test]
-    fn the_slower_a_disk_is_the_less_often_it_is_asked() {
+    fn slower_disk_is_flushed_less_often() {
         let flushes = |cost| run(|_| true, &[cost], 60_000).flushes;
         assert!((470..=480).contains(&flushes(5)), "{}", flushes(5));
         assert!((295..=300).contains(&flushes(50)), "{}", flushes(50));
@@ -213,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_written_within_a_quarter_of_a_second_is_never_flushed() {
+    fn file_written_within_250_ms_is_never_flushed() {
         assert_eq!(run(|_| true, &[5], 250).flushes, 0);
         assert_eq!(run(|_| true, &[5], 251).flushes, 1);
     }
 
     #[test]
-    fn what_could_not_be_made_durable_stays_at_risk_and_is_tried_again() {
+    fn failed_flush_stays_at_risk_and_is_retried() {
         let mut policy = FlushPolicy::default();
         policy.written(MS, 10);
         assert!(policy.begin(MS * 500));

@@ -1,4 +1,4 @@
-//! The bytes of a journal: a header, and records that are appended to it.
+//! Format of a journal: a header, and records that are appended to it.
 //!
 //! | header | bytes |
 //! |---|---|
@@ -13,15 +13,15 @@
 //!
 //! | record | bytes |
 //! |---|---|
-//! | number of subtrees, 1 to 1024, and 32768 more where they may not be durable | 2 |
+//! | number of subtrees, 1 to 1024, plus 32768 if they may not be durable | 2 |
 //! | of each: level, offset, chaining value | 1 + 8 + 32 |
 //! | checksum | 16 |
 //!
-//! Numbers are little-endian. The checksum of the header is the BLAKE3 hash of what is before it,
-//! cut off. The checksum of a record is the keyed BLAKE3 hash of the checksum before it and of its
-//! own bytes, cut off; the key is derived from the header. So a record is believed only behind the
-//! very records it was written behind: what is damaged or torn ends the journal, and nothing that
-//! stood in those disk blocks before is taken for a record.
+//! Numbers are little-endian. The checksum of the header is the truncated BLAKE3 hash of everything
+//! before it. The checksum of a record is the truncated keyed BLAKE3 hash of the previous checksum
+//! and of its own bytes; the key is derived from the header. A record is therefore valid only
+//! behind the very records that it was written behind. Damaged or torn data ends the journal, and
+//! old content of these disk blocks is never mistaken for a record.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from a file
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -33,62 +33,62 @@ use crate::tree_hash::{Subtree, TreeHash};
 
 const MAGIC: &[u8; 8] = b"LHJOURNL";
 const VERSION: u16 = 1;
-/// Bytes of the BLAKE3 hash that are kept of a checksum.
+/// Length of a checksum, truncated from a BLAKE3 hash, in bytes.
 const CHECKSUM_BYTES: usize = 16;
-/// Bytes of one subtree in a record.
+/// Length of one subtree in a record, in bytes.
 const SUBTREE_BYTES: usize = 1 + 8 + 32;
-/// Subtrees of one record, at most.
+/// Maximum number of subtrees in one record.
 const MAX_SUBTREES_PER_RECORD: usize = 1024;
-/// In a record's number of subtrees: they were written, and it is not known that they are durable.
+/// Flag in a record's number of subtrees: they were written, and may not be durable.
 const NOTED_FLAG: u16 = 1 << 15;
-/// Bytes of a journal, at most; what is behind them is not read.
+/// Maximum length of a journal, in bytes. Anything behind it is not read.
 pub(super) const MAX_JOURNAL_BYTES: usize = 16 << 20;
-/// Separate subtrees that a journal holds at most: a quarter of what [`MAX_JOURNAL_BYTES`] has room
-/// for.
+/// Maximum number of separate subtrees in a journal: a quarter of those that [`MAX_JOURNAL_BYTES`]
+/// could hold.
 pub(super) const MAX_SUBTREES: usize = match cfg!(test) {
     true => 4096,
     false => MAX_JOURNAL_BYTES / SUBTREE_BYTES / 4,
 };
-/// The smallest block: a chunk of BLAKE3.
+/// Binary logarithm of the smallest block: a chunk of BLAKE3.
 const MIN_BLOCK_LOG2: u8 = 10;
-/// What the keys of records are derived for (BLAKE3 paper, section 2.3).
+/// Context for deriving the keys of records (BLAKE3 paper, section 2.3).
 const RECORD_KEY_CONTEXT: &str = "longhaul 2026 record of a journal";
 
 type Checksum = [u8; CHECKSUM_BYTES];
 
-/// What a journal is about.
+/// Subject of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Names the data file.
+    /// Identifies the data file.
     pub data: [u8; 16],
-    /// Of the source file.
+    /// Identity of the source file.
     pub identity: Identity,
-    /// The name that the file is to have in the directory the journal is in; not empty.
+    /// Final name of the file, in the directory of the journal. It is not empty.
     pub target: Vec<u8>,
-    /// Bytes of the whole file.
+    /// Size of the whole file, in bytes.
     pub size: u64,
     /// Binary logarithm of the block size in bytes, 10 to 63.
     pub block_log2: u8,
 }
 
 impl Header {
-    /// The tree of the file, empty.
+    /// Returns the empty tree of the file.
     pub(super) fn tree(&self) -> TreeHash {
         TreeHash::new(self.size, u32::from(self.block_log2))
     }
 
-    /// Whether the target's name leads nowhere else.
+    /// Returns true if the target's name stays within the directory.
     pub(super) fn has_plain_target(&self) -> bool {
         let plain = !self.target.iter().any(|&byte| byte == b'/' || byte == 0);
         plain && self.target.len() <= MAX_NAME && !matches!(&*self.target, b"" | b"." | b"..")
     }
 
-    /// Whether the file has more blocks than one, of a size that BLAKE3 has subtrees for.
+    /// Returns true if the file has more than one block, of a size for which BLAKE3 has subtrees.
     pub(super) fn has_blocks(&self) -> bool {
         (MIN_BLOCK_LOG2..64).contains(&self.block_log2) && self.size > 1 << self.block_log2
     }
 
-    /// Its bytes; they are the beginning of a journal.
+    /// Returns the encoded header, which is the beginning of a journal.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64 + self.identity.as_bytes().len() + self.target.len());
         bytes.extend_from_slice(MAGIC);
@@ -128,21 +128,21 @@ impl Header {
     }
 }
 
-/// A journal that was read: what it is about, and what it says.
+/// Content of a journal.
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub header: Header,
-    /// The ranges that are recorded, with their hashes.
+    /// Recorded ranges, with their hashes.
     pub tree: TreeHash,
-    /// What was noted: written, and perhaps not there any more. Some of it may be recorded as well.
+    /// Noted blocks: they were written, and may be lost. Some may be recorded as well.
     pub noted: Vec<Subtree>,
-    /// Writes what follows.
+    /// Encoder of further records.
     pub encoder: Encoder,
-    /// Bytes of the header and of the records that are believed.
+    /// Number of bytes of the header and the valid records.
     pub valid_bytes: usize,
 }
 
-/// Reads a journal as far as it can be believed; none if that is not even its header. Takes any
+/// Reads the valid part of a journal, or returns `None` if the header is invalid. Accepts any
 /// bytes.
 pub(crate) fn read(bytes: &[u8]) -> Option<Contents> {
     let all = bytes.get(..MAX_JOURNAL_BYTES).unwrap_or(bytes);
@@ -158,7 +158,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Contents> {
     while contents.tree.held() < MAX_SUBTREES
         && let Some((subtrees, durability)) = contents.encoder.decode(&mut left)
     {
-        // With a checksum that is right none without a place was ever written.
+        // With a valid checksum, every subtree fits the tree, as no other was ever written.
         match durability {
             Durability::Durable => {
                 for subtree in subtrees {
@@ -176,16 +176,16 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Contents> {
     Some(contents)
 }
 
-/// What a record says of its subtrees.
+/// Durability of a record's subtrees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Durability {
     /// They are on disk.
     Durable,
-    /// They were written: there after a `kill -9`, and perhaps not after a power failure.
+    /// They were written: present after a `kill -9`, but perhaps not after a power failure.
     Noted,
 }
 
-/// Writes records, one behind the other.
+/// Encoder of consecutive records.
 #[derive(Debug, Clone)]
 pub(crate) struct Encoder {
     key: [u8; 32],
@@ -193,7 +193,7 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// For the records behind this header.
+    /// Creates an encoder for the records behind this header.
     pub(super) fn new(header: &Header) -> Self {
         Self {
             key: blake3::derive_key(RECORD_KEY_CONTEXT, &header.encode()),
@@ -262,7 +262,7 @@ impl Encoder {
     }
 }
 
-/// Bytes of a journal with a header of `header` bytes and so many subtrees.
+/// Returns the length of a journal with a header of `header` bytes and this number of subtrees.
 pub(super) fn compact_bytes(header: usize, subtrees: usize) -> u64 {
     let records = subtrees.div_ceil(MAX_SUBTREES_PER_RECORD);
     (header + subtrees * SUBTREE_BYTES + records * (2 + CHECKSUM_BYTES)) as u64
@@ -314,8 +314,8 @@ mod tests {
         }
     }
 
-    /// A journal of blocks in batches, and what it holds after each record, with where the record
-    /// ends.
+    /// Returns a journal of blocks in batches, and the end of each record with the content up to
+    /// there.
     fn journal(batches: &[Vec<u64>]) -> (Vec<u8>, Vec<(usize, Vec<Subtree>)>) {
         let header = header(100 << 10);
         let mut bytes = header.encode();
@@ -338,7 +338,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_beginning_of_a_journal_says_what_its_whole_records_say(batches in batches(), cut in any::<prop::sample::Index>()) {
+        fn truncated_journal_has_its_complete_records(
+            batches in batches(),
+            cut in any::<prop::sample::Index>(),
+        ) {
             let (bytes, states) = journal(&batches);
             let cut = cut.index(bytes.len() + 1);
             match read(&bytes[..cut]) {
@@ -353,9 +356,15 @@ mod tests {
         }
 
         #[test]
-        fn what_was_noted_is_distinguished_from_what_is_durable(batches in prop::collection::vec((prop::collection::vec(0u64..100, 1..20), any::<bool>()), 0..12)) {
+        fn noted_and_durable_blocks_are_distinguished(
+            batches in prop::collection::vec(
+                (prop::collection::vec(0u64..100, 1..20), any::<bool>()),
+                0..12,
+            ),
+        ) {
             let header = header(100 << 10);
-            let (mut bytes, mut encoder, mut tree) = (header.encode(), Encoder::new(&header), header.tree());
+            let (mut bytes, mut encoder, mut tree) =
+                (header.encode(), Encoder::new(&header), header.tree());
             let mut noted = Vec::new();
             for (batch, is_durable) in batches {
                 let blocks: Vec<Subtree> = batch.into_iter().map(block).collect();
@@ -369,11 +378,14 @@ mod tests {
             let contents = read(&bytes).unwrap();
             prop_assert_eq!(contents.valid_bytes, bytes.len());
             prop_assert_eq!(contents.noted, noted);
-            prop_assert_eq!(contents.tree.subtrees().collect::<Vec<_>>(), tree.subtrees().collect::<Vec<_>>());
+            prop_assert_eq!(
+                contents.tree.subtrees().collect::<Vec<_>>(),
+                tree.subtrees().collect::<Vec<_>>()
+            );
         }
 
         #[test]
-        fn a_damaged_byte_ends_the_journal_before_its_record(
+        fn damaged_byte_ends_the_journal_before_its_record(
             batches in batches(),
             at in any::<prop::sample::Index>(),
             change in 1u8..=255,
@@ -392,10 +404,12 @@ mod tests {
         }
 
         #[test]
-        fn a_record_is_believed_nowhere_else(batches in batches(), junk in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn record_is_valid_only_at_its_position(
+            batches in batches(),
+            junk in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
             let (bytes, states) = journal(&batches);
-            // Records of this journal, missing one before them; and anything at all behind the
-            // last.
+            // Records of this journal without one before them, and arbitrary bytes behind the last.
             for pair in states.windows(3) {
                 let mut gap = bytes[..pair[0].0].to_vec();
                 gap.extend_from_slice(&bytes[pair[1].0..]);
@@ -407,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_can_be_gone_on_with() {
+    fn journal_can_be_appended_to_after_reading() {
         let (bytes, _) = journal(&[vec![1, 2], vec![3]]);
         let mut contents = read(&bytes).unwrap();
         let mut longer = bytes.clone();
@@ -419,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn many_subtrees_are_several_records_of_a_known_length() {
+    fn many_subtrees_take_several_records_of_known_length() {
         let (size, mut bytes) = (1 << 40, Vec::new());
         let subtrees: Vec<Subtree> = (0..3000).map(|n| block(2 * n)).collect();
         let header = header(size);
@@ -432,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_leads_elsewhere_is_no_name() {
+    fn target_in_another_directory_is_refused() {
         for target in [&b""[..], b".", b"..", b"a/b", b"a\0", &[b'x'; 256]] {
             let mut header = header(5000);
             header.target = target.to_vec();

@@ -1,4 +1,4 @@
-//! What must hold of any bytes that are read as a journal.
+//! Properties of any bytes that are read as a journal.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a broken property is to panic
 
@@ -8,10 +8,10 @@ use super::Identity;
 use super::format::{Contents, Durability, Encoder, Header, read};
 use crate::tree_hash::Subtree;
 
-/// Bytes of a subtree as [`records`] takes them.
+/// Length of a subtree as [`records`] takes it, in bytes.
 const SUBTREE_BYTES: usize = 41;
 
-/// Bytes as a journal; and as what is in its records, with checksums that are right.
+/// Reads bytes as a journal, and as the content of its records with valid checksums.
 pub(crate) fn journal(data: &[u8]) {
     if let Some(contents) = read(data) {
         holds(&contents);
@@ -35,7 +35,8 @@ pub(crate) fn journal(data: &[u8]) {
     holds(&contents);
 }
 
-/// What was read lies in the file, without overlap, and reads the same when it is written anew.
+/// Checks that the content lies within the file, does not overlap, and reads the same when it is
+/// encoded again.
 fn holds(contents: &Contents) {
     let subtrees: Vec<Subtree> = contents.tree.subtrees().collect();
     let mut end = 0;
@@ -67,7 +68,7 @@ fn header(size: u64) -> Header {
     }
 }
 
-/// A journal with one record for every four subtrees.
+/// Returns a journal with one record for every four subtrees.
 fn records(header: &Header, data: &[u8]) -> Vec<u8> {
     let (mut bytes, mut encoder) = (header.encode(), Encoder::new(header));
     let subtrees: Vec<Subtree> = data
@@ -88,7 +89,7 @@ fn records(header: &Header, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Journals, whole and damaged, and what is in records.
+/// Returns seeds of journals, valid and damaged, and of record contents.
 pub(crate) fn journals() -> Vec<Seed> {
     let header = header(9000);
     let mut body = Vec::new();

@@ -1,31 +1,32 @@
-//! Which file a journal is about, as the side that reads the file names it.
+//! Identity of the file that a journal is about, as chosen by the side that reads the file.
 
 use std::fmt;
 
 use rustix::fs::Stat;
 
-/// Bytes of an identity, at most.
+/// Maximum length of an identity, in bytes.
 pub(super) const MAX_IDENTITY_BYTES: usize = 256;
-/// Beginning of an identity made from what the operating system says of a file.
+/// Prefix of an identity made from the operating system's metadata of a file.
 const POSIX: &[u8] = b"posix1";
 
-/// What tells one state of one source file from every other: bytes that the sender chooses and the
-/// receiver only compares. If two are equal, the content is taken to be the same.
+/// Identity of one state of one source file: bytes that the sender chooses and the receiver only
+/// compares. If two are equal, the content is assumed to be the same.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Identity(Box<[u8]>);
 
 impl Identity {
-    /// Bytes of the sender's choice; none if they are none, or more than 256.
+    /// Creates an identity from bytes of the sender's choice. Returns `None` if there are none, or
+    /// more than 256.
     pub fn opaque(bytes: &[u8]) -> Option<Self> {
         (1..=MAX_IDENTITY_BYTES)
             .contains(&bytes.len())
             .then(|| Self(bytes.into()))
     }
 
-    /// Of a local file: its size, modification time, change time (both with nanoseconds) and inode
-    /// number. The change time cannot be set by a program, so a file whose content changed has
-    /// another identity even if its modification time was put back. The device number stays out,
-    /// since it may be another after a reboot.
+    /// Creates the identity of a local file: its size, modification time, change time (both with
+    /// nanoseconds) and inode number. A program cannot set the change time, so changed content
+    /// gives another identity even if the modification time was reset. The device number is
+    /// omitted, since it may differ after a reboot.
     pub fn of(stat: &Stat) -> Self {
         let mut bytes = POSIX.to_vec();
         for number in [
@@ -41,7 +42,7 @@ impl Identity {
         Self(bytes.into())
     }
 
-    /// The bytes, 1 to 256.
+    /// Returns the bytes, 1 to 256.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -59,7 +60,7 @@ mod tests {
     use rustix::fs;
 
     #[test]
-    fn content_written_with_its_time_put_back_is_another_identity() {
+    fn changed_content_with_its_old_time_has_a_new_identity() {
         let tmp = tempfile::NamedTempFile::new().unwrap();
         let file = tmp.as_file();
         fs::ftruncate(file, 10).unwrap();
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_is_neither_empty_nor_long() {
+    fn identity_is_neither_empty_nor_too_long() {
         assert!(Identity::opaque(b"").is_none());
         assert!(Identity::opaque(&[0; 257]).is_none());
         assert_eq!(

@@ -1,5 +1,5 @@
-//! What copies that did not end left in a directory: found, reported, and removed when it is
-//! nobody's any more.
+//! Finds and reports what interrupted copies left in a directory, and removes what is no longer
+//! used.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,50 +16,49 @@ use crate::error::Failure;
 use crate::store::TEMP_PREFIX;
 use crate::store::confine::{Dir, Kind, kind_of};
 
-/// Temporary files of one directory that are looked at, at most.
+/// Maximum number of temporary files of one directory that are examined.
 pub const MAX_LEFTOVERS: usize = 10_000;
-/// Bytes of the blocks that `st_blocks` counts (stat(2)).
+/// Size of the blocks that `st_blocks` counts, in bytes (stat(2)).
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// Whether anybody still needs a leftover. Of files that belong together, the last of these that is
-/// true of any.
+/// Use of a leftover. Of several files, the last of these variants that applies to any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeftoverUse {
-    /// No copy is writing it.
+    /// It is not being written by any copy.
     Idle,
-    /// It cannot be known: files that are written whole are not locked. Only its age says
-    /// something.
+    /// The use is unknown, as files that are written without a journal are not locked. Only the age
+    /// is an indication.
     Unknown,
     /// A copy is writing it.
     InUse,
-    /// It is not this user's, or nothing that a copy makes. It is reported, and never opened or
-    /// removed.
+    /// It belongs to another user, or no copy creates such an entry. It is reported, and never
+    /// opened or removed.
     Foreign,
 }
 
 /// Temporary files that belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leftover {
-    /// What they are called in the directory, the journal first.
+    /// Their names in the directory, the journal first.
     pub names: Vec<OsString>,
-    /// The name that the file was to have; none without a journal. Any bytes: to be made printable
-    /// before it is shown.
+    /// Final name of the file, or `None` without a journal. It may have any bytes, and must be
+    /// escaped before it is displayed.
     pub target: Option<Vec<u8>>,
-    /// Bytes of the whole file; none without a journal.
+    /// Size of the whole file in bytes, or `None` without a journal.
     pub size: Option<u64>,
-    /// Bytes that the same copy would go on from.
+    /// Bytes from which the same copy would resume.
     pub durable_bytes: u64,
-    /// Bytes that they take on the disk.
+    /// Bytes that they occupy on disk.
     pub disk_bytes: u64,
     /// Time since any of them was last written.
     pub age: Duration,
-    /// Whether anybody still needs them.
+    /// Use of the leftover.
     pub usage: LeftoverUse,
 }
 
-/// The temporary files in this very directory, the first [`MAX_LEFTOVERS`] that the operating
-/// system names, in the order of their names. While one is looked at it is locked for a moment, and
-/// a copy of the same file that begins in this moment goes without a journal. Blocking.
+/// Returns the temporary files in this very directory: the first [`MAX_LEFTOVERS`] that the
+/// operating system lists, ordered by name. Each is locked briefly while it is examined. A copy of
+/// the same file that begins at this moment has no journal. Blocking.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -111,7 +110,7 @@ pub fn leftovers(dir: &Arc<Dir>) -> Result<Vec<Leftover>, Failure> {
     Ok(found)
 }
 
-/// Removes a leftover, unless a copy is writing it or it is foreign: then false. Blocking.
+/// Removes a leftover. Returns false if a copy is writing it or it is foreign. Blocking.
 ///
 /// # Errors
 /// Those of the operating system.
@@ -122,7 +121,7 @@ pub fn remove_leftover(dir: &Arc<Dir>, leftover: &Leftover) -> Result<bool, Fail
         let is_ours = match leftover.usage {
             LeftoverUse::InUse | LeftoverUse::Foreign => false,
             LeftoverUse::Unknown => name.as_bytes().starts_with(TEMP_PREFIX.as_bytes()),
-            // Locked until both are gone, so that no copy begins to use them.
+            // Locked until both are removed, so that no copy begins to use them.
             LeftoverUse::Idle => match storage.open_own(name)? {
                 Found::Own(file) if storage.lock(&file)? && storage.is_named(&file, name)? => {
                     held.push(file);
@@ -145,7 +144,7 @@ pub fn remove_leftover(dir: &Arc<Dir>, leftover: &Leftover) -> Result<bool, Fail
     Ok(true)
 }
 
-/// What a journal says, if it may be read.
+/// Returns the content of a journal, if it can be read.
 fn journal(storage: &DirStorage, name: &OsStr) -> Option<format::Contents> {
     let Ok(Found::Own(file)) = storage.open_own(name) else {
         return None;
@@ -153,8 +152,8 @@ fn journal(storage: &DirStorage, name: &OsStr) -> Option<format::Contents> {
     format::read(&storage.read(&file, MAX_JOURNAL_BYTES).ok()?)
 }
 
-/// What the operating system says of files that belong together; of an age without end if there are
-/// none. `is_locked_in_use`: a copy that writes them has locked them.
+/// Examines files that belong together. The age is unlimited if there are none. With
+/// `is_locked_in_use`, a copy that writes them has locked them.
 fn look(storage: &DirStorage, names: Vec<OsString>, is_locked_in_use: bool) -> Leftover {
     let mut leftover = Leftover {
         names: Vec::new(),
@@ -187,7 +186,7 @@ fn look(storage: &DirStorage, names: Vec<OsString>, is_locked_in_use: bool) -> L
                 Err(_) => LeftoverUse::Unknown,
             },
             (Ok(Found::Own(_)), false) => LeftoverUse::Unknown,
-            // A link that waits to replace another.
+            // A link that waits to replace another one.
             _ if !is_locked_in_use && is_own && kind_of(&stat) == Kind::Symlink => {
                 LeftoverUse::Unknown
             }

@@ -1,5 +1,5 @@
-//! The journal's file: made when there is first something to record, appended to, and written anew
-//! when most of it is superseded.
+//! The journal's file: created with the first record, appended to, and rewritten when most of it is
+//! superseded.
 
 use rustix::io::Errno;
 
@@ -8,49 +8,48 @@ use super::format::{Durability, Encoder, Header, MAX_JOURNAL_BYTES, MAX_SUBTREES
 use super::names::Names;
 use crate::tree_hash::{Subtree, TreeHash};
 
-/// A journal of fewer bytes than this is never written anew: blocks of 256 KiB that come at 10
-/// Gbit/s are noted for five seconds before.
+/// Minimum size of a journal that is rewritten. It takes five seconds of blocks of 256 KiB at 10
+/// Gbit/s to note as much.
 const MIN_BYTES_TO_COMPACT: u64 = if cfg!(test) { 64 * 1024 } else { 1024 * 1024 };
-/// How many times larger a journal may be than what it comes to.
+/// Maximum ratio of a journal's size to the size after rewriting.
 const MAX_SUPERSEDED: u64 = 4;
 
-/// How the journal's file stands.
+/// State of the journal's file.
 pub(super) enum Log<F> {
-    /// There is none for this copy, nor will be.
+    /// This copy has no journal, and will have none.
     Off,
-    /// There was none of that name when the copy began.
+    /// The journal did not exist when the copy began.
     Absent,
-    /// There is one which says nothing of this data file. It is locked, so it is this copy's to
-    /// replace.
+    /// A journal exists that does not describe this data file. It is locked, so this copy may
+    /// replace it.
     Stale(F),
-    /// It speaks of the data file.
+    /// The journal describes the data file.
     Open(OpenLog<F>),
 }
 
 pub(super) struct OpenLog<F> {
     pub file: F,
-    /// Bytes of it that are known to be good.
+    /// Number of its bytes that are known to be valid.
     pub end: u64,
     pub encoder: Encoder,
-    /// What is recorded.
+    /// Recorded subtrees.
     pub tree: TreeHash,
 }
 
-/// What came of recording.
+/// Result of recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recorded {
-    /// It is on disk.
+    /// Everything is on disk.
     All,
-    /// Another copy was faster to make the journal.
+    /// Another copy created the journal first.
     AnotherCopy,
-    /// With it there would be too many separate subtrees for a journal, until what is between them
-    /// is there.
+    /// The journal would have too many separate subtrees, until the gaps between them are filled.
     TooScattered,
 }
 
 impl<F> Log<F> {
-    /// Records what is in `batch`, all of it synced already. On an error nothing that was recorded
-    /// is lost, and it may be tried again.
+    /// Records `batch`, which has been synced already. After an error, earlier records are kept,
+    /// and the call may be repeated.
     pub(super) fn record<S: Storage<File = F>>(
         &mut self,
         storage: &S,
@@ -65,7 +64,7 @@ impl<F> Log<F> {
                     Err(Errno::EXIST) => return self.switch_off(),
                     file => file?,
                 };
-                // Someone may have found it in between and locked it.
+                // Another copy may have found the file and locked it in between.
                 if !storage.lock(&file).unwrap_or(false) {
                     return self.switch_off();
                 }
@@ -88,8 +87,8 @@ impl<F> Log<F> {
         }
     }
 
-    /// Notes that these were written, without waiting for the disk. False where there is no journal
-    /// for it, yet or any more.
+    /// Notes written blocks without waiting for the disk. Returns false if there is no journal yet,
+    /// or no longer.
     pub(super) fn note<S: Storage<File = F>>(&mut self, storage: &S, blocks: &[Subtree]) -> bool {
         match self {
             Self::Open(log) => log.note(storage, blocks),
@@ -102,7 +101,7 @@ impl<F> Log<F> {
         Ok(Recorded::AnotherCopy)
     }
 
-    /// Removes the journal, if it is this copy's.
+    /// Removes the journal, if it belongs to this copy.
     pub(super) fn remove<S: Storage<File = F>>(&mut self, storage: &S, names: &Names) {
         if matches!(self, Self::Stale(_) | Self::Open(_)) {
             let _ = storage.remove(&names.journal());
@@ -112,7 +111,8 @@ impl<F> Log<F> {
 }
 
 impl<F> OpenLog<F> {
-    /// Records that come next; what writes those behind them, and where they end.
+    /// Encodes the next records. Also returns the encoder of later ones, and the end of the
+    /// journal.
     fn encoded(&self, subtrees: &[Subtree], durability: Durability) -> (Vec<u8>, Encoder, u64) {
         let (mut bytes, mut encoder) = (Vec::new(), self.encoder.clone());
         encoder.encode(subtrees, durability, &mut bytes);
@@ -122,7 +122,7 @@ impl<F> OpenLog<F> {
 
     fn note<S: Storage<File = F>>(&mut self, storage: &S, blocks: &[Subtree]) -> bool {
         let (bytes, encoder, end) = self.encoded(blocks, Durability::Noted);
-        // What is recorded has to find room behind it.
+        // Records need room behind the notes.
         let has_room = end <= MAX_JOURNAL_BYTES as u64 / 2;
         if !has_room || storage.write_at(&self.file, &bytes, self.end).is_err() {
             return false;
@@ -157,14 +157,13 @@ impl<F> OpenLog<F> {
         if end > MIN_BYTES_TO_COMPACT
             && end > MAX_SUPERSEDED * compact_bytes(header_bytes, self.tree.held())
         {
-            // All is recorded already; the next time is as good.
+            // Everything is recorded already, so compacting can wait.
             let _ = self.compact(storage, names, header);
         }
         Ok(Recorded::All)
     }
 
-    /// Returns true if what is recorded, with `batch` merged into it, is few enough subtrees for a
-    /// journal.
+    /// Returns true if the recorded subtrees, merged with `batch`, are few enough for a journal.
     fn has_room_for(&self, batch: &TreeHash) -> bool {
         if self.tree.held() + batch.held() <= MAX_SUBTREES {
             return true;
@@ -180,8 +179,8 @@ impl<F> OpenLog<F> {
         merged.held() <= MAX_SUBTREES
     }
 
-    /// The same in the blocks of `header`, written anew: what was recorded of smaller ones that
-    /// make no whole one is left out.
+    /// Rewrites the journal in the blocks of `header`. Recorded blocks that are smaller and do not
+    /// make up a whole one are omitted.
     pub(super) fn in_other_blocks<S: Storage<File = F>>(
         self,
         storage: &S,
@@ -190,7 +189,7 @@ impl<F> OpenLog<F> {
     ) -> Result<Self, Errno> {
         let mut tree = header.tree();
         for subtree in self.tree.subtrees() {
-            // Refused where it is smaller than a block.
+            // Refused if it is smaller than a block.
             let _ = tree.insert_subtree(subtree);
         }
         let log = replace(storage, names, header, tree.subtrees())?;
@@ -209,8 +208,8 @@ impl<F> OpenLog<F> {
     }
 }
 
-/// Writes a journal under another name and has it take the place of the one there is, which is this
-/// copy's.
+/// Writes a journal under another name and renames it over the existing one, which belongs to this
+/// copy.
 fn replace<S: Storage>(
     storage: &S,
     names: &Names,
@@ -218,7 +217,7 @@ fn replace<S: Storage>(
     subtrees: impl Iterator<Item = Subtree>,
 ) -> Result<OpenLog<S::File>, Errno> {
     let name = names.new_journal();
-    // Whoever left one there held the lock that is this copy's now.
+    // An earlier holder of the lock, which this copy holds now, may have left a file there.
     let _ = storage.remove(&name);
     let file = storage.create_new(&name)?;
     let written = storage
@@ -239,7 +238,7 @@ fn replace<S: Storage>(
     }
 }
 
-/// What was written to an empty file.
+/// State of a journal after writing it to an empty file.
 struct Written {
     end: u64,
     encoder: Encoder,

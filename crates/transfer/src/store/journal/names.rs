@@ -1,14 +1,13 @@
-//! What temporary files are called: so that the same copy finds them again, and two copies never
-//! write one file.
+//! Names of temporary files. The same copy finds them again, and two copies never write one file.
 //!
-//! | name | what it is |
+//! | name | content |
 //! |---|---|
-//! | `.longhaul-STEM.journal` | the journal: found again, since STEM follows from the target's name and the source's identity |
-//! | `.longhaul-STEM.journal.new` | the journal being written anew, until it takes the first name |
-//! | `.longhaul-STEM.DATA.part` | the file being copied: DATA is random, and in the journal's header |
+//! | `.longhaul-STEM.journal` | the journal: STEM follows from the target and the source |
+//! | `.longhaul-STEM.journal.new` | the journal being rewritten, until it takes the first name |
+//! | `.longhaul-STEM.DATA.part` | the file being copied: DATA is random, and in the header |
 //!
-//! STEM and DATA are 16 bytes in hexadecimal. A journal can only ever be about the one file that
-//! was made together with it.
+//! STEM and DATA are 16 bytes in hexadecimal. A journal can only ever describe the one file that
+//! was created together with it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -16,22 +15,22 @@ use std::os::unix::ffi::OsStrExt;
 use super::Identity;
 use crate::store::TEMP_PREFIX;
 
-/// What stems are derived for (BLAKE3 paper, section 2.3).
+/// Context for deriving stems (BLAKE3 paper, section 2.3).
 const STEM_CONTEXT: &str = "longhaul 2026 stem of a temporary file";
 const JOURNAL: &str = ".journal";
 const NEW_JOURNAL: &str = ".journal.new";
 const PART: &str = ".part";
-/// Letters of 16 bytes in hexadecimal.
+/// Number of letters of 16 bytes in hexadecimal.
 const HEX_LETTERS: usize = 32;
 
-/// The names that belong to one source file and its target.
+/// Names that belong to one source file and its target.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Names {
-    /// With [`TEMP_PREFIX`].
+    /// The stem with [`TEMP_PREFIX`].
     stem: String,
 }
 
-/// Which of its names a file has.
+/// Role of a file, according to its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Journal,
@@ -40,7 +39,7 @@ pub(super) enum Role {
 }
 
 impl Names {
-    /// Of the copy of a source to `target`, a name in the directory that they all go to.
+    /// Returns the names for the copy of a source to `target`, a name in their common directory.
     pub(super) fn of(target: &OsStr, identity: &Identity) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(STEM_CONTEXT);
         for field in [target.as_bytes(), identity.as_bytes()] {
@@ -56,7 +55,7 @@ impl Names {
         Self { stem }
     }
 
-    /// What the name of a file in a directory says, if it is one of these.
+    /// Parses the name of a file in a directory. Returns `None` for other files.
     pub(super) fn parse(name: &[u8]) -> Option<(Self, Role)> {
         let name = std::str::from_utf8(name).ok()?;
         let letters = name.strip_prefix(TEMP_PREFIX)?.get(..HEX_LETTERS)?;
@@ -91,7 +90,7 @@ impl Names {
     }
 }
 
-/// Whether a file of this name is a journal, or belongs to one.
+/// Returns true if a file of this name is a journal, or belongs to one.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     Names::parse(name).is_some()
 }
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_copy_finds_its_names_and_another_has_others() {
+    fn same_copy_finds_its_names_and_another_has_others() {
         assert_eq!(names("a", "1"), names("a", "1"));
         assert_ne!(names("a", "1"), names("b", "1"));
         assert_ne!(names("a", "1"), names("a", "2"));
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_what_they_are() {
+    fn names_are_parsed_by_role() {
         let names = names("a", "1");
         let data = [0xab; 16];
         for (name, role) in [

@@ -1,29 +1,28 @@
-//! Which blocks were written and are not noted yet: what a journal says of them before they are
+//! Written blocks that are not noted yet. A note in the journal lists blocks before they are
 //! durable.
 //!
-//! Pure: time is what the caller says, as the time since any moment it chose.
+//! It does no I/O. Times are given by the caller, relative to any moment.
 
 use std::time::Duration;
 
 use crate::tree_hash::Subtree;
 
-/// Written blocks are noted this long after the last note was made: what a `kill -9` costs beside
-/// what was on its way.
+/// Interval of notes. A `kill -9` costs this much, in addition to data in transit.
 const NOTE_INTERVAL: Duration = Duration::from_millis(50);
-/// Blocks that wait to be noted, at most: where no note can be made, because the disk is full or
-/// there is no journal yet, the next flush records them.
+/// Maximum number of blocks that wait to be noted. If no note can be made, because the disk is full
+/// or there is no journal yet, the next flush records them.
 const MAX_BLOCKS: usize = 1 << 14;
 
-/// See the module.
+/// Blocks that wait to be noted.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    /// As they were written, and not merged: one that is torn costs no other.
+    /// Blocks as they were written, not merged, so that a torn one invalidates no other.
     blocks: Vec<Subtree>,
     noted: Duration,
 }
 
 impl Notes {
-    /// A block was written at `now`. Whether it is time to note what was.
+    /// Adds a block that was written at `now`. Returns true if a note is due.
     pub(super) fn written(&mut self, now: Duration, block: Subtree) -> bool {
         if self.blocks.len() >= MAX_BLOCKS {
             self.blocks.clear();
@@ -32,13 +31,13 @@ impl Notes {
         now.saturating_sub(self.noted) >= NOTE_INTERVAL
     }
 
-    /// What is to be noted, at `now`.
+    /// Takes the blocks to be noted at `now`.
     pub(super) fn take(&mut self, now: Duration) -> Vec<Subtree> {
         self.noted = now;
         std::mem::take(&mut self.blocks)
     }
 
-    /// They were not noted: they are the next time.
+    /// Puts back blocks that could not be noted, for the next time.
     pub(super) fn put_back(&mut self, mut blocks: Vec<Subtree>) {
         blocks.append(&mut self.blocks);
         self.blocks = blocks;
@@ -58,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_time_when_the_last_note_is_old_and_nothing_waits_without_end() {
+    fn notes_are_due_by_age_and_waiting_blocks_are_bounded() {
         let mut notes = Notes::default();
         assert!(!notes.written(NOTE_INTERVAL - Duration::from_millis(1), block(0)));
         assert!(notes.written(NOTE_INTERVAL, block(1)));

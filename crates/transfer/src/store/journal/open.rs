@@ -1,4 +1,4 @@
-//! Beginning a file, or going on with it.
+//! Begins or resumes a file.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,21 +15,20 @@ use super::{Disk, Found, Identity, Journal, Pace, ResumePoint, Storage};
 use crate::error::{Failure, FailureKind};
 use crate::tree_hash::{BlockHasher, Subtree, TreeHash};
 
-/// How often a journal that was replaced while it was being opened is opened again.
+/// Maximum number of attempts to open a journal that is replaced while it is being opened.
 const MAX_OPEN_TRIES: u32 = 8;
-/// Bytes read at once of what was noted.
+/// Number of bytes per read of noted blocks.
 const READ_BACK_BYTES: usize = 256 << 10;
 
 impl<S: Storage> Journal<S> {
-    /// Goes on with the file that an earlier copy began of this source to `target`, a name in the
-    /// directory of `storage`; otherwise begins it. The file is `size` bytes long, in blocks of
-    /// `1 << block_log2` bytes (10 to 63), also where the earlier copy had others: of smaller ones,
-    /// those count that make whole ones. What is not in the [`ResumePoint`] reads as zeros.
-    /// Blocking.
+    /// Resumes the file that an earlier copy began of this source, or begins it. `target` is a name
+    /// in the directory of `storage`. The file is `size` bytes long, in blocks of `1 << block_log2`
+    /// bytes (10 to 63), even if the earlier copy used others. Of smaller blocks, those count that
+    /// make up whole ones. Everything outside the [`ResumePoint`] reads as zeros. Blocking.
     ///
     /// # Errors
-    /// The data file cannot be made, or what there is cannot be read. [`FailureKind::RefusedPath`]
-    /// if `target` is no plain name.
+    /// The data file cannot be created, or the existing files cannot be read.
+    /// [`FailureKind::RefusedPath`] if `target` is not a plain name.
     pub fn open_or_create(
         storage: S,
         target: &OsStr,
@@ -57,7 +56,7 @@ impl<S: Storage> Journal<S> {
                 Found::Foreign => break,
                 Found::Own(file) => file,
             };
-            // Where files cannot be locked, none is shared.
+            // If files cannot be locked, none is shared.
             match storage.lock(&file) {
                 Ok(true) => {}
                 Ok(false) => {
@@ -74,8 +73,8 @@ impl<S: Storage> Journal<S> {
         Self::begin(storage, header, Log::Off)
     }
 
-    /// Whether an earlier copy may have left some of this file. [`Self::open_or_create`] says what
-    /// it is.
+    /// Returns true if an earlier copy may have left a part of this file. [`Self::open_or_create`]
+    /// returns which.
     pub fn is_there(storage: &S, target: &OsStr, identity: &Identity) -> bool {
         matches!(
             storage.open_own(&Names::of(target, identity).journal()),
@@ -83,7 +82,7 @@ impl<S: Storage> Journal<S> {
         )
     }
 
-    /// With a data file of its own.
+    /// Begins a new data file.
     fn begin(
         storage: S,
         header: Header,
@@ -106,8 +105,8 @@ impl<S: Storage> Journal<S> {
         ))
     }
 
-    /// With what the journal in `file`, which is locked, speaks of; from the beginning if that is
-    /// not this file.
+    /// Resumes what the locked journal `file` describes. Begins from scratch if that is not this
+    /// file.
     fn go_on(storage: S, header: Header, file: S::File) -> Result<(Self, ResumePoint), Failure> {
         let names = Names::of(OsStr::from_bytes(&header.target), &header.identity);
         let Some(contents) = format::read(&storage.read(&file, MAX_JOURNAL_BYTES)?) else {
@@ -136,13 +135,12 @@ impl<S: Storage> Journal<S> {
         } = contents;
         let valid_bytes = valid_bytes as u64;
         if storage.size(&file)? > valid_bytes {
-            // What is behind a torn record might be a record that could be believed again once
-            // another stands in the torn one's place, though what it speaks of is about to be
-            // cleared.
+            // Behind a torn record may be another one, which would become valid once a new record
+            // replaced the torn one. But the blocks that it lists are about to be cleared.
             storage.set_size(&file, valid_bytes)?;
         }
-        // After a `kill -9` neither the journal nor its name need be on disk yet, and what is
-        // appended relies on both.
+        // After a `kill -9`, neither the journal nor its name may be on disk yet. Appended records
+        // rely on both.
         storage.sync_data(&file)?;
         storage.sync_dir()?;
         let mut open = OpenLog {
@@ -153,8 +151,8 @@ impl<S: Storage> Journal<S> {
         };
         let proven = prove(&storage, &data, &header, &open.tree, &noted)?;
         if proven.held() > 0 {
-            // What cannot be recorded is not believed the next time either: it is cleared, and
-            // travels again.
+            // Blocks that cannot be recorded are not valid the next time either. They are cleared,
+            // and travel again.
             let _ = open.record(&storage, &names, &header, &proven);
         }
         let (header, open) = match header.block_log2 == block_log2 {
@@ -186,7 +184,7 @@ impl<S: Storage> Journal<S> {
     }
 
     fn new(storage: S, header: Header, data: S::File, log: Log<S::File>) -> Self {
-        // So that whoever looks for leftovers sees that it is in use.
+        // The lock shows a search for leftovers that the file is in use.
         let _ = storage.lock(&data);
         let target = OsStr::from_bytes(&header.target).to_owned();
         let names = Names::of(&target, &header.identity);
@@ -216,8 +214,8 @@ impl<S: Storage> Journal<S> {
     }
 }
 
-/// What of the noted blocks is in the data file, whole and on disk: synced, read back and hashed,
-/// since a note promises nothing. It is no more than was written between two flushes.
+/// Returns the noted blocks that are complete and on disk. As a note promises nothing, they are
+/// synced, read back and hashed. They are at most what was written between two flushes.
 fn prove<S: Storage>(
     storage: &S,
     data: &S::File,
@@ -244,7 +242,7 @@ fn prove<S: Storage>(
     Ok(proven)
 }
 
-/// Whether a file of `size` bytes has this subtree. `bytes` is room to read in.
+/// Returns true if the file, of `size` bytes, has this subtree. `bytes` is a buffer to read into.
 fn reads_back<S: Storage>(
     storage: &S,
     data: &S::File,

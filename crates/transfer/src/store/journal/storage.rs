@@ -1,8 +1,8 @@
-//! What a journal needs of the file system: one directory, in which it makes, writes, renames and
-//! removes files.
+//! File system operations of a journal: creating, writing, renaming and removing files in one
+//! directory.
 //!
-//! A trait, so that a test can stand in for the disk and lose, when the power fails, whatever was
-//! not synced.
+//! It is a trait, so that a test can replace the disk and lose, in a simulated power failure,
+//! whatever was not synced.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -16,27 +16,27 @@ use crate::store::TEMP_PREFIX;
 use crate::store::confine::{Dir, Kind, cannot_sync, kind_of};
 use crate::store::durability;
 
-/// Bytes of zeros written at once where a file system cannot make holes.
+/// Zeros to write if a file system cannot punch holes.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
-/// A file that was looked for by its name.
+/// Result of looking up a file by its name.
 #[derive(Debug)]
 pub enum Found<F> {
-    /// There is none.
+    /// The file does not exist.
     Missing,
-    /// There is something that may not be used: not a regular file, another user's, one that others
-    /// may write to or that has another name as well.
+    /// An entry exists that must not be used: it is not a regular file, belongs to another user, or
+    /// is writable or linked by others.
     Foreign,
-    /// A file that this user made, open for reading and writing.
+    /// A file that this user created, open for reading and writing.
     Own(F),
 }
 
-/// What tells the file that has a name from another that has it later.
+/// Identifies the file that has a name, to detect that another one has it later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Named {
-    /// The file's number (`st_ino`, stat(2)).
+    /// Inode number (`st_ino`, stat(2)).
     pub inode: u64,
-    /// Bytes of it.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -45,45 +45,45 @@ pub trait Storage {
     /// An open file.
     type File;
 
-    /// Makes a file that was not there, for reading and writing, which this user alone may open.
+    /// Creates a new file for reading and writing that only this user may open.
     fn create_new(&self, name: &OsStr) -> Result<Self::File, Errno>;
-    /// Opens a file that this user made, never anything else, whatever another user has put there.
+    /// Opens a file that this user created, and never anything else, even if another user put it
+    /// there.
     fn open_own(&self, name: &OsStr) -> Result<Found<Self::File>, Errno>;
-    /// Takes the only lock on a file, for as long as it is open. False if another holds it.
+    /// Takes the exclusive lock on a file while it is open. Returns false if it is taken.
     fn lock(&self, file: &Self::File) -> Result<bool, Errno>;
-    /// Whether `name` is the name of this very file still.
+    /// Returns true if `name` still belongs to this very file.
     fn is_named(&self, file: &Self::File, name: &OsStr) -> Result<bool, Errno>;
-    /// Which file has this name; none if it is no regular file.
+    /// Returns the file that has this name, or `None` if it is no regular file.
     fn named(&self, name: &OsStr) -> Result<Option<Named>, Errno>;
-    /// Bytes of a file.
+    /// Returns the size of a file in bytes.
     fn size(&self, file: &Self::File) -> Result<u64, Errno>;
-    /// Cuts a file off, or has it end in a hole.
+    /// Truncates a file, or extends it with a hole.
     fn set_size(&self, file: &Self::File, size: u64) -> Result<(), Errno>;
-    /// Has the bytes from `start` to `end` read as zeros; the file's size stays.
+    /// Makes the bytes from `start` to `end` read as zeros. The file size stays.
     fn clear(&self, file: &Self::File, start: u64, end: u64) -> Result<(), Errno>;
-    /// Reads a file from its beginning, `limit` bytes at most.
+    /// Reads a file from its beginning, at most `limit` bytes.
     fn read(&self, file: &Self::File, limit: usize) -> Result<Vec<u8>, Errno>;
-    /// Fills `bytes` with what a file has from `offset` on, as it is on the disk where the system
-    /// can say: what was synced is read back. False if it ends before.
+    /// Fills `bytes` from `offset` with synced content, as it is on disk if the system can tell.
+    /// Returns false if the file ends before.
     fn read_back(&self, file: &Self::File, bytes: &mut [u8], offset: u64) -> Result<bool, Errno>;
     /// Writes all of `data` at `offset`.
     fn write_at(&self, file: &Self::File, data: &[u8], offset: u64) -> Result<(), Errno>;
-    /// Makes durable what was written before, and the size.
+    /// Makes earlier writes and the size durable.
     fn sync_data(&self, file: &Self::File) -> Result<(), Errno>;
-    /// The same, and permissions and times.
+    /// Makes earlier writes, the size, permissions and times durable.
     fn sync_all(&self, file: &Self::File) -> Result<(), Errno>;
-    /// Gives a file another name at one stroke; with `EXIST` if there is a file of that name and
-    /// `replace` was not said.
+    /// Renames a file atomically. Fails with `EXIST` if the new name exists and `replace` is false.
     fn rename(&self, from: &OsStr, to: &OsStr, replace: bool) -> Result<(), Errno>;
     /// Removes a name.
     fn remove(&self, name: &OsStr) -> Result<(), Errno>;
-    /// Makes durable which names there are.
+    /// Makes the names in the directory durable.
     fn sync_dir(&self) -> Result<(), Errno>;
-    /// Bytes that nobody else has come upon.
+    /// Returns unique random bytes.
     fn unique(&self) -> Result<[u8; 16], Errno>;
 }
 
-/// The operating system's.
+/// A directory of the operating system.
 #[derive(Debug, Clone)]
 pub struct DirStorage(pub Arc<Dir>);
 
@@ -97,8 +97,8 @@ impl Storage for DirStorage {
     }
 
     fn open_own(&self, name: &OsStr) -> Result<Found<OwnedFd>, Errno> {
-        // Looked at first, since opening a device may do something; and again once it is open,
-        // since names change.
+        // The file type is checked before, since opening a device may have side effects, and again
+        // after opening, since names change.
         match self.0.stat_name(name) {
             Err(Errno::NOENT) => return Ok(Found::Missing),
             stat if !self.is_own(&stat?) => return Ok(Found::Foreign),
@@ -184,8 +184,8 @@ impl Storage for DirStorage {
     }
 
     fn read_back(&self, file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<bool, Errno> {
-        // A page that the disk refused may be in memory still, and look as if it had been written
-        // (fsync(2)). Only advice: not every file system takes it.
+        // A page that the disk refused may still be in memory, and look as if it had been written
+        // (fsync(2)). This is only advice, which not every file system follows.
         let length = std::num::NonZeroU64::new(bytes.len() as u64);
         let _ = fs::fadvise(file, offset, length, fs::Advice::DontNeed);
         Ok(read_at(file, bytes, offset)? == bytes.len())
@@ -240,7 +240,7 @@ impl Storage for DirStorage {
     }
 }
 
-/// Reads until `bytes` are full or the file ends; how many were read.
+/// Reads until `bytes` are full or the file ends. Returns the number of bytes.
 fn read_at(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let mut at = 0;
     while let Some(left) = bytes.get_mut(at..).filter(|left| !left.is_empty()) {
@@ -255,7 +255,7 @@ fn read_at(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<usize, Errno
 }
 
 impl DirStorage {
-    /// Whether a file is as this user makes temporary files.
+    /// Returns true if this user creates temporary files with such metadata.
     fn is_own(&self, stat: &Stat) -> bool {
         kind_of(stat) == Kind::File
             && stat.st_uid == rustix::process::geteuid().as_raw()
@@ -263,8 +263,8 @@ impl DirStorage {
             && (!others_may_write(stat) || self.lacks_permissions())
     }
 
-    /// Whether others may write to a new file that is made for this user alone: exFAT and NTFS by
-    /// FUSE have one mode for all files, and what is finished is no safer there than a journal.
+    /// Returns true if the permissions of a new private file let others write to it. exFAT and NTFS
+    /// by FUSE have one mode for all files, and finished files are no safer there than a journal.
     fn lacks_permissions(&self) -> bool {
         let Ok([a, b, c, d, ..]) = self.unique() else {
             return false;

@@ -1,18 +1,18 @@
-//! What is left of a copy when another one of the same has finished the file.
+//! Removes the remains of a copy after another one has finished the file.
 
 use super::format::{self, MAX_JOURNAL_BYTES};
 use super::{Found, Journal, Storage};
 
 impl<S: Storage> Journal<S> {
-    /// Whether a file of this copy's size has come to have the target's name since this copy began.
+    /// Returns true if the target's name has been given to a file of this copy's size since this
+    /// copy began.
     pub(super) fn is_superseded(&self) -> bool {
         let named = self.storage.named(&self.target).ok().flatten();
         named != self.replaces && named.is_some_and(|named| named.size == self.header.size)
     }
 
-    /// Removes the journal that another copy of the same left, and what it speaks of, unless a copy
-    /// is writing it. The file that makes them useless is synced before; if that cannot be, they
-    /// stay. Blocking.
+    /// Removes the journal that another copy of the same request left, and its data file, unless a
+    /// copy is writing it. The finished file is synced before. If that fails, they stay. Blocking.
     pub(super) fn remove_superseded(&self) {
         let storage = &self.storage;
         let journal = self.names.journal();

@@ -1,5 +1,5 @@
-//! The journal on a disk that loses what was not synced, on real directories, and in processes that
-//! are killed.
+//! The journal on a simulated disk that loses unsynced data, on real directories, and in processes
+//! that are killed.
 
 #![allow(clippy::single_range_in_vec_init)] // a list of ranges that has one
 
@@ -16,13 +16,13 @@ pub(super) use real::{leave, open as open_real};
 use super::{Identity, Subtree};
 use crate::tree_hash::BlockHasher;
 
-/// Blocks of the files in these tests: a chunk of BLAKE3.
+/// Binary logarithm of the block size in these tests: a chunk of BLAKE3.
 const BLOCK_LOG2: u8 = 10;
 const BLOCK: usize = 1 << BLOCK_LOG2;
 /// Time that passes with every block.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Content that any part of can be distinguished from any other; every fifth block is a hole.
+/// Returns content of which each part differs from any other. Every fifth block is a hole.
 fn content(size: usize, seed: u64) -> Vec<u8> {
     (0..size)
         .map(|at| {
@@ -55,7 +55,7 @@ fn subtree_of(content: &[u8], n: usize) -> Subtree {
         .subtree((n * BLOCK) as u64, BLOCK_LOG2.into())
 }
 
-/// Whether a subtree says what is true of this content.
+/// Returns true if a subtree matches this content.
 fn is_true(content: &[u8], subtree: &Subtree) -> bool {
     let (start, end) = (subtree.offset, subtree.end(content.len() as u64));
     let mut hasher = BlockHasher::new(start, end - start, content.len() as u64);
@@ -67,7 +67,7 @@ fn identity() -> Identity {
     Identity::opaque(b"the source").unwrap()
 }
 
-/// Random numbers that a test can repeat (splitmix64, Steele, Lea and Flood 2014).
+/// Reproducible random numbers (splitmix64, Steele, Lea and Flood 2014).
 struct Random(u64);
 
 impl Random {

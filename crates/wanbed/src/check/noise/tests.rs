@@ -19,7 +19,7 @@ fn received(delays: impl IntoIterator<Item = f64>, spacing: f64) -> Vec<Received
     all
 }
 
-/// A wave whose deviation is its height over the square root of 2.
+/// Returns a wave whose deviation is its height over the square root of 2.
 fn wave(height: f64) -> impl Iterator<Item = f64> {
     (0..2_000).map(move |n| 50.0 * MS + height * (f64::from(n) / 40.0).sin())
 }
@@ -122,7 +122,7 @@ fn a_standing_queue_is_judged_by_the_target() {
 }
 
 #[test]
-fn every_mark_arrives_and_nothing_is_dropped_beside() {
+fn marks_arrive_and_nothing_is_dropped() {
     let verdict = |marked: u64, arrived: u64, dropped: u64| {
         let after = DirectionSnapshot {
             marks_ecn: marked,
@@ -162,7 +162,7 @@ fn cross_traffic_is_judged_over_the_time_it_had() {
 }
 
 #[test]
-fn a_burst_after_a_fall_is_distinguished_from_arrivals_at_the_rate() {
+fn burst_after_fall_is_distinguished_from_steady_rate() {
     let of = Fall {
         from: Duration::from_millis(100),
         to: Duration::from_millis(10),
@@ -171,7 +171,7 @@ fn a_burst_after_a_fall_is_distinguished_from_arrivals_at_the_rate() {
         offered: 10_800_000.0,
     };
     let spacing = MS / 0.9;
-    // Sent from 0 to 1 s, the fall at 0.5 s.
+    // Sent from 0 to 1 s, with the fall at 0.5 s.
     let base = |n: u32| {
         if f64::from(n) * spacing < 0.5 {
             100.0 * MS

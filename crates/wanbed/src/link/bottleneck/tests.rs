@@ -91,7 +91,7 @@ fn a_packet_takes_its_length_over_the_rate_and_the_delay() {
 
 #[test]
 fn rounding_never_adds_up() {
-    // 40 bytes at 9.6 Gbit/s are 33.33 ns; 30,000 of them exactly 1 ms.
+    // 40 bytes at 9.6 Gbit/s take 33.33 ns; 30,000 times that is exactly 1 ms.
     let mut neck = bottleneck(Some(9_600_000_000), 0, 10_000_000, LossModel::None, vec![]);
     for packet in 0..30_000 {
         assert_eq!(neck.offer(packet, one(40), false), 1);
@@ -120,7 +120,7 @@ fn an_unlimited_link_only_delays() {
 
 #[test]
 fn super_packets_leave_in_pieces_of_a_quantum() {
-    // 1500 bytes are 12 us at 1 Gbit/s: eight fit 100 us.
+    // 1500 bytes take 12 us at 1 Gbit/s: eight fit 100 us.
     let mut neck = bottleneck(Some(1_000_000_000), 0, 1_000_000, LossModel::None, vec![]);
     neck.offer(
         0,
@@ -137,7 +137,7 @@ fn super_packets_leave_in_pieces_of_a_quantum() {
         .map(|p| (p.first, p.count, p.due))
         .collect();
     assert_eq!(pieces, [(0, 8, 96_000), (8, 8, 192_000), (16, 4, 234_000)]);
-    // Below the rate at which one segment takes a quantum they leave one by one.
+    // Below the rate at which one segment takes a quantum, they leave one by one.
     let mut slow = bottleneck(Some(10_000_000), 0, 1_000_000, LossModel::None, vec![]);
     slow.offer(0, many(20), false);
     assert!(slow.until(100 * MS).iter().all(|piece| piece.count == 1));
@@ -152,7 +152,7 @@ fn the_queue_drops_the_tail_by_segments() {
     assert_eq!(neck.offer(1, one(1_001), false), 0);
     assert_eq!(neck.offer(2, one(600), false), 1);
     assert_eq!(neck.offer(3, one(600), false), 0);
-    // Of these the short last one fits.
+    // Of these, the short last one fits.
     assert_eq!(
         neck.offer(
             4,
@@ -180,7 +180,7 @@ fn the_queue_drops_the_tail_by_segments() {
 
 #[test]
 fn a_piece_under_way_frees_the_queue_segment_by_segment() {
-    // 12 us a segment; eight in a piece.
+    // 12 us per segment; eight in a piece.
     let mut neck = bottleneck(Some(1_000_000_000), 0, 1_000_000, LossModel::None, vec![]);
     neck.offer(0, many(16), false);
     let waiting: Vec<_> = [0, 11_999, 12_000, 24_000, 100_000, 179_999, 180_000]
@@ -204,7 +204,7 @@ fn an_idle_link_takes_a_packet_whatever_its_queue() {
 
 #[test]
 fn overload_passes_exactly_the_rate() {
-    // 13 Mbit/s offered to 10 Mbit/s for 10 s, all in time of its own.
+    // 13 Mbit/s offered to 10 Mbit/s for 10 s of virtual time.
     let mut neck = bottleneck(Some(10_000_000), 0, 150_000, LossModel::None, vec![]);
     let (mut bytes, mut taken, mut now) = (0, 0, 0);
     for packet in 0.. {
@@ -275,7 +275,7 @@ fn an_outage_holds_everything_up() {
 }
 
 #[test]
-fn for_ever_is_no_moment() {
+fn outage_has_no_next_event() {
     let mut neck = bottleneck(Some(0), 0, 3_000, LossModel::None, vec![]);
     neck.offer(0, one(1500), false);
     assert_eq!(neck.next_event(), None);
@@ -301,7 +301,7 @@ fn packets_never_overtake_when_the_delay_shrinks() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// What happens depends on when packets come, never on when anyone looks.
+    /// Results depend on when packets arrive, never on when the bottleneck is called.
     #[test]
     fn looking_changes_nothing(
         arrivals in prop::collection::vec((0_u64..2_000_000, 1_u32..60, 1_u32..1_500), 1..40),
@@ -311,7 +311,8 @@ proptest! {
     ) {
         let loss = LossModel::Independent { probability: 0.05 };
         let make = || {
-            let steps = vec![step(3 * MS, Some(later), Some(MS)), step(40 * MS, Some(50_000_000), None)];
+            let steps = vec![step(3 * MS, Some(later), Some(MS)),
+                step(40 * MS, Some(50_000_000), None)];
             bottleneck(rate, 2 * MS, 200_000, loss, steps)
         };
         let (mut plain, mut watched) = (make(), make());
@@ -329,7 +330,8 @@ proptest! {
             left.extend(plain.until(now));
             seen.extend(watched.until(now));
             let sizes = Sizes { segments, full: 1_500, last };
-            prop_assert_eq!(plain.offer(packet as u64, sizes, false), watched.offer(packet as u64, sizes, false));
+            prop_assert_eq!(plain.offer(packet as u64, sizes, false),
+                watched.offer(packet as u64, sizes, false));
         }
         left.extend(plain.until(100_000 * MS));
         for look in (0..100_000).step_by(501) {

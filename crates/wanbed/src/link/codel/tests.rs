@@ -8,7 +8,7 @@ use super::*;
 const MS: Nanos = 1_000_000;
 const MTU: u64 = 1500;
 
-/// Segments of 1500 bytes, by the time they came.
+/// Segments of 1500 bytes, by their arrival time.
 #[derive(Default)]
 struct Plain {
     waiting: VecDeque<Nanos>,
@@ -41,8 +41,8 @@ fn codel() -> Codel {
     Codel::new(&CodelSpec::RFC_8289, 1500)
 }
 
-/// Takes a segment each `spacing` from a queue in which each has waited `delay`, and gives the
-/// times of drops or marks.
+/// Takes a segment each `spacing` from a queue in which each has waited `delay`. Returns the times
+/// of drops or marks.
 fn run(
     codel: &mut Codel,
     markable: bool,
@@ -56,7 +56,7 @@ fn run(
     };
     let mut acted = Vec::new();
     for now in times.step_by(spacing as usize) {
-        // Always some behind it, so that what is left is more than a packet.
+        // There are always some behind it, so that more than a packet is left.
         while queue.waiting.len() < 10 {
             queue.waiting.push_back(now - delay);
         }
@@ -71,7 +71,7 @@ fn run(
     acted
 }
 
-/// The drop times that section 5.4 of the RFC asks for: the first after an interval above the
+/// Returns the drop times of section 5.4 of the RFC: the first one after an interval above the
 /// target, each next one interval / sqrt(count) after the one before.
 fn law(first: Nanos, mut count: f64, until: Nanos) -> Vec<f64> {
     let mut at = first as f64;
@@ -102,7 +102,7 @@ fn drops_and_marks_follow_the_control_law() {
             wanted.len()
         );
         for (got, wanted) in got.iter().zip(&wanted) {
-            // A segment is taken each 0.1 ms only, and the law goes on from what was scheduled.
+            // A segment is taken only each 0.1 ms; the law continues from the scheduled time.
             assert!(
                 (-0.001..=0.11).contains(&((*got as f64 - wanted) / MS as f64)),
                 "{got} {wanted}"
@@ -139,7 +139,7 @@ fn one_segment_below_the_target_begins_a_new_interval() {
 }
 
 #[test]
-fn congestion_that_comes_back_soon_is_met_at_the_rate_it_was_left_at() {
+fn returning_congestion_resumes_the_previous_drop_rate() {
     let entered_again = |pause: Nanos| {
         let mut codel = codel();
         let first = run(&mut codel, false, 20 * MS, 1_000 * MS..3_000 * MS, MS / 10);
@@ -152,7 +152,7 @@ fn congestion_that_comes_back_soon_is_met_at_the_rate_it_was_left_at() {
         assert_eq!(second.first(), Some(&(from + 100 * MS)));
         (done, codel.last_count)
     };
-    // The count goes on from the difference to what the last state began with, here 1.
+    // The count continues from the difference to the beginning of the last state, here 1.
     let (done, soon) = entered_again(100 * MS);
     assert_eq!(soon, done - 1);
     assert_eq!(
@@ -172,8 +172,8 @@ fn a_queue_that_runs_empty_ends_the_dropping() {
 }
 
 proptest! {
-    /// Whatever comes: nothing is lost from sight, order is kept, and what is dropped had waited
-    /// for the target at least.
+    /// In any case every segment is accounted for, the order is kept, and a dropped segment had
+    /// waited for at least the target.
     #[test]
     fn every_segment_is_sent_or_dropped_in_order(
         steps in prop::collection::vec((0_u64..30 * MS, 0_usize..6, 0_usize..6), 1..300),
@@ -199,7 +199,7 @@ proptest! {
                 for since in &queue.dropped[dropped..] {
                     prop_assert!(now - since >= target * MS);
                 }
-                // Never the last one: a queue of no more than a packet is short enough.
+                // Never the last one: a queue of at most one packet is short enough.
                 prop_assert_eq!(had, segment.is_some());
                 sent.extend(segment);
             }

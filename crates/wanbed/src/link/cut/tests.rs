@@ -5,7 +5,7 @@ use super::super::samples::{PLAIN, Sample};
 use super::super::virtio::{FLAG_NEEDS_CHECKSUM, GSO_TCPV4};
 use super::*;
 
-/// A piece put together, its checksum completed as a network card would.
+/// Returns an assembled piece, with the checksum completed as by a network card.
 fn finished(piece: &Piece<'_>) -> Vec<u8> {
     let mut packet = [piece.headers, piece.body].concat();
     if piece.virtio.flags & FLAG_NEEDS_CHECKSUM != 0 {
@@ -25,7 +25,7 @@ fn finished(piece: &Piece<'_>) -> Vec<u8> {
     packet
 }
 
-/// All that an independent parser has to say against the headers of a packet.
+/// Checks the headers of a packet with an independent parser.
 fn check(sample: &Sample, packet: &[u8]) {
     let parsed = SlicedPacket::from_ip(packet).unwrap();
     let transport = parsed.transport.unwrap();
@@ -72,8 +72,7 @@ fn check(sample: &Sample, packet: &[u8]) {
     assert_eq!(sample.v6, packet[0] >> 4 == 6);
 }
 
-/// Cuts the sample into runs of the given lengths, over and over, and checks each piece and their
-/// sum.
+/// Cuts the sample into runs of the given lengths, repeatedly, and checks each piece and their sum.
 fn cut_and_check(sample: &Sample, runs: &[u32]) {
     let (virtio, packet) = sample.packet();
     let layout = Layout::of(&virtio, &packet).unwrap();
@@ -93,7 +92,7 @@ fn cut_and_check(sample: &Sample, runs: &[u32]) {
         let piece = piece(&layout, &packet, first, count, marked, &mut room);
         let sent = finished(&piece);
         assert_eq!(sent.len() as u64, {
-            // Between them, segments of a piece share one set of headers.
+            // Segments of a piece share one set of headers.
             layout.sizes().bytes(first, count) - u64::from(count - 1) * sample.headers() as u64
         });
         if count < segments {
@@ -108,7 +107,7 @@ fn cut_and_check(sample: &Sample, runs: &[u32]) {
             if single { 0 } else { sample.gso_size }
         );
         let header_len = usize::from(piece.virtio.header_len);
-        // More than the packet holds makes the kernel refuse it.
+        // The kernel refuses a length beyond the packet.
         assert!(
             header_len == sample.headers() || (segments == 1 && header_len == 0),
             "{header_len}"
@@ -119,7 +118,7 @@ fn cut_and_check(sample: &Sample, runs: &[u32]) {
     assert_eq!(joined, sample.payload());
 }
 
-/// The field of explicit congestion notification.
+/// Returns the field of explicit congestion notification.
 fn ecn(packet: &[u8]) -> u8 {
     match SlicedPacket::from_ip(packet).unwrap().net.unwrap() {
         NetSlice::Ipv4(ip) => ip.header().ecn().value(),
@@ -190,15 +189,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn any_cut_of_any_super_packet_is_sound(sample in samples(), runs in prop::collection::vec(1_u32..50, 1..5)) {
-        // A packet of very many segments says no more than one of many.
+    fn any_cut_of_any_super_packet_is_sound(sample in samples(),
+        runs in prop::collection::vec(1_u32..50, 1..5)) {
+        // A packet of very many segments tests no more than one of many.
         let gso_size = sample.gso_size.max((sample.payload / 200) as u16 + 1);
         cut_and_check(&Sample { gso_size, ..sample }, &runs);
     }
 }
 
 #[test]
-fn what_goes_whole_stays_as_it_was() {
+fn uncut_packet_is_unchanged() {
     let sample = Sample {
         fin: true,
         psh: true,
@@ -251,7 +251,7 @@ fn a_mark_changes_nothing_but_the_mark() {
 }
 
 #[test]
-fn the_worked_example() {
+fn ten_segments_are_cut_into_three_one_and_six() {
     // Ten segments at sequence number 2^32 - 100, cut into 3, 1 and 6.
     let sample = Sample {
         sequence: u32::MAX - 99,

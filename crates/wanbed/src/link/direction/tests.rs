@@ -42,7 +42,7 @@ impl Direction {
         self.take(now, virtio, len);
     }
 
-    /// All that is delivered until `now`: when it was due, and its bytes.
+    /// Returns everything that is delivered until `now`: due times and bytes.
     fn get(&mut self, now: Nanos) -> Vec<(Nanos, Vec<u8>)> {
         let mut all = Vec::new();
         self.advance(now);
@@ -91,9 +91,9 @@ fn a_packet_comes_out_as_it_went_in_when_it_is_due() {
 }
 
 #[test]
-fn a_dense_stream_is_delivered_in_bursts_and_a_sparse_one_packet_by_packet() {
+fn dense_streams_are_batched_and_sparse_ones_are_not() {
     // A packet takes 0.08 ms at this rate, and a hundredth of the delay is 2 ms: more than the
-    // most.
+    // maximum.
     let mut direction = direction(Some(150_000_000), 200 * MS, 1_000_000, LossModel::None);
     let (virtio, packet) = PLAIN.packet();
     for _ in 0..10 {
@@ -171,7 +171,7 @@ fn packets_above_the_mtu_are_dropped_and_counted() {
 }
 
 #[test]
-fn the_same_seed_loses_the_same_segments_whatever_their_grouping_and_timing() {
+fn same_seed_loses_same_segments_for_any_grouping() {
     let lost = |group: usize, gap: Nanos, seed: u64, stream: u32| {
         let loss = LossModel::Independent { probability: 0.05 };
         let rate = Some(BitRate(1_000_000_000));
@@ -211,7 +211,7 @@ fn the_same_seed_loses_the_same_segments_whatever_their_grouping_and_timing() {
     assert_ne!(expected, lost(12, 0, 43, 0), "another seed");
 }
 
-/// Takes the segments of a piece off the list.
+/// Removes the segments of a piece from the list.
 fn arrived(packet: &[u8], missing: &mut Vec<u32>) {
     let sequence = u32::from_be_bytes(packet[24..28].try_into().unwrap());
     let first = sequence / 1448;
@@ -266,7 +266,7 @@ fn more_than_memory_allows_is_refused_by_name() {
     assert!(error.to_string().starts_with("link ab: "), "{error}");
 }
 
-/// Valid samples with some bytes changed, and plain garbage.
+/// Returns valid samples with some changed bytes, and plain garbage.
 fn hostile() -> impl Strategy<Value = (VirtioHeader, Vec<u8>)> {
     let virtio = (
         any::<u8>(),
@@ -337,8 +337,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn no_packet_does_harm(packets in prop::collection::vec((hostile(), 0_u64..200_000), 1..60)) {
-        let mut direction = direction(Some(100_000_000), MS, 20_000, LossModel::Independent { probability: 0.1 });
+    fn arbitrary_packets_are_harmless(packets in prop::collection::vec((hostile(), 0_u64..200_000), 1..60)) {
+        let mut direction = direction(Some(100_000_000), MS, 20_000,
+            LossModel::Independent { probability: 0.1 });
         let mut now = 0;
         for ((virtio, packet), wait) in packets {
             now += wait;
@@ -347,8 +348,8 @@ proptest! {
             while direction.deliver(now, |delivery| {
                 let piece = delivery.piece;
                 let len = piece.headers.len() + piece.body.len();
-                // All that makes the kernel refuse a packet, or a receiver see one that the link
-                // can't carry.
+                // Checks everything that would make the kernel refuse a packet, or a receiver see
+                // one that the link cannot carry.
                 assert!(usize::from(piece.virtio.header_len) <= len);
                 if piece.virtio.flags & FLAG_NEEDS_CHECKSUM != 0 {
                     let end = piece.virtio.checksum_start + piece.virtio.checksum_offset + 2;

@@ -10,7 +10,7 @@ use super::super::virtio::VIRTIO_HEADER;
 use super::*;
 use crate::spec::{BitRate, DirectionSpec, LossModel};
 
-/// A port that keeps packets apart and needs no rights, and the node's side of it.
+/// Returns a port that keeps packets apart and needs no privileges, and the node's side of it.
 fn port() -> (Port, OwnedFd) {
     let kinds = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let (emulator, node) = socketpair(kinds.0, kinds.1, SocketFlags::CLOEXEC, None).unwrap();

@@ -1,4 +1,5 @@
-//! Whatever is asked: the journal makes the same desk, and whoever follows it knows the same.
+//! Property tests: the journal yields the same reservation store, and a follower has the same
+//! knowledge.
 
 use std::sync::Arc;
 
@@ -21,15 +22,18 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..3_u8, 0..9_i64, 1..9_i64, 1..6_u64, any::<bool>())
-            .prop_map(|(who, ahead, length, amount, hold)| Step::Reserve(who, ahead, length, amount, hold)),
-        2 => (0..9_u64, 1..6_u64, any::<bool>()).prop_map(|(id, amount, hold)| Step::Change(id, amount, hold)),
+            .prop_map(|(who, ahead, length, amount, hold)|
+                Step::Reserve(who, ahead, length, amount, hold)
+            ),
+        2 => (0..9_u64, 1..6_u64, any::<bool>())
+            .prop_map(|(id, amount, hold)| Step::Change(id, amount, hold)),
         4 => (0..9_u64, 0..6_u8).prop_map(|(id, what)| Step::Do(id, what)),
         1 => (0..12_u8).prop_map(Step::Map),
         2 => (0..40_i64).prop_map(Step::Wait),
     ]
 }
 
-/// Addresses by which ends are known, of which some hold others.
+/// Addresses of ends, some of which contain others.
 const ADDRESSES: [Option<&str>; 4] = [
     None,
     Some("10.1.0.0/16"),
@@ -37,7 +41,7 @@ const ADDRESSES: [Option<&str>; 4] = [
     Some("10.2.0.1"),
 ];
 
-/// What is brought up to date by each change is what a look at everything finds.
+/// Asserts that incremental updates equal a complete rebuild.
 fn up_to_date(desk: &Desk, following: &mut Following) {
     following.take(desk);
     let mut anew = Following::default();
@@ -62,11 +66,11 @@ fn up_to_date(desk: &Desk, following: &mut Following) {
 }
 
 proptest! {
-    /// Whatever is asked, by whomever, whenever: what is refused changes nothing, the journal makes
-    /// the same desk, and whoever follows it by its changes knows the same as whoever looks at all
-    /// of it.
+    /// With arbitrary commands, callers and times: a refused command changes nothing, the journal
+    /// yields the same reservation store, and a follower of changes knows the same as a complete
+    /// look.
     #[test]
-    fn the_same_journal_makes_the_same_desk(steps in proptest::collection::vec(step(), 1..40)) {
+    fn same_journal_yields_the_same_reservations(steps in proptest::collection::vec(step(), 1..40)) {
         let mut kept = Kept::new(&map(10e9));
         kept.desk = kept.desk.managing(Arc::new(["west".to_owned()].into()));
         let mut following = Following::default();
@@ -83,7 +87,8 @@ proptest! {
                     let windows = [window, window.from_start(window.end)];
                     let count = if amount % 2 == 0 { 2 } else { 1 };
                     let at = |site: &str, place: usize| Place {
-                        address: ADDRESSES[place % ADDRESSES.len()].map(|text| text.parse().unwrap()),
+                        address: ADDRESSES[place % ADDRESSES.len()]
+                            .map(|text| text.parse().unwrap()),
                         ..super::place(site)
                     };
                     let (who, place) = (usize::from(who), usize::try_from(ahead).unwrap());
@@ -98,8 +103,16 @@ proptest! {
                     drop(kept.act(&askers[who], &command, now));
                 }
                 Step::Change(id, amount, hold) => {
-                    let change = ReservationChange { wish: Some(rate(amount * 1_000_000_000)), hold, ..Default::default() };
-                    drop(kept.act(&askers[1], &Command::Change { id: ReservationId(id), change }, now));
+                    let change = ReservationChange {
+                        wish: Some(rate(amount * 1_000_000_000)),
+                        hold,
+                        ..Default::default()
+                    };
+                    drop(kept.act(
+                        &askers[1],
+                        &Command::Change { id: ReservationId(id), change },
+                        now
+                    ));
                 }
                 Step::Do(id, what) => {
                     let id = ReservationId(id);
@@ -113,7 +126,9 @@ proptest! {
                     drop(kept.act(&askers[usize::from(what % 3)], &command, now));
                 }
                 Step::Map(gigabits) => {
-                    kept.desk.take_map(&map(f64::from(gigabits.max(1)) * 1e9), &mut kept.journal).unwrap();
+                    kept.desk
+                        .take_map(&map(f64::from(gigabits.max(1)) * 1e9), &mut kept.journal)
+                        .unwrap();
                 }
                 Step::Wait(minutes) => {
                     now += minutes * minute;

@@ -1,11 +1,11 @@
-//! Who may ask for what, and how much of it.
+//! Tests of rights and limits.
 
 use longhaul_control_api::principals::{Constraint, Permission, ReservationLimits, Resource};
 
 use super::*;
 
 #[test]
-fn everybody_sees_and_does_what_rights_allow() {
+fn rights_decide_visibility_and_actions() {
     let mut kept = Kept::new(&map(10e9));
     let (ana, ben) = (reserver("ana"), reserver("ben"));
     let window = Window::new(0, HOUR);
@@ -16,7 +16,7 @@ fn everybody_sees_and_does_what_rights_allow() {
         (own[0].owner.as_str(), own[0].owner_name.as_str()),
         ("lhk1:ana", "ana")
     );
-    // Another one's has no number in the proof.
+    // Reservations of others have no number in the proof.
     let refusal = kept.refused(&ben, &request(rate(3_000_000_000), HOUR), &[window]);
     let Proof::Cut { links, .. } = &refusal.proof else {
         panic!("{refusal:?}")
@@ -55,7 +55,7 @@ fn everybody_sees_and_does_what_rights_allow() {
         [&ana, &ben, &east, &south, &operator()].map(list),
         [1, 0, 1, 0, 1]
     );
-    // Who may look may not do.
+    // The right to read does not permit actions.
     assert!(matches!(
         kept.act(&east, &cancel, 0),
         Err(DeskError::Forbidden(_))
@@ -76,7 +76,7 @@ fn everybody_sees_and_does_what_rights_allow() {
 }
 
 #[test]
-fn caps_are_those_of_one_right_and_a_change_gets_around_none() {
+fn changes_cannot_evade_the_caps_of_a_right() {
     let mut kept = Kept::new(&map(10e9));
     let right = |permission, constraint, limits| Right {
         resource: Resource::Reservations,
@@ -119,7 +119,7 @@ fn caps_are_those_of_one_right_and_a_change_gets_around_none() {
     );
     let error = kept.reserve(&ana, &fast, &windows(HOUR), 0).unwrap_err();
     assert!(matches!(error, DeskError::Policy(_)), "{error}");
-    // A fifth of the wide path is taken already: what is slow goes where less is.
+    // A fifth of the wide path is taken already, so a small request takes the narrow one.
     let slow = request(rate(500_000_000), HOUR);
     let granted = kept.reserve(&ana, &slow, &windows(HOUR), 0).unwrap();
     assert_eq!(names(&granted[0]), [["w-s", "s-e"]]);
@@ -137,7 +137,7 @@ fn caps_are_those_of_one_right_and_a_change_gets_around_none() {
 }
 
 #[test]
-fn ends_are_no_faster_than_they_are() {
+fn rates_are_bounded_by_the_ends() {
     let mut kept = Kept::new(&map(10e9));
     let mut command = Command::Reserve {
         request: Box::new(request(rate(2_000_000_000), HOUR)),

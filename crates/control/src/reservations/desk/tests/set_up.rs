@@ -1,4 +1,4 @@
-//! Circuits whose nodes are set up.
+//! Tests of reservations whose nodes are set up.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::super::Settled;
 use super::*;
 
-/// A desk whose node in the west is set up, and a reservation of a rate between known addresses.
+/// Returns a reservation store whose node in the west is set up, and a rate request between known
+/// addresses.
 fn managed() -> (Kept, Command) {
     let mut kept = Kept::new(&map(10e9));
     let sites = BTreeSet::from(["west".to_owned()]);
@@ -29,7 +30,7 @@ fn managed() -> (Kept, Command) {
 }
 
 #[test]
-fn what_is_provisioned_before_its_time_is_scheduled_and_in_it_waits_for_the_network() {
+fn provisioning_is_scheduled_or_waits_for_nodes() {
     let (mut kept, command) = managed();
     kept.act(&operator(), &command, 0).unwrap();
     let id = ReservationId(0);
@@ -42,7 +43,7 @@ fn what_is_provisioned_before_its_time_is_scheduled_and_in_it_waits_for_the_netw
         .unwrap();
     assert_eq!(provision(&kept), Some(ProvisionState::Provisioning));
     let settle = |what: Settled| Command::Settle(vec![(id, what)]);
-    // Nothing is torn down that is being set up.
+    // A result for teardown does not apply while it is being set up.
     assert!(
         kept.act(&operator(), &settle(Settled::TornDown), HOUR)
             .unwrap()
@@ -59,7 +60,7 @@ fn what_is_provisioned_before_its_time_is_scheduled_and_in_it_waits_for_the_netw
 }
 
 #[test]
-fn a_circuit_that_fails_gives_back_what_it_took_and_says_why() {
+fn failed_circuit_returns_bandwidth_with_a_reason() {
     let (mut kept, mut command) = managed();
     if let Command::Reserve { request, .. } = &mut command {
         request.wish = rate(5_000_000_000);
@@ -74,7 +75,7 @@ fn a_circuit_that_fails_gives_back_what_it_took_and_says_why() {
         kept.act(&operator(), &command, 0).is_err(),
         "there is no more room"
     );
-    // A change that is held goes with it.
+    // A held change is aborted with it.
     let change = ReservationChange {
         wish: Some(rate(1_000_000_000)),
         hold: true,
@@ -108,7 +109,7 @@ fn a_circuit_that_fails_gives_back_what_it_took_and_says_why() {
 }
 
 #[test]
-fn paths_and_neighbours_are_distinguished_by_source_ports() {
+fn source_ports_distinguish_paths_and_neighbours() {
     let (mut kept, mut command) = managed();
     let ports = |found: &Reservation| -> Vec<Option<u16>> {
         let paths = found.pieces.iter().flat_map(|piece| &piece.paths);
@@ -129,7 +130,7 @@ fn paths_and_neighbours_are_distinguished_by_source_ports() {
     }
     let later = kept.act(&operator(), &command, 0).unwrap();
     assert_eq!(ports(&later[0]), [None], "nobody shares its time");
-    // It can't be moved into the time of another that has all streams.
+    // It cannot be moved to the time of another reservation that has all streams.
     let change = ReservationChange {
         start_ms: Some(u64::try_from(HOUR).unwrap()),
         ..ReservationChange::default()

@@ -1,4 +1,4 @@
-//! What becomes of offers while the book goes on.
+//! Tests of counter-offers while the book changes.
 
 use longhaul_circuits::admit::Counter;
 use longhaul_circuits::time::Window;
@@ -34,7 +34,7 @@ fn operator() -> Asker {
     }
 }
 
-/// So many Gbit/s in an hour of the day.
+/// Creates a request for a rate in Gbit/s, in one hour of the day.
 fn reserve(gigabits: u64, hour: i64) -> Command {
     let place = |site: &str| Place {
         name: site.to_owned(),
@@ -43,7 +43,12 @@ fn reserve(gigabits: u64, hour: i64) -> Command {
         address: None,
     };
     let window = Window::new(hour * HOUR, (hour + 1) * HOUR);
-    let request = json!({"from": "west", "to": "east", "end_ms": window.end, "wish": {"rate": {"rate_bps": gigabits * 1_000_000_000}}});
+    let request = json!({
+        "from": "west",
+        "to": "east",
+        "end_ms": window.end,
+        "wish": {"rate": {"rate_bps": gigabits * 1_000_000_000}}
+    });
     Command::Reserve {
         request: Box::new(serde_json::from_value(request).unwrap()),
         from: place("west"),
@@ -59,7 +64,7 @@ fn act(desk: &mut Desk, command: &Command) -> Result<Reserved, Denied> {
     desk.act_open(&operator(), command, 0, &mut records)
 }
 
-/// A refusal, and where it is answered.
+/// Creates a refusal, with the receiver of its answer.
 fn refused(
     desk: &mut Desk,
     command: Command,
@@ -92,14 +97,13 @@ fn published(desk: &Desk, record: i64) -> Published {
 }
 
 #[tokio::test]
-async fn offers_are_those_of_the_moment_at_which_it_was_refused_and_name_the_record_up_to_which_they_are_good()
- {
+async fn offers_match_the_refusal_and_name_their_record() {
     let mut desk = desk();
     act(&mut desk, &reserve(3, 1)).unwrap();
     let (again, _waiting) = mpsc::channel(1);
     let offering = Offering::new(again.downgrade());
     let (refused, answered) = refused(&mut desk, reserve(4, 1), 0);
-    // Meanwhile others reserve where it does not matter.
+    // Meanwhile others reserve at a time that does not matter.
     act(&mut desk, &reserve(5, 7)).unwrap();
     offering.publish(published(&desk, 12));
     offering.look(refused);
@@ -112,7 +116,7 @@ async fn offers_are_those_of_the_moment_at_which_it_was_refused_and_name_the_rec
 }
 
 #[tokio::test]
-async fn where_an_offer_has_gone_to_others_it_is_decided_again_but_not_without_end() {
+async fn taken_offer_is_decided_again_a_few_times() {
     let mut desk = desk();
     act(&mut desk, &reserve(3, 1)).unwrap();
     let (again, mut waiting) = mpsc::channel(1);
@@ -134,8 +138,7 @@ async fn where_an_offer_has_gone_to_others_it_is_decided_again_but_not_without_e
 }
 
 #[tokio::test(start_paused = true)]
-async fn beyond_the_bound_it_is_refused_at_once_without_offers_and_so_it_is_where_it_would_wait_too_long()
- {
+async fn overload_refuses_at_once_without_offers() {
     let mut desk = desk();
     act(&mut desk, &reserve(3, 1)).unwrap();
     let (again, _waiting) = mpsc::channel(1);
@@ -175,7 +178,7 @@ async fn beyond_the_bound_it_is_refused_at_once_without_offers_and_so_it_is_wher
 }
 
 #[tokio::test]
-async fn a_search_that_is_broken_off_says_so_and_is_so_only_where_others_wait() {
+async fn search_is_cut_short_only_if_others_wait() {
     let mut desk = desk();
     act(&mut desk, &reserve(3, 1)).unwrap();
     let Denied { open, .. } = act(&mut desk, &reserve(4, 1)).unwrap_err();
@@ -192,7 +195,7 @@ async fn a_search_that_is_broken_off_says_so_and_is_so_only_where_others_wait() 
     assert!(none.left_out && none.slower.is_none() && none.later.is_none());
     assert!(first.left_out && first.slower.is_some() && first.later.is_none());
     assert!(!all.left_out && all.slower == first.slower && all.later.is_some());
-    // What was broken off has not gone to others.
+    // A search that was cut short has not lost its offers to others.
     assert!(of(0).1 && of(1).1);
 
     let (again, _waiting) = mpsc::channel(1);

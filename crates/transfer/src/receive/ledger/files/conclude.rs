@@ -1,4 +1,4 @@
-//! The end of a file that came in blocks: it is given its name, or given up; whoever asked is
+//! The end of a file that arrived in blocks: it is committed or given up, and its requesters are
 //! answered.
 
 use super::{UNDESCRIBED, Writer, answers, block_answer};
@@ -11,7 +11,7 @@ use crate::tree_hash::Hash;
 use crate::wire::Written;
 
 impl<P: Parts> Ledger<P> {
-    /// FILE_END: the sender's hash of a file.
+    /// Handles FILE_END, the sender's hash of a file.
     ///
     /// # Errors
     /// [`Rejected::Protocol`] if the file was not described.
@@ -37,7 +37,7 @@ impl<P: Parts> Ledger<P> {
         Ok(())
     }
 
-    /// Whether FILE_END may be said of an entry.
+    /// Checks that FILE_END is valid for an entry.
     pub(crate) fn is_described(&self, id: u64) -> Result<(), Rejected> {
         match self.files.contains_key(&id) || self.manifest.has(id) {
             true => Ok(()),
@@ -45,8 +45,8 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// If all blocks are in and the hash is known: compares, and asks for the file to be given its
-    /// name (LH-COPY-22).
+    /// Compares the hashes if all blocks are in and the sender's is known, and requests the commit
+    /// (LH-COPY-22).
     pub(super) fn conclude_file(&mut self, id: u64, out: &mut Vec<Action<P>>) {
         let Some(file) = self.files.get_mut(&id) else {
             return;
@@ -74,7 +74,7 @@ impl<P: Parts> Ledger<P> {
         }));
     }
 
-    /// What became of a file whose hashes agreed.
+    /// Notes the outcome of committing a file.
     pub(crate) fn file_placed(
         &mut self,
         id: u64,
@@ -96,7 +96,7 @@ impl<P: Parts> Ledger<P> {
         self.forget(id, &outcome, out);
     }
 
-    /// A file fails, unless it is being given its name: then that is what becomes of it.
+    /// Fails a file, unless it is being committed, which then decides the outcome.
     pub(super) fn fail_file(&mut self, id: u64, failure: Failure, out: &mut Vec<Action<P>>) {
         let Some(file) = self.files.get(&id).filter(|file| !file.is_being_placed()) else {
             return;
@@ -106,7 +106,7 @@ impl<P: Parts> Ledger<P> {
         self.forget(id, &outcome, out);
     }
 
-    /// A file that is recorded without having been put in place takes no part any more.
+    /// Gives up a file that is recorded without having been committed.
     pub(in crate::receive::ledger) fn give_up(
         &mut self,
         id: u64,
@@ -122,8 +122,8 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// Answers whoever waits for anything of a file, removes what was written of it unless it has
-    /// its name, and forgets it.
+    /// Answers everything that waits for a file, removes what was written of it unless it is
+    /// committed, and forgets it.
     fn forget(&mut self, id: u64, outcome: &Result<Written, Failure>, out: &mut Vec<Action<P>>) {
         let Some(file) = self.files.remove(&id) else {
             return;
@@ -140,7 +140,7 @@ impl<P: Parts> Ledger<P> {
                 let keep = failure.is_some_and(is_worth_keeping);
                 out.push(Action::Discard { file: place, keep });
             }
-            // Whoever writes brings it back, and receives then what is to be done with it.
+            // The writer returns the file later, and is then told what to do with it.
             Writer::Writing => self.unremoved += 1,
             Writer::Unopened | Writer::Refused(_) | Writer::Placing => {}
         }

@@ -1,4 +1,4 @@
-//! A sender with streams that die, and a receiver whose threads go on in any order, in virtual
+//! A sender with streams that die, and a receiver whose threads proceed in any order, in virtual
 //! time.
 
 use std::collections::{HashMap, HashSet};
@@ -15,10 +15,10 @@ use crate::store::{Announced, Comparison, MadeDir};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash};
 use crate::wire::{Block, Frame, Head, Meta, Offer, Written};
 
-/// Blocks of the files here: 64 KiB, the smallest there are.
+/// Block size of the files here: 64 KiB, the minimum.
 pub(super) const BLOCK_LOG2: u32 = 16;
 pub(super) const BLOCK: u64 = 1 << BLOCK_LOG2;
-/// Bytes that the ledger begins with.
+/// Memory that the ledger begins with, in bytes.
 pub(super) const BEGUN_WITH: u64 = 1000;
 
 pub(super) struct Numbers;
@@ -26,9 +26,9 @@ pub(super) struct Numbers;
 impl Parts for Numbers {
     /// The stream and the question.
     type Asker = (usize, Question);
-    /// The block that it is the data of.
+    /// The block whose data it is.
     type Data = (u64, u64);
-    /// The file that it is.
+    /// The file.
     type File = u64;
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Question {
     Offer(u64),
 }
 
-/// What comes of offering an entry, if it is offered.
+/// Result of offering an entry, if it is offered.
 pub(super) type Offered = Option<Result<Comparison, FailureKind>>;
 
 pub(super) fn offered() -> impl Strategy<Value = Offered> {
@@ -52,7 +52,7 @@ pub(super) fn offered() -> impl Strategy<Value = Offered> {
     ]
 }
 
-/// What an entry of the tree is, and how it fares.
+/// Kind and fate of an entry of the tree.
 #[derive(Debug, Clone)]
 pub(super) enum Planned {
     Small(Result<Written, FailureKind>),
@@ -61,11 +61,11 @@ pub(super) enum Planned {
     Blocks {
         count: u64,
         tail: u64,
-        /// The block that can't be written.
+        /// The block that cannot be written.
         bad_block: Option<u64>,
         wrong_hash: bool,
         placed: Result<Written, FailureKind>,
-        /// The sender gives it up after so many questions.
+        /// Number of questions after which the sender gives it up.
         given_up: Option<usize>,
     },
 }
@@ -152,7 +152,7 @@ pub(super) fn root_of(size: u64) -> Hash {
     *blake3::hash(&vec![0; size as usize]).as_bytes()
 }
 
-/// Work that the receiver's threads have under way.
+/// Work in progress on the receiver's threads.
 pub(super) enum Work {
     Entry(u64),
     Compare(u64),
@@ -163,14 +163,14 @@ pub(super) enum Work {
     Finish(Vec<Directory>),
 }
 
-/// A sender with streams that die, and a receiver whose threads go on in any order.
+/// A sender with streams that die, and a receiver whose threads proceed in any order.
 pub(super) struct Run {
     pub(super) plan: Vec<Planned>,
     pub(super) offers: HashMap<u64, Result<Comparison, FailureKind>>,
     pub(super) ledger: Ledger<Numbers>,
-    /// What the sender has no answer for, in the order in which it will ask.
+    /// Questions without an answer, in the order in which the sender will ask them.
     pub(super) unasked: Vec<Question>,
-    /// Questions on their way to the receiver, by stream; and those that it has not answered.
+    /// Questions on their way to the receiver or unanswered there, by stream.
     pub(super) asked: Vec<HashSet<Question>>,
     pub(super) work: Vec<Work>,
     pub(super) questions_of: HashMap<u64, usize>,
@@ -185,7 +185,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Of files, some are offered first; others are at any time.
+    /// Creates a run. Some files are offered first, others at any time.
     pub(super) fn new(plan: Vec<Planned>, offered: &[Offered]) -> Self {
         let mut unasked = Vec::new();
         let mut offers = HashMap::new();
@@ -223,7 +223,7 @@ impl Run {
         }
     }
 
-    /// Takes an event to the ledger and its actions from it, checking what must hold of any.
+    /// Passes an event to the ledger, and checks what must hold of its actions.
     fn event<R>(
         &mut self,
         event: impl FnOnce(&mut Ledger<Numbers>, &mut Vec<Action<Numbers>>) -> R,
@@ -240,7 +240,7 @@ impl Run {
         for action in out {
             match action {
                 Action::Answer((stream, question), answer) => {
-                    // What a stream that died had asked goes nowhere.
+                    // Answers to questions of a dead stream are dropped.
                     if self.asked[stream].remove(&question) {
                         self.unasked.retain(|one| *one != question);
                     }
@@ -275,7 +275,7 @@ impl Run {
         result
     }
 
-    /// `stream` asks what is to be asked next, `behind` some others.
+    /// `stream` asks the next question, `behind` some others.
     pub(super) fn ask(&mut self, stream: usize, behind: usize) {
         let Some(question) = self
             .unasked
@@ -384,7 +384,7 @@ impl Run {
             .unwrap();
     }
 
-    /// Whether the sender says FAILED instead, because it has given the file up.
+    /// Returns true if the sender sends FAILED instead, because it has given up the file.
     fn give_up(&mut self, id: u64, asker: (usize, Question)) -> bool {
         let asked = self.questions_of.entry(id).or_default();
         *asked += 1;
@@ -401,7 +401,7 @@ impl Run {
         }
     }
 
-    /// A thread of the receiver ends what it does.
+    /// Completes a piece of work on one of the receiver's threads.
     pub(super) fn work(&mut self, which: usize) {
         if self.work.is_empty() {
             return;
@@ -471,12 +471,12 @@ impl Run {
         }
     }
 
-    /// A stream is gone: what it carried and has no answer for is asked again.
+    /// Loses a stream: its unanswered questions are asked again.
     pub(super) fn die(&mut self, stream: usize) {
         self.asked[stream].clear();
     }
 
-    /// Everything is asked and worked on until the copy is over.
+    /// Asks and works until the copy is over.
     pub(super) fn settle(&mut self) {
         let entries = self.plan.len() as u64;
         self.event(|ledger, out| ledger.end(entries, out)).unwrap();

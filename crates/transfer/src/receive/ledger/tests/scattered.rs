@@ -1,4 +1,4 @@
-//! A file whose blocks come far out of order: memory alone bounds it.
+//! A file whose blocks arrive far out of order: only memory bounds it.
 
 use super::*;
 
@@ -6,8 +6,7 @@ use super::*;
 const RUNS: u64 = 70_000;
 const SIZE: u64 = 2 * RUNS * BLOCK;
 
-/// Every other block arrives and is written, up to `count` of them. Stops early when the file
-/// fails.
+/// Delivers and writes every other block, up to `count` of them. Stops early when the file fails.
 fn write_alternate_blocks(
     ledger: &mut Ledger<Numbers>,
     count: u64,
@@ -41,12 +40,12 @@ fn lh_copy_30_scattered_blocks_do_not_fail_a_file() {
     let mut ledger = ledger();
     let failure = write_alternate_blocks(&mut ledger, RUNS, |_| {});
     assert_eq!(failure, None);
-    // Whoever scatters them pays for each run.
+    // Each run counts against the key that scatters its blocks.
     assert!(ledger.bytes() > RUNS * 100);
 }
 
 #[test]
-fn lh_copy_30_scattered_blocks_end_with_the_share_of_memory() {
+fn lh_copy_30_memory_share_bounds_scattered_blocks() {
     const ROOM: u64 = 1 << 20;
     let mut ledger = ledger();
     let refusal = Exhausted::Share(Resource::Bookkeeping);

@@ -1,11 +1,11 @@
-//! What should hold after every event.
+//! Invariants after every event.
 
 use std::collections::BTreeSet;
 
 use super::super::*;
 
 impl Schedule {
-    /// Everything that should hold after every event.
+    /// Checks all invariants.
     pub(crate) fn check(&self) {
         self.in_flight.check();
         let outstanding = |subject: Subject| {
@@ -79,7 +79,7 @@ impl Schedule {
         assert_eq!(known, self.found.entries, "an entry is lost");
     }
 
-    /// Offsets of the blocks of a file that are in flight or came back.
+    /// Returns the offsets of the blocks of a file that are in flight or have returned.
     fn blocks_out(&self, id: u64) -> Vec<u64> {
         let back = self
             .returned

@@ -1,10 +1,10 @@
-//! What the sources of a model turn out to be.
+//! The simulated sources of a model.
 
 use proptest::prelude::*;
 
 use super::BLOCK;
 
-/// What an entry turns out to be.
+/// The behaviour of an entry.
 #[derive(Debug, Clone)]
 pub(super) enum Plan {
     Directory,
@@ -12,22 +12,21 @@ pub(super) enum Plan {
     Bad,
     File {
         found: u64,
-        /// Its size when it is read for the n-th time, the last one ever after.
+        /// Sizes at each reading; the last one holds for all later readings.
         sizes: Vec<u64>,
-        /// Its content, in the same way.
+        /// Contents at each reading, likewise.
         contents: Vec<u8>,
-        /// The readings that fail.
+        /// Readings that fail.
         failing: Vec<bool>,
-        /// The receiver has no room for it.
+        /// True if the receiver has no room for it.
         refused: bool,
-        /// The blocks that the receiver has before anything is sent, a bit for each.
+        /// Blocks that the receiver has before anything is sent, one bit each.
         kept: u8,
-        /// Which file it is a name of, if that has others.
+        /// The file that it is a name of, if that has others.
         inode: Option<u8>,
-        /// Whether the receiver can make it another name when it is asked for the n-th time.
+        /// For each request, true if the receiver can link it.
         can_link: Vec<bool>,
-        /// It is at the receiver, of these sizes and contents when it is compared for the n-th
-        /// time.
+        /// Sizes and contents of the receiver's file at each comparison, if it has one.
         there: Option<Vec<(u64, u8)>>,
     },
 }

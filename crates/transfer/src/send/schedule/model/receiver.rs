@@ -1,5 +1,5 @@
-//! The receiver's half of the model: what arrives is written once and answered as often as it is
-//! asked for.
+//! The receiver's half of the model: what arrives is written once, and answered as often as it is
+//! asked about.
 
 use super::sender::nth;
 use super::*;
@@ -12,7 +12,7 @@ pub(super) struct Arriving {
     size: u64,
     end: Option<Hash>,
     asked: Vec<StreamId>,
-    /// Streams that received what was there before.
+    /// Streams that received what existed before.
     reported: HashSet<StreamId>,
 }
 
@@ -21,7 +21,7 @@ fn line_of(lines: &mut BTreeMap<StreamId, Line>, stream: StreamId) -> &mut VecDe
 }
 
 impl World {
-    /// The receiver takes one frame.
+    /// Delivers one frame to the receiver.
     pub(super) fn deliver(&mut self, stream: StreamId) {
         let line = self.lines.get_mut(&stream).unwrap();
         let Some(sent) = line.sent.pop_front() else {
@@ -93,7 +93,7 @@ impl World {
         self.report_done();
     }
 
-    /// A file of `size` bytes is described on a stream, which receives what is there of it.
+    /// Describes a file of `size` bytes on a stream, which receives the parts that exist.
     fn describe(&mut self, stream: StreamId, id: u64, size: u64) {
         let Plan::File { kept, .. } = self.plans[id as usize] else {
             return;
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// Whether a file that is offered is there; then that is what becomes of it.
+    /// Returns true if an offered file exists, and records that outcome.
     fn compare(&mut self, entry: &Entry, offered: Option<(u64, Hash)>) -> bool {
         let id = entry.head.id;
         let count = self.comparisons.entry(id).or_default();
@@ -159,7 +159,7 @@ impl World {
         is_there
     }
 
-    /// Whether a file can be made another name of one in place; then that is what becomes of it.
+    /// Returns true if a file can be linked to one in place, and records that outcome.
     fn link(&mut self, entry: &Entry) -> bool {
         let id = entry.head.id;
         assert!(self.understands_links, "nobody said that it does");
@@ -198,7 +198,7 @@ impl World {
         matches!(&self.plans[id as usize], Plan::File { refused: true, .. })
     }
 
-    /// A file that came in blocks is written once all of it is there.
+    /// Writes a file that came in blocks, once all of it has arrived.
     fn complete(&mut self, id: u64) -> Option<u64> {
         let file = &self.arriving[&id];
         let hash = file.end?;

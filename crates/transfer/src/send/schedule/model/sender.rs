@@ -1,10 +1,9 @@
-//! The sender's half of the model: work is read as planned, and what comes of it is reported and
-//! sent.
+//! The sender's half of the model: work is read as planned, and the results are reported and sent.
 
 use super::*;
 
 impl World {
-    /// One piece of work is read and framed.
+    /// Reads and frames one item of work.
     pub(super) fn read(&mut self, stream: StreamId) {
         let Some(work) = self.readers.get_mut(&stream).and_then(VecDeque::pop_front) else {
             return;
@@ -39,7 +38,7 @@ impl World {
         }
     }
 
-    /// Which reading of an entry this is, and whether it fails.
+    /// Returns the number of this reading of an entry, and whether it fails.
     fn reading(&mut self, id: u64) -> (usize, bool) {
         let count = self.readings.entry(id).or_default();
         *count += 1;
@@ -106,7 +105,7 @@ impl World {
         if fails {
             return self.fail(stream, entry);
         }
-        // It is another one by the end.
+        // The file has changed by the end.
         if nth(contents, n + 1) != content {
             return self.schedule.wanted(id, self.now);
         }
@@ -135,7 +134,7 @@ impl World {
         }
     }
 
-    /// All of a file is read, or at the receiver.
+    /// Concludes a file that has been read or is at the receiver.
     fn conclude(&mut self, stream: StreamId, entry: Arc<Entry>, hash: Hash) {
         let id = entry.head.id;
         let Some((size, content)) = self.open.get(&id).copied() else {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A schedule with one stream that keeps links, to a receiver that understands them or not.
+/// Returns a schedule with one stream that keeps links. The receiver understands them or not.
 fn keeping(understood: bool) -> Schedule {
     let mut schedule = Schedule::default();
     schedule.add_stream(1);
@@ -13,7 +13,7 @@ fn keeping(understood: bool) -> Schedule {
     schedule
 }
 
-/// One of so many names of a file of `size` bytes is found.
+/// Adds one of the `names` of a file of `size` bytes.
 fn find(schedule: &mut Schedule, inode: u64, names: u64, size: u64) {
     let number = schedule.totals().entries;
     let path = RelPath::from_bytes(format!("f{number}").as_bytes()).unwrap();
@@ -30,7 +30,7 @@ fn answer(schedule: &mut Schedule, id: u64, outcome: Result<Written, Failure>) {
     schedule.check();
 }
 
-/// A small file is sent, read and written.
+/// Sends, reads and writes a small file.
 fn write(schedule: &mut Schedule, id: u64, size: u64) {
     assert_eq!(take(schedule, 1, secs(0)), [format!("entry {id}")]);
     assert_eq!(
@@ -41,7 +41,7 @@ fn write(schedule: &mut Schedule, id: u64, size: u64) {
 }
 
 #[test]
-fn other_names_wait_until_the_first_is_in_place() {
+fn links_wait_until_the_first_name_is_in_place() {
     let mut schedule = keeping(true);
     for _ in 0..3 {
         find(&mut schedule, 7, 4, 9);
@@ -51,22 +51,22 @@ fn other_names_wait_until_the_first_is_in_place() {
     assert!(take(&mut schedule, 1, secs(0)).is_empty());
     answer(&mut schedule, 0, Ok(Written::Same));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["link 1", "link 2"]);
-    // One that is found later need not wait.
+    // A name that is found later need not wait.
     find(&mut schedule, 7, 4, 9);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["link 3"]);
     for id in 1..=3 {
         answer(&mut schedule, id, Ok(Written::Linked));
     }
     assert_eq!(schedule.bytes_done(), 4 * 9);
-    // All of its names were found: what is remembered of it is gone, and the next of that number is
-    // another file.
+    // All of its names were found, so it is forgotten. The next file with that number is another
+    // one.
     assert_eq!(schedule.memory(), Memory::default());
     find(&mut schedule, 7, 2, 9);
     write(&mut schedule, 4, 9);
 }
 
 #[test]
-fn where_the_first_fails_the_next_takes_its_place() {
+fn next_name_replaces_a_failed_first_one() {
     let mut schedule = keeping(true);
     for _ in 0..3 {
         find(&mut schedule, 7, 3, 9);
@@ -80,7 +80,7 @@ fn where_the_first_fails_the_next_takes_its_place() {
 }
 
 #[test]
-fn a_name_that_is_wanted_goes_as_a_file_and_what_was_asked_before_may_still_be_answered() {
+fn wanted_link_is_sent_as_a_file_unless_answered_earlier() {
     let mut schedule = keeping(true);
     find(&mut schedule, 7, 3, 9);
     find(&mut schedule, 7, 3, LARGE);
@@ -91,13 +91,13 @@ fn a_name_that_is_wanted_goes_as_a_file_and_what_was_asked_before_may_still_be_a
     schedule.wanted(2, secs(0));
     schedule.check();
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 2"]);
-    // Asked on a stream that was lost, and possible then.
+    // The request was made on a stream that was lost, and succeeded there.
     answer(&mut schedule, 2, Ok(Written::Linked));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 1"]);
 }
 
 #[test]
-fn a_receiver_that_does_not_understand_gets_files() {
+fn receiver_without_hard_links_gets_files() {
     let mut schedule = keeping(false);
     for _ in 0..2 {
         find(&mut schedule, 7, 4, 9);
@@ -109,14 +109,14 @@ fn a_receiver_that_does_not_understand_gets_files() {
     }
     answer(&mut schedule, 0, Ok(Written::New));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 2"]);
-    // The answer of the other decides about its own names, whatever it is.
+    // The answer about the other name also decides about its own names.
     answer(&mut schedule, 1, Err(Failure::new(FailureKind::DiskFull)));
     find(&mut schedule, 7, 4, 9);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 3", "entry 4"]);
 }
 
 #[test]
-fn what_is_remembered_is_bounded_and_past_that_names_are_files() {
+fn link_memory_is_bounded_and_excess_names_are_files() {
     let mut schedule = keeping(true);
     let mut inode = 0;
     let full = loop {
@@ -128,7 +128,7 @@ fn what_is_remembered_is_bounded_and_past_that_names_are_files() {
         inode += 1;
     };
     assert!(full <= 16 << 20, "{full}");
-    // A second name of one that is remembered waits; of one that is not, it is a file.
+    // A second name of a remembered file waits. Otherwise it is a file of its own.
     let waiting = schedule.links.waiting();
     find_unchecked(&mut schedule, 0);
     find_unchecked(&mut schedule, inode);

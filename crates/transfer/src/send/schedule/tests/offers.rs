@@ -9,7 +9,7 @@ fn offering(presence: Presence, compare: Compare, sizes: &[u64]) -> Schedule {
 }
 
 #[test]
-fn lh_copy_39_before_it_is_reported_a_sender_begins_with_little_and_offers_what_is_large() {
+fn lh_copy_39_little_is_sent_before_the_report() {
     let presence = Presence::Unknown;
     let mut schedule = offering(presence, Compare::SizeAndTime, &[10, 3 << 20, 200_000, 10]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0"]);
@@ -25,7 +25,7 @@ fn lh_copy_39_before_it_is_reported_a_sender_begins_with_little_and_offers_what_
         take(&mut schedule, 2, secs(0)).is_empty(),
         "a megabyte is on its way"
     );
-    // What came back is no more than was sent.
+    // Returned work is no more than was sent.
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["entry 0"]);
     for offset in [0, 1, 2, 3].map(|n| n << 18) {
@@ -38,7 +38,7 @@ fn lh_copy_39_before_it_is_reported_a_sender_begins_with_little_and_offers_what_
     schedule.actions();
     schedule.reported_presence(true, secs(0));
     assert_eq!(schedule.actions().wake, Wake::All);
-    // Nobody is asked any more: it goes on.
+    // No answer is awaited any more, so sending continues.
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 1 1048576"]);
     schedule.answered(1, Ok(Written::Unchanged), secs(1));
     assert_eq!(schedule.bytes_done(), 3 << 20);
@@ -51,7 +51,7 @@ fn lh_copy_39_before_it_is_reported_a_sender_begins_with_little_and_offers_what_
 }
 
 #[test]
-fn lh_copy_41_what_is_wanted_is_sent_first_and_what_is_there_is_not() {
+fn lh_copy_41_wanted_files_are_sent_first() {
     let presence = Presence::Something;
     let mut schedule = offering(presence, Compare::SizeAndTime, &[10, LARGE, 20, 30]);
     let offers = ["offer 0", "offer 1", "offer 2", "offer 3", "end of 4"];
@@ -71,11 +71,11 @@ fn lh_copy_41_what_is_wanted_is_sent_first_and_what_is_there_is_not() {
     schedule.wanted(2, secs(1));
     assert_eq!(take(&mut schedule, 2, secs(1)), ["entry 2"]);
     assert_eq!(take(&mut schedule, 2, secs(1)), ["open 1"]);
-    // What was asked and not answered is asked again.
+    // Unanswered questions are asked again.
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 2, secs(1)), ["offer 3", "end of 4"]);
     assert_eq!(schedule.bytes_done(), 10);
-    // A word about what was never offered.
+    // An answer about something that was never offered.
     let mut plain = with_files(&[1]);
     assert_eq!(take(&mut plain, 1, secs(0)), ["entry 0", "end of 1"]);
     plain.wanted(0, secs(0));
@@ -85,7 +85,7 @@ fn lh_copy_41_what_is_wanted_is_sent_first_and_what_is_there_is_not() {
 }
 
 #[test]
-fn lh_copy_40_a_file_is_read_once_for_its_offer_and_always_offered_the_same() {
+fn lh_copy_40_offer_is_read_once_and_repeated_unchanged() {
     let presence = Presence::Unknown;
     let mut schedule = offering(presence, Compare::Content, &[10, LARGE]);
     assert!(
@@ -118,7 +118,7 @@ fn lh_copy_40_a_file_is_read_once_for_its_offer_and_always_offered_the_same() {
 }
 
 #[test]
-fn a_file_that_was_offered_along_with_data_waits_for_the_answer_once_it_may_be_there() {
+fn file_offered_with_data_waits_if_it_may_exist() {
     let begun = || {
         let mut schedule = offering(Presence::Unknown, Compare::SizeAndTime, &[3 << 20, 10]);
         assert_eq!(take(&mut schedule, 1, secs(0)), ["offer and open 0"]);
@@ -144,7 +144,7 @@ fn a_file_that_was_offered_along_with_data_waits_for_the_answer_once_it_may_be_t
 }
 
 #[test]
-fn an_answer_that_does_not_come_is_not_waited_for_for_ever() {
+fn missing_answer_is_not_awaited_forever() {
     let mut schedule = offering(Presence::Unknown, Compare::SizeAndTime, &[3 << 20]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["offer and open 0"]);
     assert!(schedule.opened(0, 3 << 20, 18, false));

@@ -8,7 +8,7 @@ use crate::store::{Announced, Store, WriteOptions};
 use crate::tree_hash::BlockHasher;
 use crate::wire::{Block, Extent, Head, Token, Written};
 
-/// A directory of the test and copies of the tree `d` into it.
+/// A test directory, and the number of the last copy of the tree `d` into it.
 struct Bench(tempfile::TempDir, Cell<u8>);
 
 impl Bench {
@@ -31,7 +31,7 @@ impl Bench {
         Destination::local(self.0.path(), vec![b"d".to_vec()], options, token).unwrap()
     }
 
-    /// Makes directory `d`, puts the files into it, and finishes it.
+    /// Creates directory `d`, puts the files into it, and finishes it.
     fn complete(
         &self,
         copy: &Destination,
@@ -84,7 +84,7 @@ fn directory_of_an_ended_copy_is_finished_by_the_next() {
     first.leave_dir(&head(""), made, &meta(0o555, 7));
     drop(first);
     assert_eq!(bench.mode_and_time("d").0, MARKED_DIR_MODE);
-    // Over another stream a file may come before its directory.
+    // Over another stream, a file may arrive before its directory.
     let second = bench.copy(false);
     small(&second, "two").unwrap();
     bench.complete(&second, &meta(0o555, 7), &["one"]);
@@ -92,7 +92,7 @@ fn directory_of_an_ended_copy_is_finished_by_the_next() {
 }
 
 #[test]
-fn finished_directory_takes_what_was_missing_and_is_restored() {
+fn finished_directory_accepts_missing_files_and_is_restored() {
     let bench = Bench::new();
     bench.complete(&bench.copy(false), &meta(0o555, 7), &["one"]);
     let second = bench.copy(false);
@@ -102,7 +102,7 @@ fn finished_directory_takes_what_was_missing_and_is_restored() {
     drop(second);
     bench.complete(&bench.copy(false), &meta(0o555, 8), &["three"]);
     assert_eq!(bench.mode_and_time("d"), (0o555, 8));
-    // Its permissions are not the copy's to change any more.
+    // Its permissions no longer belong to the copy.
     bench.complete(&bench.copy(false), &meta(0o700, 9), &["four"]);
     assert_eq!(bench.mode_and_time("d"), (0o555, 9));
 }
@@ -125,7 +125,7 @@ fn users_directory_keeps_its_permissions() {
     set(&bench.path("d"), 0o1777);
     bench.complete(&bench.copy(false), &meta(0o755, 7), &["one"]);
     assert_eq!(bench.mode_and_time("d").0, 0o1777);
-    // One that a copy finished is the user's as soon as the user changes it.
+    // A directory that a copy finished becomes the user's as soon as the user changes it.
     let bench = Bench::new();
     bench.complete(&bench.copy(false), &meta(0o755, 7), &["one"]);
     set(&bench.path("d"), 0o750);
@@ -134,13 +134,13 @@ fn users_directory_keeps_its_permissions() {
 }
 
 #[test]
-fn overwriting_gives_every_directory_its_source_bits_and_time() {
+fn overwriting_sets_mode_and_time_of_every_directory() {
     let bench = Bench::new();
     std::fs::create_dir(bench.path("d")).unwrap();
     set(&bench.path("d"), 0o1777);
     bench.complete(&bench.copy(true), &meta(0o755, 7), &["one"]);
     assert_eq!(bench.mode_and_time("d"), (0o1755, 7));
-    // The target itself, where all of a directory goes into it.
+    // The target itself, when all of a directory goes into it.
     let options = WriteOptions {
         overwrite: true,
         ..Default::default()
@@ -152,7 +152,7 @@ fn overwriting_gives_every_directory_its_source_bits_and_time() {
 }
 
 #[test]
-fn target_that_an_ended_copy_made_is_finished() {
+fn target_created_by_an_ended_copy_is_finished() {
     let bench = Bench::new();
     let copy = || {
         let target = bench.path("new/");
@@ -289,7 +289,7 @@ fn overwriting_replaces_no_device_fifo_or_socket() {
             .file_type();
         assert!(there.is_fifo() || there.is_socket());
     }
-    // One that came while the file arrived.
+    // A directory that appeared while the file arrived.
     let large = Announced {
         head: head("late"),
         meta: meta(0o644, 3),

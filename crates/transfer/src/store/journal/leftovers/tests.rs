@@ -10,7 +10,7 @@ fn find(path: &Path) -> (Arc<Dir>, Vec<Leftover>) {
 }
 
 #[test]
-fn what_a_copy_left_is_reported_and_removed() {
+fn leftover_of_a_copy_is_reported_and_removed() {
     let tmp = tempfile::tempdir().unwrap();
     std::fs::write(tmp.path().join("mine"), "kept").unwrap();
     leave(tmp.path(), 20);
@@ -27,7 +27,7 @@ fn what_a_copy_left_is_reported_and_removed() {
     assert!(leftover.disk_bytes >= 12 * 1024);
     assert!(leftover.age < Duration::from_secs(3600));
     assert_eq!(leftover.usage, LeftoverUse::Idle);
-    // A copy goes on with it.
+    // A copy resumes it.
     let (journal, _) = open(tmp.path());
     assert_eq!(remove_leftover(&dir, leftover), Ok(false));
     assert_eq!(find(tmp.path()).1[0].usage, LeftoverUse::InUse);
@@ -38,7 +38,7 @@ fn what_a_copy_left_is_reported_and_removed() {
 }
 
 #[test]
-fn a_copy_without_a_journal_is_in_use_until_it_ends() {
+fn copy_without_a_journal_is_in_use_until_it_ends() {
     let tmp = tempfile::tempdir().unwrap();
     let (journal, _) = open(tmp.path());
     let (dir, found) = find(tmp.path());
@@ -54,7 +54,7 @@ fn a_copy_without_a_journal_is_in_use_until_it_ends() {
 }
 
 #[test]
-fn what_is_foreign_is_reported_and_left_alone() {
+fn foreign_files_are_reported_and_left_alone() {
     let tmp = tempfile::tempdir().unwrap();
     leave(tmp.path(), 20);
     let (_, found) = find(tmp.path());

@@ -1,4 +1,4 @@
-//! A process that is killed while it writes, again and again, ends with the right file.
+//! A process that is repeatedly killed while it writes ends with the right file.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,14 +12,14 @@ use crate::store::confine::Dir;
 use crate::store::journal::{Action, DirStorage, Flushed, Journal};
 
 const SIZE: usize = 1500 * super::BLOCK + 3;
-/// How often the process is killed, at most.
+/// Maximum number of kills.
 const KILLS: usize = 50;
-/// Blocks that the process may write after the one at which it is to be killed: so that it dies in
-/// the midst of something.
+/// Number of blocks that the process may write after the one at which it is killed, so that it dies
+/// in the middle of some operation.
 const BLOCKS_AHEAD: usize = 20;
-/// Says to the process that is killed where it writes.
+/// Environment variable that tells the process where to write.
 const DIR_VARIABLE: &str = "LONGHAUL_TEST_JOURNAL_DIR";
-/// Before each line for the test.
+/// Prefix of each line for the test.
 const MARK: &str = "journal:";
 
 #[test]
@@ -28,7 +28,7 @@ fn writes_until_it_is_killed() {
     let Some(dir) = std::env::var_os(DIR_VARIABLE) else {
         return;
     };
-    // To no buffer: what was reported has happened.
+    // Output is not buffered: what was reported has happened.
     let report = |word: &str, bytes: u64| {
         let line = format!("{MARK} {word} {bytes}\n");
         let _ = rustix::io::write(std::io::stdout(), line.as_bytes());
@@ -99,16 +99,16 @@ fn start(dir: &Path) -> Child {
 }
 
 #[test]
-fn a_process_that_is_killed_at_random_moments_goes_on() {
+fn process_killed_at_random_moments_resumes() {
     let tmp = tempfile::tempdir().unwrap();
     let mut random = Random(u64::from(std::process::id()));
     let (mut kills, mut recorded, mut wrote) = (0, 0, 0);
     loop {
         let mut child = start(tmp.path());
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // Some are killed as soon as they begin, and some after a hundred blocks.
+        // Some processes are killed as soon as they begin, and some after a hundred blocks.
         let mut left = random.below(100);
-        // As many blocks as it may write; all, when its input ends.
+        // Each byte permits one block. All are permitted when the input ends.
         let mut allowed = child.stdin.take().unwrap();
         if kills < KILLS {
             allowed.write_all(&vec![b'.'; left + BLOCKS_AHEAD]).unwrap();
@@ -129,7 +129,7 @@ fn a_process_that_is_killed_at_random_moments_goes_on() {
             );
             match (word, bytes) {
                 (Some("resumed"), Some(bytes)) => {
-                    // The process may have been killed before it could report the last it recorded.
+                    // The process may have been killed before it could report its last record.
                     assert!(bytes >= recorded, "{bytes} of {recorded} bytes are left");
                     recorded = bytes;
                 }

@@ -1,5 +1,5 @@
-//! A copy that ends at any moment and goes on: what is promised is there, and nothing is believed
-//! that is not.
+//! A copy that ends at any moment and is resumed. Everything that was promised is there, and
+//! nothing invalid is accepted.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -15,28 +15,28 @@ use crate::store::journal::{Action, Flushed, Journal};
 
 const TARGET: &str = "target";
 
-/// How a life of the copy ends.
+/// End of a life of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// `kill -9`: what was written is there.
+    /// By `kill -9`: written data is there.
     Kill,
-    /// What was not synced is gone, or part of it.
+    /// By a power loss: unsynced data is lost, or a part of it.
     PowerLoss,
 }
 
-/// One copy, through all of its lives.
+/// One copy through all of its lives.
 struct Copy {
     disk: SimDisk,
     content: Vec<u8>,
     random: Random,
     /// Blocks that must be there in the next life.
     promised: Vec<usize>,
-    /// And those that must be if it was killed: what was noted, too.
+    /// Blocks that must be there after a kill, including noted ones.
     noted: Vec<usize>,
-    /// A life without a journal, which syncs nothing, gave the file its name: after a power loss it
-    /// may hold anything.
+    /// True if a life without a journal, which syncs nothing, committed the file. After a power
+    /// loss it may have any content.
     is_target_doubtful: bool,
-    /// How many blocks there are between two flushes, on average.
+    /// Average number of blocks between two flushes.
     blocks_per_flush: usize,
 }
 
@@ -57,8 +57,8 @@ impl Copy {
         self.content.len().div_ceil(BLOCK)
     }
 
-    /// One life, which ends as told with its `last_step`-th change. Whether the file was finished,
-    /// as far as the copy knows.
+    /// Simulates one life, which ends as told with its `last_step`-th change. Returns true if the
+    /// file was finished, as far as the copy knows.
     fn live(&mut self, last_step: Option<u32>, end: End) -> bool {
         self.disk.end_at(last_step);
         let finished = self.run().is_ok();
@@ -89,7 +89,7 @@ impl Copy {
         written.append(&mut self.noted.clone());
         let mut torn = vec![false; self.blocks()];
         while let Some(n) = left.pop() {
-            // What never becomes a block: half of one, of a stream that is lost.
+            // Half of a block of a stream that is lost, which never becomes complete.
             if let Some(&other) = left.first()
                 && self.random.below(4) == 0
                 && (other + 1) * BLOCK <= self.content.len()
@@ -127,7 +127,7 @@ impl Copy {
         journal.finish(true)
     }
 
-    /// A block, in two extents; nothing where there is a hole already.
+    /// Writes a block in two extents, or nothing where there is a hole already.
     fn write(&self, journal: &Journal<SimDisk>, n: usize, is_torn: bool) -> Result<(), Failure> {
         if is_hole(n) && !is_torn {
             return Ok(());
@@ -138,11 +138,11 @@ impl Copy {
         journal.write_at(first, start)
     }
 
-    /// What the journal says is true, and is all that was promised; what it does not speak of is
-    /// zeros.
+    /// Checks that the journal is correct, and records everything that was promised. Everything
+    /// else must be zeros.
     fn check(&self, subtrees: &[crate::tree_hash::Subtree], is_in: impl Fn(usize) -> bool) {
         let data = self.disk.names().into_iter().find(|name| {
-            // Others are left of lives that ended before their journal was made.
+            // Other files are left by lives that ended before their journal was created.
             let data = self.disk.content(name).unwrap();
             name.ends_with(".part") && data.len() == self.content.len() && self.holds(&data, &is_in)
         });
@@ -166,7 +166,7 @@ impl Copy {
         })
     }
 
-    /// Whether the target is there; it has to be right if anything was promised of it.
+    /// Returns true if the target exists. It must be correct if any of it was promised.
     fn is_in_place(&self) -> bool {
         match self.disk.content(TARGET) {
             Some(there) if there == self.content => true,
@@ -182,7 +182,7 @@ impl Copy {
     }
 }
 
-/// Lives that end with these steps, then one that is not disturbed, and one after it.
+/// Simulates lives that end with these steps, then an undisturbed one, and another one after it.
 fn all_ends_well(mut copy: Copy, lives: &[(u32, End)]) {
     for &(last_step, end) in lives {
         let finished = copy.live(Some(last_step), end);
@@ -212,7 +212,7 @@ fn end() -> impl Strategy<Value = End> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn a_copy_that_ends_at_any_moments_goes_on(
+    fn copy_that_ends_at_any_moment_resumes(
         size in BLOCK + 1..40 * BLOCK,
         seed in any::<u64>(),
         blocks_per_flush in 1usize..8,
@@ -223,7 +223,7 @@ proptest! {
 }
 
 #[test]
-fn a_copy_goes_on_after_every_single_step() {
+fn copy_resumes_after_every_single_step() {
     for end in [End::Kill, End::PowerLoss] {
         for seed in 0..6 {
             let mut whole = Copy::new(12 * BLOCK + 5, seed, 3);
@@ -241,7 +241,7 @@ fn a_copy_goes_on_after_every_single_step() {
 }
 
 /// Writes a file front to back with a flush for each block, until the journal has become shorter.
-/// The steps during which it did.
+/// Returns the steps in which that happened.
 fn until_compacted(copy: &mut Copy) -> Result<(u32, u32), Failure> {
     let (disk, size) = (copy.disk.clone(), copy.content.len() as u64);
     let (journal, _) =
@@ -273,7 +273,7 @@ fn until_compacted(copy: &mut Copy) -> Result<(u32, u32), Failure> {
 }
 
 #[test]
-fn a_journal_that_is_written_anew_is_there_at_every_step() {
+fn rewritten_journal_exists_at_every_step() {
     let copy = || Copy::new(1500 * BLOCK, 1, 4);
     let (first, last) = until_compacted(&mut copy()).unwrap();
     for end in [End::Kill, End::PowerLoss] {

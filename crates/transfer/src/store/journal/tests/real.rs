@@ -1,4 +1,4 @@
-//! The journal on a real directory, and what others may have put there.
+//! The journal on a real directory, and with files that others may have put there.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -56,10 +56,10 @@ fn journal_in(dir: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_copy_goes_on_where_it_was_left() {
+fn copy_resumes_where_it_was_left() {
     let tmp = tempfile::tempdir().unwrap();
     leave(tmp.path(), 20);
-    // Of a life that ended otherwise: written, and not recorded.
+    // Of a life that ended differently: written, and not recorded.
     let part = names_in(tmp.path())
         .into_iter()
         .find(|name| name.ends_with(".part"))
@@ -69,7 +69,7 @@ fn a_copy_goes_on_where_it_was_left() {
     let mut bytes = std::fs::read(&part).unwrap();
     bytes[40 * BLOCK..41 * BLOCK].fill(0xEE);
     std::fs::write(&part, &bytes).unwrap();
-    // A record that was being written.
+    // An incomplete record.
     let mut journal = std::fs::read(journal_in(tmp.path())).unwrap();
     let whole = journal.len();
     journal.extend_from_slice(&[1, 0, 99]);
@@ -98,11 +98,11 @@ fn a_copy_goes_on_where_it_was_left() {
 }
 
 #[test]
-fn a_copy_in_other_blocks_goes_on_with_what_makes_whole_ones() {
+fn copy_with_other_block_size_resumes_complete_blocks() {
     let tmp = tempfile::tempdir().unwrap();
     leave(tmp.path(), 22);
     let content = content(SIZE, 1);
-    // Larger: 22 blocks are five of four, and two more that count no longer.
+    // Larger blocks: 22 blocks are five of four, and two that no longer count.
     let (journal, resume) = open_in_blocks(tmp.path(), BLOCK_LOG2 + 2);
     assert_eq!(resume.ranges(), [0..20 * BLOCK as u64]);
     assert!(
@@ -125,7 +125,7 @@ fn a_copy_in_other_blocks_goes_on_with_what_makes_whole_ones() {
     );
     assert_eq!(journal.leave(), Ok(Flushed::Recorded));
     drop(journal);
-    // Smaller again: all counts, and what is recorded now is found by the next one.
+    // Smaller blocks again: all count, and the next copy finds what is recorded now.
     let (journal, resume) = open(tmp.path());
     assert_eq!(resume.ranges(), [0..24 * BLOCK as u64]);
     for n in 24..51 {
@@ -140,7 +140,7 @@ fn a_copy_in_other_blocks_goes_on_with_what_makes_whole_ones() {
 }
 
 #[test]
-fn a_data_file_that_was_cut_off_or_is_gone_is_begun_anew() {
+fn truncated_or_missing_data_file_restarts() {
     for cut in [true, false] {
         let tmp = tempfile::tempdir().unwrap();
         leave(tmp.path(), 20);
@@ -162,7 +162,7 @@ fn a_data_file_that_was_cut_off_or_is_gone_is_begun_anew() {
 }
 
 #[test]
-fn what_others_put_under_the_journals_name_is_never_opened() {
+fn foreign_file_under_the_journal_name_is_never_opened() {
     let tmp = tempfile::tempdir().unwrap();
     leave(tmp.path(), 20);
     let saved = tmp.path().join("saved");
@@ -201,7 +201,7 @@ fn what_others_put_under_the_journals_name_is_never_opened() {
         );
         journal.finish(true).unwrap();
         drop(journal);
-        // It is there as it was.
+        // It is unchanged.
         let after = place.symlink_metadata().unwrap();
         assert_eq!(
             (there.ino(), there.len()),
@@ -226,7 +226,7 @@ fn what_others_put_under_the_journals_name_is_never_opened() {
 }
 
 #[test]
-fn a_huge_file_of_the_journals_name_is_not_read_whole() {
+fn huge_journal_file_is_not_read_completely() {
     let tmp = tempfile::tempdir().unwrap();
     let huge = std::fs::File::create(journal_in(tmp.path())).unwrap();
     huge.set_len(1 << 40).unwrap();

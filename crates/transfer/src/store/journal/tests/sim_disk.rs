@@ -1,9 +1,9 @@
-//! A directory on a disk that keeps, when the power fails, only what was synced, and any part of
-//! the rest.
+//! A directory on a disk that keeps, in a power failure, only what was synced, and any part of the
+//! rest.
 //!
-//! Of what was written and not synced each write may be there or not, whole, torn, or as zeros, in
-//! any order; of names that were made, changed or removed, any. It is harsher than any file system
-//! that keeps its own order. The numbers of removed files are given to new ones at once.
+//! Each unsynced write may be there or not: whole, torn, or as zeros, in any order. Of names that
+//! were created, changed or removed, any subset may be. This is harsher than any file system that
+//! keeps its own order. The numbers of removed files are reused at once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -23,20 +23,20 @@ struct State {
     inodes: BTreeMap<u64, Inode>,
     names: BTreeMap<OsString, u64>,
     durable_names: BTreeMap<OsString, u64>,
-    /// Changes of names that were not synced: each happens as a whole.
+    /// Unsynced changes of names. Each is atomic.
     unsynced_names: Vec<Vec<(OsString, Option<u64>)>>,
-    /// The file that has a lock on each inode.
+    /// File that has a lock on each inode.
     locks: HashMap<u64, u64>,
-    /// Which inode each open file is.
+    /// Inode of each open file.
     open: HashMap<u64, u64>,
     counter: u64,
     steps: u32,
-    /// The step at which the process ends, or the power fails.
+    /// Step at which the process ends, or the power fails.
     last_step: Option<u32>,
     pub trouble: Trouble,
 }
 
-/// What goes wrong without an end to it all.
+/// A fault that does not end the process.
 #[derive(Default, Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trouble {
     #[default]
@@ -70,7 +70,7 @@ impl Change {
     }
 }
 
-/// An open file. As in a process that ends, closing it gives up its lock.
+/// An open file. Closing it releases its lock, as at the end of a process.
 pub(super) struct SimFile {
     disk: SimDisk,
     id: u64,
@@ -88,14 +88,14 @@ impl Drop for SimFile {
 }
 
 impl SimDisk {
-    /// Whoever uses the disk ends with its `step`-th change from now on, which may still happen.
+    /// Ends the process with its `step`-th change from now on. The change may still happen.
     pub(super) fn end_at(&self, step: Option<u32>) {
         let mut state = self.0.lock();
         state.steps = 0;
         state.last_step = step;
     }
 
-    /// Changes and syncs since [`Self::end_at`].
+    /// Returns the number of changes and syncs since [`Self::end_at`].
     pub(super) fn steps(&self) -> u32 {
         self.0.lock().steps
     }
@@ -104,7 +104,7 @@ impl SimDisk {
         self.0.lock().trouble = trouble;
     }
 
-    /// Loses what was not synced.
+    /// Loses unsynced data.
     pub(super) fn fail_power(&self, random: &mut Random) {
         let mut state = self.0.lock();
         assert!(state.open.is_empty(), "the processes have ended");
@@ -138,7 +138,7 @@ impl SimDisk {
             .retain(|number, _| names.values().any(|named| named == number));
     }
 
-    /// What is read under a name.
+    /// Returns the content under a name.
     pub(super) fn content(&self, name: &str) -> Option<Vec<u8>> {
         let state = self.0.lock();
         let inode = state.names.get(OsStr::new(name))?;
@@ -154,7 +154,7 @@ impl SimDisk {
             .collect()
     }
 
-    /// Counts a step; false if it is the last, whose caller does not learn of it.
+    /// Counts a step. Returns false if it is the last, whose caller does not learn of it.
     fn step(state: &mut State) -> Result<bool, Errno> {
         if state.last_step.is_some_and(|last| state.steps >= last) {
             return Err(Errno::IO);

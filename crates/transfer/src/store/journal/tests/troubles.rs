@@ -1,4 +1,4 @@
-//! A full disk, a disk that fails, and two copies of the same.
+//! A full disk, a failing disk, and two copies of the same file.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn bytes(blocks: usize) -> u64 {
 }
 
 #[test]
-fn a_full_disk_costs_what_was_not_recorded_and_is_tried_again() {
+fn full_disk_costs_unrecorded_data_and_is_retried() {
     let disk = SimDisk::default();
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..3);
@@ -69,7 +69,7 @@ fn a_full_disk_costs_what_was_not_recorded_and_is_tried_again() {
         flush(&journal, SECOND * 4),
         Ok(Flushed::Unrecorded(_))
     ));
-    // The file fails; what was recorded stays.
+    // The file fails, but recorded data stays.
     drop(journal);
     assert_eq!(open_after(&disk).ranges(), [0..bytes(3)]);
 }
@@ -81,7 +81,7 @@ fn open_after(disk: &SimDisk) -> ResumePoint {
 }
 
 #[test]
-fn after_a_sync_that_failed_nothing_is_believed_that_came_since() {
+fn nothing_after_a_failed_sync_is_trusted() {
     let disk = SimDisk::default();
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..3);
@@ -92,7 +92,7 @@ fn after_a_sync_that_failed_nothing_is_believed_that_came_since() {
         flush(&journal, SECOND * 3).unwrap_err().kind,
         FailureKind::Io
     );
-    // The next sync may well succeed: the kernel reported the error once.
+    // The next sync may succeed, as the kernel reported the error once.
     disk.set_trouble(Trouble::None);
     write(&journal, SECOND * 3, 6..20);
     assert_eq!(journal.poll(SECOND * 5), Action::Nothing);
@@ -137,30 +137,30 @@ fn scattered_blocks_are_recorded_once_they_merge() {
 }
 
 #[test]
-fn two_copies_of_the_same_never_share_a_file() {
+fn two_copies_of_one_file_never_share_data() {
     let disk = SimDisk::default();
     let (first, _) = open(&disk);
-    // Begun before the first has a journal: whoever is faster has it.
+    // Begun before the first has a journal. Whichever is faster gets it.
     let (second, _) = open(&disk);
     write(&first, SECOND, 0..3);
     write(&second, SECOND, 3..5);
     assert_eq!(flush(&first, SECOND * 2), Ok(Flushed::Recorded));
     assert_eq!(flush(&second, SECOND * 2), Ok(Flushed::Nothing));
     assert!(first.is_recording() && !second.is_recording());
-    // Begun while it has one.
+    // Begun while the first has one.
     let (third, resume) = open(&disk);
     assert_eq!((resume.bytes(), third.is_recording()), (0, false));
     write(&second, SECOND, (0..3).chain(5..20));
     second.finish(true).unwrap();
     assert_eq!(disk.content("target"), Some(content(SIZE, 1)));
     drop(third);
-    // The file is there, and this copy has less of it.
+    // The file exists, and this copy has less of it.
     drop(first);
     assert_eq!(disk.names(), ["target"]);
 }
 
 #[test]
-fn what_another_copy_left_goes_when_the_file_is_finished() {
+fn finished_file_removes_leftovers_of_another_copy() {
     let disk = SimDisk::default();
     let (first, _) = open(&disk);
     write(&first, SECOND, 0..3);
@@ -172,27 +172,27 @@ fn what_another_copy_left_goes_when_the_file_is_finished() {
     assert_eq!(disk.names().len(), 3);
     second.finish(true).unwrap();
     assert_eq!(disk.names(), ["target"]);
-    // It was synced before the other's went.
+    // It was synced before the other's was removed.
     drop(second);
     disk.fail_power(&mut Random(1));
     assert_eq!(disk.content("target"), Some(content(SIZE, 1)));
 }
 
 #[test]
-fn what_a_copy_left_stays_where_the_file_is_another_or_cannot_be_synced() {
+fn leftovers_stay_if_the_file_differs_or_cannot_sync() {
     let disk = SimDisk::default();
     let (older, _) = open(&disk);
     write(&older, SECOND, 0..20);
     older.finish(true).unwrap();
     drop(older);
-    // As long as the file that is to be replaced: it was there before.
+    // The existing file, which is to be replaced, has the same size.
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..3);
     assert_eq!(flush(&journal, SECOND * 2), Ok(Flushed::Recorded));
     drop(journal);
     let (journal, resume) = open(&disk);
     assert_eq!(resume.ranges(), [0..bytes(3)]);
-    // Its target was replaced in the meantime by a copy that nothing has synced.
+    // Meanwhile, a copy that synced nothing has replaced its target.
     let (rival, _) = open(&disk);
     write(&rival, SECOND, 0..20);
     rival.finish(true).unwrap();
@@ -203,7 +203,7 @@ fn what_a_copy_left_stays_where_the_file_is_another_or_cannot_be_synced() {
 }
 
 #[test]
-fn a_source_that_changed_is_not_gone_on_with() {
+fn changed_source_is_not_resumed() {
     let disk = SimDisk::default();
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..3);
@@ -218,15 +218,15 @@ fn a_source_that_changed_is_not_gone_on_with() {
     };
     assert_eq!(open(b"another", BLOCK_LOG2, bytes(20)), 0);
     assert_eq!(open(b"the source", BLOCK_LOG2, bytes(20)), bytes(3));
-    // In other blocks: what makes whole ones counts.
+    // In other blocks, those that make up whole ones count.
     assert_eq!(open(b"the source", BLOCK_LOG2 + 1, bytes(20)), bytes(2));
-    // Of another size: begun anew, and what there was goes.
+    // With another size, the file is begun from scratch, and the old data is removed.
     assert_eq!(open(b"the source", BLOCK_LOG2, bytes(21)), 0);
     assert_eq!(disk.names(), Vec::<String>::new());
 }
 
 #[test]
-fn what_has_its_name_is_replaced_only_when_asked_and_what_is_given_up_goes() {
+fn existing_file_is_replaced_only_on_request() {
     let disk = SimDisk::default();
     for replace in [false, true] {
         let (journal, _) = open(&disk);
@@ -243,7 +243,7 @@ fn what_has_its_name_is_replaced_only_when_asked_and_what_is_given_up_goes() {
 }
 
 #[test]
-fn a_file_of_one_block_and_one_that_is_never_flushed_have_no_journal() {
+fn single_block_or_unflushed_file_has_no_journal() {
     let disk = SimDisk::default();
     let (journal, _) = Journal::open_or_create(
         disk.clone(),
@@ -278,7 +278,7 @@ fn a_file_of_one_block_and_one_that_is_never_flushed_have_no_journal() {
 }
 
 #[test]
-fn a_flush_behind_the_end_leaves_no_journal() {
+fn flush_after_the_end_leaves_no_journal() {
     let disk = SimDisk::default();
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..20);

@@ -3,7 +3,7 @@ use crate::spec::{CodelSpec, CrossSpec, JitterSpec, ReorderSpec};
 
 const SEGMENT: u64 = 1500;
 
-/// 12 Mbit/s (a full segment each millisecond) and 20 ms.
+/// 12 Mbit/s (a full segment each millisecond) over 20 ms.
 fn spec(queue: u64) -> DirectionSpec {
     DirectionSpec {
         delay: Duration::from_millis(20),
@@ -38,7 +38,7 @@ fn all_noise(spec: &mut DirectionSpec, jitter_reorders: bool) {
     });
 }
 
-/// Offers a segment each `spacing` until `until`, and gives what passed in the next second too.
+/// Offers a segment each `spacing` until `until`. Returns what passed until a second later.
 fn offer_evenly(
     neck: &mut Bottleneck,
     spacing: Nanos,
@@ -55,14 +55,14 @@ fn offer_evenly(
 }
 
 #[test]
-fn a_fall_of_the_delay_lets_nothing_arrive_faster_than_the_bottleneck_sends() {
+fn falling_delay_keeps_arrivals_at_the_bottleneck_rate() {
     let mut spec = spec(1_000_000);
     spec.delay = Duration::from_millis(143);
     spec.changes = Some(Trace {
         steps: vec![step(500 * MS, None, Some(20 * MS))],
         repeat_after: None,
     });
-    // Three quarters of the rate: a quarter of the time is left to make up for the fall.
+    // Three quarters of the rate: a quarter of the time is left to recover from the fall.
     let passed = offer_evenly(&mut of(&spec), 4 * MS / 3, 2_000 * MS, false);
     let sent = |passed: &Passed| passed.packet * (4 * MS / 3);
     assert_eq!(passed.len(), 1_501);
@@ -80,7 +80,7 @@ fn a_fall_of_the_delay_lets_nothing_arrive_faster_than_the_bottleneck_sends() {
             .filter(|p| sent(p) < 499 * MS)
             .all(|p| delay(p) == 143 * MS)
     );
-    // 123 ms are made up for at a quarter of the time in 492 ms.
+    // With a quarter of the time, recovering 123 ms takes 492 ms.
     let caught_up = passed.iter().find(|p| delay(p) == 20 * MS).unwrap();
     assert!(
         (980 * MS..1_010 * MS).contains(&sent(caught_up)),
@@ -174,8 +174,8 @@ fn cross_traffic_takes_the_time_it_takes_from_the_others() {
     let before = passed.iter().filter(|p| p.due <= 20_021 * MS).count() as u64 * SEGMENT;
     let crossed = neck.crossed();
     let rate = 12_000_000 / 8 * 20;
-    // Full all the time: what both got is the rate. Twice as much as the rate is offered of one,
-    // half of the rate of the other.
+    // The link is always full, so both together get its rate. One offers twice the rate, the other
+    // half.
     let both = before + crossed.bytes;
     assert!(both.abs_diff(rate) < rate / 30, "{both} of {rate}");
     assert!(
@@ -190,7 +190,7 @@ fn cross_traffic_takes_the_time_it_takes_from_the_others() {
 }
 
 #[test]
-fn a_link_with_cross_traffic_alone_delivers_nothing_but_is_looked_after() {
+fn link_with_only_cross_traffic_delivers_nothing() {
     let mut spec = spec(30_000);
     spec.cross = Some(CrossSpec {
         rate: BitRate(6_000_000),
@@ -215,8 +215,7 @@ fn codel_keeps_the_standing_queue_short_by_drops_or_marks() {
         (spec.aqm, spec.ecn) = (Some(CodelSpec::RFC_8289), true);
         let mut neck = of(&spec);
         let (mut passed, mut seen, mut sent, mut window) = (Vec::new(), 0, 0, 30.0_f64);
-        // A flow with a window that answers a drop or a mark by halving it, and whose answers come
-        // at once.
+        // A flow that halves its window on a drop or a mark, and learns of it at once.
         for now in (0..30_000 * MS).step_by(MS as usize / 4) {
             passed.extend(neck.until(now));
             let (mut arrived, mut answered) = (0, false);
@@ -252,14 +251,14 @@ fn codel_keeps_the_standing_queue_short_by_drops_or_marks() {
         assert_eq!(dropped == 0, markable, "{dropped}");
         assert_eq!(marked == 0, !markable, "{marked}");
         assert!(passed.len() > 25_000, "nearly the rate: {}", passed.len());
-        // Without it the window would grow to the 30,000 segments of the 30 s, or to the queue's
+        // Without that, the window would grow to the 30,000 segments of the 30 s, or to the queue's
         // limit.
         assert!(neck.queue_peak() < 60 * SEGMENT, "{}", neck.queue_peak());
     }
 }
 
 #[test]
-fn what_the_queue_has_no_room_for_is_still_dropped_at_its_tail() {
+fn full_managed_queue_still_drops_at_its_tail() {
     let mut spec = spec(4_000);
     spec.aqm = Some(CodelSpec::RFC_8289);
     let mut neck = of(&spec);
@@ -270,11 +269,12 @@ fn what_the_queue_has_no_room_for_is_still_dropped_at_its_tail() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// What happens depends on when packets come, never on when anyone looks; nothing is lost from
-    /// sight.
+    /// Results depend on when packets arrive, never on when the bottleneck is called. Every segment
+    /// is accounted for.
     #[test]
     fn looking_changes_nothing_with_noise_either(
-        arrivals in prop::collection::vec((0_u64..2_000_000, 1_u32..60, 1_u32..1_500, any::<bool>()), 1..40),
+        arrivals in prop::collection::vec(
+            (0_u64..2_000_000, 1_u32..60, 1_u32..1_500, any::<bool>()), 1..40),
         looks in prop::collection::vec(0_u64..60_000_000, 0..60),
         rate in 1_000_000_u64..200_000_000, reorders in any::<bool>(),
     ) {
@@ -283,7 +283,8 @@ proptest! {
             spec.loss = LossModel::Independent { probability: 0.05 };
             all_noise(&mut spec, reorders);
             spec.changes = Some(Trace {
-                steps: vec![step(3 * MS, Some(50_000_000), Some(MS)), step(40 * MS, Some(5_000_000), None)],
+                steps: vec![step(3 * MS, Some(50_000_000), Some(MS)),
+                    step(40 * MS, Some(5_000_000), None)],
                 repeat_after: None,
             });
             of(&spec)
@@ -300,8 +301,8 @@ proptest! {
                 let promised = watched.next_event();
                 let passed = watched.until(look);
                 let arrived = passed.iter().filter(|p| matches!(p.fate, Fate::Arrives { .. }));
-                // A change, or catching up, may come first; nothing that is due comes before it is
-                // promised.
+                // A change, or catching up, may come first; nothing arrives before the promised
+                // time.
                 for piece in arrived {
                     prop_assert!(promised.is_some_and(|promised| promised <= piece.due));
                 }

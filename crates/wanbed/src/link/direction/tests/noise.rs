@@ -14,7 +14,7 @@ fn noisy(change: impl FnOnce(&mut DirectionSpec)) -> Direction {
     Direction::new(&link, &link.forward, 0).unwrap()
 }
 
-/// The first sequence number of each piece of 1448-byte segments, and how many segments it has.
+/// Returns the number of each segment of 1448 bytes, from the first sequence number of each piece.
 fn segments(packets: &[(Nanos, Vec<u8>)]) -> Vec<u32> {
     packets
         .iter()
@@ -57,7 +57,7 @@ fn held_segments_arrive_late_whole_and_counted() {
         "{}",
         counters.reordered
     );
-    // Two that are held in a row, or the very last, make one or no inversion.
+    // Two consecutive held segments, or the very last one, make one inversion or none.
     assert!(overtaken <= counters.reordered && overtaken + 3 >= counters.reordered);
     let mut sorted = order.clone();
     sorted.sort_unstable();
