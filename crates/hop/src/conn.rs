@@ -311,12 +311,12 @@ pub(crate) fn register(
     socket: &Arc<OwnedFd>,
     interest: Interest,
 ) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
-    // SAFETY: an OwnedFd names the same open descriptor until it is dropped, and the AsyncFd holds
-    // it for as long as it lives: what the reactor watches is what was registered.
     #[allow(
         unsafe_code,
         reason = "AsyncFd requires this guarantee since tokio 1.54"
     )]
+    // SAFETY: an OwnedFd names the same open descriptor until it is dropped, and the AsyncFd holds
+    // it for as long as it lives: what the reactor watches is what was registered.
     let registered = unsafe { AsyncFd::register_with_interest(Arc::clone(socket), interest) };
     Ok(registered?)
 }

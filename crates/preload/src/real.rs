@@ -75,9 +75,9 @@ macro_rules! next {
             #[allow(clippy::too_many_arguments)] // as many as it has
             pub unsafe fn $name($($argument: $type),*) $(-> $result)? {
                 let Some(address) = next::$name.address() else { return $missing };
-                // SAFETY: the C library's function of this name has this type. It may unwind: a
-                // thread can be cancelled in it.
                 let function: unsafe extern "C-unwind" fn($($type),*) $(-> $result)? =
+                    // SAFETY: the C library's function of this name has this type. It may unwind: a
+                    // thread can be cancelled in it.
                     unsafe { std::mem::transmute(address) };
                 // SAFETY: the caller's promise is the function's.
                 unsafe { function($($argument),*) }

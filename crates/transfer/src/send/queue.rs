@@ -485,8 +485,7 @@ impl Queue {
                 break;
             }
             // Other copies may release memory, which is not notified.
-            let waited = self.room.wait_timeout(state, MEMORY_POLL_INTERVAL);
-            state = waited.0;
+            self.room.wait_for(&mut state, MEMORY_POLL_INTERVAL);
         }
         event(&mut state.schedule);
         let found = state.schedule.totals();

@@ -47,7 +47,7 @@ async fn push_cut_anywhere_is_finished_by_the_next_stream() {
     for (n, cut) in cuts().into_iter().enumerate() {
         let pipes = bench.pipes();
         // The second stream is cut as well, a little later.
-        *pipes.cuts.lock().unwrap() = vec![cut, cut / 2 + 1000];
+        *pipes.cuts.lock() = vec![cut, cut / 2 + 1000];
         let run = bench
             .push(
                 pipes,
@@ -241,7 +241,7 @@ async fn file_changed_during_reading_is_not_kept() {
             }
         };
         // Long before its end can have been read: at most a few blocks of 256 KiB are in flight.
-        *pipes.hook.lock().unwrap() = Some((1_000_000, Box::new(hook)));
+        *pipes.hook.lock() = Some((1_000_000, Box::new(hook)));
         let run = bench
             .push(pipes, &[bench.local("s/.")], "/", WriteOptions::default())
             .await;

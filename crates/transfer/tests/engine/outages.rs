@@ -143,7 +143,7 @@ async fn pull_detects_changes_during_an_outage() {
     };
     let new = bench.root("s/!first");
     let (tx, rx) = std::sync::mpsc::channel();
-    *first.hook.lock().unwrap() = Some((
+    *first.hook.lock() = Some((
         // Some of the bytes before the cut are read after it, or not at all.
         1_000_000,
         Box::new(move || {
