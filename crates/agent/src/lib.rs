@@ -3,7 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`model`] | a job, its request and its progress, as the API has them |
-//! | [`store`] | jobs in SQLite or PostgreSQL; each change is one step of [`longhaul_jobs::Life`] |
+//! | [`store`] | jobs in SQLite or PostgreSQL; each change is one step of [`longhaul_jobs::JobLife`] |
 //! | `attempt` | one attempt: a process of this program that copies |
 //! | [`agent`] | scheduling of jobs |
 //! | [`notice`] | reports of ended jobs to a URL |

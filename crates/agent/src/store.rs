@@ -1,4 +1,4 @@
-//! Store of jobs. Each change is one transaction around a step of [`longhaul_jobs::Life`], so two
+//! Store of jobs. Each change is one transaction around a step of [`longhaul_jobs::JobLife`], so two
 //! agents, or an agent and a user, never change a job from the same state.
 
 mod claim;

@@ -96,7 +96,7 @@ pub struct ListenerState {
 /// All known sockets and names.
 pub struct SocketTable {
     entries: BTreeMap<u64, SocketEntry>,
-    /// Number of entries that are [`SocketState::ConnectFuture`].
+    /// Number of entries that are [`SocketState::Connecting`].
     pending: usize,
     /// Names, and the addresses that they resolved to.
     pub names: ResolvedNames,

@@ -132,7 +132,7 @@ pub enum CounterOfferMode {
     Offer,
     /// Do not search for them, which is faster.
     Refuse,
-    /// Answer without them, and return a [`Search`] that finds them later.
+    /// Answer without them, and return a [`OfferSearch`] that finds them later.
     Later,
 }
 
@@ -159,7 +159,7 @@ pub fn decide(
     answer
 }
 
-/// Decides a request without counter-offers. If bandwidth is short, also returns the [`Search`] for
+/// Decides a request without counter-offers. If bandwidth is short, also returns the [`OfferSearch`] for
 /// counter-offers. It takes longer than the decision and can run elsewhere.
 #[must_use]
 pub fn decide_without_offers(

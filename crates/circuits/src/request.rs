@@ -32,7 +32,7 @@ pub enum Demand {
 #[serde(rename_all = "snake_case")]
 pub enum VolumePace {
     /// One rate throughout the window over fixed paths, if possible; otherwise as
-    /// [`VolumePace::NotYetValid`].
+    /// [`VolumePace::Early`].
     Even,
     /// The highest possible rates, as early as possible.
     Early,

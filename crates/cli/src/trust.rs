@@ -206,7 +206,7 @@ impl RememberingConnector {
         self.sessions.use_reserved(reserved);
     }
 
-    /// Forwards to [`SessionConnector::await_routes`].
+    /// Forwards to [`SessionConnector::set_awaiting_routes`].
     pub fn await_routes(&self, awaited: bool) {
         self.sessions.set_awaiting_routes(awaited);
     }

@@ -39,7 +39,7 @@ const MAX_SPARE_PIPES: usize = 32;
 /// [`Error`] when it cannot start. Once it runs, the error of a session becomes that session's
 /// status or reset.
 ///
-/// [`DepotTimeouts::drain`]: crate::Timeouts::drain
+/// [`DepotTimeouts::drain`]: crate::DepotTimeouts::drain
 pub async fn run(config: DepotConfig, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
     Depot::bind(config)?.run(shutdown).await;
     Ok(())

@@ -2,7 +2,7 @@
 //! it.
 //!
 //! [`gather`] collects [`Facts`] and changes nothing. [`findings()`] is pure: from facts and a
-//! [`Path`] it derives [`Finding`]s, each with its cost on that path and the exact command that
+//! path it derives [`Finding`]s, each with its cost on that path and the exact command that
 //! fixes it. [`probe`] measures the path to a host. [`render`] formats a report for people. [`ask`]
 //! and [`FactsServer`] transfer the facts of another machine. `docs/doctor.md` lists every finding.
 

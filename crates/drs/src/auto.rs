@@ -1,4 +1,4 @@
-//! `Mode::AutoMode`: acts only if a verdict says that an option helps.
+//! `Mode::Auto`: acts only if a verdict says that an option helps.
 //!
 //! Linux autotunes both buffers by itself. An explicit size switches that off, and may be smaller
 //! than what autotuning would have reached. So a size is set only if autotuning has reached its

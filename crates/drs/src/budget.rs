@@ -90,7 +90,7 @@ impl Budget {
 impl BudgetClaim {
     /// Requests `need` bytes for this connection. Returns the bytes that it may hold from now on.
     /// If that is less than before, the connection still holds the difference until it calls
-    /// [`report_held`](Self::holds).
+    /// [`report_held`](Self::report_held).
     pub fn request(&self, need: u64) -> u64 {
         let mut accounts = self.budget.lock();
         let Some(Some(mut account)) = accounts.list.get(self.index).copied() else {

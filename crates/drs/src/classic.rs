@@ -1,4 +1,4 @@
-//! `Mode::ClassicMode`: the buffer is twice the sender's estimated window, and only grows (DRS
+//! `Mode::Classic`: the buffer is twice the sender's estimated window, and only grows (DRS
 //! paper, section 1 and reference 6).
 
 use std::time::Duration;

@@ -155,7 +155,7 @@ impl Flow {
     }
 
     /// Keeps the unsent data small from the first sample on, and allows more as more is in flight
-    /// (`TCP_NOTSENT_LOWAT`). Works for senders in [`Mode::AutoMode`], and is meant for callers
+    /// (`TCP_NOTSENT_LOWAT`). Works for senders in [`Mode::Auto`], and is meant for callers
     /// whose streams share their work. It is not reported as an action of a [`FlowStep`]. Without
     /// it, only a large backlog is cut.
     #[must_use]
@@ -169,7 +169,7 @@ impl Flow {
 
     /// Opens the receive window up to [`START_WINDOW_BYTES`] at the first sample
     /// ([`open_receive_window`](crate::open_receive_window)), so that the sender's slow start need
-    /// not wait for autotuning. Works for receivers in [`Mode::AutoMode`], and is meant for bulk
+    /// not wait for autotuning. Works for receivers in [`Mode::Auto`], and is meant for bulk
     /// data. It is not reported as an action of a [`FlowStep`].
     #[must_use]
     pub fn opening_window(mut self) -> Self {
@@ -185,7 +185,7 @@ impl Flow {
         self.auto.aim_bps = bps;
     }
 
-    /// Sets the rate that the caller has reserved, in bytes per second. [`Mode::AutoMode`] paces
+    /// Sets the rate that the caller has reserved, in bytes per second. [`Mode::Auto`] paces
     /// the sender to it, so that no burst meets the reservation's policer.
     pub fn set_reservation(&mut self, rate: Option<u64>) {
         self.auto.reserved = rate;

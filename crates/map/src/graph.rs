@@ -9,7 +9,7 @@ use quantities::Rate;
 use crate::model::{Direction, Map};
 
 /// Sites as nodes, and each direction of each link as an edge. Numbers of nodes and links are
-/// indices in [`Map::sites`] and [`Map::add_links`].
+/// indices in [`Map::sites`] and [`Map::links`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Graph {
     names: Vec<String>,

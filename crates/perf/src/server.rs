@@ -84,7 +84,7 @@ impl MeasurementServer {
         })
     }
 
-    /// Serves one session that asks for [`longhaul_session::Service::PERF`]. It is either a
+    /// Serves one session that asks for [`longhaul_session::ServiceName::PERF`]. It is either a
     /// measurement's control session, served to its end, or a further session, which is passed to
     /// its measurement.
     ///

@@ -31,7 +31,7 @@
 //!
 //! [`path::Hop`] is the path of one TCP connection. It computes the long-run rate and what limits
 //! it ([`path::Hop::steady_rate`]), the length of slow start ([`path::Hop::slow_start_phase`]), and
-//! the duration of a transfer ([`path::Hop::time`]).
+//! the duration of a transfer ([`path::Hop::transfer_time`]).
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from files and command lines
 

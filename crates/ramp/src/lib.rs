@@ -14,11 +14,11 @@
 //!
 //! The sequence of messages:
 //!
-//! 1. [`RampRequest::RouteQuery`] is answered with [`RampReply::Direct`], [`RampReply::Refuse`] or
+//! 1. [`RampRequest::Ask`] is answered with [`RampReply::Direct`], [`RampReply::Refuse`] or
 //!    [`RampReply::Via`].
 //! 2. After `Via`, the program connects its own socket to that listener on loopback. It sends
 //!    [`RampRequest::Begin`] with the ticket and its socket's address. The answer,
-//!    [`RampReply::ActionResult`], follows once the route is established or has failed.
+//!    [`RampReply::Done`], follows once the route is established or has failed.
 //! 3. If [`RampReply::Direct`] requests it, the program reports the round-trip time with
 //!    [`RampRequest::Measured`] once it is connected. That is not answered.
 //!
@@ -26,7 +26,7 @@
 //! for which the same question has the same answer. When its rules change, the on-ramp sends
 //! [`RampReply::Forget`] on the connection that carried the answer. The end of that connection
 //! means the same. So a program checks that connection before it uses a remembered answer: nothing
-//! to read means that the answer is still valid. [`RampRequest::AnswerCache`] reports how often
+//! to read means that the answer is still valid. [`RampRequest::Remembered`] reports how often
 //! such answers were used.
 
 #![forbid(unsafe_code)]

@@ -53,7 +53,7 @@ pub enum RampReply<'a> {
     Via {
         /// Address of the listener, of the requested family.
         listener: SocketAddr,
-        /// Ticket to pass in [`RampRequest::Begin`](crate::Request::Begin).
+        /// Ticket to pass in [`RampRequest::Begin`](crate::RampRequest::Begin).
         ticket: u64,
         /// Reason, in words.
         reason: &'a str,

@@ -75,7 +75,7 @@ pub struct RouteQuery<'a> {
     /// protocol.
     pub key: Option<[u8; 32]>,
     /// True if the program can remember an answer, and reads
-    /// [`RampReply::Forget`](crate::Reply::Forget) on this connection.
+    /// [`RampReply::Forget`](crate::RampReply::Forget) on this connection.
     pub remembers: bool,
 }
 

@@ -39,16 +39,16 @@ pub enum FarQuestion {
         within_ms: Option<u32>,
     },
     /// Carry one session over standard input and output from the answer on. Answered by
-    /// [`FarAnswer::BridgeState`].
+    /// [`FarAnswer::Inside`].
     Inside,
     /// List files, or change names. Answered by [`FarAnswer::Files`].
     Files(FilesRequest),
     /// Be the client of a copy with another far side. Answered by [`FarAnswer::Event`]s and
-    /// [`FarAnswer::CopyResult`], or by [`FarAnswer::NotReached`].
+    /// [`FarAnswer::Ended`], or by [`FarAnswer::NotReached`].
     Copy(Box<CopyAsk>),
 }
 
-/// Content of [`FarQuestion::ServeRequest`].
+/// Content of [`FarQuestion::Serve`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServeAsk {
     /// Key of the client.
@@ -235,7 +235,7 @@ pub enum CopyEvent {
         /// Reason.
         reason: String,
     },
-    /// The copy waits, as nothing arrives: see [`longhaul_transfer::Event::Waiting`].
+    /// The copy waits, as nothing arrives: see [`longhaul_transfer::TransferEvent::Waiting`].
     Waiting {
         /// Milliseconds since something arrived.
         silence_ms: u64,
@@ -283,7 +283,7 @@ pub enum CopyEvent {
     },
 }
 
-/// Counters of a copy between two far sides, as in [`longhaul_transfer::Progress`].
+/// Counters of a copy between two far sides, as in [`longhaul_transfer::TransferProgress`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each is the counter of that name")]
 pub struct CopyProgress {

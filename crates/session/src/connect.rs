@@ -77,7 +77,7 @@ pub struct ConnectOptions {
     /// Expected duration in seconds, if known; at least 1.
     pub duration: Option<u64>,
     /// Ordinary TCP server at which the session ends. The destination is then an off-ramp, and the
-    /// service [`Service::TCP`] (LH-OPEN-14). See [`ConnectOptions::through_offramp`].
+    /// service [`ServiceName::TCP`] (LH-OPEN-14). See [`ConnectOptions::through_offramp`].
     pub onward: Option<Endpoint>,
     /// A controller's grant to use a circuit, for the depots on it (LH-GRANT-1).
     pub grant: Option<Box<CircuitGrant>>,

@@ -79,7 +79,7 @@ impl Listener {
     /// Binds the address and starts to accept sessions.
     ///
     /// # Errors
-    /// [`Error::ListenerConfig`] or [`Error::Congestion`].
+    /// [`Error::Listen`] or [`Error::Congestion`].
     pub async fn bind(options: ListenOptions) -> Result<Self, Error> {
         let hop = HopOptions::with_congestion(options.congestion.clone());
         let failed = |source| Error::Listen {

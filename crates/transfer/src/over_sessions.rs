@@ -31,7 +31,7 @@ pub fn depots_of(route_name: &str) -> &str {
     route_name.get(..end).unwrap_or(route_name)
 }
 
-/// Returns true if the route of that name is [reserved](Reserved).
+/// Returns true if the route of that name is reserved (see [`ReservedRoute`]).
 #[must_use]
 pub fn is_reserved(route_name: &str) -> bool {
     route_name.contains(FROM_PORTS_SEPARATOR) || route_name.contains(CIRCUIT_SEPARATOR)

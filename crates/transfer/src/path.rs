@@ -1,7 +1,7 @@
 //! Names on the wire: a path beneath a root, as the bytes that the file system holds.
 //!
 //! The spelling of a [`RelPath`] cannot leave the directory in which it is resolved.
-//! [`crate::confine`] ensures that symbolic links cannot leave it either.
+//! `store::confine` ensures that symbolic links cannot leave it either.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]

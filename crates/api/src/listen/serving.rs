@@ -2,7 +2,7 @@
 //!
 //! A connection is pending until one of its requests has been admitted. Pending connections have
 //! little time. When there are too many, the oldest connection of the source with the most is reset
-//! ([`longhaul_hop::LocalGate`]). Admitted connections are charged to their key or source. Each
+//! ([`longhaul_hop::ConnectionGate`]). Admitted connections are charged to their key or source. Each
 //! listener has its own gate, so a crowd at one leaves capacity at the others.
 
 use std::future::Future;
@@ -91,7 +91,7 @@ impl Acceptor for UnixListener {
 }
 
 /// Serves `router` until `stop` is true. Each request carries its [`PeerIdentity`] and the
-/// [`SharedPermit`](crate::key_gate::SharedPlace) of its connection.
+/// [`SharedPermit`](crate::key_gate::SharedPermit) of its connection.
 ///
 /// # Errors
 /// None; it returns once `stop` is true.

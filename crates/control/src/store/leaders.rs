@@ -47,7 +47,7 @@ impl ControllerStore {
     /// Runs `work` until connections are abandoned. The work may then have been done or not.
     ///
     /// # Errors
-    /// [`StoreError::TimedOut`], or the error of `work`.
+    /// [`StoreError::Silent`], or the error of `work`.
     pub async fn unless_given_up<T>(
         &self,
         work: impl Future<Output = Result<T, StoreError>>,

@@ -3,7 +3,7 @@
 //!
 //! Remembered answers came over the process's line, and are valid until anything else comes over
 //! it. The on-ramp reports changes of its rules there, and the line ends with the on-ramp. So an
-//! answer belongs to one line ([`Self::forget`] is called when the line is replaced), and only the
+//! answer belongs to one line (`forget` is called when the line is replaced), and only the
 //! holder of the line uses and keeps it. The memory has a fixed size: nothing is allocated once it
 //! is made.
 
@@ -33,7 +33,7 @@ struct CachedAnswer {
     question: CacheKey,
 }
 
-/// Parts of a question on which its answer depends. All other fields of an [`Ask`] are the same for
+/// Parts of a question on which its answer depends. All other fields of a [`RouteQuery`] are the same for
 /// all questions of a process.
 #[derive(Clone, Copy)]
 struct CacheKey {

@@ -117,7 +117,7 @@ enum HandshakeStep {
     Failed(rustls::Error),
 }
 
-/// Performs the handshake over `io`. Input after it is returned in the [`Incoming`].
+/// Performs the handshake over `io`. Input after it is returned in the [`InputBuffer`].
 pub(super) async fn handshake<S, C>(io: &mut S, connection: &mut C) -> io::Result<InputBuffer>
 where
     S: AsyncRead + AsyncWrite + Unpin,

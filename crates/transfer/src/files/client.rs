@@ -15,7 +15,7 @@ use crate::client::{Connector, close};
 use crate::error::Error;
 
 /// Reason why a server did not respond. Missing or forbidden files are
-/// [`FilesResponse::RemoveError`] instead.
+/// [`FilesResponse::Failed`] instead.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// The session could not be opened.

@@ -50,7 +50,7 @@ pub enum FilesRequest {
         #[serde(default)]
         limit: Option<u32>,
     },
-    /// Create a directory. Answered by [`FilesResponse::TamperedPipe`], like every change of names.
+    /// Create a directory. Answered by [`FilesResponse::Changed`], like every change of names.
     MakeDirectory {
         /// Path of the directory.
         path: PathBytes,

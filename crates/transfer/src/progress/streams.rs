@@ -34,7 +34,7 @@ pub struct StreamCounters {
     ends: Mutex<ConnectionState>,
     /// True if the stream must end once all that it carries is answered.
     retiring: watch::Sender<bool>,
-    /// Copy of [`TransferProgress::max_streams`](super::Progress::max_streams).
+    /// Copy of [`TransferProgress::max_streams`](super::TransferProgress::max_streams).
     max_streams: watch::Sender<Option<usize>>,
     /// True while this end waits for data. False while it is busy with data that has arrived.
     is_waiting: AtomicBool,
@@ -42,7 +42,7 @@ pub struct StreamCounters {
     addresses: AtomicU64,
     /// True if the server has accepted the current connection.
     accepted: AtomicBool,
-    /// Copy of [`TransferProgress::arrivals`](super::Progress::arrivals).
+    /// Copy of [`TransferProgress::arrivals`](super::TransferProgress::arrivals).
     arrivals: Arc<AtomicU64>,
 }
 

@@ -1,4 +1,4 @@
-//! The receiver of a copy: passes what streams carry to the [`Ledger`], and performs its actions on
+//! The receiver of a copy: passes what streams carry to the [`CopyLedger`], and performs its actions on
 //! the store.
 //!
 //! The ledger decides. The receiver adds the lock around it, the store, the account for its memory,
@@ -464,7 +464,7 @@ impl<S: FileStore> Receiver<S> {
         }
     }
 
-    /// Returns HAVE. See [`Ledger::have`].
+    /// Returns HAVE. See [`CopyLedger::have_frame`].
     pub(crate) fn have(&self, id: u64, from: u64) -> Option<(Frame, Option<u64>)> {
         self.state.lock().ledger.have_frame(id, from)
     }

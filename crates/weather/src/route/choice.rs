@@ -111,7 +111,7 @@ pub enum Reason {
 /// A choice of routes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
-    /// Chosen route, the first of [`Self::parallel_routes`].
+    /// Chosen route, the first of [`Self::at_once`].
     pub via: RouteDepots,
     /// Reason for the choice.
     pub reason: Reason,

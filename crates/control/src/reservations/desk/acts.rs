@@ -58,7 +58,7 @@ impl ReservationStore {
     }
 
     /// Like [`Self::execute`], with a search for counter-offers if they are computed later
-    /// ([`CounterOfferMode::Later`](longhaul_circuits::admit::Counter::Later)).
+    /// ([`CounterOfferMode::Later`](longhaul_circuits::admit::CounterOfferMode::Later)).
     ///
     /// # Errors
     /// [`DeniedCommand`].

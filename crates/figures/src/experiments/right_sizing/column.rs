@@ -30,11 +30,11 @@ pub enum Column {
     PaperPlus,
     /// The kernel's autotuning, without any setting.
     Kernel,
-    /// `Mode::AutoMode`, in a program that sets nothing.
+    /// `Mode::Auto`, in a program that sets nothing.
     Auto,
     /// A program that sets 64 KB itself.
     Fixed,
-    /// `Mode::AutoMode` in such a program.
+    /// `Mode::Auto` in such a program.
     AutoFixed,
 }
 

@@ -386,7 +386,7 @@ impl CopyDestination {
         Ok(parent)
     }
 
-    /// Returns [`Self::parent`] of an entry, with its source.
+    /// Returns [`Self::locate`] of an entry, with its source.
     fn parent_of(&self, head: &EntryHead, place: &RelPath) -> Result<EntryLocation, Failure> {
         let mut parent = self.locate(place)?;
         parent.source = head.source;
