@@ -27,7 +27,7 @@ pub enum State {
     LargeFileDone,
     /// The last file is committed.
     LastFile,
-    /// First at `Blocks`, and again as soon as the next command knows which bytes have arrived.
+    /// First at `Blocks`, and again as soon as the next command resumes.
     GoingOn,
     /// At a random moment of the copy.
     Random,
