@@ -70,7 +70,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Returns the rate over the first `seconds`, in Mbit/s, as a transfer timed for so long would
+    /// Returns the rate over the first `seconds`, in Mbit/s, as a transfer of that duration would
     /// have reported it.
     fn mbps(&self, seconds: u32) -> f64 {
         let found = self.arrived.iter().find(|(after, _)| *after == seconds);
