@@ -1,4 +1,4 @@
-//! Servers and depots started for one copy: ended, by their own handle, when the copy is over.
+//! Servers and depots started for one copy, and ended when the copy is over.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader};
@@ -39,13 +39,12 @@ impl Server {
     /// Starts `command` and waits until it prints a line that contains `ready`.
     ///
     /// # Errors
-    /// It cannot be started, ends at once, or stays silent for 20 s: the error quotes what it
-    /// printed.
+    /// It cannot be started, ends at once, or stays silent for 20 s. The error quotes its output.
     pub fn start(command: Command, name: &str, ready: &'static str) -> Result<Self> {
         Self::start_within(command, name, ready, READY_WITHIN)
     }
 
-    /// The same, with another time to be ready.
+    /// Starts `command` with another time limit.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -74,8 +73,8 @@ impl Server {
     /// for servers that do not say when they are ready. The port must be the server's own.
     ///
     /// # Errors
-    /// It cannot be started, ends before, or does not listen within 20 s: the error quotes what it
-    /// printed.
+    /// It cannot be started, ends before, or does not listen within 20 s. The error quotes its
+    /// output.
     pub fn start_listening(command: Command, name: &str, port: u16) -> Result<Self> {
         let server = Self::spawn(command, name)?;
         let deadline = Instant::now() + READY_WITHIN;
@@ -125,12 +124,12 @@ impl Server {
 }
 
 impl Server {
-    /// The number of its process.
+    /// Returns the number of its process.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until it ends by itself, and gives the lines that it wrote since it was ready.
+    /// Waits until it ends by itself. Returns the lines that it wrote since it was ready.
     ///
     /// # Errors
     /// It did not end within `limit`.
@@ -153,9 +152,9 @@ impl Server {
 }
 
 impl Server {
-    /// Kills the processes that it started, and waits until it ends for want of them: for a program
-    /// that does nothing but wait for another, as `unshare --fork` does. Of a process namespace
-    /// nothing is left then, as its first process ends after all others.
+    /// Kills its child processes, and waits until it ends because of that: for a program that only
+    /// waits for another, such as `unshare --fork`. Nothing of a process namespace is left then,
+    /// because its first process ends after all others.
     pub fn end_with_children(&mut self) {
         let pid = self.child.id();
         let children =
@@ -206,10 +205,10 @@ fn spawn_piped(mut command: Command, name: &str) -> Result<Child> {
         .with_context(|| format!("cannot start {name}"))
 }
 
-/// Runs a command, which must succeed within `limit`; gives what it wrote to standard output.
+/// Runs a command, which must succeed within `limit`. Returns its standard output.
 ///
 /// # Errors
-/// It cannot be started, did not end in time, or failed: the error quotes what it wrote.
+/// It cannot be started, did not end in time, or failed. The error quotes its output.
 pub fn succeed_within(command: Command, name: &str, limit: Duration) -> Result<String> {
     let (status, out, errors) = output_within(command, name, limit)?;
     ensure!(
@@ -220,8 +219,7 @@ pub fn succeed_within(command: Command, name: &str, limit: Duration) -> Result<S
     Ok(out)
 }
 
-/// Runs `command` to its end, but no longer than `limit`; gives its exit status and what it wrote
-/// to each stream.
+/// Runs `command` to its end, but no longer than `limit`. Returns its exit status and both outputs.
 ///
 /// # Errors
 /// It cannot be started, or it did not end in time and was killed.
@@ -230,7 +228,7 @@ pub fn output_within(
     name: &str,
     limit: Duration,
 ) -> Result<(ExitStatus, String, String)> {
-    // A group of its own: what it has started ends with it, and keeps no output open.
+    // A process group of its own: its children end with it, and keep no output open.
     command.process_group(0);
     let mut child = spawn_piped(command, name)?;
     let read = |pipe: Option<Box<dyn std::io::Read + Send>>| {
@@ -246,7 +244,7 @@ pub fn output_within(
     let err = read(child.stderr.take().map(|pipe| Box::new(pipe) as _));
     let (ended, watch) = mpsc::channel::<()>();
     let pid = child.id();
-    // A watchdog rather than polling: it ends the child by pid only while the child has not been
+    // A watchdog instead of polling: it ends the child by pid only while the child has not been
     // waited for.
     let watchdog = thread::spawn(move || {
         let late = matches!(

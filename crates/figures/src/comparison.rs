@@ -3,23 +3,23 @@
 use crate::single::Basis;
 use crate::stats::Spread;
 
-/// `longhaul cp` beside the best of the other programs in one case.
+/// Comparison of `longhaul cp` with the best of the other programs in one case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// Data that is copied, and its path.
     pub case: String,
-    /// The best of the others.
+    /// Best of the other programs.
     pub rival: String,
     /// Rate of `longhaul cp` by that of the best of the others.
     pub ratio: f64,
     /// If true, no other program has a higher rate.
     pub is_first: bool,
-    /// Runs behind the weaker of the two rates.
+    /// Number of runs for the weaker of the two rates.
     pub basis: Basis,
 }
 
-/// Returns the count of cases in which `longhaul cp` is first, with the cases that rest on one run;
-/// `None` without a case.
+/// Returns the number of cases in which `longhaul cp` is first, with a mark for cases of one run.
+/// Returns `None` without a case.
 pub fn first(all: &[Comparison]) -> Option<String> {
     let first = all.iter().filter(|one| one.is_first).count();
     let single = all.iter().filter(|one| one.basis.is_single()).count();
@@ -52,7 +52,7 @@ pub fn behind(all: &[Comparison]) -> String {
     }
 }
 
-/// The text as it stands within a sentence.
+/// Returns the text in lower case, for use within a sentence.
 fn uncapitalized(text: &str) -> String {
     let mut rest = text.chars();
     rest.next().map_or_else(String::new, |first| {

@@ -14,39 +14,39 @@ use crate::copy::{DEPOT_PORT, in_node};
 use crate::experiment::Here;
 use crate::identities::new_key;
 
-/// A command of preparation takes less.
+/// Maximum duration of a command of the setup.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 const CONTROLLER_PORT: u16 = 7513;
 
 /// A client, depots and a controller that know each other, in the folder of a run.
 pub struct Controlled<'a, 'h, S> {
     here: &'a Here<'h, S>,
-    /// The client's key.
+    /// Key of the client.
     pub client_key: String,
-    /// The controller's.
+    /// Key of the controller.
     pub controller_key: String,
     depots: Vec<Server>,
     services: Vec<Server>,
 }
 
 impl<'a, 'h, S> Controlled<'a, 'h, S> {
-    /// Makes the keys; nothing runs yet.
+    /// Creates the keys; nothing runs yet.
     ///
     /// # Errors
-    /// A key cannot be made.
+    /// A key cannot be created.
     pub fn new(here: &'a Here<'h, S>) -> Result<Self> {
         let key = |name: &str| new_key(&here.tools.longhaul, &here.folder.join(name));
         Ok(Self {
             here,
             client_key: key("client")?,
-            // Where it looks for its own.
+            // The folder in which the controller looks for its own key.
             controller_key: key("controller/state/control")?,
             depots: Vec::new(),
             services: Vec::new(),
         })
     }
 
-    /// `longhaul` in a node, with the keys and the memory of `home`.
+    /// Returns a `longhaul` command in a node, with the keys and the state of `home`.
     ///
     /// # Errors
     /// The lab has no such node.
@@ -59,7 +59,7 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
         Ok(command)
     }
 
-    /// The address of a node, in text.
+    /// Returns the address of a node as text.
     ///
     /// # Errors
     /// The lab has no such node.
@@ -67,7 +67,7 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
         Ok(self.here.lab.address(node)?.to_string())
     }
 
-    /// Runs a command of the client's or the controller's, and gives what it says.
+    /// Runs a command of the client or the controller. Returns its output.
     ///
     /// # Errors
     /// It fails.
@@ -81,8 +81,8 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
         )
     }
 
-    /// Starts a depot in a node, which lets the client through and takes the grants of the
-    /// controller that is to run in another one; its place on the map.
+    /// Starts a depot in a node. It lets the client through, and takes the grants of the controller
+    /// that will run in another node. Returns its entry for the map.
     ///
     /// # Errors
     /// It does not start.
@@ -113,18 +113,18 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
                 "addresses": [{"endpoint": address}]}))
     }
 
-    /// The process of the depot that was started at this place.
+    /// Returns the process of the depot that was started at this position.
     pub fn depot_process(&self, place: usize) -> Option<u32> {
         self.depots.get(place).map(Server::process)
     }
 
-    /// Has something run for as long as this.
+    /// Keeps a server running as long as this value lives.
     pub fn keep(&mut self, server: Server) {
         self.services.push(server);
     }
 
-    /// Starts the agent of a Linux router in a node, for the link by which packets leave it for
-    /// another; what the controller's configuration says of it.
+    /// Starts the agent of a Linux router in a node, for the link on which packets leave it for
+    /// another node. Returns its entry for the controller's configuration.
     ///
     /// # Errors
     /// It does not start.
@@ -190,7 +190,7 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
             .flatten()
             .filter_map(|depot| depot.get("key"));
         for key in keys.filter_map(Value::as_str) {
-            // It has grants renewed.
+            // The controller renews grants.
             self.ask(node, "controller", &["control", "grant", key, "depot"])?;
         }
         let url = format!("https://{listen}");
@@ -207,10 +207,10 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
     }
 }
 
-/// By which interface and next router packets leave a node for another.
+/// Returns the interface and the next router for packets from a node to another.
 ///
 /// # Errors
-/// `ip` does not say.
+/// `ip` does not tell.
 pub fn leaves(lab: &Lab, node: &str, to: &str) -> Result<(String, Vec<String>)> {
     let mut ip = lab.command(node, "ip")?;
     ip.args(["-j", "route", "get", &lab.address(to)?.to_string()]);

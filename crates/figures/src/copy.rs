@@ -1,4 +1,4 @@
-//! One measured copy: a server, depots, `longhaul cp`, and what its closing report says.
+//! One measured copy: a server, depots, `longhaul cp`, and its final report.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::experiment::Here;
 use crate::setting::{Setting, Way};
 use crate::tools::Tools;
 
-/// A copy may take this long: ten times the slowest cell of the papers, so that a hang ends.
+/// Time limit of a copy: ten times the slowest cell of the papers, so that a hang ends.
 const COPY_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Port of `longhaul serve` and of the depots inside the lab, whose nodes run nothing else.
@@ -24,14 +24,14 @@ pub const DEPOT_PORT: u16 = 7510;
 /// A file or a folder below a served root, to be copied.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The folder that is served.
+    /// Folder that is served.
     pub root: PathBuf,
     /// File or folder below it.
     pub name: String,
 }
 
 impl Source {
-    /// A file of exactly `bytes` bytes.
+    /// Creates a file of exactly `bytes` bytes.
     ///
     /// # Errors
     /// It cannot be written.
@@ -50,13 +50,13 @@ pub struct Copied {
     pub bytes: u64,
     /// Files that arrived.
     pub files: u64,
-    /// From the start of the copy to its verified end, seconds, set-up included.
+    /// Seconds from the start of the copy to its verified end, including setup.
     pub seconds: f64,
     /// `bytes * 8 / seconds`.
     pub goodput_bps: f64,
-    /// Streams of the copy.
+    /// Number of streams.
     pub streams: u32,
-    /// Segments the sending ends of the copy's own connections sent again, as far as this end sees
+    /// Segments retransmitted by the senders of the copy's own connections, as far as this end sees
     /// them.
     pub retransmits: u64,
     /// Limit that held for longest, as the copy reports it.
@@ -65,19 +65,19 @@ pub struct Copied {
 }
 
 impl Copied {
-    /// Goodput in Mbit/s, the unit of the papers.
+    /// Returns the goodput in Mbit/s, the unit of the papers.
     pub fn mbps(&self) -> f64 {
         self.goodput_bps / 1e6
     }
 
-    /// In some words.
+    /// Returns a short description.
     pub fn words(&self) -> String {
         format!("{:.2} Mbit/s, {:.1} s", self.mbps(), self.seconds)
     }
 }
 
-/// Copies `source` from the setting's server to its client, with so many streams or as many as it
-/// takes by itself.
+/// Copies `source` from the setting's server to its client, with the given number of streams, or
+/// with as many as the copy chooses.
 ///
 /// # Errors
 /// A program could not be started, or the copy failed or did not verify.
@@ -131,7 +131,7 @@ pub fn copy<S>(
     })
 }
 
-/// The route as `longhaul cp` takes it.
+/// Returns the route as an argument of `longhaul cp`.
 fn route(lab: &Lab, setting: &Setting, way: Way) -> Result<String> {
     if way == Way::Direct {
         return Ok("direct".into());
@@ -143,7 +143,7 @@ fn route(lab: &Lab, setting: &Setting, way: Way) -> Result<String> {
     Ok(hops?.join(","))
 }
 
-/// The `longhaul` command in a node, with the keys of `home`.
+/// Returns a `longhaul` command in a node, with the keys of `home`.
 ///
 /// # Errors
 /// The lab has no such node.
@@ -153,8 +153,8 @@ pub fn in_node(tools: &Tools, lab: &Lab, node: &str, home: &Path) -> Result<Comm
     Ok(command)
 }
 
-/// Begins a `longhaul cp` in a node by the client, who knows the server's key. It is the first one:
-/// what an earlier copy has learnt of the path is not for this one.
+/// Returns a `longhaul cp` command in a node by the client, who knows the server's key. It is the
+/// first one: it knows nothing that an earlier copy has learnt about the path.
 ///
 /// # Errors
 /// The lab has no such node.
@@ -167,15 +167,15 @@ pub fn first_copy<S>(here: &Here<'_, S>, node: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// `longhaul serve` in a node, which lets the client read what lies below `root`.
+/// Starts `longhaul serve` in a node; the client may read everything below `root`.
 ///
 /// # Errors
-/// It does not start: the error quotes what it printed.
+/// It does not start. The error quotes its output.
 pub fn serve(tools: &Tools, lab: &Lab, node: &str, root: &Path) -> Result<Server> {
     serve_for(tools, lab, node, root, &["--read"])
 }
 
-/// The same with these grants of the client's, as `serve` names them.
+/// Starts `longhaul serve` with these grants for the client, as `serve` names them.
 ///
 /// # Errors
 /// As [`serve`].
@@ -189,7 +189,7 @@ pub fn serve_for(
     serve_with(tools, lab, node, root, grants, &[])
 }
 
-/// The same with these options of `serve` as well.
+/// Starts `longhaul serve` with these grants and options.
 ///
 /// # Errors
 /// As [`serve`].
@@ -210,15 +210,15 @@ pub fn serve_with(
     Server::start(command, "longhaul serve", "listening")
 }
 
-/// `longhaul depot` in a node, which lets the client through.
+/// Starts `longhaul depot` in a node; the client may pass.
 ///
 /// # Errors
-/// It does not start: the error quotes what it printed.
+/// It does not start. The error quotes its output.
 pub fn start_depot(tools: &Tools, lab: &Lab, node: &str) -> Result<Server> {
     start_depot_with(tools, lab, node, &[])
 }
 
-/// The same with these options of `depot` as well.
+/// Starts `longhaul depot` with these options.
 ///
 /// # Errors
 /// As [`start_depot`].

@@ -1,7 +1,7 @@
-//! The data that is copied: real files found on this machine, and files of a given size.
+//! Data sets to copy: real files found on this machine, and files of a given size.
 //!
 //! Files of a given size are a BLAKE3 output stream: the same for the same seed, and
-//! incompressible, so nothing on the way can gain by squeezing them.
+//! incompressible, so that compression on the path cannot help.
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -19,14 +19,15 @@ const REAL_TREES: [&str; 4] = [
 /// Contents of a data set.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents {
-    /// Regular files, the large one included.
+    /// Number of regular files, including the large one.
     pub files: u64,
-    /// Their bytes.
+    /// Total size of the files, in bytes.
     pub bytes: u64,
 }
 
-/// Fills `dir` with copies of real files (at most `real_bytes` and `real_files` of them, each under
-/// a quarter of the bytes) in their own folders, and one large file of `large_bytes`.
+/// Fills `dir` with copies of real files in their own folders, and one large file of `large_bytes`.
+/// The real files have at most `real_bytes` and `real_files` in total, and each less than a quarter
+/// of the bytes.
 pub fn real_tree(
     dir: &Path,
     real_bytes: u64,
@@ -49,7 +50,7 @@ pub fn real_tree(
     Ok(contents)
 }
 
-/// Copies regular files below `from` until a limit is met. What cannot be read is passed over: the
+/// Copies regular files below `from` until a limit is reached. Unreadable files are skipped: the
 /// data set needs real files, not all of them.
 fn gather(from: &Path, to: &Path, bytes: u64, files: u64, so_far: &mut Contents) -> Result<()> {
     let Ok(entries) = fs::read_dir(from) else {
@@ -90,7 +91,7 @@ pub fn sized_file(path: &Path, bytes: u64, seed: u64) -> Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     }
-    // Under another name until it is whole: runs go side by side, and nobody may serve half a file.
+    // Written under another name until complete: runs are parallel, and none may serve half a file.
     let folder = path.parent().unwrap_or(Path::new("."));
     let part = tempfile::NamedTempFile::new_in(folder)
         .with_context(|| format!("cannot write into {}", folder.display()))?;

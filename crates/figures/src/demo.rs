@@ -1,4 +1,4 @@
-//! The demonstration: what Longhaul does, act by act, on emulated long-haul paths.
+//! The demonstration: the features of Longhaul, act by act, on emulated long-haul paths.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -41,8 +41,8 @@ const RETRIES_END: Duration = Duration::from_secs(360);
 const MESH_COPIES: usize = 6;
 /// Copies with deadlines, each way.
 const DEADLINE_COPIES: usize = 2;
-/// For how long the mesh's controller sees the links before, in seconds: one measurement of each
-/// path at least.
+/// Time for which the mesh's controller observes the links before the copies, in seconds: at least
+/// one measurement of each path.
 const MESH_LEARNING_SECONDS: f64 = 40.0;
 
 /// Runs the demonstration and writes `report.json` into `out`.
@@ -184,8 +184,7 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
     Ok(())
 }
 
-/// Attacks that are shown: a crowd of strangers at a server, and names that nobody answers for at a
-/// depot.
+/// Demonstrated attacks: a crowd of strangers at a server, and unresolvable names at a depot.
 const DEMONSTRATED: [Attack; 2] = [Attack::IdleAtServe, Attack::SlowNames];
 
 fn key<C>(factors: C, seed: u64) -> Key<C> {
@@ -200,12 +199,12 @@ fn key<C>(factors: C, seed: u64) -> Key<C> {
 struct Stage<'a> {
     tools: &'a Tools,
     started: Instant,
-    /// Runs that did not come to an end.
+    /// Number of runs that did not complete.
     failed: usize,
 }
 
 impl Stage<'_> {
-    /// Makes these runs, a line each, and gives those that came to an end.
+    /// Makes these runs and prints a line for each. Returns those that completed.
     fn act<E: Experiment>(
         &mut self,
         experiment: &E,
@@ -247,11 +246,11 @@ impl Stage<'_> {
 
 /// Copies of a tree of real files and a large one.
 struct Crossings {
-    /// Bytes of real files, and how many at most.
+    /// Maximum bytes and number of real files.
     real: (u64, u64),
-    /// Bytes of the large file between hosts whose window or loss keeps them slow.
+    /// Size of the large file between hosts whose window or loss keeps them slow.
     slow: u64,
-    /// The same between hosts with large buffers.
+    /// Size of the large file between hosts with large buffers.
     fast: u64,
     /// Settings and their numbers of seeds: with random losses, one copy says little.
     settings: Vec<(Setting, u64)>,
@@ -293,7 +292,7 @@ impl Crossings {
         }
     }
 
-    /// All runs, those that need little of the machine first.
+    /// Returns all runs, those that need little of the machine first.
     fn keys(&self, first_seed: u64) -> Vec<Key<Cell>> {
         let mut keys: Vec<Key<Cell>> = self
             .settings
@@ -320,7 +319,7 @@ impl Crossings {
             .ok_or_else(|| anyhow::anyhow!("there is no setting {}", cell.setting))
     }
 
-    /// Means over the seeds, as the papers print averages, with the least and the most.
+    /// Prints means over the seeds, as the papers print averages, with minimum and maximum.
     fn print_table(&self, runs: &Runs<'_, Cell, Copied>) {
         println!(
             "\n{:<66} {:>26} {:>26} {:>7}",

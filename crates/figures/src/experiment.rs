@@ -17,7 +17,7 @@ use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;
 
-/// One thing that is measured, run by run.
+/// A subject of measurement, made of runs.
 pub trait Experiment: Send + Sync {
     /// Properties that distinguish its runs, besides the seed and the noise.
     type Cell: Clone + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync;
@@ -26,17 +26,17 @@ pub trait Experiment: Send + Sync {
     /// State that is created once, before the first run.
     type Setup: Send + Sync;
 
-    /// The name on the command line, and of its files.
+    /// Returns the name on the command line and of its files.
     fn name(&self) -> &'static str;
 
     /// Returns its subject in one line.
     fn title(&self) -> &'static str;
 
-    /// Its cells, in the order of its tables.
+    /// Returns its cells, in the order of its tables.
     fn cells(&self) -> Vec<Self::Cell>;
 
-    /// Seeds of a cell where nobody says how many: few, so that `copy` takes about 70 minutes and
-    /// all others together some 70. None for a cell that is measured only when their number is
+    /// Returns the default number of seeds of a cell: few, so that `copy` takes about 70 minutes
+    /// and all others together about 70. It is zero for a cell that is measured only if a number is
     /// given.
     fn seeds(&self, _cell: &Self::Cell) -> u64 {
         2
@@ -45,13 +45,13 @@ pub trait Experiment: Send + Sync {
     /// Returns the cost of one run of a cell.
     fn cost(&self, cell: &Self::Cell) -> Cost;
 
-    /// Makes what all runs use: files, keys, programs.
+    /// Creates what all runs use: files, keys, programs.
     ///
     /// # Errors
-    /// A program is missing, or a file cannot be made.
+    /// A program is missing, or a file cannot be created.
     fn prepare(&self, tools: &Tools) -> Result<Self::Setup>;
 
-    /// The network of a cell. The runner adds seed and noise.
+    /// Returns the network of a cell. The runner adds seed and noise.
     ///
     /// # Errors
     /// The scenario cannot be read.
@@ -63,28 +63,28 @@ pub trait Experiment: Send + Sync {
         seed: u64,
     ) -> Result<Network>;
 
-    /// One run, in a lab that has carried nothing yet.
+    /// Makes one run, in a lab that has not carried anything yet.
     ///
     /// # Errors
-    /// Whatever keeps the run from having a result.
+    /// The run has no result.
     fn run(&self, here: &Here<'_, Self::Setup>, cell: &Self::Cell) -> Result<Self::Seen>;
 
     /// Returns the outcome of a run in a few words, for the line that reports its end.
     fn outcome(&self, seen: &Self::Seen) -> String;
 
-    /// Tables and plots of the runs without noise.
+    /// Returns tables and plots of the runs without noise.
     ///
     /// # Errors
     /// A plot cannot be drawn.
     fn page(&self, runs: &Runs<'_, Self::Cell, Self::Seen>) -> Result<Page>;
 
-    /// The figures that documents quote and that are compared under noise.
+    /// Returns the figures that documents quote and that are compared under noise.
     fn figures(&self, _runs: &Runs<'_, Self::Cell, Self::Seen>) -> Vec<Figure> {
         Vec::new()
     }
 
-    /// `longhaul cp` beside other programs, in every case that was measured. Documents quote in how
-    /// many of the cases of all experiments it is first.
+    /// Returns the comparisons of `longhaul cp` with other programs, in every measured case.
+    /// Documents quote in how many of the cases of all experiments it is first.
     fn comparisons(&self, _runs: &Runs<'_, Self::Cell, Self::Seen>) -> Vec<Comparison> {
         Vec::new()
     }
@@ -100,7 +100,7 @@ pub trait Experiment: Send + Sync {
         true
     }
 
-    /// The links that jitter and reorder; `*` is all of them.
+    /// Returns the links that jitter and reorder; `*` means all of them.
     fn noisy_links(&self, _cell: &Self::Cell) -> &'static [&'static str] {
         &["*"]
     }
@@ -112,7 +112,7 @@ pub struct Cost {
     /// Share of the machine, above 0 and up to 1: runs go side by side while their shares sum to at
     /// most 1.
     pub share: f64,
-    /// About how long it lasts, in seconds.
+    /// Approximate duration, in seconds.
     pub seconds: f64,
 }
 
@@ -125,7 +125,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A scenario file, as it is.
+    /// Returns the network of an unchanged scenario file.
     ///
     /// # Errors
     /// It cannot be read.
@@ -136,7 +136,7 @@ impl Network {
         })
     }
 
-    /// For what needs no network: the lab is there because each run has one.
+    /// Returns a minimal network for runs that need none, because each run has a lab.
     pub fn none() -> Self {
         const TWO_SILENT_MACHINES: &str = r#"
 title = "two machines that say nothing"
@@ -150,7 +150,7 @@ rate = "1 Gbit/s"
         Self::of_text("no-network", TWO_SILENT_MACHINES)
     }
 
-    /// A scenario in text.
+    /// Returns the network of a scenario in text.
     pub fn of_text(name: &str, text: &str) -> Self {
         Self {
             scenario: Scenario::from_text(name, text),
@@ -158,7 +158,7 @@ rate = "1 Gbit/s"
         }
     }
 
-    /// The same with these nodes, and no others, ending control loops: what relays in this run.
+    /// Makes exactly these nodes the relays of this run, at which control loops end.
     #[must_use]
     pub fn relays(self, nodes: &[&str]) -> Self {
         Self {
@@ -167,7 +167,7 @@ rate = "1 Gbit/s"
         }
     }
 
-    /// The same with one value changed.
+    /// Changes one value of the scenario.
     #[must_use]
     pub fn set(self, path: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
@@ -183,10 +183,10 @@ pub struct Here<'a, S> {
     pub tools: &'a Tools,
     /// State that was created once.
     pub setup: &'a S,
-    /// The network, which has carried nothing yet.
+    /// Network, which has not carried anything yet.
     pub lab: &'a Lab,
     /// The seed of this run.
     pub seed: u64,
-    /// An empty folder of this run's own, removed after it.
+    /// Empty folder of this run, removed after it.
     pub folder: &'a Path,
 }

@@ -1,8 +1,8 @@
 //! Fits one loss rate so that a copy reaches the paper's average rate.
 //!
 //! A Reno flow's rate falls with its loss by a power law (Mathis et al. 1997: loss^-1/2 for an
-//! endless flow), so each step is taken on logarithmic axes; the spread of the seeds sets how close
-//! it is worth getting.
+//! endless flow), so each step is taken on logarithmic axes. The spread of the seeds limits the
+//! precision that makes sense.
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
@@ -19,25 +19,25 @@ use crate::setting::{self, Setting, Way};
 use crate::stats::Spread;
 use crate::tools::Tools;
 
-/// The first seed: the published figures do not use it, so a rate is predicted on losses that it
-/// was not fitted to.
+/// First seed. The published figures do not use it, so a rate is predicted on losses that it was
+/// not fitted to.
 const FIRST_SEED: u64 = 1001;
 
 /// Parameters of a fit.
 pub struct Fit {
-    /// The setting whose scenario holds the loss.
+    /// Setting whose scenario holds the loss.
     pub setting: Setting,
-    /// Route that is measured.
+    /// Measured route.
     pub way: Way,
-    /// The path of the loss rate in the scenario, which spreads it over the links of the way.
+    /// Path of the loss rate in the scenario, which spreads it over the links of the route.
     pub knob: &'static str,
-    /// Average goodput to reach, Mbit/s.
+    /// Target of the average goodput, in Mbit/s.
     pub target_mbps: f64,
     /// Bytes of the file.
     pub bytes: u64,
 }
 
-/// The loss rates that the LSL scenarios need.
+/// Loss rates of the LSL scenarios.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub enum What {
     /// Path 1, the direct route's own loss.
@@ -78,11 +78,11 @@ impl What {
     }
 }
 
-/// Fits by `steps` rounds of `seeds` copies from the loss `start`, printing each round; gives the
-/// last loss.
+/// Fits by `steps` rounds of `seeds` copies from the loss `start`, and prints each round. Returns
+/// the last loss.
 ///
 /// # Errors
-/// A round in which no copy was valid.
+/// A round had no valid copy.
 pub fn fit(tools: &Tools, fit: &Fit, start: f64, seeds: u64, steps: u32) -> Result<f64> {
     let mut loss = start;
     let mut tried: Vec<(f64, f64)> = vec![];
@@ -112,9 +112,10 @@ pub fn fit(tools: &Tools, fit: &Fit, start: f64, seeds: u64, steps: u32) -> Resu
     Ok(loss)
 }
 
-/// The loss to try next. The rate of an endless flow goes with loss^-1/2; a copy of some megabytes
-/// also has its slow start, which ends at the first loss, so it falls faster: once there are two
-/// tries, the line through the two nearest to the wanted rate, on logarithmic axes, says how fast.
+/// Returns the next loss to try. The rate of an endless flow goes with loss^-1/2. The rate of a
+/// copy of some megabytes falls faster, because its slow start ends at the first loss. From two
+/// tries on, the slope is that of the line through the two nearest to the target rate, on
+/// logarithmic axes.
 fn next(tried: &[(f64, f64)], wanted: f64) -> f64 {
     let mut nearest = tried.to_vec();
     nearest.sort_by(|a, b| {
@@ -167,7 +168,7 @@ struct Round<'a> {
     loss: f64,
 }
 
-/// Only the seed tells its runs apart.
+/// Only the seed distinguishes the runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Nothing {}
 

@@ -1,5 +1,5 @@
-//! A way for programs that know nothing of it: depots, an off-ramp, the table of routes that leads
-//! there, and `longhaul run`.
+//! A route for programs without knowledge of it: depots, an off-ramp, a table of routes, and
+//! `longhaul run`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,14 +11,14 @@ use crate::children::Server;
 use crate::copy::{DEPOT_PORT, in_node, start_depot};
 use crate::tools::Tools;
 
-/// Port of the off-ramp in its node: that of acceptors, to which the depots' policy leads.
+/// Port of the off-ramp in its node. It is that of acceptors, which the depots' policy permits.
 pub const OFFRAMP_PORT: u16 = 7511;
 
-/// The node whose programs take the way, and the node whose servers they reach.
+/// Node whose programs use the route, and node of their servers.
 const CLIENT: &str = "client";
 const SERVER: &str = "server";
 
-/// A way from the client to the server, in a lab.
+/// Route from the client to the server, in a lab.
 pub struct Gateways<'a> {
     /// Programs and keys.
     pub tools: &'a Tools,
@@ -28,7 +28,7 @@ pub struct Gateways<'a> {
     pub folder: &'a Path,
     /// Nodes with depots, in order from the client.
     pub depots: &'a [&'a str],
-    /// The node with the off-ramp, which connects to the server at any port.
+    /// Node with the off-ramp, which connects to the server at any port.
     pub offramp: &'a str,
 }
 
@@ -59,8 +59,8 @@ impl Gateways<'_> {
         Ok(servers)
     }
 
-    /// The table of routes that leads to the server this way, always, with `more` lines in its
-    /// rule.
+    /// Writes the table of routes that sends every connection to the server over this route. Its
+    /// rule includes the lines `more`.
     ///
     /// # Errors
     /// It cannot be written.
@@ -84,7 +84,7 @@ impl Gateways<'_> {
         Ok(file)
     }
 
-    /// `longhaul` at the client, with the memory of this run alone.
+    /// Returns the command `longhaul` at the client, with a memory of this run alone.
     ///
     /// # Errors
     /// The lab is gone.
@@ -99,7 +99,7 @@ impl Gateways<'_> {
         Ok(command)
     }
 
-    /// `longhaul run` at the client, up to the program.
+    /// Returns the command `longhaul run` at the client, without the program.
     ///
     /// # Errors
     /// As [`Gateways::longhaul`].

@@ -1,7 +1,7 @@
-//! The commits of runs, and whether the history still has them.
+//! Commits of runs, and their presence in the history.
 //!
-//! A run names the commit that made it. A commit of a branch that was rebased afterwards is in no
-//! history, so nobody can look up the code: the pages then say that it is unknown.
+//! A run names the commit of its code. If the commit's branch was rebased afterwards, no history
+//! has it, and nobody can look up the code. The pages then mark the code as unknown.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,13 +12,14 @@ use serde::Deserialize;
 
 use crate::store::Store;
 
-/// Name of the file that lists the commits without a history. It is read where git cannot tell.
+/// Name of the file that lists the commits without a history. It is read if git has no complete
+/// history.
 const FILE: &str = "unknown-commits";
 
-/// Commit of a run whose code git could not tell when the run was made.
+/// Commit of a run whose code git did not know when the run was made.
 const UNKNOWN: &str = "unknown";
 
-/// Commits that runs name and that the history does not have.
+/// Commits that runs name and the history lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LostCommits(BTreeSet<String>);
 
@@ -34,8 +35,8 @@ struct MadeBy {
 }
 
 impl LostCommits {
-    /// Finds the lost ones among the commits of the runs in `out`. Where git has no complete
-    /// history of this project, those that the list in `out` names are lost.
+    /// Finds the lost commits of the runs in `out`. Without a complete history of this project in
+    /// git, those are the ones that the list in `out` names.
     ///
     /// # Errors
     /// A file of runs, or the list, cannot be read.
@@ -90,13 +91,13 @@ impl<const N: usize> From<[&str; N]> for LostCommits {
     }
 }
 
-/// The commit that was changed, without the digest of the changes.
+/// Returns the commit that was changed, without the digest of the changes.
 fn base(commit: &str) -> &str {
     commit.split_once('+').map_or(commit, |(base, _)| base)
 }
 
-/// Returns the named commits that are not in the history, or `None` if the history has none of
-/// them: then it is that of another project, or one that begins later.
+/// Returns the named commits that are not in the history. `None` if the history has none of them:
+/// it is then that of another project, or one that begins later.
 fn lost(named: &BTreeSet<String>, history: &[String]) -> Option<BTreeSet<String>> {
     let has = |commit: &str| history.iter().any(|full| full.starts_with(commit));
     let lost: BTreeSet<String> = named

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The nodes that run depots in the measured scenarios.
+/// Nodes that run depots in the measured scenarios.
 const DEPOTS: [&str; 8] = ["ornl", "houston", "gw1", "gw2", "depot", "a", "b", "c"];
 
 /// Network of the addresses of a lab's nodes.
 const LAB: &str = "10.77.0.0/16";
 
-/// Key homes of everyone who takes part, and what they need to know of each other.
+/// Key homes of all parties, and the public data that they exchange.
 pub struct Identities {
     /// `LONGHAUL_HOME` of the client.
     pub client_home: PathBuf,
@@ -23,7 +23,7 @@ pub struct Identities {
     pub client_key: String,
     /// The server's public key.
     pub server_key: String,
-    /// A policy that lets the client and the server through, and nobody else.
+    /// Policy that permits the client and the server, and nobody else.
     pub depot_policy: PathBuf,
     dir: PathBuf,
 }
@@ -53,8 +53,8 @@ impl Identities {
         })
     }
 
-    /// `LONGHAUL_HOME` of the depot on `node`: each has its own key, for a route that met one key
-    /// twice would be a loop.
+    /// Returns `LONGHAUL_HOME` of the depot on `node`. Each depot has its own key, because a route
+    /// that meets one key twice would be a loop.
     pub fn depot_home(&self, node: &str) -> PathBuf {
         depot_home(&self.dir, node)
     }
@@ -64,7 +64,7 @@ fn depot_home(dir: &Path, node: &str) -> PathBuf {
     dir.join(format!("depot-{node}"))
 }
 
-/// Makes a key in `home` and gives its public half.
+/// Makes a key in `home` and returns its public half.
 pub fn new_key(longhaul: &Path, home: &Path) -> Result<String> {
     fs::create_dir_all(home).with_context(|| format!("cannot make {}", home.display()))?;
     let mut command = Command::new(longhaul);

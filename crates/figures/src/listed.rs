@@ -19,7 +19,7 @@ use crate::single::{self, SINGLE};
 use crate::store::Store;
 use crate::tools::Tools;
 
-/// An experiment whose types its user need not know.
+/// An experiment with erased types.
 pub trait Listed: Sync {
     /// See [`Experiment::name`].
     fn name(&self) -> &'static str;
@@ -46,7 +46,7 @@ pub trait Listed: Sync {
 
 /// Page and figures of an experiment's runs.
 pub struct Rendered {
-    /// The name of the experiment.
+    /// Name of the experiment.
     pub name: &'static str,
     /// Subject in one line.
     pub title: &'static str,
@@ -54,18 +54,18 @@ pub struct Rendered {
     pub page: Page,
     /// Figures that documents quote.
     pub figures: Vec<Figure>,
-    /// The same under each kind of noise that was measured.
+    /// The same figures under each measured kind of noise.
     pub noisy: Vec<(Noise, Vec<Figure>)>,
     /// Number of valid runs, and of all runs.
     pub runs: (usize, usize),
-    /// `longhaul cp` beside other programs.
+    /// `longhaul cp` compared with other programs.
     pub comparisons: Vec<Comparison>,
-    /// The days and the code of the runs, in a few words.
+    /// Summary of the days and the code of the runs.
     pub made: String,
 }
 
 impl Rendered {
-    /// The figure of a key, or of `KEY@NOISE` under that noise.
+    /// Returns the figure of a key, or of `KEY@NOISE` under that noise.
     pub fn figure(&self, key: &str) -> Option<&Figure> {
         let (key, figures) = match key.split_once('@') {
             None => (key, &self.figures),
@@ -174,7 +174,7 @@ fn noise_table(clean: &[Figure], noisy: &[(Noise, Vec<Figure>)]) -> Table {
                 same.map_or("-", |other| other.text.as_str())
             })
             .collect();
-        // A figure that is not measured under noise has nothing to compare.
+        // A figure without measurements under noise has nothing to compare.
         if others.iter().any(|text| *text != "-") {
             table.row(
                 [figure.title.as_str(), &figure.text]
@@ -216,7 +216,7 @@ fn validity<C: PartialEq, S>(records: &[Record<C, S>]) -> String {
     )
 }
 
-/// The cells with runs that count, each with its noise and their number.
+/// Returns the cells with valid runs, each with its noise and the number of runs.
 fn cells<C: PartialEq, S>(records: &[Record<C, S>]) -> Vec<(&C, Noise, usize)> {
     let mut cells: Vec<(&C, Noise, usize)> = vec![];
     for Record { cell, gate, .. } in records {
@@ -232,7 +232,7 @@ fn cells<C: PartialEq, S>(records: &[Record<C, S>]) -> Vec<(&C, Noise, usize)> {
     cells
 }
 
-/// When, by which code and on which machines the runs were made.
+/// Describes the days, the code and the machines of the runs.
 fn made<C, S>(records: &[Record<C, S>], lost: &LostCommits) -> String {
     let distinct = |of: &dyn Fn(&Record<C, S>) -> &String| {
         let mut all: Vec<&str> = records.iter().map(|record| of(record).as_str()).collect();

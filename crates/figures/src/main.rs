@@ -255,7 +255,7 @@ impl Figures {
     }
 }
 
-/// The experiments of these names, in the order of the index.
+/// Returns the experiments of these names, in the order of the index.
 fn choose<'a>(all: &'a [Box<dyn Listed>], names: &[String]) -> Result<Vec<&'a dyn Listed>> {
     for name in names {
         if name != "all" && !all.iter().any(|one| one.name() == name) {
@@ -285,7 +285,7 @@ fn list(all: &[Box<dyn Listed>], extent: &Extent) {
     println!("all of them: about {:.0} min", sum.as_secs_f64() / 60.0);
 }
 
-/// The documents that may quote figures.
+/// Returns the documents that may quote figures.
 fn documents() -> Result<Vec<PathBuf>> {
     let mut documents = vec![PathBuf::from("README.md")];
     let entries = std::fs::read_dir("docs")

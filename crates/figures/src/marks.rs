@@ -1,5 +1,5 @@
-//! Figures in documents: whatever stands between `<!-- figure NAME KEY -->` and `<!-- /figure -->`
-//! is written from the runs; `KEY@NOISE` is the figure under that noise.
+//! Figures in documents. The runs determine the text between `<!-- figure NAME KEY -->` and
+//! `<!-- /figure -->`; `KEY@NOISE` is the figure under that noise.
 
 use anyhow::{Context, Result};
 
@@ -7,8 +7,8 @@ const OPEN: &str = "<!-- figure ";
 const OPEN_END: &str = " -->";
 const CLOSE: &str = "<!-- /figure -->";
 
-/// Fills every mark of `text` with what `quote` gives for its experiment and key. Marks for which
-/// it gives nothing stay as they are, and are given beside the text.
+/// Fills every mark of `text` with the result of `quote` for its experiment and key. Marks without
+/// a result stay unchanged, and are returned next to the text.
 ///
 /// # Errors
 /// A mark is not closed.
@@ -44,7 +44,7 @@ pub fn fill(
 /// Returns the marks that stand in a paragraph whose own words say "median", each as `NAME KEY`.
 pub fn called_medians(text: &str) -> Vec<&str> {
     let mut found = vec![];
-    // Marks of the paragraph that is read, and whether its words say so.
+    // Marks of the current paragraph, and whether its words say so.
     let (mut marks, mut is_claimed) = (vec![], false);
     let mut rest = text;
     loop {

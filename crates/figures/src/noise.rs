@@ -29,10 +29,10 @@ pub enum Noise {
 }
 
 impl Noise {
-    /// All but none, in the order of the tables.
+    /// All kinds except `None`, in the order of the tables.
     pub const ALL: [Self; 4] = [Self::Jitter1, Self::Jitter5, Self::Reorder, Self::Codel];
 
-    /// The head of its column.
+    /// Returns the head of its column.
     pub const fn title(self) -> &'static str {
         match self {
             Self::None => "as it is",
@@ -43,7 +43,8 @@ impl Noise {
         }
     }
 
-    /// Adds it: jitter and reordering to the named links, in both directions; CoDel to all.
+    /// Adds the noise: jitter and reordering to the named links, in both directions; CoDel to all
+    /// links.
     pub fn add_to(self, network: Network, links: &[&str]) -> Network {
         let on = |network: Network, field: &str, value: &str| {
             links.iter().fold(network, |network, link| {

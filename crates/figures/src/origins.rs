@@ -9,10 +9,10 @@ use crate::history::LostCommits;
 use crate::page::Table;
 use crate::record::Record;
 
-/// A set of runs as a product: for each factor, its values.
+/// Set of runs as a product: the values of each factor.
 type Product = Vec<BTreeSet<String>>;
 
-/// A table of the runs of each commit; empty where one commit made all of them.
+/// Returns a table of the runs of each commit. It is empty if one commit made all of them.
 pub fn table<C: Serialize, S>(records: &[Record<C, S>], lost: &LostCommits) -> Table {
     let mut table = Table::new(["commit", "made", "runs", "which"]);
     let keys: Vec<BTreeMap<String, String>> =
@@ -22,7 +22,7 @@ pub fn table<C: Serialize, S>(records: &[Record<C, S>], lost: &LostCommits) -> T
         .flat_map(BTreeMap::keys)
         .map(String::as_str)
         .collect();
-    // The factors that all experiments have come last.
+    // Factors that all experiments have come last.
     names.sort_by_key(|name| (["noise", "seed"].contains(name), *name));
     names.dedup();
     let point = |key: &BTreeMap<String, String>| -> Product {
@@ -68,7 +68,7 @@ pub fn table<C: Serialize, S>(records: &[Record<C, S>], lost: &LostCommits) -> T
     table
 }
 
-/// The first and the last day of the runs.
+/// Returns the first and the last day of the runs.
 pub fn days<C, S>(records: &[Record<C, S>]) -> String {
     let days: BTreeSet<&str> = records
         .iter()
@@ -80,7 +80,7 @@ pub fn days<C, S>(records: &[Record<C, S>]) -> String {
     }
 }
 
-/// The code of the runs, where there is more than one by number.
+/// Describes the code of the runs. Several commits are counted.
 pub fn commits<C, S>(records: &[Record<C, S>], lost: &LostCommits) -> String {
     let commits: BTreeSet<&str> = records
         .iter()
@@ -92,7 +92,7 @@ pub fn commits<C, S>(records: &[Record<C, S>], lost: &LostCommits) -> String {
     }
 }
 
-/// The days and the code of the runs, in a few words.
+/// Summarises the days and the code of the runs.
 pub fn summary<C, S>(records: &[Record<C, S>], lost: &LostCommits) -> String {
     let commits: BTreeSet<&str> = records
         .iter()
@@ -147,7 +147,8 @@ fn flatten(name: String, value: Value, into: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Joins points that differ in one factor until no two do: few products that hold the same runs.
+/// Joins products that differ in one factor until no two do. The result is few products that hold
+/// the same runs.
 fn products(mut products: Vec<Product>) -> Vec<Product> {
     loop {
         let before = products.len();
@@ -173,7 +174,7 @@ fn products(mut products: Vec<Product>) -> Vec<Product> {
     }
 }
 
-/// Describes a product by the factors that leave out some of all values.
+/// Describes a product by the factors that lack some of all values.
 fn describe(names: &[&str], product: &Product, all: &Product) -> String {
     let restricted = names
         .iter()
@@ -190,7 +191,7 @@ fn describe(names: &[&str], product: &Product, all: &Product) -> String {
     }
 }
 
-/// Lists values; numbers that follow each other by their ends.
+/// Lists values. Consecutive numbers become a range.
 fn listed(values: &BTreeSet<String>) -> String {
     let numbers: Option<BTreeSet<u64>> = values.iter().map(|value| value.parse().ok()).collect();
     match numbers.map(|numbers| {

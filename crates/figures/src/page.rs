@@ -15,7 +15,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page that begins with this paragraph.
+    /// Makes a page that begins with this paragraph.
     pub fn new(text: &str) -> Self {
         Self::default().paragraph(text)
     }
@@ -33,7 +33,7 @@ impl Page {
         self
     }
 
-    /// Adds a table; nothing where it has no rows.
+    /// Adds a table, unless it has no rows.
     #[must_use]
     pub fn table(self, table: &Table) -> Self {
         if table.is_empty() {
@@ -42,7 +42,7 @@ impl Page {
         self.paragraph(&table.markdown())
     }
 
-    /// Adds a plot, in a file of its own.
+    /// Adds a plot in its own file.
     #[must_use]
     pub fn plot(mut self, name: &str, svg: String) -> Self {
         self.plots.push((format!("{name}.svg"), svg));
@@ -58,7 +58,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these heads.
+    /// Makes a table with these heads.
     pub fn new<T: ToString>(heads: impl IntoIterator<Item = T>) -> Self {
         Self {
             heads: heads.into_iter().map(|head| head.to_string()).collect(),
@@ -93,18 +93,18 @@ impl Table {
 /// A figure that documents quote by its key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Unlike any other's of the experiment.
+    /// Key of the figure, unique in the experiment.
     pub key: String,
     /// Title, as the head of a row; empty if the figure is only quoted.
     pub title: String,
     /// The figure. One that rests on one run is marked as such.
     pub text: String,
-    /// The runs behind it.
+    /// Runs on which the figure rests.
     pub basis: Basis,
 }
 
 impl Figure {
-    /// A figure that stands in the index and is compared under noise.
+    /// Makes a figure for the index, which is also compared under noise.
     pub fn new(
         key: impl Into<String>,
         title: impl Into<String>,
@@ -119,7 +119,7 @@ impl Figure {
         }
     }
 
-    /// Text that documents quote, and that stands nowhere else.
+    /// Makes a text that only documents quote.
     pub fn quoted(key: impl Into<String>, text: impl Into<String>, basis: Basis) -> Self {
         Self::new(key, "", text, basis)
     }
@@ -131,7 +131,7 @@ pub fn cell(spread: Option<Spread>, digits: usize) -> String {
     ranged(spread, |spread| spread.median, digits, "")
 }
 
-/// The same in percent, with one digit behind the point.
+/// The same in percent, with one digit after the point.
 pub fn percent(spread: Option<Spread>) -> String {
     ranged(spread, |spread| spread.median, 1, " %")
 }
@@ -141,7 +141,8 @@ pub fn mean(spread: Option<Spread>, digits: usize) -> String {
     ranged(spread, |spread| spread.mean, digits, "")
 }
 
-/// A median in a cell, without the least and the greatest; of one run the value, marked as single.
+/// Formats a median in a cell, without minimum and maximum. A single run's value is marked as
+/// single.
 pub fn median(spread: Option<Spread>, digits: usize) -> String {
     spread.map_or_else(
         || "-".to_owned(),

@@ -1,4 +1,4 @@
-//! Measurements of the papers, for comparison with the measurements here.
+//! Measurements printed in the papers, for comparison.
 
 /// A column pair of the LSL paper: one path, average rates in Mbit/s by size.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
-//! Programs that others move bulk data with, run between two nodes of a lab.
+//! Other programs for bulk data, run between two nodes of a lab.
 //!
-//! Each [`Peer`] says what must be installed, serves a folder in one node, and gives the command
-//! that fetches from it or sends to it in another, with the options that its own documentation
-//! recommends. [`one_copy::one_copy`] runs that command, times it from its start to its end and
-//! compares every byte that arrived with the source. [`Relay`] is a program that passes connections
-//! on in a node between.
+//! Each [`Peer`] names its packages, serves a folder in one node, and builds the command of another
+//! node that fetches from it or sends to it. It uses the options that its own documentation
+//! recommends. [`one_copy::one_copy`] runs that command, measures its time from start to end, and
+//! compares every arrived byte with the source. [`Relay`] is a program that forwards connections in
+//! a node between.
 
 pub mod contents;
 mod danted;
@@ -33,10 +33,10 @@ use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Folders of programs that only root has in its PATH.
+/// Folders of programs that only root has in `PATH`.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// A program that must be installed, and where Debian has it.
+/// A required program and its Debian package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     /// The program's file name.
@@ -46,10 +46,10 @@ pub struct Need {
 }
 
 impl Need {
-    /// The program's path.
+    /// Returns the program's path.
     ///
     /// # Errors
-    /// It is not installed: one line with the package to install.
+    /// It is not installed. The error names the package in one line.
     pub fn find(&self) -> Result<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let found = std::env::split_paths(&path)
@@ -73,15 +73,15 @@ pub trait Program {
     fn name(&self) -> &'static str;
     /// The name on a page.
     fn title(&self) -> &'static str;
-    /// The options it runs with, for a page; `N` stands for the number of streams.
+    /// Options of the program, for a page. `N` stands for the number of streams.
     fn options(&self) -> &'static str;
     /// Returns the packages that must be installed for both ends.
     fn needs(&self) -> &'static [Need];
 
-    /// Checks that all its needs are installed.
+    /// Checks that all required programs are installed.
     ///
     /// # Errors
-    /// The first one that is missing, in one line with its package.
+    /// One is missing. The error names the first one and its package in one line.
     fn installed(&self) -> Result<()> {
         self.needs()
             .iter()
@@ -92,24 +92,24 @@ pub trait Program {
 /// Abilities of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// Data can also flow from the client to the server.
+    /// If true, data can also flow from the client to the server.
     pub send: bool,
-    /// Folders can be copied, too.
+    /// If true, folders can be copied too.
     pub trees: bool,
-    /// The number of streams can be chosen.
+    /// If true, the number of streams can be set.
     pub streams: bool,
-    /// All its connections go to the one port that it serves, so that a [`RelayKind::Forward`] can
+    /// If true, all its connections go to the one served port, so that a [`RelayKind::Forward`] can
     /// stand between.
     pub forward: bool,
-    /// Its client can be told to use a SOCKS5 server.
+    /// If true, its client can use a SOCKS5 server.
     pub socks: bool,
 }
 
 /// One file or folder below a root.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Its name below the root: letters, digits, `.`, `-` and `_`, which no client's language takes
-    /// for anything else.
+    /// Name below the root. It consists of letters, digits, `.`, `-` and `_`, which have no special
+    /// meaning to any client.
     pub name: String,
     /// If true, it is a folder.
     pub tree: bool,
@@ -123,10 +123,10 @@ pub trait Peer: Program {
     /// Serves `root` in a node until the result is dropped, and returns once it listens.
     ///
     /// # Errors
-    /// The server is missing or does not start: the error quotes what it printed.
+    /// The server is missing or does not start. The error quotes its output.
     fn serve(&self, place: &Place, root: &Path) -> Result<Serving>;
 
-    /// The client's command that fetches `item` of the served root into the folder `to`.
+    /// Returns the client's command that fetches `item` of the served root into the folder `to`.
     ///
     /// # Errors
     /// The client is missing, or its configuration cannot be written.
@@ -139,10 +139,10 @@ pub trait Peer: Program {
         streams: u32,
     ) -> Result<Command>;
 
-    /// The client's command that sends `item` of the folder `root` into the served root.
+    /// Returns the client's command that sends `item` of the folder `root` into the served root.
     ///
     /// # Errors
-    /// As [`Peer::fetch`], and when it cannot send at all.
+    /// As [`Peer::fetch`], and if the peer cannot send.
     fn send(
         &self,
         _place: &Place,
@@ -155,29 +155,29 @@ pub trait Peer: Program {
     }
 }
 
-/// Way in which clients use a relay.
+/// Use of a relay by clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayKind {
-    /// It forwards every connection to one server: clients connect to the relay instead.
+    /// Forwards every connection to one server. Clients connect to the relay instead.
     Forward,
-    /// A SOCKS5 server (RFC 1928): clients name the server that they want.
+    /// A SOCKS5 server (RFC 1928). Clients name their server.
     Socks,
 }
 
-/// A program that passes TCP connections on, in a depot's place.
+/// A program that forwards TCP connections, in a depot's place.
 pub trait Relay: Program {
     /// Returns the way in which clients use it.
     fn kind(&self) -> RelayKind;
 
-    /// Relays to `server` until the result is dropped; the result's endpoint is what clients use in
-    /// the server's stead.
+    /// Relays to `server` until the result is dropped. Clients connect to the result's endpoint
+    /// instead of the server.
     ///
     /// # Errors
     /// As [`Peer::serve`].
     fn start(&self, place: &Place, server: SocketAddrV4) -> Result<Serving>;
 }
 
-/// Every peer.
+/// Returns all peers.
 pub fn all() -> Vec<Box<dyn Peer>> {
     vec![
         Box::new(scp::Scp),
@@ -192,7 +192,7 @@ pub fn all() -> Vec<Box<dyn Peer>> {
     ]
 }
 
-/// Every relay.
+/// Returns all relays.
 pub fn relays() -> Vec<Box<dyn Relay>> {
     vec![Box::new(haproxy::HaProxy), Box::new(danted::Danted)]
 }

@@ -1,4 +1,4 @@
-//! The plots, as SVG.
+//! Plots as SVG.
 
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
@@ -16,7 +16,7 @@ pub struct Curve {
     pub from_paper: bool,
 }
 
-/// Rate against transfer size, both axes logarithmic, as in the LSL paper.
+/// Plots the rate by the transfer size, both axes logarithmic, as in the LSL paper.
 ///
 /// # Errors
 /// The drawing library fails.
@@ -96,11 +96,11 @@ fn draw_rate_by_size(svg: &mut String, title: &str, curves: &[Curve]) -> Drawing
 pub struct Strip {
     /// Row label.
     pub name: String,
-    /// Depot rate over direct rate, a run each.
+    /// Depot rate divided by direct rate, one for each run.
     pub ratios: Vec<f64>,
 }
 
-/// Every paired ratio as a point, a row for each setting, with a line at 1.
+/// Plots every paired ratio as a point, with a row for each setting and a line at 1.
 ///
 /// # Errors
 /// The drawing library fails.
@@ -183,7 +183,7 @@ pub struct Line {
     pub colour: RGBColor,
 }
 
-/// Lines over time, from zero.
+/// Plots lines over time, from zero.
 ///
 /// # Errors
 /// The drawing library fails.

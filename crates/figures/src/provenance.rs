@@ -1,4 +1,4 @@
-//! Origin of a run: the code, the kernel, the processor, the day.
+//! Origin of a run: code, kernel, processor, day.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,8 @@ use crate::record::Made;
 const CODE: [&str; 3] = ["crates", "scenarios", "Cargo.lock"];
 
 impl Made {
-    /// Here and today, in a lab with this backend, with the processors kept awake or not.
+    /// Returns the origin of a run made now on this machine, in a lab with this backend, with the
+    /// processors kept awake or not.
     pub fn here(commit: &str, backend: &str, awake: bool) -> Self {
         Self {
             commit: commit.to_owned(),
@@ -27,8 +28,8 @@ impl Made {
     }
 }
 
-/// The last commit that changed the code below `root`, with a digest of what has been changed
-/// since, if anything has: `1a2b3c4` or `1a2b3c4+5d6e7f80`. `unknown` where git does not say.
+/// Returns the last commit that changed the code below `root`, with a digest of later changes, if
+/// any: `1a2b3c4` or `1a2b3c4+5d6e7f80`. `unknown` if git does not tell.
 pub fn commit(root: &Path) -> String {
     let git = |arguments: &[&str]| -> Option<String> {
         let output = Command::new("git")
@@ -58,7 +59,7 @@ pub fn commit(root: &Path) -> String {
     }
 }
 
-/// `2 x Some Processor`, from the text of /proc/cpuinfo.
+/// Returns `2 x Some Processor`, from the text of /proc/cpuinfo.
 fn processor(cpuinfo: &str) -> String {
     let mut models = cpuinfo
         .lines()

@@ -1,5 +1,5 @@
-//! Writes what is made of all runs: a page for each experiment, the index, and the figures that
-//! documents quote. Or says what differs.
+//! Writes the documents of all runs: a page for each experiment, the index, and the quoted figures.
+//! Alternatively reports the differences.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,20 +15,20 @@ use crate::page::{Page, Table};
 use crate::single::unmarked;
 use crate::store::replace;
 
-/// Name under which documents quote what is counted over all experiments.
+/// Name under which documents quote totals over all experiments.
 const ALL: &str = "all";
 
-/// Contents that files should have.
+/// Expected contents of files.
 #[derive(Default)]
 struct Wanted {
     files: Vec<(PathBuf, String)>,
-    /// Figures that documents quote and that there are not.
+    /// Quoted figures that do not exist.
     missing: Vec<String>,
-    /// Places where one run passes for a median.
+    /// Places that present a single run as a median.
     unmarked: Vec<String>,
 }
 
-/// Writes pages, index and quoted figures. What a document quotes and no run shows stays as it is.
+/// Writes pages, index and quoted figures. Quoted figures without runs stay unchanged.
 ///
 /// # Errors
 /// A file cannot be read or written.
@@ -46,10 +46,11 @@ pub fn write(out: &Path, documents: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Compares what would be written with what is there.
+/// Compares the expected contents with the files.
 ///
 /// # Errors
-/// A file differs, quotes a figure that there is not, or gives one run as a median: it is named.
+/// A file differs, quotes a figure that does not exist, or presents one run as a median. The error
+/// names it.
 pub fn check(out: &Path, documents: &[PathBuf]) -> Result<()> {
     let wanted = all(out, documents)?;
     if !wanted.missing.is_empty() {
@@ -136,7 +137,7 @@ fn all(out: &Path, documents: &[PathBuf]) -> Result<Wanted> {
     Ok(wanted)
 }
 
-/// The figures of an experiment that name a median and rest on one run.
+/// Returns the figures of an experiment that name a median and rest on one run.
 fn unmarked_figures(one: &Rendered) -> Vec<String> {
     let noisy = one.noisy.iter().flat_map(|(_, figures)| figures);
     let figures = one.figures.iter().chain(noisy);
@@ -154,7 +155,7 @@ struct Totals {
     first: Option<String>,
     extremes: Option<String>,
     behind: String,
-    /// The same for each experiment, in a few words.
+    /// Summarises the totals of each experiment.
     parts: String,
 }
 
@@ -193,7 +194,7 @@ impl Totals {
     }
 }
 
-/// With one line end at its end.
+/// Returns the text with exactly one newline at its end.
 fn ended(text: &str) -> String {
     format!("{}\n", text.trim_end())
 }

@@ -1,13 +1,13 @@
-//! The runs in an experiment's file while some of them are measured again.
+//! Runs in an experiment's file while some of them are measured again.
 //!
-//! A run gives way only to a new run of the same cell, seed and noise, once that run has ended.
-//! Everything else stays, whichever code made it: the page says which runs are of which commit.
+//! Only a new, finished run of the same cell, seed and noise replaces a run. All others stay,
+//! whatever their code, and the page names the commit of each run.
 
 use std::collections::BTreeMap;
 
 use crate::record::{Key, Record};
 
-/// The runs of one experiment, as its file will hold them.
+/// Runs of one experiment, as its file will hold them.
 #[derive(Clone, Debug)]
 pub struct Published<C, S> {
     records: Vec<Record<C, S>>,
@@ -18,7 +18,7 @@ pub struct Published<C, S> {
 pub enum Change {
     /// The run is new, or replaces one of the same key.
     Taken,
-    /// The lab did not keep up, and a run with which it did stays instead.
+    /// The lab did not keep up, and an earlier valid run stays instead.
     Refused,
 }
 
@@ -39,7 +39,7 @@ impl<C: PartialEq, S> Published<C, S> {
         same.any(|record| record.gate.valid && record.made.commit == commit)
     }
 
-    /// Puts a new run in the place of that with the same key.
+    /// Replaces the run of the same key by a new run.
     pub fn take(&mut self, record: Record<C, S>) -> Change {
         let is_same = |old: &Record<C, S>| old.cell == record.cell;
         if !record.gate.valid
@@ -55,12 +55,12 @@ impl<C: PartialEq, S> Published<C, S> {
         Change::Taken
     }
 
-    /// Sorts the runs as the file has them.
+    /// Sorts the runs in the order of the file.
     pub fn sort_by_key<K: Ord>(&mut self, key: impl FnMut(&Record<C, S>) -> K) {
         self.records.sort_by_key(key);
     }
 
-    /// Describes the runs that measuring `keys` leaves as they are; `None` if there are none.
+    /// Describes the runs that measuring `keys` leaves unchanged. `None` if there are none.
     pub fn kept(&self, keys: &[Key<C>]) -> Option<String> {
         let mut commits = BTreeMap::<&str, usize>::new();
         let kept = self

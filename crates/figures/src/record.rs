@@ -1,5 +1,4 @@
-//! One run as it is kept: what was asked, what was seen, whether the lab was good enough to say so,
-//! and where it was made.
+//! Record of one run: its key, its observations, the validity of the lab, and its origin.
 
 use serde::{Deserialize, Serialize};
 use wanbed::Report;
@@ -9,7 +8,7 @@ use crate::noise::Noise;
 /// One run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record<C, S> {
-    /// Everything that tells it from other runs.
+    /// Key that distinguishes it from other runs.
     pub cell: Key<C>,
     /// Observation of the run.
     pub seen: S,
@@ -19,38 +18,38 @@ pub struct Record<C, S> {
     pub made: Made,
 }
 
-/// Everything that tells a run from the others of its experiment.
+/// Key of a run among all of its experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Key<C> {
     /// Factors that the experiment varies.
     #[serde(flatten)]
     pub factors: C,
-    /// The seed of the lab and of whatever the experiment draws: runs of the same seed meet the
-    /// same losses where they use the same links.
+    /// Seed of the lab and of the experiment's random choices. Runs of the same seed meet the same
+    /// losses on the same links.
     pub seed: u64,
-    /// Noise that was added to the scenario's links.
+    /// Noise added to the scenario's links.
     pub noise: Noise,
 }
 
-/// The verdict of the one gate that every run passes.
+/// Verdict on the validity of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gate {
     /// If true, the lab kept up; otherwise the run does not count.
     pub valid: bool,
-    /// Why not, a clause each.
+    /// Reasons of invalidity, a clause each.
     pub reasons: Vec<String>,
-    /// The worst 99th percentile of lag over the lab's links, in microseconds.
+    /// Maximum 99th percentile of lag over the lab's links, in microseconds.
     pub lag_p99_us: u64,
     /// Share of the machine's processors that was busy, 0 to 1.
     pub busy: f64,
-    /// Share that other guests of the host took, 0 to 1.
+    /// Share of processor time that other guests of the host took, 0 to 1.
     pub steal: f64,
-    /// Runs of the same cell that were thrown away before this one because the lab did not keep up.
+    /// Earlier runs of the same cell that were discarded because the lab did not keep up.
     pub discarded: u32,
 }
 
 impl Gate {
-    /// The verdict on a lab's run.
+    /// Judges the run of a lab.
     pub fn of(report: &Report, discarded: u32) -> Self {
         let both = report
             .links
@@ -67,7 +66,7 @@ impl Gate {
         }
     }
 
-    /// The same of a run in which nothing hangs on time: it counts.
+    /// Returns the verdict on a run whose results do not depend on time: always valid.
     pub fn of_counts(self) -> Self {
         Self {
             valid: true,
@@ -80,7 +79,7 @@ impl Gate {
 /// Origin and date of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
-    /// The code that was measured: see [`crate::provenance`].
+    /// Measured code, as from [`crate::provenance`].
     pub commit: String,
     /// The kernel's release.
     pub kernel: String,

@@ -1,5 +1,5 @@
-//! Runs an experiment: every cell, seed and noise that is asked for, in labs of their own, through
-//! one gate, into one store.
+//! Runs an experiment: every requested cell, seed and noise, each in its own lab, with one check of
+//! validity and one store.
 
 use std::fmt::Display;
 use std::sync::Mutex;
@@ -16,8 +16,7 @@ use crate::schedule::run_all;
 use crate::store::Store;
 use crate::tools::Tools;
 
-/// The first seed of what is published: thresholds were chosen, and losses fitted, with seeds below
-/// it.
+/// First published seed. Thresholds were chosen, and losses fitted, with seeds below it.
 pub const FIRST_PUBLISHED_SEED: u64 = 2001;
 
 /// Default number of repeats of a run if the lab did not keep up.
@@ -28,17 +27,17 @@ pub const DEFAULT_RETRIES: u32 = 2;
 pub struct Extent {
     /// Seeds of each cell, instead of the experiment's own number.
     pub seeds: Option<u64>,
-    /// The first of them.
+    /// First seed.
     pub first_seed: u64,
-    /// Keep the valid runs that are there, and make only what is missing.
+    /// If true, valid runs stay, and only missing ones are made.
     pub resume: bool,
-    /// Begin no run that would end after this.
+    /// Time by which every new run must be expected to end.
     pub until: Option<Instant>,
     /// Number of repeats of a run if the lab did not keep up.
     pub retries: u32,
-    /// With which kinds of noise.
+    /// Kinds of noise.
     pub noises: Vec<Noise>,
-    /// Only cells whose JSON holds one of these words; all cells when empty.
+    /// Words of which a cell's JSON must contain one. Empty for all cells.
     pub only: Vec<String>,
 }
 
@@ -46,8 +45,8 @@ type RecordOf<E> = Record<<E as Experiment>::Cell, <E as Experiment>::Seen>;
 type KeyOf<E> = Key<<E as Experiment>::Cell>;
 
 impl Extent {
-    /// The runs of an experiment: seed after seed, so that ways to be compared are measured in
-    /// turn.
+    /// Returns the runs of an experiment. The seed is the outer loop, so that compared cells are
+    /// measured in turn.
     pub fn keys<E: Experiment>(&self, experiment: &E) -> Vec<KeyOf<E>> {
         let cells: Vec<E::Cell> = experiment
             .cells()
@@ -89,12 +88,12 @@ pub fn about<E: Experiment>(experiment: &E, keys: &[KeyOf<E>]) -> Duration {
     )
 }
 
-/// Measures what is asked for and puts each run into `store` as it ends, instead of the earlier run
-/// of the same cell, seed and noise. All other runs stay, and the call says how many and of which
-/// commits: a part of the plan, or its defaults, take nothing from what is published.
+/// Measures the plan, and puts each finished run into `store` instead of the earlier run of the
+/// same cell, seed and noise. All other runs stay, and the output names their number and commits.
+/// So a partial plan removes nothing from the published runs.
 ///
 /// # Errors
-/// A run failed, after all others were made; or the store cannot be read or written.
+/// A run failed, after all others were made, or the store cannot be read or written.
 pub fn measure<E: Experiment>(
     experiment: &E,
     tools: &Tools,
@@ -119,7 +118,7 @@ pub fn measure<E: Experiment>(
         let cell = cells.iter().position(|cell| *cell == record.cell.factors);
         (record.cell.noise, cell, record.cell.seed)
     };
-    // Light ones together, so that they can go side by side.
+    // Light jobs are adjacent, so that they can run in parallel.
     keys.sort_by(|a, b| {
         let share = |key: &KeyOf<E>| experiment.cost(&key.factors).share;
         share(a).total_cmp(&share(b))
@@ -198,7 +197,7 @@ pub fn line<E: Experiment>(experiment: &E, record: &RecordOf<E>) -> String {
     )
 }
 
-/// A run's key for a person.
+/// Formats a run's key for people.
 fn words<C: serde::Serialize>(key: &Key<C>) -> String {
     let fields = match serde_json::to_value(key) {
         Ok(serde_json::Value::Object(fields)) => fields,
@@ -211,10 +210,10 @@ fn words<C: serde::Serialize>(key: &Key<C>) -> String {
     fields.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Makes one run; repeats it where the lab did not keep up, and says how often.
+/// Makes one run. Repeats it if the lab did not keep up, and reports the number of repeats.
 ///
 /// # Errors
-/// The lab cannot be brought up, or the run failed in a lab that kept up.
+/// The lab cannot be started, or the run failed in a lab that kept up.
 pub fn run<E: Experiment>(
     experiment: &E,
     tools: &Tools,
@@ -249,7 +248,7 @@ pub fn run<E: Experiment>(
         let again = !gate.valid && discarded < retries;
         match seen {
             Ok(_) if again => discard(&gate.reasons.join("; ")),
-            // What fails in a lab that was held up says nothing of the program.
+            // A failure in a delayed lab is no evidence about the program.
             Err(error) if again => discard(&format!("{error:#} ({})", gate.reasons.join("; "))),
             Err(error) => return Err(error).with_context(context),
             Ok(seen) => {

@@ -1,16 +1,16 @@
-//! The runs of an experiment that count, and what is worked out from them.
+//! Valid runs of an experiment, and the values derived from them.
 
 use crate::record::Record;
 use crate::single::Basis;
 use crate::stats::Spread;
 
-/// The runs under one kind of noise with which the lab kept up.
+/// Valid runs under one kind of noise.
 pub struct Runs<'a, C, S> {
     records: Vec<&'a Record<C, S>>,
 }
 
 impl<'a, C: PartialEq, S> Runs<'a, C, S> {
-    /// Those of `records` that count.
+    /// Selects the valid ones of `records`.
     pub fn of(records: impl IntoIterator<Item = &'a Record<C, S>>) -> Self {
         Self {
             records: records
@@ -25,7 +25,7 @@ impl<'a, C: PartialEq, S> Runs<'a, C, S> {
         self.records.is_empty()
     }
 
-    /// The runs of the cells that `wanted` picks, by seed.
+    /// Returns the runs of the cells that satisfy `wanted`, by seed.
     pub fn pick(&self, wanted: impl Fn(&C) -> bool) -> Vec<&'a Record<C, S>> {
         let mut picked: Vec<_> = self
             .records
@@ -37,17 +37,17 @@ impl<'a, C: PartialEq, S> Runs<'a, C, S> {
         picked
     }
 
-    /// The runs of one cell, by seed.
+    /// Returns the runs of one cell, by seed.
     pub fn cell(&self, cell: &C) -> Vec<&'a Record<C, S>> {
         self.pick(|other| other == cell)
     }
 
-    /// The spread of a value over the runs of one cell.
+    /// Returns the spread of a value over the runs of one cell.
     pub fn spread(&self, cell: &C, value: impl Fn(&S) -> f64) -> Option<Spread> {
         self.spread_of(|other| other == cell, value)
     }
 
-    /// The spread of a value over the runs of the cells that `wanted` picks.
+    /// Returns the spread of a value over the runs of the cells that satisfy `wanted`.
     pub fn spread_of(
         &self,
         wanted: impl Fn(&C) -> bool,
@@ -70,7 +70,7 @@ impl<'a, C: PartialEq, S> Runs<'a, C, S> {
         Basis::Runs(runs.min().unwrap_or(0))
     }
 
-    /// A value of `of` by that of `by`, for every seed that both have.
+    /// Returns the value of `of` divided by that of `by`, for every seed that both have.
     pub fn ratios(&self, of: &C, by: &C, value: impl Fn(&S) -> f64) -> Vec<f64> {
         let others = self.cell(by);
         self.cell(of)
@@ -91,7 +91,7 @@ pub mod tests {
     use crate::noise::Noise;
     use crate::record::{Gate, Key, Made};
 
-    /// A run for tests.
+    /// Makes a run for tests.
     pub fn record<C, S>(factors: C, seed: u64, seen: S, valid: bool) -> Record<C, S> {
         Record {
             cell: Key {

@@ -1,9 +1,9 @@
-//! Runs jobs side by side while the shares of the machine that they need sum to at most one.
+//! Runs jobs in parallel while their shares of the machine sum to at most one.
 
 use std::sync::{Condvar, Mutex};
 use std::thread;
 
-/// Shares are kept in thousandths, so that sums are exact.
+/// The whole machine in thousandths, the unit of shares, so that sums are exact.
 const WHOLE: u32 = 1000;
 
 struct State {
@@ -11,11 +11,11 @@ struct State {
     free: u32,
 }
 
-/// Runs `work` on every job, in order, as many at once as fit; results come in the order of the
-/// jobs.
+/// Runs `work` on every job, as many at once as fit. The jobs start in order, and the results have
+/// the order of the jobs.
 ///
-/// `load` gives a job's share of the machine, 0 to 1. A job that does not fit yet waits, and those
-/// behind it wait too, so a heavy job is never starved by light ones.
+/// `load` returns a job's share of the machine, 0 to 1. A job that does not fit yet waits, and so
+/// do those behind it. So light jobs never starve a heavy one.
 pub fn run_all<J: Sync, R: Send>(
     jobs: &[J],
     load: impl Fn(&J) -> f64 + Sync,

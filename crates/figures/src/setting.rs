@@ -1,5 +1,4 @@
-//! The settings that are measured: a scenario, its hosts, and who copies from whom through which
-//! depots.
+//! Measured settings: a scenario, its hosts, the two ends of the copy, and its depots.
 
 use anyhow::Result;
 
@@ -18,10 +17,10 @@ pub enum Way {
 }
 
 impl Way {
-    /// Both, in the order they are printed.
+    /// Both routes, in the order of the output.
     pub const BOTH: [Self; 2] = [Self::Direct, Self::Depots];
 
-    /// The word used in tables and reports.
+    /// Returns the word for tables and reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -30,34 +29,34 @@ impl Way {
     }
 }
 
-/// One setting of a paper, as the lab runs it.
+/// One setting of a paper, as used in the lab.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Short name, used in reports and file names.
     pub id: &'static str,
-    /// One line for people.
+    /// Description in one line.
     pub title: &'static str,
     /// Scenario file below `scenarios/`.
     pub scenario: &'static str,
     /// Overrides of the scenario: path and value.
     pub set: Vec<(String, String)>,
-    /// Congestion control of the end hosts, as reported (the scenario or `set` puts it there).
+    /// Congestion control of the end hosts, for reports. The scenario or `set` applies it.
     pub congestion: &'static str,
-    /// Buffers of the end hosts, as text for people.
+    /// Buffers of the end hosts, as text.
     pub hosts: &'static str,
-    /// Node the copy is started on; data flows towards it, as in the papers.
+    /// Node of the command. Data flows towards it, as in the papers.
     pub client: &'static str,
     /// Node that serves the files.
     pub server: &'static str,
     /// Depot nodes, in order from the client.
     pub depots: &'static [&'static str],
-    /// The links that jitter and reorder under noise: those of the wide area.
+    /// Wide-area links, to which noise adds jitter and reordering.
     pub noisy_links: &'static [&'static str],
-    /// Share of this machine that one run needs, direct and through depots: runs go side by side
-    /// while the shares sum to at most 1.
+    /// Share of this machine that one run needs, direct and through depots. Runs are parallel while
+    /// the shares sum to at most 1.
     pub load: (f64, f64),
-    /// Approximate rates of a copy, direct and through depots, in Mbit/s, from which its duration
-    /// follows.
+    /// Approximate rates of a copy, direct and through depots, in Mbit/s. They determine its
+    /// expected duration.
     pub about_mbps: (f64, f64),
     /// Figures that the paper printed for this setting.
     pub paper: Option<&'static PaperCurve>,
@@ -76,7 +75,7 @@ impl Setting {
         }
     }
 
-    /// The network of one copy. Lag is judged by the hops of the way that it takes.
+    /// Returns the network of one copy. The limit of lag depends on the hops of the copy's route.
     ///
     /// # Errors
     /// The scenario cannot be read.
@@ -91,7 +90,7 @@ impl Setting {
     }
 }
 
-/// LSL path 1: the direct route and the depot's share no wide-area link.
+/// LSL path 1: the direct route and that of the depot share no wide-area link.
 pub fn anl_utk() -> Setting {
     Setting {
         id: "lsl-anl-utk",
@@ -110,7 +109,7 @@ pub fn anl_utk() -> Setting {
     }
 }
 
-/// LSL path 2: the depot stands on the direct path.
+/// LSL path 2: the depot is on the direct path.
 pub fn ucsd_utk() -> Setting {
     Setting {
         id: "lsl-ucsd-utk",
@@ -129,14 +128,14 @@ pub fn ucsd_utk() -> Setting {
     }
 }
 
-/// Overrides that hold two hosts to windows of 64 KB.
+/// Overrides that limit two hosts to windows of 64 KB.
 fn small_hosts(hosts: [&str; 2]) -> Vec<(String, String)> {
     hosts
         .map(|host| (format!("nodes.{host}.buffers"), "\"64 KB\"".into()))
         .into()
 }
 
-/// LSL path 2 with end hosts held to 64 KB.
+/// LSL path 2 with end hosts limited to 64 KB.
 pub fn ucsd_utk_64k() -> Setting {
     Setting {
         id: "lsl-ucsd-utk-64k",
@@ -158,8 +157,8 @@ pub enum Mnemonic {
     Long,
 }
 
-/// A MNEMONIC path between untuned hosts of 64 KB (congestion control plays no part: the window
-/// binds).
+/// A MNEMONIC path between untuned hosts of 64 KB. The window is the limit, so congestion control
+/// has no effect.
 pub fn mnemonic_untuned(path: Mnemonic) -> Setting {
     let base = mnemonic_tuned(path, "reno");
     let (id, title) = match path {
@@ -184,8 +183,8 @@ pub fn mnemonic_untuned(path: Mnemonic) -> Setting {
     }
 }
 
-/// A MNEMONIC path between hosts whose windows never bind, one stream, with the given congestion
-/// control on the hosts and on the gateways alike.
+/// A MNEMONIC path between hosts whose windows are never the limit, with one stream and the given
+/// congestion control on hosts and gateways.
 pub fn mnemonic_tuned(path: Mnemonic, congestion: &'static str) -> Setting {
     let (id, title, scenario) = match (path, congestion) {
         (Mnemonic::Short, "reno") => (
@@ -244,7 +243,7 @@ pub fn mnemonic_tuned(path: Mnemonic, congestion: &'static str) -> Setting {
     }
 }
 
-/// A clean path with large buffers: what a depot costs where it cannot help.
+/// A clean path with large buffers, which shows the cost of a depot where it cannot help.
 pub fn clean_long() -> Setting {
     Setting {
         id: "clean-long",
@@ -257,7 +256,8 @@ pub fn clean_long() -> Setting {
         server: "server",
         depots: &["depot"],
         noisy_links: &["west", "east"],
-        // One at a time: the two ways differ by less than what a neighbour's copy does to them.
+        // One at a time, because a parallel copy has more effect than the difference of the two
+        // routes.
         load: (1.0, 1.0),
         about_mbps: (143.0, 143.0),
         paper: None,

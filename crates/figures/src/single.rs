@@ -1,6 +1,7 @@
-//! The mark of values that rest on one run, and the check that no such value passes for a median.
+//! Mark of values that rest on one run, and the check that documents present no such value as a
+//! median.
 
-/// Mark of a value that rests on one run: it is no median and has no spread.
+/// Mark of a value that rests on one run. It is no median and has no spread.
 pub const SINGLE: &str = "single";
 
 /// Sentence that explains the mark on a page.
@@ -10,9 +11,9 @@ pub const LEGEND: &str =
 /// Number of runs behind a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// A count, a sum or an extreme over all runs: no median, however many runs there are.
+    /// A count, a sum or an extreme over all runs, which is no median.
     Counted,
-    /// A median, or a value computed from medians, of which the weakest rests on so many runs.
+    /// A median, or a value computed from medians, with the least number of runs of any of them.
     Runs(usize),
 }
 
@@ -22,7 +23,7 @@ impl Basis {
         matches!(self, Self::Runs(1))
     }
 
-    /// Adds the mark to a text of this basis, unless the text has one or needs none.
+    /// Adds the mark to a text with this basis, unless the text has one or needs none.
     pub fn mark(self, text: String) -> String {
         if !self.is_single() || text.contains(SINGLE) {
             return text;
@@ -34,10 +35,11 @@ impl Basis {
     }
 }
 
-/// Returns the cells of all Markdown tables in `text` that give one run as a median or as a spread,
-/// each with its row and its head.
+/// Returns the cells of all Markdown tables in `text` that present one run as a median or as a
+/// spread, each with its row and its head.
 ///
-/// A table counts its runs in a column or in a row named `runs`; tables without one are not judged.
+/// A table counts its runs in a column or in a row named `runs`. Tables without one are not
+/// checked.
 pub fn unmarked(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     lines
@@ -62,7 +64,8 @@ fn unmarked_in_table(lines: &[&str]) -> Vec<String> {
                 _ => None,
             };
             let is_single = counts.is_some_and(|count| count.split('+').all(|one| one == "1"));
-            // In a table with a column for each way, the text above says that all are medians.
+            // In a table with a column for each route, the text above states that all values are
+            // medians.
             let is_median = is_number(cell) && (column.is_none() || head.contains("median"));
             if is_single && !cell.contains(SINGLE) && (is_median || has_spread(cell)) {
                 let name = cells.first().copied().unwrap_or_default();

@@ -4,7 +4,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
-/// Samples that are drawn from the pairs for [`sums`].
+/// Number of bootstrap samples for [`sums`].
 const DRAWN: usize = 2_000;
 
 /// The spread of one figure over the runs of a cell. All fields carry the unit of the samples.
@@ -46,7 +46,7 @@ impl Spread {
         }
     }
 
-    /// The spread of `samples`, or `None` where there are none.
+    /// Returns the spread of `samples`, or `None` if there are none.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -64,9 +64,9 @@ impl Spread {
     }
 }
 
-/// The sum of the second ones by the sum of the first ones, and between which values it lies in 95
-/// of 100 samples that are drawn from the pairs with replacement (percentile bootstrap). The same
-/// pairs give the same values. None where there is no pair.
+/// Returns the sum of the second values divided by that of the first, with its bounds in 95 of 100
+/// samples that are drawn from the pairs with replacement (percentile bootstrap). The same pairs
+/// yield the same values. `None` if there is no pair.
 pub fn sums(pairs: &[(f64, f64)]) -> Option<(f64, [f64; 2])> {
     let ratio = |drawn: &mut dyn Iterator<Item = (f64, f64)>| {
         let (first, second) = drawn.fold((0.0, 0.0), |(first, second), pair| {
@@ -88,7 +88,7 @@ pub fn sums(pairs: &[(f64, f64)]) -> Option<(f64, [f64; 2])> {
     ))
 }
 
-/// Linear interpolation between the closest ranks (type 7 of Hyndman and Fan).
+/// Interpolates linearly between the closest ranks (type 7 of Hyndman and Fan).
 fn quantile(sorted: &[f64], at: f64) -> f64 {
     let position = at * (sorted.len() - 1) as f64;
     let below = position.floor() as usize;

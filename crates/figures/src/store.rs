@@ -16,17 +16,17 @@ pub struct Store {
 }
 
 impl Store {
-    /// `NAME.json` in `folder`.
+    /// Returns the store `NAME.json` in `folder`.
     pub fn of(folder: &Path, name: &str) -> Self {
         Self {
             path: folder.join(format!("{name}.json")),
         }
     }
 
-    /// All runs; none where there is no file.
+    /// Reads all runs. The result is empty if the file does not exist.
     ///
     /// # Errors
-    /// The file is there and cannot be read, or does not parse.
+    /// The file exists but cannot be read or parsed.
     pub fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
         match fs::read(&self.path) {
             Ok(text) => serde_json::from_slice(&text).with_context(|| {
@@ -43,7 +43,7 @@ impl Store {
     }
 
     /// Writes all runs, one a line, so that a change of one run is one line of a diff. The old file
-    /// stays until the new one is whole.
+    /// stays until the new one is complete.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -79,7 +79,7 @@ pub fn replace(path: &Path, text: &str) -> Result<()> {
         fs::create_dir_all(folder)?;
         let mut part = tempfile::NamedTempFile::new_in(folder)?;
         part.write_all(text.as_bytes())?;
-        // A temporary file is its owner's alone; a page is everybody's to read.
+        // A temporary file is private to its owner, but everybody may read a page.
         part.as_file()
             .set_permissions(fs::Permissions::from_mode(0o644))?;
         part.persist(path)?;

@@ -17,13 +17,13 @@ pub struct Tools {
     pub scratch: tempfile::TempDir,
     /// Keys of client, server and depots.
     pub identities: Identities,
-    /// In a guest, what keeps its processors from halting: else its labs are late by what the host
-    /// takes to resume them.
-    awake: Option<AwakeGuard>,
+    /// In a guest, the guard that keeps its processors from halting. Otherwise labs are late by the
+    /// time that the host takes to resume them.
+    awake: Option<Awake>,
 }
 
 impl Tools {
-    /// Finds the programs beside this one, and makes keys and a folder.
+    /// Finds the programs in this one's folder, and makes keys and a folder.
     ///
     /// # Errors
     /// `longhaul` or `wanbed` has not been built, or the folder cannot be made.
@@ -46,7 +46,7 @@ impl Tools {
     }
 }
 
-/// A program that is built beside this one.
+/// Finds a program of the same build in this one's folder.
 ///
 /// # Errors
 /// It has not been built.
@@ -62,7 +62,7 @@ pub fn built(name: &str) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// A program of the distribution's, and the package that has it.
+/// Finds a program of the distribution; `package` names its package.
 ///
 /// # Errors
 /// It is not installed.

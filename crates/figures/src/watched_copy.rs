@@ -1,5 +1,5 @@
-//! A `longhaul cp --json` under way, received event by event, so that a run can act at a moment of
-//! it.
+//! A running `longhaul cp --json` whose events are received one by one, so that a run can act at a
+//! given moment.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -10,32 +10,32 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// A copy under way; killed when it is dropped.
+/// A running copy, killed when it is dropped.
 pub struct WatchedCopy {
     child: Child,
     started: Instant,
     lines: mpsc::Receiver<(Instant, Value)>,
     errors: Option<JoinHandle<String>>,
-    /// Events so far, with the seconds since its start.
+    /// Received events, with the seconds since the copy's start.
     pub events: Vec<(f64, Value)>,
 }
 
 /// Result of waiting for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// It was said.
+    /// The wanted event.
     It,
-    /// The copy ended without it.
+    /// The copy ended without the event.
     End,
-    /// The time was over first.
+    /// The time was over without the event.
     Nothing,
 }
 
 /// End of a copy.
 pub struct Ended {
-    /// Its exit code; none if a signal ended it.
+    /// Exit code. `None` if a signal ended the copy.
     pub code: Option<i32>,
-    /// The closing report, if it came to one.
+    /// The final report, if the copy printed one.
     pub report: Option<Value>,
     /// Standard error of the copy.
     pub errors: String,
@@ -58,7 +58,7 @@ impl WatchedCopy {
         if let Some(out) = child.stdout.take() {
             thread::spawn(move || {
                 for line in BufReader::new(out).lines().map_while(Result::ok) {
-                    // What a killed program was about to say is half a line.
+                    // The last line of a killed program may be incomplete.
                     if let Ok(event) = serde_json::from_str(&line) {
                         let _ = sender.send((Instant::now(), event));
                     }
@@ -81,12 +81,12 @@ impl WatchedCopy {
         })
     }
 
-    /// The number of its process.
+    /// Returns the number of its process.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Receives events until `wanted` is said, but no longer than `limit`.
+    /// Receives events until one satisfies `wanted`, for at most `limit`.
     pub fn until(&mut self, limit: Duration, mut wanted: impl FnMut(&Value) -> bool) -> Received {
         let deadline = Instant::now() + limit;
         loop {
@@ -108,7 +108,7 @@ impl WatchedCopy {
         }
     }
 
-    /// kill -9; whether it was still there.
+    /// Kills the copy with SIGKILL. Returns true if it was still running.
     ///
     /// # Errors
     /// It cannot be waited for.
@@ -119,7 +119,7 @@ impl WatchedCopy {
         Ok(was_there)
     }
 
-    /// Waits for its end.
+    /// Waits until the copy ends.
     ///
     /// # Errors
     /// It did not end within `limit`.

@@ -8,7 +8,7 @@
 //!
 //! | quantity | printed in | also parsed | a bare number is |
 //! |---|---|---|---|
-//! | [`Rate`] | bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s | `155M`, also with `bit`, `b/s`, `bps` | bit/s |
+//! | [`Rate`] | bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s | `155M`, `bit`, `b/s`, `bps` | bit/s |
 //! | [`ByteCount`] | B, KiB, MiB, GiB, TiB, PiB, EiB | `64K`, `64k`, `64KB`, `bytes`, ... | bytes |
 //! | [`Time`] | ns, us, ms, s, min, h, days | `d` | seconds |
 //! | [`Probability`] | no unit: `0.01`, `2.5e-8` | `0.001%`, `none` | itself |

@@ -21,11 +21,11 @@ const CONGESTION: [&str; 3] = ["cubic", "reno", "bbr"];
 const FLOWS: [u32; 2] = [1, 4];
 /// Time for which the others have had the path when the new flow comes, in seconds.
 const BEFORE_SECONDS: u32 = 6;
-/// For how long both are watched, in seconds ...
+/// Time for which both are watched, in seconds.
 const BESIDE_SECONDS: u32 = 20;
-/// ... of which so much is the beginning.
+/// Length of its beginning, in seconds.
 const BEGINNING_SECONDS: u32 = 5;
-/// More than the path carries meanwhile.
+/// Size of the file: more than the path carries meanwhile.
 const FILE_BYTES: u64 = 3 << 29;
 /// Port of the server for a stock flow that joins the others: an iperf3 server carries one test at
 /// a time.
@@ -40,7 +40,7 @@ pub struct Beside;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Newcomer {
-    /// `longhaul cp`, nothing set.
+    /// `longhaul cp` without options.
     Copy,
     /// One more stock flow.
     Flow,
@@ -54,7 +54,7 @@ pub struct Cell {
     newcomer: Newcomer,
 }
 
-/// The newcomer's share of what all carried, 0 to 1.
+/// Share of the new flow in the total, 0 to 1.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Seen {
     beginning: f64,
@@ -62,12 +62,13 @@ pub struct Seen {
 }
 
 impl Cell {
-    /// A share as a multiple of what is fair: one part for each flow, and one for the newcomer.
+    /// Returns a share as a multiple of the fair one, which is one part for each flow including the
+    /// new one.
     fn multiple(&self, share: f64) -> f64 {
         share * f64::from(self.flows + 1)
     }
 
-    /// The same with the other newcomer.
+    /// Returns the cell with another new flow.
     fn with(&self, newcomer: Newcomer) -> Self {
         Self {
             newcomer,
@@ -105,7 +106,7 @@ impl Experiment for Beside {
         cells
     }
 
-    /// By default beside one CUBIC flow; `--seeds` for all.
+    /// By default with one CUBIC flow; `--seeds` for all.
     fn seeds(&self, cell: &Cell) -> u64 {
         u64::from(cell.congestion == "cubic" && cell.flows == 1)
     }
@@ -162,7 +163,7 @@ impl Experiment for Beside {
         };
         Ok(Seen {
             beginning: share(0, BEGINNING_SECONDS),
-            // The last second is left out: one of the two may have ended by then.
+            // Without the last second, because one of the two may have ended by then.
             later: share(BEGINNING_SECONDS, BESIDE_SECONDS - 1),
         })
     }
@@ -237,7 +238,8 @@ impl Experiment for Beside {
     }
 }
 
-/// A copy until both have been watched for long enough: when it began, and what it carried.
+/// Runs a copy until both have been watched for long enough. Returns the time of its beginning and
+/// its intervals.
 fn copied(here: &Here<'_, Source>) -> Result<(Instant, Vec<Interval>)> {
     let (tools, lab, source) = (here.tools, here.lab, here.setup);
     let _server = serve(tools, lab, "server", &source.root)?;
@@ -272,8 +274,8 @@ fn copied(here: &Here<'_, Source>) -> Result<(Instant, Vec<Interval>)> {
     Ok((begun, intervals.collect()))
 }
 
-/// Bits carried between two moments, in seconds: of an interval that is partly between them, its
-/// part.
+/// Returns the bits carried between two times in seconds. An interval that is partly between them
+/// counts in part.
 fn bits(intervals: &[Interval], from: f64, until: f64) -> f64 {
     let within = |interval: &Interval| {
         let length = interval.end - interval.start;

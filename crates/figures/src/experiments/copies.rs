@@ -13,27 +13,27 @@ use crate::tools::Tools;
 
 /// An experiment that is a list of copies.
 pub struct Copies {
-    /// The name on the command line, and of its files.
+    /// Name on the command line and of its files.
     pub name: &'static str,
     /// Subject in one line.
     pub title: &'static str,
     /// Beginning of the page.
     pub head: &'static str,
-    /// Seeds of each copy where nobody says how many.
+    /// Default number of seeds of each copy.
     pub seeds: u64,
-    /// The copies, in the order of the table.
+    /// Copies, in the order of the table.
     pub copies: fn() -> Vec<Planned>,
 }
 
-/// One copy to make.
+/// One planned copy.
 pub struct Planned {
-    /// Over what.
+    /// Setting of the copy.
     pub setting: Setting,
     /// Bytes of the file.
     pub bytes: u64,
     /// Route of the copies.
     pub way: Way,
-    /// The number of streams that is asked for, if any.
+    /// Number of streams, if it is set.
     pub streams: Option<u32>,
 }
 
@@ -98,7 +98,7 @@ impl Experiment for Copies {
     }
 
     fn prepare(&self, tools: &Tools) -> Result<()> {
-        // Before the first lab is up: making a file takes the processor for a while.
+        // Before the first lab is up, because making a file loads the processor for a while.
         (self.copies)()
             .iter()
             .map(|planned| planned.bytes)

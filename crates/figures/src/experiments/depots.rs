@@ -17,18 +17,18 @@ use crate::tools::Tools;
 
 const MIB: u64 = 1 << 20;
 
-/// Size of the copies between untuned hosts: the window binds from the first round trips on, so a
-/// longer copy says nothing more.
+/// Size of the copies between untuned hosts: the window is the limit from the first round trips on,
+/// so a longer copy shows nothing more.
 const UNTUNED_BYTES: u64 = 16 * MIB;
 
 /// Size of the copies between hosts with large buffers: several loss events in each.
 const TUNED_BYTES: u64 = 512 * MIB;
 
-/// The same for as long as the MNEMONIC paper's shortest timed transfer: 10 s at 1 Gbit/s. Slow
-/// start weighs less in it.
+/// Size of a copy as long as the MNEMONIC paper's shortest timed transfer: 10 s at 1 Gbit/s. Slow
+/// start matters less in it.
 const TUNED_BYTES_10S: u64 = 1192 * MIB;
 
-/// The congestion controls that are compared between tuned hosts.
+/// Congestion controls that are compared between tuned hosts.
 const CONGESTION: [&str; 3] = ["reno", "cubic", "bbr"];
 
 /// The experiment.
@@ -45,7 +45,7 @@ pub struct Cell {
     way: Way,
 }
 
-/// The settings, each with its sizes.
+/// Returns the settings, each with its sizes.
 fn settings() -> Vec<(Setting, Vec<u64>)> {
     let mut all = vec![
         (setting::anl_utk(), LSL_SIZES.to_vec()),
@@ -103,8 +103,8 @@ impl Experiment for Depots {
     }
 
     fn seeds(&self, cell: &Cell) -> u64 {
-        // Long copies between fast hosts need the whole machine; where a window binds, seeds differ
-        // little.
+        // Long copies between fast hosts need the whole machine. If a window is the limit, seeds
+        // differ little.
         let binds = cell.setting.ends_with("64k");
         if cell.bytes >= TUNED_BYTES || binds {
             1
@@ -124,7 +124,7 @@ impl Experiment for Depots {
     }
 
     fn prepare(&self, tools: &Tools) -> Result<()> {
-        // Before the first lab is up: making a file takes the processor for a while.
+        // Before the first lab is up, because making a file loads the processor for a while.
         self.cells()
             .iter()
             .map(|cell| cell.bytes)
@@ -240,7 +240,7 @@ impl Experiment for Depots {
     }
 }
 
-/// Both ways of a setting and size.
+/// Both routes of a setting and size.
 struct Both {
     direct: Spread,
     depots: Spread,
@@ -276,8 +276,8 @@ impl Both {
     }
 }
 
-/// The rows of the short table: the LSL paths at their largest size, then all of MNEMONIC and the
-/// clean path.
+/// Returns the rows of the short table: the LSL paths at their largest size, then all of MNEMONIC
+/// and the clean path.
 fn short_settings() -> Vec<(Setting, u64)> {
     let largest = |sizes: &[u64]| sizes.iter().copied().max().unwrap_or(0);
     settings()
@@ -294,7 +294,7 @@ fn short_settings() -> Vec<(Setting, u64)> {
         .collect()
 }
 
-/// A size in the papers' units: `16K`, `4M`.
+/// Formats a size in the papers' units: `16K`, `4M`.
 pub fn size(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 20 => format!("{}M", b >> 20),
@@ -303,7 +303,8 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// Rate by size with the paper's averages beside it: means, because the paper printed averages.
+/// Returns the table of rates by size with the paper's averages. It has means, because the paper
+/// printed averages.
 fn by_size(setting: &Setting, runs: &Runs<'_, Cell, Copied>) -> Table {
     let mut table = Table::new([
         "size",
@@ -336,7 +337,7 @@ fn by_size(setting: &Setting, runs: &Runs<'_, Cell, Copied>) -> Table {
     table
 }
 
-/// The table and the plot of what has no paper beside it.
+/// Returns the table and the plot of settings without figures of a paper.
 fn ratios(runs: &Runs<'_, Cell, Copied>) -> (Table, Vec<Strip>) {
     let mut table = Table::new([
         "setting",

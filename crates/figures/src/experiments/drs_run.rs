@@ -1,5 +1,5 @@
-//! `drs run` with programs that know nothing of it: Debian's busybox (`httpd`) sends a file to
-//! curl, each as it is and under `drs run`.
+//! `drs run` with unmodified programs: Debian's busybox (`httpd`) sends a file to curl, without and
+//! with `drs run`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -46,7 +46,7 @@ pub enum Hosts {
 /// One copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// Between which hosts.
+    /// Hosts of the copy.
     pub hosts: Hosts,
     /// If true, both programs run under `drs run`.
     pub drs: bool,
@@ -60,7 +60,7 @@ pub struct Seen {
     goodput_bps: f64,
     /// Actions and findings for both programs' connections: the log's last lines.
     log: Vec<serde_json::Value>,
-    /// The summary that `drs run` printed after curl.
+    /// Summary that `drs run` printed after curl.
     summary: String,
 }
 
@@ -254,7 +254,7 @@ fn both(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Option<(Spread, Spread)> {
 }
 
 impl Programs {
-    /// A program in a node, as it is or under `drs run`.
+    /// Returns a program in a node, without or with `drs run`.
     fn command(
         &self,
         lab: &Lab,
@@ -284,7 +284,7 @@ impl Programs {
         Server::start_silent(server, "busybox httpd")
     }
 
-    /// The seconds that curl reports, and what `drs run` says.
+    /// Fetches the file. Returns the seconds that curl reports, and the output of `drs run`.
     fn fetch(&self, lab: &Lab, url: &str, to: &Path, log: Option<&Path>) -> Result<(f64, String)> {
         let options = log.map(|log| {
             [
@@ -320,7 +320,8 @@ impl Programs {
     }
 }
 
-/// Asks until the server answers. Each attempt takes a round trip, so this does not spin.
+/// Repeats a request until the server answers. Each attempt takes a round trip, so this does not
+/// spin.
 fn wait_until_answered(programs: &Programs, lab: &Lab, url: &str) -> Result<()> {
     let deadline = Instant::now() + READY_WITHIN;
     loop {
@@ -344,7 +345,7 @@ fn wait_until_answered(programs: &Programs, lab: &Lab, url: &str) -> Result<()> 
     }
 }
 
-/// Actions and ends of a log.
+/// Returns the actions and ends in a log.
 fn last_lines(log: &Path) -> Vec<serde_json::Value> {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines = text

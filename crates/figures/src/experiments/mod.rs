@@ -28,7 +28,7 @@ pub mod streams;
 
 use crate::listed::Listed;
 
-/// All of them, in the order of the index.
+/// Returns all experiments, in the order of the index.
 pub fn all() -> Vec<Box<dyn Listed>> {
     vec![
         Box::new(depots::Depots),

@@ -1,5 +1,5 @@
-//! Others' programs over one long clean path, each at its documented best, beside `longhaul cp`
-//! that is told nothing.
+//! Other programs over one long clean path, each with its documented best options, compared with
+//! `longhaul cp` without options.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -18,13 +18,13 @@ use crate::single::Basis;
 use crate::stats::Spread;
 use crate::tools::Tools;
 
-/// Bytes that are copied.
+/// Copied bytes.
 const BYTES: u64 = 128 << 20;
-/// The numbers of streams that a peer with a choice is told.
+/// Numbers of streams for a peer with such an option.
 const STREAMS: [u32; 3] = [1, 4, 16];
-/// Streams of a copy that is sent or goes through a relay, for peers with a choice.
+/// Streams of an upload or a relayed copy, for peers with such an option.
 const SOME_STREAMS: u32 = 4;
-/// The program of this project, among the peers' names.
+/// Name of this project's program in the list of peers.
 const LONGHAUL: &str = "longhaul";
 
 /// The experiment.
@@ -33,9 +33,10 @@ pub struct Peers;
 /// One copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// A peer's name, or `longhaul`.
+    /// Name of a peer, or `longhaul`.
     program: String,
-    /// The number of streams that it is told; none where it has no choice, or is left to choose.
+    /// Number of streams that is set. `None` if the program has no such option, or chooses by
+    /// itself.
     streams: Option<u32>,
     /// Relay in the middle node.
     through: Through,
@@ -47,9 +48,9 @@ pub struct Cell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Through {
-    /// There is no relay: one connection from end to end.
+    /// No relay: one end-to-end connection.
     Nothing,
-    /// A depot, for `longhaul`; HAProxy, for the others.
+    /// A depot for `longhaul`, HAProxy for the other programs.
     Relay,
     /// A SOCKS server.
     Socks,
@@ -78,7 +79,7 @@ fn relay(kind: RelayKind) -> Result<Box<dyn Relay>> {
     found.with_context(|| format!("there is no relay of the kind {kind:?}"))
 }
 
-/// The cells of one peer.
+/// Returns the cells of one peer.
 fn cells_of(peer: &dyn Peer) -> Vec<Cell> {
     let able = peer.abilities();
     let cell = |streams, through, direction| Cell {
@@ -141,7 +142,7 @@ impl Experiment for Peers {
     }
 
     fn cost(&self, _cell: &Cell) -> Cost {
-        // The path carries 155 Mbit/s; what copies over it needs a quarter of this machine.
+        // The path carries 155 Mbit/s. A copy over it needs a quarter of this machine.
         Cost {
             share: 0.25,
             seconds: 15.0,
@@ -266,8 +267,8 @@ impl Experiment for Peers {
 }
 
 impl Peers {
-    /// The fastest `longhaul cp` and the fastest of the other programs, fetching the file directly
-    /// or through a relay. iperf3 copies no file.
+    /// Returns the fastest `longhaul cp` and the fastest other program that fetch the file,
+    /// directly or through a relay. iperf3 does not count, as it copies no file.
     fn best(&self, runs: &Runs<'_, Cell, Seen>, is_relayed: bool) -> Option<[(Spread, String); 2]> {
         let best = |is_own: bool| {
             let cells = self.cells().into_iter().filter(|one| {
@@ -283,7 +284,7 @@ impl Peers {
     }
 }
 
-/// A copy with a peer, in bit/s.
+/// Runs a copy with a peer, and returns its rate in bit/s.
 fn copy_with(peer: &dyn Peer, here: &Here<'_, Source>, cell: &Cell) -> Result<f64> {
     let relay = match cell.through {
         Through::Nothing => None,
@@ -303,7 +304,7 @@ fn copy_with(peer: &dyn Peer, here: &Here<'_, Source>, cell: &Cell) -> Result<f6
     Ok(one_copy(peer, &job)?.goodput_bps())
 }
 
-/// iperf3 between the same nodes, in bit/s.
+/// Runs iperf3 between the same nodes, and returns its rate in bit/s.
 fn memory_to_memory(here: &Here<'_, Source>, cell: &Cell) -> Result<f64> {
     let place = |node| Place {
         lab: here.lab,

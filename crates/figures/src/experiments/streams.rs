@@ -13,7 +13,7 @@ use crate::stats::Spread;
 use crate::tools::Tools;
 
 const MIB: u64 = 1 << 20;
-/// The numbers that a user might give; `None` is what the copy finds by itself.
+/// Numbers that a user might set. `None` lets the copy choose.
 const NUMBERS: [Option<u32>; 6] = [Some(1), Some(2), Some(4), Some(8), Some(16), None];
 
 /// The experiment.
@@ -22,15 +22,15 @@ pub struct Streams;
 /// One copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// The setting's short name.
+    /// Short name of the setting.
     setting: String,
-    /// The number of streams that it is told, if any.
+    /// Number of streams that is set, if any.
     fixed: Option<u32>,
 }
 
 /// Returns the data and paths of the copies: each with a limit of another kind.
 fn settings() -> [(Setting, u64); 4] {
-    // Streams of one copy are what is compared, not neighbours.
+    // The comparison is about the streams of one copy, without neighbours.
     let alone = |setting: Setting| Setting {
         load: (1.0, 1.0),
         ..setting
@@ -81,7 +81,7 @@ impl Experiment for Streams {
     }
 
     fn cost(&self, cell: &Cell) -> Cost {
-        // Two streams and more are about twice as fast, at least.
+        // Two or more streams are at least about twice as fast.
         let bytes = |bytes| {
             if cell.fixed == Some(1) {
                 bytes
@@ -99,7 +99,7 @@ impl Experiment for Streams {
     }
 
     fn prepare(&self, tools: &Tools) -> Result<()> {
-        // Before the first lab is up: making a file takes the processor for a while.
+        // Done before the first lab starts, because making a file uses the processor for a while.
         settings()
             .into_iter()
             .map(|(_, bytes)| bytes)
@@ -223,13 +223,13 @@ fn rate(runs: &Runs<'_, Cell, Copied>, setting: &Setting, fixed: Option<u32>) ->
     runs.spread(&key(setting, fixed), Copied::mbps)
 }
 
-/// The cells of a setting that have runs.
+/// Returns the cells of a setting that have runs.
 fn cells_of(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> Vec<Cell> {
     let cells = NUMBERS.into_iter().map(|fixed| key(setting, fixed));
     cells.filter(|cell| !runs.cell(cell).is_empty()).collect()
 }
 
-/// The runs behind a setting's figures.
+/// Returns the runs on which a setting's figures rest.
 fn basis(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> Basis {
     runs.basis(&cells_of(runs, setting))
 }
@@ -244,7 +244,7 @@ fn share(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> Option<f64> {
     Some(rate(runs, setting, None)?.median / best)
 }
 
-/// The same by one stream.
+/// Returns the rate divided by that of one stream.
 fn gain(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> Option<f64> {
     Some(rate(runs, setting, None)?.median / rate(runs, setting, Some(1))?.median)
 }

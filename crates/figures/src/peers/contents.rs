@@ -1,11 +1,11 @@
-//! Comparison of the files that arrived with the originals: every file's BLAKE3 hash.
+//! Comparison of the arrived files with the originals by the BLAKE3 hash of every file.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// Files and bytes of what was compared.
+/// Number and size of the compared files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contents {
     /// Regular files.
@@ -17,10 +17,10 @@ pub struct Contents {
 /// A file's length in bytes and its hash.
 type Seal = (u64, blake3::Hash);
 
-/// Compares a file or folder that arrived with its source, byte by byte through their hashes.
+/// Compares an arrived file or folder with its source by the hash of every file.
 ///
 /// # Errors
-/// A file is missing, differs or is one too many, or cannot be read.
+/// A file is missing, differs, is unexpected, or cannot be read.
 pub fn compare(source: &Path, arrived: &Path) -> Result<Contents> {
     let expected = seals(source)?;
     let found = seals(arrived)?;
@@ -45,7 +45,8 @@ pub fn compare(source: &Path, arrived: &Path) -> Result<Contents> {
     })
 }
 
-/// Every regular file below `path` by its name relative to it; a file's own relative name is empty.
+/// Returns every regular file below `path` by its relative name. If `path` is a file, that name is
+/// empty.
 fn seals(path: &Path) -> Result<BTreeMap<PathBuf, Seal>> {
     let mut seals = BTreeMap::new();
     let mut left = vec![path.to_path_buf()];

@@ -10,7 +10,7 @@ const DANTED: Need = Need {
     package: "dante-server",
 };
 
-/// The port registered for SOCKS.
+/// Registered port of SOCKS.
 const PORT: u16 = 1080;
 
 /// danted(8), sockd.conf(5) at its defaults, open to every node of the lab.

@@ -1,4 +1,4 @@
-//! Programs that fetch a file, for the table of programs that know nothing of routes: curl, wget,
+//! Programs that fetch a file, for the table of programs without knowledge of routes: curl, wget,
 //! git, psql, Python, Go, Java, Chromium, iperf3.
 
 mod chromium;
@@ -46,11 +46,11 @@ const JAVA: Need = Need {
     package: "default-jdk-headless",
 };
 
-/// Ports of the servers that are no HTTP server.
+/// Ports of the servers other than HTTP servers.
 const GIT_PORT: u16 = 9418;
 const POSTGRES_PORT: u16 = 5432;
 
-/// Making a repository or a database, or compiling an example, takes less.
+/// Maximum time to make a repository or a database, or to compile an example.
 const PREPARATION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A program that fetches one file.
@@ -64,7 +64,7 @@ pub struct Fetcher {
     fetch: fn(&Place, &Serving, &Item, &Path) -> Result<Command>,
 }
 
-/// All of them.
+/// Returns all of them.
 pub const ALL: [Fetcher; 11] = [
     Fetcher {
         name: "curl",
@@ -261,7 +261,7 @@ const SHELL: Need = Need {
     package: "dash",
 };
 
-/// Runs a command of preparation to its end.
+/// Runs a command of the preparation until it ends.
 fn prepare(mut command: Command, folder: &Path, name: &str) -> Result<()> {
     command.env("HOME", folder).current_dir(folder);
     let (status, out, err) = output_within(command, name, PREPARATION_TIMEOUT)?;
@@ -274,7 +274,7 @@ fn prepare(mut command: Command, folder: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A repository with the files of `root`, by `git daemon`.
+/// Serves a repository with the files of `root` by `git daemon`.
 fn serve_git(place: &Place, root: &Path) -> Result<Serving> {
     let settings = place.settings()?;
     let mut make = Command::new(SHELL.find()?);

@@ -19,9 +19,9 @@ pub const CLIENT: Need = Need {
 /// Port of the server in its node; data connections have ports of their own.
 const PORT: u16 = 2811;
 
-/// Files at a time in a folder, when fewer streams are asked for.
+/// Minimum number of simultaneous files of a folder.
 const CONCURRENT_FILES_AT_LEAST: u32 = 4;
-/// Data connections of each of them, when more streams are asked for.
+/// Maximum number of data connections of each file of a folder.
 const STREAMS_OF_CONCURRENT_FILES_AT_MOST: u32 = 4;
 
 /// globus-url-copy: `-fast` ("recommended when using GridFTP servers": extended block mode, data
@@ -34,8 +34,7 @@ impl GridFtp {
     fn command(place: &Place, serving: &Serving, item: &Item, streams: u32) -> Result<Command> {
         let mut command = place.client(&CLIENT, serving)?;
         command
-            // The sender of extended block mode connects, so the client names an address of its
-            // own.
+            // The sender connects in extended block mode, so the client names its own address.
             .env("GLOBUS_HOSTNAME", place.address()?.to_string())
             .arg("-fast");
         if item.tree {

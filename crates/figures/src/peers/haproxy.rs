@@ -10,8 +10,8 @@ const HAPROXY: Need = Need {
     package: "haproxy",
 };
 
-/// HAProxy's configuration manual: `option splice-auto` lets the kernel move the bytes where that
-/// pays.
+/// HAProxy with `option splice-auto`, which lets the kernel move the bytes where that pays
+/// (HAProxy's configuration manual).
 pub struct HaProxy;
 
 impl Program for HaProxy {
@@ -37,8 +37,7 @@ impl Relay for HaProxy {
     fn start(&self, place: &Place, server: SocketAddrV4) -> Result<Serving> {
         let settings = place.settings()?;
         let file = settings.path().join("haproxy.cfg");
-        // The server's own port: clients that know the server by its port, as SSH's do, still know
-        // it.
+        // The server's own port, because clients such as SSH's recognise the server by it.
         let port = server.port();
         write(
             &file,

@@ -1,5 +1,4 @@
-//! An HTTP server of files, which answers requests for ranges: `rclone serve http`, for rclone and
-//! lftp.
+//! An HTTP server of files that supports range requests: `rclone serve http`, for rclone and lftp.
 
 use super::Need;
 use super::place::{Place, SERVED, Serving};
@@ -24,10 +23,10 @@ pub fn serve(place: &Place, root: &Path) -> Result<Serving> {
     serve_with(place, place.settings()?, root, PORT, &[])
 }
 
-/// The same at another port, with settings and options of its own.
+/// Serves like [`serve`] at another port, with its own settings and options.
 ///
 /// # Errors
-/// As of [`serve`].
+/// As [`serve`].
 pub fn serve_with(
     place: &Place,
     settings: TempDir,

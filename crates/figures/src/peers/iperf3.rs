@@ -1,4 +1,5 @@
-//! iperf3: from memory to memory, so no peer that copies, but the rate that the path's TCP gives.
+//! iperf3, which copies from memory to memory. It is no peer that copies files, but shows the rate
+//! of TCP on the path.
 
 use super::one_copy::Direction;
 use super::place::{Place, Serving};
@@ -15,9 +16,9 @@ pub(super) const IPERF3: Need = Need {
     package: "iperf3",
 };
 
-/// Port of the server in its node, where nobody says another.
+/// Default port of the server in its node.
 pub(super) const PORT: u16 = 5201;
-/// A test that takes longer is stopped.
+/// Maximum time of a test.
 const TEST_TIME_LIMIT: Duration = Duration::from_secs(900);
 
 /// iperf3(1): `-n` bytes in all over `-P` streams, with `-R` towards the client.
@@ -57,7 +58,7 @@ pub struct Interval {
 }
 
 impl Flows {
-    /// Waits for their end.
+    /// Waits until the flows end.
     ///
     /// # Errors
     /// iperf3 fails, or its report has no intervals.
@@ -103,7 +104,7 @@ fn client(place: &Place, serving: &Serving, direction: Direction, streams: u32) 
     Ok(command)
 }
 
-/// Runs a client to its end.
+/// Runs a client until it ends.
 fn report_of(command: Command, limit: Duration) -> Result<Value> {
     let (status, out, err) = output_within(command, IPERF3.program, limit)?;
     let report: Value = serde_json::from_str(&out).with_context(|| {
@@ -158,8 +159,7 @@ impl Iperf3 {
         })
     }
 
-    /// Moves `bytes` bytes in all; gives the bits per second that arrived, by the receiver's own
-    /// account. Set-up does not count.
+    /// Moves `bytes` bytes in total. Returns the receiver's rate in bit/s, without the set-up.
     ///
     /// # Errors
     /// iperf3 is missing, fails, or prints no report.

@@ -1,4 +1,4 @@
-//! lftp, which fetches one file in parts at once.
+//! lftp, which fetches one file in simultaneous parts.
 
 use super::http::{self, RCLONE};
 use super::place::{Place, Serving};
@@ -12,9 +12,9 @@ const LFTP: Need = Need {
     package: "lftp",
 };
 
-/// Files at a time in a folder, when fewer streams are asked for.
+/// Minimum number of simultaneous files of a folder.
 const MIRROR_PARALLEL_AT_LEAST: u32 = 4;
-/// Parts of each of them at once, when more streams are asked for.
+/// Maximum number of simultaneous parts of each file of a folder.
 const MIRROR_PARTS_AT_MOST: u32 = 4;
 
 /// lftp(1) with an HTTP server: `pget -n` for a file, `mirror --parallel` for a folder, where
@@ -71,7 +71,7 @@ impl Peer for Lftp {
             format!("pget -n {streams} \"{url}\" -o \"{}\"", target.display())
         };
         let mut command = place.client(&LFTP, from)?;
-        // Its own number of retries, 1000, would hide a server that is gone.
+        // The default of 1000 retries would hide the loss of a server.
         command.arg("--norc").arg("-c").arg(format!(
             "set cmd:fail-exit yes; set net:max-retries 2; {copy}"
         ));

@@ -1,4 +1,4 @@
-//! `longhaul cp` with `longhaul serve`, timed and checked as the others are.
+//! `longhaul cp` with `longhaul serve`, timed and checked like the other programs.
 
 use super::place::{Place, Serving};
 use super::{Abilities, Item, Need, Peer, Program};
@@ -12,20 +12,19 @@ use std::process::Command;
 /// The short name.
 pub const NAME: &str = "longhaul";
 
-/// `longhaul cp` by this project's own programs. They are built and not installed, so it is not in
-/// [`super::all`].
+/// `longhaul cp` of this project's own build. It is not installed, so [`super::all`] lacks it.
 pub struct Longhaul<'a> {
     /// The program and its keys.
     pub tools: &'a Tools,
-    /// The number of streams that it is told; none leaves it to itself.
+    /// Number of streams that is set. `None` lets `longhaul` choose.
     pub streams: Option<u32>,
-    /// The content of files is not encrypted.
+    /// If true, the content of files is plaintext.
     pub is_clear: bool,
 }
 
 impl Longhaul<'_> {
-    /// Begins the client's command. Its home is a copy in the server's folder of settings, as
-    /// everybody's is: what an earlier run remembered of a server does not help this one.
+    /// Begins the client's command. Its home is a copy in the server's folder of settings, as for
+    /// all peers, so an earlier run's knowledge of the server does not help this one.
     fn command(&self, place: &Place, serving: &Serving) -> Result<Command> {
         let home = empty_home(serving)?;
         copy_files(&self.tools.identities.client_home, &home)?;
@@ -71,10 +70,10 @@ fn copy_files(from: &Path, to: &Path) -> Result<()> {
     copy().with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
 }
 
-/// The streams that a copy came to, from the report that `--json` prints last.
+/// Parses the streams of a copy from the report that `--json` prints last.
 ///
 /// # Errors
-/// There is no report, or it does not say that everything was verified.
+/// The report is missing, or does not confirm that everything was verified.
 pub fn streams_of(printed: &str) -> Result<u32> {
     let last = printed.lines().rfind(|line| !line.trim().is_empty());
     let last = last.context("longhaul cp printed no report")?;

@@ -1,4 +1,4 @@
-//! `longhaul cp` from a host where one can log in: OpenSSH starts the far side, and the data goes
+//! `longhaul cp` from a host with a login: OpenSSH starts the remote end, and the data goes
 //! directly between the hosts.
 
 use super::longhaul::empty_home;
@@ -14,8 +14,8 @@ use std::process::Command;
 /// The short name.
 pub const NAME: &str = "longhaul-ssh";
 
-/// `longhaul cp host:path` by this project's own program, which the far side finds in the login's
-/// PATH. So it is not in [`super::all`].
+/// `longhaul cp host:path` of this project's own build, which the remote end finds in the login's
+/// `PATH`. So [`super::all`] lacks it.
 pub struct LonghaulOverSsh<'a> {
     /// The program.
     pub tools: &'a Tools,

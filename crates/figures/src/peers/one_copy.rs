@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use wanbed::Lab;
 
-/// A copy that takes longer is stopped, so that a hang ends.
+/// Maximum time of a copy, so that a hang ends.
 const COPY_TIME_LIMIT: Duration = Duration::from_secs(900);
 
 /// Direction of the data.
@@ -23,10 +23,10 @@ pub enum Direction {
     Send,
 }
 
-/// Data that is copied, and the nodes between which it is copied.
+/// Copied data, and the two nodes of the copy.
 #[derive(Clone, Copy)]
 pub struct Job<'a> {
-    /// The lab, which is up.
+    /// The running lab.
     pub lab: &'a Lab,
     /// The node whose command is timed.
     pub client: &'a str,
@@ -34,40 +34,40 @@ pub struct Job<'a> {
     pub server: &'a str,
     /// A relay, and the node that it runs in.
     pub relay: Option<(&'a dyn Relay, &'a str)>,
-    /// For settings and what arrives; memory-backed, so that no disk is measured.
+    /// Folder for settings and arrived files. It is memory-backed, so that no disk is measured.
     pub scratch: &'a Path,
     /// The file or folder.
     pub source: &'a Source,
     /// Direction of the data.
     pub direction: Direction,
-    /// The number of streams, for peers that have a choice; 1 for the others.
+    /// Number of streams, for peers with such an option; 1 for the others.
     pub streams: u32,
 }
 
-/// A copy that was made.
+/// A finished copy.
 #[derive(Clone, Debug)]
 pub struct Timed {
-    /// Files and bytes, all of which arrived as they were.
+    /// Number and size of the files, which all arrived unchanged.
     pub contents: Contents,
-    /// From the start of the client's command to its end, in seconds.
+    /// Time of the client's command from start to end, in seconds.
     pub seconds: f64,
     /// Standard output of the client.
     pub printed: String,
 }
 
 impl Timed {
-    /// Bits of files per second.
+    /// Returns the bits of files per second.
     pub fn goodput_bps(&self) -> f64 {
         8.0 * self.contents.bytes as f64 / self.seconds
     }
 }
 
-/// Serves, copies with one command of the client's, and compares what arrived with the source.
+/// Serves, copies with one command of the client, and compares what arrived with the source.
 ///
 /// # Errors
-/// The peer or the relay is not installed or not able to do this, a server does not start, the
-/// command fails or does not end within 15 minutes, or what arrived is not what was sent, whatever
-/// the command said.
+/// The peer or the relay is not installed or lacks an ability, or a server does not start. The
+/// command fails or does not end within 15 minutes. What arrived differs from the source, whatever
+/// the command reported.
 pub fn one_copy(peer: &dyn Peer, job: &Job) -> Result<Timed> {
     let timed = copy_within(peer, job, COPY_TIME_LIMIT)?;
     timed.with_context(|| {
@@ -79,8 +79,8 @@ pub fn one_copy(peer: &dyn Peer, job: &Job) -> Result<Timed> {
     })
 }
 
-/// Like [`one_copy`], but a command that does not end within `limit` is killed. Then there is no
-/// result.
+/// Copies like [`one_copy`], but kills a command that does not end within `limit`. The result is
+/// then `None`.
 ///
 /// # Errors
 /// As [`one_copy`].

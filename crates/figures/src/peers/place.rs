@@ -18,7 +18,7 @@ use std::process::Command;
 use tempfile::TempDir;
 use wanbed::Lab;
 
-/// Whom servers run as, and log in as.
+/// User of the servers, and of logins.
 pub const USER: &str = "peer";
 /// Path at which a server finds the folder that it serves.
 pub const SERVED: &str = "/run/served";
@@ -28,13 +28,13 @@ const UNSHARE: Need = Need {
     package: "util-linux",
 };
 
-/// The server's own user database: [`USER`], whose number the namespace maps to the user who runs
-/// the lab.
+/// The server's own user database with [`USER`]. The namespace maps that user's number to the user
+/// who runs the lab.
 const PASSWD: &str = "root:x:0:0:root:/run:/bin/sh\npeer:x:1000:1000:peer:/run:/bin/sh\n";
 const GROUP: &str = "root:x:0:\npeer:x:1000:\n";
 
-/// Runs in the server's namespaces, as root of them, before the server: folder of the files above,
-/// node, served folder, server.
+/// Script that prepares the server's namespaces as their root, and then runs the server. Arguments:
+/// the folder of the files above, the node, the served folder, the server.
 const PREPARE_NAMESPACES: &str = "set -eu
 settings=$1 node=$2 served=$3; shift 3
 hostname \"$node\"
@@ -63,9 +63,9 @@ pub struct Place<'a> {
 /// Address to which a client connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The server, or the relay that forwards to it.
+    /// Address of the server, or of the relay that forwards to it.
     pub address: SocketAddrV4,
-    /// The SOCKS5 server to go through.
+    /// SOCKS5 server on the route.
     pub socks: Option<SocketAddrV4>,
 }
 
@@ -78,7 +78,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// A file of the server's settings.
+    /// Returns the path of a file of the server's settings.
     pub fn setting(&self, file: &str) -> PathBuf {
         self.settings.path().join(file)
     }
@@ -86,13 +86,13 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // Until nothing of it is left, so that the port is free for the next.
+        // Waits until all its processes have ended, so that the port is free for the next server.
         self.server.end_with_children();
     }
 }
 
 impl Place<'_> {
-    /// The node's address.
+    /// Returns the node's address.
     ///
     /// # Errors
     /// The lab has no such node.
@@ -100,7 +100,7 @@ impl Place<'_> {
         Ok(self.lab.address(self.node)?)
     }
 
-    /// A folder for a server's settings.
+    /// Makes a folder for a server's settings.
     ///
     /// # Errors
     /// It cannot be made.
@@ -114,12 +114,12 @@ impl Place<'_> {
         Ok(folder)
     }
 
-    /// Starts a server as [`USER`] with `root` at [`SERVED`], and returns once it listens on
-    /// `port`, which is the node's own.
+    /// Starts a server as [`USER`] with `root` at [`SERVED`], and returns once it listens on the
+    /// node's port `port`.
     ///
     /// # Errors
-    /// The program or `unshare` is missing, or the server does not listen: the error quotes what it
-    /// printed.
+    /// The program or `unshare` is missing, or the server does not listen. The error quotes its
+    /// output.
     pub fn serve(
         &self,
         program: &Need,
@@ -141,7 +141,7 @@ impl Place<'_> {
         self.serving(server, settings, port)
     }
 
-    /// A server that runs in the node already, and listens on `port` there.
+    /// Wraps a server that already runs in the node, and listens on `port` there.
     ///
     /// # Errors
     /// The lab has no such node.
@@ -156,11 +156,11 @@ impl Place<'_> {
         })
     }
 
-    /// A client's command in the node. Its home is the server's folder of settings, so that no file
-    /// of the user's has a say.
+    /// Returns a client's command in the node. Its home is the server's folder of settings, so that
+    /// the user's own files have no effect.
     ///
     /// # Errors
-    /// The program is missing, or the node is.
+    /// The program or the node is missing.
     pub fn client(&self, program: &Need, serving: &Serving) -> Result<Command> {
         let mut command = self.lab.command(self.node, program.find()?)?;
         command.env("HOME", serving.settings.path());

@@ -16,7 +16,7 @@ use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
 
-/// Files at a time, when one stream for each is asked for: rclone's own default.
+/// Minimum number of simultaneous files, which is rclone's default.
 const TRANSFERS_AT_LEAST: u32 = 4;
 
 /// rclone's `sftp` with an OpenSSH server.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Port of the server in its node.
 pub const PORT: u16 = 2222;
-/// The host name in the clients' settings, whatever address stands behind it.
+/// Host name in the clients' settings, whatever its address.
 pub const HOST: &str = "peer";
 
 /// The server.
@@ -25,12 +25,12 @@ pub const SSH: Need = Need {
     program: "ssh",
     package: "openssh-client",
 };
-/// Makes the keys.
+/// Program that makes the keys.
 pub const KEYGEN: Need = Need {
     program: "ssh-keygen",
     package: "openssh-client",
 };
-/// Speaks SOCKS for the client; other programs of that name do not.
+/// The netcat that supports SOCKS; other programs of that name do not.
 const NETCAT: Need = Need {
     program: "nc.openbsd",
     package: "netcat-openbsd",
@@ -45,7 +45,7 @@ pub const ABILITIES: Abilities = Abilities {
     socks: true,
 };
 
-/// A key is made in well under this time.
+/// Maximum time to make a key.
 const KEYGEN_TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// Serves [`SERVED`] and a shell by SSH, for one key.
@@ -56,10 +56,10 @@ pub fn serve(place: &Place, root: &Path) -> Result<Serving> {
     serve_with(place, root, "")
 }
 
-/// The same with `more` lines of settings.
+/// Serves like [`serve`], with `more` lines of settings.
 ///
 /// # Errors
-/// As those of [`serve`].
+/// As [`serve`].
 pub fn serve_with(place: &Place, root: &Path, more: &str) -> Result<Serving> {
     let settings = place.settings()?;
     let folder = settings.path().to_path_buf();
@@ -74,7 +74,8 @@ pub fn serve_with(place: &Place, root: &Path, more: &str) -> Result<Serving> {
         &format!("{HOST} {host_key}[*]:{PORT} {host_key}"),
     )?;
     let at = folder.display();
-    // Key files lie below a folder that others may write to (sticky), which StrictModes refuses.
+    // The key files are below a folder that others may write to (sticky), which StrictModes
+    // refuses.
     let config = format!(
         "Port {PORT}\nListenAddress 0.0.0.0\nHostKey {at}/host\n\
          AuthorizedKeysFile {at}/authorized_keys\nStrictModes no\n\
@@ -88,7 +89,7 @@ pub fn serve_with(place: &Place, root: &Path, more: &str) -> Result<Serving> {
     place.serve(&SSHD, &arguments, settings, root, PORT)
 }
 
-/// Makes a key pair without a passphrase; gives the line of the public one.
+/// Makes a key pair without a passphrase, and returns the line of the public key.
 fn make_key(path: &Path) -> Result<String> {
     let mut command = Command::new(KEYGEN.find()?);
     command
@@ -102,9 +103,9 @@ fn make_key(path: &Path) -> Result<String> {
     Ok(format!("{}\n", line.trim()))
 }
 
-/// Writes the clients' settings for the server's endpoint. AES-GCM goes first, which processors
-/// have instructions for (ssh_config(5), `Ciphers`); a SOCKS server is spoken to by netcat, which
-/// then hands the connection over and copies nothing (`ProxyUseFdpass`).
+/// Writes the clients' settings for the server's endpoint. AES-GCM comes first, because processors
+/// have instructions for it (ssh_config(5), `Ciphers`). Netcat connects through a SOCKS server, and
+/// then hands over the connection instead of copying (`ProxyUseFdpass`).
 ///
 /// # Errors
 /// netcat is needed and missing, or the file cannot be written.
@@ -133,7 +134,7 @@ pub fn client_config(serving: &Serving) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// A served file or folder as scp and rsync name it.
+/// Returns the name of a served file or folder in the format of scp and rsync.
 pub fn remote(name: &str) -> String {
     format!("{HOST}:{SERVED}/{name}")
 }

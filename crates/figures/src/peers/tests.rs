@@ -1,5 +1,5 @@
-//! Each peer that is installed copies between two nodes of a small lab; what is not installed is
-//! left out by name.
+//! Each installed peer copies between two nodes of a small lab. The output names the peers that are
+//! not installed.
 
 use super::contents::compare;
 use super::iperf3::Iperf3;
@@ -81,7 +81,7 @@ fn installed<P: Program + ?Sized>(program: &P) -> bool {
     there.is_ok()
 }
 
-/// Every complaint, so that one run reports on all peers.
+/// All complaints, so that one run reports on all peers.
 fn none_failed(failures: &[String]) {
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }

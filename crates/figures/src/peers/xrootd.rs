@@ -17,10 +17,10 @@ const CLIENT: Need = Need {
 
 /// Port of the server in its node.
 const PORT: u16 = 1094;
-/// The most that `-S` takes, by xrdcp(1).
+/// Maximum of `-S`, by xrdcp(1).
 const STREAMS_AT_MOST: u32 = 15;
 
-/// Files at a time in a folder, when fewer streams are asked for.
+/// Minimum number of simultaneous files of a folder.
 const PARALLEL_FILES_AT_LEAST: u32 = 4;
 
 /// xrdcp(1): `-S`, data connections beside the one that then only controls (without it, that one
@@ -43,8 +43,8 @@ impl Xrootd {
 }
 
 fn url(serving: &Serving, name: &str) -> String {
-    // The server's root is the folder above the served one: it gives no information on its root,
-    // which copying a folder to it asks for.
+    // The server's root is the parent of the served folder. A client that copies a folder asks for
+    // information on it, which the server does not give for its root.
     format!("root://{}//served/{name}", serving.endpoint.address)
 }
 

@@ -1,6 +1,6 @@
-//! Admission beside OSCARS' published rule: how much of the same random requests is granted on real
-//! networks, with every answer checked, and how long an answer takes with many reservations on the
-//! books.
+//! Comparison of admission with OSCARS' published rule: the share of the same random requests that
+//! is granted on real networks, with every answer checked, and the time of an answer with many
+//! reservations on the books.
 
 mod page;
 
@@ -17,13 +17,13 @@ use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;
 
-/// Requests of a trial.
+/// Number of requests of a trial.
 pub const REQUESTS: usize = 10_000;
-/// Reservations on the books before answers are timed.
+/// Number of reservations on the books before answers are timed.
 pub const BOOKED: usize = 100_000;
-/// Requests that are timed.
+/// Number of requests that are timed.
 pub const TIMED: usize = 5_000;
-/// Over how many paths at once requests may go.
+/// Numbers of paths over which a request may be spread.
 pub const PATHS: [usize; 3] = [1, 2, 4];
 
 /// The experiment.
@@ -45,7 +45,7 @@ pub struct Cell {
 pub enum Rule {
     /// OSCARS' published rule.
     Oscars,
-    /// Longhaul's, over so many paths at once.
+    /// Longhaul's, over this many paths at once.
     Ours {
         /// Paths.
         paths: usize,
@@ -63,7 +63,7 @@ pub enum Rule {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Seen {
-    /// To a trial's requests.
+    /// Answers to the requests of a trial.
     Granted(Granted),
     /// Time that the answers took.
     Took(LoadResult),
@@ -76,14 +76,14 @@ pub struct Granted {
     pub granted: f64,
     /// Share of the bytes of all requests that was booked.
     pub booked: f64,
-    /// Granted by an offer that was taken, of all requests, as a share.
+    /// Share of all requests that was granted by an offer that was taken.
     pub by_offer: f64,
-    /// Refusals that the checker knows to be right, by the greatest flow, by cuts that let too few
-    /// paths through, or as all sets of paths were tried.
+    /// Refusals that the checker proves right: by the greatest flow, by cuts that let too few paths
+    /// through, or because all sets of paths were tried.
     pub proved: usize,
-    /// Refusals of which nothing shows whether they are right.
+    /// Refusals that are neither proved right nor wrong.
     pub open: usize,
-    /// Offers, each of which was good when taken at once.
+    /// Number of offers, each of which was valid when taken at once.
     pub offers: usize,
 }
 
@@ -142,7 +142,7 @@ impl Experiment for Admission {
                 share: 0.5,
                 seconds: 20.0,
             },
-            // Nothing runs beside what is timed.
+            // Timed runs have the machine to themselves.
             Rule::Load { .. } => Cost {
                 share: 1.0,
                 seconds: 60.0,

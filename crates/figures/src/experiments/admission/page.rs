@@ -18,7 +18,7 @@ fn granted(seen: &Seen) -> Granted {
     }
 }
 
-/// A value of a rule's runs on a network.
+/// Returns a value of a rule's runs on a network.
 fn of(
     runs: &All<'_>,
     network: &str,
@@ -142,7 +142,7 @@ fn load(runs: &All<'_>) -> Table {
     table
 }
 
-/// The page.
+/// Returns the page.
 pub fn page(runs: &All<'_>) -> Page {
     Page::new(&format!(
         "{REQUESTS} random requests on each network: rates and volumes, ahead by up to a day and \

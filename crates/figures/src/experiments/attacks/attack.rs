@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Whom an attack is against.
+/// Program under attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
     /// `longhaul serve`.
@@ -11,46 +11,46 @@ pub enum Victim {
     Depot,
 }
 
-/// An attack on what honest peers can get.
+/// An attack on the service of honest peers.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Attack {
-    /// Connections of strangers that say nothing, from four addresses.
+    /// Connections of silent strangers, from four addresses.
     IdleAtServe,
     /// Connections of strangers with half an OPEN, from four addresses.
     HalfOpensAtServe,
-    /// Connections of strangers that say something else.
+    /// Connections of strangers that send invalid data.
     GarbageAtServe,
-    /// Connections of strangers that say nothing, from four addresses.
+    /// Connections of silent strangers, from four addresses.
     IdleAtDepot,
-    /// The same from five hundred addresses.
+    /// Connections of silent strangers, from five hundred addresses.
     IdleFromManyAtDepot,
-    /// Connections of strangers that say something else.
+    /// Connections of strangers that send invalid data.
     GarbageAtDepot,
     /// Valid OPENs of a listed key that the policy refuses.
     RefusedOpens,
     /// OPENs in the name of a listed key with false signatures.
     ForgedOpens,
-    /// OPENs of a listed key for names that no name server answers for.
+    /// OPENs of a listed key for names for which no name server answers.
     SlowNames,
-    /// A key that may read holds copies that it does not take.
+    /// A key with read access holds copies whose data it does not take.
     HeldCopies,
-    /// A key that may read holds streams.
+    /// A key with read access holds streams.
     HeldStreams,
-    /// A key that may write begins files and ends none.
+    /// A key with write access begins files and ends none.
     OpenFiles,
-    /// A key that may write reports failures without end.
+    /// A key with write access reports failures without end.
     Failures,
-    /// A key that may write sends holes of a large file.
+    /// A key with write access sends holes of a large file.
     Holes,
-    /// A key that may write sends blocks of which none is beside another.
+    /// A key with write access sends blocks that are never adjacent.
     Scattered,
 }
 
 impl Attack {
-    /// Whom it is against.
+    /// Returns the program under attack.
     pub fn victim(self) -> Victim {
         match self {
             Self::IdleAtDepot
@@ -63,7 +63,7 @@ impl Attack {
         }
     }
 
-    /// One line for people.
+    /// Returns a description in one line.
     pub fn title(self) -> &'static str {
         match self {
             Self::IdleAtServe => {

@@ -18,11 +18,11 @@ use super::Attack;
 
 /// Line that the attacker prints once the attack is at its height.
 pub const READY: &str = "attacking";
-/// Longest time to get there.
+/// Maximum time until the attack is at its height.
 const READY_WITHIN: Duration = Duration::from_secs(40);
-/// A name server's port.
+/// Port of a name server.
 const NAMES: u16 = 53;
-/// The file that readers hold.
+/// Name of the file that readers hold.
 pub const HELD_FILE: &str = "held";
 
 /// Attacks until it is ended.
@@ -31,7 +31,7 @@ pub struct Attacker {
     /// The attack.
     #[arg(long, value_enum)]
     attack: Attack,
-    /// Whom to attack.
+    /// Address to attack.
     #[arg(long)]
     target: SocketAddr,
     /// The target's key.
@@ -49,7 +49,7 @@ pub struct Attacker {
     /// The first of its other addresses; all that begin with the same two bytes are its own.
     #[arg(long)]
     others: Ipv4Addr,
-    /// It ends by itself after so many seconds.
+    /// Seconds after which the attack ends by itself.
     #[arg(long, default_value_t = 120)]
     seconds: u64,
 }
@@ -66,7 +66,7 @@ enum Under {
 }
 
 impl Attacker {
-    /// Attacks, and says so once it does.
+    /// Attacks, and prints a line once the attack is at its height.
     ///
     /// # Errors
     /// The attack cannot be begun.
@@ -122,7 +122,7 @@ impl Attacker {
         })
     }
 
-    /// So many of the other addresses.
+    /// Returns this many of the other addresses.
     fn sources(&self, count: u32) -> Vec<IpAddr> {
         let first = u32::from(self.others);
         (0..count)
@@ -154,10 +154,11 @@ impl Attacker {
         Under::Crowd(crowd)
     }
 
-    /// More than all ids that a depot of the first version remembered, and then some a second.
+    /// Sends more OPENs than the ids that a depot of the first version remembered, and then a few
+    /// per second.
     async fn refused_opens(&self) -> Result<Under> {
         let (identity, target) = (Arc::new(self.identity()?), self.target);
-        // Documentation's own network (RFC 5737): no policy here allows it.
+        // The documentation network (RFC 5737): no policy here allows it.
         let elsewhere: Endpoint = SocketAddr::from(([192, 0, 2, 1], 7511)).into();
         let make = move || {
             let open = opens::to_depot(identity.signing_key(), target, elsewhere.clone());
@@ -213,7 +214,7 @@ impl Attacker {
         Ok(AttackTarget::load(self.target, self.key, &self.home)?)
     }
 
-    /// Sessions that say what `hello` gives, and receive no more than the first answer.
+    /// Opens sessions that send what `hello` returns, and receive only the first answer.
     async fn held(&self, count: usize, hello: impl Fn(usize) -> Vec<u8>) -> Result<Under> {
         let hellos = (0..count).map(hello);
         let streams =
@@ -230,8 +231,8 @@ impl Attacker {
         Ok(Under::Streams(streams))
     }
 
-    /// Four streams that push what `pieces` gives, over and over, each time as a copy of its own;
-    /// at their height after so many seconds.
+    /// Opens four streams that repeatedly push what `pieces` returns, each time as a new copy. They
+    /// are at their height after the given seconds.
     async fn pushes(
         &self,
         height_s: u64,

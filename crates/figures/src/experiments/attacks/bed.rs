@@ -1,4 +1,4 @@
-//! Keys, files, and one measured copy after another.
+//! Keys and files, and one measured copy after the other.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,23 +23,23 @@ const BYTES: u64 = 24 << 20;
 /// Interval at which the attacked process is sampled.
 const USAGE_SAMPLE_PERIOD: Duration = Duration::from_millis(50);
 
-/// The attacker's key, and files.
+/// Keys and files of all runs.
 pub struct Bed {
     /// Folder of the attacker's key.
     pub attacker_home: PathBuf,
-    /// The attacker's key, which `serve` and the depot's policy list.
+    /// Key of the attacker, which `serve` and the depot's policy list.
     pub attacker_key: String,
     /// Folder that is served.
     root: PathBuf,
-    /// The depot's policy.
+    /// Policy of the depot.
     pub policy_file: PathBuf,
 }
 
 impl Bed {
-    /// Makes a key with `longhaul`, and files.
+    /// Creates a key with `longhaul`, and files.
     ///
     /// # Errors
-    /// What `longhaul keys` says, or the file system.
+    /// `longhaul keys` or the file system fails.
     pub fn make(tools: &Tools) -> Result<Self> {
         let folder = tools.scratch.path().join("attacks");
         let attacker_home = folder.join("attacker");
@@ -47,7 +47,7 @@ impl Bed {
         let root = folder.join("root");
         dataset::sized_file(&root.join("file"), BYTES, 1)?;
         dataset::sized_file(&root.join(HELD_FILE), 4 << 20, 2)?;
-        // The attacker is listed, for somewhere else.
+        // The attacker is listed for another destination.
         let policy_file = folder.join("policy.toml");
         let honest = fs::read_to_string(&tools.identities.depot_policy)?;
         let attacker = format!(
@@ -63,7 +63,7 @@ impl Bed {
         })
     }
 
-    /// One honest copy from fresh processes.
+    /// Makes one honest copy with fresh processes.
     ///
     /// # Errors
     /// A process cannot be started. A copy that fails is a result.

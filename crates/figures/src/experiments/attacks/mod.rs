@@ -1,5 +1,5 @@
-//! Attacks on the built programs, measured: what an honest copy loses to them, and what they make a
-//! server or a depot hold.
+//! Attacks on the built programs: what an honest copy loses by them, and the resources that they
+//! make a server or a depot hold.
 
 mod attack;
 pub mod attacker;
@@ -34,15 +34,15 @@ pub struct Cell {
 /// Result of the copy, and the resources of the attacked process. A copy that fails is a result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
-    /// From the start of the command until data arrived, in seconds.
+    /// Seconds from the start of the command until data arrived.
     begins_s: Option<f64>,
-    /// From then to the end of the copy, in bit/s.
+    /// Rate from then to the end of the copy, in bit/s.
     rate_bps: Option<f64>,
-    /// Why there was no copy.
+    /// Error of a failed copy.
     error: Option<String>,
-    /// The most resident memory of the attacked process, in bytes.
+    /// Maximum resident memory of the attacked process, in bytes.
     peak_memory: u64,
-    /// The most descriptors of the attacked process that were seen.
+    /// Maximum number of descriptors of the attacked process.
     peak_descriptors: u64,
     /// Log output of the attacked process, in bytes per second.
     log_bytes_per_s: f64,

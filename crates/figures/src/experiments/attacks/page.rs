@@ -1,4 +1,4 @@
-//! The page.
+//! The page of attacks.
 
 use std::fmt::Write as _;
 
@@ -11,24 +11,23 @@ use crate::runs::Runs;
 use crate::single::Basis;
 use crate::stats::Spread;
 
-/// An honest copy begins within this time, in seconds.
+/// Maximum time until an honest copy begins, in seconds.
 const MAX_SECONDS_TO_BEGIN: f64 = 1.0;
-/// It keeps at least this share of its rate.
+/// Minimum share of its rate that it keeps.
 const MIN_RATE_KEPT: f64 = 0.8;
-/// Memory that an attacked process may hold at most, in bytes: a key's share of what is remembered
-/// is 128 MiB.
+/// Maximum memory of an attacked process, in bytes: a key's share of remembered state is 128 MiB.
 const MAX_MEMORY: u64 = 192 << 20;
-/// Descriptors that it may hold at most: two for each of the 2,048 files of a key, and what else it
-/// needs.
+/// Maximum number of its descriptors: two for each of the 2,048 files of a key, and the others that
+/// it needs.
 const MAX_DESCRIPTORS: u64 = 2 * 2_048 + 256;
 
-/// The figures of one attack and build.
+/// Figures of one attack and build.
 struct Figures {
     runs: usize,
     failed: usize,
     begins: Option<Spread>,
     begins_unattacked: Option<Spread>,
-    /// Rate under attack by rate without, round by round.
+    /// Ratio of the rates with and without the attack, round by round.
     ratio: Option<Spread>,
     memory: u64,
     descriptors: u64,
@@ -115,7 +114,7 @@ impl Figures {
     }
 }
 
-/// The page of these runs.
+/// Returns the page of these runs.
 pub fn of(runs: &Runs<'_, Cell, Seen>) -> Page {
     let mut table = Table::new([
         "attack",

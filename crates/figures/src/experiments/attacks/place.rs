@@ -17,8 +17,8 @@ use crate::children::{Server, output_within};
 use crate::experiment::Here;
 use anyhow::{Context, Result, bail};
 
-/// The honest copy goes over the depot's node to the server; the attacker has links of its own to
-/// both.
+/// The lab: the honest copy goes over the depot's node to the server; the attacker has links of its
+/// own to both.
 pub const LAB: &str = r#"
 title = "a client, a depot and a server, and an attacker with links of its own"
 [nodes.client]
@@ -44,25 +44,25 @@ ends = ["attacker", "server"]
 delay = "1 ms"
 rate = "100 Mbit/s"
 "#;
-/// Addresses of the attacker beside its node's own.
+/// Addresses of the attacker besides its node's own.
 const OTHERS: (&str, &str) = ("10.99.0.0", "10.99.0.0/16");
-/// A copy that has not ended by then has failed.
+/// Time after which a copy counts as failed.
 const COPY_TIMEOUT: Duration = Duration::from_secs(25);
 /// Interval of checks that the first byte has arrived.
 const ARRIVAL_SAMPLE_PERIOD: Duration = Duration::from_millis(2);
 
-/// A lab that has carried nothing yet, and the keys and files.
+/// A fresh lab with the keys and files.
 pub struct Place<'a> {
     here: &'a Here<'a, Bed>,
 }
 
 /// A server or depot: its process, key and log.
 pub struct Process {
-    /// It is ended with this value.
+    /// Child process, ended with this value.
     pub child: Child,
-    /// Its key.
+    /// Key of the process.
     pub key: String,
-    /// Its log.
+    /// Log file.
     pub log: PathBuf,
 }
 
@@ -77,14 +77,14 @@ impl<'a> Place<'a> {
     /// Gives the attacker its addresses in a lab.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// `ip` fails.
     pub fn at(here: &'a Here<'a, Bed>) -> Result<Self> {
         let place = Self { here };
         place.give_addresses()?;
         Ok(place)
     }
 
-    /// All of a /16 is the attacker's, without being listed one by one.
+    /// Gives the attacker a whole /16 without listing each address.
     fn give_addresses(&self) -> Result<()> {
         for (node, kind, device) in [
             ("attacker", "local", "lo"),
@@ -198,7 +198,7 @@ impl<'a> Place<'a> {
             Victim::Serve => "direct".to_owned(),
             Victim::Depot => format!("{}:7510", self.here.lab.address("depot")?),
         };
-        // By name where look-ups are attacked: the depot knows it from its own file.
+        // By name if look-ups are attacked: the depot knows it from its own file.
         let server = match attack {
             Attack::SlowNames => "server".to_owned(),
             _ => self.here.lab.address("server")?.to_string(),

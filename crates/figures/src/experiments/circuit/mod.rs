@@ -1,6 +1,6 @@
-//! A circuit beside best effort: a hop between two depots that is paced by a grant, alone and
-//! beside others' flows on the link that they share, with a router that keeps its rate free and
-//! without.
+//! Comparison of a circuit with best effort: a hop between two depots that is paced by a grant,
+//! alone and with others' flows on the shared link, with and without a router that keeps its rate
+//! free.
 
 mod network;
 mod page;
@@ -17,13 +17,13 @@ use crate::tools::{Tools, installed};
 /// The experiment.
 pub struct Circuit;
 
-/// A path of the papers', scaled down in rate.
+/// A path of the papers, scaled down in rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Path {
-    /// The Land Speed Record's, at a tenth.
+    /// Path of the Land Speed Record, at a tenth of its rate.
     Lsr,
-    /// MNEMONIC's, at a quarter.
+    /// Path of MNEMONIC, at a quarter of its rate.
     Mnemonic25,
     Mnemonic10,
 }
@@ -58,9 +58,9 @@ pub enum Flow {
     Idle,
     /// A flow with a grant, whose rate the router keeps free.
     Circuit,
-    /// A flow with a grant, and no router that knows of it.
+    /// A flow with a grant, of which no router knows.
     Granted,
-    /// A flow without.
+    /// A flow without a grant.
     BestEffort,
 }
 
@@ -97,11 +97,11 @@ pub struct Seen {
     reserved_bps: Option<f64>,
     /// Rate of the flow in bit/s, including packet headers.
     flow_bps: Option<f64>,
-    /// The standard deviation of its rates over each tenth of a second, in percent of their mean.
+    /// Standard deviation of its rates over each tenth of a second, in percent of their mean.
     deviation_percent: Option<f64>,
-    /// Its least and its greatest rate over a second, in bit/s.
+    /// Minimum and maximum of its rate over a second, in bit/s.
     second_bps: Option<[f64; 2]>,
-    /// Segments that the depot before the shared link sent again, and those that the sender did.
+    /// Segments retransmitted by the depot before the shared link, and by the sender.
     resent: Option<[u64; 2]>,
     /// Rate of the others' flows in bit/s, including packet headers.
     cross_bps: Option<f64>,
@@ -112,9 +112,9 @@ const RESERVED: f64 = 0.4;
 /// Share of its link's rate that a router uses: slightly less than all, so that the queue is at the
 /// router.
 const ROUTED: f64 = 0.99;
-/// Others' flows.
+/// Number of others' flows.
 const CROSS_FLOWS: u32 = 4;
-/// Slow start and its end, and the first round trips of the flow beside others.
+/// Time for slow start and the first round trips next to others, in seconds.
 const SETTLE_SECONDS: f64 = 6.0;
 const MEASURED_SECONDS: f64 = 15.0;
 

@@ -18,8 +18,8 @@ rate = "1 Gbit/s"
 MTU
 "#;
 
-/// The record's path at a tenth: the STM-16 is the shared link; the depots stand before it and
-/// before the last host.
+/// The record's path at a tenth of its rate: the STM-16 is the shared link, with depots before it
+/// and before the last host.
 const LSR: &str = r#"
 title = "the Land Speed Record's path at a tenth, shared"
 [nodes.client]
@@ -67,7 +67,7 @@ mtu = 9000
 queue = "4 MB"
 "#;
 
-/// MNEMONIC's at a quarter: the WAN is the shared link.
+/// MNEMONIC's path at a quarter of its rate: the WAN is the shared link.
 const MNEMONIC: &str = r#"
 title = "MNEMONIC's path at a quarter, shared"
 [nodes.client]
@@ -107,7 +107,7 @@ queue = "1 bdp of WHOLE ms"
 loss = "0.001%"
 "#;
 
-/// The scenario of a path.
+/// Returns the scenario of a path.
 pub fn text(path: Path) -> String {
     let mnemonic = |lan: &str, wan: &str, whole: &str| {
         let own = MNEMONIC

@@ -29,7 +29,7 @@ fn of_due(runs: &All<'_>, path: Path, flow: Flow) -> Option<f64> {
     Some(of(flow)? / due)
 }
 
-/// A value that is computed from medians of these cells.
+/// Formats a value that is computed from medians of these cells.
 fn marked<const N: usize>(runs: &All<'_>, cells: [&Cell; N], value: Option<f64>) -> String {
     match value {
         Some(value) => runs.basis(cells).mark(number(Some(value), 1)),
@@ -124,7 +124,7 @@ fn table(runs: &All<'_>, path: Path) -> Table {
     table
 }
 
-/// The page.
+/// Returns the page.
 pub fn page(runs: &All<'_>) -> Page {
     let head = format!(
         "`longhaul perf` from a host through two depots to another one. The hop between the \

@@ -1,4 +1,4 @@
-//! One run: whatever is reserved, the flows, and what the machines' own counters say of both.
+//! One run: the reservation, the flows, and the machines' own counters of both.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const SAMPLE: Duration = Duration::from_millis(100);
 /// Maximum time for setting up the circuit.
 const SET_UP_TIMEOUT: Duration = Duration::from_secs(30);
 const SET_UP_POLL: Duration = Duration::from_millis(200);
-/// The flows last longer than they are measured, by so many seconds.
+/// Additional duration of the flows beyond the measurement, in seconds.
 const LONGER_SECONDS: f64 = 15.0;
 
 /// Measures once.
@@ -95,7 +95,7 @@ pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
 
 /// Prepared state with which the flow is started.
 struct Prepared {
-    /// The process of the server that it goes to.
+    /// Process of the server to which it goes.
     server: u32,
     arguments: Vec<String>,
 }

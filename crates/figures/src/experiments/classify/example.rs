@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Every fifth sample is kept: one look an interval, the least that the estimator takes.
+/// Sampling factor: one sample per interval is the minimum of the estimator.
 const EVERY: usize = 5;
 /// Length of the steady part that is kept. Everything before it is kept, too, because the estimator
 /// has a memory.

@@ -1,5 +1,5 @@
-//! One end of a flow, run inside a lab's node: it sends or receives as told, and keeps a trace of
-//! its socket.
+//! One end of a flow, run inside a lab's node: it sends or receives, and records a trace of its
+//! socket.
 
 use anyhow::{Context, Result, bail};
 use drs::{SAMPLE_PERIOD, Sample, Sampler, TraceWriter};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The sender comes up beside the receiver, and waits this long for it to listen.
+/// Time for which the sender waits until the receiver listens, as both start together.
 const LISTENS_WITHIN: Duration = Duration::from_secs(10);
 
 /// One end of a flow.
@@ -104,7 +104,7 @@ impl Flow {
         let socket =
             Socket::new(Domain::IPV4, Type::STREAM, None).context("cannot make a socket")?;
         if let Some(bytes) = self.buffer {
-            // Before listening: the window scale is settled in the handshake.
+            // Set before listening, because the handshake fixes the window scale.
             socket
                 .set_recv_buffer_size(bytes)
                 .context("cannot set the receive buffer")?;
@@ -129,8 +129,8 @@ impl Flow {
             };
             match result {
                 Ok(0) | Err(_) => return,
-                // What a full socket held up is not made good for: the program is never faster than
-                // its rate.
+                // Time lost by a full socket is not made up: the program is never faster than its
+                // rate.
                 Ok(bytes) => {
                     if let Some(rate) = self.rate {
                         due = due.max(Instant::now())
@@ -159,7 +159,7 @@ fn watch(stream: &TcpStream, start: Instant, end: Duration) -> Result<Vec<Sample
         let next = SAMPLE_PERIOD * samples.len() as u32;
         thread::sleep(next.saturating_sub(start.elapsed()));
     };
-    // Leave at once: what is still queued is of no interest.
+    // Closes at once, because queued data does not matter.
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
     let _ = stream.shutdown(Shutdown::Both);
     outcome.context("cannot sample the flow")?;

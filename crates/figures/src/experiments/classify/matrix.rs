@@ -1,4 +1,4 @@
-//! The confusion matrix: as a table, as JSON, as a picture.
+//! The confusion matrix as a table, as JSON and as a picture.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ impl Row {
     }
 }
 
-/// The rows of a table, each class followed by its congestion controls.
+/// Returns the rows of a table: each class, followed by its congestion controls.
 fn rows(runs: &Runs<'_, Cell, Seen>, of: impl Fn(&Seen) -> &Judgements) -> Vec<Row> {
     let mut rows = vec![];
     for class in truth::CLASSES {
@@ -90,7 +90,7 @@ fn table(rows: &[Row], verdicts: &[Limit], expected: impl Fn(Limit) -> Limit) ->
     table
 }
 
-/// The page of results.
+/// Returns the page of results.
 pub fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
     let without_sender: Vec<Limit> = Limit::ALL
         .into_iter()
@@ -176,7 +176,7 @@ sends no faster.
 
 ";
 
-/// The matrix as shades: a row a class, a column a verdict.
+/// Draws the matrix as shades: one row per class, one column per verdict.
 fn draw(svg: &mut String, rows: &[Row]) -> plot::Drawing {
     const LEFT: i32 = 210;
     const TOP: i32 = 60;

@@ -28,7 +28,7 @@ use truth::Case;
 const PORT: u16 = 7600;
 /// Share of the machine that one flow needs.
 const SHARE: f64 = 0.125;
-/// A flow lasts some seconds; an end that takes this much longer hangs.
+/// Time that an end may take beyond the flow's duration; after that it hangs.
 const FLOW_TIMEOUT: Duration = Duration::from_secs(30);
 /// Variable with the folder for thinned traces, in the format of the replay test of `drs`.
 const EXAMPLES: &str = "LONGHAUL_FIGURES_EXAMPLES";
@@ -36,7 +36,7 @@ const EXAMPLES: &str = "LONGHAUL_FIGURES_EXAMPLES";
 /// The experiment.
 pub struct Classify;
 
-/// One flow to make; its numbers are drawn by its seed.
+/// One flow; its numbers are drawn by its seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Limit of the flow, in the estimator's word.
@@ -69,13 +69,13 @@ impl Cell {
 /// Number of each verdict on the intervals of the steady part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
-    /// The path's round trip, in ms.
+    /// Round trip of the path, in ms.
     rtt_ms: f64,
-    /// The bottleneck, in Mbit/s.
+    /// Rate of the bottleneck, in Mbit/s.
     rate_mbps: f64,
-    /// Verdicts from the sending side.
+    /// Verdicts of the sender.
     sending: Judgements,
-    /// Verdicts from the receiving side.
+    /// Verdicts of the receiver.
     receiving: Judgements,
 }
 
@@ -157,7 +157,7 @@ fn trace_of(folder: &Path, end: &str) -> PathBuf {
     folder.join(format!("{end}.jsonl"))
 }
 
-/// Makes the flow; both ends keep their samples.
+/// Runs the flow; both ends record their samples.
 fn make(here: &Here<'_, ()>, case: &Case) -> Result<()> {
     let own = std::env::current_exe().context("cannot find this program")?;
     let end = |node: &str, arguments: &[String]| -> Result<Command> {
@@ -196,7 +196,7 @@ fn read(path: &Path) -> Result<Vec<Sample>> {
     drs::read_trace(BufReader::new(file)).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The verdicts on the intervals that lie in the steady part.
+/// Returns the verdicts on the intervals in the steady part.
 fn verdicts(path: &Path, case: &Case, side: Side) -> Result<Judgements> {
     let samples = read(path)?;
     let mut estimator = Estimator::new(side);

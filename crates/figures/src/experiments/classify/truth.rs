@@ -1,5 +1,5 @@
-//! Flows whose limit is known because it was built so, and when they are steady. Nothing here looks
-//! at a verdict.
+//! Flows whose limit is known by construction, and their steady parts. Nothing here looks at a
+//! verdict.
 
 use drs::Limit;
 use quantities::path::CongestionControl;
@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::ops::Range;
 use std::time::Duration;
 
-/// The classes that are made.
+/// Limits that are constructed.
 pub const CLASSES: [Limit; 8] = [
     Limit::SendingApplication,
     Limit::ReceivingApplication,
@@ -24,12 +24,12 @@ pub const CLASSES: [Limit; 8] = [
 const MSS: f64 = 1448.0;
 /// Linux's initial window, in segments.
 const FIRST_WINDOW: f64 = 10.0;
-/// A flow is steady from here on, or after ten round trips, whichever is later.
+/// Time after which a flow is steady, but at least ten round trips.
 const STEADY_AFTER: Duration = Duration::from_secs(3);
 const STEADY_AFTER_ROUNDS: u32 = 10;
-/// A node with less than this for its largest window would be one without window scaling.
+/// Minimum of a node's largest window; below it the node would have no window scaling.
 const SMALLEST_CEILING: f64 = 80_000.0;
-/// So many losses are due, at the wire's rate, before a flow that losses limit counts as steady.
+/// Number of losses, at the wire's rate, before a flow limited by losses counts as steady.
 const FIRST_LOSSES: f64 = 8.0;
 /// Duration of flows, in seconds.
 pub const SECONDS: f64 = 6.0;
@@ -53,11 +53,11 @@ pub struct Case {
     pub receiver: Vec<String>,
     /// Duration in seconds.
     pub seconds: f64,
-    /// When it is steady: intervals that lie in here are judged.
+    /// Steady part: intervals within it are judged.
     pub steady: Range<Duration>,
 }
 
-/// The congestion controls under which a limit is made: BBR is not limited by losses.
+/// Returns the congestion controls under which a limit is constructed: losses do not limit BBR.
 pub fn congestions(class: Limit) -> &'static [&'static str] {
     match class {
         Limit::Loss => &["reno", "cubic"],
@@ -65,7 +65,7 @@ pub fn congestions(class: Limit) -> &'static [&'static str] {
     }
 }
 
-/// The flow of this class, congestion control and seed.
+/// Returns the flow of this class, congestion control and seed.
 pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
     let place = CLASSES
         .iter()
@@ -101,9 +101,10 @@ pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
         Limit::ReceivingApplication => {
             argument(&mut receiver, "rate", between(0.2, 0.5) * bytes_per_second);
             argument(&mut receiver, "chunk", between(4_000.0, 64_000.0));
-            // The window ends between this and twice this. So it is more than what is read in a
-            // round trip, and no more than path and queue hold together: nothing is lost that could
-            // limit the flow instead. It is full long before the steady part.
+            // The window ends between this value and twice this value. So it is more than the bytes
+            // read in a round trip, and at most what path and queue hold together. So nothing is
+            // lost that could limit the flow instead. The window is full long before the steady
+            // part.
             let window = (1.0 + queue) / 2.0 * bdp;
             if seed.is_multiple_of(2) || window < SMALLEST_CEILING {
                 argument(&mut receiver, "buffer", window);
@@ -111,8 +112,8 @@ pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
                 ceiling = Some(window);
             }
         }
-        // Written a segment at a time: Linux lets one large write overrun the buffer up to the
-        // congestion window, and then it limits nothing.
+        // Written one segment at a time: Linux lets one large write overrun the buffer up to the
+        // congestion window, and then the buffer is not the limit.
         Limit::SendBuffer => {
             argument(
                 &mut sender,
@@ -129,7 +130,7 @@ pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
         Limit::Pacing => argument(&mut sender, "pace", between(0.2, 0.8) * bytes_per_second),
         Limit::Loss => {
             let window = (between(0.1, 0.3) * bdp / MSS).max(10.0);
-            // Some losses come before the steady part, or slow start would still show in it.
+            // Some losses come before the steady part; otherwise slow start would still show in it.
             let at_least = FIRST_LOSSES / (STEADY_AFTER.as_secs_f64() * bytes_per_second / MSS);
             loss = Some(loss_for(window, rtt, congestion).max(at_least));
         }
@@ -137,8 +138,8 @@ pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
     }
     let rtt = Duration::from_secs_f64(rtt);
     let (seconds, steady) = if growing {
-        // The window doubles every round trip, from the first window on; up to half of what fills
-        // the path nothing limits it.
+        // The window doubles every round trip from the first window on. Up to half of what fills
+        // the path, nothing limits it.
         let rounds = (0.5 * bdp / (FIRST_WINDOW * MSS)).log2();
         let until = rtt.mul_f64(rounds);
         ((until + rtt).as_secs_f64(), 2 * rtt..until)
@@ -172,7 +173,8 @@ pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
     }
 }
 
-/// The loss rate that holds a flow to about `window` segments, over a round trip of `rtt` seconds.
+/// Returns the loss rate that holds a flow to about `window` segments, over a round trip of `rtt`
+/// seconds.
 fn loss_for(window: f64, rtt: f64, congestion: &str) -> f64 {
     let control = if congestion == "cubic" {
         CongestionControl::Cubic

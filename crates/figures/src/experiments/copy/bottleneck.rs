@@ -5,13 +5,13 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use quantities::Rate;
 
-/// Payload of a full segment and its packet, in bytes, by the link's MTU: TCP with timestamps over
-/// IPv4.
+/// Returns the payload of a full segment relative to its packet, by the link's MTU: TCP with
+/// timestamps over IPv4.
 pub const fn payload_share(mtu: u32) -> f64 {
     (mtu as f64 - 52.0) / mtu as f64
 }
 
-/// A link whose rate changes: from each moment on, in seconds, so many bit/s.
+/// Link whose rate changes: times in seconds, and rates in bit/s from then on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changing {
     steps: Vec<(f64, f64)>,
@@ -46,7 +46,7 @@ impl Changing {
         Ok(Self { steps })
     }
 
-    /// The mean rate from `from` to `until` seconds, in bit/s; the last step goes on for ever.
+    /// Returns the mean rate from `from` to `until` seconds, in bit/s. The last step lasts forever.
     pub fn mean(&self, from: f64, until: f64) -> f64 {
         let ends = self
             .steps

@@ -1,4 +1,4 @@
-//! The cases: what is copied over which path, and how long a way may take.
+//! Cases: the data, the path, and the time limit of a copy.
 
 use std::time::Duration;
 
@@ -16,23 +16,23 @@ const GIB: u64 = 1 << 30;
 
 /// Time limit of a copy in the default cases. It is stopped then, and counts as slower than that.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
-/// The same where many small files are asked for one after another: most ways would take many
-/// minutes.
+/// Time limit for many small files that are requested one after the other, for which most programs
+/// would take many minutes.
 const SMALL_FILES_TIME_LIMIT: Duration = Duration::from_secs(30);
-/// The same in the large cases.
+/// Time limit in the large cases.
 const LARGE_TIME_LIMIT: Duration = Duration::from_secs(240);
-/// The same over the path whose rate changes, which carries a tenth of the others.
+/// Time limit over the path whose rate changes, which carries a tenth of the others.
 const CHANGING_TIME_LIMIT: Duration = Duration::from_secs(180);
 
-/// Setting a lab up, starting a server, and comparing what arrived, in seconds.
+/// Time for setting up a lab, starting a server, and comparing the result, in seconds.
 const SET_UP_SECONDS: f64 = 4.0;
-/// Round trips that a way which waits for each file needs for one.
+/// Round trips per file for a program that waits for each file.
 const ROUND_TRIPS_OF_A_FILE: f64 = 3.0;
 /// Streams of a program that chooses their number itself, if one does not fill the path. Used only
 /// to estimate its duration.
 const STREAMS_LEFT_TO_CHOICE: u32 = 8;
-/// Copies that are not expected to be faster, because a window, losses or waiting hold them back,
-/// go side by side, and the others alone.
+/// Maximum rate of copies that run in parallel, because a window, losses or waiting hold them back.
+/// Faster ones run alone.
 pub const LIGHT_BPS: f64 = 250e6;
 /// Maximum expected total rate of parallel copies: less than that of a single one.
 pub const SIDE_BY_SIDE_BPS: f64 = 800e6;
@@ -43,8 +43,7 @@ pub const MAX_SIDE_BY_SIDE: u32 = 10;
 /// Maximum total bytes of parallel copies: sources and copies are in memory, together with the
 /// programs.
 const SIDE_BY_SIDE_BYTES: u64 = 12 * GIB;
-/// A copy that is stopped has put less in place than this multiple of what it was expected to carry
-/// until then.
+/// Maximum ratio of the bytes of a stopped copy to the bytes expected by then.
 const MAX_UNEXPECTED: f64 = 2.0;
 /// Approximate rate at which two processors encrypt or copy, if nothing else is the limit.
 const PROCESSORS_BPS: f64 = 2e9;
@@ -63,7 +62,7 @@ pub enum Bottleneck {
 /// One case.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The name in commands and records; none is the end of another's.
+    /// Name in commands and records; none is the end of another.
     pub name: String,
     /// The title on the page.
     pub title: String,
@@ -77,17 +76,16 @@ pub struct Case {
     pub server: &'static str,
     /// The node on which the copy is started.
     pub client: &'static str,
-    /// The path as one connection has it, for estimates; its rate is the payload that the
-    /// bottleneck carries.
+    /// The path of one connection, for estimates; its rate is the payload rate of the bottleneck.
     pub hop: Hop,
     /// Bottleneck of which the share is computed.
     pub bottleneck: Bottleneck,
-    /// A copy that takes longer is stopped.
+    /// Time after which a copy is stopped.
     pub time_limit: Duration,
 }
 
 impl Case {
-    /// Over the path of `scenarios/copy.toml`, with another round trip.
+    /// Returns a case over the path of `scenarios/copy.toml`, with another round trip.
     fn over_a_gigabit(name: &str, title: &str, rtt_ms: u64, data: Data) -> Self {
         let rate = Rate::nearest(1e9 * payload_share(1500));
         Self {
@@ -107,7 +105,7 @@ impl Case {
         }
     }
 
-    /// The same with more time.
+    /// Extends the time limit for a large case.
     fn large(self) -> Self {
         Self {
             time_limit: LARGE_TIME_LIMIT,
@@ -173,7 +171,7 @@ impl Case {
         let seconds = moving + waiting;
         Expected {
             bits_per_second: match way.is_own() {
-                // Nobody knows what it makes of the path.
+                // Its use of the path cannot be known beforehand.
                 true => self.hop.rate.bits_per_second(),
                 false => 8.0 * bytes as f64 / seconds,
             },
@@ -185,13 +183,13 @@ impl Case {
 /// Expected result of a copy.
 #[derive(Clone, Copy, Debug)]
 struct Expected {
-    /// Its rate; the most that it can be where nobody knows.
+    /// Rate, or its maximum if unknown.
     bits_per_second: f64,
-    /// Its time, unless it is stopped.
+    /// Duration, unless it is stopped.
     seconds: f64,
 }
 
-/// All cases, in the order of the page.
+/// Returns all cases, in the order of the page.
 pub fn all() -> Vec<Case> {
     let mut all = clean();
     all.extend(lossy());
@@ -202,7 +200,7 @@ pub fn all() -> Vec<Case> {
     all
 }
 
-/// A clean gigabit.
+/// Returns the cases over a clean gigabit.
 fn clean() -> Vec<Case> {
     let case = |rtt_ms: u64, gib: u64| {
         Case::over_a_gigabit(
@@ -218,7 +216,7 @@ fn clean() -> Vec<Case> {
     small.into_iter().chain(large).collect()
 }
 
-/// Losses without a queue, with three congestion controls.
+/// Returns the cases with random losses, with three congestion controls.
 fn lossy() -> Vec<Case> {
     let mut cases = Vec::new();
     for (data, size) in [
@@ -267,7 +265,7 @@ fn under_loss(
         .push(("links.path.loss".into(), format!("\"{percent}%\"")));
     case.set
         .push(("nodes.*.congestion".into(), format!("\"{control}\"")));
-    // BBR takes no loss of this size for a sign of congestion.
+    // BBR does not take losses of this size as congestion.
     if let Some(model) = model {
         case.hop.loss = Probability::nearest(loss);
         case.hop.control = model;
@@ -275,7 +273,7 @@ fn under_loss(
     case
 }
 
-/// Hosts that nobody tuned.
+/// Returns the case of untuned hosts.
 fn small_windows() -> Case {
     let data = Data::File(16 * MIB);
     let title = "One file of 16 MiB between 64 KB hosts, 1 Gbit/s, 100 ms, no loss";
@@ -286,7 +284,7 @@ fn small_windows() -> Case {
     case
 }
 
-/// Dynamic Right-Sizing's path, which changes every 20 s.
+/// Returns the case of Dynamic Right-Sizing's path, which changes every 20 s.
 fn drs() -> Case {
     Case {
         name: "drs-trace-128mib".into(),
@@ -308,7 +306,7 @@ fn drs() -> Case {
     }
 }
 
-/// The Land Speed Record's path.
+/// Returns the case of the Land Speed Record's path.
 fn lsr(gib: u64) -> Case {
     Case {
         name: format!("lsr-{gib}gib"),
@@ -333,8 +331,8 @@ fn lsr(gib: u64) -> Case {
     }
 }
 
-/// The same at a tenth of the rate, which two processors carry beside any program: queue and
-/// windows are as long in time.
+/// Returns the record's path at a tenth of the rate, which two processors can carry with any
+/// program. Queue and windows are as long in time.
 fn lsr_tenth() -> Case {
     let set = |path: &str, value: &str| (path.to_owned(), format!("\"{value}\""));
     let whole = lsr(4);
@@ -372,7 +370,7 @@ fn unlimited() -> Case {
     }
 }
 
-/// Trees over a clean gigabit of 100 ms.
+/// Returns the cases of trees over a clean gigabit of 100 ms.
 fn shapes() -> Vec<Case> {
     let small = |count: u64| {
         Case::over_a_gigabit(
@@ -409,7 +407,7 @@ fn shapes() -> Vec<Case> {
     ]
 }
 
-/// A size in a name.
+/// Returns a size as a word for a name.
 fn word(size: &str) -> String {
     size.replace(' ', "").to_lowercase()
 }

@@ -17,7 +17,7 @@ use crate::tools::Tools;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Files of the tree of source files.
+/// Number of files in the tree of source files.
 const SOURCE_FILES: u64 = 3000;
 /// Their median size in bytes; the sizes are log-normal, as those of source trees are.
 const SOURCE_MEDIAN_BYTES: f64 = 4096.0;
@@ -28,12 +28,12 @@ const SOURCE_MOST_BYTES: f64 = 1048576.0;
 /// Files in a folder, and folders in a folder.
 const FILES_PER_FOLDER: u64 = 20;
 
-/// The shape of what is copied.
+/// Shape of the copied data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// One file of so many bytes.
+    /// One file of this many bytes.
     File(u64),
-    /// So many files of 4 KiB, 20 in a folder.
+    /// This many files of 4 KiB, 20 in a folder.
     SmallFiles(u64),
     /// 3,000 files with the sizes of a source tree, 20 in a folder, 20 folders in a folder.
     SourceTree,
@@ -42,7 +42,7 @@ pub enum Data {
 }
 
 impl Data {
-    /// The size of each file, with its name below the folder; a lone file's name is empty.
+    /// Returns the name below the folder and the size of each file; a single file's name is empty.
     fn files(self) -> Vec<(String, u64)> {
         match self {
             Self::File(bytes) => vec![(String::new(), bytes)],
@@ -78,7 +78,7 @@ impl Data {
         )
     }
 
-    /// The name of the file or folder.
+    /// Returns the name of the file or folder.
     fn name(self) -> String {
         match self {
             Self::File(bytes) => format!("{bytes}.bin"),
@@ -112,7 +112,7 @@ fn place(file: u64) -> String {
     )
 }
 
-/// A size drawn from the log-normal distribution of a source tree's, by Box and Muller.
+/// Draws a size from the log-normal distribution of a source tree, by Box and Muller.
 fn source_size(random: &mut impl RngExt) -> u64 {
     let (radius, angle): (f64, f64) = (1.0 - random.random::<f64>(), random.random());
     let normal = (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos();
@@ -127,7 +127,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The source of this shape, written now if it was not there.
+    /// Returns the source of this shape, and writes it first if needed.
     ///
     /// # Errors
     /// It cannot be written.

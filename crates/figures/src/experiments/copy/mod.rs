@@ -1,9 +1,10 @@
-//! `longhaul cp` with nothing set beside others' programs: the same data between the same two
-//! hosts, over clean and lossy paths, between small hosts, over paths that change, with no limit at
-//! all, and in all shapes.
+//! Comparison of `longhaul cp` without options with programs of others: the same data between the
+//! same two hosts, over clean and lossy paths, between small hosts, over paths that change, without
+//! any limit, and in all shapes.
 //!
 //! A run is named `WAY@CASE`, so that `--only @clean-20ms-1gib` measures a case,
-//! `--only gridftp-16@` a way in all cases, and `--only gridftp-16@clean-20ms-1gib` one of both.
+//! `--only gridftp-16@` a program in all cases, and `--only gridftp-16@clean-20ms-1gib` one of
+//! both.
 
 mod bottleneck;
 mod cases;
@@ -35,7 +36,7 @@ const CASES_BY_DEFAULT: [&str; 3] = [
     "windows-64kb-100ms-16mib",
     "source-tree-100ms",
 ];
-/// ... and the ways that come first among their like in one of them.
+/// Programs that are measured by default in these cases, the first of each kind.
 const WAYS_BY_DEFAULT: [&str; 6] = [
     "longhaul",
     "longhaul-16",
@@ -47,13 +48,13 @@ const WAYS_BY_DEFAULT: [&str; 6] = [
 
 /// The experiment.
 pub struct Copy {
-    /// The ways that are compared.
+    /// Programs that are compared.
     ways: &'static [Way],
 }
 
-/// With all ways.
+/// The experiment with all programs.
 pub const COPY: Copy = Copy { ways: &WAYS };
-/// With those over ssh that are demonstrated.
+/// The experiment with the demonstrated programs over ssh.
 pub const OVER_SSH: Copy = Copy {
     ways: &[ways::OWN_OVER_SSH, ways::SCP],
 };
@@ -98,7 +99,7 @@ pub struct Seen {
     files: u64,
     /// Their bytes.
     bytes: u64,
-    /// From the start of the client's command to its end or to the time limit, in seconds.
+    /// Seconds from the start of the client's command to its end or to the time limit.
     seconds: f64,
     /// If true, it was stopped at the time limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -106,18 +107,18 @@ pub struct Seen {
     /// Payload rate of the narrowest link during the copy, in bit/s; `None` if no link has a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bottleneck_bps: Option<f64>,
-    /// The streams that `longhaul cp` came to.
+    /// Number of streams that `longhaul cp` chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     streams: Option<u32>,
 }
 
 impl Seen {
-    /// Mbit/s; where it was stopped, the rate that it was slower than.
+    /// Returns the rate in Mbit/s; for a stopped copy, the rate below which it stayed.
     fn at_most_mbps(&self) -> f64 {
         8.0 * self.bytes as f64 / self.seconds / 1e6
     }
 
-    /// Mbit/s; nothing where it was stopped.
+    /// Returns the rate in Mbit/s; zero for a stopped copy.
     fn at_least_mbps(&self) -> f64 {
         if self.stopped {
             0.0
@@ -126,8 +127,8 @@ impl Seen {
         }
     }
 
-    /// The share of what the narrowest link carried, 0 to 1; none where no link has a limit or it
-    /// was stopped.
+    /// Returns the share of the narrowest link's bytes, 0 to 1, or `None` if no link has a limit or
+    /// the copy was stopped.
     fn share(&self) -> Option<f64> {
         let bottleneck = self.bottleneck_bps.filter(|_| !self.stopped)?;
         Some(1e6 * self.at_most_mbps() / bottleneck)
@@ -188,7 +189,7 @@ impl Experiment for Copy {
         _seed: u64,
     ) -> Result<Network> {
         let (_, case) = cell.found()?;
-        // Now, while there is no lab yet: making it takes the processor for a while.
+        // Before there is a lab, because making it loads the processor for a while.
         sources.of(tools, case.data)?;
         let network = Network::of(tools, case.scenario)?;
         let set = case.set.into_iter();
@@ -207,7 +208,7 @@ impl Experiment for Copy {
             scratch: here.folder,
             source: &source,
             direction: Direction::Fetch,
-            // What `longhaul cp` is told is its own.
+            // Options of `longhaul cp` are its own.
             streams: if way.is_own() {
                 1
             } else {
@@ -284,7 +285,7 @@ mod tests {
     use crate::runner::Extent;
     use crate::runs::tests::record;
 
-    /// A run that came to this rate.
+    /// Returns a run with this rate.
     pub fn ran(way: &Way, case: &Case, seed: u64, mbps: f64) -> Record<Cell, Seen> {
         let (files, bytes) = case.data.extent();
         let seen = Seen {
@@ -298,7 +299,7 @@ mod tests {
         record(Cell::of(way, case), seed, seen, true)
     }
 
-    /// A run that was stopped.
+    /// Returns a run that was stopped.
     pub fn stopped(way: &Way, case: &Case, seed: u64) -> Record<Cell, Seen> {
         let mut record = ran(way, case, seed, 1.0);
         record.seen.seconds = case.time_limit.as_secs_f64();

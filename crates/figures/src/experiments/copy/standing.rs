@@ -8,36 +8,36 @@ use super::cases::Case;
 use super::ways::{OWN, OWN_CLEAR, OWN_FIXED, WAYS, Way};
 use super::{Cell, Seen};
 
-/// One of the others in a case, and `longhaul cp` by it.
+/// Another program in a case, and the ratio of `longhaul cp` to it.
 #[derive(Clone, Debug)]
 pub struct Rival {
     /// The program with its options.
     pub way: Way,
     /// Its rates, in Mbit/s.
     pub mbps: Spread,
-    /// `longhaul cp` by it, run for run of the same seed.
+    /// Ratio of `longhaul cp` to it, for runs of the same seed.
     pub ratio: Spread,
 }
 
-/// A case's result.
+/// Result of a case.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// `longhaul cp` with nothing set, in Mbit/s.
+    /// Rate of `longhaul cp` without options, in Mbit/s.
     pub own: Spread,
-    /// `longhaul cp --no-encrypt`, in Mbit/s.
+    /// Rate of `longhaul cp --no-encrypt`, in Mbit/s.
     pub clear: Option<Spread>,
-    /// With nothing set, its share of what the bottleneck carried, 0 to 1; none where no link is
-    /// the limit.
+    /// Its share of the bottleneck's bytes without options, 0 to 1; `None` if no link is the limit.
     pub share: Option<Spread>,
-    /// With nothing set by 16 streams, run for run of the same seed.
+    /// Ratio of its rate without options to that with 16 streams, for runs of the same seed.
     pub by_fixed: Option<Spread>,
-    /// The others' best.
+    /// Best of the other programs.
     pub best: Option<Rival>,
-    /// The best of the others that encrypt.
+    /// Best of the other programs that encrypt.
     pub best_encrypting: Option<Rival>,
-    /// The best of the others that verify and do not encrypt, beside `longhaul cp --no-encrypt`.
+    /// Best of the other programs that verify and do not encrypt, compared with
+    /// `longhaul cp --no-encrypt`.
     pub best_verifying: Option<Rival>,
-    /// In how many seeds it was faster than every other, of how many.
+    /// Number of seeds in which it was faster than every other program, and number of seeds.
     pub ahead: (usize, usize),
 }
 
@@ -66,7 +66,8 @@ impl Standing {
         })
     }
 
-    /// The way with the highest median, and whether it is `longhaul cp` with nothing set.
+    /// Returns the program with the highest median. Also returns true if it is `longhaul cp`
+    /// without options.
     pub fn first(&self) -> (Way, bool) {
         match &self.best {
             Some(best) if best.mbps.median > self.own.median => (best.way, false),
@@ -75,7 +76,7 @@ impl Standing {
     }
 }
 
-/// The share of what the bottleneck carried meanwhile, in the runs of a cell that were not stopped.
+/// Returns the share of the bottleneck's bytes in the runs of a cell that were not stopped.
 pub fn share(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<Spread> {
     let runs = runs.cell(cell);
     let shares: Vec<f64> = runs.iter().filter_map(|run| run.seen.share()).collect();
@@ -99,8 +100,8 @@ fn ratios(runs: &Runs<'_, Cell, Seen>, case: &Case, own: &Way, by: &Way) -> Vec<
         .collect()
 }
 
-/// In how many seeds `longhaul cp` with nothing set was faster than every other that was measured
-/// with the same seed, of how many.
+/// Returns the number of seeds in which `longhaul cp` without options was faster than every other
+/// program measured with the same seed, and the number of seeds.
 fn ahead(runs: &Runs<'_, Cell, Seen>, case: &Case) -> (usize, usize) {
     let own = runs.cell(&Cell::of(&OWN, case));
     let others: Vec<_> = WAYS

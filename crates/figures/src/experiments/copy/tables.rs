@@ -1,5 +1,5 @@
-//! The page: how `longhaul cp` stands in every case, what each way protects, and each case with all
-//! its ways.
+//! The page: the rank of `longhaul cp` in every case, the protection of each program, and each case
+//! with all its programs.
 
 use crate::comparison::{self, Comparison};
 use crate::page::{Figure, Page, Table, cell, percent};
@@ -14,7 +14,7 @@ use super::{Cell, Seen};
 
 type CopyRuns<'a> = Runs<'a, Cell, Seen>;
 
-/// The whole page. Cases without a run are left out.
+/// Returns the whole page. Cases without a run are left out.
 pub fn page(runs: &CopyRuns<'_>) -> Page {
     let measured: Vec<Case> = cases::all()
         .into_iter()
@@ -127,7 +127,7 @@ fn head(case: &Case) -> String {
     )
 }
 
-/// A case with all its ways.
+/// Returns the table of a case with all its programs.
 fn table(runs: &CopyRuns<'_>, case: &Case) -> Table {
     let mut table = Table::new([
         "way", "encrypts", "verifies", "seconds", "Mbit/s", "share", "runs", "remarks",
@@ -149,7 +149,7 @@ fn table(runs: &CopyRuns<'_>, case: &Case) -> Table {
     table
 }
 
-/// A spread, or the bound that a time limit gives where runs were stopped by it.
+/// Formats a spread, or the bound of the time limit if runs were stopped by it.
 fn bounded(
     runs: &CopyRuns<'_>,
     one: &Cell,
@@ -191,7 +191,7 @@ fn remarks(runs: &CopyRuns<'_>, one: &Cell, way: &Way) -> String {
     remarks.join("; ")
 }
 
-/// A share from 0 to 1 in a cell.
+/// Formats a share from 0 to 1 in a cell.
 fn shown(share: Option<Spread>) -> String {
     percent(share.map(|share| share.times(100.0)))
 }
@@ -232,7 +232,8 @@ pub fn figures(runs: &CopyRuns<'_>) -> Vec<Figure> {
         };
         quote("", &standing.best, Some(standing.own));
         if matches!(case.bottleneck, Bottleneck::Hosts) {
-            // What encrypting and verifying cost decides here: beside those that do the same.
+            // The cost of encrypting and verifying is decisive here, so the comparison is with
+            // programs that do the same.
             quote("-encrypting", &standing.best_encrypting, Some(standing.own));
             quote("-verifying", &standing.best_verifying, standing.clear);
         }
@@ -240,7 +241,7 @@ pub fn figures(runs: &CopyRuns<'_>) -> Vec<Figure> {
     figures
 }
 
-/// Every case in which another program was measured.
+/// Returns the comparison for every case in which another program was measured.
 pub fn comparisons(runs: &CopyRuns<'_>) -> Vec<Comparison> {
     let compared = |case: Case| {
         let standing = Standing::of(runs, &case)?;
@@ -256,7 +257,7 @@ pub fn comparisons(runs: &CopyRuns<'_>) -> Vec<Comparison> {
     cases::all().into_iter().filter_map(compared).collect()
 }
 
-/// A ratio, and what of.
+/// Formats a ratio and its rival.
 fn beside(rival: &Rival, own: Spread) -> String {
     format!(
         "{:.2} ({:.0} by {:.0} Mbit/s, {})",

@@ -1,5 +1,5 @@
-//! The ways to copy: `longhaul cp` and others' programs, each with the number of streams that it is
-//! told, and what each protects.
+//! Ways to copy: `longhaul cp` and programs of others, each with its number of streams and its
+//! protection.
 
 use anyhow::{Context, Result};
 
@@ -17,7 +17,7 @@ pub struct Way {
     pub name: &'static str,
     /// A peer's short name, or `longhaul`.
     pub program: &'static str,
-    /// The number of streams that it is told; none where it has no choice, or is left to choose.
+    /// Number of streams that is set; `None` if the program has no choice, or chooses itself.
     pub streams: Option<u32>,
     /// If true, the bytes are encrypted between the hosts.
     pub encrypts: bool,
@@ -26,11 +26,11 @@ pub struct Way {
     /// If true, it requests one file after the other and waits for answers, which costs round trips
     /// for each file of a tree.
     pub waits_for_files: bool,
-    /// The largest window of its own, in bytes.
+    /// Maximum of its own window, in bytes.
     pub window: Option<f64>,
 }
 
-/// A channel of OpenSSH has at most so many bytes in flight: 64 packets of 32 KiB.
+/// Maximum bytes in flight in a channel of OpenSSH: 64 packets of 32 KiB.
 const SSH_WINDOW: f64 = 2097152.0;
 
 const fn way(name: &'static str, program: &'static str, streams: Option<u32>) -> Way {
@@ -79,7 +79,7 @@ impl Way {
         [longhaul::NAME, longhaul_over_ssh::NAME].contains(&self.program)
     }
 
-    /// The program that does it.
+    /// Returns the program.
     ///
     /// # Errors
     /// There is no such peer.
@@ -95,10 +95,10 @@ impl Way {
         }
     }
 
-    /// The other's program that does it.
+    /// Returns the program of others.
     ///
     /// # Errors
-    /// There is no such peer: it is `longhaul cp`.
+    /// It is `longhaul cp`, not a program of others.
     pub fn other(&self) -> Result<Box<dyn Peer>> {
         let found = peers::all()
             .into_iter()
@@ -106,13 +106,13 @@ impl Way {
         found.with_context(|| format!("there is no peer {:?}", self.program))
     }
 
-    /// Why it cannot copy such data, in a word; nothing where it can.
+    /// Returns the reason why it cannot copy such data in a word, or `None` if it can.
     pub fn cannot(&self, data: Data) -> Option<&'static str> {
         let peer = self.other().ok()?;
         (data.is_tree() && !peer.abilities().trees).then_some("copies no folders")
     }
 
-    /// The program's name on a page.
+    /// Returns the program's name on a page.
     pub fn title(&self) -> String {
         let own = match self.program {
             longhaul_over_ssh::NAME => "longhaul cp over ssh",
@@ -131,25 +131,24 @@ impl Way {
     }
 }
 
-/// `longhaul cp` with nothing set.
+/// `longhaul cp` without options.
 pub const OWN: Way = way("longhaul", longhaul::NAME, None)
     .encrypting()
     .verifying(OWN_HASH)
     .pipelined();
-/// The same with 16 streams: beside what it chooses by itself.
+/// `longhaul cp` with 16 streams, for comparison with its own choice.
 pub const OWN_FIXED: Way = Way {
     name: "longhaul-16",
     streams: Some(16),
     ..OWN
 };
-/// The same with nothing set but that the content of files travels in the clear: beside others that
-/// do not encrypt.
+/// `longhaul cp` with file contents in plaintext, for comparison with programs that do not encrypt.
 pub const OWN_CLEAR: Way = Way {
     name: "longhaul-clear",
     encrypts: false,
     ..OWN
 };
-/// The same with no server: the far side is started over ssh.
+/// `longhaul cp` without a server: the far side is started over ssh.
 pub const OWN_OVER_SSH: Way = Way {
     name: "longhaul-ssh",
     program: longhaul_over_ssh::NAME,
@@ -163,7 +162,7 @@ const RSYNC_HASH: &str = "every file, a hash on the way";
 const RCLONE_HASH: &str = "every file, a hash afterwards";
 const XRD_CHECKSUM: &str = "every page, CRC-32C on the way";
 
-/// All of them, in the order of the tables.
+/// All ways, in the order of the tables.
 pub const WAYS: [Way; 17] = [
     OWN,
     OWN_FIXED,

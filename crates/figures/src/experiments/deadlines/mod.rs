@@ -1,5 +1,5 @@
-//! Copies with deadlines beside cross traffic: by best effort alone, with what the copy itself
-//! reserves and gives back, and with the most that may be reserved for each of them.
+//! Copies with deadlines next to cross traffic: by best effort alone, with reservations that the
+//! copy itself makes and returns, and with the maximum reservation for each of them.
 
 mod page;
 mod plan;
@@ -72,15 +72,15 @@ pub enum Way {
     BestEffort,
     /// The copy reserves what it finds that it needs.
     Auto,
-    /// The most that may be reserved of the link, for every copy.
+    /// The maximum reservable rate of the link, for every copy.
     Peak,
 }
 
 impl Way {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::BestEffort, Self::Auto, Self::Peak];
 
-    /// For the head of a column.
+    /// Returns the head of a column.
     pub const fn title(self) -> &'static str {
         match self {
             Self::BestEffort => "best effort alone",
@@ -111,11 +111,11 @@ impl Cell {
 pub struct Made {
     /// Its size.
     bytes: u64,
-    /// From its start to its deadline, in seconds.
+    /// Seconds from its start to its deadline.
     deadline_s: f64,
-    /// Flows of others beside it.
+    /// Number of others' flows at the same time.
     others: u32,
-    /// From the start of the command to its end, in seconds.
+    /// Seconds from the start of the command to its end.
     seconds: f64,
     /// If true, every byte arrived.
     whole: bool,
@@ -123,9 +123,9 @@ pub struct Made {
     met: bool,
     /// Last report on the deadline before it passed.
     said: Said,
-    /// Bytes that were reserved, less what was returned before its time.
+    /// Bytes that were reserved, minus those returned early.
     reserved_bytes: u64,
-    /// Bytes that others' flows brought meanwhile.
+    /// Bytes of others' flows meanwhile.
     others_bytes: u64,
 }
 
@@ -195,7 +195,7 @@ impl Experiment for Deadlines {
     }
 
     fn network(&self, _tools: &Tools, _files: &Files, _cell: &Cell, _seed: u64) -> Result<Network> {
-        // Both routers only pass packets on.
+        // Both routers only forward packets.
         Ok(Network::of_text("deadlines", NETWORK).relays(&[]))
     }
 

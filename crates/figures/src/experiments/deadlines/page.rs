@@ -9,7 +9,7 @@ use crate::stats::Spread;
 
 type All<'a> = Runs<'a, Cell, Seen>;
 
-/// The copies of all runs of a way, by seed and in their order.
+/// Returns the copies of all runs of one kind, by seed and in their order.
 fn copies<'a>(runs: &All<'a>, way: Way) -> Vec<(u64, usize, &'a Made)> {
     let records = runs.cell(&Cell { way });
     let numbered = records.into_iter().flat_map(|record| {
@@ -95,7 +95,7 @@ fn table(runs: &All<'_>) -> Table {
     table
 }
 
-/// The page.
+/// Returns the page.
 pub fn page(runs: &All<'_>) -> Page {
     Page::new(
         "Copies of 64 to 256 MiB, one after the other, over a link of 200 Mbit/s and 40 ms that \

@@ -7,10 +7,10 @@ use super::ROUTED_BPS;
 
 /// Sizes of copies, in bytes.
 pub const SIZES: [u64; 4] = [64 << 20, 128 << 20, 192 << 20, 256 << 20];
-/// Flows of others beside a copy.
+/// Numbers of others' flows next to a copy.
 const OTHERS: [u32; 4] = [0, 4, 8, 16];
-/// The time to a deadline by the time that the link takes for the copy alone: the least is out of
-/// reach, the most is easy.
+/// Range of the time to a deadline, relative to the time that the link takes for the copy alone:
+/// the minimum is impossible, the maximum is easy.
 const FACTORS: (f64, f64) = (0.7, 7.0);
 /// Additional time of every copy, to connect and to verify, in seconds.
 const SET_UP_S: f64 = 2.0;
@@ -20,13 +20,13 @@ const SET_UP_S: f64 = 2.0;
 pub struct Wanted {
     /// Its size.
     pub bytes: u64,
-    /// From its start to its deadline, in seconds.
+    /// Seconds from its start to its deadline.
     pub deadline_s: f64,
-    /// Flows of others beside it.
+    /// Number of others' flows at the same time.
     pub others: u32,
 }
 
-/// So many copies.
+/// Returns this many copies.
 pub fn copies(seed: u64, count: usize) -> Vec<Wanted> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut one = || {
@@ -36,7 +36,7 @@ pub fn copies(seed: u64, count: usize) -> Vec<Wanted> {
         let factor = least * (most / least).powf(random.random_range(0.0..1.0));
         Wanted {
             bytes,
-            // Whole seconds: that is how `--by` is given.
+            // Whole seconds, as `--by` takes them.
             deadline_s: (SET_UP_S + factor * least_seconds(bytes)).ceil(),
             others,
         }

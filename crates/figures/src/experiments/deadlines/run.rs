@@ -1,4 +1,4 @@
-//! One pass over the copies by one way.
+//! One pass over the copies with one kind of reservation.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,13 +18,13 @@ use crate::identities::new_key;
 use crate::tools::Tools;
 use crate::watched_copy::WatchedCopy;
 
-/// A command of preparation takes less.
+/// Maximum duration of a command of the setup.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
-/// A copy that has not ended by then is lost.
+/// Time after which a copy counts as lost.
 const COPY_TIMEOUT: Duration = Duration::from_secs(240);
 /// Time for which others' flows run before a copy begins.
 const OTHERS_FIRST: Duration = Duration::from_secs(3);
-/// Longer than any copy lasts, in seconds.
+/// Duration of others' flows in seconds, longer than any copy.
 const OTHERS_SECONDS: &str = "300";
 const CONTROLLER_PORT: u16 = 7513;
 const FIRST_IPERF_PORT: u16 = 5201;
@@ -60,7 +60,7 @@ pub fn run(here: &Here<'_, Files>, way: Way, wanted: &[Wanted]) -> Result<Vec<Ma
         .collect()
 }
 
-/// Everyone's keys, and what runs.
+/// Keys and running services.
 struct World<'a, 'h> {
     here: &'a Here<'h, Files>,
     client_key: String,
@@ -96,7 +96,7 @@ impl<'a, 'h> World<'a, 'h> {
         Ok(world)
     }
 
-    /// `longhaul` in a node, with the keys and the memory of `home`.
+    /// Returns a `longhaul` command in a node, with the keys and the state of `home`.
     fn longhaul(&self, node: &str, home: &str) -> Result<Command> {
         let home = self.here.folder.join(home);
         let mut command = in_node(self.here.tools, self.here.lab, node, &home)?;
@@ -112,7 +112,7 @@ impl<'a, 'h> World<'a, 'h> {
         self.here.folder.join("router/agent").display().to_string()
     }
 
-    /// The agent of the router at which packets for the shared link wait.
+    /// Starts the agent of the router at which packets for the shared link wait.
     fn router(&self) -> Result<Server> {
         let (interface, gateways) = leaves(self.here.lab, "west", "server")?;
         let config = json!({"owner": "longhaul", "links": {
@@ -177,7 +177,7 @@ impl<'a, 'h> World<'a, 'h> {
         succeed_within(know, "controller use", COMMAND_TIMEOUT).map(|_| ())
     }
 
-    /// Bytes that have come to the sink.
+    /// Returns the bytes that the sink has received.
     fn arrived(&self) -> Result<u64> {
         let mut ip = self.here.lab.command("sink", "ip")?;
         ip.args(["-j", "-s", "link"]);
@@ -190,7 +190,7 @@ impl<'a, 'h> World<'a, 'h> {
             .sum())
     }
 
-    /// So many flows of others, to a server of their own, which end when they are dropped.
+    /// Starts this many flows of others to a server of their own; they end when dropped.
     fn others(&self, number: u16, flows: u32) -> Result<Vec<Server>> {
         if flows == 0 {
             return Ok(Vec::new());
@@ -209,7 +209,7 @@ impl<'a, 'h> World<'a, 'h> {
         sends.args(["--parallel", &flows.to_string(), "--time", OTHERS_SECONDS]);
         let sends = Server::start_silent(sends, "iperf3")?;
         std::thread::sleep(OTHERS_FIRST);
-        // What sends ends first.
+        // The sender ends first.
         Ok(vec![sends, takes])
     }
 
@@ -224,7 +224,7 @@ impl<'a, 'h> World<'a, 'h> {
         match way {
             Way::BestEffort => cp.args(["--reserve", "never"]),
             Way::Auto => cp.args(["--reserve", "auto"]),
-            // Half of a link is for reservations.
+            // Half of a link is reservable.
             Way::Peak => cp.args(["--reserve", &format!("{:.0}", ROUTED_BPS / 2.0)]),
         };
         cp.arg(&source).arg(format!(
@@ -249,7 +249,7 @@ impl<'a, 'h> World<'a, 'h> {
         let at_risk = events.iter().filter(|(at, event)| {
             *at < wanted.deadline_s && event["event"] == "deadline" && event["state"] == "at-risk"
         });
-        // First that it may be missed, then that it cannot be met, if both are.
+        // The risk is reported first, then the miss, if both occur.
         let said = at_risk.fold(Said::Met, |_, (at, event)| {
             match event["is_missed"] == true {
                 true => Said::Missed(*at),

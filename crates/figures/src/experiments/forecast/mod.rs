@@ -1,5 +1,5 @@
-//! Forecasts of series that nobody tuned them on: made from published statistics, and recorded in
-//! the lab.
+//! Forecasts of series for which they were not tuned: synthetic ones from published statistics, and
+//! series recorded in the lab.
 
 mod page;
 mod play;
@@ -32,7 +32,7 @@ pub struct Cell {
 enum What {
     /// Synthetic series of every family, made from the seed.
     Made,
-    /// Recorded.
+    /// Recorded series.
     #[serde(untagged)]
     Recorded(Recording),
 }
@@ -61,9 +61,9 @@ pub struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
-    /// Made.
+    /// Synthetic series.
     Made(Family),
-    /// Recorded.
+    /// Recorded series.
     Recorded(Recording),
 }
 
@@ -126,7 +126,7 @@ impl Experiment for Forecast {
                 share: 0.5,
                 seconds: 1.0,
             },
-            // All six go side by side.
+            // All six run in parallel.
             What::Recorded(_) => Cost {
                 share: 0.16,
                 seconds: f64::from(record::SECONDS) + 5.0,

@@ -16,14 +16,14 @@ use crate::runs::Runs;
 use crate::single::Basis;
 use crate::stats::Spread;
 
-/// The share of values that the band is to hold, in per cent.
+/// Range for the share of values in the band, in per cent.
 const ASKED: (f64, f64) = (75.0, 85.0);
 /// Number of values in a plot of a series.
 const SHOWN: usize = 240;
 
 type All<'a> = Runs<'a, Cell, Seen>;
 
-/// A value of every series of an origin, by seed.
+/// Returns a value of every series of an origin, by seed.
 fn of(runs: &All<'_>, origin: Origin, value: impl Fn(&Score) -> f64) -> Vec<f64> {
     let cell = origin.cell();
     let scores = runs.cell(&cell);
@@ -45,7 +45,7 @@ fn scored(score: &Score, forecaster: Forecaster) -> Scored {
     score.of.get(index(forecaster)).copied().unwrap_or_default()
 }
 
-/// An error by that of the best predictor in hindsight.
+/// Returns an error relative to that of the best predictor in hindsight.
 fn by_hindsight(score: &Score, forecaster: Forecaster, error: fn(&Scored) -> f64) -> f64 {
     error(&scored(score, forecaster)) / error(&scored(score, Forecaster::Hindsight))
 }
@@ -133,7 +133,7 @@ fn coverage(runs: &All<'_>) -> Table {
     table
 }
 
-/// The name that is there most often, and how often.
+/// Returns the most frequent name, and its number.
 fn most_frequent(mut names: Vec<String>) -> String {
     let all = names.len();
     names.sort_unstable();
@@ -260,13 +260,8 @@ pub fn figures(runs: &All<'_>) -> Vec<Figure> {
     figures
 }
 
-/// The last values of a series, and the bands that were told of them.
-fn draw_series(
-    title: &str,
-    quantity: ForecastQuantity,
-    period: f64,
-    values: &[f64],
-) -> Result<String> {
+/// Draws the last values of a series, and the bands that were forecast for them.
+fn draw_series(title: &str, quantity: Quantity, period: f64, values: &[f64]) -> Result<String> {
     let (factor, unit) = match quantity {
         ForecastQuantity::Rate => (1e-6, "Mbit/s"),
         ForecastQuantity::RoundTrip => (1e3, "ms"),
@@ -298,7 +293,7 @@ fn draw_series(
     for (line, colour) in lines.iter_mut().zip([0, 1, 2, 3]) {
         line.colour = plot::colour(colour);
     }
-    // What was told lies beneath what came.
+    // The forecasts are drawn below the values.
     lines.rotate_left(1);
     plot::over_time(title, unit, &lines)
 }

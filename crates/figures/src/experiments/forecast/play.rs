@@ -1,4 +1,4 @@
-//! A series played to forecasters, which are scored on each value that they have not seen yet.
+//! Replay of a series to forecasters, which are scored on each value before they see it.
 
 use longhaul_weather::forecast::{
     Band, ErrorMeasure, ForecastQuantity, HORIZONS, MomentMicros, Predictor as _, PredictorFamily,
@@ -6,7 +6,7 @@ use longhaul_weather::forecast::{
 };
 use serde::{Deserialize, Serialize};
 
-/// So many values are seen before any is scored.
+/// Number of values that are seen before any is scored.
 pub const WARM_UP: usize = 50;
 
 /// Method of forecasting.
@@ -15,22 +15,22 @@ pub const WARM_UP: usize = 50;
 pub enum Forecaster {
     /// The published method: the mixture, corrected by its errors.
     Mixture,
-    /// The same with fewer predictors and less memory.
+    /// The published method with fewer predictors and less memory.
     Compact,
     /// The predictor with the least mean absolute error so far.
     BestAbsolute,
     /// The predictor with the least mean squared error so far.
     BestSquared,
-    /// The value that was last.
+    /// The last value.
     LastValue,
     /// The mean of all values.
     RunningMean,
-    /// The predictor that will have the least error over the whole series.
+    /// The predictor with the least error over the whole series, in hindsight.
     Hindsight,
 }
 
 impl Forecaster {
-    /// All of them, in the order of the tables.
+    /// All methods, in the order of the tables.
     pub const ALL: [Self; 7] = [
         Self::Mixture,
         Self::Compact,
@@ -41,7 +41,7 @@ impl Forecaster {
         Self::Hindsight,
     ];
 
-    /// The head of its column.
+    /// Returns the head of its column.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Mixture => "mixture",
@@ -60,15 +60,14 @@ impl Forecaster {
 pub struct Score {
     /// Mean of the values that were scored, in the quantity's unit.
     pub mean: f64,
-    /// In the order of [`Forecaster::ALL`].
+    /// Scores in the order of [`Forecaster::ALL`].
     pub of: Vec<Scored>,
-    /// The predictor that was best in hindsight, by its mean absolute error.
+    /// Best predictor in hindsight, by its mean absolute error.
     pub hindsight: String,
-    /// The share of values below p10, between, and above p90 of the published forecast, each
-    /// horizon in turn.
+    /// Shares of values below p10, between, and above p90 of the published forecast, for each
+    /// horizon.
     pub shares: Vec<[f64; 3]>,
-    /// The least and the greatest share in the band of any hundred values in a row, one value
-    /// ahead.
+    /// Minimum and maximum share in the band over any hundred consecutive values, one value ahead.
     pub any_hundred: (f64, f64),
 }
 
@@ -79,12 +78,12 @@ pub struct Scored {
     pub mae: f64,
     /// Mean pinball loss over the three quantiles, in the quantity's unit.
     pub pinball: f64,
-    /// The share of values in the band.
+    /// Share of values in the band.
     pub within: f64,
 }
 
-/// Something that says three quantiles of the next value, by a band like that of the published
-/// forecast around whatever it predicts.
+/// Three quantiles of the next value around any prediction, with a band like that of the published
+/// forecast.
 struct Beside {
     quantity: ForecastQuantity,
     band: Band,
@@ -132,15 +131,12 @@ impl Scored {
     }
 }
 
-/// Plays a series whose values are so many seconds apart.
-pub fn play(quantity: ForecastQuantity, period: f64, values: &[f64]) -> Score {
-    let mut series = Series::new(quantity, SeriesDetail::Full);
-    let mut compact = Series::new(quantity, SeriesDetail::Compact);
-    let mut family: Vec<Beside> = (0..PredictorFamily::MAX_PREDICTORS)
-        .map(|_| Beside::new(quantity))
-        .collect();
-    let mut best =
-        [ErrorMeasure::Absolute, ErrorMeasure::Squared].map(|by| (by, Beside::new(quantity)));
+/// Replays a series whose values are `period` seconds apart.
+pub fn play(quantity: Quantity, period: f64, values: &[f64]) -> Score {
+    let mut series = Series::new(quantity, Detail::Full);
+    let mut compact = Series::new(quantity, Detail::Compact);
+    let mut family: Vec<Beside> = (0..Family::MAX).map(|_| Beside::new(quantity)).collect();
+    let mut best = [Error::Absolute, Error::Squared].map(|by| (by, Beside::new(quantity)));
     let mut running = (RunningMean::default(), Beside::new(quantity));
     let none = Windows::new(&[1]);
     let (mut published, mut small) = (Scored::default(), Scored::default());
@@ -174,7 +170,7 @@ pub fn play(quantity: ForecastQuantity, period: f64, values: &[f64]) -> Score {
             small.add(issued.p50, [issued.p10, issued.p50, issued.p90], value);
         }
         for ((horizon, issued), shares) in HORIZONS.iter().zip(&ahead).zip(&mut shares) {
-            // What was said after the value that many before.
+            // The forecast that was made `horizon` values before.
             if let Some([p10, p90]) = step.checked_sub(*horizon).and_then(|then| issued.get(then))
                 && scored
             {
@@ -182,9 +178,9 @@ pub fn play(quantity: ForecastQuantity, period: f64, values: &[f64]) -> Score {
                 shares[place] += 1.0;
             }
         }
-        // A value that is refused would be left out here as anywhere.
-        let _ = series.observe(SeriesSample::exact(at, value));
-        let _ = compact.observe(SeriesSample::exact(at, value));
+        // A value that is refused would be left out elsewhere, too.
+        let _ = series.observe(Sample::exact(at, value));
+        let _ = compact.observe(Sample::exact(at, value));
         running.0.update(value, &none);
         for (horizon, issued) in HORIZONS.iter().zip(&mut ahead) {
             let then = at + (*horizon as f64 * period * 1e6) as MomentMicros;

@@ -1,4 +1,4 @@
-//! Series that `longhaul perf` records in the lab, over links that carry others' traffic too.
+//! Series that `longhaul perf` records in the lab, over links with cross traffic.
 
 use std::time::Duration;
 
@@ -14,14 +14,13 @@ use crate::tools::Tools;
 pub const SECONDS: u32 = 200;
 /// Seconds between values.
 pub const PERIOD: f64 = 0.5;
-/// Slow start lies before this, in seconds.
+/// Time after slow start from which values are recorded, in seconds.
 const FROM: f64 = 5.0;
 const PORT: u16 = 7511;
-/// A measurement may take so much longer than it sends, set-up and drain included.
+/// Additional time of a measurement, for setup and drain.
 const SET_UP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A link whose on/off traffic of others has exponentially distributed times, which is what the lab
-/// makes.
+/// A link with on/off cross traffic of exponentially distributed times, as the lab makes it.
 const CROSSED: &str = r#"
 title = "a link that others use too"
 [nodes.client]
@@ -40,11 +39,11 @@ cross = { rate = "60 Mbit/s", on = "4 s", off = "8 s" }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recording {
-    /// The rate that a stream has beside others' traffic.
+    /// Rate of a stream next to cross traffic.
     CrossTraffic,
-    /// The rate of a stream over the DRS paper's path, which changes, beside others' traffic.
+    /// Rate of a stream over the DRS paper's path, which changes, next to cross traffic.
     VaryingPath,
-    /// The round trips of a stream beside others' traffic.
+    /// Round trips of a stream next to cross traffic.
     RoundTrips,
 }
 
@@ -88,10 +87,10 @@ impl Recording {
         }
     }
 
-    /// The network, with the trace of a seed where it has one.
+    /// Returns the network, with the trace of a seed if it has one.
     ///
     /// # Errors
-    /// The scenario cannot be read, or the trace not be written.
+    /// The scenario cannot be read, or the trace cannot be written.
     pub fn network(self, tools: &Tools, seed: u64) -> Result<Network> {
         if self != Self::VaryingPath {
             return Ok(Network::of_text("forecast", CROSSED));
@@ -108,7 +107,7 @@ impl Recording {
             .set("links.wan.cross", cross))
     }
 
-    /// The nodes of the network: who measures, and who answers.
+    /// Returns the nodes that measure and answer.
     const fn nodes(self) -> (&'static str, &'static str) {
         match self {
             Self::CrossTraffic | Self::RoundTrips => ("client", "server"),
@@ -117,7 +116,7 @@ impl Recording {
     }
 }
 
-/// The part of the JSON that is a series.
+/// Part of the JSON with the series.
 #[derive(Deserialize)]
 struct Json {
     #[serde(default)]
@@ -142,7 +141,7 @@ struct Sum {
 
 #[derive(Deserialize)]
 struct Stream {
-    /// Microseconds, where this end sends.
+    /// Round trip in microseconds, if this end sends.
     rtt: Option<f64>,
 }
 
@@ -169,8 +168,8 @@ pub fn record<S>(here: &Here<'_, S>, what: Recording) -> Result<Vec<f64>> {
             "-i",
             &format!("{PERIOD}s"),
         ]);
-    if what.quantity() == ForecastQuantity::Rate {
-        // What arrives is counted here: a sending end counts what goes into its buffer.
+    if what.quantity() == Quantity::Rate {
+        // The receiver counts what arrives; a sender would count what goes into its buffer.
         command.arg("-R");
     }
     command.arg(format!("{}:{PORT}", here.lab.address(serving)?));
@@ -185,8 +184,8 @@ pub fn record<S>(here: &Here<'_, S>, what: Recording) -> Result<Vec<f64>> {
     Ok(series(&json.intervals, what.quantity()))
 }
 
-/// The values of whole intervals after slow start.
-fn series(intervals: &[Interval], quantity: ForecastQuantity) -> Vec<f64> {
+/// Returns the values of whole intervals after slow start.
+fn series(intervals: &[Interval], quantity: Quantity) -> Vec<f64> {
     let whole = intervals
         .iter()
         .filter(|interval| interval.sum.start >= FROM && interval.sum.seconds > 0.5 * PERIOD);
@@ -194,7 +193,7 @@ fn series(intervals: &[Interval], quantity: ForecastQuantity) -> Vec<f64> {
         ForecastQuantity::RoundTrip => Some(1e-6 * interval.streams.first()?.rtt?),
         _ => Some(interval.sum.bits_per_second),
     };
-    // Four digits are more than the lab's own accuracy.
+    // Four digits exceed the lab's own accuracy.
     whole.filter_map(value).map(four_digits).collect()
 }
 

@@ -1,5 +1,5 @@
-//! Series that are made from statistics which others have published. Each family says where each
-//! number comes from; what is nobody's is marked as ours.
+//! Synthetic series from statistics that others have published. Each family names the source of
+//! each number; numbers without a source are marked as ours.
 
 use longhaul_weather::forecast::ForecastQuantity;
 use rand::{RngExt, SeedableRng};
@@ -121,7 +121,7 @@ impl Family {
         }
     }
 
-    /// The values of a seed, in the quantity's unit.
+    /// Returns the values of a seed, in the quantity's unit.
     pub fn values(self, seed: u64) -> Vec<f64> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ ((self as u64 + 1) << 32));
         match self {
@@ -137,7 +137,7 @@ impl Family {
 
 type Random = Xoshiro256PlusPlus;
 
-/// An even number above 0 and up to 1.
+/// Draws a uniform number above 0 and up to 1.
 fn even(random: &mut Random) -> f64 {
     1.0 - random.random::<f64>()
 }
@@ -150,7 +150,7 @@ fn pareto(random: &mut Random, least: f64, tail: f64) -> f64 {
     least * even(random).powf(-1.0 / tail)
 }
 
-/// By Box and Muller.
+/// Draws a normal number, by Box and Muller.
 fn normal(random: &mut Random) -> f64 {
     (-2.0 * even(random).ln()).sqrt() * (std::f64::consts::TAU * even(random)).cos()
 }
@@ -161,7 +161,7 @@ fn heavy_tails(random: &mut Random) -> Vec<f64> {
     let mut load = vec![0.0; LENGTH];
     for _ in 0..SOURCES {
         let mut on = random.random::<bool>();
-        // The first time has begun before: some of it is over.
+        // The first period began before the series, so part of it is over.
         let mut at = -pareto(random, SHORTEST, if on { 1.7 } else { 1.2 }) * random.random::<f64>();
         while at < LENGTH as f64 {
             let until = at + pareto(random, SHORTEST, if on { 1.7 } else { 1.2 });
@@ -185,7 +185,7 @@ fn diurnal(random: &mut Random) -> Vec<f64> {
     (0..LENGTH)
         .map(|step| {
             let hour = (step as f64 * 120.0 / 3600.0) % 24.0;
-            // From a third at six to all at noon, and back until six.
+            // From a third at six to the whole at noon, and back until six.
             let share = if (6.0..12.0).contains(&hour) {
                 1.0 / 3.0 + 2.0 / 3.0 * (hour - 6.0) / 6.0
             } else {
@@ -197,9 +197,9 @@ fn diurnal(random: &mut Random) -> Vec<f64> {
         .collect()
 }
 
-/// Noise of variance one whose autocorrelation falls as that of fractional Gaussian noise: a sum of
-/// first-order processes, each twice as slow as the one before, weighed as the Hurst parameter
-/// asks.
+/// Returns noise of variance one whose autocorrelation falls like that of fractional Gaussian
+/// noise. It is a sum of first-order processes, each twice as slow as the one before, weighted by
+/// the Hurst parameter.
 fn fractional_noise(random: &mut Random, hurst: f64) -> Vec<f64> {
     const SCALES: i32 = 10;
     let weight = |scale: i32| 2.0_f64.powf((2.0 * hurst - 2.0) * f64::from(scale));
@@ -305,8 +305,8 @@ mod tests {
         }
     }
 
-    /// The slope of the logarithm of the variance of means over that of how many values each is of:
-    /// twice the Hurst parameter less two.
+    /// Returns the slope of the logarithm of the variance of means over the logarithm of the number
+    /// of values in each: twice the Hurst parameter minus two.
     fn hurst(values: &[f64]) -> f64 {
         let variance = |of: usize| {
             let means: Vec<f64> = values
@@ -329,7 +329,7 @@ mod tests {
             (1..=20).map(|seed| hurst(&of(seed))).sum::<f64>() / 20.0
         };
         let tails = mean(&|seed| Family::HeavyTails.values(seed));
-        // The estimate falls short of the limit on series that are this short.
+        // On such short series the estimate falls below the limit.
         assert!((0.75..1.0).contains(&tails), "{tails}");
         let noise = mean(&|seed| fractional_noise(&mut Random::seed_from_u64(seed), 0.8));
         assert!((0.72..0.88).contains(&noise), "{noise}");

@@ -1,4 +1,4 @@
-//! GridFTP through gateways: MNEMONIC's Figures 3 to 5, with the program that it used, unmodified.
+//! GridFTP through gateways: MNEMONIC's Figures 3 to 5, with the paper's program, unmodified.
 
 mod page;
 mod run;
@@ -12,15 +12,15 @@ use crate::runs::Runs;
 use crate::setting::{Mnemonic, Way};
 use crate::tools::Tools;
 
-/// After so many seconds it is looked how much has arrived: the paper's timed transfers.
+/// Moments, in seconds, at which the arrived bytes are counted: the paper's timed transfers.
 pub const SECONDS: [u32; 5] = [10, 20, 30, 45, 60];
 
-/// Streams that are compared.
+/// Compared numbers of streams.
 const STREAMS: [u32; 2] = [1, 4];
 
 /// The experiment.
 pub struct GridFtp {
-    /// After so many seconds it is looked how much has arrived.
+    /// Moments, in seconds, at which the arrived bytes are counted.
     pub seconds: &'static [u32],
 }
 
@@ -37,7 +37,7 @@ pub enum Hosts {
     Reno,
     /// The same with CUBIC.
     Cubic,
-    /// The same with BBR, which many hosts have today.
+    /// The same with BBR, which is common on today's hosts.
     Bbr,
 }
 
@@ -45,7 +45,7 @@ pub enum Hosts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Losses {
-    /// Each segment by itself.
+    /// Each segment is lost independently.
     Independent,
     /// In bursts of ten on average.
     Bursts,
@@ -70,7 +70,8 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The rate over the first so many seconds, in Mbit/s: the transfer's, had it been timed so.
+    /// Returns the rate over the first `seconds`, in Mbit/s, as a transfer of that duration would
+    /// have reported it.
     fn mbps(&self, seconds: u32) -> f64 {
         let found = self.arrived.iter().find(|(after, _)| *after == seconds);
         found.map_or(0, |(_, bytes)| *bytes) as f64 * 8.0 / 1e6 / f64::from(seconds)
@@ -129,7 +130,7 @@ impl Cell {
             (Hosts::Reno, Way::Direct, 1, _) => 0.2,
             (Hosts::Reno, Way::Direct, ..) | (Hosts::Reno, Way::Depots, 1, _) => 0.5,
             (Hosts::Cubic, Way::Direct, 1, _) => 0.5,
-            // Independent losses hold these to half the path or less: they kept two processors half
+            // Independent losses hold these to half the path or less. They kept two processors half
             // and a quarter busy.
             (Hosts::Cubic, Way::Direct, _, path) | (Hosts::Cubic, Way::Depots, 1, path)
                 if self.losses == Losses::Independent =>
@@ -182,7 +183,7 @@ impl Experiment for GridFtp {
     }
 
     fn seeds(&self, _cell: &Cell) -> u64 {
-        // Each is a minute; the paper's ten are asked for by `--seeds 10`.
+        // Each run takes a minute. `--seeds 10` asks for the paper's ten.
         1
     }
 

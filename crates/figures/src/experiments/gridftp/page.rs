@@ -33,7 +33,7 @@ const PATHS: [(Mnemonic, &str); 2] = [
     (Mnemonic::Long, "25, 100, 25 ms"),
 ];
 
-/// The page.
+/// Returns the page.
 ///
 /// # Errors
 /// A plot cannot be drawn.
@@ -56,8 +56,8 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
     Ok(page.paragraph(FOOT))
 }
 
-/// Gains that documents quote: the medians of the greatest and the least, and the one that is
-/// demonstrated.
+/// Returns the gains that documents quote: the medians of the greatest and the least, and the
+/// demonstrated one.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (hosts, name, title) in FIGURES {
@@ -85,7 +85,7 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     figures
 }
 
-/// Direct and through gateways, for each case of some hosts.
+/// Returns the direct transfer and the one through gateways, for each case of `hosts`.
 fn pairs(hosts: Hosts) -> impl Iterator<Item = [Cell; 2]> {
     PATHS.into_iter().flat_map(move |(path, _)| {
         Losses::ALL.into_iter().flat_map(move |losses| {
@@ -142,7 +142,7 @@ fn table(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Table {
     table
 }
 
-/// The mean rate by the length of the transfer, as the paper's figures have it: one stream,
+/// Returns the mean rate by the length of the transfer, as in the paper's figures: one stream,
 /// independent losses.
 fn lines(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Vec<Line> {
     let shown = pairs(hosts)

@@ -15,7 +15,7 @@ use crate::peers::place::Place;
 use crate::peers::{Peer, Program};
 use crate::setting::Way;
 
-/// Headers of a segment: IPv4 and TCP with timestamps.
+/// Bytes of a segment's headers: IPv4 and TCP with timestamps.
 const HEADERS: u64 = 52;
 
 /// Checks that all programs are installed.
@@ -29,8 +29,8 @@ pub fn programs() -> Result<()> {
         .try_for_each(|need| need.find().map(drop))
 }
 
-/// Payload that had arrived after each of `moments`, in seconds from the start of the client's
-/// program.
+/// Returns the payload that had arrived at each of `moments`, in seconds from the start of the
+/// client's program.
 ///
 /// # Errors
 /// A program cannot be started, or the transfer ended early.
@@ -48,7 +48,7 @@ pub fn transfer(here: &Here<'_, ()>, cell: Cell, moments: &[u32]) -> Result<Vec<
     let last = moments.last().copied().unwrap_or(0);
     client
         .env("GLOBUS_HOSTNAME", here.lab.address("client")?.to_string())
-        // Longer than is looked at: the end of a transfer waits for what is on its way.
+        // Beyond the last count, because the end of a transfer waits for the bytes in flight.
         .args(["-t", &(last + 5).to_string()]);
     if cell.streams > 1 {
         client.args(["-fast", "-p", &cell.streams.to_string()]);
@@ -85,8 +85,8 @@ pub fn transfer(here: &Here<'_, ()>, cell: Cell, moments: &[u32]) -> Result<Vec<
     Ok(arrived)
 }
 
-/// The client's program under `longhaul run`, a depot at the first gateway and an off-ramp at the
-/// second.
+/// Returns the client's program under `longhaul run`, with a depot at the first gateway and an
+/// off-ramp at the second.
 fn through(here: &Here<'_, ()>) -> Result<(Command, Vec<Server>)> {
     let gateways = Gateways {
         tools: here.tools,
@@ -101,7 +101,7 @@ fn through(here: &Here<'_, ()>) -> Result<(Command, Vec<Server>)> {
     Ok((client, servers))
 }
 
-/// Payload that the last link has delivered to the server so far, in bytes.
+/// Returns the payload that the last link has delivered to the server so far, in bytes.
 fn delivered(lab: &Lab) -> Result<u64> {
     let report = lab.links()?;
     let link = report

@@ -1,5 +1,5 @@
-//! Copies that are submitted as jobs: beside the same copy by hand, with the agent killed in its
-//! middle, and what an agent with nothing to do takes.
+//! Copies submitted as jobs: compared with the same copy by command, with the agent killed halfway,
+//! and the cost of an idle agent.
 
 mod run;
 
@@ -17,7 +17,7 @@ use crate::tools::Tools;
 /// The experiment.
 pub struct Jobs;
 
-/// Action that is measured.
+/// Measured action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
@@ -25,19 +25,20 @@ pub enum Cell {
     Command,
     /// `longhaul submit`, and `longhaul job --follow` until it has ended.
     Job,
-    /// The same; the agent is killed when half of the bytes are there, and started again at once.
+    /// The same, but the agent is killed when half of the bytes have arrived, and restarted at
+    /// once.
     Killed,
-    /// An agent that has nothing to do.
+    /// An idle agent.
     Idle,
 }
 
 /// Result of the action.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
-    /// From the start of the first command to the end of the last.
+    /// Time from the start of the first command to the end of the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
-    /// Bytes that arrived and are not those of the source, or did not.
+    /// Bytes that are missing or differ from the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wrong_bytes: Option<u64>,
     /// Resident memory of the idle agent, including its code.
@@ -184,7 +185,7 @@ impl Experiment for Jobs {
     }
 }
 
-/// The time of `cell` by that of the copy by hand.
+/// Returns the time of `cell` divided by that of the copy by command.
 fn ratios(runs: &Runs<'_, Cell, Seen>, cell: Cell) -> Vec<f64> {
     let ratios = runs.ratios(&cell, &Cell::Command, |seen| {
         seen.seconds.unwrap_or(f64::NAN)

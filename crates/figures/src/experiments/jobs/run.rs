@@ -1,4 +1,4 @@
-//! One copy, by hand or as a job.
+//! One copy, by command or as a job.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::children::{Server, succeed_within};
 use crate::copy::{SERVER_PORT, Source, in_node, serve};
 use crate::experiment::Here;
 
-/// A long path that is slow beside the machine.
+/// A long path that is slow compared with the machine.
 pub const LAB: &str = r#"
 title = "a client and a server, 100 ms and 1 Gbit/s"
 [nodes.client]
@@ -32,13 +32,13 @@ pub const BYTES: u64 = 512 << 20;
 /// Time for which an idle agent is observed, in seconds.
 pub const IDLE_SECONDS: f64 = 20.0;
 
-/// A command that has not ended by then has failed.
+/// Maximum time of a command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Does it.
+/// Runs the action of `cell`.
 ///
 /// # Errors
-/// A program cannot be started, or the copy does not come to its end.
+/// A program cannot be started, or the copy does not finish.
 pub fn run(here: &Here<'_, Source>, cell: Cell) -> Result<Seen> {
     if cell == Cell::Idle {
         return idle(here);
@@ -99,7 +99,7 @@ pub fn run(here: &Here<'_, Source>, cell: Cell) -> Result<Seen> {
 fn idle(here: &Here<'_, Source>) -> Result<Seen> {
     let agent = agent(here)?;
     let process = agent.process();
-    // What it does when it starts is over.
+    // Let its start-up work finish.
     std::thread::sleep(Duration::from_secs(1));
     let before = voluntary_switches(process)?;
     std::thread::sleep(Duration::from_secs_f64(IDLE_SECONDS));
@@ -111,7 +111,7 @@ fn idle(here: &Here<'_, Source>) -> Result<Seen> {
     })
 }
 
-/// `longhaul` at the client, with the agent and the memory of this run alone.
+/// Returns the command `longhaul` at the client, with an agent and a memory of this run alone.
 fn command(here: &Here<'_, Source>) -> Result<Command> {
     let mut command = in_node(
         here.tools,
@@ -129,7 +129,7 @@ fn agent(here: &Here<'_, Source>) -> Result<Server> {
     Server::start(agent, "longhaul agent", "is ready")
 }
 
-/// Follows a job until half of its bytes are there.
+/// Follows a job until half of its bytes have arrived.
 fn until_half(here: &Here<'_, Source>, id: &str) -> Result<()> {
     let mut follow = command(here)?;
     follow
@@ -155,7 +155,7 @@ fn until_half(here: &Here<'_, Source>, id: &str) -> Result<()> {
     }
 }
 
-/// Bytes of `arrived` that are not those of `source`, or are missing.
+/// Counts the bytes of `arrived` that are missing or differ from `source`.
 fn wrong_bytes(source: &Path, arrived: &Path) -> Result<u64> {
     let read = |path: &Path| {
         std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))

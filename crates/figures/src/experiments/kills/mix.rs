@@ -1,5 +1,5 @@
-//! Data that is copied: small files, a large one, middle ones, in this order of the walk; and the
-//! check that they arrived.
+//! Copied data and the check of its arrival: small files, a large one and medium ones, in the order
+//! of the walk.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,33 +11,33 @@ use crate::tools::Tools;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// Small files and the bytes of each, and the same of the middle ones; the large one.
+/// Numbers of small and medium files with the bytes of each, and the bytes of the large file.
 pub const SMALL_FILES: u64 = 300;
 const SMALL_BYTES: u64 = 4 * KIB;
 const LARGE_BYTES: u64 = 28 * MIB;
-/// Its name.
+/// Name of the large file.
 pub const LARGE_FILE: &str = "b/large";
 const MIDDLE_FILES: u64 = 8;
 const MIDDLE_BYTES: u64 = MIB + 300 * KIB;
-/// All files, and all bytes.
+/// Total of files and total of bytes.
 pub const FILES: u64 = SMALL_FILES + 1 + MIDDLE_FILES;
 pub const BYTES: u64 = SMALL_FILES * SMALL_BYTES + LARGE_BYTES + MIDDLE_FILES * MIDDLE_BYTES;
 
-/// The name of the folder.
+/// Name of the folder.
 pub const NAME: &str = "mix";
 
-/// The files.
+/// The source files.
 pub struct Mix {
-    /// The folder that [`NAME`] is in.
+    /// The folder that holds [`NAME`].
     pub root: PathBuf,
 }
 
-/// Difference between the files that were sent and those that arrived.
+/// Difference between the sent and the arrived files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// Bytes that are there and are others.
+    /// Bytes that arrived with another value.
     pub wrong_bytes: u64,
-    /// Files that are not there, or have another length.
+    /// Files that are missing or have another length.
     pub lost_files: u64,
     /// Names of unfinished files.
     pub leftovers: u64,
@@ -60,7 +60,7 @@ impl Mix {
         Ok(Self { root })
     }
 
-    /// Compares what is in the folder `arrived` with what was sent.
+    /// Compares the content of the folder `arrived` with the source.
     ///
     /// # Errors
     /// The source cannot be read.
@@ -84,7 +84,7 @@ impl Mix {
     }
 }
 
-/// The names of all files, and their bytes.
+/// Returns the name and the size of every file.
 fn files() -> impl Iterator<Item = (String, u64)> {
     let small = (0..SMALL_FILES).map(|file| (format!("a/{:02}/{file:03}", file / 20), SMALL_BYTES));
     let middle = (0..MIDDLE_FILES).map(|file| (format!("c/{file}"), MIDDLE_BYTES));
@@ -124,7 +124,7 @@ mod tests {
         let arrived = folder.path().join("arrived");
         for (name, bytes) in files() {
             for place in [&root, &arrived] {
-                // Sparse: the content is not what is tested.
+                // Sparse, because the content is not under test.
                 let path = place.join(NAME).join(&name);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::File::create(path).unwrap().set_len(bytes).unwrap();

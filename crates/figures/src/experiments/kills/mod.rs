@@ -1,5 +1,5 @@
-//! Copies that are killed: at either end or both, at the states of the protocol and at any moment;
-//! the same command goes on until all is there.
+//! Copies that are killed at either end or both, at the states of the protocol and at random
+//! moments. The same command resumes until the copy is complete.
 
 mod mix;
 mod page;
@@ -26,30 +26,30 @@ pub struct Kills;
 pub enum Direction {
     /// To the server.
     Push,
-    /// From it.
+    /// From the server.
     Pull,
 }
 
-/// Side that is killed.
+/// Killed side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// The command.
+    /// The client's command.
     Client,
-    /// The server, which is started again at once.
+    /// The server, which is restarted at once.
     Server,
     /// Both at the same moment.
     Both,
 }
 
-/// One copy: who is killed, and when. Nobody is in those that the others are compared with.
+/// One copy and its kill. The copies of reference have no kill.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     direction: Direction,
     kill: Option<Kill>,
 }
 
-/// Side that is killed, and the time.
+/// Killed side and the time of the kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kill {
     side: Side,
@@ -61,17 +61,17 @@ pub struct Kill {
 pub struct Seen {
     /// Number of kills of a running process.
     kills: u32,
-    /// Commands until one said that everything was copied.
+    /// Commands until one reported that everything was copied.
     commands: u32,
     /// IP bytes that the path delivered in the direction of the files, over all commands.
     carried: u64,
     /// Seconds from the start of the first command to the end of the last.
     seconds: f64,
-    /// Bytes of files that arrived and are not those of the source.
+    /// Bytes of files that arrived with another value than in the source.
     wrong_bytes: u64,
-    /// Files that did not arrive, or are too short or too long.
+    /// Files that are missing, or too short or too long.
     lost_files: u64,
-    /// Names of unfinished files that are still there at the end.
+    /// Names of unfinished files that remain at the end.
     leftovers: u64,
 }
 
@@ -143,8 +143,8 @@ impl Experiment for Kills {
         cells
     }
 
-    /// Each seed is another moment. By default one at random for each side; `--seeds 5` is three
-    /// hundred kills, at every state.
+    /// Each seed kills at another moment. The default is one random moment for each side;
+    /// `--seeds 5` makes three hundred kills, at every state.
     fn seeds(&self, cell: &Cell) -> u64 {
         match cell.kill {
             None

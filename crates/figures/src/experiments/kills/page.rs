@@ -1,4 +1,4 @@
-//! The tables: what each kill came to, by side and by state.
+//! Tables of the cost of each kill, by side and by state.
 
 use super::run::BYTES_PER_SECOND;
 use super::state::State;
@@ -16,13 +16,13 @@ struct Sum {
     wrong_bytes: u64,
     lost_files: u64,
     leftovers: u64,
-    /// Data that each kill made the path carry again, in seconds of its rate.
+    /// Data that each kill made the path carry again, in seconds at the path's rate.
     again: Vec<f64>,
     /// Additional time of each copy per kill, in seconds.
     longer: Vec<f64>,
 }
 
-/// The runs of the kills that `wanted` picks.
+/// Sums up the runs whose kill satisfies `wanted`.
 fn sum(runs: &Runs<'_, Cell, Seen>, wanted: impl Fn(Direction, &Kill) -> bool) -> Sum {
     let mut sum = Sum::default();
     for direction in Direction::BOTH {
@@ -72,7 +72,7 @@ impl Sum {
     }
 }
 
-/// The page.
+/// Returns the page.
 pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
     let mut table = Table::new([
         "killed",

@@ -1,4 +1,4 @@
-//! One copy that is killed and gone on with until it is done.
+//! One copy that is killed and resumed until it is complete.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,8 +15,8 @@ use crate::copy::{SERVER_PORT, first_copy, serve_for};
 use crate::experiment::Here;
 use crate::watched_copy::{Received, WatchedCopy};
 
-/// A path that is slow beside the machine, so that there is a middle of a copy, and what is done
-/// again shows in what it carries.
+/// A path that is slow compared with the machine. A copy then lasts long enough to be killed
+/// halfway, and retransmitted data shows in the carried bytes.
 pub const LAB: &str = r#"
 title = "a client and a server, 20 ms and 100 Mbit/s"
 [nodes.client]
@@ -30,15 +30,15 @@ queue = "1 bdp of 20 ms"
 /// Rate of the path, in bytes per second.
 pub const BYTES_PER_SECOND: f64 = 100e6 / 8.0;
 
-/// A command that has not ended, or come to a state, by then has failed.
+/// Maximum time of a command, and of the wait for a state.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(40);
-/// More commands than this for one copy, and something is wrong.
+/// Maximum number of commands for one copy.
 const MAX_COMMANDS: u32 = 8;
 
 /// Makes the copy.
 ///
 /// # Errors
-/// A program cannot be started, or the copy does not come to its end.
+/// A program cannot be started, or the copy does not finish.
 pub fn run(here: &Here<'_, Mix>, cell: &Cell) -> Result<Seen> {
     let arrived = here.folder.join("arrived");
     std::fs::create_dir(&arrived).context("cannot make a folder for what arrives")?;
@@ -72,7 +72,7 @@ pub fn run(here: &Here<'_, Mix>, cell: &Cell) -> Result<Seen> {
             };
             let kills_server = due && kill.side != Side::Client;
             if kills_server {
-                // The old one is gone, and its port with it, before the new one begins.
+                // Ends the old server, and frees its port, before the new one starts.
                 drop(server.take());
                 server = Some(self::server(here, cell, &arrived)?);
             }
@@ -84,7 +84,7 @@ pub fn run(here: &Here<'_, Mix>, cell: &Cell) -> Result<Seen> {
         let (ended, _) = copy.end(COMMAND_TIMEOUT)?;
         match ended.code {
             Some(0) => break,
-            // It broke off, or found no server to begin with, as was to be expected.
+            // The connection broke, or the server was not up yet. Both are expected.
             Some(3 | 5) if kills > 0 => {}
             code => bail!("longhaul cp ended with {code:?}: {}", ended.errors.trim()),
         }
@@ -124,7 +124,7 @@ fn command(here: &Here<'_, Mix>, cell: &Cell, arrived: &Path) -> Result<std::pro
     Ok(command)
 }
 
-/// Bytes that the path delivered in the direction of the files.
+/// Returns the bytes that the path delivered in the direction of the files.
 fn carried(here: &Here<'_, Mix>, cell: &Cell) -> Result<u64> {
     let report = here.lab.links()?;
     let link = report.links.first().context("the lab has no link")?;

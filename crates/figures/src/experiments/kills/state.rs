@@ -1,4 +1,4 @@
-//! The states of a copy at which somebody is killed, as far as its events report them.
+//! States of a copy at which a side is killed, as its events report them.
 
 use std::time::Duration;
 
@@ -7,47 +7,47 @@ use serde_json::Value;
 
 use super::mix::{BYTES, FILES, LARGE_FILE, SMALL_FILES};
 
-/// When somebody is killed.
+/// Time of a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// Within the first tenth of a second: a program starts, a session is set up.
+    /// Within the first tenth of a second, while a program starts and a session is set up.
     SettingUp,
     /// The first stream is open.
     Opened,
-    /// The first file is in place.
+    /// The first file is committed.
     FirstFile,
-    /// Half of the small files are.
+    /// Half of the small files are committed.
     SmallFiles,
-    /// The large file's blocks are on their way: 30 % of all bytes are there.
+    /// The large file's blocks are in flight: 30 % of all bytes have arrived.
     Blocks,
-    /// 65 % of all bytes are there.
+    /// 65 % of all bytes have arrived.
     LateBlocks,
-    /// The large file is in place.
+    /// The large file is committed.
     LargeFileDone,
-    /// The last file is in place.
+    /// The last file is committed.
     LastFile,
-    /// Killed once at `Blocks`, and again as soon as the next command has received what is there.
+    /// First at `Blocks`, and again as soon as the next command resumes.
     GoingOn,
-    /// At any moment of the time that a copy takes.
+    /// At a random moment of the copy.
     Random,
 }
 
-/// Sign by which a state is recognised.
+/// Sign that a state is reached.
 pub enum Sign {
     /// This much time after the start of the command.
     After(Duration),
-    /// The first event that pleases.
+    /// The first event for which the function returns true.
     Event(Box<dyn FnMut(&Value) -> bool>),
 }
 
-/// The time within which a program starts and its session is set up.
+/// Maximum time for the start of a program and the set-up of its session.
 const SET_UP_SECONDS: f64 = 0.1;
-/// About what a copy takes that nobody kills.
+/// Approximate time of a copy without kills.
 const COPY_SECONDS: f64 = 4.0;
 
 impl State {
-    /// All, in the order of a copy.
+    /// All states, in the order of a copy.
     pub const ALL: [Self; 10] = [
         Self::SettingUp,
         Self::Opened,
@@ -61,7 +61,7 @@ impl State {
         Self::Random,
     ];
 
-    /// In the page's words.
+    /// Returns the name of the state on the page.
     pub fn words(self) -> &'static str {
         match self {
             Self::SettingUp => "within the first 0.1 s",
@@ -106,7 +106,7 @@ impl State {
     }
 }
 
-/// So many files have been reported to be in place.
+/// Returns the sign that `wanted` files are reported as committed.
 fn files_done(wanted: u64) -> Sign {
     let mut done = 0;
     Sign::Event(Box::new(move |event| {
@@ -116,7 +116,7 @@ fn files_done(wanted: u64) -> Sign {
     }))
 }
 
-/// This share of all bytes is there.
+/// Returns the sign that `share` of all bytes has arrived.
 fn bytes_there(share: f64) -> Sign {
     Sign::Event(Box::new(move |event| {
         event["bytes"]

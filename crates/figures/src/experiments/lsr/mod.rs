@@ -1,5 +1,5 @@
-//! The Land Speed Record's path: one stream of `longhaul perf` that nobody tuned, beside iperf3, as
-//! it comes and tuned by hand.
+//! The path of the Land Speed Record: one untuned stream of `longhaul perf`, compared with iperf3,
+//! both untuned and tuned by hand.
 
 mod run;
 
@@ -13,14 +13,14 @@ use crate::single::Basis;
 use crate::stats::Spread;
 use crate::tools::{Tools, installed};
 
-/// The bottleneck of the scenario, of IP bytes, in bit/s.
+/// The scenario's bottleneck, in bit/s of IP bytes.
 const BOTTLENECK: f64 = 2.4e9;
 /// Maximum goodput: 8948 bytes of payload in a segment of 9000.
 const GOODPUT: f64 = BOTTLENECK * 8948.0 / 9000.0;
-/// The bandwidth-delay product and the segments that the scenario's buffers hold: what a person
-/// works out for this path.
+/// Window that an expert calculates for this path: the bandwidth-delay product and the segments
+/// that the scenario's buffers hold.
 const FITTED: &str = "54 MB";
-/// A ceiling of the kernel's autotuning that fits no path in particular.
+/// Limit of the kernel's autotuning that suits any path.
 const ROOMY: &str = "256 MB";
 /// Duration of each transfer, in seconds.
 pub const SECONDS: u32 = 30;
@@ -38,7 +38,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// `longhaul perf`, nothing tuned.
+    /// `longhaul perf`, untuned.
     pub const LONGHAUL: Self = Self {
         sender: Sender::Longhaul,
     };
@@ -48,16 +48,16 @@ impl Cell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Sender {
-    /// `longhaul perf`, nothing tuned.
+    /// `longhaul perf`, untuned.
     Longhaul,
-    /// The same, with the measured bytes as they are.
+    /// The same, with the measured bytes in plaintext.
     LonghaulPlain,
-    /// `iperf3`, nothing tuned.
+    /// `iperf3`, untuned.
     Iperf3,
-    /// `iperf3` on hosts whose buffers are the path's bandwidth-delay product, as the record's
-    /// were.
+    /// `iperf3` on hosts whose buffers hold the path's bandwidth-delay product, as those of the
+    /// record did.
     Iperf3Window,
-    /// The same, and paced by hand just below the bottleneck's rate.
+    /// The same, paced by hand just below the bottleneck's rate.
     Iperf3Paced,
 }
 
@@ -102,14 +102,14 @@ impl Sender {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     seconds: f64,
-    /// Received over the whole time, slow start included, in bit/s.
+    /// Receive rate over the whole time, slow start included, in bit/s.
     bits_per_second: f64,
-    /// Sent from the fifth second on, in bit/s: what is sustained.
+    /// Send rate from the fifth second on, in bit/s: the sustained rate.
     sustained_bits_per_second: f64,
     retransmits: u64,
-    /// Sender's congestion control.
+    /// Congestion control of the sender.
     congestion: String,
-    /// Percent of one processor, sender and receiver.
+    /// Processor time of sender and receiver, in percent of one processor.
     sender_cpu: f64,
     receiver_cpu: f64,
 }

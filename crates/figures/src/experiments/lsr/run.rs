@@ -19,11 +19,11 @@ const RECEIVER: &str = "sunnyvale";
 /// Ports in the lab, whose nodes run nothing else.
 const PERF_PORT: u16 = 7511;
 const IPERF_PORT: u16 = 5201;
-/// Just under what the bottleneck carries of payload: the best that a person finds by trying.
+/// Pace just under the bottleneck's payload rate: the best that trial and error finds.
 const BY_HAND: &str = "2380M";
-/// Slow start and its end lie before this, in seconds.
+/// Time by which slow start is over, in seconds.
 const SUSTAINED_FROM: f64 = 5.0;
-/// A measurement may take this much longer than it sends, set-up and drain included.
+/// Maximum time of a measurement beyond its sending time, for set-up and drain.
 const SET_UP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The part of the JSON that both programs write.
@@ -66,7 +66,7 @@ struct Cpu {
     remote_total: f64,
 }
 
-/// Measures once.
+/// Runs one measurement.
 pub(super) fn once(tools: &Tools, lab: &Lab, sender: Sender, seconds: u32) -> Result<Seen> {
     let (server, client) = match sender {
         Sender::Longhaul | Sender::LonghaulPlain => longhaul(tools, lab, sender, seconds)?,

@@ -1,20 +1,21 @@
-//! Six sites, a link between any two of them, and how these change: what a seed makes of it. Pure.
+//! Six sites, a link between every two of them, and the changes of these links, all derived from a
+//! seed. Pure.
 //!
-//! What is known of real paths, and taken here:
-//! - Between American cities the round trip is 2.1 times what light takes in fibre over the great
-//!   circle in the median, and up to 3 times and more (Bozkurt et al., "Why Is the Internet So
-//!   Slow?!", PAM 2017). So the way by a third site is often no longer, as Savage et al. found
-//!   ("Detour", 1999: for 30 to 80 % of pairs).
+//! Facts about real paths that the model follows:
+//! - Between American cities, the median round trip is 2.1 times that of light in fibre over the
+//!   great circle; some take 3 times and more (Bozkurt et al., "Why Is the Internet So Slow?!", PAM
+//!   2017). So the path by a third site is often no longer, as Savage et al. found ("Detour", 1999:
+//!   for 30 to 80 % of pairs).
 //! - Losses and throughput of a path stay within a factor of three for minutes, then change at once
 //!   (Zhang, Duffield, Paxson, Shenker, "On the Constancy of Internet Path Properties", IMW 2001).
-//! - Losses between 0.0003 % and 0.03 % in quiet times: around those of the papers' own paths.
+//! - Losses in quiet times are between 0.0003 % and 0.03 %, as on the papers' own paths.
 
 use std::fmt::Write as _;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The sites, each with its degrees north and east: those of ESnet's map that are far apart.
+/// Sites with their degrees north and east: distant ones of ESnet's map.
 pub const SITES: [(&str, f64, f64); 6] = [
     ("san-diego", 32.72, -117.16),
     ("denver", 39.74, -104.98),
@@ -24,82 +25,82 @@ pub const SITES: [(&str, f64, f64); 6] = [
     ("new-york", 40.71, -74.01),
 ];
 
-/// Sites at which a copy neither begins nor ends.
+/// Number of sites at which a copy neither begins nor ends.
 pub const DETOURS: usize = SITES.len() - 2;
 
-/// Every so many seconds a link's rate changes a little.
+/// Interval between small changes of a link's rate, in seconds.
 const STEP_SECONDS: u32 = 5;
 /// Length of the trace, after which it starts over.
 pub const TRACE_SECONDS: u32 = 3600;
 const STEPS: usize = (TRACE_SECONDS / STEP_SECONDS) as usize;
 
-/// Kilometres that light travels in fibre in a millisecond.
+/// Distance that light travels in fibre in a millisecond, in km.
 const FIBRE_KM_PER_MS: f64 = 204.0;
 const EARTH_RADIUS_KM: f64 = 6371.0;
-/// By how much paths are longer than that.
+/// Bounds of the ratio of a path's delay to that of light in fibre over the great circle.
 const LEAST_STRETCH: f64 = 1.2;
 const GREATEST_STRETCH: f64 = 3.0;
 
 /// Rates of links, in Mbit/s.
 const RATES_MBPS: [f64; 3] = [50.0, 100.0, 200.0];
-/// Losses in quiet times, in percent.
+/// Bounds of the losses in quiet times, in percent.
 const LEAST_LOSS_PERCENT: f64 = 0.0003;
 const GREATEST_LOSS_PERCENT: f64 = 0.03;
 
-/// Quiet and busy times, in seconds in the mean.
+/// Mean lengths of quiet and busy times, in seconds.
 const QUIET_SECONDS: f64 = 300.0;
 const BUSY_SECONDS: f64 = 90.0;
 /// Share of the rate that is left in busy times; the next constant is the factor of the losses.
 const BUSY_RATE: f64 = 0.35;
 const BUSY_LOSS: f64 = 20.0;
-/// The deviation of the logarithm of the rate within a time, and how much of it is the step's
-/// before.
+/// Standard deviation of the logarithm of the rate within a time, and the share that a step keeps
+/// of the deviation before it.
 const RATE_DEVIATION: f64 = 0.15;
 const RATE_MEMORY: f64 = 0.9;
 
-/// The smallest copy, in bytes; others are twice as large as the one before, up to 256 MiB. Each
-/// size is as likely as the others.
+/// Size of the smallest copy, in bytes. Each further size is twice the one before, up to 256 MiB.
+/// All sizes are equally likely.
 const LEAST_BYTES: u64 = 64 << 10;
 const DOUBLINGS: u32 = 12;
 /// Time before the next copy, in seconds, in addition to the time of the bytes at the rate of the
-/// slots. All routes keep the same times, so that a copy meets the same state of the links on each.
+/// slots. All routes keep the same times, so a copy meets the same state of the links on each.
 const SLOT_SECONDS: f64 = 1.0;
 const SLOT_MBPS: f64 = 60.0;
 
-/// A link in one step.
+/// State of a link in one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct State {
-    /// In Mbit/s.
+    /// Rate in Mbit/s.
     pub rate_mbps: f64,
-    /// In percent.
+    /// Losses in percent.
     pub loss_percent: f64,
 }
 
 /// A link and its trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// The numbers of the sites that it joins, the smaller first.
+    /// Numbers of the two sites, the smaller first.
     pub ends: (usize, usize),
-    /// One way, in milliseconds.
+    /// One-way delay, in milliseconds.
     pub delay_ms: f64,
     states: Vec<State>,
 }
 
-/// A copy that is to be made.
+/// A planned copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transfer {
-    /// The number of the site that has the file.
+    /// Number of the site that has the file.
     pub from: usize,
-    /// The number of the site that fetches it.
+    /// Number of the site that fetches the file.
     pub to: usize,
     /// Size of the copy.
     pub bytes: u64,
-    /// When it is made, in seconds after the first.
+    /// Start of the copy, in seconds after that of the first.
     pub at_s: f64,
 }
 
 impl Transfer {
-    /// The numbers of the sites at which it neither begins nor ends.
+    /// Returns the numbers of the sites at which the copy neither begins nor ends.
     pub fn between(&self) -> impl Iterator<Item = usize> + use<> {
         let (from, to) = (self.from, self.to);
         (0..SITES.len()).filter(move |&site| site != from && site != to)
@@ -107,13 +108,12 @@ impl Transfer {
 }
 
 impl Link {
-    /// Its state so many seconds after the trace's beginning.
+    /// Returns the state of the link at a time in seconds after the trace's beginning.
     pub fn at(&self, seconds: f64) -> State {
         self.states[(seconds / f64::from(STEP_SECONDS)) as usize % STEPS]
     }
 
-    /// Has it carry nothing from then on, in seconds after the trace's beginning, for so many
-    /// seconds.
+    /// Stops the link for `seconds`, from a time in seconds after the trace's beginning.
     pub fn fail(&mut self, from_s: f64, seconds: f64) {
         let step = |seconds: f64| (seconds / f64::from(STEP_SECONDS)) as usize;
         for state in self
@@ -126,12 +126,12 @@ impl Link {
         }
     }
 
-    /// The name of its device.
+    /// Returns the name of the link's device.
     pub fn name(&self) -> String {
         format!("l{}{}", self.ends.0, self.ends.1)
     }
 
-    /// The trace, as `wanbed` reads it, for a lab that starts so many seconds behind its beginning.
+    /// Returns the trace in the format of `wanbed`, for a lab that starts `from_s` seconds into it.
     pub fn trace(&self, from_s: f64) -> String {
         let mut text = String::from("at, rate, delay, loss\n");
         let first = (from_s / f64::from(STEP_SECONDS)) as usize % STEPS;
@@ -151,7 +151,7 @@ impl Link {
     }
 }
 
-/// The links of a seed.
+/// Returns the links of a seed.
 pub fn links(seed: u64) -> Vec<Link> {
     let pairs = (0..SITES.len()).flat_map(|from| (from + 1..SITES.len()).map(move |to| (from, to)));
     pairs
@@ -193,12 +193,12 @@ fn states(random: &mut Xoshiro256PlusPlus) -> Vec<State> {
     (0..STEPS).map(|_| next()).collect()
 }
 
-/// The sizes that copies have, in bytes.
+/// Returns the sizes of copies, in bytes.
 pub fn sizes() -> impl Iterator<Item = u64> {
     (0..=DOUBLINGS).map(|doublings| LEAST_BYTES << doublings)
 }
 
-/// The copies of a seed, in the order in which they are made.
+/// Returns the copies of a seed, in their order.
 pub fn transfers(seed: u64, number: usize) -> Vec<Transfer> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed * 1000 + 999);
     let mut at_s = 0.0;
@@ -218,7 +218,7 @@ pub fn transfers(seed: u64, number: usize) -> Vec<Transfer> {
         .collect()
 }
 
-/// The numbers of two sites, by chance.
+/// Returns the numbers of two random sites.
 pub fn ends(random: &mut Xoshiro256PlusPlus) -> (usize, usize) {
     let from = random.random_range(0..SITES.len());
     (
@@ -240,12 +240,12 @@ fn log_uniform(random: &mut Xoshiro256PlusPlus, least: f64, greatest: f64) -> f6
     uniform(random, least.ln(), greatest.ln()).exp()
 }
 
-/// Near enough to a normal deviate: the sum of twelve uniform ones.
+/// Returns an approximately normal deviate: the sum of twelve uniform ones.
 fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
     (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0
 }
 
-/// By the haversine formula.
+/// Returns the distance of two sites by the haversine formula.
 fn great_circle_km(from: usize, to: usize) -> f64 {
     let [(_, lat1, lon1), (_, lat2, lon2)] = [SITES[from], SITES[to]];
     let half = |a: f64, b: f64| ((b - a).to_radians() / 2.0).sin().powi(2);
@@ -258,7 +258,7 @@ fn great_circle_km(from: usize, to: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// One for each pair of sites.
+    /// Number of links, one for each pair of sites.
     const LINKS: usize = SITES.len() * (SITES.len() - 1) / 2;
 
     #[test]

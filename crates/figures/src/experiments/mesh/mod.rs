@@ -1,5 +1,5 @@
-//! A mesh of six sites whose links change: copies whose routes the controller picks, beside direct,
-//! fixed depots, minimax by bandwidth, and an oracle.
+//! A mesh of six sites whose links change. Copies on the controller's routes are compared with
+//! direct ones, fixed depots, minimax by bandwidth, and an oracle.
 
 mod conditions;
 mod page;
@@ -19,11 +19,11 @@ use conditions::{DETOURS, SITES, Transfer, links, transfers};
 
 /// Copies of one run as it is published. Four seeds have two hundred.
 const COPIES: usize = 50;
-/// For how long a controller sees the links before the first copy of a run as it is published, in
+/// Time for which the controller of a published run observes the links before the first copy, in
 /// seconds.
 const LEARNING_SECONDS: f64 = 300.0;
 
-/// The link that fails, by the sites that it joins, and for how long.
+/// The failing link, by the numbers of its sites, and the length of the failure.
 const FAILING: (usize, usize) = (1, 5);
 const FAILING_SECONDS: f64 = 60.0;
 
@@ -31,7 +31,7 @@ const FAILING_SECONDS: f64 = 60.0;
 pub struct Mesh {
     /// Copies of one run.
     pub copies: usize,
-    /// For how long a controller and its depots see the links before the first copy is made, in
+    /// Time for which the controller and its depots observe the links before the first copy, in
     /// seconds.
     pub learning_seconds: f64,
 }
@@ -42,22 +42,22 @@ pub const MESH: Mesh = Mesh {
     learning_seconds: LEARNING_SECONDS,
 };
 
-/// By which way the copies go.
+/// Route of the copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// Each by the link between its sites.
+    /// Each over the link between its sites.
     Direct,
     /// Each by the depot of one site; copies that begin or end there go directly. Earlier runs have
-    /// these instead of detours, in which no copy repeats a direct one.
+    /// these instead of detours, of which none repeats a direct copy.
     Depot(usize),
     /// Each by the depot of one of the sites at which it neither begins nor ends: the first, the
     /// second, and so on.
     Detour(usize),
-    /// By what the controller says.
+    /// On the controller's route.
     Routed,
-    /// The same, and in the middle of it a depot dies, a link fails, and the forecasts of a link
-    /// are wrong by a factor of ten.
+    /// The same with faults halfway: a depot dies, a link fails, and the forecasts of a link are
+    /// wrong by a factor of ten.
     Faults,
 }
 
@@ -70,14 +70,14 @@ pub struct Cell {
 /// Result of one copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Made {
-    /// From the start of the command to its end, in seconds.
+    /// Time of the command from start to end, in seconds.
     seconds: f64,
     /// If true, every byte arrived.
     whole: bool,
-    /// Failure of the copy, if it failed.
+    /// Reason of the failure, if the copy failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lost: Option<String>,
-    /// The depots that it passed, by site; none of those that went directly.
+    /// Sites of the depots on the route. Empty for a direct copy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     depots: Vec<String>,
     /// Promised time in seconds: p10 and p90.
@@ -85,7 +85,7 @@ pub struct Made {
     promised: Option<(f64, f64)>,
 }
 
-/// Results of all copies, in their order.
+/// Results of all copies, in order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     copies: Vec<Made>,
@@ -109,8 +109,8 @@ impl Way {
         all
     }
 
-    /// The site whose depot a copy passes by this way; none if it goes directly, or as the
-    /// controller has it.
+    /// Returns the site whose depot a copy uses. `None` if the copy goes directly or on the
+    /// controller's route.
     fn depot(self, transfer: &Transfer) -> Option<usize> {
         match self {
             Self::Depot(site) => {
@@ -132,7 +132,7 @@ impl Mesh {
         }
     }
 
-    /// When the first copy of a way is made, in seconds after its lab's start.
+    /// Returns the start of the first copy, in seconds after the lab's start.
     const fn first_after_s(&self, way: Way) -> f64 {
         self.first_copy_s() - self.begins_at_s(way)
     }
@@ -208,7 +208,7 @@ impl Experiment for Mesh {
                 [link.ends.0, link.ends.1].map(|end| SITES[end].0),
             );
             let file = folder.join(format!("{name}.csv"));
-            // Runs go side by side: nobody may read half a file.
+            // Runs are parallel, so a half-written file must not be visible.
             let partial =
                 tempfile::NamedTempFile::new_in(&folder).context("cannot make a trace")?;
             std::fs::write(partial.path(), link.trace(begins_at_s))

@@ -8,22 +8,22 @@ use crate::page::{Figure, Page, Table};
 use crate::runs::Runs;
 use crate::single::Basis;
 
-/// Rates within this share of each other count as the same for minimax, so that no depot is passed
-/// for nothing: the tolerance of LSL's trees.
+/// Relative difference up to which minimax treats rates as equal, so that it adds no depot without
+/// a gain: the tolerance of LSL's trees.
 const MINIMAX_TOLERANCE: f64 = 0.1;
 
-/// Classes of sizes, by the first size, in bytes, that is beyond each.
+/// Classes of sizes, each with its exclusive upper bound in bytes.
 pub(super) const CLASSES: [(u64, &str); 3] = [
     (1 << 20, "64 KiB to 512 KiB"),
     (16 << 20, "1 MiB to 8 MiB"),
     (u64::MAX, "16 MiB to 256 MiB"),
 ];
 
-/// One copy by all ways.
+/// One copy on all routes.
 struct Compared {
     transfer: Transfer,
     direct: f64,
-    /// By the depot of each site.
+    /// Times by the depot of each site.
     depots: [f64; SITES.len()],
     routed: f64,
     minimax: f64,
@@ -35,7 +35,7 @@ impl Compared {
     }
 }
 
-/// The copies of all seeds that every way has made.
+/// Returns the copies of all seeds that succeeded on every route.
 fn compared(runs: &Runs<'_, Cell, Seen>) -> Vec<Compared> {
     let of = |way: Way, seed: u64| -> Option<&[Made]> {
         let record = runs
@@ -56,7 +56,8 @@ fn compared(runs: &Runs<'_, Cell, Seen>) -> Vec<Compared> {
                     .filter(|made| made.whole)
                     .map(|made| made.seconds)
             };
-            // What each site's depot brings; of those of its own ends, what the direct way does.
+            // The time by each site's depot. For the copy's own ends, it is that of the direct
+            // route.
             let by_depot = |site: usize| {
                 if let Some(made) = of(Way::Depot(site), seed) {
                     return seconds(made);
@@ -88,8 +89,8 @@ fn compared(runs: &Runs<'_, Cell, Seen>) -> Vec<Compared> {
     all
 }
 
-/// The site by whose depot the least rate of a copy's way is greatest, by the rates that the links
-/// really have when it begins; none if that is the direct way.
+/// Returns the site whose depot maximises the least link rate of a copy's route, by the true rates
+/// when the copy begins. `None` if that is the direct route.
 fn minimax(seed: u64, transfer: &Transfer) -> Option<usize> {
     let links = links(seed);
     let rate = |from: usize, to: usize| {
@@ -109,7 +110,7 @@ fn minimax(seed: u64, transfer: &Transfer) -> Option<usize> {
 
 type Seconds = Box<dyn Fn(&Compared) -> f64>;
 
-/// The lines of the table: a name, and what a copy takes by that way.
+/// Returns the lines of the table: a name, and the time of a copy on that route.
 fn ways(all: &[Compared]) -> Vec<(String, Seconds)> {
     let total = |site: usize| all.iter().map(|one| one.depots[site]).sum::<f64>();
     let best = (0..SITES.len())
@@ -177,7 +178,7 @@ pub(super) fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
         .paragraph(&faults(runs)))
 }
 
-/// The place of a copy's class, by its bytes.
+/// Returns the index of the class of a copy of `bytes`.
 pub(super) fn class_of(bytes: u64) -> usize {
     CLASSES
         .iter()

@@ -31,33 +31,33 @@ const SIZES: [u64; 8] = [
     8 << 20,
     32 << 20,
 ];
-/// Pairs of copies of each size, of one run as it is published.
+/// Pairs of copies of each size in a published run.
 const PAIRS: usize = 8;
-/// The rate of the slots, of which each copy of a pair has one. Both labs keep to the same times,
-/// so that a pair meets the same state of the links in each.
+/// Rate of the slots, of which each copy of a pair has one. Both labs keep the same times, so that
+/// a pair meets the same state of the links in each.
 const SLOT_MBPS: f64 = 40.0;
 
 /// The experiment.
 pub struct Paired;
 
-/// One of two labs.
+/// One of the two labs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// The network.
     network: Lab,
 }
 
-/// The links of the experiment `mesh`, which change.
+/// The changing links of the experiment `mesh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Lab {
     /// With a controller, whose depots measure them.
     Mesh,
-    /// With nobody who measures anything.
+    /// Without any measurements.
     Unmeasured,
 }
 
-/// The same copy by both ways.
+/// The same copy on both routes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pair {
     bytes: u64,
@@ -68,35 +68,35 @@ pub struct Pair {
 /// All pairs of a lab.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
-    /// Those of a lab with a controller.
+    /// Pairs of a lab with a controller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pairs: Vec<Pair>,
-    /// Those of the other lab, both of them direct.
+    /// Pairs of the other lab, whose copies are both direct.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     unmeasured: Vec<[Made; 2]>,
 }
 
-/// A pair, and the same copy where nobody measures.
+/// A pair, and the same copy in the lab without measurements.
 struct Beside<'a> {
     pair: &'a Pair,
-    /// In the mean of two direct copies.
+    /// Mean time of two direct copies.
     unmeasured_seconds: Option<f64>,
 }
 
-/// Two values of a pair that are compared, in seconds; the second is held against the first.
+/// Two compared times of a pair, in seconds: the reference, and the one that is divided by it.
 type Compared = fn(&Beside<'_>) -> Option<(f64, f64)>;
 
-/// The routed copy by the direct one.
+/// Returns the times of the direct and the routed copy.
 const fn of_pair(one: &Beside<'_>) -> Option<(f64, f64)> {
     Some((one.pair.direct.seconds, one.pair.routed.seconds))
 }
 
-/// The routed one by direct ones where nobody measures.
+/// Returns the times of direct copies without measurements and of the routed copy.
 fn routed_unmeasured(one: &Beside<'_>) -> Option<(f64, f64)> {
     Some((one.unmeasured_seconds?, one.pair.routed.seconds))
 }
 
-/// The direct one by those.
+/// Returns the times of direct copies without and with measurements.
 fn direct_unmeasured(one: &Beside<'_>) -> Option<(f64, f64)> {
     Some((one.unmeasured_seconds?, one.pair.direct.seconds))
 }
@@ -107,7 +107,7 @@ impl Pair {
     }
 }
 
-/// The pairs of a seed, size after size, so that all sizes meet all times.
+/// Returns the pairs of a seed. Sizes alternate, so that all sizes meet all times.
 fn pairs(seed: u64) -> Vec<Transfer> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed * 1000 + 998);
     let (mut all, mut at_s) = (Vec::new(), 0.0);
@@ -172,7 +172,7 @@ impl Experiment for Paired {
         };
         for (number, transfer) in pairs(here.seed).into_iter().enumerate() {
             wait_until(began, first_s + transfer.at_s);
-            // Neither way is always the second.
+            // The order of the routes alternates.
             let ways = match (cell.network, number / SIZES.len() % 2) {
                 (Lab::Unmeasured, _) => [Way::Direct, Way::Direct],
                 (Lab::Mesh, 0) => [Way::Direct, Way::Routed],
@@ -317,7 +317,7 @@ impl Experiment for Paired {
 }
 
 impl Lab {
-    /// The way of `mesh` whose lab it is.
+    /// Returns the route of `mesh` whose lab this is.
     const fn way(self) -> Way {
         match self {
             Self::Mesh => Way::Routed,
@@ -326,7 +326,7 @@ impl Lab {
     }
 }
 
-/// All pairs of all seeds.
+/// Returns all pairs of all seeds.
 fn all<'a>(runs: &Runs<'a, Cell, Seen>) -> Vec<Beside<'a>> {
     let of = |network: Lab| runs.cell(&Cell { network });
     let unmeasured = of(Lab::Unmeasured);
@@ -357,7 +357,7 @@ fn of_class(all: &[Beside<'_>], class: usize, compared: Compared) -> Vec<(f64, f
         .collect()
 }
 
-/// The sum of the second values by that of the first ones, and in which bounds that lies.
+/// Returns the sum of the second times divided by that of the first, with its bounds.
 fn ratio(all: &[Beside<'_>], class: usize, compared: Compared) -> String {
     stats::sums(&of_class(all, class, compared)).map_or_else(
         || "-".to_owned(),

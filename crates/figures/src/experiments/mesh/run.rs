@@ -1,4 +1,4 @@
-//! One pass over the copies by one way.
+//! One pass over the copies on one route.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,21 +21,22 @@ use crate::tools::Tools;
 /// Time for services to start and for depots to register, in seconds.
 pub(super) const STARTING_SECONDS: f64 = 20.0;
 
-/// A command of preparation takes less.
+/// Maximum time of a command of the preparation.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
-/// A copy that has not ended by then is lost.
+/// Maximum time of a copy.
 const COPY_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// The site with the controller: the fourth, Chicago, from which no other is far.
+/// Index of the controller's site: Chicago, which is near all others.
 const CONTROLLER: usize = 3;
 const CONTROLLER_PORT: u16 = 7513;
 
-/// The link whose forecasts are made wrong, by the sites that it joins, and by how much.
+/// The link with wrong forecasts, by the numbers of its sites; the reported rate, and the number of
+/// reports for each direction.
 const MISREPORTED: (usize, usize) = (0, 5);
 const MISREPORTED_BPS: f64 = 2e9;
 const MISREPORTS: u64 = 50;
 
-/// A file of each size that copies have.
+/// A file of each size of the copies.
 pub struct Files {
     root: PathBuf,
 }
@@ -54,12 +55,12 @@ impl Files {
     }
 }
 
-/// Everyone's keys, and what runs.
+/// Keys of all parties, and their running programs.
 pub(super) struct World<'a, 'h> {
     here: &'a Here<'h, Files>,
     /// If true, there is a controller, with which the depots register.
     is_routed: bool,
-    /// The sites' own keys, which serve and copy with them.
+    /// Keys of the sites, with which they serve and copy.
     keys: Vec<String>,
     depot_keys: Vec<String>,
     depots: Vec<Option<Server>>,
@@ -103,7 +104,7 @@ pub fn run(
     Ok(made)
 }
 
-/// Waits for a moment in seconds after the lab's start: copies are made at moments of the links'
+/// Waits for a moment in seconds after the lab's start. Copies start at moments of the links'
 /// trace, which runs in real time.
 pub(super) fn wait_until(began: Instant, seconds: f64) {
     thread::sleep(Duration::from_secs_f64(seconds).saturating_sub(began.elapsed()));
@@ -171,7 +172,7 @@ impl<'a, 'h> World<'a, 'h> {
         Ok(world)
     }
 
-    /// Has every site a second home with the same key, and without a controller.
+    /// Makes a second home for every site, with the same key and without a controller.
     fn bare_homes(&self) -> Result<()> {
         for (site, ..) in SITES {
             let (home, bare) = (
@@ -189,7 +190,7 @@ impl<'a, 'h> World<'a, 'h> {
         Ok(())
     }
 
-    /// `longhaul` at a site, with the keys and the memory of `home`.
+    /// Returns the command `longhaul` at a site, with the keys and the memory of `home`.
     fn longhaul(&self, site: usize, home: &str) -> Result<Command> {
         let home = self.here.folder.join(home);
         let mut command = in_node(self.here.tools, self.here.lab, SITES[site].0, &home)?;
@@ -218,8 +219,8 @@ impl<'a, 'h> World<'a, 'h> {
         Server::start(control, "longhaul control", "is ready")
     }
 
-    /// Puts sites, hosts and depots on the map, lets everyone ask, and has everyone know the
-    /// controller. Of the links nothing is said.
+    /// Puts sites, hosts and depots on the map, permits every site to ask, and tells all of them
+    /// the controller. It states nothing about the links.
     fn introduce(&self) -> Result<()> {
         let mut map = String::new();
         for (site, (name, latitude, longitude)) in SITES.iter().enumerate() {
@@ -272,7 +273,7 @@ impl<'a, 'h> World<'a, 'h> {
         Ok(())
     }
 
-    /// Makes a copy by a way.
+    /// Makes a copy on a route.
     ///
     /// # Errors
     /// Something other than the copy fails.
@@ -281,7 +282,7 @@ impl<'a, 'h> World<'a, 'h> {
             from, to, bytes, ..
         } = *transfer;
         let into = tempfile::tempdir_in(self.here.folder).context("cannot make a folder")?;
-        // Ways that no controller picks know none.
+        // Routes that no controller picks use a home without one.
         let home = match self.is_routed && !way.is_routed() {
             true => bare(SITES[to].0),
             false => SITES[to].0.to_owned(),
@@ -336,7 +337,7 @@ impl<'a, 'h> World<'a, 'h> {
         })
     }
 
-    /// The sites whose depots the streams of a copy have passed.
+    /// Returns the sites of the depots that the streams of a copy used.
     fn depots_of(&self, report: &Value) -> Vec<String> {
         let routes = report["routes"].as_array().into_iter().flatten();
         let routes = routes
@@ -352,8 +353,8 @@ impl<'a, 'h> World<'a, 'h> {
         passed.map(|(site, ..)| (*site).to_owned()).collect()
     }
 
-    /// Has the controller believe that a link carries ten times as much as it ever does and more:
-    /// what an operator imports counts.
+    /// Makes the controller believe that a link carries more than ten times its maximum rate, as it
+    /// trusts an operator's imports.
     fn misreport(&self) -> Result<()> {
         let end = |site: usize| format!("host-{}", SITES[site].0);
         let now = std::time::SystemTime::now()
@@ -392,12 +393,12 @@ impl<'a, 'h> World<'a, 'h> {
     }
 }
 
-/// The home of a site without a controller.
+/// Returns the home of a site without a controller.
 fn bare(site: &str) -> String {
     format!("bare-{site}")
 }
 
-/// When the copy was to be over, in seconds: p10 and p90.
+/// Returns the promised time of the copy in seconds: p10 and p90.
 fn promised(report: &Value) -> Option<(f64, f64)> {
     let promised = &report["routing"]["promised_seconds"];
     Some((promised["p10"].as_f64()?, promised["p90"].as_f64()?))

@@ -1,5 +1,5 @@
-//! Paths that are shared out by hand, as users did: separate copies at the same time, each with its
-//! share of the data and of the streams. The slowest counts.
+//! Data shared out over paths by hand, as users did: separate copies at the same time, each with
+//! its share of the data and of the streams. The slowest one counts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use crate::copy::{DEPOT_PORT, SERVER_PORT, first_copy, serve_with, start_depot_w
 use crate::experiment::Here;
 use crate::watched_copy::WatchedCopy;
 
-/// A copy that has not ended by then has failed.
+/// Maximum time of a copy.
 const COPY_TIMEOUT: Duration = Duration::from_secs(200);
-/// Bytes of a file: what 100 Mbit/s carry in a second.
+/// Bytes of a file, which take a second at 100 Mbit/s.
 pub const FILE_BYTES: u64 = 12_500_000;
-/// About how long a copy over all of its paths lasts, if none is idle.
+/// Approximate time of a copy that keeps all of its paths busy.
 pub const SECONDS: u64 = 6;
-/// Streams in all, where they are not one a path: as many as the paper had.
+/// Total streams, unless each path has one: as many as in the paper.
 const STREAMS: usize = 10;
 
-/// A way of sharing out data and streams.
+/// Division of data and streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
     /// Division of the data.
     pub how: How,
     /// Number of streams.
     pub streams: Streams,
-    /// At the server and at the depots.
+    /// Congestion control of the server and the depots.
     pub congestion: Congestion,
     /// Rates of the paths.
     #[serde(default, skip_serializing_if = "Scale::is_full")]
@@ -36,7 +36,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// One copy whose streams pull: at every scale, with every congestion control and number of
+    /// Returns the single copies whose streams pull: every scale, congestion control and number of
     /// streams, in the order of the tables.
     pub fn pulled() -> impl Iterator<Item = Self> {
         Scale::ALL.into_iter().flat_map(|scale| {
@@ -65,10 +65,10 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// In the order of the tables.
+    /// All scales, in the order of the tables.
     pub const ALL: [Self; 2] = [Self::Full, Self::Half];
 
-    /// By how much less than in the scenario.
+    /// Returns the divisor of the scenario's rates.
     pub const fn divisor(self) -> f64 {
         match self {
             Self::Full => 1.0,
@@ -87,12 +87,12 @@ impl Scale {
 pub enum How {
     /// One copy, whose streams pull.
     Pulled,
-    /// Each path as much as any other.
+    /// The same share for each path.
     Even,
-    /// The slower of two paths 30 %, the other one 70 %.
+    /// 30 % for the slower of two paths, 70 % for the other one.
     ThirtySeventy,
-    /// Each path what its links carry of all, as nobody can know beforehand: whatever this loses,
-    /// sharing out did not lose.
+    /// A share for each path in proportion to its links' rate, which users cannot know beforehand.
+    /// What this division loses is not lost by the shares.
     InProportion,
 }
 
@@ -100,13 +100,13 @@ pub enum How {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Streams {
-    /// [`STREAMS`] in all.
+    /// [`STREAMS`] in total.
     Ten,
-    /// One a path.
+    /// One for each path.
     OneEach,
 }
 
-/// The congestion control.
+/// Congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Congestion {
@@ -116,7 +116,7 @@ pub enum Congestion {
 }
 
 impl Congestion {
-    /// In the order of the tables.
+    /// All congestion controls, in the order of the tables.
     pub const ALL: [Self; 3] = [Self::Cubic, Self::Reno, Self::Bbr];
 
     /// Returns the kernel's name for it.
@@ -139,10 +139,10 @@ impl Congestion {
 }
 
 impl Streams {
-    /// In the order of the tables.
+    /// All numbers of streams, in the order of the tables.
     pub const ALL: [Self; 2] = [Self::Ten, Self::OneEach];
 
-    /// For a table.
+    /// Returns the words for a table.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Ten => "10 in all",
@@ -151,11 +151,11 @@ impl Streams {
     }
 }
 
-/// One of the copies that are made at once.
+/// One of the simultaneous copies.
 #[derive(Debug, PartialEq, Eq)]
 struct Part {
     paths: Vec<Path>,
-    /// The numbers of its files.
+    /// Numbers of the part's files.
     files: std::ops::Range<u64>,
     streams: usize,
 }
@@ -224,7 +224,7 @@ fn parts(paths: &[Path], split: Split) -> Vec<Part> {
         .collect()
 }
 
-/// The name of a file, below the folder that is served.
+/// Returns the name of a file, relative to the served folder.
 pub fn file_name(file: u64) -> String {
     format!("small-{file}")
 }

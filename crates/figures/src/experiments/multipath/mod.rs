@@ -1,5 +1,5 @@
 //! Several paths at once: each alone, pairs, all three, shared out by hand, reserved by the copy
-//! itself, and paths that go and come in mid-copy.
+//! itself, and paths that fail and return during the copy.
 
 mod by_hand;
 mod page;
@@ -23,7 +23,7 @@ use reserved::{Reserve, ReservedSeen};
 /// The experiment.
 pub struct Multipath;
 
-/// A path, through the depot in the node of this name.
+/// Path through the depot in the node of this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Path {
     /// 57 ms, 400 Mbit/s.
@@ -42,24 +42,24 @@ pub enum Change {
     None,
     /// The depot of A is killed after a third of the bytes.
     Dies,
-    /// The same, and it is started again [`AWAY_SECONDS`] later.
+    /// The same, and it is restarted [`AWAY_SECONDS`] later.
     ComesBack,
-    /// The depot of A is started [`AWAY_SECONDS`] after the copy.
+    /// The depot of A is started [`AWAY_SECONDS`] after the copy begins.
     Joins,
-    /// A's far link carries half, from [`CHANGED_AT`] until [`CHANGED_BACK_AT`].
+    /// A's far link has half its rate from [`CHANGED_AT`] until [`CHANGED_BACK_AT`].
     Halved,
-    /// It carries nothing.
+    /// The same, but the link carries nothing.
     Cut,
 }
 
 /// One copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// The paths that it is given.
+    /// Paths of the copy.
     paths: Vec<Path>,
     /// Change of path A.
     change: Change,
-    /// Division of data and streams, if it is given; otherwise the copy finds both by itself.
+    /// Division of data and streams. `None` if the copy finds both by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     split: Option<Split>,
     /// Reservation of the copy.
@@ -70,18 +70,18 @@ pub struct Cell {
 /// Result of one copy.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Seen {
-    /// From the start of the command to the verified end.
+    /// Time from the start of the command to the verified end.
     seconds: f64,
-    /// Bytes of the files, by seconds.
+    /// Bytes of the files divided by the time.
     goodput_bps: f64,
     /// Streams over all paths.
     streams: u32,
     /// Bytes of the files that each path carried, in the order of the cell's paths.
     carried: Vec<u64>,
-    /// Rates of A in Mbit/s: before the change, while it was away, and from [`SETTLE_SECONDS`]
-    /// after its return.
+    /// Rates of A in Mbit/s: before the change, during it, and from [`SETTLE_SECONDS`] after A's
+    /// return.
     around_change: Option<[f64; 3]>,
-    /// The same of all paths together.
+    /// The same rates of all paths together.
     all_around_change: Option<[f64; 3]>,
     /// Durations of several simultaneous copies, in seconds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -91,30 +91,30 @@ pub struct Seen {
     reserved: Option<ReservedSeen>,
 }
 
-/// Buffers of both ends, as the scenario has them.
+/// Buffers of both ends, as in the scenario.
 const BUFFERS_KB: f64 = 2560.0;
-/// Bytes of a file: what 100 Mbit/s carry in 20 s.
+/// Bytes of a file, which take 20 s at 100 Mbit/s.
 const FILE_BYTES: u64 = 250_000_000;
-/// About how long a copy over paths that nothing befalls lasts: each is given as many files as its
-/// paths carry in this time, so that set-up and slow start weigh the same in all. (The paper copied
-/// 100 GB each time, beside which they weigh nothing.)
+/// Approximate time of a copy over paths that do not change. The number of files follows from the
+/// rates of the paths, so that set-up and slow start have the same weight in all copies. (The paper
+/// copied 100 GB each time, where both have no weight.)
 const SECONDS: f64 = 20.0;
-/// Files of a copy in which something befalls a path.
+/// Files of a copy during which a path changes.
 const FILES_OF_CHANGES: u64 = 5;
 /// Time for which the depot of A is away.
 const AWAY_SECONDS: f64 = 3.0;
-/// Time after A's return from which its rate counts: a stream is opened again after pauses of up to
-/// 4 s, and then grows.
+/// Time after A's return from which its rate counts. A stream is reopened after pauses of up to 4
+/// s, and then grows.
 const SETTLE_SECONDS: f64 = 5.0;
-/// When A's link changes, and changes back, in seconds after the lab came up: a copy begins some
-/// three seconds after that, and lasts until some 25 s.
+/// Times at which A's link changes and changes back, in seconds after the start of the lab. A copy
+/// begins some three seconds after that start, and lasts until some 25 s.
 const CHANGED_AT: f64 = 11.0;
 const CHANGED_BACK_AT: f64 = 18.0;
 
 impl Path {
     const ALL: [Self; 3] = [Self::A, Self::B, Self::C];
 
-    /// The node that its depot runs in.
+    /// Returns the node of the path's depot.
     fn node(self) -> &'static str {
         match self {
             Self::A => "a",
@@ -200,8 +200,8 @@ impl Cell {
         (by_hand::SECONDS as f64 * share * self.mbps() / slowest).max(by_hand::SECONDS as f64)
     }
 
-    /// The trace of A's far link, by which data comes, as `wanbed` reads it; none where nothing
-    /// befalls it.
+    /// Returns the trace of A's far link, which carries the data, in the format of `wanbed`. `None`
+    /// if the link does not change.
     fn trace(&self) -> Option<String> {
         let changed = match self.change {
             Change::Halved => "200 Mbit/s",
@@ -227,7 +227,7 @@ impl Cell {
     }
 }
 
-/// Everything that befalls A.
+/// All changes of A.
 const CHANGES: [Change; 5] = [
     Change::Dies,
     Change::ComesBack,
@@ -240,7 +240,7 @@ fn trace_file(root: &std::path::Path, change: Change) -> PathBuf {
     root.join(format!("{change:?}.csv"))
 }
 
-/// The combinations of the paper, in its order.
+/// Combinations of the paper, in its order.
 const COMBINATIONS: [&[Path]; 7] = [
     &[Path::A],
     &[Path::B],
@@ -251,7 +251,7 @@ const COMBINATIONS: [&[Path]; 7] = [
     &[Path::A, Path::B, Path::C],
 ];
 
-/// Those of several paths.
+/// Returns the combinations of several paths.
 fn together() -> impl Iterator<Item = &'static [Path]> {
     COMBINATIONS.into_iter().filter(|paths| paths.len() > 1)
 }
@@ -294,7 +294,7 @@ impl Experiment for Multipath {
             .collect()
     }
 
-    /// By default each path alone, and all; `--seeds 1` is all of it.
+    /// The default is each path alone, and all together. `--seeds 1` asks for every cell.
     fn seeds(&self, cell: &Cell) -> u64 {
         let is_plain = cell.split.is_none() && cell.reserve.is_none();
         u64::from(matches!(cell.change, Change::None) && cell.paths.len() != 2 && is_plain)
@@ -314,7 +314,7 @@ impl Experiment for Multipath {
             sized_file(&root.join(file.to_string()), FILE_BYTES, file)?;
         }
         for file in 0..by_hand::files(&Path::ALL, Scale::Full) {
-            // Other seeds than those of the large ones.
+            // The seeds differ from those of the large files.
             sized_file(
                 &root.join(by_hand::file_name(file)),
                 by_hand::FILE_BYTES,

@@ -1,4 +1,5 @@
-//! The tables: combinations beside the sum of their paths alone, and changes in mid-copy.
+//! Tables of the combinations, compared with the sum of their single paths, and of changes during a
+//! copy.
 
 use super::{
     AWAY_SECONDS, CHANGED_AT, CHANGED_BACK_AT, CHANGES, COMBINATIONS, Cell, Change, Path, Seen,
@@ -8,10 +9,10 @@ use crate::page::{Figure, Page, Table, cell, number};
 use crate::runs::Runs;
 use crate::single::Basis;
 
-/// Time for which a link has a lower rate, or none.
+/// Time for which a link is slower or stopped.
 const CHANGED_SECONDS: f64 = CHANGED_BACK_AT - CHANGED_AT;
 
-/// The page.
+/// Returns the page.
 pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
     let mut table = Table::new([
         "paths",
@@ -104,14 +105,14 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     figures.chain(tables::figures(runs)).collect()
 }
 
-/// The runs of the paths together and of each alone.
+/// Returns the runs of the paths together and of each alone.
 fn basis(runs: &Runs<'_, Cell, Seen>, paths: &[Path]) -> Basis {
     let alone = paths.iter().map(|path| Cell::of(&[*path]));
     let cells: Vec<Cell> = alone.chain([Cell::of(paths)]).collect();
     runs.basis(&cells)
 }
 
-/// The paths' names, with plus signs between.
+/// Returns the names of the paths, joined by plus signs.
 pub fn name(paths: &[Path]) -> String {
     let names: Vec<String> = paths.iter().map(|path| format!("{path:?}")).collect();
     names.join("+")

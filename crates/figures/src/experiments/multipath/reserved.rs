@@ -1,5 +1,5 @@
-//! A copy that reserves its paths by itself: a controller, depots that take its grants, and what
-//! went over each path.
+//! A copy that reserves its paths by itself, with a controller, depots that accept its grants, and
+//! the bytes of each path.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,31 +15,30 @@ use crate::copy::{SERVER_PORT, in_node};
 use crate::experiment::Here;
 use crate::watched_copy::WatchedCopy;
 
-/// A copy that has not ended by then has failed.
+/// Maximum time of a copy.
 const COPY_TIMEOUT: Duration = Duration::from_secs(200);
 /// Reservable share of each link.
 const RESERVABLE: f64 = 0.9;
-/// Rate that the copy reserves by itself, in bit/s: nine tenths of all three paths, minus the
-/// packet headers.
+/// Rate that the copy reserves with `--reserve`, in bit/s: nine tenths of all three paths, minus
+/// the packet headers.
 pub const RATE_BPS: u64 = 800_000_000;
-/// By when the copy is to be over, in seconds: best effort alone, over the shortest path, takes
-/// about 50.
+/// Deadline of the copy, in seconds. Best effort alone, over the shortest path, takes about 50.
 pub const DEADLINE_SECONDS: u64 = 32;
 
 /// Option of the copy for its reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reserve {
-    /// `--reserve RATE`, of [`RATE_BPS`].
+    /// `--reserve RATE` with [`RATE_BPS`].
     Rate,
-    /// `--by`, in [`DEADLINE_SECONDS`].
+    /// `--by` with a deadline in [`DEADLINE_SECONDS`].
     By,
-    /// `--by`, with `--reserve never`.
+    /// `--by` together with `--reserve never`.
     Never,
 }
 
 impl Reserve {
-    /// In the order of the table.
+    /// All options, in the order of the table.
     pub const ALL: [Self; 3] = [Self::Never, Self::By, Self::Rate];
 
     /// Returns the option as typed.
@@ -57,7 +56,7 @@ impl Reserve {
 pub struct ReservedSeen {
     /// If true, everything arrived by the deadline; `None` without a deadline.
     pub met: Option<bool>,
-    /// Bytes that were promised, and of these what was returned before its time.
+    /// Reserved bytes, and those of them that were returned early.
     pub reserved_bytes: u64,
     pub returned_bytes: u64,
     /// If true, nothing was still reserved when the copy was over.
@@ -66,10 +65,10 @@ pub struct ReservedSeen {
     /// the end of the copy, follow.
     pub reserved_bps: [f64; 3],
     pub carried_bps: [f64; 3],
-    /// Rate by best effort, over the whole copy.
+    /// Best-effort rate over the whole copy.
     pub best_effort_bps: f64,
-    /// When the first stream of a reserved path was open, in seconds since the copy began; none
-    /// where none was.
+    /// Time at which the first stream of a reserved path opened, in seconds after the start of the
+    /// copy. `None` if none did.
     pub joined_s: Option<f64>,
 }
 
@@ -143,7 +142,7 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell, reserve: Reserve) -> Result<Se
     })
 }
 
-/// The sites are called as their nodes: both ends, and each depot's.
+/// Each site has the name of its node: both ends, and each depot's.
 fn map(world: &Controlled<'_, '_, PathBuf>, depots: Vec<Value>) -> Result<Value> {
     let mut links = Vec::new();
     for path in Path::ALL {

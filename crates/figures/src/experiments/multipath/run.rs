@@ -1,4 +1,4 @@
-//! One copy over several paths, one of which may go or come while it lasts.
+//! One copy over several paths, of which one may fail or join during the copy.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::copy::{DEPOT_PORT, SERVER_PORT, first_copy, serve, start_depot};
 use crate::experiment::Here;
 use crate::watched_copy::{Received, WatchedCopy};
 
-/// A copy that has not ended by then has failed.
+/// Maximum time of a copy.
 const COPY_TIMEOUT: Duration = Duration::from_secs(200);
 
 /// Makes the copy.
@@ -47,7 +47,7 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
     for file in 0..cell.files() {
         command.arg(format!("lh://{server}:{SERVER_PORT}/{file}"));
     }
-    // A directory of its own: the folder of the run is this program's.
+    // A directory of the copy's own, because this program uses the folder of the run.
     command.arg(format!("{}/", here.folder.join("arrived").display()));
     let lab_seconds = lab.links()?.seconds;
     let mut copy = WatchedCopy::start(command)?;
@@ -57,7 +57,7 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
     match cell.change {
         Change::None => {}
         Change::Halved | Change::Cut => {
-            // The link changes by the lab's clock.
+            // The link changes at times of the lab's clock.
             if lab_seconds > CHANGED_AT - 4.0 {
                 bail!(
                     "the copy began {lab_seconds:.1} s after the lab: too late to see A before \
@@ -125,10 +125,10 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
     })
 }
 
-/// The mean of what `rate` finds in the progress events before `away`, within it, and from
-/// [`SETTLE_SECONDS`] after it on, in Mbit/s. The rates are smoothed over two seconds, so those of
-/// the first two seconds of each part are left out, and of the last part the event before its end,
-/// when there is little left to carry.
+/// Returns the means of `rate` over the progress events before `away`, during it, and from
+/// [`SETTLE_SECONDS`] after it, in Mbit/s. The rates are smoothed over two seconds, so the first
+/// two seconds of each part are left out. So is the last event before the end of the copy, when
+/// little is left to carry.
 fn around(
     events: &[(f64, Value)],
     away: (f64, f64),

@@ -1,4 +1,4 @@
-//! The tables of shares by hand, and of what copies reserve.
+//! Tables of shares by hand and of reservations.
 
 use super::by_hand::{FILE_BYTES, How, SECONDS, Scale, Split};
 use super::page::name;
@@ -29,7 +29,7 @@ fn median_rate(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<f64> {
     Some(runs.spread(cell, Seen::mbps)?.median)
 }
 
-/// The cells of each path alone.
+/// Returns the cells of each path alone.
 fn alone(paths: &[Path], split: Split) -> Vec<Cell> {
     paths
         .iter()
@@ -44,7 +44,7 @@ fn sum_alone(runs: &Runs<'_, Cell, Seen>, paths: &[Path], split: Split) -> Optio
         .sum()
 }
 
-/// A value that is computed from medians of these cells.
+/// Formats a value that is computed from medians of these cells.
 fn marked(
     runs: &Runs<'_, Cell, Seen>,
     cells: &[Cell],
@@ -57,12 +57,13 @@ fn marked(
     }
 }
 
-/// The rows: several paths, and how they are pulled from.
+/// Returns the rows of copies that pull over several paths.
 fn pulled() -> impl Iterator<Item = (&'static [Path], Split)> {
     Split::pulled().flat_map(|split| together().map(move |paths| (paths, split)))
 }
 
-/// One row for each scale, set of paths, number of streams and congestion control.
+/// Returns the table of shares: a row for each scale, set of paths, number of streams and
+/// congestion control.
 pub fn by_hand(runs: &Runs<'_, Cell, Seen>) -> Table {
     let mut table = Table::new([
         "scale",
@@ -133,7 +134,7 @@ pub fn reserved_text() -> String {
     )
 }
 
-/// One row for each way of reserving.
+/// Returns the table of reservations: a row for each option.
 pub fn reserved(runs: &Runs<'_, Cell, Seen>) -> Table {
     let mut table = Table::new([
         "",
@@ -204,7 +205,7 @@ pub fn reserved(runs: &Runs<'_, Cell, Seen>) -> Table {
     table
 }
 
-/// The runs of the cells that have shares.
+/// Returns the runs of the cells with shares.
 fn basis(runs: &Runs<'_, Cell, Seen>, how: How, scale: Scale) -> Basis {
     let cells: Vec<Cell> = pulled()
         .filter(|(_, split)| split.scale == scale)
@@ -217,7 +218,8 @@ fn basis(runs: &Runs<'_, Cell, Seen>, how: How, scale: Scale) -> Basis {
     runs.basis(&cells)
 }
 
-/// The least share of the sum that one copy came to, and what splits came to at best and at worst.
+/// Returns the least and the greatest share of the sum of the paths, for single copies that pull
+/// and for each division by hand.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let shares = |how: How, scale: Scale| -> Vec<f64> {
         let mut shares: Vec<f64> = pulled()

@@ -1,5 +1,5 @@
-//! Programs that know nothing of routes, through two depots: which work, by which way, and why the
-//! others do not.
+//! Programs without knowledge of routes, through two depots: which of them work by which entry, and
+//! why others do not.
 
 mod run;
 
@@ -21,7 +21,7 @@ const BYTES: u64 = 8 << 20;
 /// The experiment.
 pub struct Programs;
 
-/// By which way a program's connections come onto the route.
+/// Entry of a program's connections to the route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Entry {
@@ -31,20 +31,20 @@ pub enum Entry {
     Isolate,
     /// Redirected by the packet filter to the on-ramp's transparent entry.
     Redirect,
-    /// Told of the on-ramp's SOCKS5 entry, by the program's own option.
+    /// Sent to the on-ramp's SOCKS5 entry by the program's own option.
     Socks,
-    /// Told of the on-ramp's HTTP CONNECT entry, by the program's own option.
+    /// Sent to the on-ramp's HTTP CONNECT entry by the program's own option.
     Connect,
-    /// Started by `longhaul run`, and an on-ramp beside the server takes the server's own
-    /// connections back.
+    /// Started by `longhaul run`, with an on-ramp at the server that returns the server's own
+    /// connections.
     BothEnds,
 }
 
-/// One program by one way.
+/// One program and its entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     program: String,
-    /// Data connections, for programs with a choice.
+    /// Data connections, for programs with such an option.
     streams: Option<u32>,
     direction: Direction,
     entry: Entry,
@@ -53,13 +53,13 @@ pub struct Cell {
 /// Result of the program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
-    /// Why it did not work; none if every byte arrived.
+    /// Reason of the failure. `None` if every byte arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
 }
 
 impl Entry {
-    /// All, in the order of the table.
+    /// All entries, in the order of the table.
     pub const ALL: [Self; 6] = [
         Self::Run,
         Self::Isolate,
@@ -95,7 +95,7 @@ impl Case {
     }
 }
 
-/// The lines of the table.
+/// Returns the lines of the table.
 fn cases() -> Vec<Case> {
     let fetch = |program| Case {
         program,

@@ -1,4 +1,4 @@
-//! One program by one way.
+//! One program by one entry.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -29,14 +29,14 @@ const SOCKS_PORT: u16 = 1080;
 const HTTP_PORT: u16 = 3128;
 const REDIRECT_PORT: u16 = 7523;
 
-/// A program that has not ended by then does not work this way.
+/// Maximum time of a program that works by its entry.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Maximum number of characters of a failed program's output that are kept.
 const MAX_REASON: usize = 240;
 
-/// Serves, brings up depots, off-ramp and on-ramp, has the program move the file, and compares what
-/// arrived.
+/// Starts the server, depots, off-ramp and on-ramp, lets the program move the file, and compares
+/// what arrived.
 ///
 /// # Errors
 /// Something other than the program under test fails.
@@ -53,7 +53,7 @@ pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen
         Direction::Fetch => source.root.as_path(),
         Direction::Send => arrived.as_path(),
     };
-    // A server of one file has one file, however many lie beside it.
+    // A folder with this file alone, for servers of one file.
     let only = here.folder.join("served");
     if cell.direction == Direction::Fetch {
         std::fs::create_dir(&only).context("cannot make a folder to serve")?;
@@ -121,7 +121,7 @@ pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen
     })
 }
 
-/// One line of what a program said, without the run's own folder.
+/// Returns one line of a program's output, without the run's own folder.
 fn reason(text: &str, folder: &Path) -> String {
     let text = text.replace(&format!("{}/", folder.display()), "");
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -140,8 +140,8 @@ fn onramp(gateways: &Gateways<'_>, routes: &Path) -> Result<Server> {
     Server::start(command, "longhaul onramp", "takes what a firewall brings")
 }
 
-/// An on-ramp at the server, to which the packet filter there sends what goes to the client, and an
-/// off-ramp at the client, where it arrives.
+/// Starts an on-ramp at the server and an off-ramp at the client. The server's packet filter
+/// redirects to the on-ramp what goes to the client.
 fn bring_back(here: &Here<'_, Source>) -> Result<Vec<Server>> {
     let (keys, client) = (&here.tools.identities, here.lab.address("client")?);
     let write = |name: &str, text: String| {
@@ -201,7 +201,7 @@ fn bring_back(here: &Here<'_, Source>) -> Result<Vec<Server>> {
     Ok(servers)
 }
 
-/// The same program with the same arguments, started by `longhaul run`.
+/// Returns the same program with the same arguments, started by `longhaul run`.
 fn under_run(
     gateways: &Gateways<'_>,
     routes: &Path,
@@ -213,7 +213,7 @@ fn under_run(
     Ok(filled(command, program, |_| true))
 }
 
-/// The arguments of `other` that `wanted` takes, and its environment, for another command.
+/// Adds to `command` the environment of `other`, and those of its arguments that satisfy `wanted`.
 fn filled(mut command: Command, other: &Command, wanted: impl Fn(&OsStr) -> bool) -> Command {
     command.args(other.get_args().filter(|argument| wanted(argument)));
     for (name, value) in other.get_envs() {
@@ -225,8 +225,8 @@ fn filled(mut command: Command, other: &Command, wanted: impl Fn(&OsStr) -> bool
     command
 }
 
-/// Has the client's packet filter reject what goes to the server directly; and, for the transparent
-/// entry, redirect it before.
+/// Makes the client's packet filter reject connections that go to the server directly. For the
+/// transparent entry, it redirects them before that.
 fn reject_direct(here: &Here<'_, Source>, entry: Entry) -> Result<()> {
     let server = here.lab.address("server")?;
     let redirect = match entry {
@@ -245,7 +245,7 @@ fn reject_direct(here: &Here<'_, Source>, entry: Entry) -> Result<()> {
     filter(here, "client", &rules)
 }
 
-/// Gives these rules to a node's packet filter.
+/// Adds rules to a node's packet filter.
 fn filter(here: &Here<'_, Source>, node: &str, rules: &str) -> Result<()> {
     let mut command = here.lab.command(node, FILTER.find()?)?;
     let mut filter = command

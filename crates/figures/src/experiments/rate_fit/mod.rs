@@ -1,5 +1,5 @@
-//! Flows with fitted sending rates next to flows that are left to TCP: their shares, their losses,
-//! and the recovery of one whose program is slow at first.
+//! Flows with fitted sending rates next to flows under plain TCP: their shares, their losses, and
+//! the recovery of a flow whose program is slow at first.
 
 pub mod program;
 
@@ -21,7 +21,8 @@ const SECONDS: u32 = 30;
 const COUNTED_SECONDS: u32 = 10;
 /// Rate of a slow program in bytes per second, and its duration in seconds.
 const SLOW_PROGRAM: (u32, u32) = (2_000_000, 8);
-/// Numbers of flows, from one process and fed as fast as they go, and the case with a slow program.
+/// Numbers of flows of one process that sends without a limit. With `true`, the first flow's
+/// program is slow at first.
 const FLOWS: [(u32, bool); 5] = [(1, false), (2, false), (10, false), (1, true), (2, true)];
 /// Payload rate of a path of 155 Mbit/s in segments of 1448 bytes, in Mbit/s.
 const PAYLOAD_MBPS: f64 = 155.0 * 1448.0 / 1500.0;
@@ -33,7 +34,7 @@ pub struct RateFit;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     flows: u32,
-    /// The first flow's program gives little at first.
+    /// If true, the first flow's program sends slowly at first.
     slow: bool,
     /// If true, rates are fitted; otherwise they are left to TCP.
     fitted: bool,

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use drs::{RateFitter, TcpInfo};
 use serde::{Deserialize, Serialize};
 
-/// Port of the receiver; a node of a lab runs nothing else.
+/// Port of the receiver, which is alone in its node of a lab.
 pub const PORT: u16 = 7530;
 /// Maximum number of bytes per write.
 const CHUNK: usize = 256 << 10;
@@ -43,9 +43,9 @@ pub struct Send {
 /// Result of one flow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Flow {
-    /// Acknowledged in the time that is counted, in Mbit/s.
+    /// Acknowledged rate in the counted time, in Mbit/s.
     pub mbps: f64,
-    /// Segments sent again, in all.
+    /// Total of retransmitted segments.
     pub retransmits: u32,
     /// Progress of the fitting at the end.
     pub state: String,

@@ -1,4 +1,4 @@
-//! The ways of sizing buffers that are compared, and how each is set.
+//! Compared methods of buffer sizing, and their settings.
 
 use clap::ValueEnum;
 use drs::{Action, Mode, apply};
@@ -39,7 +39,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// In the order of the tables.
+    /// All methods, in the order of the tables.
     pub const ALL: [Self; 10] = [
         Self::Stock,
         Self::Fixed,
@@ -53,7 +53,7 @@ impl Column {
         Self::AutoFixed,
     ];
 
-    /// The head of its column.
+    /// Returns the head of the method's column.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Stock => "stock 64 KB",
@@ -100,7 +100,7 @@ impl Column {
         }
     }
 
-    /// The hosts' largest windows, as a scenario says it.
+    /// Returns the hosts' largest windows, in the format of a scenario.
     pub const fn hosts(self) -> &'static str {
         match self {
             Self::Stock => "64 KB",
@@ -118,7 +118,7 @@ impl Column {
         }
     }
 
-    /// The window that is held for the whole transfer.
+    /// Returns the window that stays the same for the whole transfer.
     pub const fn held_window(self) -> Option<u32> {
         match self {
             Self::Fixed => Some(64 * KB),
@@ -128,8 +128,8 @@ impl Column {
         }
     }
 
-    /// The buffer that the program sets before it connects or listens, in bytes as `SO_RCVBUF`
-    /// takes them.
+    /// Returns the buffer that the program sets before it connects or listens, in bytes as for
+    /// `SO_RCVBUF`.
     const fn first_buffer(self) -> Option<u32> {
         match self {
             Self::Stock | Self::Kernel | Self::Auto => None,
@@ -140,29 +140,29 @@ impl Column {
     }
 
     /// Returns true if the receiver sets its buffer before it listens. A small buffer that is set
-    /// so early also fixes the connection's window scaling, and the window cannot grow past it. A
-    /// mode that grows sets it on the connection.
+    /// so early also fixes the connection's window scaling, which limits the window for good. Modes
+    /// that grow the buffer set it on the connection instead.
     const fn before_listening(self) -> bool {
         !matches!(self, Self::Classic | Self::PaperPlus | Self::AutoFixed)
     }
 
-    /// Sets the receiver's listening socket.
+    /// Applies the settings to the receiver's listening socket.
     pub fn prepare_listener(self, socket: impl AsFd) {
         if let Some(bytes) = self.first_buffer().filter(|_| self.before_listening()) {
             apply(&socket, Action::ReceiveBuffer(bytes));
         }
     }
 
-    /// Sets the receiver's connection.
+    /// Applies the settings to the receiver's connection.
     pub fn prepare_connection(self, socket: impl AsFd) {
         if let Some(bytes) = self.first_buffer().filter(|_| !self.before_listening()) {
             apply(&socket, Action::ReceiveBuffer(bytes));
         }
     }
 
-    /// Sets the sender's socket, before it connects. The static windows are the receiver's to hold;
-    /// a sender's buffer of the same size leaves room for what is in flight, because the kernel
-    /// doubles it.
+    /// Applies the settings to the sender's socket, before it connects. The receiver enforces
+    /// static windows. A sender's buffer of the same size has room for the bytes in flight, because
+    /// the kernel doubles it.
     pub fn prepare_sender(self, socket: impl AsFd) {
         if let Some(bytes) = self.first_buffer() {
             apply(&socket, Action::SendBuffer(bytes));

@@ -17,10 +17,10 @@ use crate::tools::Tools;
 
 /// Connections from each of the four senders.
 const CONNECTIONS_PER_SENDER: usize = 50;
-/// Buffer memory of the receiver for all connections, as the kernel accounts it, in megabytes:
-/// ample, and scarce.
+/// Ample and scarce buffer memory of the receiver for all connections, as the kernel accounts it,
+/// in megabytes.
 const BUDGETS_MB: [u64; 2] = [64, 16];
-/// Seconds that are counted, after the seconds to settle.
+/// Counted seconds, and the seconds before them in which the connections settle.
 const COUNTED_SECONDS: u32 = 25;
 const SETTLE_SECONDS: u32 = 15;
 
@@ -55,7 +55,7 @@ delay = "1 ms"
 rate = "500 Mbit/s"
 queue = "1 bdp of 100 ms"
 "#;
-/// The senders and their round trips in milliseconds.
+/// Senders and their round trips in milliseconds.
 const SENDERS: [(&str, u32); 4] = [
     ("near", 10),
     ("middle", 50),
@@ -76,7 +76,7 @@ enum Sharing {
     Budget,
 }
 
-/// One crowd.
+/// One set of connections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     sharing: Sharing,
@@ -86,11 +86,11 @@ pub struct Cell {
 /// Result of a crowd.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
-    /// Goodput of each connection, Mbit/s.
+    /// Goodput of each connection, in Mbit/s.
     rates: Vec<f64>,
-    /// The round trip of each connection, milliseconds.
+    /// Round trip of each connection, in milliseconds.
     round_trips_ms: Vec<u32>,
-    /// The sum over connections of their mean buffers, and of their largest, bytes.
+    /// Sums over all connections of their mean buffers and of their largest ones, in bytes.
     buffers_mean: f64,
     buffers_max: u64,
 }
@@ -100,7 +100,7 @@ impl Seen {
         self.rates.iter().sum()
     }
 
-    /// The total of the connections with this round trip, Mbit/s.
+    /// Returns the total rate of the connections with this round trip, in Mbit/s.
     fn at(&self, distance: u32) -> f64 {
         let of = self.rates.iter().zip(&self.round_trips_ms);
         of.filter(|(_, rtt)| **rtt == distance)
@@ -276,7 +276,7 @@ fn receive(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Server> {
     Server::start(command, "the receiver", "listening")
 }
 
-/// Runs all senders to their ends.
+/// Runs all senders until they end.
 fn send(here: &Here<'_, PathBuf>, limit: Duration) -> Result<()> {
     let to = format!("{}:{PORT}", here.lab.address("receiver")?);
     let mut commands = vec![];
@@ -311,7 +311,7 @@ fn send(here: &Here<'_, PathBuf>, limit: Duration) -> Result<()> {
     })
 }
 
-/// Jain's fairness index: 1 when all are equal, 1/n when one has all.
+/// Returns Jain's fairness index: 1 if all rates are equal, 1/n if one connection has everything.
 fn jain(rates: &[f64]) -> f64 {
     let (sum, squares) = rates
         .iter()

@@ -1,8 +1,8 @@
-//! Transfers of up to 128 MB over the paper's two paths, one for each way of sizing and each seed.
+//! Transfers of up to 128 MB over the paper's two paths, one for each sizing method and each seed.
 //!
-//! A transfer of N MB is the first N MB of a longer one: neither TCP nor the sizing knows how much
-//! will come. So one transfer gives every point of a curve: the time from before connecting until
-//! the receiver had read that much.
+//! A transfer of N MB equals the first N MB of a longer one, because neither TCP nor the sizing
+//! knows how much will follow. So one transfer yields every point of a curve: the time from before
+//! the connection is made until the receiver had read that much.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,11 +23,11 @@ use crate::single::{Basis, SINGLE};
 use crate::stats::Spread;
 use crate::tools::Tools;
 
-/// Megabytes of the figure's points.
+/// Sizes of the figure's points, in megabytes.
 const SIZES: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Share of the machine that one transfer takes: 36 Mbit/s are little.
 const SHARE: f64 = 1.0 / 14.0;
-/// Minutes of a made-up path's series.
+/// Length of a synthetic path's series, in minutes.
 const TRACE_MINUTES: usize = 180;
 
 /// Modes of right-sizing and their baselines, which are also compared under noise.
@@ -48,7 +48,7 @@ pub struct Figure4;
 enum DrsPath {
     /// 102.1 ms and 36 Mbit/s.
     Constant,
-    /// A made-up series with the statistics of the measured path; each seed makes another.
+    /// A synthetic series with the statistics of the measured path. Each seed yields another one.
     Varying,
 }
 
@@ -90,8 +90,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Megabytes: a 64 KB window needs five minutes for 128 MB over the varying path, so it stops
-    /// at half.
+    /// Returns the size of the transfer in megabytes. A window of 64 KB would need five minutes for
+    /// 128 MB over the varying path, so it stops at half.
     fn megabytes(&self) -> u64 {
         match (self.path, self.column) {
             (DrsPath::Varying, Column::Stock | Column::Fixed) => 64,
@@ -99,7 +99,7 @@ impl Cell {
         }
     }
 
-    /// About how long it takes, seconds.
+    /// Returns the approximate time of the transfer, in seconds.
     fn about(&self) -> f64 {
         let window_bps = match self.column {
             Column::Stock | Column::Fixed => 64e3 * 8.0,
@@ -118,7 +118,7 @@ impl Cell {
 /// Result of a transfer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
-    /// Megabytes and the goodput of a transfer that long, Mbit/s.
+    /// Sizes in megabytes, and the goodput of a transfer of that size in Mbit/s.
     goodput: Vec<(u64, f64)>,
     receiver: End,
     sender: End,
@@ -132,7 +132,7 @@ impl Seen {
             .map(|point| point.1)
     }
 
-    /// At the largest size.
+    /// Returns the goodput at the largest size.
     fn last(&self) -> f64 {
         self.goodput.last().map_or(0.0, |point| point.1)
     }
@@ -216,7 +216,7 @@ impl Experiment for Figure4 {
         let (Some(mut sender), Some(mut receiver)) = (sender, receiver) else {
             bail!("an end reported nothing");
         };
-        // One run of each kind is drawn over time.
+        // The page plots one run of each kind over time.
         if here.seed != FIRST_PUBLISHED_SEED {
             sender.series.clear();
             receiver.series.clear();
@@ -339,11 +339,11 @@ fn quoted(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
         .collect()
 }
 
-/// The made-up series of a seed.
+/// Returns the file of a seed's synthetic series.
 fn trace(scratch: &Path, seed: u64) -> Result<PathBuf> {
     let path = scratch.join(format!("trace-{seed}.csv"));
     if !path.exists() {
-        // Several transfers of a seed may come here at once: each writes the same.
+        // Several transfers of a seed may do this at the same time. All write the same content.
         crate::store::replace(&path, &wanbed::drs_trace::write(seed, TRACE_MINUTES))?;
     }
     Ok(path)
@@ -352,7 +352,7 @@ fn trace(scratch: &Path, seed: u64) -> Result<PathBuf> {
 /// A value of a transfer.
 type Value = fn(&Seen) -> f64;
 
-/// A column of the table for each way of sizing that has runs.
+/// Returns the table, with a column for each sizing method that has runs.
 fn table(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Table {
     let measured: Vec<Cell> = Column::ALL
         .map(|column| Cell { path, column })
@@ -411,7 +411,7 @@ fn table(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Table {
     table
 }
 
-/// The spread of goodput at a size.
+/// Returns the spread of goodput at a size.
 fn rate(runs: &Runs<'_, Cell, Seen>, cell: &Cell, megabytes: u64) -> Option<Spread> {
     let records = runs.cell(cell);
     let all: Vec<f64> = records
@@ -421,7 +421,7 @@ fn rate(runs: &Runs<'_, Cell, Seen>, cell: &Cell, megabytes: u64) -> Option<Spre
     Spread::of(&all)
 }
 
-/// At each size: `auto` over the column that did best beside it, at the same seeds.
+/// Compares `auto` at each size with the best other column, at the same seeds.
 fn against_the_best(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> String {
     let auto = Cell {
         path,

@@ -1,4 +1,4 @@
-//! Right-sized flows beside stock ones on one bottleneck.
+//! Right-sized flows next to untuned ones on one bottleneck.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::tools::Tools;
 const FLOWS_OF_A_KIND: usize = 4;
 /// Duration of the flows, in seconds.
 const SECONDS: u32 = 60;
-/// Flows that run next to stock flows; the first is the same twice, and shows the noise.
+/// Flows that run next to untuned flows. The first is untuned itself, and shows the noise.
 const COLUMNS: [Column; 4] = [
     Column::Kernel,
     Column::Auto,
@@ -32,14 +32,14 @@ const CONGESTION: [&str; 3] = ["reno", "cubic", "bbr"];
 /// The experiment.
 pub struct Friendly;
 
-/// Flows of one kind beside as many stock ones.
+/// Flows of one kind next to as many untuned ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     column: Column,
     congestion: String,
 }
 
-/// Goodput of each flow, Mbit/s.
+/// Goodput of each flow, in Mbit/s.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     sized: Vec<f64>,
@@ -47,7 +47,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The right-sized flows' share of what all carried.
+    /// Returns the right-sized flows' share of the total goodput.
     fn share(&self) -> f64 {
         let (sized, stock) = (
             self.sized.iter().sum::<f64>(),
@@ -197,7 +197,7 @@ impl Experiment for Friendly {
     }
 }
 
-/// Runs the flows of one kind to their ends.
+/// Runs the flows of one kind until they end.
 fn flows(
     here: &Here<'_, PathBuf>,
     column: Column,

@@ -1,4 +1,4 @@
-//! Right-sizing, measured: Figure 4 of the DRS paper, and what it left open.
+//! Measurements of right-sizing: Figure 4 of the DRS paper, and its open questions.
 
 pub mod column;
 pub mod fairness;
@@ -16,7 +16,7 @@ use crate::tools::Tools;
 use column::Column;
 use program::End;
 
-/// The file whose bytes are sent, over and over.
+/// Writes the file whose bytes are sent repeatedly.
 ///
 /// # Errors
 /// It cannot be written.
@@ -26,7 +26,7 @@ fn payload(tools: &Tools) -> Result<PathBuf> {
     Ok(payload)
 }
 
-/// The word for a column on the command line.
+/// Returns the command-line word for a column.
 fn word(column: Column) -> String {
     column
         .to_possible_value()
@@ -34,7 +34,7 @@ fn word(column: Column) -> String {
         .unwrap_or_default()
 }
 
-/// The [`End`]s in the last line that a program wrote.
+/// Parses the [`End`]s in the last line of a program's output.
 fn ends(text: &str) -> Result<Vec<End>> {
     let line = text
         .lines()
@@ -43,7 +43,7 @@ fn ends(text: &str) -> Result<Vec<End>> {
     serde_json::from_str(line).context("a program's report does not parse")
 }
 
-/// Goodput of each connection over so many seconds, in Mbit/s.
+/// Returns the goodput of each connection over `seconds`, in Mbit/s.
 fn rates(ends: &[End], seconds: u32) -> Vec<f64> {
     ends.iter()
         .map(|end| end.bytes as f64 * 8.0 / f64::from(seconds) / 1e6)

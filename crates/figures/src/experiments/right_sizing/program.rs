@@ -1,8 +1,8 @@
-//! The two programs of a measured transfer: one sends a file's bytes over one TCP connection or
-//! several, the other reads them.
+//! The two programs of a measured transfer: one sends a file's bytes over one or several TCP
+//! connections, the other reads them.
 //!
-//! Both say what they saw as one line of JSON. Times are of the machine's monotonic clock, which
-//! both nodes share.
+//! Both print their observations as one line of JSON. Times are of the machine's monotonic clock,
+//! which both nodes share.
 
 use super::column::Column;
 use anyhow::{Context, Result, bail};
@@ -15,11 +15,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Port of the receiver; a node of a lab runs nothing else.
+/// Port of the receiver, which is alone in its node of a lab.
 pub const PORT: u16 = 7520;
 /// Maximum number of bytes per read or write.
 const CHUNK: usize = 256 << 10;
-/// One in this many samples is kept: about two per second.
+/// Ratio of all samples to kept ones, which are about two per second.
 const KEEP: u32 = 20;
 
 /// The receiving program.
@@ -84,33 +84,34 @@ pub struct Send {
 pub struct End {
     /// The peer's address.
     pub peer: String,
-    /// Before connecting, or after accepting: seconds of the monotonic clock.
+    /// Time before connecting or after accepting, in seconds of the monotonic clock.
     pub start: f64,
-    /// When the last byte was read or written.
+    /// Time at which the last byte was read or written.
     pub end: f64,
-    /// Bytes that count: after settling.
+    /// Counted bytes: those after settling.
     pub bytes: u64,
-    /// When each power of two of megabytes had been read.
+    /// Times at which each power of two of megabytes had been read.
     pub marks: Vec<(u64, f64)>,
-    /// The buffer, as the kernel accounts it: mean over time and most, bytes.
+    /// Mean over time of the buffer, as the kernel accounts it, in bytes.
     pub buffer_mean: f64,
-    /// The most of it.
+    /// Maximum of the buffer, in bytes.
     pub buffer_max: u64,
-    /// Memory in use by what was queued: mean over time, bytes.
+    /// Mean over time of the memory that queued data used, in bytes.
     pub used_mean: f64,
-    /// The most of it.
+    /// Maximum of that memory, in bytes.
     pub used_max: u64,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: u32,
-    /// Actions with their causes, by time.
+    /// Actions with their causes, each with its time.
     pub actions: Vec<(f64, String)>,
-    /// Advice, the first of each kind.
+    /// Advice, once for each kind.
     pub advice: Vec<String>,
-    /// Time, buffer, used, window offered (or congestion window); about two a second, where asked.
+    /// Time, buffer, used memory, and offered window (or congestion window). About two entries a
+    /// second, if requested.
     pub series: Vec<(f64, u64, u64, u64)>,
 }
 
-/// Seconds of the machine's monotonic clock.
+/// Returns the time of the machine's monotonic clock.
 fn clock() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Duration::new(
@@ -119,13 +120,13 @@ fn clock() -> Duration {
     )
 }
 
-/// Many connections are looked at less often, so that looking does not load the machine that also
-/// carries the links.
+/// Returns the sampling interval. It grows with the connections, because the same machine also
+/// emulates the links.
 fn period(connections: usize) -> Duration {
     SAMPLE_PERIOD * u32::try_from(1 + connections / 40).unwrap_or(1)
 }
 
-/// Watches one connection while its program moves bytes.
+/// Sampler of one connection while its program moves bytes.
 struct Watch {
     flow: Flow,
     column: Column,
@@ -162,11 +163,11 @@ impl Watch {
             return;
         }
         self.last = now;
-        // The kernel lifts a clamp when it learns how much bookkeeping a segment takes.
+        // The kernel lifts a clamp when it learns the overhead of a segment.
         if let (Side::Receiving, Some(window)) = (self.side, self.column.held_window()) {
             apply(socket, Action::WindowClamp(window));
         }
-        // A connection that the peer has just closed gives no sample, and needs none.
+        // A connection that the peer has just closed yields no sample.
         let Ok(step) = self.flow.step(socket, now) else {
             return;
         };
@@ -346,7 +347,7 @@ fn send_one(what: &Send) -> Result<End> {
             }
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-            // The receiver has seen enough.
+            // The receiver has closed, as it has enough.
             Err(_) if what.bytes == 0 => return Ok(watch.finish(sent)),
             Err(error) => return Err(error).context("the connection broke"),
         }
@@ -354,7 +355,7 @@ fn send_one(what: &Send) -> Result<End> {
     }
     socket.shutdown(std::net::Shutdown::Write)?;
     socket.set_read_timeout(Some(SAMPLE_PERIOD))?;
-    // The receiver closes when it has read all.
+    // The receiver closes when it has read everything.
     loop {
         match socket.read(&mut room) {
             Ok(0) => return Ok(watch.finish(sent)),

@@ -23,7 +23,7 @@ pub struct Cell {
     way: Way,
 }
 
-/// Data that is copied.
+/// Copied data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
@@ -33,7 +33,7 @@ pub enum What {
     MillionsInOneFolder,
     /// 100,000 files of 1 KiB, 1,000 in a folder.
     SmallFiles,
-    /// One file of 2 GiB, over as many streams as a copy may have.
+    /// One file of 2 GiB, over the maximum number of streams of a copy.
     ManyStreams,
     /// One file of 64 GiB with a block of data at its start and one at its end.
     Sparse,
@@ -54,22 +54,22 @@ pub enum Way {
 /// Result of one copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
-    /// Files that arrived, and their bytes.
+    /// Number of arrived files, and their bytes.
     files: u64,
     bytes: u64,
-    /// From the start of the command to its end.
+    /// Time of the command from start to end.
     seconds: f64,
-    /// Resources of the client and of the server, if they are longhaul's.
+    /// Resources of the client and of the server, if they are Longhaul's.
     client: Option<Usage>,
     server: Option<Usage>,
 }
 
-/// Resources that a process used.
+/// Resources of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// The most memory that was resident (`VmHWM`), in MiB.
+    /// Maximum resident memory (`VmHWM`), in MiB.
     peak_mib: f64,
-    /// Seconds of processors.
+    /// Processor time in seconds.
     cpu_seconds: f64,
 }
 
@@ -97,7 +97,7 @@ impl What {
         }
     }
 
-    /// Files, files in a folder, and bytes of each.
+    /// Returns the number of files, the files in a folder, and the bytes of each file.
     fn shape(self) -> (u64, u64, u64) {
         match self {
             Self::MillionsInFolders => (2_000_000, 1000, 0),
@@ -154,7 +154,7 @@ impl Experiment for Scale {
         What::ALL.into_iter().flat_map(of).collect()
     }
 
-    /// By default what takes a moment; `--seeds 1` is all of it.
+    /// The default is the short copies. `--seeds 1` asks for every cell.
     fn seeds(&self, cell: &Cell) -> u64 {
         u64::from(matches!(cell.what, What::SmallFiles))
     }

@@ -1,4 +1,4 @@
-//! The table, and what is said of it.
+//! The table and its text.
 
 use super::{Cell, Scale, Seen, Way, What};
 use crate::comparison::Comparison;
@@ -8,10 +8,10 @@ use crate::runs::Runs;
 use crate::single::Basis;
 use crate::stats::Spread;
 
-/// Bytes of the file that the sparse one is taken as a sample of.
+/// Bytes of the file of which the sparse one is a sample.
 const TERABYTES: f64 = (4u64 << 40) as f64;
 
-/// The page.
+/// Returns the page.
 pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
     let mut table = Table::new([
         "what",
@@ -100,7 +100,7 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     peak.into_iter().chain(rates).chain(hours).collect()
 }
 
-/// The cell of small files.
+/// Returns the cell of small files.
 const fn small(way: Way) -> Cell {
     Cell {
         what: What::SmallFiles,
@@ -108,12 +108,12 @@ const fn small(way: Way) -> Cell {
     }
 }
 
-/// Files a second of small files.
+/// Returns the rate of small files, in files a second.
 fn small_files(runs: &Runs<'_, Cell, Seen>, way: Way) -> Option<Spread> {
     runs.spread(&small(way), Seen::files_per_second)
 }
 
-/// `longhaul cp` beside rsync, which fetches the same files from its daemon.
+/// Compares `longhaul cp` with rsync, which fetches the same files from its daemon.
 pub fn comparisons(runs: &Runs<'_, Cell, Seen>) -> Vec<Comparison> {
     let both = small_files(runs, Way::Pull).zip(small_files(runs, Way::Rsync));
     let compared = both.map(|(own, other)| Comparison {

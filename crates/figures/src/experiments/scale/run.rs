@@ -1,4 +1,4 @@
-//! One copy within one node, over its loopback interface, and what the processes take.
+//! One copy within one node, over its loopback interface, and the resources of its processes.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::peers;
 use crate::peers::one_copy::{Direction, Job, one_copy};
 use crate::watched_copy::WatchedCopy;
 
-/// Both ends are in one node; the other is there because a lab has a link.
+/// Both ends are in one node. The other node exists because a lab needs a link.
 pub const LAB: &str = r#"
 title = "one host"
 [nodes.host]
@@ -26,21 +26,21 @@ ends = ["host", "other"]
 delay = "1 ms"
 rate = "100 Mbit/s"
 "#;
-/// A copy that has not ended by then has failed.
+/// Maximum time of a copy.
 const COPY_TIMEOUT: Duration = Duration::from_secs(900);
 /// Interval at which the processes are sampled. The kernel records their maximum memory.
 const USAGE_SAMPLE_PERIOD: Duration = Duration::from_millis(50);
 
-/// Makes what is copied, and the copy.
+/// Makes the data, and copies it.
 ///
 /// # Errors
-/// There is no room, a program cannot be started, or the copy fails.
+/// The space is insufficient, a program cannot be started, or the copy fails.
 pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
     let sent = here.folder.join("sent");
     std::fs::create_dir(&sent)?;
     let files = cell.what.shape().0;
     make(&sent, cell.what)?;
-    // Where memory has no room for as many inodes again, the copy goes to disk.
+    // If memory has no room for the same number of inodes again, the copy goes to disk.
     let elsewhere = (!has_room(here.folder, files))
         .then(tempfile::tempdir)
         .transpose()?;
@@ -84,7 +84,7 @@ pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
     })
 }
 
-/// With `longhaul cp`: seconds, and what client and server took.
+/// Copies with `longhaul cp`. Returns the seconds, and the resources of client and server.
 fn copy(
     here: &Here<'_, ()>,
     cell: Cell,
@@ -110,8 +110,7 @@ fn copy(
         let watch = scope.spawn(|| {
             let mut last = Usage::default();
             while !over.load(Ordering::Relaxed) {
-                // Of a process that has ended and is not waited for, no memory is reported any
-                // more.
+                // The kernel reports no memory of a process that has ended.
                 last = usage(client)
                     .filter(|now| now.peak_mib > 0.0)
                     .unwrap_or(last);

@@ -1,4 +1,4 @@
-//! Makes what is copied, finds room for it twice, and counts what arrived.
+//! Makes the data, checks that there is room for it twice, and counts what arrived.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,7 +12,7 @@ use crate::dataset::sized_file;
 
 const MIB: u64 = 1 << 20;
 
-/// Makes it in `folder`, under the name `data`.
+/// Makes the data in `folder`, under the name `data`.
 ///
 /// # Errors
 /// It cannot be written.
@@ -49,12 +49,12 @@ fn tree(path: &Path, (files, in_a_folder, bytes): (u64, u64, u64)) -> std::io::R
 
 /// Returns true if the file system of `folder` has space for `files` more files.
 pub fn has_room(folder: &Path, files: u64) -> bool {
-    // Of file systems that make inodes as they need them, none is free.
+    // File systems that make inodes on demand report none as free.
     rustix::fs::statvfs(folder)
         .is_ok_and(|stat| stat.f_files == 0 || stat.f_favail > files + files / 20)
 }
 
-/// Regular files beneath `path`, or itself, and their bytes.
+/// Counts the regular files beneath `path`, or `path` itself, and their bytes.
 ///
 /// # Errors
 /// It cannot be read.

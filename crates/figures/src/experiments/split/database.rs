@@ -1,4 +1,4 @@
-//! A PostgreSQL server of one run, in a directory that goes with it, reached over a socket there.
+//! A PostgreSQL server of one run. Its directory is removed with it, and holds its socket.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::children::{Server, output_within};
 
 /// Maximum time for creating a cluster, or for starting a server.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Whom it runs as when this runs as root, which it refuses to: `nobody`.
+/// User of the server (`nobody`) if this program runs as root, which PostgreSQL refuses.
 const NOBODY: u32 = 65534;
 
 /// A database server that runs while this value lives.
 pub struct Database {
-    // Ended before its directory goes.
+    // Dropped, and so ended, before its directory is removed.
     _server: Server,
     dir: TempDir,
 }

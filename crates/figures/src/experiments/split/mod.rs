@@ -1,5 +1,5 @@
-//! One tree over the links of several nodes: a job that is split over their agents, beside the same
-//! job by one.
+//! One tree over the links of several nodes: a job split over their agents, compared with the same
+//! job by one agent.
 
 mod database;
 mod run;
@@ -21,7 +21,7 @@ pub struct Split;
 /// Number of agents, and the splitting of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
-    /// Agents, each at a node of its own.
+    /// Number of agents, each at a node of its own.
     agents: usize,
     /// If true, the job is split.
     split: bool,
@@ -30,11 +30,11 @@ pub struct Cell {
 /// Result of the job.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Seen {
-    /// From the start of `longhaul submit` until the job is done.
+    /// Time from the start of `longhaul submit` until the job is done.
     seconds: f64,
-    /// Agents that carried out a part, or the job.
+    /// Agents that executed a part, or the job.
     worked: usize,
-    /// Files that are not those of the source, or missing.
+    /// Files that are missing or differ from the source.
     wrong_files: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One job over so many agents.
+//! One job, over a number of agents.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::dataset;
 use crate::experiment::Here;
 use crate::tools::Tools;
 
-/// Nodes that are slow beside the server they share.
+/// Nodes that are slow compared with their common server.
 pub const LAB: &str = r#"
 title = "three nodes of 100 Mbit/s and a server of 1 Gbit/s, 20 ms"
 [nodes.node1]
@@ -49,10 +49,10 @@ const FILES: u64 = 96;
 const FILE_BYTES: u64 = 4 << 20;
 /// Size of the whole tree.
 pub const BYTES: u64 = FILES * FILE_BYTES;
-/// Parts of a job that is split: four for each node.
+/// Parts of a split job: four for each node.
 pub const PARTS: usize = 12;
 
-/// A command that has not ended by then has failed.
+/// Maximum time of a command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Returns the tree that is copied.
@@ -69,10 +69,10 @@ pub fn tree(tools: &Tools) -> Result<Source> {
     Ok(Source { root, name })
 }
 
-/// Does it.
+/// Runs the job.
 ///
 /// # Errors
-/// A program cannot be started, or the job does not come to its end.
+/// A program cannot be started, or the job does not finish.
 pub fn run(here: &Here<'_, Source>, agents: usize, split: bool) -> Result<Seen> {
     let _server = serve(here.tools, here.lab, "server", &here.setup.root)?;
     let database = Database::start()?;
@@ -121,7 +121,7 @@ pub fn run(here: &Here<'_, Source>, agents: usize, split: bool) -> Result<Seen> 
     })
 }
 
-/// `longhaul` at a node, with the agent and the memory of this run and node alone.
+/// Returns the command `longhaul` at a node, with an agent and a memory of this run and node alone.
 fn command(here: &Here<'_, Source>, node: &str) -> Result<Command> {
     let mut command = in_node(
         here.tools,
@@ -141,7 +141,7 @@ fn agent(here: &Here<'_, Source>, node: &str, url: &str) -> Result<Server> {
     Server::start(agent, "longhaul agent", "is ready")
 }
 
-/// Files of `source` that `arrived` has not, or not the same.
+/// Counts the files of `source` that `arrived` lacks or has with another content.
 fn wrong_files(source: &Path, arrived: &Path) -> Result<u64> {
     let mut wrong = 0;
     for dir in

@@ -1,5 +1,5 @@
-//! Chromium, which loads a page over HTTPS; the page fetches the file, and the document that comes
-//! of it is printed.
+//! Chromium, which loads a page over HTTPS. The page fetches the file, and Chromium prints the
+//! resulting document.
 
 use std::net::SocketAddrV4;
 use std::path::Path;
@@ -24,8 +24,8 @@ pub(super) const OPENSSL: Need = Need {
 const PORT: u16 = 8443;
 const PAGE_NAME: &str = "fetch.html";
 
-/// Fetches what the address names behind its `?`, before the page counts as loaded, and makes its
-/// bytes the page's text.
+/// Script that fetches the file named after the address's `?` before the page counts as loaded, and
+/// makes its bytes the page's text.
 const PAGE: &str = "<!doctype html><html lang=\"en\"><title>fetch</title><body><script>
 const request = new XMLHttpRequest();
 request.open('GET', '/' + location.search.slice(1), false);
@@ -41,7 +41,7 @@ document.body.textContent = btoa(parts.join(''));
 </script>
 ";
 
-/// Serves `root` over HTTPS, with a certificate of its own and the page beside the file.
+/// Serves `root` over HTTPS, with its own certificate and the page next to the file.
 pub(super) fn serve(place: &Place, root: &Path) -> Result<Serving> {
     let settings = place.settings()?;
     write(&root.join(PAGE_NAME), PAGE)?;

@@ -1,4 +1,4 @@
-//! iperf3, whose server sends a file's content instead of its own.
+//! iperf3, whose server sends the content of a file instead of generated data.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,11 +9,11 @@ use super::super::Item;
 use super::super::iperf3::{IPERF3, PORT};
 use super::super::place::{Place, SERVED, Serving, write};
 
-/// The file of the server's settings that says how long its file is: the client has to ask for so
-/// much.
+/// File of the server's settings that holds the length of the served file. The client must request
+/// that many bytes.
 const LENGTH: &str = "length";
 
-/// Serves the one file of `root`.
+/// Serves the only file of `root`.
 pub(super) fn serve(place: &Place, root: &Path) -> Result<Serving> {
     let entry = std::fs::read_dir(root)?
         .next()
@@ -27,7 +27,7 @@ pub(super) fn serve(place: &Place, root: &Path) -> Result<Serving> {
     place.serve(&IPERF3, &arguments, settings, root, PORT)
 }
 
-/// Receives as many bytes as the file has into a file.
+/// Receives into a file as many bytes as the served file has.
 pub(super) fn fetch(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
     let at = from.endpoint.address;
     let length = std::fs::read_to_string(from.setting(LENGTH))?;

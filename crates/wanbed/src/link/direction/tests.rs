@@ -337,7 +337,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn arbitrary_packets_are_harmless(packets in prop::collection::vec((hostile(), 0_u64..200_000), 1..60)) {
+    fn arbitrary_packets_are_harmless(
+        packets in prop::collection::vec((hostile(), 0_u64..200_000), 1..60)
+    ) {
         let mut direction = direction(Some(100_000_000), MS, 20_000,
             LossModel::Independent { probability: 0.1 });
         let mut now = 0;
