@@ -19,7 +19,7 @@ pub struct Tools {
     pub identities: Identities,
     /// In a guest, the guard that keeps its processors from halting. Otherwise labs are late by the
     /// time that the host takes to resume them.
-    awake: Option<Awake>,
+    awake: Option<AwakeGuard>,
 }
 
 impl Tools {

@@ -261,7 +261,12 @@ pub fn figures(runs: &All<'_>) -> Vec<Figure> {
 }
 
 /// Draws the last values of a series, and the bands that were forecast for them.
-fn draw_series(title: &str, quantity: Quantity, period: f64, values: &[f64]) -> Result<String> {
+fn draw_series(
+    title: &str,
+    quantity: ForecastQuantity,
+    period: f64,
+    values: &[f64],
+) -> Result<String> {
     let (factor, unit) = match quantity {
         ForecastQuantity::Rate => (1e-6, "Mbit/s"),
         ForecastQuantity::RoundTrip => (1e3, "ms"),

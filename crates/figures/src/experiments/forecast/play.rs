@@ -132,11 +132,14 @@ impl Scored {
 }
 
 /// Replays a series whose values are `period` seconds apart.
-pub fn play(quantity: Quantity, period: f64, values: &[f64]) -> Score {
-    let mut series = Series::new(quantity, Detail::Full);
-    let mut compact = Series::new(quantity, Detail::Compact);
-    let mut family: Vec<Beside> = (0..Family::MAX).map(|_| Beside::new(quantity)).collect();
-    let mut best = [Error::Absolute, Error::Squared].map(|by| (by, Beside::new(quantity)));
+pub fn play(quantity: ForecastQuantity, period: f64, values: &[f64]) -> Score {
+    let mut series = Series::new(quantity, SeriesDetail::Full);
+    let mut compact = Series::new(quantity, SeriesDetail::Compact);
+    let mut family: Vec<Beside> = (0..PredictorFamily::MAX_PREDICTORS)
+        .map(|_| Beside::new(quantity))
+        .collect();
+    let mut best =
+        [ErrorMeasure::Absolute, ErrorMeasure::Squared].map(|by| (by, Beside::new(quantity)));
     let mut running = (RunningMean::default(), Beside::new(quantity));
     let none = Windows::new(&[1]);
     let (mut published, mut small) = (Scored::default(), Scored::default());
@@ -179,8 +182,8 @@ pub fn play(quantity: Quantity, period: f64, values: &[f64]) -> Score {
             }
         }
         // A value that is refused would be left out elsewhere, too.
-        let _ = series.observe(Sample::exact(at, value));
-        let _ = compact.observe(Sample::exact(at, value));
+        let _ = series.observe(SeriesSample::exact(at, value));
+        let _ = compact.observe(SeriesSample::exact(at, value));
         running.0.update(value, &none);
         for (horizon, issued) in HORIZONS.iter().zip(&mut ahead) {
             let then = at + (*horizon as f64 * period * 1e6) as MomentMicros;

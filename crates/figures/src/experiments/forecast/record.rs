@@ -168,7 +168,7 @@ pub fn record<S>(here: &Here<'_, S>, what: Recording) -> Result<Vec<f64>> {
             "-i",
             &format!("{PERIOD}s"),
         ]);
-    if what.quantity() == Quantity::Rate {
+    if what.quantity() == ForecastQuantity::Rate {
         // The receiver counts what arrives; a sender would count what goes into its buffer.
         command.arg("-R");
     }
@@ -185,7 +185,7 @@ pub fn record<S>(here: &Here<'_, S>, what: Recording) -> Result<Vec<f64>> {
 }
 
 /// Returns the values of whole intervals after slow start.
-fn series(intervals: &[Interval], quantity: Quantity) -> Vec<f64> {
+fn series(intervals: &[Interval], quantity: ForecastQuantity) -> Vec<f64> {
     let whole = intervals
         .iter()
         .filter(|interval| interval.sum.start >= FROM && interval.sum.seconds > 0.5 * PERIOD);
