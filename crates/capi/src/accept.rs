@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use libc::{sockaddr, socklen_t};
-use longhaul_ramp::{MAX_MESSAGE_BYTES, RampReply};
+use longhaul_ramp_protocol::{MAX_MESSAGE_BYTES, RampReply};
 
 use crate::guard::catching_panics;
 use crate::listen::{inherit, session_address};

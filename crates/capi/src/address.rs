@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use libc::{sa_family_t, sockaddr, socklen_t};
-use longhaul_ramp::{MAX_NAME_BYTES, MAX_ROUTE_BYTES};
+use longhaul_ramp_protocol::{MAX_NAME_BYTES, MAX_ROUTE_BYTES};
 
 use crate::guard::guarded;
 use crate::system::Errno;

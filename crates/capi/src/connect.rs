@@ -1,7 +1,7 @@
 //! `lsl_connect`.
 //!
 //! The kernel connects the program's own socket to a listener of the on-ramp on loopback, or
-//! directly to its destination if the on-ramp says so. `crates/ramp` specifies the messages between
+//! directly to its destination if the on-ramp says so. `crates/ramp-protocol` specifies the messages between
 //! the two.
 
 use std::ffi::{OsString, c_int};
@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use libc::{sockaddr, socklen_t};
-use longhaul_ramp::{RampReply, RampRequest, RouteQuery};
+use longhaul_ramp_protocol::{RampReply, RampRequest, RouteQuery};
 
 use crate::address::{self, AF_LSL, ParsedDestination, SockaddrLsl};
 use crate::guard::catching_panics;

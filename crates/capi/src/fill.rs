@@ -9,7 +9,7 @@ use std::ffi::c_int;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use longhaul_ramp::MAX_FILL_BYTES;
+use longhaul_ramp_protocol::MAX_FILL_BYTES;
 
 use crate::system::{errno, option, set_option, unacknowledged};
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::socklen_t;
-use longhaul_ramp::{RampReply, RampRequest};
+use longhaul_ramp_protocol::{RampReply, RampRequest};
 
 use crate::guard::catching_panics;
 use crate::system::{

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use longhaul_ramp::MAX_NAME_BYTES;
+use longhaul_ramp_protocol::MAX_NAME_BYTES;
 
 /// Maximum number of remembered addresses; the oldest are dropped first.
 const MAX_NAMES: usize = 128;

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 
 use data_encoding::BASE32_NOPAD;
 use libc::socklen_t;
-use longhaul_ramp::{MAX_PURPOSE_BYTES, MAX_ROUTE_BYTES};
+use longhaul_ramp_protocol::{MAX_PURPOSE_BYTES, MAX_ROUTE_BYTES};
 
 use crate::address::SockaddrLsl;
 use crate::guard::{catching_panics, guarded};

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
 use libc::{sockaddr, socklen_t};
-use longhaul_ramp::{RampReply, RampRequest};
+use longhaul_ramp_protocol::{RampReply, RampRequest};
 
 use crate::address::SockaddrLsl;
 use crate::guard::catching_panics;

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use longhaul_ramp::{MAX_MESSAGE_BYTES, RampReply, RampRequest, SOCKET_VARIABLE};
+use longhaul_ramp_protocol::{MAX_MESSAGE_BYTES, RampReply, RampRequest, SOCKET_VARIABLE};
 
 use crate::start;
 use crate::system::{Errno, check_result, errno, set_option};
@@ -48,7 +48,7 @@ pub fn default_path() -> Option<PathBuf> {
         .or_else(|| below("LONGHAUL_HOME", "state"))
         .or_else(|| below("XDG_STATE_HOME", "longhaul"))
         .or_else(|| below("HOME", ".local/state/longhaul"))?;
-    Some(state.join(longhaul_ramp::SOCKET_IN_STATE))
+    Some(state.join(longhaul_ramp_protocol::SOCKET_IN_STATE))
 }
 
 /// Connects to an on-ramp: the one at `path`, else at `$LONGHAUL_ONRAMP`, else at the default path.

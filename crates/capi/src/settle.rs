@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 
-use longhaul_ramp::RampReply;
+use longhaul_ramp_protocol::RampReply;
 
 use crate::ramp;
 use crate::system::{self, Errno, disconnect, option};

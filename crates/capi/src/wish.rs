@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use longhaul_ramp::ConnectionWish;
+use longhaul_ramp_protocol::ConnectionWish;
 
 /// Wishes of a program for a connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use longhaul_config::routes::Author;
 use longhaul_onramp::{Onramp, OnrampAddresses, OnrampConfig};
-use longhaul_ramp::SOCKET_VARIABLE;
+use longhaul_ramp_protocol::SOCKET_VARIABLE;
 use longhaul_session::Identity;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -173,5 +173,5 @@ pub fn default_socket() -> Result<PathBuf> {
         "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the socket is to be with \
          --socket",
     )?;
-    Ok(state.join(longhaul_ramp::SOCKET_IN_STATE))
+    Ok(state.join(longhaul_ramp_protocol::SOCKET_IN_STATE))
 }

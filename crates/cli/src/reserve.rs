@@ -12,7 +12,7 @@ use longhaul_control_client::controller::ReservationAnswer;
 use longhaul_output::message;
 use longhaul_proto::SessionId;
 use longhaul_proto::text::printable;
-use longhaul_setup::streams::Prefix;
+use longhaul_provisioning::streams::Prefix;
 use quantities::{ByteCount, Rate, Time};
 
 use crate::agent_client::run_in_runtime;

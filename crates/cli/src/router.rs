@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use longhaul_hop::read_trusted_file;
-use longhaul_setup::agent;
-use longhaul_setup::linux::{LinuxRouter, RouterConfig, this_machine};
+use longhaul_provisioning::agent;
+use longhaul_provisioning::linux::{LinuxRouter, RouterConfig, this_machine};
 use tokio::sync::watch;
 
 use crate::exit::Exit;

@@ -13,7 +13,7 @@ use longhaul_output::message;
 use longhaul_preload::launch::{self, UnsuitableProgram};
 use longhaul_preload::settings;
 use longhaul_proto::text::{is_printable, printable};
-use longhaul_ramp::{MAX_PURPOSE_BYTES, SOCKET_VARIABLE};
+use longhaul_ramp_protocol::{MAX_PURPOSE_BYTES, SOCKET_VARIABLE};
 use quantities::{ByteCount, Rate, Time};
 
 use crate::{failure, quantity};

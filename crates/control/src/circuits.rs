@@ -1,5 +1,5 @@
 //! Circuits of reservations: sets up what is promised and provisioned on the network
-//! ([`longhaul_setup`]), and reports the result to the book.
+//! ([`longhaul_provisioning`]), and reports the result to the book.
 //!
 //! | module | purpose |
 //! |---|---|

@@ -6,9 +6,9 @@
 //! | [`authority`] | access control: roles, rights, constraints. Pure |
 //! | [`places`] | the map with registered depots, and the ends that each key speaks for. Pure |
 //! | [`probes`] | schedule of measurements between depots. Pure |
-//! | [`weather`] | forecasts and routes in memory: the inputs of [`longhaul_weather`]. No I/O |
+//! | [`weather`] | forecasts and routes in memory: the inputs of [`longhaul_routing`]. No I/O |
 //! | [`reservations`] | reserved bandwidth: inputs of [`longhaul_circuits`], and the journal |
-//! | [`circuits`] | circuits: requests to [`longhaul_setup`], and results to the book |
+//! | [`circuits`] | circuits: requests to [`longhaul_provisioning`], and results to the book |
 //! | [`leader`] | election of a leader among controllers that share a store |
 //! | [`store`] | stored data, in SQLite or PostgreSQL |
 //! | [`controller`] | state in memory, and its updates from the store |

@@ -7,7 +7,7 @@ use longhaul_control_api::map::{Depot, DepotState, KnownMap, Map, Registration};
 use longhaul_map::{DepotNames, DepotSource, RegistrationPolicy, merge};
 use longhaul_policy::HostPattern;
 use longhaul_proto::PublicKey;
-use longhaul_setup::streams::Prefix;
+use longhaul_provisioning::streams::Prefix;
 
 use crate::authority::Subject;
 use crate::reservations::wanted::ReservationEnd;

@@ -1,6 +1,6 @@
 //! Forecasts of all measured quantities, and the hops and outcomes from which routes are chosen.
 //! All of it is in memory, is rebuilt from the store at the start, and does no I/O.
-//! [`longhaul_weather`] makes the decisions.
+//! [`longhaul_routing`] makes the decisions.
 
 mod answer;
 mod assumed;
@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use longhaul_control_api::forecasts::{Coverage, Forecast, ForecastQuery, Spread};
 use longhaul_control_api::map::{DepotSource, Map as Places};
-use longhaul_weather::Quantiles;
-use longhaul_weather::forecast::{PromiseLedger, Series};
-use longhaul_weather::route::NodeId;
-use longhaul_weather::route::choice::Policy;
-use longhaul_weather::route::explore::ExplorationAccount;
-use longhaul_weather::route::map::{HopForecast, Node, RelayLimits, RouteMap as Hops};
-use longhaul_weather::route::trust::{HopReports, TransferOutcomes};
+use longhaul_routing::Quantiles;
+use longhaul_routing::forecast::{PromiseLedger, Series};
+use longhaul_routing::route::NodeId;
+use longhaul_routing::route::choice::Policy;
+use longhaul_routing::route::explore::ExplorationAccount;
+use longhaul_routing::route::map::{HopForecast, Node, RelayLimits, RouteMap as Hops};
+use longhaul_routing::route::trust::{HopReports, TransferOutcomes};
 
 pub use answer::RouteQuery;
 use assumed::{WithinSite, within_sites};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use longhaul_hop::{Conn, Payer, Phase, PhaseReceiver};
 use longhaul_proto::{PublicKey, ServiceName};
-use longhaul_ramp::RampReply;
+use longhaul_ramp_protocol::RampReply;
 use longhaul_session::{Error, ListenOptions, Listener, Session};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};

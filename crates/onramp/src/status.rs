@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use longhaul_ramp::{MAX_MESSAGE_BYTES, MAX_STATUS_PART_BYTES, RampReply, RampRequest};
+use longhaul_ramp_protocol::{MAX_MESSAGE_BYTES, MAX_STATUS_PART_BYTES, RampReply, RampRequest};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,

@@ -1,4 +1,4 @@
-//! The Unix socket for programs with a hook or the C API (`crates/ramp`).
+//! The Unix socket for programs with a hook or the C API (`crates/ramp-protocol`).
 
 use std::collections::HashMap;
 use std::io;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use longhaul_config::home;
 use longhaul_hop::{Conn, Phase, PhaseReceiver};
 use longhaul_proto::PublicKey;
-use longhaul_ramp::{MAX_MESSAGE_BYTES, RampReply, RouteQuery};
+use longhaul_ramp_protocol::{MAX_MESSAGE_BYTES, RampReply, RouteQuery};
 use rustix::io::Errno;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -238,8 +238,9 @@ impl ProgramConnection {
                 // The program has closed the socket, or its packet is invalid.
                 _ => break,
             };
-            let request =
-                longhaul_ramp::RampRequest::decode(packet.get(..length).unwrap_or_default());
+            let request = longhaul_ramp_protocol::RampRequest::decode(
+                packet.get(..length).unwrap_or_default(),
+            );
             let request = match request {
                 Ok(request) => request,
                 Err(error) => {
@@ -253,13 +254,13 @@ impl ProgramConnection {
                 }
             };
             match request {
-                longhaul_ramp::RampRequest::Ask(ask) => self.ask(&ask).await,
-                longhaul_ramp::RampRequest::Begin {
+                longhaul_ramp_protocol::RampRequest::Ask(ask) => self.ask(&ask).await,
+                longhaul_ramp_protocol::RampRequest::Begin {
                     ticket,
                     local,
                     fill,
                 } => self.begin(ticket, local, fill, &phases).await,
-                longhaul_ramp::RampRequest::Peer { local } => {
+                longhaul_ramp_protocol::RampRequest::Peer { local } => {
                     match self.programs.waiting.registered_peer(local) {
                         Some(address) => report(&self.socket, RampReply::Peer { address }).await,
                         None => {
@@ -274,21 +275,21 @@ impl ProgramConnection {
                         }
                     }
                 }
-                longhaul_ramp::RampRequest::Measured {
+                longhaul_ramp_protocol::RampRequest::Measured {
                     address,
                     round_trip,
                 } => {
                     let rtt = Duration::from_micros(round_trip);
                     self.programs.engine.record_round_trip(address, rtt);
                 }
-                longhaul_ramp::RampRequest::Remembered { connections } => {
+                longhaul_ramp_protocol::RampRequest::Remembered { connections } => {
                     self.programs.engine.metrics.count_many(
                         ENTRY,
                         ConnectionOutcome::Direct,
                         connections,
                     );
                 }
-                longhaul_ramp::RampRequest::Status => {
+                longhaul_ramp_protocol::RampRequest::Status => {
                     let text = self.programs.engine.status().to_string();
                     let parts = split_parts(&text);
                     for (index, part) in parts.iter().enumerate() {
@@ -296,7 +297,7 @@ impl ProgramConnection {
                         report(&self.socket, RampReply::Status { part, more }).await;
                     }
                 }
-                longhaul_ramp::RampRequest::Listen { at } => {
+                longhaul_ramp_protocol::RampRequest::Listen { at } => {
                     return listening::serve(&self.programs, &self.socket, at, phases).await;
                 }
             }

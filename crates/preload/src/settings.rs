@@ -4,7 +4,7 @@ use std::env::var_os;
 use std::path::PathBuf;
 
 use drs::Mode;
-use longhaul_ramp::{MAX_PURPOSE_BYTES, SOCKET_VARIABLE};
+use longhaul_ramp_protocol::{MAX_PURPOSE_BYTES, SOCKET_VARIABLE};
 
 use crate::filter::FILTERS_VARIABLE;
 

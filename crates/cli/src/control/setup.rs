@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use longhaul_control::reservations::document::Roots;
 use longhaul_hop::read_trusted_file;
-use longhaul_setup::nodes::SetupConfig;
+use longhaul_provisioning::nodes::SetupConfig;
 use serde::Deserialize;
 
 use crate::home;

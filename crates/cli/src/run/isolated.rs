@@ -5,10 +5,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use longhaul_isolate::{Bridge, ConnectionWishes, IsolateError};
+use longhaul_netns::{Bridge, ConnectionWishes, IsolateError};
 use longhaul_preload::launch::{self, UnsuitableProgram};
 use longhaul_preload::settings;
-use longhaul_ramp::SOCKET_VARIABLE;
+use longhaul_ramp_protocol::SOCKET_VARIABLE;
 
 use super::{OwnOnramp, RunCommand, seconds};
 
@@ -30,7 +30,7 @@ struct PrivilegedProgram {
 /// Starts the program, and carries its connections until it has ended.
 pub(super) fn start(run: &RunCommand, name: &OsStr) -> Result<u8> {
     let path = launch::locate(name)?;
-    if longhaul_isolate::needs_user_namespace()
+    if longhaul_netns::needs_user_namespace()
         && let Some(how) = launch::privilege_reason(&path)
     {
         let program = path.display().to_string();
@@ -58,7 +58,7 @@ pub(super) fn start(run: &RunCommand, name: &OsStr) -> Result<u8> {
         duration: run.duration.map(seconds),
     };
     let signals = launch::SignalForwarder::begin().context("cannot handle signals")?;
-    let (child, network) = longhaul_isolate::start(command).map_err(|error| match error {
+    let (child, network) = longhaul_netns::start(command).map_err(|error| match error {
         IsolateError::NotStarted(error) => {
             UnsuitableProgram::NotExecutable(path.clone(), error).into()
         }

@@ -7,8 +7,8 @@ use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::machine::{LifecyclePhase, ProvisionPhase, ReservationMachine};
 use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::reservations::{Circuit as Shown, CircuitStanding};
-use longhaul_setup::circuit::{CircuitSpec, PartId};
-use longhaul_setup::reconcile::{CircuitStatus, Reconciler};
+use longhaul_provisioning::circuit::{CircuitSpec, PartId};
+use longhaul_provisioning::reconcile::{CircuitStatus, Reconciler};
 
 use super::plan::{self, CircuitError};
 use crate::reservations::desk::ReservationDetail;

@@ -7,10 +7,10 @@ use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::request::ReservationPlan;
 use longhaul_circuits::split::RatedPath as Planned;
 use longhaul_control_api::reservations::SourcePortRange;
-use longhaul_setup::circuit::{
+use longhaul_provisioning::circuit::{
     CircuitHop, CircuitPiece, CircuitRoute, CircuitSpec, EntityName, PartId,
 };
-use longhaul_setup::streams::{PortProtocol, Prefix, SourcePorts, StreamSelector};
+use longhaul_provisioning::streams::{PortProtocol, Prefix, SourcePorts, StreamSelector};
 
 use crate::reservations::desk::{ReservationDetail, ReservationStore};
 use crate::reservations::names::NetworkNames;

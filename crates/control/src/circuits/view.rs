@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_control_api::reservations::{Carried, Circuit, CircuitStanding, Reservation};
-use longhaul_setup::circuit::PartId;
-use longhaul_setup::reconcile::SETUP_LEAD_MS;
-use longhaul_setup::streams::Prefix;
+use longhaul_provisioning::circuit::PartId;
+use longhaul_provisioning::reconcile::SETUP_LEAD_MS;
+use longhaul_provisioning::streams::Prefix;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::plan::{circuit_name, path_streams};

@@ -11,7 +11,7 @@ use longhaul_circuits::path::LinkPath;
 use longhaul_circuits::request::ReservationPlan;
 use longhaul_circuits::split::MAX_PATHS;
 use longhaul_control_api::reservations::SourcePortRange;
-use longhaul_setup::streams::Prefix;
+use longhaul_provisioning::streams::Prefix;
 
 use super::wanted::InvalidReservation;
 

@@ -7,7 +7,7 @@ use longhaul_circuits::time::{MomentMs, Window};
 use longhaul_control_api::reservations::{
     Disjoint, Pace, Preference, ReservationChange, ReservationRequest, Wish,
 };
-use longhaul_setup::streams::Prefix;
+use longhaul_provisioning::streams::Prefix;
 use serde::{Deserialize, Serialize};
 
 use super::book_moment;

@@ -2,12 +2,12 @@
 
 use longhaul_control_api::forecasts::Spread;
 use longhaul_control_api::routes::{Bottleneck, Passed, RouteAnswer, RouteOption, RouteQuestion};
-use longhaul_weather::route::choice::{
+use longhaul_routing::route::choice::{
     Choice, Chooser, RatedRoute, Reason, RouteRequest, is_better,
 };
-use longhaul_weather::route::expected::{ExpectedTime, LimitKind};
-use longhaul_weather::route::explain::explain;
-use longhaul_weather::route::{NodeId, RouteDepots, Transfer};
+use longhaul_routing::route::expected::{ExpectedTime, LimitKind};
+use longhaul_routing::route::explain::explain;
+use longhaul_routing::route::{NodeId, RouteDepots, Transfer};
 
 use super::{DEFAULT_STREAMS, RoutingState, spread};
 use crate::places::seconds as in_seconds;

@@ -3,9 +3,9 @@
 //! them, measurements between sites serve the first transfer of a host.
 
 use longhaul_control_api::map::Map as Places;
-use longhaul_weather::Quantiles;
-use longhaul_weather::route::map::HopForecast;
-use longhaul_weather::route::trust::MAX_LONE_SAMPLES;
+use longhaul_routing::Quantiles;
+use longhaul_routing::route::map::HopForecast;
+use longhaul_routing::route::trust::MAX_LONE_SAMPLES;
 
 /// Assumed round-trip time within a site, in seconds.
 const ASSUMED_RTT: Quantiles = Quantiles {

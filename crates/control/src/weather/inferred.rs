@@ -6,10 +6,10 @@
 //! reported count. For the direct route the better report counts, for a route over a depot the
 //! worse one. A depot that lies can make others go directly, and no more.
 
-use longhaul_weather::route::NodeId;
-use longhaul_weather::route::expected::rate_uncertainty;
-use longhaul_weather::route::map::HopForecast;
-use longhaul_weather::route::trust::{better_of, worse_of};
+use longhaul_routing::route::NodeId;
+use longhaul_routing::route::expected::rate_uncertainty;
+use longhaul_routing::route::map::HopForecast;
+use longhaul_routing::route::trust::{better_of, worse_of};
 
 use super::RoutingState;
 

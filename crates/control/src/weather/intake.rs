@@ -1,11 +1,11 @@
 //! Processing of measurements: updates their series and hops.
 
 use longhaul_control_api::measurements::{Limit, Measurement, Quantity, Source};
-use longhaul_weather::Quantiles;
-use longhaul_weather::forecast::{self, SampleBound, Series, SeriesDetail, SeriesSample};
-use longhaul_weather::route::NodeId;
-use longhaul_weather::route::map::HopForecast;
-use longhaul_weather::route::model::max_loss_at;
+use longhaul_routing::Quantiles;
+use longhaul_routing::forecast::{self, SampleBound, Series, SeriesDetail, SeriesSample};
+use longhaul_routing::route::NodeId;
+use longhaul_routing::route::map::HopForecast;
+use longhaul_routing::route::model::max_loss_at;
 
 use super::{KnownSeries, RoutingState};
 use crate::places::Speaker;

@@ -3,10 +3,10 @@
 
 use longhaul_control_api::forecasts::{Coverage, Spread};
 use longhaul_control_api::transfers::{Outcome as Ended, RouteUsed, Score, TransferReport};
-use longhaul_weather::Quantiles;
-use longhaul_weather::forecast::CopyEnding;
-use longhaul_weather::route::trust::TransferOutcome;
-use longhaul_weather::route::{NodeId, RouteDepots, Transfer};
+use longhaul_routing::Quantiles;
+use longhaul_routing::forecast::CopyEnding;
+use longhaul_routing::route::trust::TransferOutcome;
+use longhaul_routing::route::{NodeId, RouteDepots, Transfer};
 
 use super::intake::reporting_end;
 use super::{DEFAULT_STREAMS, RoutingState};

@@ -1,12 +1,12 @@
 //! Route tables that clients store.
 
 use longhaul_control_api::routes::{Destination, DirectTime, RouteTable, SizeClass};
-use longhaul_weather::route::choice::{Choice, Chooser, RouteRequest};
-use longhaul_weather::route::table::{
+use longhaul_routing::route::choice::{Choice, Chooser, RouteRequest};
+use longhaul_routing::route::table::{
     CLASS_COUNT, CLASS_ENDS, MAX_VALIDITY_SECONDS, TYPICAL_BYTES, all_direct, class_choices,
     class_request,
 };
-use longhaul_weather::route::{NodeId, RouteDepots};
+use longhaul_routing::route::{NodeId, RouteDepots};
 
 use super::{DEFAULT_STREAMS, RoutingState};
 use crate::places::seconds;

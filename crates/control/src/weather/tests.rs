@@ -3,7 +3,7 @@
 use longhaul_control_api::measurements::{Conditions, Limit, Measurement, Quantity, Source};
 use longhaul_control_api::routes::RouteQuestion;
 use longhaul_control_api::transfers::{Outcome as Ended, RouteUsed, TransferReport};
-use longhaul_weather::forecast::SampleBound;
+use longhaul_routing::forecast::SampleBound;
 use proptest::prelude::*;
 
 use super::intake::{MAX_SERIES_OF_REPORTER, measurement_bound};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use longhaul_onramp::{Onramp, OnrampConfig};
-use longhaul_ramp::{RampRequest, RouteQuery};
+use longhaul_ramp_protocol::{RampRequest, RouteQuery};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,7 +19,7 @@ const FAR: RouteQuery<'static> = RouteQuery {
     name: None,
     port: 80,
     route: None,
-    wish: longhaul_ramp::ConnectionWish {
+    wish: longhaul_ramp_protocol::ConnectionWish {
         purpose: None,
         size: None,
         rate: None,

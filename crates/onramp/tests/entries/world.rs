@@ -9,7 +9,7 @@ use std::sync::Arc;
 use longhaul_offramp::{ListenerConfig, Offramp, OfframpConfig};
 use longhaul_onramp::{Onramp, OnrampConfig};
 use longhaul_policy::Policy;
-use longhaul_ramp::{MAX_MESSAGE_BYTES, RampReply, RampRequest, RouteQuery};
+use longhaul_ramp_protocol::{MAX_MESSAGE_BYTES, RampReply, RampRequest, RouteQuery};
 use longhaul_session::Identity;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -11,7 +11,7 @@ use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use libc::{sockaddr, socklen_t};
-use longhaul_ramp::RampRequest;
+use longhaul_ramp_protocol::RampRequest;
 
 use super::address::{ConnectArgument, SocketDestination};
 use super::ramp::{self, RampAnswer};

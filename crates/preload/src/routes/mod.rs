@@ -23,7 +23,7 @@ use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use longhaul_ramp::{ConnectionWish, RampRequest, RouteQuery};
+use longhaul_ramp_protocol::{ConnectionWish, RampRequest, RouteQuery};
 use rustix::io::Errno;
 
 pub use address::{ConnectArgument, SocketDestination};

@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use longhaul_ramp::MAX_NAME_BYTES;
+use longhaul_ramp_protocol::MAX_NAME_BYTES;
 
 use crate::claim::ThreadClaim;
 

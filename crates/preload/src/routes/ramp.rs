@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use longhaul_ramp::{RampReply, RampRequest, RouteQuery};
+use longhaul_ramp_protocol::{RampReply, RampRequest, RouteQuery};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{

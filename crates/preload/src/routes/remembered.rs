@@ -9,7 +9,7 @@
 
 use std::net::IpAddr;
 
-use longhaul_ramp::{MAX_NAME_BYTES, RouteQuery};
+use longhaul_ramp_protocol::{MAX_NAME_BYTES, RouteQuery};
 
 /// Number of answers that are kept. An answer replaces another one whose question has the same
 /// hash.
@@ -130,7 +130,7 @@ mod tests {
         name: Some("one.example"),
         port: 80,
         route: None,
-        wish: longhaul_ramp::ConnectionWish {
+        wish: longhaul_ramp_protocol::ConnectionWish {
             purpose: None,
             size: None,
             rate: None,

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
 use drs::{Action, BufferLocks, TcpInfo, TcpState, apply};
-use longhaul_ramp::MAX_FILL_BYTES;
+use longhaul_ramp_protocol::MAX_FILL_BYTES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;

@@ -1,4 +1,4 @@
-//! An on-ramp for these tests, built on `longhaul_ramp`. The last octet of a destination decides
+//! An on-ramp for these tests, built on `longhaul_ramp_protocol`. The last octet of a destination decides
 //! what it does, and it echoes the bytes on a route.
 
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-use longhaul_ramp::{MAX_MESSAGE_BYTES, RampReply, RampRequest};
+use longhaul_ramp_protocol::{MAX_MESSAGE_BYTES, RampReply, RampRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,

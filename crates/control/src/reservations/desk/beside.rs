@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::time::{MomentMs, Window};
-use longhaul_setup::streams::Prefix;
+use longhaul_provisioning::streams::Prefix;
 
 /// Streams of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use longhaul_circuits::machine::{LifecyclePhase, ProvisionPhase, ReservationEven
 use longhaul_circuits::request::ReservationPlan;
 use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::principals::Permission;
-use longhaul_setup::reconcile::SETUP_LEAD_MS;
+use longhaul_provisioning::reconcile::SETUP_LEAD_MS;
 
 use super::{CircuitResult, Record, ReservationDetail, ReservationError, ReservationStore};
 use crate::reservations::asker::ReservationCaller;

@@ -4,7 +4,7 @@
 use longhaul_control_api::map::Map;
 use longhaul_control_api::measurements::{Conditions, Measurement, Quantity, Source};
 use longhaul_control_api::routes::{RouteAnswer, RouteQuestion};
-use longhaul_weather::route::trust::MAX_LONE_SAMPLES;
+use longhaul_routing::route::trust::MAX_LONE_SAMPLES;
 use proptest::prelude::*;
 
 use super::super::RouteQuery;
@@ -150,7 +150,7 @@ fn multi_depot_routes_are_in_opening_order() {
     let via = weather
         .resolve_route(&["depot-a".to_owned(), "depot-c".to_owned()])
         .unwrap();
-    let names = |via: &longhaul_weather::route::RouteDepots| {
+    let names = |via: &longhaul_routing::route::RouteDepots| {
         via.depots().map(|id| weather.name(id)).collect::<Vec<_>>()
     };
     assert_eq!(names(&via.reversed()), ["depot-c", "depot-a"]);

@@ -1,7 +1,7 @@
 //! The tables and plots of forecasts.
 
 use anyhow::Result;
-use longhaul_weather::forecast::{
+use longhaul_routing::forecast::{
     ForecastQuantity, HORIZONS, MomentMicros, Series, SeriesDetail, SeriesSample,
 };
 use plotters::prelude::*;
@@ -343,7 +343,7 @@ fn draw_strips(svg: &mut String, title: &str, strips: &[(&str, Vec<f64>)]) -> Dr
     Ok(())
 }
 
-const HEAD: &str = "`crates/weather` forecasts each value of a series from those before it, and \
+const HEAD: &str = "`crates/routing` forecasts each value of a series from those before it, and \
     says p10, p50 and p90. No series here was used to choose anything in it: constants were \
     chosen on others, \
      made and recorded in the same ways, with seeds below 1000.";

@@ -1,6 +1,6 @@
 //! Replay of a series to forecasters, which are scored on each value before they see it.
 
-use longhaul_weather::forecast::{
+use longhaul_routing::forecast::{
     Band, ErrorMeasure, ForecastQuantity, HORIZONS, MomentMicros, Predictor as _, PredictorFamily,
     QUANTILE_LEVELS, RunningMean, Series, SeriesDetail, SeriesSample, Windows,
 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use longhaul_weather::forecast::ForecastQuantity;
+use longhaul_routing::forecast::ForecastQuantity;
 use serde::{Deserialize, Serialize};
 
 use crate::children::{Server, output_within};

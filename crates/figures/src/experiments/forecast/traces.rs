@@ -1,7 +1,7 @@
 //! Synthetic series from statistics that others have published. Each family names the source of
 //! each number; numbers without a source are marked as ours.
 
-use longhaul_weather::forecast::ForecastQuantity;
+use longhaul_routing::forecast::ForecastQuantity;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};

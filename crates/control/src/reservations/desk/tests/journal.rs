@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use longhaul_setup::streams::Prefix;
+use longhaul_provisioning::streams::Prefix;
 use proptest::prelude::*;
 
 use super::*;

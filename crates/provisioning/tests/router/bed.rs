@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longhaul_circuits::time::Window;
-use longhaul_setup::ask::DriverRequest;
-use longhaul_setup::circuit::{
+use longhaul_provisioning::ask::DriverRequest;
+use longhaul_provisioning::circuit::{
     CircuitHop, CircuitPart, CircuitPiece, CircuitRoute, CircuitSpec, EntityName, PartId,
 };
-use longhaul_setup::driver::Driver;
-use longhaul_setup::linux::{CommandBuilder, LinuxRouter, RouterConfig};
-use longhaul_setup::reconcile::Reconciler;
-use longhaul_setup::streams::{PortProtocol, Prefix, SourcePorts, StreamSelector};
+use longhaul_provisioning::driver::Driver;
+use longhaul_provisioning::linux::{CommandBuilder, LinuxRouter, RouterConfig};
+use longhaul_provisioning::reconcile::Reconciler;
+use longhaul_provisioning::streams::{PortProtocol, Prefix, SourcePorts, StreamSelector};
 use wanbed::{Lab, Overrides, Scenario};
 
 /// By default, packets take `near`, which is shorter.

@@ -1,17 +1,17 @@
-//! Simulation of routing at scale: `cargo run --release -p longhaul-weather --example scale --
+//! Simulation of routing at scale: `cargo run --release -p longhaul-routing --example scale --
 //! [SITES] [HOPS PER SITE] [REQUESTS]`. The defaults are 1,000, 100 and 10,000. Runs on one core;
 //! prints rates and memory.
 
 use std::time::Instant;
 
-use longhaul_weather::Quantiles;
-use longhaul_weather::route::candidates::SearchScratch;
-use longhaul_weather::route::choice::{Chooser, Policy, RouteRequest};
-use longhaul_weather::route::explore::ExplorationAccount;
-use longhaul_weather::route::map::{HopForecast, Node, RouteMap};
-use longhaul_weather::route::table::{all_direct, class_choices};
-use longhaul_weather::route::trust::TransferOutcomes;
-use longhaul_weather::route::{NodeId, Transfer};
+use longhaul_routing::Quantiles;
+use longhaul_routing::route::candidates::SearchScratch;
+use longhaul_routing::route::choice::{Chooser, Policy, RouteRequest};
+use longhaul_routing::route::explore::ExplorationAccount;
+use longhaul_routing::route::map::{HopForecast, Node, RouteMap};
+use longhaul_routing::route::table::{all_direct, class_choices};
+use longhaul_routing::route::trust::TransferOutcomes;
+use longhaul_routing::route::{NodeId, Transfer};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use longhaul_circuits::time::Window;
-use longhaul_setup::ask::{Counters, DriverError};
-use longhaul_setup::circuit::{CircuitPart, EntityName, PartId};
-use longhaul_setup::driver::{counters, list, set_up, tear_down};
-use longhaul_setup::program::ProgramDriver;
-use longhaul_setup::remote::RemoteDriver;
-use longhaul_setup::streams::StreamSelector;
+use longhaul_provisioning::ask::{Counters, DriverError};
+use longhaul_provisioning::circuit::{CircuitPart, EntityName, PartId};
+use longhaul_provisioning::driver::{counters, list, set_up, tear_down};
+use longhaul_provisioning::program::ProgramDriver;
+use longhaul_provisioning::remote::RemoteDriver;
+use longhaul_provisioning::streams::StreamSelector;
 
 /// Time limit that even a very slow machine meets.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,7 +1,7 @@
 //! A queueing discipline that stays while there is no circuit.
 
-use longhaul_setup::driver::{list, set_up, tear_down};
-use longhaul_setup::linux::LinuxRouter;
+use longhaul_provisioning::driver::{list, set_up, tear_down};
+use longhaul_provisioning::linux::LinuxRouter;
 
 use crate::bed::{LINK, config, in_router, lab, name, part, said, state, streams};
 

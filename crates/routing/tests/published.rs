@@ -1,16 +1,16 @@
 //! Comparison of the model with every published run of a copy over a path with known figures:
 //! `docs/results/depots.json`, `streams.json` and `first-byte.json`. `cargo test -p
-//! longhaul-weather --test published -- --nocapture` prints the table of `docs/routing.md`.
+//! longhaul-routing --test published -- --nocapture` prints the table of `docs/routing.md`.
 
 #![allow(clippy::unwrap_used)] // the helpers of a test
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use longhaul_weather::Quantiles;
-use longhaul_weather::route::map::{HopForecast, Node, RouteMap};
-use longhaul_weather::route::model::CongestionModel;
-use longhaul_weather::route::{NodeId, RouteDepots, Transfer};
+use longhaul_routing::Quantiles;
+use longhaul_routing::route::map::{HopForecast, Node, RouteMap};
+use longhaul_routing::route::model::CongestionModel;
+use longhaul_routing::route::{NodeId, RouteDepots, Transfer};
 use serde_json::Value;
 
 /// Payload share of a packet of 1500 bytes.

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use drs::TcpInfo;
-use longhaul_ramp::{ConnectionWish, MAX_MESSAGE_BYTES, RampReply, RampRequest, RouteQuery};
+use longhaul_ramp_protocol::{
+    ConnectionWish, MAX_MESSAGE_BYTES, RampReply, RampRequest, RouteQuery,
+};
 use rustix::io::Errno;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -26,7 +28,7 @@ pub struct ConnectionWishes {
     pub ramp: PathBuf,
     /// If true, connections without a route are refused.
     pub closed: bool,
-    /// Purpose of the connections, at most [`longhaul_ramp::MAX_PURPOSE_BYTES`] bytes.
+    /// Purpose of the connections, at most [`longhaul_ramp_protocol::MAX_PURPOSE_BYTES`] bytes.
     pub purpose: Option<String>,
     /// Size of a transfer in bytes.
     pub size: Option<u64>,

@@ -6,19 +6,19 @@
 //! policy sees the past, and imprecisely.
 #![allow(clippy::unwrap_used)] // a simulation: every hop that it asks for is in its maps
 
-use longhaul_weather::Quantiles;
-use longhaul_weather::route::choice::{Choice, Chooser, Policy, RouteRequest, RoutesInUse};
-use longhaul_weather::route::explore::ExplorationAccount;
-use longhaul_weather::route::guard::{DirectEstimate, GuardVerdict, RouteGuard, slowdown};
-use longhaul_weather::route::map::{HopForecast, Node, RouteMap};
-use longhaul_weather::route::minimax::{
+use longhaul_routing::Quantiles;
+use longhaul_routing::route::choice::{Choice, Chooser, Policy, RouteRequest, RoutesInUse};
+use longhaul_routing::route::explore::ExplorationAccount;
+use longhaul_routing::route::guard::{DirectEstimate, GuardVerdict, RouteGuard, slowdown};
+use longhaul_routing::route::map::{HopForecast, Node, RouteMap};
+use longhaul_routing::route::minimax::{
     HopCost, LSL_TOLERANCE, MinimaxTree, all_routes, best_actual_route,
 };
-use longhaul_weather::route::table::size_class;
-use longhaul_weather::route::trust::{
+use longhaul_routing::route::table::size_class;
+use longhaul_routing::route::trust::{
     DeathScope, DepotFailures, TransferOutcome, TransferOutcomes,
 };
-use longhaul_weather::route::{NodeId, RouteDepots, Transfer};
+use longhaul_routing::route::{NodeId, RouteDepots, Transfer};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use longhaul_setup::ask::Counters;
-use longhaul_setup::circuit::{CircuitPart, PartId};
-use longhaul_setup::driver::{Driver, counters, set_up, tear_down};
-use longhaul_setup::streams::{PortProtocol, SourcePorts, StreamSelector};
+use longhaul_provisioning::ask::Counters;
+use longhaul_provisioning::circuit::{CircuitPart, PartId};
+use longhaul_provisioning::driver::{Driver, counters, set_up, tear_down};
+use longhaul_provisioning::streams::{PortProtocol, SourcePorts, StreamSelector};
 use rustix::net::{AddressFamily, SocketType};
 use wanbed::Lab;
 

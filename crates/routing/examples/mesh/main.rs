@@ -1,4 +1,4 @@
-//! Simulation of a mesh of six sites: `cargo run -p longhaul-weather --example mesh -- SEEDS
+//! Simulation of a mesh of six sites: `cargo run -p longhaul-routing --example mesh -- SEEDS
 //! [TRANSFERS]`.
 
 mod simulation;

@@ -20,7 +20,7 @@
 //! - Gibbs, Candès, "Adaptive conformal inference under distribution shift", NeurIPS 2021
 //!
 //! A series costs a few kilobytes and a few microseconds per sample. `cargo run --release -p
-//! longhaul-weather --example forecast_cost` measures it.
+//! longhaul-routing --example forecast_cost` measures it.
 
 mod band;
 mod best;

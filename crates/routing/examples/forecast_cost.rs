@@ -1,11 +1,11 @@
 //! Cost of a series: time per sample and per forecast, and memory.
 //!
-//! `cargo run --release -p longhaul-weather --example forecast_cost`
+//! `cargo run --release -p longhaul-routing --example forecast_cost`
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use longhaul_weather::forecast::{
+use longhaul_routing::forecast::{
     ForecastQuantity, MomentMicros, Series, SeriesDetail, SeriesSample,
 };
 

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use longhaul_setup::ask::DriverRequest;
-use longhaul_setup::circuit::{CircuitPart, CircuitSpec};
-use longhaul_setup::driver::list;
-use longhaul_setup::linux::LinuxRouter;
+use longhaul_provisioning::ask::DriverRequest;
+use longhaul_provisioning::circuit::{CircuitPart, CircuitSpec};
+use longhaul_provisioning::driver::list;
+use longhaul_provisioning::linux::LinuxRouter;
 use wanbed::Lab;
 
 use crate::bed::{

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::RData;
-use longhaul_ramp::MAX_NAME_BYTES;
+use longhaul_ramp_protocol::MAX_NAME_BYTES;
 
 /// Maximum number of remembered addresses. A new one replaces the one that was named longest ago.
 const MAX_ADDRESSES: usize = 2048;

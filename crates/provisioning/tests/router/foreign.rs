@@ -1,7 +1,7 @@
 //! Configuration of others on the router's machine.
 
-use longhaul_setup::ask::DriverError;
-use longhaul_setup::driver::{list, set_up, tear_down};
+use longhaul_provisioning::ask::DriverError;
+use longhaul_provisioning::driver::{list, set_up, tear_down};
 
 use crate::bed::{LINK, lab, name, part, router, said, state, streams};
 
@@ -68,7 +68,7 @@ async fn foreign_queues_and_foreign_owners_are_refused() {
     let good = part("c", "far", LINK / 4, streams);
 
     let taken = part("c", "near", LINK / 4, streams);
-    let anothers = longhaul_setup::circuit::CircuitPart {
+    let anothers = longhaul_provisioning::circuit::CircuitPart {
         owner: name("them"),
         ..good.clone()
     };
