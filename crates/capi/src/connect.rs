@@ -1,8 +1,8 @@
 //! `lsl_connect`.
 //!
 //! The kernel connects the program's own socket to a listener of the on-ramp on loopback, or
-//! directly to its destination if the on-ramp says so. `crates/ramp-protocol` specifies the messages between
-//! the two.
+//! directly to its destination if the on-ramp says so. `crates/ramp-protocol` specifies the
+//! messages between the two.
 
 use std::ffi::{OsString, c_int};
 use std::net::{IpAddr, SocketAddr};

@@ -2,8 +2,8 @@
 //! forwards the OPEN, and answers.
 //!
 //! No round trip is added (LH-DEPOT-1). The dial begins as soon as the OPEN is verified. Early data
-//! is read meanwhile (at most [`MAX_EARLY_DATA_BYTES`] bytes, LH-DEPOT-5). The OPEN and the early data leave
-//! together in the first flight of the new connection.
+//! is read meanwhile (at most [`MAX_EARLY_DATA_BYTES`] bytes, LH-DEPOT-5). The OPEN and the early
+//! data leave together in the first flight of the new connection.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
