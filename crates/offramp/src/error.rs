@@ -18,7 +18,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The configuration names no address to listen on: give at least one.
-    #[error("no address to listen at: give at least one")]
+    #[error("no address to listen on: give at least one")]
     NoListener,
     /// The metrics page cannot be served there: choose another address, or none.
     #[error("{address}: cannot serve metrics: {source}")]

@@ -133,7 +133,7 @@ impl AcceptLoop {
                 events.log(None, |left_out| {
                     tracing::warn!(
                         entry, %error, left_out,
-                        "cannot accept connections for the moment"
+                        "cannot accept connections; retrying"
                     );
                 });
             };

@@ -133,7 +133,8 @@ impl ProgramSocket {
                 Ok(socket) => socket,
                 Err(error) => {
                     programs.engine.events.log(None, |left_out| {
-                        tracing::warn!(%error, left_out, "cannot accept programs for the moment");
+                        tracing::warn!(%error, left_out, "cannot accept connections of programs; \
+                            retrying");
                     });
                     tokio::time::sleep(crate::ACCEPT_RETRY_PAUSE).await;
                     continue;

@@ -206,7 +206,7 @@ impl ProgramListeners {
                 self.events.log(None, |left_out| {
                     tracing::warn!(
                         %error, left_out,
-                        "cannot accept programs' sockets for the moment"
+                        "cannot accept the sockets of programs; retrying"
                     );
                 });
             };

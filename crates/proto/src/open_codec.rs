@@ -263,8 +263,10 @@ pub enum OpenError {
     #[error("no common protocol version: the OPEN has version {0}, this end speaks {VERSION}")]
     Version(VersionRange),
     /// The frame is too long or too short.
-    #[error("an OPEN of {0} bytes: its length must be between that of its header and \
-        {MAX_OPEN_BYTES} bytes")]
+    #[error(
+        "an OPEN of {0} bytes: its length must be between that of its header and \
+        {MAX_OPEN_BYTES} bytes"
+    )]
     Length(usize),
     /// The frame was damaged in transit.
     #[error("the OPEN was corrupted on the way: its checksum does not match")]

@@ -35,8 +35,8 @@ pub enum Error {
     /// The server's key differs from the expected one: continue only if you know that it was
     /// changed.
     #[error(
-        "the server at {destination} shows key {found}, but {expected} is expected: somebody may \
-         be in between"
+        "the server at {destination} shows key {found}, but {expected} is expected: someone may \
+         be intercepting the connection"
     )]
     ServerKey {
         /// The server.
