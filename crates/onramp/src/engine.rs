@@ -191,7 +191,7 @@ impl Engine {
                 way = %plan.exit,
                 reason = %plan.reason,
                 left_out,
-                "asked for"
+                "connection requested"
             );
         });
     }
@@ -445,7 +445,7 @@ impl Engine {
         self.events.log(Some(request.asker.payer()), |left_out| {
             tracing::warn!(
                 entry = request.entry, destination = %request.destination, left_out,
-                "turned away: {failed}"
+                "connection refused: {failed}"
             );
         });
     }
@@ -456,7 +456,7 @@ impl Engine {
         place.map_err(|_| {
             ConnectFailure::new(
                 Errno::AGAIN,
-                "the on-ramp carries as many connections as it may",
+                "the on-ramp already carries its maximum number of connections",
             )
         })
     }
@@ -485,7 +485,7 @@ impl Engine {
                 self.events.log(Some(request.asker.payer()), |left_out| {
                     tracing::info!(
                         entry = request.entry, destination = %request.destination, left_out,
-                        "the program went while it was connected"
+                        "the program closed its socket while it was being connected"
                     );
                 });
                 return None;
@@ -587,7 +587,7 @@ impl Engine {
         let (how, errno) = match ending {
             JoinEnding::Finished => ("finished", None),
             JoinEnding::Closed => (
-                "finished; the program had closed before all was there",
+                "finished; the program had closed before it received everything",
                 None,
             ),
             JoinEnding::Died(JoinSide::Tcp, error) => {
@@ -596,9 +596,9 @@ impl Engine {
             JoinEnding::Died(JoinSide::Session, error) => {
                 ("the far side died", Some(errno_of(error)))
             }
-            JoinEnding::Idle | JoinEnding::HalfClosed => ("silent for too long", None),
-            JoinEnding::BeyondSize => ("reset: it carried more than it may", None),
-            JoinEnding::Aborted => ("reset: the on-ramp stops", None),
+            JoinEnding::Idle | JoinEnding::HalfClosed => ("idle for too long", None),
+            JoinEnding::BeyondSize => ("reset: it carried more bytes than stated", None),
+            JoinEnding::Aborted => ("reset: the on-ramp is stopping", None),
         };
         let seconds = began.elapsed().as_secs_f64();
         self.events.log(Some(request.asker.payer()), |left_out| {

@@ -148,7 +148,7 @@ impl ProgramSocket {
                         tracing::warn!(
                             user = peer.uid(),
                             left_out,
-                            "another user's program was turned away"
+                            "refused a program of another user"
                         );
                     });
                     continue;
@@ -248,7 +248,7 @@ impl ProgramConnection {
                     self.programs.engine.events.log(
                         Some(OnrampClient::Machine.payer()),
                         |left_out| {
-                            tracing::warn!(%error, left_out, "a program was not understood");
+                            tracing::warn!(%error, left_out, "cannot parse a program's request");
                         },
                     );
                     break;
@@ -497,7 +497,7 @@ impl ConnectAttempt {
             self.programs.engine.events.log(Some(payer), |left_out| {
                 tracing::info!(
                     entry = ENTRY, destination = %self.request.destination, %error, left_out,
-                    "the program went when it was connected"
+                    "the program closed its socket while it was being connected"
                 );
             });
             return;

@@ -20,7 +20,7 @@ pub struct Shares<K> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ExhaustedBound {
     /// All units are in use.
-    #[error("all of it is in use")]
+    #[error("all are in use")]
     All,
     /// Units are free, but this holder already has its full share.
     #[error("this key already uses its full share")]
