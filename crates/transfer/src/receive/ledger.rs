@@ -249,7 +249,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
             ));
         }
         if (head.source as usize) >= self.sources {
-            return Err(Rejection::Protocol("it speaks of a source nobody named"));
+            return Err(Rejection::Protocol("it names an unknown source"));
         }
         match self.expectation.admit(head, sent) {
             Ok(()) => Ok(None),
@@ -265,7 +265,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
     pub(crate) fn admit_link(&self, link: &HardLink) -> Result<(), Rejection> {
         let (source, path) = &link.first;
         if *source as usize >= self.sources {
-            return Err(Rejection::Protocol("it speaks of a source nobody named"));
+            return Err(Rejection::Protocol("it names an unknown source"));
         }
         match self.expectation.may_name(path) {
             true => Ok(()),
