@@ -24,8 +24,9 @@ use crate::workers::blocking;
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Detail of the refusal while the path leads elsewhere.
-pub(super) const ROOT_DISPLACED: &str = "the server's directory was moved, replaced or mounted over; its \
-                                 operator must restore it, or confirm the new one (SIGHUP)";
+pub(super) const ROOT_DISPLACED: &str = "the server's directory was moved, replaced or mounted \
+                                         over; its operator must restore it, or confirm the new \
+                                         one (SIGHUP)";
 
 /// A directory to be served.
 pub struct ServedRoot {
