@@ -362,7 +362,7 @@ impl ConnectAttempt {
                 ticket,
                 reason,
             }) => self.connect_via_onramp(ramp, listener, ticket, reason),
-            _ => self.connect_without_onramp("the on-ramp did not answer as it should"),
+            _ => self.connect_without_onramp("the on-ramp sent an unexpected answer"),
         }
     }
 
