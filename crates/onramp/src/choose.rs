@@ -136,7 +136,7 @@ impl fmt::Display for Reason {
             ),
             Self::ProgramsRoute => f.write_str("the program chose this route"),
             Self::ProgramsChoice => f.write_str("the program requested a direct connection"),
-            Self::Always { line } => write!(f, "the rule of line {line} says always"),
+            Self::Always { line } => write!(f, "the rule of line {line} sets always"),
             Self::Closed { line } => write!(
                 f,
                 "the rule of line {line}; connections without a route are not permitted"

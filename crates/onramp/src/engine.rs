@@ -389,7 +389,10 @@ impl Engine {
                 ConnectOptions::new(ServiceName::STREAM, via, destination, identity, trust)
             }
             SessionEnd::None => {
-                return Err(ConnectFailure::new(Errno::INVAL, "the route has no end"));
+                return Err(ConnectFailure::new(
+                    Errno::INVAL,
+                    "the route names no destination",
+                ));
             }
         };
         // A silent route must leave time for a direct connection.

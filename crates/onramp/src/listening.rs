@@ -119,7 +119,7 @@ async fn hand_over(
                 .log(Some(Payer::Key(info.peer)), |left_out| {
                     tracing::warn!(
                         %error, left_out,
-                        "a session was reset: it cannot be handed over"
+                        "a session was reset: it could not be passed to the program"
                     );
                 });
             return;
