@@ -114,7 +114,7 @@ pub struct Eviction(Option<oneshot::Receiver<()>>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaExceeded {
     /// All permits are in use.
-    #[error("it already carries its maximum number of sessions")]
+    #[error("the maximum number of sessions is reached")]
     All,
     /// This payer already uses its full share.
     #[error("this key or source address already uses its full share of sessions")]

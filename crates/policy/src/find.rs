@@ -144,7 +144,7 @@ impl Finder {
     fn take_lookup_permit(&self, payer: Payer) -> Result<HeldPermit<Payer>, Unreachable> {
         self.lookups.take(payer).map_err(|full| {
             let detail = match full {
-                ExhaustedBound::All => "it already looks up its maximum number of names",
+                ExhaustedBound::All => "the maximum number of name look-ups is reached",
                 ExhaustedBound::Share => {
                     "this key or source address already uses its full share of name look-ups"
                 }
