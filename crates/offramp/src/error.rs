@@ -30,7 +30,7 @@ pub enum Error {
     },
     /// The policy allows connections to no server: add a rule with `servers`.
     #[error(
-        "no rule of the policy has servers, so the off-ramp may connect to none: add one, with \
+        "the policy has no rule with servers, so the off-ramp may connect to none: add one with \
          servers and ports"
     )]
     NoServers,

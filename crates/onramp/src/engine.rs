@@ -367,7 +367,7 @@ impl Engine {
             .map_err(|direct| ConnectFailure {
                 errno: direct.errno,
                 description: format!(
-                    "the route failed: {error}; and so did the direct connection: {direct}"
+                    "the route failed: {error}; the direct connection failed as well: {direct}"
                 ),
             })
     }
@@ -594,10 +594,10 @@ impl Engine {
                 None,
             ),
             JoinEnding::Died(JoinSide::Tcp, error) => {
-                ("the program's side died", Some(errno_of(error)))
+                ("the program's connection broke off", Some(errno_of(error)))
             }
             JoinEnding::Died(JoinSide::Session, error) => {
-                ("the far side died", Some(errno_of(error)))
+                ("the session broke off", Some(errno_of(error)))
             }
             JoinEnding::Idle | JoinEnding::HalfClosed => ("idle for too long", None),
             JoinEnding::BeyondSize => ("reset: it carried more bytes than stated", None),

@@ -25,7 +25,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Both the route and the direct connection failed.
-    #[error("the route failed: {route}; and so did the direct connection: {direct}")]
+    #[error("the route failed: {route}; the direct connection failed as well: {direct}")]
     FellBack {
         /// Failure of the route.
         route: Box<Error>,

@@ -30,7 +30,7 @@ pub fn explain(picture: &FlowSummary<'_>) -> String {
         .dominant_limit()
         .or_else(|| picture.receiving.dominant_limit())
     else {
-        return "the copy was too short to say what limits it".to_owned();
+        return "the copy was too short to tell what limits it".to_owned();
     };
     let evidence = picture
         .sending

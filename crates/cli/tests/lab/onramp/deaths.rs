@@ -66,7 +66,7 @@ fn connections_end_with_a_dead_hop_and_new_ones_avoid_it() {
 
     let download = Download::start(&world, &socks);
     world.kill(2);
-    onramp.logged(&["the far side died"]);
+    onramp.logged(&["the session broke off"]);
     download.breaks_off();
     // The off-ramp does not answer, and nothing was sent: the connection is made directly.
     world.is_the_file(
@@ -80,7 +80,7 @@ fn connections_end_with_a_dead_hop_and_new_ones_avoid_it() {
     let download = Download::start(&world, &socks);
     onramp.logged(&["connection requested", "way=route"]);
     world.kill(0);
-    onramp.logged(&["the far side died"]);
+    onramp.logged(&["the session broke off"]);
     download.breaks_off();
     world.is_the_file(
         &world.curl(&["--socks5", &socks], &world.url()),

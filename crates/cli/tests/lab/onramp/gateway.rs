@@ -132,6 +132,6 @@ fn a_gateway_onramp_serves_a_whole_network() {
             .status
             .success()
     );
-    onramp.logged(&["no firewall has brought here"]);
+    onramp.logged(&["no firewall redirected here"]);
     onramp.holds_again(held);
 }
