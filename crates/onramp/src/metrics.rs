@@ -64,12 +64,12 @@ impl OnrampMetrics {
         };
         registry.register(
             "connections",
-            "Connections asked for, by entry and by what became of them",
+            "Connections requested, by entry and outcome",
             metrics.connections.clone(),
         );
         registry.register(
             "connections_carried",
-            "Connections whose bytes go through here now",
+            "Connections now carried",
             metrics.carried.clone(),
         );
         registry.register_with_unit(

@@ -244,7 +244,7 @@ impl Open {
         match self.next_receiver() {
             NextReceiver::Hop(hop) if !hop.strict => self.with_depot_passed(me, elapsed),
             _ => Err(OpenRefusal::Misrouted(
-                "only before a loose hop may depots be added",
+                "depots may be added only before a loose hop",
             )),
         }
     }

@@ -37,11 +37,11 @@ impl Resource {
 /// A limit that was reached, formatted for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ResourceExhausted {
-    #[error("the server has no more {} to give; try again later", .0.name())]
+    #[error("the server has no free {}; retry later", .0.name())]
     All(Resource),
     #[error(
-        "this key has its whole share of the server's {} in use; \
-         try again when its other copies are done",
+        "this key already uses its full share of the server's {}; retry when its other copies are \
+         done",
         .0.name()
     )]
     Share(Resource),

@@ -226,7 +226,7 @@ impl<S: FileStore> Receiver<S> {
                     source: source as u32,
                     path: RelPath::root(),
                 });
-                Err(Error::NotAsked(format!("{label}: nothing of it came")))
+                Err(Error::NotAsked(format!("{label}: nothing was sent for it")))
             }
         }
     }
