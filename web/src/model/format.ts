@@ -60,7 +60,8 @@ export function formatDuration(seconds: number): string {
 const moments = new Map<string, Intl.DateTimeFormat>();
 
 /**
- * Formats an RFC 3339 timestamp in the local time zone; returns an empty string if it is invalid.
+ * Formats an RFC 3339 timestamp in the local time zone, to the minute, or to the second with
+ * `seconds`. Returns an empty string if it is invalid.
  */
 export function formatMoment(moment: string | null | undefined, locale: string, seconds = false): string {
   if (moment === null || moment === undefined) return '';

@@ -31,7 +31,7 @@ export function isUnderWay(job: Job): boolean {
 }
 
 /** Loaded range of the history for a filter. All jobs with the number `down` or above are known. */
-interface Reach {
+interface LoadedRange {
   down: number;
   next: number | null;
 }
@@ -40,7 +40,7 @@ export class JobStore {
   #jobs = new Map<number, Job>();
   /** Parts of split jobs. The lists show only the jobs themselves. */
   #parts = new Map<number, Job>();
-  #reach = new Map<HistoryFilter, Reach>();
+  #loaded = new Map<HistoryFilter, LoadedRange>();
   /** Jobs that ended while the page was open. The history shows them whatever their age. */
   #endedHere = new Set<number>();
   #lastChange: number | null = null;
@@ -97,23 +97,23 @@ export class JobStore {
     const oldest = page.items[page.items.length - 1]?.id;
     const next = page.next ?? null;
     const down = next === null ? 0 : (oldest ?? next);
-    const before = this.#reach.get(filter);
+    const before = this.#loaded.get(filter);
     // Reading the first page again after a reconnection keeps the pages below it.
-    if (before === undefined || down < before.down) this.#reach.set(filter, { down, next });
+    if (before === undefined || down < before.down) this.#loaded.set(filter, { down, next });
   }
 
   /**
    * Returns the start of the next page: undefined before the first page, null after the last one.
    */
   next(filter: HistoryFilter): number | null | undefined {
-    return this.#reach.get(filter)?.next;
+    return this.#loaded.get(filter)?.next;
   }
 
   /** Resets the history unless the first page after a gap reaches the jobs known before. */
   meetPage(filter: HistoryFilter, page: JobPage, newestKnown: number | null): void {
     const oldest = page.items[page.items.length - 1]?.id;
     if (newestKnown !== null && oldest !== undefined && oldest > newestKnown && (page.next ?? null) !== null) {
-      this.#reach.clear();
+      this.#loaded.clear();
     }
     this.putPage(filter, page);
   }
@@ -137,8 +137,8 @@ export class JobStore {
 
   /** Returns ended jobs, newest first, as far as the history was read without gaps. */
   history(filter: HistoryFilter): Job[] {
-    const down = this.#reach.get(filter)?.down ?? Infinity;
-    const all = this.#reach.get('all')?.down ?? Infinity;
+    const down = this.#loaded.get(filter)?.down ?? Infinity;
+    const all = this.#loaded.get('all')?.down ?? Infinity;
     const from = Math.min(down, all);
     return [...this.#jobs.values()]
       .filter((job) => hasEnded(job) && (job.id >= from || this.#endedHere.has(job.id)) && (filter === 'all' || job.state === filter))

@@ -87,17 +87,17 @@ function put(job: Job): void {
   draw(true);
 }
 
-function putProgress(said: JobProgress): void {
-  if (!store.progress(said)) return;
-  let rates = series.get(said.id);
+function putProgress(update: JobProgress): void {
+  if (!store.progress(update)) return;
+  let rates = series.get(update.id);
   if (rates === undefined) {
     rates = new RateSeries();
-    series.set(said.id, rates);
+    series.set(update.id, rates);
     // Series of ended jobs stay until newer ones replace them.
     const oldest = series.keys().next();
     if (series.size > MAX_SERIES && oldest.done !== true) series.delete(oldest.value);
   }
-  rates.add(said.progress, Date.now() / 1000);
+  rates.add(update.progress, Date.now() / 1000);
   draw(false);
 }
 

@@ -5,7 +5,7 @@ import type { Pane } from '../state/pane';
 
 const SORT_KEYS: Readonly<Record<string, SortKey>> = { '1': 'name', '2': 'size', '3': 'modified' };
 
-interface Surroundings {
+interface ListContext {
   /** Number of rows that Page Up and Page Down move by. */
   page: number;
   onOther: () => void;
@@ -14,7 +14,7 @@ interface Surroundings {
 }
 
 /** Handles keys in a list. Others are left to the browser. */
-export function onListKey(event: KeyboardEvent, pane: Pane, { page, onOther, onPast }: Surroundings): void {
+export function onListKey(event: KeyboardEvent, pane: Pane, { page, onOther, onPast }: ListContext): void {
   // Buttons in the header of the list handle their own keys.
   if (event.target !== event.currentTarget || event.altKey || event.isComposing) return;
   const selection = pane.selection.value;
