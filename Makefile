@@ -1,26 +1,35 @@
-# What a person types. Everything is built into ./target (or $CARGO_TARGET_DIR).
+# Commands for building, testing and measuring. Everything is built into ./target (or
+# $CARGO_TARGET_DIR).
 #
-#   make demo      a real data set across emulated long-haul paths, direct and through depots
-#   make test      every test
-#   make test-trees random trees in copies that are ended at random moments, against rsync: 500 of each kind of copy, or CASES=n
-#   make test-power power failures during copies, on three file systems and in every mode: 12 snapshots of each copy, or SNAPSHOTS=n
-#   make test-page the page in a real browser, over a lab; SCREENSHOTS=docs/images takes those of the documents anew, E2E_ASSERT_SPEED=1 asserts its speed
-#   make test-api  a running agent against its API's description, with schemathesis, in a sandbox; EXAMPLES=1000 SEED=7 asks more, and other things
-#   make figures   the plan of every published measurement, with tables and plots in docs/results/; NAMES="lsr depots" measures some; other runs stay
-#   make bench     the relay beside HAProxy; what a copy costs, beside GridFTP and rsync (written to docs/results/engine.md)
-#   make docs      the documentation as a book, in target/book
-#   make fuzz      every parser of what strangers and operators write, ten minutes each
+#   make demo        Copies a real data set over emulated long-haul paths, with and without depots.
+#   make test        Runs every test.
+#   make test-trees  Interrupts copies of random trees at random moments and compares the results
+#                    with rsync: 500 trees for each kind of copy, or CASES=n.
+#   make test-power  Simulates power failures during copies, on three file systems and in every
+#                    mode: 12 snapshots of each copy, or SNAPSHOTS=n.
+#   make test-page   Tests the page in a browser, over a lab. SCREENSHOTS=docs/images takes the
+#                    screenshots of the documentation; E2E_ASSERT_SPEED=1 asserts the page's speed.
+#   make test-api    Tests a running agent against its API description with schemathesis, in a
+#                    sandbox. EXAMPLES=1000 sends more requests, SEED=7 others.
+#   make figures     Measures all published figures and writes docs/results/. NAMES="lsr depots"
+#                    selects experiments; the runs of the others stay.
+#   make bench       Compares the relay with HAProxy, and the cost of a copy with GridFTP and rsync
+#                    (written to docs/results/engine.md).
+#   make docs        Builds the documentation as a book, in target/book.
+#   make fuzz        Fuzzes every parser of network input and operators' files, ten minutes each.
 #
-# Beyond the Rust toolchain these need iproute2; `make bench` needs haproxy, `make figures` iperf3 and the programs that are compared.
-# `make deps` and `make bench-deps` install what is missing from the distribution's packages, and say so in one line where they could not.
+# These need the Rust toolchain and iproute2; `make bench` also needs haproxy, and `make figures`
+# needs iperf3 and the programs that are compared. `make deps` and `make bench-deps` install missing
+# packages of the distribution, or print one line if they cannot.
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
-# How `build` compiles the programs: as releases are, or (`PROFILE=dev`) as tests are, which compiles hardly anything again behind `make test`.
+# Cargo profile of `build`. `PROFILE=dev` is the profile of the tests, so little is compiled again
+# after `make test`.
 PROFILE ?= release
 PROGRAMS := $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 FIGURES := $(PROGRAMS)/longhaul-figures
-# Tests that take long mostly wait, for paths and for time limits: twice as many go at a time as there are processors.
+# Long tests mostly wait for paths and time limits, so two run for each processor.
 export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(nproc))
 
 .PHONY: demo demo-small test test-trees test-power test-api test-page web figures figures-check docs bench deps bench-deps build lint deny machete advisories fuzz seeds clean
@@ -36,7 +45,7 @@ NAMES ?= all
 figures: bench-deps build
 	$(FIGURES) figures $(NAMES)
 
-# Whether the published pages say what the published runs say, and call no single run a median.
+# Checks that the published pages match the published runs and call no single run a median.
 figures-check:
 	$(CARGO) run --quiet --locked -p longhaul-figures -- figures --check
 
@@ -44,7 +53,7 @@ test: deps web
 	scripts/web test
 	$(CARGO) test --workspace --locked
 
-# As `make test` does with fewer cases.
+# `make test` runs the same tests with fewer cases.
 CASES ?= 500
 
 test-trees: deps
@@ -55,16 +64,18 @@ SNAPSHOTS ?= 12
 test-power: deps
 	POWER_SNAPSHOTS=$(SNAPSHOTS) $(CARGO) test --workspace --locked --test command no_file_is_wrong -- --nocapture
 
-# A running agent, and all that its API's description allows and forbids.
+# Tests a running agent against everything that its API description allows and forbids.
 test-api: deps web
-	@# With the features that `make test` builds it with, so that nothing is compiled twice.
+	@# Uses the features of `make test`, so nothing is compiled twice.
 	$(CARGO) test --no-run --locked --workspace --test command
 	LONGHAUL=$(TARGET_DIR)/debug/longhaul CARGO_TARGET_DIR=$(TARGET_DIR) scripts/api-fuzz
 
-# The page in Debian's Chromium, over a lab: all that a person does with it, while the network goes away and the agent is killed.
+# Tests every use of the page in Debian's Chromium, over a lab whose network fails and whose agent
+# is killed.
 test-page: build
 	@scripts/install-deps chromium:chromium unshare:util-linux mount:mount
-	@# As `make test` builds it: examples have the features of tests, with which half of the release would be compiled once more.
+	@# Builds the example as `make test` does. Examples have the features of tests, so with the release
+	@# profile half of the workspace would be compiled again.
 	$(CARGO) build --workspace --locked --example history
 	PROGRAMS=$(PROGRAMS) HISTORY=$(TARGET_DIR)/debug/examples/history e2e/run.sh $(SCREENSHOTS)
 
@@ -75,40 +86,41 @@ bench: bench-deps build
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	@# What fuzzes is a workspace of its own, with versions of its own, which nothing else here reads.
+	@# The fuzz targets are a separate workspace with its own lock file, which only this checks.
 	$(CARGO) metadata --locked --manifest-path fuzz/Cargo.toml --format-version 1 >/dev/null
 
 deny:
 	cargo deny --locked check bans licenses sources
 
-# Dependencies that nothing uses.
+# Finds dependencies that nothing uses.
 machete:
 	cargo machete
 
-# Known vulnerabilities, where the data base of advisories can be had.
+# Checks for known vulnerabilities if the advisory database is available.
 advisories:
 	scripts/advisories
 
-# The documentation as a book. `mdbook` is installed into target/tools once.
+# Builds the documentation as a book. Installs `mdbook` into target/tools once.
 docs:
 	@test -x $(TARGET_DIR)/tools/bin/mdbook || $(CARGO) install --locked --quiet mdbook --root $(TARGET_DIR)/tools --debug
 	$(TARGET_DIR)/tools/bin/mdbook build --dest-dir $(TARGET_DIR)/book
 
-# Every parser that the network or an operator's file reaches, for ten minutes each; FUZZ_SECONDS and FUZZ_JOBS (how many at a time)
-# say otherwise, FUZZ_TARGETS names some. `make test` replays the corpora without fuzzing.
+# Fuzzes every parser of network input and operators' files for FUZZ_SECONDS (600) each, FUZZ_JOBS
+# (1) at a time. FUZZ_TARGETS selects targets. `make test` replays the corpora without fuzzing.
 fuzz:
 	scripts/fuzz $(FUZZ_TARGETS)
 
-# The corpora's named files, written again after a format has changed.
+# Rewrites the named files of the corpora after a format has changed.
 seeds:
 	$(CARGO) run --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET_DIR)/fuzz --example seeds
 
-# The agent's page, which the program takes in.
+# Builds the agent's page, which is embedded in the program.
 web: deps
 	scripts/web build
 
 build: web
-	@# Examples have the features of tests; without them the others would be compiled again.
+	@# Examples have the features of tests. With `PROFILE=dev` they are built too, so that the other
+	@# targets are not compiled again with other features.
 	$(CARGO) build --profile $(PROFILE) --workspace --locked $(if $(filter dev,$(PROFILE)),--lib --bins --examples)
 
 deps:

@@ -1,6 +1,10 @@
 #!/bin/bash
-# Debian's sshd in the lab's node `server`, for the login `ana` at `store.example`: host.sh SETTINGS HOME PROGRAMS ADDRESS
-# Its keys and settings, and those of ssh at the client, are made in the directory SETTINGS. It runs as an ordinary user, who is whoever runs the lab.
+# Starts Debian's sshd in the lab's node `server`, for the login `ana` at `store.example`:
+#
+#   host.sh SETTINGS HOME PROGRAMS ADDRESS
+#
+# Creates the keys and settings of both sshd and the client's ssh in the directory SETTINGS. Runs as
+# the ordinary user who runs the lab.
 set -euo pipefail
 settings=$1 home=$2 programs=$(cd "$3" && pwd) address=$4 port=2222
 PATH="$PATH:/usr/sbin:/sbin"
@@ -35,7 +39,7 @@ SetEnv PATH=$programs:/usr/bin:/bin
 END
 printf 'root:x:0:0:root:/run:/bin/sh\nana:x:1000:1000:ana:/run/ana:/bin/sh\n' >"$settings/passwd"
 printf 'root:x:0:\nana:x:1000:\n' >"$settings/group"
-# As root of its namespaces, so that the login is there; then as an ordinary user.
+# Creates the login as root of its namespaces, then continues as an ordinary user.
 prepare='set -eu
 settings=$1 home=$2; shift 2
 mount --bind "$settings/passwd" /etc/passwd

@@ -1,4 +1,4 @@
-// What every part of the run stands on.
+// Helpers that all parts of the run share.
 import { execFileSync, spawn } from "node:child_process";
 import fs from "node:fs";
 import { createRequire } from "node:module";
@@ -6,9 +6,12 @@ import path from "node:path";
 import { Pane } from "./pane.mjs";
 
 export const { LONGHAUL, HISTORY, SERVER, CHROMIUM, SHOTS, ROOT, HOST, HOME, LONGHAUL_HOME, TARGET } = process.env;
-/** For anything that is waited for; what is slow is no fault here. */
+/** Timeout of every wait, in ms. It is long because slowness is no failure here. */
 export const PATIENCE = 120_000;
-/** Longest frame that feels smooth, in ms: asserted only where asked for, since machines that share their processors stutter. */
+/**
+ * Duration of the longest frame that feels smooth, in ms. Asserted only on request, because
+ * machines that share their processors stutter.
+ */
 const MAX_FRAME = 50;
 const assertSpeed = process.env.E2E_ASSERT_SPEED === "1";
 const axeSource = fs.readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -22,14 +25,14 @@ export function demand(truth, text) {
   if (!truth) throw new Error(text);
 }
 
-/** That both are the same, by their JSON. */
+/** Fails unless both values have the same JSON. */
 export function same(is, wanted, what) {
   demand(JSON.stringify(is) === JSON.stringify(wanted), `${what}: ${JSON.stringify(is)} instead of ${JSON.stringify(wanted)}`);
 }
 
 export const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
-/** Waits until `test` gives something, and gives that. */
+/** Waits until `test` returns something truthy, and returns that. */
 export async function eventually(what, test) {
   const end = Date.now() + PATIENCE;
   for (;;) {
@@ -40,7 +43,7 @@ export async function eventually(what, test) {
   }
 }
 
-/** Waits until what `ask` gives is this. */
+/** Waits until `ask` returns `wanted`. */
 export async function becomes(what, ask, wanted) {
   let last;
   await eventually(what, async () => {
@@ -55,7 +58,7 @@ export function longhaul(...words) {
   return execFileSync(LONGHAUL, words, { stdio: ["ignore", "pipe", "inherit"] }).toString().trim();
 }
 
-/** A job as the agent tells it; nothing where it does not answer, or there is none. */
+/** Returns a job from the agent; undefined if the agent does not answer or has no such job. */
 export function job(id) {
   try {
     return JSON.parse(execFileSync(LONGHAUL, ["job", String(id), "--json"], { stdio: ["ignore", "pipe", "ignore"] }).toString());
@@ -64,7 +67,7 @@ export function job(id) {
   }
 }
 
-/** Waits until a job is as `pleases` says. */
+/** Waits until a job satisfies `pleases`, and returns it. */
 export function jobThat(id, what, pleases) {
   return eventually(`job ${id}: ${what}`, () => {
     const one = job(id);
@@ -72,7 +75,7 @@ export function jobThat(id, what, pleases) {
   });
 }
 
-/** An agent under way. */
+/** Starts an agent, and returns its process once it is ready. */
 export async function agent() {
   const child = spawn(LONGHAUL, ["agent", "--json"], { stdio: ["ignore", "pipe", "inherit"] });
   await new Promise((ready, failed) => {
@@ -97,17 +100,20 @@ export function write(file, text, time) {
 export const read = (...parts) => fs.readFileSync(path.join(...parts), "utf8");
 export const is = (...parts) => fs.existsSync(path.join(...parts));
 
-/** Fails unless two trees hold the same. */
+/** Fails unless two trees are equal. */
 export function sameTrees(one, other) {
   execFileSync("diff", ["-r", one, other], { stdio: "inherit" });
 }
 
-/** Fails unless two files hold the same. */
+/** Fails unless two files are equal. */
 export function sameFiles(one, other) {
   execFileSync("cmp", [one, other], { stdio: "inherit" });
 }
 
-/** Scrolls a list by so many pixels a frame until what the selector `last` names is there; how long each frame took, in ms. */
+/**
+ * Scrolls a list by `step` pixels per frame until an element matches the selector `last`. Returns
+ * the duration of each frame in ms.
+ */
 export async function scrollThrough(list, step, last) {
   return list.evaluate(
     async (element, { step, last, patience }) => {
@@ -129,14 +135,14 @@ export async function scrollThrough(list, step, last) {
   );
 }
 
-/** Says how long the frames took. */
+/** Prints the longest frames. */
 export function sayFrames(what, frames) {
   const longest = [...frames].sort((one, other) => other - one).slice(0, 3);
   say(`${what}: the longest of ${frames.length} frames took ${longest.map((frame) => frame.toFixed(0)).join(", ")} ms`);
   demand(!assertSpeed || (longest[0] ?? 0) <= MAX_FRAME, `${what}: a frame took longer than ${MAX_FRAME} ms`);
 }
 
-/** The page, and what a person does with all of its views. */
+/** The page, with the actions that its views have in common. */
 export class Screen {
   constructor(page, ran) {
     this.page = page;
@@ -146,7 +152,7 @@ export class Screen {
     page.setDefaultTimeout(PATIENCE);
   }
 
-  /** Loads an address that was not open before; what ran until now is not forgotten. */
+  /** Loads an address. The coverage so far is kept. */
   async load(address) {
     await this.leave();
     await this.page.goto(address);
@@ -174,7 +180,7 @@ export class Screen {
     return this.page.getByRole("dialog");
   }
 
-  /** Waits for a dialog of this title. */
+  /** Waits for a dialog with this title. */
   async asks(title) {
     await this.page.getByRole("dialog", { name: title, exact: true }).waitFor();
   }
@@ -187,14 +193,14 @@ export class Screen {
     await this.dialog.waitFor({ state: "detached" });
   }
 
-  /** Waits for a message, and dismisses it; those that are no errors go by themselves in a while. */
+  /** Waits for a message and dismisses it. Messages that are no errors disappear by themselves. */
   async said(words) {
     const message = this.page.getByRole("region", { name: "Messages" }).locator(".message", { hasText: words }).first();
     await message.waitFor();
     await message.getByRole("button", { name: "Dismiss" }).click({ timeout: 5000 }).catch(() => undefined);
   }
 
-  /** What axe finds that is serious or worse. */
+  /** Fails if axe finds a serious or critical problem of accessibility. */
   async accessible(name) {
     const session = await this.page.context().newCDPSession(this.page);
     const asked = `${axeSource}; axe.run().then((found) => JSON.stringify(found.violations
@@ -203,27 +209,27 @@ export class Screen {
     const answer = await session.send("Runtime.evaluate", { expression: asked, awaitPromise: true });
     demand(answer.result.value === "[]", `${name}: ${answer.result.value ?? JSON.stringify(answer)}`);
     await session.detach();
-    // Those that the documents show.
+    // The screenshots that the documentation shows.
     if (SHOTS && ["files", "jobs"].includes(name)) await this.page.screenshot({ path: path.join(SHOTS, `${name}.png`) });
     say(`${name}: nothing serious for accessibility`);
   }
 
-  /** The row of a job, in the queue or in the history. */
+  /** Returns the row of a job, in the queue or in the history. */
   job(id) {
     return this.page.getByRole("listitem").filter({ has: this.page.locator(`a[href="#jobs/${id}"]`) });
   }
 
-  /** Asks something of a job by its row's button. */
+  /** Presses the button of an action in the row of a job. */
   async ask(action, id) {
     await this.job(id).getByRole("button", { name: `${action}: job ${id}`, exact: true }).click();
   }
 
-  /** Waits until a job's row shows a state. */
+  /** Waits until the row of a job shows a state. */
   async shows(id, state) {
     await this.job(id).locator(".state").getByText(state, { exact: true }).waitFor();
   }
 
-  /** Starts the copy that the dialog asks about, and gives the job's number. */
+  /** Confirms the dialog of a copy, and returns the number of the job. */
   async startCopy() {
     await this.answer("Start the copy");
     await this.closed();

@@ -1,6 +1,8 @@
-// The page in a real browser, in the node `client` of a lab, against a server and a host by ssh in the node `server`: all that a person does with it, while the
-// network goes away for five seconds and the agent is killed. Run by `run.sh`; says a line for each step, and fails at the first that is not so. In the end it
-// fails, too, if the page has a button, a choice or a key that was not used (`used.mjs`), or a handler that never ran (`ran.mjs`).
+// Tests the page in a browser in the node `client` of a lab, against a server and an ssh host in
+// the node `server`. Covers every use of the page, while the network fails for five seconds and the
+// agent is killed. `run.sh` starts it. Prints a line for each step and ends at the first failure.
+// At the end it also fails if a button, choice or key of the page was not used (`used.mjs`), or if
+// a handler never ran (`ran.mjs`).
 import path from "node:path";
 import { chromium } from "playwright-core";
 import { CHROMIUM, SERVER, Screen, TARGET, agent, demand, longhaul, say } from "./kit.mjs";

@@ -1,4 +1,4 @@
-// One of the two panes.
+// Page object of one of the two panes.
 
 export class Pane {
   constructor(page, side) {
@@ -14,18 +14,18 @@ export class Pane {
     return this.region.getByRole("button", { name, exact: true });
   }
 
-  /** A button of the toolbar; it shows its key behind its name. */
+  /** Returns a button of the toolbar. Its text also contains its key. */
   tool(name) {
     return this.region.getByRole("toolbar").getByRole("button", { name });
   }
 
-  /** Chooses a place, and waits until its directory is there. */
+  /** Chooses a place and waits until its directory is shown. */
   async open(place, root) {
     await this.place.selectOption({ label: place });
     await this.at(root);
   }
 
-  /** Waits until this location's entries are there. */
+  /** Waits until the entries of this location are shown. */
   async at(location) {
     await this.page.locator(`#${await this.grid.getAttribute("id")}[aria-busy=false][aria-label=${JSON.stringify(`Files in ${location}`)}]`).waitFor();
   }
@@ -46,7 +46,7 @@ export class Pane {
     return (await this.grid.getAttribute("aria-label")).replace(/^Files in /, "");
   }
 
-  /** The names in view, in the order of their rows. */
+  /** Returns the names in view, in the order of their rows. */
   names() {
     return this.grid.evaluate((grid) =>
       [...grid.querySelectorAll(".list-body [role=row]")]
@@ -55,7 +55,7 @@ export class Pane {
     );
   }
 
-  /** Those in view that are selected. */
+  /** Returns the names in view that are selected. */
   selected() {
     return this.grid.evaluate((grid) =>
       [...grid.querySelectorAll(".list-body [aria-selected=true]")]
@@ -64,7 +64,7 @@ export class Pane {
     );
   }
 
-  /** The name that keys act on; none where it is not in view. */
+  /** Returns the name at the cursor; null if it is not in view. */
   cursor() {
     return this.grid.evaluate((grid) => {
       const row = document.getElementById(grid.getAttribute("aria-activedescendant") ?? "");
@@ -76,7 +76,7 @@ export class Pane {
     return this.region.locator(".pane-status").textContent();
   }
 
-  /** How the columns say that they are sorted. */
+  /** Returns `aria-sort` of each column. */
   sorted() {
     return this.grid.evaluate((grid) => [...grid.querySelectorAll("[role=columnheader]")].map((head) => head.getAttribute("aria-sort")));
   }

@@ -1,5 +1,6 @@
-// What of the page's source has run, by V8's own count: a button whose handler nobody called, or a key that nobody pressed, is found even if it never
-// came into view. What the program serves is minified; the source map of the same page, built once more, leads back to the source.
+// Finds handlers of the page that never ran, from V8's coverage counts. This includes buttons that
+// never came into view and keys that were never pressed. The program serves minified code; the
+// source map of a second build of the same page maps it to the source.
 import fs from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
@@ -8,7 +9,9 @@ import { TraceMap, allGeneratedPositionsFor } from "@jridgewell/trace-mapping";
 const web = new URL("../web/", import.meta.url).pathname;
 const ts = createRequire(path.join(web, "package.json"))("typescript");
 
-/** Places of the source that have to run: handlers of components, and the keys of the lists. */
+/**
+ * Returns the places in the source that must run: handlers of components, and keys of the lists.
+ */
 function wanted() {
   const found = [];
   const directory = path.join(web, "src/ui");
@@ -36,7 +39,7 @@ function wanted() {
   return found;
 }
 
-/** The first statement of a block that does something, or what is no block. */
+/** Returns the first statement in nested blocks, or the node itself if it is no block. */
 function firstOf(node) {
   return ts.isBlock(node) ? firstOf(node.statements[0]) : node;
 }
@@ -48,12 +51,15 @@ export class Ran {
     await page.coverage.startJSCoverage({ resetOnNavigation: false });
   }
 
-  /** Before the page goes elsewhere: what was counted goes with its process. */
+  /**
+   * Collects the counts. Call it before the page navigates, because the counts end with its
+   * process.
+   */
   async end(page) {
     this.#entries.push(...(await page.coverage.stopJSCoverage()));
   }
 
-  /** What has not run. `built` is where the page was built with its map. */
+  /** Returns what has not run. `built` is the folder of the build with the source map. */
   faults(built) {
     const assets = path.join(built, "assets");
     const name = fs.readdirSync(assets).find((file) => /^index-.*\.js$/.test(file));
@@ -76,7 +82,7 @@ export class Ran {
   }
 }
 
-/** Where the first token of this stretch that is in the map was written to. */
+/** Returns the generated positions of the first mapped token in a range of the source. */
 function offsets(map, source, from, to) {
   for (let line = from.line; line <= to.line; line += 1) {
     const begin = line === from.line ? from.character : 0;
@@ -89,7 +95,7 @@ function offsets(map, source, from, to) {
   return [];
 }
 
-/** How often the innermost block around an offset was run. */
+/** Returns how often the innermost block around an offset has run. */
 function countAt(entry, offset) {
   let size = Infinity;
   let count = 0;

@@ -1,5 +1,6 @@
-// What the page offers, and what of it the run has used: every control that came into view, every choice of a list, every key that the dialog *Keys* names.
-// A control is told by its text's key in `web/src/texts`, and by the title of the dialog that it is in.
+// Records which controls the page offers and which ones the run has used: every control that came
+// into view, every choice of a list, and every key that the dialog *Keys* names. A control is
+// identified by the key of its text in `web/src/texts` and by the title of its dialog.
 import fs from "node:fs";
 import { createRequire } from "node:module";
 
@@ -15,23 +16,23 @@ async function texts(language) {
 const english = await texts("en");
 const literal = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
-/** Texts with values behind those without: `{name}` alone would match anything. */
+/** Patterns of all texts. Those with values come last, because `{name}` alone matches anything. */
 const patterns = Object.entries(english)
   .map(([key, text]) => ({ key: key.replace(/\.(one|other)$/, ""), text, values: (text.match(/\{\w+\}/g) ?? []).length }))
   .sort((one, other) => one.values - other.values || other.text.length - one.text.length)
   .map(({ key, text }) => ({ key, shape: new RegExp(`^${text.split(/(\{\w+\})/).map((part) => (/^\{\w+\}$/.test(part) ? `(?<${part.slice(1, -1)}>.+)` : literal(part))).join("")}$`) }));
 
-/** The key of a text of the page; the text itself if it is none. */
+/** Returns the key of a text of the page; the text itself if it has no key. */
 function keyOf(text) {
   for (const { key, shape } of patterns) {
     const found = shape.exec(text);
-    // Which action a button is for is no mere value.
+    // The action of a button is part of its identity, not only a value.
     if (found) return found.groups?.action ? `${key}(${keyOf(found.groups.action)})` : key;
   }
   return text;
 }
 
-/** Runs in the page: tells what comes into view and what is used. */
+/** Runs in the page, and reports which controls come into view and which are used. */
 function watch() {
   const CONTROLS = "button, a[href], input, select, summary";
   const told = new Set();
@@ -72,11 +73,11 @@ function watch() {
   const use = (event) => {
     const element = event.target instanceof Element ? event.target.closest(CONTROLS) : null;
     useOf(element, event.type);
-    // The language itself: what was chosen is in English from now on, or was until now.
+    // Checked again for a change of language, which takes effect only after this event.
     if (event.type === "change") setTimeout(() => { useOf(element, event.type); });
   };
   const useOf = (element, type) => {
-    // A click on a list opens it; to choose from it is what it is for.
+    // A click on a list only opens it; choosing from it counts as use.
     if (element === null || !isEnglish() || (type === "click" && element.matches("select, input:not([type=checkbox])"))) return;
     tell({ seen: false, ...described(element) });
     if (element.localName === "select" && optionsOf(element).length > 0) {
@@ -103,10 +104,10 @@ function watch() {
   }).observe(document, { childList: true, subtree: true, attributes: true, attributeFilter: ["disabled", "open", "aria-pressed"] });
 }
 
-/** How the dialog *Keys* calls what the browser calls otherwise. */
+/** Names of keys in the dialog *Keys* that differ from the browser's. */
 const KEY_NAMES = { "↑": "ArrowUp", "↓": "ArrowDown", Space: " ", Del: "Delete", Esc: "Escape", A: "a" };
 
-/** The keys of a line of the dialog, one by one: `Ctrl ↑ ↓` is `Ctrl ArrowUp` and `Ctrl ArrowDown`. */
+/** Splits a line of the dialog into keys: `Ctrl ↑ ↓` is `Ctrl ArrowUp` and `Ctrl ArrowDown`. */
 function keysOf(line) {
   const modifiers = [];
   const keys = [];
@@ -123,7 +124,7 @@ export class Used {
   #pressed = new Set();
   #keys = [];
 
-  /** From now on, in all pages of this context. */
+  /** Starts recording in all pages of this context. */
   async watch(context) {
     await context.exposeBinding("tellTheRun", (_, what) => { this.#take(what); });
     await context.addInitScript(watch);
@@ -140,7 +141,7 @@ export class Used {
     else this.#used.add(id);
   }
 
-  /** The lines of the dialog *Keys*. */
+  /** Takes the lines of the dialog *Keys*. */
   keys(lines) {
     this.#keys = lines.flatMap(keysOf);
   }
@@ -153,7 +154,7 @@ export class Used {
     return this.#keys.length;
   }
 
-  /** What was offered and not used. */
+  /** Returns what was offered and not used. */
   faults() {
     const controls = [...this.#seen].filter(([id]) => !this.#used.has(id)).map(([id, name]) => `${id} (${name}) was never used`);
     const keys = this.#keys.filter((key) => !this.#pressed.has(key)).map((key) => `the key ${key} of the dialog was never pressed in a list`);

@@ -1,5 +1,5 @@
-//! Writes the named files of every corpus, in today's formats. What fuzzing found stays beside
-//! them.
+//! Writes the named files of every corpus, in the current formats. Inputs that fuzzing found stay
+//! unchanged.
 
 use std::fs;
 

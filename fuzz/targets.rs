@@ -1,9 +1,9 @@
-//! The targets of every crate. What must hold of each parser stands in the crate that has it, in
-//! its module `fuzzing`.
+//! Fuzz targets of every crate. The module `fuzzing` of each crate defines the property that its
+//! parsers must satisfy.
 
 use longhaul_proto::fuzzing::Target;
 
-/// Every target.
+/// Returns every target.
 pub fn all() -> impl Iterator<Item = &'static Target> {
     [
         longhaul_proto::fuzzing::TARGETS,
@@ -22,7 +22,11 @@ pub fn all() -> impl Iterator<Item = &'static Target> {
     .flatten()
 }
 
-/// Checks what must hold of the target called `name` for one input.
+/// Checks the property of the target `name` for one input.
+///
+/// # Panics
+///
+/// If there is no such target, or the input violates its property.
 pub fn check(name: &str, data: &[u8]) {
     let target = all().find(|target| target.name == name);
     (target.expect("a target of that name").property)(data);

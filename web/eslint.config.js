@@ -1,6 +1,6 @@
 import tseslint from 'typescript-eslint';
 
-// Names come from servers that nobody vouches for: what would read them as HTML is refused.
+// Names come from untrusted servers, so nothing may parse them as HTML.
 const html = ['innerHTML', 'outerHTML', 'insertAdjacentHTML', 'dangerouslySetInnerHTML'];
 
 export default tseslint.config(

@@ -2,7 +2,8 @@ import { defineConfig } from 'vite';
 
 declare const process: { env: Record<string, string | undefined> };
 
-// For development only: requests go to a running agent, with its token from the environment. The token never is in the page.
+// For development only: forwards requests to a running agent, with the token from the environment.
+// The page never contains the token.
 const agent = process.env['LONGHAUL_AGENT'] ?? 'http://127.0.0.1:7512';
 const token = process.env['LONGHAUL_TOKEN'];
 
@@ -10,7 +11,7 @@ export default defineConfig({
   build: {
     target: 'es2022',
     modulePreload: { polyfill: false },
-    // Content-Security-Policy allows no data: URLs except for images, and few files are wanted.
+    // The content security policy allows data: URLs only for images, and few files are wanted.
     assetsInlineLimit: 0,
     cssCodeSplit: false,
     rollupOptions: { output: { entryFileNames: 'assets/[name]-[hash].js', chunkFileNames: 'assets/[name]-[hash].js' } },
@@ -21,7 +22,7 @@ export default defineConfig({
       '/api': {
         target: agent,
         changeOrigin: true,
-        // The agent takes requests of its own origin only.
+        // The agent accepts only requests of its own origin.
         headers: { origin: agent, ...(token === undefined ? {} : { authorization: `Bearer ${token}` }) },
       },
     },

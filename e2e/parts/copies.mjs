@@ -1,17 +1,20 @@
-// Copies by the keyboard, by the button and by dragging, in both directions, to and from each kind of place.
+// Copies by keyboard, button and dragging, in both directions, to and from each kind of place.
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
 import { HOME, HOST, ROOT, SERVER, agent, becomes, demand, job, jobThat, killed, longhaul, pause, read, same, sameFiles, sameTrees, say, write } from "../kit.mjs";
 
-/** 2,000 files and 1 GiB from the server, while the network goes away for five seconds and the agent is killed. Gives the agent that is there then. */
+/**
+ * Copies 2,000 files and 1 GiB from the server, while the network fails for five seconds and the
+ * agent is killed. Returns the agent that was started instead.
+ */
 export async function longCopy(screen, running) {
   const { page, left, right } = screen;
   const origin = new URL(page.url()).origin;
   await screen.view("Files");
   await left.open("store", `lh://${SERVER}/`);
   await right.open("home", `${HOME}/`);
-  // The keyboard alone: both, to the other pane.
+  // Selects both and copies them to the other pane by keyboard.
   await left.filter.fill("e");
   await left.filter.press("Shift+Tab");
   await left.focus();
@@ -60,7 +63,7 @@ export async function longCopy(screen, running) {
   return next;
 }
 
-/** What was copied goes on to the host by ssh, and small things to and fro. */
+/** Copies the result to the ssh host, and small files in both directions. */
 export async function copies(screen) {
   const { page, left, right, dialog } = screen;
   await screen.view("Files");
@@ -75,7 +78,7 @@ export async function copies(screen) {
   await screen.said(`Job ${tree} is submitted.`);
   await done(tree);
   sameTrees(path.join(ROOT, "tree"), path.join(HOST, "tree"));
-  // The pane shows what came into it.
+  // The pane shows the new entries.
   await left.row("tree").waitFor();
   say("2,000 files are at the host by ssh, by the button");
 
@@ -92,7 +95,7 @@ export async function copies(screen) {
     await from.dragTo(to);
     await screen.asks("Copy 1 entry");
   };
-  // Over the other list, and away from it again: nothing is asked.
+  // Dragging over the other list and away again opens no dialog.
   const isTarget = () => right.grid.evaluate((grid) => grid.classList.contains("drop"));
   await left.row("from-host.txt").hover();
   await page.mouse.down();
@@ -129,7 +132,7 @@ export async function copies(screen) {
   same(read(HOST, "give/inner/old.txt"), "old", "what was dragged to the host");
   say("dragged from the host, and to a directory of it");
 
-  // To the server, where that is granted.
+  // Copies to the server where writing is granted.
   await left.open("store", `lh://${SERVER}/`);
   await left.enter("open");
   await right.row("old.txt").click();
@@ -139,7 +142,7 @@ export async function copies(screen) {
   await done(await screen.startCopy());
   same(read(ROOT, "open/old.txt"), "old", "what was copied to the server");
 
-  // What makes no sense is told.
+  // Copies that make no sense are refused.
   await left.open("home", `${HOME}/`);
   await left.enter("take");
   await left.row("old.txt").click();
@@ -153,7 +156,7 @@ export async function copies(screen) {
   return { labelled };
 }
 
-/** Waits until a job is done, and gives it. */
+/** Waits until a job is done, and returns it. */
 export async function done(id) {
   const one = await jobThat(id, "it ends", (each) => each.ended !== null);
   demand(one.state === "done", JSON.stringify(one));

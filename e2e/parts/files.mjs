@@ -1,7 +1,8 @@
-// Names changed in each kind of place, by keys and by buttons; lists sorted, filtered, selected.
+// Creates, renames and removes in each kind of place, by keys and buttons; sorts, filters and
+// selects.
 import { HOME, HOST, ROOT, SERVER, becomes, demand, is, read, same, say, write } from "../kit.mjs";
 
-/** What `work` changes, and `look` looks at. */
+/** Creates the files that `work` changes and `look` shows. */
 export function desk(directory) {
   write(`${directory}/desk/a.txt`, "0123456789", "2001-01-01");
   write(`${directory}/desk/B.txt`, "01234", "2003-01-01");
@@ -30,7 +31,7 @@ export async function files(screen) {
   await work(screen, screen.left, `${HOST}/desk`, true);
 }
 
-/** Where only reading is granted the page says so, and nothing changes. */
+/** If only reading is granted, the page says so and nothing changes. */
 async function refusals(screen) {
   const { left } = screen;
   await left.tool("New directory").click();
@@ -50,7 +51,7 @@ async function refusals(screen) {
   say("what the server refuses is told");
 }
 
-/** The ways to see a directory: columns, filter, hidden files, selection with the mouse, the path. */
+/** Uses columns, filter, hidden files, selection with the mouse, and the path. */
 async function look(screen, pane) {
   const { page } = screen;
   await becomes("names", () => pane.names(), ["inner", "a.txt", "B.txt", "c.txt"]);
@@ -103,7 +104,7 @@ async function look(screen, pane) {
   await pane.region.getByRole("navigation").getByRole("button", { name: "desk", exact: true }).click();
   await pane.at(location);
 
-  // What others do shows when it is read anew.
+  // Changes by others appear after a reload.
   const file = `${location.startsWith("store.example:") ? HOST : HOME}/desk/new.txt`;
   write(file, "new");
   await pane.button("Reload").click();
@@ -121,7 +122,7 @@ async function look(screen, pane) {
   say(`${location}: sorted, filtered, selected`);
 }
 
-/** Makes, renames and removes, with what is asked and what is refused. */
+/** Creates, renames and removes, with the dialogs and the refusals. */
 async function work(screen, pane, disk, byKeys) {
   const { page, dialog } = screen;
   const name = dialog.getByLabel("Name", { exact: true });
@@ -184,7 +185,7 @@ async function work(screen, pane, disk, byKeys) {
   await screen.answer("Rename");
   await screen.closed();
   demand(!is(disk, "a.txt") && read(disk, "B.txt") === "0123456789", "it was not replaced");
-  // The part before the ending is selected: what is typed takes its place.
+  // The name without its ending is selected, so typing replaces it.
   await rename("B.txt");
   await page.keyboard.type("d");
   await page.keyboard.press("Enter");

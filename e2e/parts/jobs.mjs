@@ -1,4 +1,4 @@
-// Jobs: paused, resumed, cancelled, tried again, removed; their details; the history and its filters.
+// Pauses, resumes, cancels, retries and removes jobs; shows their details, the history and filters.
 import { HOME, HOST, ROOT, SERVER, becomes, demand, eventually, job, jobThat, longhaul, read, same, sameTrees, say, write } from "../kit.mjs";
 import { done } from "./copies.mjs";
 
@@ -11,7 +11,7 @@ export async function jobs(screen, { labelled }) {
   await history(screen, labelled);
 }
 
-/** Copies what is selected in the left pane. */
+/** Copies the selection of the left pane. */
 async function copy(screen) {
   await screen.left.tool("Copy").click();
   await screen.dialog.waitFor();
@@ -20,7 +20,7 @@ async function copy(screen) {
   return id;
 }
 
-/** All that can be asked of a job that runs, and after. */
+/** Uses all actions of a running job, and of an ended one. */
 async function stopAndGo(screen) {
   const { page, left, right } = screen;
   await screen.view("Files");
@@ -36,7 +36,7 @@ async function stopAndGo(screen) {
   await screen.ask("Resume", id);
   await screen.shows(id, "running");
   await jobThat(id, "it goes on", (one) => one.state === "running" && (one.progress?.bytes ?? 0) > (progress?.bytes ?? 0));
-  // In the details there are the same buttons.
+  // The details have the same buttons.
   await page.locator(`a[href="#jobs/${id}"]`).click();
   const details = page.getByRole("complementary", { name: `Details of job ${id}` });
   await details.getByRole("button", { name: `Cancel: job ${id}`, exact: true }).click();
@@ -53,7 +53,7 @@ async function stopAndGo(screen) {
   say("paused, resumed, cancelled, tried again, removed from the history");
 }
 
-/** A server that does not answer: the job waits, and says until when. */
+/** If a server does not answer, the job waits and shows until when. */
 async function outOfReach(screen) {
   const { page, left, right } = screen;
   await screen.view("Files");
@@ -79,7 +79,7 @@ async function outOfReach(screen) {
   say("a job whose server does not answer waits");
 }
 
-/** A file that is there and differs: the job fails, and says which. */
+/** If an existing file differs, the job fails and names it. */
 async function failing(screen) {
   const { page, left, right } = screen;
   write(`${HOST}/other/old.txt`, "another one");
@@ -104,7 +104,7 @@ async function failing(screen) {
   say("a job that fails names what was not copied");
 }
 
-/** More sources than are shown at once. */
+/** Copies more sources than are shown at once. */
 async function many(screen) {
   const { page, left, right } = screen;
   await screen.view("Files");
@@ -141,7 +141,7 @@ async function many(screen) {
   say(`${number} sources in one job`);
 }
 
-/** A tree that is split: the page shows its parts. It is asked for at the command line. */
+/** Submits a split job at the command line; the page shows its parts. */
 async function inParts(screen) {
   const { page } = screen;
   const { id } = JSON.parse(longhaul("submit", "--json", "--split", "3", "-r", `lh://${SERVER}/tree`, `${HOME}/parts/`));
@@ -160,7 +160,7 @@ async function inParts(screen) {
   say("a tree in three parts");
 }
 
-/** The history further back, and by how jobs ended. */
+/** Pages back through the history, and filters it by state. */
 async function history(screen, labelled) {
   const { page } = screen;
   await screen.view("Jobs");

@@ -1,4 +1,4 @@
-// The keys of the lists, each with what it does, in a directory of 2,000 files.
+// Uses every key of the lists, in a directory of 2,000 files.
 import { SERVER, becomes, demand, same, say } from "../kit.mjs";
 
 export async function keys(screen, used) {
@@ -20,7 +20,7 @@ export async function keys(screen, used) {
   await left.at(`lh://${SERVER}/tree`);
   await becomes("all of them", async () => (await left.status()).startsWith("2,000 entries"), true);
 
-  // By the text of their names: 1, 10, 100, 1000, 1001, ...
+  // Names are sorted as text: 1, 10, 100, 1000, 1001, ...
   await press("Home");
   await becomes("Home", () => left.cursor(), "1");
   await press("End");
@@ -77,7 +77,7 @@ export async function keys(screen, used) {
   await press("F6");
   await becomes("past the lists", () => page.evaluate(() => document.activeElement?.getAttribute("aria-label")), "Queue");
 
-  // The dialogs that keys open, and that Escape gives the focus back to the list.
+  // Keys open dialogs, and Escape returns the focus to the list.
   await left.focus();
   for (const [key, title] of [["F2", "Rename tree"], ["F5", "Copy 1 entry"], ["F7", "New directory"], ["Delete", "Remove 1 entry?"]]) {
     await press(key);

@@ -1,4 +1,4 @@
-// A phone, in the dark, in German; and a browser that nobody opened the page in.
+// The page on a phone with dark colours in German, and in a browser without a session.
 import { Screen, becomes, demand, longhaul, say } from "../kit.mjs";
 
 export async function phone(browser, used, ran) {
@@ -35,7 +35,7 @@ export async function stranger(browser) {
   await page.goto(address);
   await page.getByRole("grid").first().waitFor();
   await context.clearCookies();
-  // A ticket is good once.
+  // A ticket is valid once.
   await page.goto("about:blank");
   await page.goto(address);
   await page.getByText("The address that was opened is not valid any more.").waitFor();

@@ -1,4 +1,4 @@
-// Places: added, refused, tested, changed, removed.
+// Adds, tests, changes and removes places, with the refusals.
 import { SERVER, becomes, demand, longhaul, say } from "../kit.mjs";
 
 export async function places(screen) {
@@ -28,7 +28,7 @@ export async function places(screen) {
   await refused("There is a place of this name already.");
   await add("host", "Host by ssh", "store.example:");
   await screen.said("The place host was added.");
-  // Nobody listens at the first port.
+  // Nothing listens on port 1.
   await add("nobody", "Longhaul server", `lh://${SERVER}:1/`);
   await screen.said("The place nobody was added.");
   await add("dev", "Directory on this machine", "/dev/");
@@ -47,7 +47,7 @@ export async function places(screen) {
   say("the server and the host by ssh answer");
   await test("nobody", "Does not work: ");
 
-  // Changed: the name stays, and what was given up changes nothing.
+  // Changes keep the name, and a cancelled change has no effect.
   const changing = page.getByRole("form", { name: "Change the place nobody" });
   const change = async (location) => {
     await screen.button("Change nobody").click();
@@ -62,7 +62,7 @@ export async function places(screen) {
   await changing.getByRole("button", { name: "Save" }).click();
   await screen.said("The place nobody was changed.");
   await test("nobody", "Works: it answers");
-  // Later parts need one that does not answer.
+  // Later parts need a place that does not answer.
   await change(`lh://${SERVER}:1/`);
   await changing.getByRole("button", { name: "Save" }).click();
   await form.waitFor();

@@ -1,4 +1,4 @@
-// Language and colours; the link past the header.
+// Language, colours, and the link that skips the header.
 import { becomes, demand, say } from "../kit.mjs";
 
 export async function settings(screen) {
@@ -22,7 +22,7 @@ export async function settings(screen) {
   await theme.selectOption({ label: "As the system" });
   demand((await background()) === light, "the system's colours are light ones");
 
-  // The first stop of the keyboard leads past the header.
+  // The first link that Tab reaches skips the header.
   await page.evaluate(() => { document.activeElement?.blur(); });
   await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");

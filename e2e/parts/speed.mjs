@@ -1,11 +1,12 @@
-// How fast it feels, in a page of its own that nothing else watches: a directory of 100,000 entries, and a history of 10,000 jobs that a store of the agent's
-// holds, written there as agents write them, with reports of real copies.
+// Measures the speed of the page in a separate context without coverage: a directory of 100,000
+// entries, and a history of 10,000 jobs. The history is written into the agent's store as agents
+// write it, with reports of real copies.
 import { execFileSync, spawnSync } from "node:child_process";
 import { HISTORY, HOME, LONGHAUL, LONGHAUL_HOME, SERVER, Screen, becomes, demand, longhaul, say, sayFrames, scrollThrough, write } from "../kit.mjs";
 
 const JOBS = 10_000;
 
-/** Fills the store before its agent is there. How many jobs are in each state. */
+/** Fills the store before its agent starts. Returns the number of jobs in each state. */
 export function fill() {
   const report = (destination) => {
     const { stdout } = spawnSync(LONGHAUL, ["cp", "--json", "-r", `${HOME}/run`, destination], { stdio: ["ignore", "pipe", "inherit"] });
@@ -13,7 +14,7 @@ export function fill() {
   };
   for (const name of ["one", "two", "three"]) write(`${HOME}/run/${name}`, name.repeat(1000));
   write(`${HOME}/done.json`, report(`${HOME}/done/`));
-  // Two files that are there and differ.
+  // Two existing files that differ.
   write(`${HOME}/failed/run/one`, "another");
   write(`${HOME}/failed/run/two`, "another");
   write(`${HOME}/failed.json`, report(`${HOME}/failed/`));
@@ -65,7 +66,7 @@ export async function speed(browser, counts) {
   }
   await context.close();
 
-  // The same by a filter that is chosen before anything is read.
+  // The same with a filter that is chosen before anything is loaded.
   const fresh = await browser.newContext({ viewport: { width: 1280, height: 800 }, locale: "en-GB" });
   const other = new Screen(await fresh.newPage());
   await other.page.goto(longhaul("ui", "--print"));

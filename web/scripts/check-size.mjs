@@ -1,4 +1,5 @@
-// Fails if what was built is larger than what the program should carry, or if the policy it is served with would refuse it.
+// Fails if the build is too large to embed in the program, or if the content security policy would
+// refuse it.
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 

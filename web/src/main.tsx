@@ -9,13 +9,13 @@ import { showWhatWasCopied } from './state/refresh';
 import { signIn } from './state/session';
 import { App } from './ui/app';
 
-// Before anything else: the ticket must not stay in the address.
+// Taken first, because the ticket must not stay in the address.
 const ticket = takeTicket();
 followAddress();
 showWhatWasCopied();
 void signIn(ticket);
 
-// A file of the desktop that is dropped here must not take the place of the page.
+// A file dropped from the desktop must not replace the page.
 window.addEventListener('dragover', (event) => {
   if (event.dataTransfer?.types.includes('Files') !== true) return;
   event.preventDefault();

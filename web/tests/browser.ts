@@ -1,6 +1,6 @@
 import { vi } from 'vitest';
 
-/** As much of a browser as the state needs; the tests have no document. */
+/** Minimal browser for the state modules. The tests have no document. */
 export function stubBrowser(): void {
   vi.stubGlobal('document', { documentElement: { dataset: {}, lang: '' } });
   vi.stubGlobal('navigator', { languages: ['en-GB'], language: 'en-GB' });

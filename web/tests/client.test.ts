@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { ApiError, api, eventsUrl, randomKey, whenSignedOut } from '../src/api/client';
 import { stubBrowser } from './browser';
 
-/** The address of the last request. */
+/** Returns the URL of the last request. */
 function asked(): string {
   const url = vi.mocked(fetch).mock.lastCall?.[0];
   return url instanceof URL ? url.href : '';

@@ -23,7 +23,7 @@ describe('display', () => {
       { text: '\\u{202e}\\u{202d}', escaped: true },
       { text: 'b', escaped: false },
     ]);
-    // A name may hold these characters itself: it is not marked.
+    // A name that contains an escape sequence literally is not marked as escaped.
     expect(displayParts('\\u{202e}')).toEqual([{ text: '\\u{202e}', escaped: false }]);
   });
 });

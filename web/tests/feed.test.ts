@@ -4,7 +4,7 @@ import { stubBrowser } from './browser';
 
 type Listener = (event: { data: string }) => void;
 
-/** An event stream that does what the test says. */
+/** Event stream that the test controls. */
 class Stream {
   static CLOSED = 2;
   static last: Stream;
@@ -38,7 +38,7 @@ vi.stubGlobal('EventSource', Stream);
 const { api, ApiError } = await import('../src/api/client');
 const feed = await import('../src/state/jobs');
 
-/** What the agent has. */
+/** Jobs of the simulated agent. */
 let kept: Job[] = [];
 
 beforeEach(() => {
@@ -76,7 +76,7 @@ describe('the jobs as they change', () => {
     expect(ids(feed.activeJobs.value)).toEqual([3, 2, 4]);
     expect(feed.ratesOf(3)?.times).toHaveLength(1);
 
-    // While nobody listened, one ended and one was removed.
+    // During the gap, one job ended and one was removed.
     const ended = vi.fn();
     feed.whenJobEnds(ended);
     Stream.last.readyState = 0;

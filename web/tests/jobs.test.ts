@@ -54,7 +54,7 @@ describe('the store of jobs', () => {
     const store = new JobStore();
     expect(store.next('all')).toBeUndefined();
     store.putPage('all', { items: [job(20, 'done', 20), job(19, 'failed', 19)], next: 19 });
-    // All failed ones down to 5 are known, but of the others nothing beneath 19.
+    // All failed jobs down to 5 are known, but none of the others below 19.
     store.putPage('failed', { items: [job(19, 'failed', 19), job(5, 'failed', 5)], next: 5 });
     expect(ids(store.history('all'))).toEqual([20, 19]);
     expect(ids(store.history('failed'))).toEqual([19, 5]);
@@ -110,7 +110,7 @@ describe('the store of jobs', () => {
     expect(store.partsOf(1)[1]?.progress).toEqual(running);
     expect(store.progress({ id: 1, progress: running, parts: parts(1) })).toBe(true);
     expect(store.get(1)?.parts?.done).toBe(1);
-    // Behind its parts it runs by itself, and what was said of those is over.
+    // After its parts, the job runs by itself, and their progress no longer applies.
     store.put(job(1, 'running', 5));
     expect(store.progress({ id: 1, progress: running, parts: parts(1) })).toBe(false);
     expect(store.progress({ id: 1, progress: running })).toBe(true);

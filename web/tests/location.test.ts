@@ -12,7 +12,7 @@ describe('locations', () => {
   test('that are copied into end with a slash', () => {
     expect(locateInto('/home/ana/', [])).toBe('/home/ana/');
     expect(locateInto('/home/ana/', ['runs'])).toBe('/home/ana/runs/');
-    // Not `ana@dtn.example:/`, which is the root of the host's file system.
+    // `ana@dtn.example:/` would be the root of the host's file system.
     expect(locateInto('ana@dtn.example:', [])).toBe('ana@dtn.example:./');
     expect(locateInto('ana@dtn.example:', ['runs'])).toBe('ana@dtn.example:runs/');
   });

@@ -12,7 +12,7 @@ function entry(name: string, kind: Entry['kind'] = 'file'): Entry {
 }
 
 const page = (names: string[], next: string | null = null): FilePage => ({ entries: names.map((name) => entry(name)), next });
-/** Lets everything that waits for answers go on. */
+/** Runs everything that waits for answers. */
 const settle = (): Promise<void> => new Promise((done) => setTimeout(done, 0));
 
 const files = vi.spyOn(api, 'files');
@@ -38,7 +38,7 @@ describe('a pane', () => {
   });
 
   test('asks for a long directory in few requests, and for little first', async () => {
-    // Of a hundred thousand entries as many as are asked for.
+    // Returns as many of a hundred thousand entries as are requested.
     files.mockImplementation((_at, after, limit) => {
       const from = after === null ? 0 : Number(after) + 1;
       const to = Math.min(from + limit, 100_000);

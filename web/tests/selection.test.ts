@@ -54,7 +54,7 @@ describe('a selection', () => {
     expect(subject(NOTHING, names)).toEqual([]);
     expect(subject({ ...NOTHING, cursor: 'c' }, names)).toEqual(['c']);
     expect(subject({ names: new Set(['d', 'b', 'gone']), cursor: 'a', anchor: null }, names)).toEqual(['b', 'd']);
-    // Rows that a filter hides are not acted on unseen.
+    // Actions do not apply to rows that a filter hides.
     expect(subject({ names: new Set(['b']), cursor: 'b', anchor: 'b' }, ['a'])).toEqual([]);
     expect(selectAll(NOTHING, names)).toEqual({ names: new Set(names), cursor: 'a', anchor: null });
   });

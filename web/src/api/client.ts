@@ -1,4 +1,4 @@
-// Requests to the agent. The session's cookie goes along by itself; the page never sees it.
+// Requests to the agent. The browser adds the session cookie, which the page cannot read.
 
 import type {
   AgentInfo,
@@ -20,15 +20,18 @@ import type {
 
 const BASE = '/api/v1';
 
-/** The agent said no, or something else than an answer came. */
+/** Refusal by the agent, or a failed request. */
 export class ApiError extends Error {
   override readonly name = 'ApiError';
 
   constructor(
-    /** The HTTP status; 0 if no answer came. */
+    /** HTTP status; 0 if no answer came. */
     readonly status: number,
     readonly title: string,
-    /** What it is this time, in one line; from the agent or the far end, so only ever shown as text. */
+    /**
+     * Details of this failure in one line. They may come from the far end, so show them only as
+     * text.
+     */
     readonly detail: string,
   ) {
     super(detail);
@@ -42,7 +45,7 @@ interface Call {
   signal?: AbortSignal;
 }
 
-/** Called when a request is not authenticated (any more). */
+/** Called when a request is not authenticated. */
 let onSignedOut: () => void = () => undefined;
 
 export function whenSignedOut(call: () => void): void {
@@ -59,7 +62,7 @@ async function problemOf(response: Response): Promise<ApiError> {
       if ('detail' in problem && typeof problem.detail === 'string') detail = problem.detail;
     }
   } catch {
-    // Not a problem document: the status has to do.
+    // Not a problem document, so the status must suffice.
   }
   return new ApiError(response.status, title, detail);
 }
@@ -94,10 +97,10 @@ async function json<T>(method: string, path: string, options: Call = {}): Promis
   return (await response.json()) as T;
 }
 
-/** A request that is sent again with the same key makes no second job. */
+/** Returns a random idempotency key. A request repeated with the same key creates no second job. */
 export function randomKey(): string {
   const letters = 'abcdefghijklmnopqrstuvwxyz';
-  // 26 letters in 256 values are not quite even, which does not matter for a key that nobody has to guess.
+  // The letters are not evenly distributed, which is harmless because the key is no secret.
   return Array.from(crypto.getRandomValues(new Uint8Array(24)), (byte) => letters[byte % 26]).join('');
 }
 
@@ -138,7 +141,7 @@ export const api = {
   },
 };
 
-/** The address of the event stream, from behind a change if one is known. */
+/** Returns the URL of the event stream, starting after `after` if that is known. */
 export function eventsUrl(after: number | null): string {
   return after === null ? `${BASE}/events` : `${BASE}/events?after=${String(after)}`;
 }

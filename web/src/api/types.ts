@@ -1,4 +1,4 @@
-// What the API takes and gives: all of it from the schema that is made of `openapi.json`.
+// Types of the API, from the schema that is generated from `openapi.json`.
 
 import type { components, paths } from './schema';
 
@@ -25,5 +25,5 @@ export type Removal = Schemas['Removal'];
 export type Ticket = Schemas['Ticket'];
 
 type PostOfJob<Path> = Path extends keyof paths & `/api/v1/jobs/{id}/${infer Name}` ? (paths[Path] extends { post: object } ? Name : never) : never;
-/** What may be asked of a job: what is posted beneath its address. */
+/** Actions of a job: the paths below its URL that accept POST. */
 export type JobAction = PostOfJob<keyof paths>;

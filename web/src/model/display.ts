@@ -1,7 +1,7 @@
-// Names, labels and error texts come from servers that nobody vouches for. Characters that do not show, or that change the order in which
-// others show, are written out: `\u{202e}`.
+// Escapes names, labels and error texts, because they come from untrusted servers. Characters that
+// are invisible, or that change the order of others, become `\u{202e}` and the like.
 
-/** A stretch of a text, as it is, or written out. */
+/** Part of a text, literal or escaped. */
 export interface Part {
   text: string;
   escaped: boolean;
@@ -26,7 +26,7 @@ function hidden(code: number): boolean {
   );
 }
 
-/** The text in stretches, so that what is written out can look different. */
+/** Splits a text into parts, so that escaped characters can look different. */
 export function displayParts(text: string): Part[] {
   const parts: Part[] = [];
   for (const character of text) {
@@ -43,7 +43,7 @@ export function displayParts(text: string): Part[] {
   return parts;
 }
 
-/** The text, with what does not show written out. */
+/** Returns the text with invisible characters escaped. */
 export function display(text: string): string {
   return displayParts(text)
     .map((part) => part.text)

@@ -1,13 +1,14 @@
-// Sizes, rates and times for people. Sizes are in binary units and rates in decimal bits, as `longhaul jobs` shows them.
+// Formats sizes, rates and times. Sizes use binary units and rates decimal bits, as in `longhaul
+// jobs`.
 
 const SIZES = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
 const RATES = ['bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s', 'Tbit/s'];
 
 const formats = new Map<string, Intl.NumberFormat>();
 
-/** A number with that many digits behind the point. */
+/** Formats a number with `digits` decimal places. */
 export function decimal(value: number, digits: number, locale: string): string {
-  // Formats are kept: making one costs more than using it, and lists show thousands.
+  // Formats are cached: creating one costs more than using it, and lists show thousands of numbers.
   const key = `${locale} ${String(digits)}`;
   let format = formats.get(key);
   if (format === undefined) {
@@ -20,7 +21,7 @@ export function decimal(value: number, digits: number, locale: string): string {
 function scaled(value: number, step: number, units: string[], locale: string): string {
   let unit = 0;
   let rest = value;
-  // 999.5 and more would show as 1000 of the smaller unit.
+  // From 999.5, the smaller unit would be shown as 1000.
   while (unit + 1 < units.length && rest >= step - 0.5) {
     rest /= step;
     unit += 1;
@@ -29,22 +30,22 @@ function scaled(value: number, step: number, units: string[], locale: string): s
   return `${decimal(rest, digits, locale)} ${units[unit] ?? ''}`;
 }
 
-/** `1.5 GiB` */
+/** Formats a size, such as `1.5 GiB`. */
 export function formatSize(bytes: number, locale: string): string {
   return scaled(Math.max(0, bytes), 1024, SIZES, locale);
 }
 
-/** `942 Mbit/s`, from bits per second */
+/** Formats a rate in bits per second, such as `942 Mbit/s`. */
 export function formatRate(bps: number, locale: string): string {
   return scaled(Number.isFinite(bps) ? Math.max(0, bps) : 0, 1000, RATES, locale);
 }
 
-/** `4,211` */
+/** Formats a count, such as `4,211`. */
 export function formatCount(count: number, locale: string): string {
   return decimal(count, 0, locale);
 }
 
-/** `17 s`, `4 min 05 s`, `3 h 07 min`, `2 d 4 h` */
+/** Formats a duration, such as `17 s`, `4 min 05 s`, `3 h 07 min` or `2 d 4 h`. */
 export function formatDuration(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));
   const pad = (value: number): string => String(value).padStart(2, '0');
@@ -58,7 +59,10 @@ export function formatDuration(seconds: number): string {
 
 const moments = new Map<string, Intl.DateTimeFormat>();
 
-/** A moment (RFC 3339) in this machine's time zone, to the second if asked; empty if it is none. */
+/**
+ * Formats an RFC 3339 timestamp in the local time zone, to the minute, or to the second with
+ * `seconds`. Returns an empty string if it is invalid.
+ */
 export function formatMoment(moment: string | null | undefined, locale: string, seconds = false): string {
   if (moment === null || moment === undefined) return '';
   const date = new Date(moment);
@@ -79,7 +83,7 @@ export function formatMoment(moment: string | null | undefined, locale: string, 
   return format.format(date);
 }
 
-/** Seconds until all that was found is in place; none if that is not known. */
+/** Estimates the seconds until the copy is complete; null if that is unknown. */
 export function secondsLeft(progress: {
   bytes?: number;
   bytes_found?: number;

@@ -1,10 +1,10 @@
-// All jobs the page knows of, fed by lists and by events. Of two views of a job the one with the greater `change` is the newer, so it
-// does not matter in which order they arrive.
+// Store of all known jobs, updated by lists and events. Of two versions of a job, the one with the
+// greater `change` is newer, so they may arrive in any order.
 
 import type { Job, JobAction, JobPage, JobProgress, JobState } from '../api/types';
 
 const ENDED: readonly JobState[] = ['done', 'failed', 'cancelled'];
-/** Queue order: what runs is on top. */
+/** Order of states in the queue: running jobs come first. */
 const ORDER: Record<JobState, number> = {
   running: 0,
   split: 0,
@@ -18,34 +18,34 @@ const ORDER: Record<JobState, number> = {
 
 export const ACTIVE_STATES: readonly JobState[] = ['running', 'split', 'waiting', 'queued', 'paused'];
 
-/** What of the history is shown. */
+/** Filter of the history, by final state. */
 export type HistoryFilter = 'all' | 'done' | 'failed' | 'cancelled';
 
 export function hasEnded(job: Job): boolean {
   return ENDED.includes(job.state);
 }
 
-/** Whether it is worked on: by itself, or in parts. */
+/** Returns true if the job, or one of its parts, is running. */
 export function isUnderWay(job: Job): boolean {
   return job.state === 'running' || job.state === 'split';
 }
 
-/** How far the history was read for a filter: all jobs with this number or a greater one are known. */
-interface Reach {
+/** Loaded range of the history for a filter. All jobs with the number `down` or above are known. */
+interface LoadedRange {
   down: number;
   next: number | null;
 }
 
 export class JobStore {
   #jobs = new Map<number, Job>();
-  /** Parts of jobs: their jobs are listed, they are not. */
+  /** Parts of split jobs. The lists show only the jobs themselves. */
   #parts = new Map<number, Job>();
-  #reach = new Map<HistoryFilter, Reach>();
-  /** Jobs that ended while the page was there: shown in the history however old they are. */
+  #loaded = new Map<HistoryFilter, LoadedRange>();
+  /** Jobs that ended while the page was open. The history shows them whatever their age. */
   #endedHere = new Set<number>();
   #lastChange: number | null = null;
 
-  /** The greatest change seen: where events go on. */
+  /** Greatest change seen, after which the event stream continues. */
   get lastChange(): number | null {
     return this.#lastChange;
   }
@@ -54,12 +54,12 @@ export class JobStore {
     return this.#jobs.get(id);
   }
 
-  /** The parts of a job that are known, by number. */
+  /** Returns the known parts of a job, sorted by number. */
   partsOf(id: number): Job[] {
     return [...this.#parts.values()].filter((part) => part.part?.job === id).sort((a, b) => a.id - b.id);
   }
 
-  /** Takes a view of a job; false if a newer one is known. */
+  /** Stores a version of a job. Returns false if a newer one is known. */
   put(job: Job): boolean {
     const kept = job.part === null || job.part === undefined ? this.#jobs : this.#parts;
     const known = kept.get(job.id);
@@ -75,12 +75,12 @@ export class JobStore {
     return true;
   }
 
-  /** Takes how far a job has come; false if it does not run as far as is known. */
+  /** Stores the progress of a job. Returns false if the job is not known to be running. */
   progress({ id, progress, parts }: JobProgress): boolean {
     const kept = this.#parts.has(id) ? this.#parts : this.#jobs;
     const job = kept.get(id);
     if (job === undefined || !isUnderWay(job)) return false;
-    // Said of a job in parts it is no news of its own run, nor the other way round.
+    // Progress of the parts does not apply to the job's own run, nor the reverse.
     if ((job.state === 'split') !== (parts !== null && parts !== undefined)) return false;
     kept.set(id, { ...job, progress, ...(parts ? { parts } : {}) });
     return true;
@@ -91,39 +91,41 @@ export class JobStore {
     for (const part of this.partsOf(id)) this.#parts.delete(part.id);
   }
 
-  /** Takes a page of the history that was asked for with this filter. */
+  /** Stores a page of the history that was requested with this filter. */
   putPage(filter: HistoryFilter, page: JobPage): void {
     for (const job of page.items) this.put(job);
     const oldest = page.items[page.items.length - 1]?.id;
     const next = page.next ?? null;
     const down = next === null ? 0 : (oldest ?? next);
-    const before = this.#reach.get(filter);
-    // The first page, read again after a reconnection, does not take back what was read further down.
-    if (before === undefined || down < before.down) this.#reach.set(filter, { down, next });
+    const before = this.#loaded.get(filter);
+    // Reading the first page again after a reconnection keeps the pages below it.
+    if (before === undefined || down < before.down) this.#loaded.set(filter, { down, next });
   }
 
-  /** Where the next page of the history begins: undefined before the first, null behind the last. */
+  /**
+   * Returns the start of the next page: undefined before the first page, null after the last one.
+   */
   next(filter: HistoryFilter): number | null | undefined {
-    return this.#reach.get(filter)?.next;
+    return this.#loaded.get(filter)?.next;
   }
 
-  /** After a gap the first page has to meet what was known before; otherwise the history begins anew. */
+  /** Resets the history unless the first page after a gap reaches the jobs known before. */
   meetPage(filter: HistoryFilter, page: JobPage, newestKnown: number | null): void {
     const oldest = page.items[page.items.length - 1]?.id;
     if (newestKnown !== null && oldest !== undefined && oldest > newestKnown && (page.next ?? null) !== null) {
-      this.#reach.clear();
+      this.#loaded.clear();
     }
     this.putPage(filter, page);
   }
 
-  /** The greatest number of a job. */
+  /** Returns the greatest job number. */
   newest(): number | null {
     let newest: number | null = null;
     for (const id of this.#jobs.keys()) if (newest === null || id > newest) newest = id;
     return newest;
   }
 
-  /** Jobs that have not ended: what runs on top, then by priority and age. */
+  /** Returns the jobs that have not ended: running ones first, then by priority and age. */
   active(): Job[] {
     return [...this.#jobs.values()]
       .filter((job) => !hasEnded(job))
@@ -133,10 +135,10 @@ export class JobStore {
       );
   }
 
-  /** Jobs that have ended, newest first, as far as the history was read without gaps. */
+  /** Returns ended jobs, newest first, as far as the history was read without gaps. */
   history(filter: HistoryFilter): Job[] {
-    const down = this.#reach.get(filter)?.down ?? Infinity;
-    const all = this.#reach.get('all')?.down ?? Infinity;
+    const down = this.#loaded.get(filter)?.down ?? Infinity;
+    const all = this.#loaded.get('all')?.down ?? Infinity;
     const from = Math.min(down, all);
     return [...this.#jobs.values()]
       .filter((job) => hasEnded(job) && (job.id >= from || this.#endedHere.has(job.id)) && (filter === 'all' || job.state === filter))
@@ -146,7 +148,7 @@ export class JobStore {
 
 export type Action = JobAction | 'forget';
 
-/** What may be asked of a job as it stands. */
+/** Returns the actions that the state of a job allows. */
 export function actionsFor(job: Job): Action[] {
   switch (job.state) {
     case 'running':
@@ -167,7 +169,7 @@ export function actionsFor(job: Job): Action[] {
   }
 }
 
-/** What a job is called: its label, or what it copies where to. */
+/** Returns the title of a job: its label, or its source and destination. */
 export function jobTitle(job: Job): { label: string | null; from: string; more: number; to: string } {
   const { sources, destination, label } = job.request;
   return { label: label ?? null, from: sources[0] ?? '', more: Math.max(0, sources.length - 1), to: destination };

@@ -1,9 +1,12 @@
-// The entries of a directory as they are shown: sorted, filtered, and growing page by page.
+// Entries of a directory, sorted and filtered for display. They arrive page by page.
 
 import type { Entry } from '../api/types';
 import { isEntryName } from './location';
 
-/** More are not kept: browsers limit how high a list can be, and memory has an end. */
+/**
+ * Maximum number of entries kept, because browsers limit the height of a list, and memory is
+ * finite.
+ */
 export const MAX_ENTRIES = 500_000;
 
 export type SortKey = 'name' | 'size' | 'modified';
@@ -15,17 +18,17 @@ export interface Sort {
 
 export interface Row {
   entry: Entry;
-  /** The name in lower case, made once: sorting compares it many times. */
+  /** Name in lower case, cached because sorting compares it many times. */
   folded: string;
-  /** The modification time in milliseconds, or -1. */
+  /** Modification time in milliseconds, or -1. */
   modified: number;
 }
 
 export interface View {
   sort: Sort;
-  /** Shown are names that contain this, whatever the case. */
+  /** Substring of the names to show, case-insensitive. */
   filter: string;
-  /** Whether names that begin with a dot are shown. */
+  /** If true, names that begin with a dot are shown. */
   hidden: boolean;
 }
 
@@ -42,7 +45,7 @@ function byName(a: Row, b: Row): number {
   return a.entry.name < b.entry.name ? -1 : 1;
 }
 
-/** Directories first whatever the order, then by the key, then by name. */
+/** Returns a comparison: directories first in either order, then by the key, then by name. */
 export function comparison(sort: Sort): Compare {
   const sign = sort.descending ? -1 : 1;
   return (a, b) => {
@@ -60,7 +63,7 @@ export function comparison(sort: Sort): Compare {
   };
 }
 
-/** Two sorted lists as one. */
+/** Merges two sorted lists. */
 export function merge(a: readonly Row[], b: readonly Row[], compare: Compare): Row[] {
   const merged: Row[] = [];
   let i = 0;
@@ -83,12 +86,12 @@ export function merge(a: readonly Row[], b: readonly Row[], compare: Compare): R
   return merged;
 }
 
-/** The state of a listing; `rows` is a new array whenever what is shown changes. */
+/** State of a listing. `rows` is a new array after every visible change. */
 export class Listing {
   rows: readonly Row[] = [];
-  /** Entries that came, shown or not. */
+  /** Number of entries received, shown or not. */
   total = 0;
-  /** Whether entries were left out because there are too many. */
+  /** If true, entries were left out because there are too many. */
   cut = false;
   #all: Row[] = [];
   #view: View;
@@ -101,7 +104,7 @@ export class Listing {
     return this.#view;
   }
 
-  /** A page of further entries. Names that cannot be names of entries are dropped. */
+  /** Appends a page of entries. Invalid names are dropped. */
   append(entries: readonly Entry[]): void {
     const room = MAX_ENTRIES - this.#all.length;
     const fresh = entries.filter((entry) => isEntryName(entry.name)).map(rowOf);
@@ -114,11 +117,12 @@ export class Listing {
     const compare = comparison(this.#view.sort);
     const shown = this.#shown(fresh).sort(compare);
     if (shown.length === 0) return;
-    // Merging a page costs one pass; sorting all of it again would not keep up with a hundred pages.
+    // Merging a page costs one pass; sorting everything again would be too slow for a hundred
+    // pages.
     this.rows = merge(this.rows, shown, compare);
   }
 
-  /** Shows it in another way. */
+  /** Changes sort order and filter. */
   show(view: View): void {
     this.#view = view;
     this.rows = this.#shown(this.#all).sort(comparison(view.sort));

@@ -1,24 +1,24 @@
-// Locations as the API takes them: an absolute path here, `user@host:path`, or `lh://host[:port]/path`. In a place, a location is the
-// place's root and a path beneath it; a root ends with a slash or a colon.
+// Locations of the API: an absolute local path, `user@host:path`, or `lh://host[:port]/path`. A
+// location in a place is the place's root and a path below it. A root ends with a slash or a colon.
 
-/** Names from the far end that cannot be the name of an entry would lead somewhere else when put into a path. */
+/** Returns true if a name from the far end is safe in a path, and leads to no other directory. */
 export function isEntryName(name: string): boolean {
   return name !== '' && name !== '.' && name !== '..' && !name.includes('/') && !name.includes('\0');
 }
 
-/** The location of what lies at `path` beneath `root`. */
+/** Returns the location of `path` below `root`. */
 export function locate(root: string, path: readonly string[]): string {
   return root + path.join('/');
 }
 
-/** The same as a directory that something is put into. */
+/** Returns the location of the directory `path` below `root`, as the destination of a copy. */
 export function locateInto(root: string, path: readonly string[]): string {
   if (path.length > 0) return `${locate(root, path)}/`;
-  // Behind a colon a slash would be the root of the host's file system, not the home directory.
+  // A slash after the colon would mean the root of the host's file system, not the home directory.
   return root.endsWith(':') ? `${root}./` : root;
 }
 
-/** A root as people write it, made one that paths can be appended to. */
+/** Normalises a root as typed, so that paths can be appended to it. */
 export function asRoot(written: string): string {
   const root = written.trim();
   if (root === '' || root.endsWith('/')) return root;
@@ -26,7 +26,7 @@ export function asRoot(written: string): string {
   return `${root}/`;
 }
 
-/** What kind of place it is. */
+/** Kind of a place. */
 export type PlaceKind = 'local' | 'ssh' | 'server';
 
 export function placeKind(root: string): PlaceKind {
@@ -34,7 +34,7 @@ export function placeKind(root: string): PlaceKind {
   return root.startsWith('/') ? 'local' : 'ssh';
 }
 
-/** Whether a root can be one of this kind; the agent decides, this only helps while writing. */
+/** Returns true if a root may be of this kind. This only helps while typing; the agent decides. */
 export function fitsKind(root: string, kind: PlaceKind): boolean {
   switch (kind) {
     case 'local':
@@ -46,7 +46,7 @@ export function fitsKind(root: string, kind: PlaceKind): boolean {
   }
 }
 
-/** Why a copy of these makes no sense, if so. */
+/** Returns the reason why this copy makes no sense, or null. */
 export function copyFault(sources: readonly string[], into: string): 'same' | 'inside' | null {
   const plain = into.replace(/(^|[:/])\.\/$/, '$1');
   for (const source of sources) {

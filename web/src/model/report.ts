@@ -1,4 +1,5 @@
-// The closing report of a copy, as far as the page shows it. It is JSON of another program's making: nothing is taken for granted.
+// The part of a copy's report that the page shows. The JSON comes from another program, so every
+// field is checked.
 
 export interface Failure {
   path: string;
@@ -27,7 +28,7 @@ export interface Report {
   hash: string | null;
   routes: RouteShare[];
   failures: Failure[];
-  /** How many failed; `failures` has the first thousand. */
+  /** Number of failures; `failures` has the first thousand. */
   failed: number;
 }
 

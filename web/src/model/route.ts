@@ -1,10 +1,10 @@
-// Which part of the page is shown, as it stands in the fragment of the address.
+// View of the page, encoded in the fragment of the address.
 
 export type View = 'files' | 'jobs' | 'places';
 
 export interface Route {
   view: View;
-  /** In the jobs: the one whose details are shown. */
+  /** In the view of jobs, the number of the job whose details are shown. */
   job: number | null;
 }
 

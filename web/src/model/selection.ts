@@ -1,23 +1,24 @@
-// Which rows of a list are selected, and where its cursor is. Rows are known by name: their numbers change while entries still come in.
+// Selected rows and cursor of a list. Rows are identified by name, because their numbers change
+// while entries arrive.
 
 export interface Selection {
   readonly names: ReadonlySet<string>;
-  /** The row that keys act on. */
+  /** Row that keys act on. */
   readonly cursor: string | null;
-  /** Where a range that Shift extends begins. */
+  /** Start of the range that Shift extends. */
   readonly anchor: string | null;
 }
 
 export const NOTHING: Selection = { names: new Set(), cursor: null, anchor: null };
 
-/** The names in the order they are shown. */
+/** Names in the order shown. */
 export type Names = readonly string[];
 
-/** How a click or a key changes what is selected. */
+/** Effect of a click or key on the selection. */
 export interface Modifiers {
-  /** Extends from the anchor. */
+  /** Extends the selection from the anchor. */
   range: boolean;
-  /** Leaves what is selected as it is: a click adds or takes away one, a key only moves the cursor. */
+  /** Keeps the selection: a click toggles one row, a key only moves the cursor. */
   keep: boolean;
 }
 
@@ -29,7 +30,7 @@ function between(names: Names, from: string | null, to: string): Set<string> {
   return new Set(names.slice(Math.min(begin, end), Math.max(begin, end) + 1));
 }
 
-/** A click on a row. */
+/** Applies a click on a row. */
 export function click(selection: Selection, names: Names, name: string, how: Modifiers): Selection {
   if (how.range) {
     const anchor = selection.anchor ?? selection.cursor ?? name;
@@ -41,7 +42,7 @@ export function click(selection: Selection, names: Names, name: string, how: Mod
   return { names: new Set([name]), cursor: name, anchor: name };
 }
 
-/** Selects the row of the cursor, or no longer. */
+/** Toggles the row at the cursor. */
 export function toggle(selection: Selection): Selection {
   const { cursor } = selection;
   if (cursor === null) return selection;
@@ -50,7 +51,7 @@ export function toggle(selection: Selection): Selection {
   return { names, cursor, anchor: cursor };
 }
 
-/** Moves the cursor to the row of a number, or to the nearest there is. */
+/** Moves the cursor to a row number, clamped to the list. */
 export function moveTo(selection: Selection, names: Names, row: number, how: Modifiers): Selection {
   const name = names[Math.max(0, Math.min(names.length - 1, row))];
   if (name === undefined) return selection;
@@ -62,7 +63,7 @@ export function moveTo(selection: Selection, names: Names, row: number, how: Mod
   return { names: new Set([name]), cursor: name, anchor: name };
 }
 
-/** Moves the cursor by rows; from nowhere it goes to the first. */
+/** Moves the cursor by rows. Without a cursor, it goes to the first row. */
 export function moveBy(selection: Selection, names: Names, rows: number, how: Modifiers): Selection {
   const at = selection.cursor === null ? -1 : names.indexOf(selection.cursor);
   return moveTo(selection, names, at < 0 ? 0 : at + rows, how);
@@ -72,7 +73,10 @@ export function selectAll(selection: Selection, names: Names): Selection {
   return { ...selection, names: new Set(names), cursor: selection.cursor ?? names[0] ?? null };
 }
 
-/** What an action is about: the rows that are selected and shown, in their order; else the one of the cursor. */
+/**
+ * Returns the rows that an action applies to: the selected rows shown, or else the row at the
+ * cursor.
+ */
 export function subject(selection: Selection, names: Names): string[] {
   const selected = names.filter((name) => selection.names.has(name));
   if (selected.length > 0) return selected;

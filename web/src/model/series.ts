@@ -1,19 +1,19 @@
-// The rate of a job over time, by route, as the plot takes it: columns of equal length.
+// Rate of a job over time by route, as columns of equal length for the plot.
 
 import type { Progress } from '../api/types';
 
-/** Samples that are kept; they come about once a second. */
+/** Maximum number of samples, which arrive about once a second. */
 const MAX_SAMPLES = 900;
 
 export class RateSeries {
   /** Seconds since the Unix epoch, ascending. */
   times: number[] = [];
-  /** Bits per second of each route; null where the route was not in use. */
+  /** Bits per second of each route; null while the route was not in use. */
   routes = new Map<string, (number | null)[]>();
 
   add(progress: Progress, now: number): void {
     const last = this.times[this.times.length - 1];
-    // The plot wants strictly ascending times.
+    // The plot requires strictly ascending times.
     if (last !== undefined && now <= last) return;
     const rates = Object.entries(progress.routes_bps ?? {});
     // A copy within one machine has no routes.

@@ -1,4 +1,4 @@
-/** The ticket in a fragment like `#ticket=XYZ`; none if there is none. */
+/** Returns the ticket in a fragment such as `#ticket=XYZ`, or null. */
 export function ticketIn(fragment: string): string | null {
   const ticket = new URLSearchParams(fragment.replace(/^#/, '')).get('ticket');
   return ticket === null || ticket === '' ? null : ticket;

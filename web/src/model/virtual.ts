@@ -1,13 +1,13 @@
-// Which rows of a long list are in view. All have the same height, so this is arithmetic.
+// Computes the visible rows of a long list. All rows have the same height.
 
 export interface Window {
   /** First row to draw. */
   start: number;
-  /** Behind the last row to draw. */
+  /** Row after the last one to draw. */
   end: number;
 }
 
-/** Rows to draw, with some above and below so that scrolling by a little draws nothing new. */
+/** Returns the rows to draw, with a margin so that scrolling a little draws nothing new. */
 export function windowOf(scrollTop: number, height: number, rowHeight: number, rows: number, margin = 8): Window {
   const first = Math.floor(Math.max(0, scrollTop) / rowHeight);
   const last = Math.ceil((Math.max(0, scrollTop) + Math.max(0, height)) / rowHeight);
@@ -15,7 +15,9 @@ export function windowOf(scrollTop: number, height: number, rowHeight: number, r
   return { start: Math.max(0, Math.min(first - margin, end)), end };
 }
 
-/** Where to scroll to so that a row is in view, as little as needed; `covered` is what a header hides at the top. */
+/**
+ * Returns the nearest scroll position that shows a row. A header hides `covered` pixels at the top.
+ */
 export function scrollTo(row: number, scrollTop: number, height: number, rowHeight: number, covered = 0): number {
   const top = row * rowHeight;
   const visible = Math.max(rowHeight, height - covered);
@@ -24,7 +26,7 @@ export function scrollTo(row: number, scrollTop: number, height: number, rowHeig
   return scrollTop;
 }
 
-/** Rows that a page key moves by. */
+/** Returns the number of rows that Page Up and Page Down move by. */
 export function rowsPerPage(height: number, rowHeight: number): number {
   return Math.max(1, Math.floor(height / rowHeight) - 1);
 }

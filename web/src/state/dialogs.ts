@@ -1,4 +1,4 @@
-// The dialog that is open, if any, and what it is about.
+// The open dialog, if any, and its data.
 
 import { signal } from '@preact/signals';
 import { copyFault } from '../model/location';
@@ -6,7 +6,7 @@ import { complain } from './messages';
 import { other, panes, type Pane } from './pane';
 import { count, t } from './settings';
 
-/** As many sources as the API takes for one job. */
+/** Maximum number of sources that the API accepts for one job. */
 const MAX_SOURCES = 1000;
 
 export type Dialog =
@@ -37,7 +37,7 @@ export function askRemove(pane: Pane): void {
   if (names.length > 0) dialog.value = { kind: 'remove', pane, names };
 }
 
-/** Asks how to copy what is selected to the other pane, or into a directory in it. */
+/** Opens the dialog that copies the selection to the other pane, or into a directory in it. */
 export function askCopy(from: Pane, directory?: string): void {
   const sources = from.subject().map((name) => from.location(name));
   if (sources.length === 0) return;

@@ -1,4 +1,4 @@
-// The jobs as they change: lists to begin with, then events.
+// State of the jobs, loaded from lists and then updated by events.
 
 import { computed, signal } from '@preact/signals';
 import { api, ApiError, eventsUrl, randomKey } from '../api/client';
@@ -15,12 +15,13 @@ const MAX_SERIES = 50;
 const store = new JobStore();
 const series = new Map<number, RateSeries>();
 
-/** Whether events arrive; null before it was tried for the first time. */
+/** True if events arrive; null before the first attempt to connect. */
 export const connected = signal<boolean | null>(null);
 export const filter = signal<HistoryFilter>('all');
 export const loadingHistory = signal(false);
 
-// Counters of what the lists depend on. Progress comes every second, and the history does not depend on it.
+// Counters that the lists depend on. Progress, which arrives every second, has its own counter
+// because the history does not depend on it.
 const changes = signal(0);
 const ticks = signal(0);
 
@@ -58,12 +59,12 @@ export function ratesOf(id: number): RateSeries | undefined {
 let drawing = false;
 let changed = false;
 
-/** Has what depends on the store drawn, at most once a frame however many events arrive. */
+/** Redraws what depends on the store, at most once in 50 ms however many events arrive. */
 function draw(isChange: boolean): void {
   changed ||= isChange;
   if (drawing) return;
   drawing = true;
-  // A page in the background gets no frames; the timer keeps its state true without drawing.
+  // A timer, because a page in the background gets no animation frames.
   window.setTimeout(() => {
     drawing = false;
     if (changed) changes.value += 1;
@@ -72,7 +73,7 @@ function draw(isChange: boolean): void {
   }, 50);
 }
 
-/** Called when a job ends while the page is there. */
+/** Called when a job ends while the page is open. */
 let onEnd: (job: Job) => void = () => undefined;
 
 export function whenJobEnds(call: (job: Job) => void): void {
@@ -86,21 +87,21 @@ function put(job: Job): void {
   draw(true);
 }
 
-function putProgress(said: JobProgress): void {
-  if (!store.progress(said)) return;
-  let rates = series.get(said.id);
+function putProgress(update: JobProgress): void {
+  if (!store.progress(update)) return;
+  let rates = series.get(update.id);
   if (rates === undefined) {
     rates = new RateSeries();
-    series.set(said.id, rates);
-    // Those of jobs that have ended stay for a while, for who looks at them.
+    series.set(update.id, rates);
+    // Series of ended jobs stay until newer ones replace them.
     const oldest = series.keys().next();
     if (series.size > MAX_SERIES && oldest.done !== true) series.delete(oldest.value);
   }
-  rates.add(said.progress, Date.now() / 1000);
+  rates.add(update.progress, Date.now() / 1000);
   draw(false);
 }
 
-/** Reads a job that is not known, or is known from before a gap. */
+/** Loads a job that is unknown, or known only from before a gap. */
 export async function readJob(id: number): Promise<void> {
   try {
     put(await api.job(id));
@@ -111,13 +112,13 @@ export async function readJob(id: number): Promise<void> {
   }
 }
 
-/** Reads the parts of a job; what becomes of them is told by events. */
+/** Loads the parts of a job. Events keep them up to date. */
 export async function readParts(id: number): Promise<void> {
   const page = await api.jobs({ part_of: id, limit: ACTIVE_PAGE });
   page.items.forEach(put);
 }
 
-/** Reads what there is. Events that arrive meanwhile are newer and stay. */
+/** Loads all lists. Events that arrive meanwhile are newer and take precedence. */
 async function catchUp(): Promise<void> {
   const newest = store.newest();
   const before = store.active().map((job) => job.id);
@@ -137,7 +138,7 @@ async function catchUp(): Promise<void> {
   page.items.forEach(put);
   store.meetPage('all', page, newest);
   draw(true);
-  // Those that ended or were removed in the gap.
+  // Jobs that ended or were removed in the gap.
   for (const id of before) if (!seen.has(id)) await readJob(id);
 }
 
@@ -172,7 +173,8 @@ let retry = 0;
 
 export function startFeed(): void {
   stopFeed();
-  // From behind the last change that is known; to begin with from now on, and the lists give what was before.
+  // Continues after the last known change. The first stream starts now, and the lists cover the
+  // past.
   const stream = new EventSource(eventsUrl(store.lastChange));
   source = stream;
   stream.addEventListener('open', () => {
@@ -187,7 +189,7 @@ export function startFeed(): void {
   });
   stream.addEventListener('error', () => {
     connected.value = false;
-    // Mostly the browser connects again by itself. It gives up where an answer came that is not a stream.
+    // The browser usually reconnects by itself. It gives up if an answer is not a stream.
     if (stream.readyState !== EventSource.CLOSED || source !== stream) return;
     retry = window.setTimeout(() => void again(), RETRY_MS);
   });
@@ -195,7 +197,8 @@ export function startFeed(): void {
 
 async function again(): Promise<void> {
   try {
-    // An event stream does not tell why it failed; this does, and shows the page for signing in if that is it.
+    // An event stream does not report why it failed. This request does, and a 401 leads to signing
+    // in.
     await api.agent();
     startFeed();
   } catch (error) {
@@ -210,7 +213,7 @@ export function stopFeed(): void {
   source = null;
 }
 
-/** Asks something of a job. */
+/** Requests an action of a job. */
 export async function act(id: number, action: Action): Promise<void> {
   try {
     if (action === 'forget') {
@@ -229,7 +232,7 @@ export async function act(id: number, action: Action): Promise<void> {
   }
 }
 
-/** Submits a copy. Where no answer came it is sent once more, with the same key. */
+/** Submits a copy. Without an answer it is sent once more with the same idempotency key. */
 export async function submit(request: JobRequest): Promise<Job> {
   const key = randomKey();
   let job: Job;

@@ -1,4 +1,4 @@
-// What the page has to say about what was asked of it.
+// Messages to the user.
 
 import { signal } from '@preact/signals';
 import { ApiError } from '../api/client';
@@ -29,20 +29,20 @@ function say(text: string, error: boolean): void {
   if (!error) window.setTimeout(() => { dismiss(id); }, NOTICE_MS);
 }
 
-/** Says that something was done. */
+/** Shows a notice of success. */
 export function notify(text: string): void {
   say(text, false);
 }
 
-/** An error in one line, with what does not show written out. */
+/** Returns an error as one line, with invisible characters escaped. */
 export function errorText(error: unknown): string {
   if (error instanceof ApiError) return error.status === 0 ? t('error.away') : display(error.detail);
   return display(String(error));
 }
 
-/** Says that something was not done. */
+/** Shows an error. */
 export function complain(error: unknown): void {
-  // Without a session the page says so as a whole.
+  // Without a session the whole page shows it.
   if (error instanceof ApiError && error.status === 401) return;
   say(errorText(error), true);
 }

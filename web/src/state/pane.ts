@@ -1,4 +1,4 @@
-// One of the two panes: a directory in a place, its entries, and what of them is selected.
+// One of the two panes: a directory in a place, its entries, and the selection.
 
 import { computed, signal } from '@preact/signals';
 import { api } from '../api/client';
@@ -10,9 +10,9 @@ import { errorText } from './messages';
 import { placeNamed } from './places';
 import { keep, kept } from './settings';
 
-/** Entries that are asked for first, so that something is there soon, */
+/** Size of the first page of entries, small so that it arrives soon. */
 const FIRST_PAGE = 1000;
-/** and from then on, so that a long directory takes few requests and is sorted few times. */
+/** Size of further pages, large so that long directories take few requests and merges. */
 const FURTHER_PAGE = 20_000;
 
 export type Side = 'left' | 'right';
@@ -56,18 +56,18 @@ export class Pane {
     return placeNamed(this.place.value)?.root ?? null;
   }
 
-  /** The location of an entry, or of the directory itself. */
+  /** Returns the location of an entry, or of the directory itself. */
   location(name?: string): string {
     return locate(this.root ?? '', name === undefined ? this.path.value : [...this.path.value, name]);
   }
 
-  /** The location as one that something is copied into: the directory, or one in it. */
+  /** Returns the destination of a copy into the directory, or into one in it. */
   into(directory?: string): string | null {
     if (this.root === null) return null;
     return locateInto(this.root, directory === undefined ? this.path.value : [...this.path.value, directory]);
   }
 
-  /** What an action is about, by name. */
+  /** Returns the names that an action applies to. */
   subject(): string[] {
     return subject(this.selection.value, this.names.value);
   }
@@ -81,7 +81,7 @@ export class Pane {
     this.path.value = path;
     this.view.value = { ...this.view.value, filter: '' };
     this.selection.value = { ...NOTHING, cursor };
-    // At once: nothing must be done to names of the directory before as if they were in this one.
+    // Immediate, so that no action applies names of the previous directory to this one.
     this.#publish(new Listing(this.view.value));
     this.#keep();
     void this.reload();
@@ -89,7 +89,7 @@ export class Pane {
 
   enter(name: string): void {
     const kind = this.row(name)?.entry.kind;
-    // Where a link leads only the far end knows: it says so if that is no directory.
+    // Only the far end knows the target of a link. It refuses to list one that is no directory.
     if (kind !== 'directory' && kind !== 'symlink') return;
     this.open(this.place.value, [...this.path.value, name]);
   }
@@ -99,9 +99,9 @@ export class Pane {
     if (path.length > 0) this.open(this.place.value, path.slice(0, -1), path[path.length - 1] ?? null);
   }
 
-  /** Reads the directory anew, page by page; what was being read is left. */
+  /** Loads the directory again, page by page, and abandons a load in progress. */
   async reload(): Promise<void> {
-    // What is shown stays until as much has come, so that the list does not jump.
+    // The old entries stay until as many new ones have arrived, so that the list does not jump.
     const shown = this.total.value;
     this.#request?.abort();
     const request = new AbortController();
@@ -122,9 +122,9 @@ export class Pane {
       while (asked !== null) {
         const page: FilePage = await asked;
         if (request.signal.aborted) return;
-        // A server that names the same place again would keep the page busy for ever.
+        // A server that returned the same position again would cause an endless loop.
         after = page.next === after || listing.total + page.entries.length > MAX_ENTRIES ? null : page.next;
-        // At once: the next page is on its way while this one is sorted.
+        // Requested now, so that the next page arrives while this one is sorted.
         asked = after === null ? null : api.files(at, after, FURTHER_PAGE, request.signal);
         listing.append(page.entries);
         if (after === null || listing.total >= shown) this.#publish(listing);
@@ -177,7 +177,7 @@ export class Pane {
 }
 
 export const panes: Record<Side, Pane> = { left: new Pane('left'), right: new Pane('right') };
-/** The pane that keys were last used in; on narrow screens the one that is shown. */
+/** Pane that keys were last used in; on narrow screens the visible one. */
 export const side = signal<Side>('left');
 
 export function other(of: Side): Side {

@@ -4,7 +4,7 @@ import type { Place } from '../api/types';
 import { complain } from './messages';
 
 export const places = signal<readonly Place[]>([]);
-/** Whether they were loaded at all. */
+/** True once the places have been loaded. */
 export const placesKnown = signal(false);
 
 export async function loadPlaces(): Promise<void> {

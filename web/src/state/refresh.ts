@@ -1,7 +1,7 @@
 import { whenJobEnds } from './jobs';
 import { panes } from './pane';
 
-/** Has a pane show what was copied into its directory, as soon as the job has ended. */
+/** Reloads a pane when a job that copied into its directory ends. */
 export function showWhatWasCopied(): void {
   whenJobEnds((job) => {
     for (const pane of Object.values(panes)) {

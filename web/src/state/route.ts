@@ -9,7 +9,7 @@ export function go(to: Route): void {
   window.location.hash = routeFragment(to);
 }
 
-/** The ticket in the address, if there is one. It is taken away at once, so that it is in no history and nobody copies it. */
+/** Returns the ticket in the address, if any, and removes it, so that it stays in no history. */
 export function takeTicket(): string | null {
   const ticket = ticketIn(window.location.hash);
   if (ticket !== null) window.history.replaceState(null, '', window.location.pathname + window.location.search);

@@ -1,4 +1,4 @@
-// Whether the agent answers this page.
+// Session of this page with the agent.
 
 import { signal } from '@preact/signals';
 import { api, ApiError, whenSignedOut } from '../api/client';
@@ -10,7 +10,7 @@ export type SessionState = 'starting' | 'in' | 'out' | 'away';
 const RETRY_MS = 2000;
 
 export const session = signal<SessionState>('starting');
-/** The ticket that the page was opened with was refused. */
+/** True if the ticket that the page was opened with was refused. */
 export const ticketRefused = signal(false);
 
 let retry = 0;
@@ -22,7 +22,7 @@ async function begin(ticket: string | null): Promise<void> {
     await api.agent();
   } catch (error) {
     if (error instanceof ApiError && error.status !== 0 && error.status < 500) {
-      // A refused ticket does not matter where an earlier one still holds.
+      // A refused ticket does not matter while an earlier session is valid.
       if (ticket !== null) {
         ticketRefused.value = true;
         return begin(null);
@@ -40,7 +40,7 @@ async function begin(ticket: string | null): Promise<void> {
   void loadPlaces();
 }
 
-// Somebody who signed in by another tab comes back to this one.
+// The user may have signed in in another tab.
 window.addEventListener('focus', () => {
   if (session.value === 'out') void begin(null);
 });
@@ -51,7 +51,7 @@ function signedOut(): void {
 }
 
 export function signIn(ticket: string | null): Promise<void> {
-  // A second tab of the same program may have signed in meanwhile, so 401 ends only what is going on.
+  // Another tab may sign in at any time, so a 401 ends only the current activity.
   whenSignedOut(() => {
     if (session.value === 'in') signedOut();
   });

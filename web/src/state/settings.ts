@@ -1,4 +1,4 @@
-// What a user has chosen, kept in this browser.
+// Settings of the user, kept in this browser.
 
 import { computed, effect, signal } from '@preact/signals';
 import { decimal, formatCount, formatDuration, formatMoment, formatRate, formatSize } from '../model/format';
@@ -6,7 +6,7 @@ import { isLanguage, languageFor, plural, text, type Key, type Language, type Pl
 
 export type Theme = 'auto' | 'light' | 'dark';
 
-/** Something kept; null where the browser keeps nothing or something else is there. */
+/** Returns a stored setting; null if the browser has none or it cannot be read. */
 export function kept(name: string): unknown {
   try {
     const value = localStorage.getItem(`longhaul.${name}`);
@@ -20,7 +20,7 @@ export function keep(name: string, value: unknown): void {
   try {
     localStorage.setItem(`longhaul.${name}`, JSON.stringify(value));
   } catch {
-    // It is chosen again next time.
+    // Storage is unavailable, so the setting lasts until the page is closed.
   }
 }
 
@@ -50,18 +50,20 @@ export function chooseTheme(value: string): void {
   keep('theme', theme.value);
 }
 
-/** The chosen language as it is used where the user is, for dates and figures. */
+/** Locale for dates and numbers: the chosen language in the user's region. */
 const locale = computed(() => {
   const local = navigator.languages.find((tag) => languageFor([tag]) === language.value && tag.startsWith(language.value));
   try {
-    // Browsers name languages here that they do not know there (`en-US@posix`).
+    // Some browsers list languages that Intl does not know, such as `en-US@posix`.
     return Intl.getCanonicalLocales(local)[0] ?? language.value;
   } catch {
     return language.value;
   }
 });
 
-/** Texts and figures in the chosen language; components that call these are drawn again when it changes. */
+/**
+ * Returns a text in the chosen language. Components that call these functions follow its changes.
+ */
 export const t = (key: Key, values?: Values): string => text(language.value, key, values);
 export const tn = (key: PluralKey, count: number, values?: Values): string =>
   plural(language.value, key, count, { number: formatCount(count, locale.value), ...values });
@@ -70,8 +72,8 @@ export const rate = (bps: number): string => formatRate(bps, locale.value);
 export const count = (value: number): string => formatCount(value, locale.value);
 export const moment = (value: string | null | undefined, seconds = false): string =>
   formatMoment(value, locale.value, seconds);
-/** A time that has passed: short ones with a digit behind the point. */
+/** Formats a duration, with one decimal place if it is short. */
 export const duration = (seconds: number): string =>
   seconds < 9.95 ? `${decimal(seconds, 1, locale.value)} s` : formatDuration(seconds);
-/** A time of day, from seconds since the Unix epoch. */
+/** Formats a time of day from seconds since the Unix epoch. */
 export const clock = (seconds: number): string => new Date(seconds * 1000).toLocaleTimeString(locale.value);

@@ -1,4 +1,4 @@
-// `{name}` stands for a value. Keys that end in `.one` and `.other` are chosen by the value `count`.
+// `{name}` is a placeholder. `count` selects between keys that end in `.one` and `.other`.
 
 export const en = {
   'app.title': 'Longhaul',

@@ -1,4 +1,4 @@
-// Texts of the page in each language, and how values get into them.
+// Texts of the page in each language, with placeholders for values.
 
 import { display } from '../model/display';
 import { de } from './de';
@@ -8,7 +8,7 @@ export type Key = keyof typeof en;
 export type Texts = Readonly<Record<Key, string>>;
 
 type Plural<K> = K extends `${infer Stem}.other` ? Stem : never;
-/** Keys that have a form for one and one for other numbers. */
+/** Keys with a singular and a plural form. */
 export type PluralKey = Plural<Key>;
 
 export const LANGUAGES = { en: 'English', de: 'Deutsch' } as const;
@@ -22,7 +22,7 @@ export function isLanguage(value: unknown): value is Language {
   return typeof value === 'string' && Object.hasOwn(TEXTS, value);
 }
 
-/** The first of these languages that there are texts for. */
+/** Returns the first preferred language that has texts. */
 export function languageFor(preferred: readonly string[]): Language {
   for (const tag of preferred) {
     const language = tag.toLowerCase().split('-')[0];
@@ -31,9 +31,11 @@ export function languageFor(preferred: readonly string[]): Language {
   return 'en';
 }
 
-/** A text with its values. They may come from far ends, so what does not show in them is written out. */
+/**
+ * Returns a text with its values inserted. Invisible characters in untrusted values are escaped.
+ */
 export function text(language: Language, key: Key, values: Values = {}): string {
-  // One pass over the text: what stands in a value is not taken for a placeholder.
+  // A single pass, so that placeholders in a value are not replaced.
   return TEXTS[language][key].replace(/\{([a-zA-Z]+)\}/g, (whole, name: string) => {
     const value = values[name];
     return value === undefined ? whole : display(String(value));
@@ -42,7 +44,7 @@ export function text(language: Language, key: Key, values: Values = {}): string 
 
 const rules = new Map<Language, Intl.PluralRules>();
 
-/** A text by number. */
+/** Returns the form of a text for `count`. */
 export function plural(language: Language, key: PluralKey, count: number, values: Values = {}): string {
   const rule = rules.get(language) ?? new Intl.PluralRules(language);
   rules.set(language, rule);

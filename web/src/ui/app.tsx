@@ -30,7 +30,7 @@ export function App() {
         class="skip"
         href="#content"
         onClick={(event) => {
-          // The fragment of the address says which view is shown.
+          // A link would change the fragment of the address, which selects the view.
           event.preventDefault();
           document.getElementById('content')?.focus();
         }}

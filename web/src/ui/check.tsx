@@ -6,7 +6,7 @@ interface Props {
   children: ComponentChildren;
 }
 
-/** A box that is ticked or not, and what that means. */
+/** Checkbox with its label. */
 export function Check({ checked, onCheck, children }: Props) {
   return (
     <label class="check">

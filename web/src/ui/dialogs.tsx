@@ -13,7 +13,7 @@ import { Help } from './help';
 import { Modal } from './modal';
 import { Name } from './name';
 
-/** Names that a dialog lists; of more only the number is told. */
+/** Maximum number of names that a dialog lists. Of further ones it shows the count. */
 const MAX_NAMES = 20;
 
 export function Dialogs() {
@@ -36,7 +36,7 @@ export function Dialogs() {
   }
 }
 
-/** Other panes that show the same directory have to show what was changed, too. */
+/** Reloads all panes that show the changed directory. */
 function reloadAll(changed: Pane): void {
   const at = changed.location();
   for (const pane of Object.values(panes)) if (pane.location() === at) void pane.reload();
@@ -75,7 +75,7 @@ function NameField({ name, error, onName }: NameFieldProps) {
           aria-invalid={error !== null}
           aria-describedby="name-error"
           onFocus={(event) => {
-            // Once, as the dialog opens and before anything can be typed: the part that is changed most often, without the ending.
+            // Selects the name without its ending, once, before anything can be typed.
             if (opened.current) return;
             opened.current = true;
             const dot = name.lastIndexOf('.');
@@ -158,12 +158,12 @@ function Remove({ pane, names }: { pane: Pane; names: string[] }) {
   const error = useSignal<string | null>(null);
   const accept = async (): Promise<void> => {
     error.value = null;
-    // As the directory is now, even if the pane shows another one meanwhile.
+    // Uses the current directory, even if the pane shows another one later.
     const targets = names.map((name) => ({ name, at: pane.location(name) }));
     let removed = 0;
     for (const { name, at } of targets) {
       done.value = removed;
-      // Closed meanwhile: what was not begun is left alone.
+      // Stops if the dialog was closed meanwhile.
       if (dialog.value?.kind !== 'remove') break;
       try {
         await api.remove(at, true);

@@ -15,12 +15,12 @@ const ROW_HEIGHT = 28;
 const HEADER_HEIGHT = 30;
 const COLUMNS: readonly SortKey[] = ['name', 'size', 'modified'];
 
-/** The pane that a drag began in. What is dragged from elsewhere is not taken. */
+/** Pane in which a drag began. Drags from elsewhere are ignored. */
 let draggedFrom: Pane | null = null;
 
 export function focusList(of: Side): void {
   side.value = of;
-  // On narrow screens the other list is not shown before the next drawing.
+  // On narrow screens the other list appears only in the next frame.
   window.requestAnimationFrame(() => document.getElementById(`list-${of}`)?.focus());
 }
 
@@ -30,22 +30,24 @@ interface Props {
   onPast: () => void;
 }
 
-/** The entries of a directory. Only the rows in view are in the document, so it may have any number of them. */
+/**
+ * Entries of a directory. Only the rows in view are in the document, so there may be any number.
+ */
 export function FileList({ pane, onOther, onPast }: Props) {
   const rows = pane.rows.value;
   const selection = pane.selection.value;
   const { element, view, height, onScroll } = useWindow(ROW_HEIGHT, rows.length);
-  /** Where a drop would go: a directory, or the pane itself (the empty name). */
+  /** Target of a drop: a directory, or the pane itself (the empty name). */
   const target = useSignal<string | null>(null);
   const cursorRow = selection.cursor === null ? -1 : pane.names.value.indexOf(selection.cursor);
   const hasCursor = cursorRow >= 0;
 
-  // When the cursor moves, and when the row that it waits for has come.
+  // Runs when the cursor moves, and when its row arrives.
   useLayoutEffect(() => {
     const list = element.current;
     if (!list || !hasCursor) return;
     list.scrollTop = scrollTo(cursorRow, list.scrollTop, list.clientHeight, ROW_HEIGHT, HEADER_HEIGHT);
-    // Not when the row's number changes because others come before it.
+    // Does not depend on the row's number, which changes when others arrive before it.
   }, [selection.cursor, hasCursor]);
 
   const accepts = (): boolean => draggedFrom !== null && draggedFrom !== pane;

@@ -4,8 +4,8 @@ import { moment, size, t } from '../state/settings';
 import type { Key } from '../texts';
 import { Name } from './name';
 
-/** Outlines of the signs, in a square of 16. */
-const SIGNS: Record<EntryKind, string> = {
+/** SVG outlines of the icons, in a square of 16. */
+const ICONS: Record<EntryKind, string> = {
   directory: 'M1.5 3.5h5l1.5 2h6.5v8h-13z',
   file: 'M3.5 1.5h6l3 3v10h-9zM9.5 1.5v3h3',
   symlink: 'M3 13c0-5 3-7 9-7M8.5 2.5 12 6l-3.5 3.5',
@@ -43,7 +43,8 @@ export function FileRow(props: Props) {
       id={props.id}
       role="row"
       class={classes.filter(Boolean).join(' ')}
-      // Through the style object: markup with a style attribute is refused by the policy.
+      // Set as a style object, because the content security policy refuses style attributes in
+      // markup.
       style={{ transform: `translateY(${String(props.top)}px)` }}
       aria-rowindex={props.number + 2}
       aria-selected={props.selected}
@@ -56,7 +57,7 @@ export function FileRow(props: Props) {
     >
       <div role="gridcell" class="cell name" title={display(entry.name) + link}>
         <svg class="kind" viewBox="0 0 16 16" role="img" aria-label={t(KINDS[entry.kind])}>
-          <path d={SIGNS[entry.kind]} />
+          <path d={ICONS[entry.kind]} />
         </svg>
         <Name text={entry.name} />
         {entry.target !== null && (

@@ -9,7 +9,7 @@ import { Queue } from './queue';
 
 const SIDES: readonly Side[] = ['left', 'right'];
 
-/** Opens what was open last time; else the first place there is. */
+/** Opens the directory of the last visit, or else the first place. */
 function beginPane(pane: Pane): void {
   if (pane.root === null) pane.open(places.peek()[0]?.name ?? null, []);
   else if (pane.rows.peek().length === 0) void pane.reload();

@@ -13,10 +13,10 @@ import { JobReport } from './job-report';
 import { Name } from './name';
 import { RatePlot } from './rate-plot';
 
-/** Sources that are shown at once. */
+/** Maximum number of sources shown at first. */
 const MAX_SOURCES = 20;
 
-/** All there is to know of a job. */
+/** Details of a job. */
 export function JobDetails({ id }: { id: number }) {
   const job = jobNumbered(id);
   const missing = useSignal(false);
@@ -28,11 +28,11 @@ export function JobDetails({ id }: { id: number }) {
     readJob(id)
       .then(() => { missing.value = true; })
       .catch(complain);
-    // Once: the component is made anew for another job.
+    // Runs once, because another job has its own component.
   }, []);
   useEffect(() => {
     if (job !== undefined) seen.current = true;
-    // It was removed from the history.
+    // The job was removed from the history.
     else if (seen.current) go({ view: 'jobs', job: null });
   }, [job === undefined]);
   return (
@@ -85,12 +85,12 @@ function Details({ job }: { job: Job }) {
   );
 }
 
-/** The parts of a job that is split, each with its bar. */
+/** Parts of a split job, each with its progress bar. */
 function Parts({ job }: { job: Job }) {
   const { id } = job;
   useEffect(() => {
     readParts(id).catch(complain);
-    // Once: events tell what becomes of them.
+    // Loaded once; events keep them up to date.
   }, [id]);
   const { done = 0, of = 0 } = job.parts ?? {};
   return (
@@ -119,7 +119,7 @@ function Field({ name, children }: { name: string; children: ComponentChildren }
   );
 }
 
-/** Options that are not as they are anyway, by their names on the command line. */
+/** Returns the options that differ from their defaults, by their names on the command line. */
 function optionTexts(job: Job): string[] {
   return Object.entries(job.request.options ?? {}).flatMap(([name, value]: [string, unknown]) => {
     const flag = name.replaceAll('_', '-');

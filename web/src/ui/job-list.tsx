@@ -4,19 +4,19 @@ import { useWindow } from './use-window';
 import { JobRow } from './job-row';
 
 const ROW_HEIGHT = 88;
-/** So near to the end further jobs are asked for. */
+/** Distance from the end, in rows, at which further jobs are loaded. */
 const NEAR_END = 10;
 
 interface Props {
   label: string;
   jobs: readonly Job[];
   current: number | null;
-  /** Most height; none if it takes what there is. */
+  /** Maximum height in pixels; undefined to fill the available space. */
   height?: number;
   onNearEnd?: () => void;
 }
 
-/** Jobs below each other; only those in view are in the document. */
+/** List of jobs. Only those in view are in the document. */
 export function JobList({ label, jobs, current, height, onNearEnd }: Props) {
   const { element, view, onScroll } = useWindow(ROW_HEIGHT, jobs.length);
   useEffect(() => {

@@ -7,7 +7,7 @@ import { complain } from '../state/messages';
 import { count, duration, rate, size, t, tn } from '../state/settings';
 import { Name } from './name';
 
-/** What the last attempt reported when it had ended. */
+/** Final report of the last attempt. */
 export function JobReport({ job }: { job: Job }) {
   const report = useSignal<Report | null>(null);
   useEffect(() => {
@@ -18,7 +18,7 @@ export function JobReport({ job }: { job: Job }) {
         if (wanted) report.value = readReport(value);
       })
       .catch((error: unknown) => {
-        // A job that was cancelled before it ran has none.
+        // A job that was cancelled before it ran has no report.
         if (!(error instanceof ApiError && error.status === 404)) complain(error);
       });
     return () => {

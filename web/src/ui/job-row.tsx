@@ -16,7 +16,7 @@ export function stateText(job: Job): string {
   return t(key);
 }
 
-/** Its label, or what goes where. */
+/** Title of a job: its label, or its source and destination. */
 export function JobTitle({ job }: { job: Job }) {
   const { label, from, more, to } = jobTitle(job);
   if (label !== null) return <Name text={label} />;
@@ -28,12 +28,12 @@ export function JobTitle({ job }: { job: Job }) {
   );
 }
 
-/** The bar, and how far that is in figures. */
+/** Progress of a job, as a bar and in numbers. */
 export function JobProgress({ job }: { job: Job }) {
   const progress = job.progress;
   if (!progress) return null;
   const { bytes = 0, bytes_found: found = 0, walk_complete: complete = false } = progress;
-  // A copy of empty files is at its end, too.
+  // A copy of empty files counts as complete.
   const whole = job.state === 'done' || found === 0 ? 1 : found;
   return (
     <progress
@@ -45,16 +45,16 @@ export function JobProgress({ job }: { job: Job }) {
   );
 }
 
-/** How it goes, in words. */
+/** Returns the status line of a job. */
 export function jobLine(job: Job): string {
   const parts: string[] = [];
   if (job.state === 'split' && job.parts) parts.push(t('job.partsDone', { done: count(job.parts.done), of: count(job.parts.of) }));
   const progress = job.progress;
   if (progress) {
     const { bytes = 0, bytes_found: found = 0, walk_complete: complete = false, bps = 0 } = progress;
-    // Of a copy that took less than a second the last progress is not the end.
+    // After a copy of less than a second, the last progress may be incomplete.
     if (job.state === 'done') parts.push(...(complete ? [size(bytes)] : []));
-    // Nothing was found yet, or the far end was not reached at all.
+    // Omitted if nothing was found yet, or the far end was not reached.
     else if (complete || found > 0) parts.push(t(complete ? 'job.bytes' : 'job.bytesAtLeast', { bytes: size(bytes), found: size(found) }));
     if (isUnderWay(job)) {
       parts.push(rate(bps));
@@ -65,7 +65,7 @@ export function jobLine(job: Job): string {
   if (job.due !== null && job.due !== undefined) {
     const when = moment(job.due, true);
     if (job.state === 'waiting') parts.push(t('job.tryAgain', { moment: when }));
-    // Most are due at once, which is not worth telling.
+    // Most jobs are due at once, which is not worth showing.
     if (job.state === 'queued' && Date.parse(job.due) > Date.now()) parts.push(t('job.notBefore', { moment: when }));
   }
   if (hasEnded(job)) parts.push(moment(job.ended));

@@ -5,17 +5,17 @@ import type { Pane } from '../state/pane';
 
 const SORT_KEYS: Readonly<Record<string, SortKey>> = { '1': 'name', '2': 'size', '3': 'modified' };
 
-interface Surroundings {
-  /** Rows that a page key moves by. */
+interface ListContext {
+  /** Number of rows that Page Up and Page Down move by. */
   page: number;
   onOther: () => void;
-  /** Leaves the lists forwards, which Tab does not do. */
+  /** Moves the focus past the lists, which Tab does not do. */
   onPast: () => void;
 }
 
-/** What keys do in a list. Keys that mean nothing here are left to the browser. */
-export function onListKey(event: KeyboardEvent, pane: Pane, { page, onOther, onPast }: Surroundings): void {
-  // Buttons in the head of the list have their own keys.
+/** Handles keys in a list. Others are left to the browser. */
+export function onListKey(event: KeyboardEvent, pane: Pane, { page, onOther, onPast }: ListContext): void {
+  // Buttons in the header of the list handle their own keys.
   if (event.target !== event.currentTarget || event.altKey || event.isComposing) return;
   const selection = pane.selection.value;
   const names = pane.names.value;
@@ -66,7 +66,7 @@ export function onListKey(event: KeyboardEvent, pane: Pane, { page, onOther, onP
       pane.up();
       break;
     case 'Tab':
-      // Backwards it leaves the list as everywhere.
+      // Shift+Tab leaves the list as usual.
       if (!plain) return;
       onOther();
       break;
@@ -79,7 +79,7 @@ export function onListKey(event: KeyboardEvent, pane: Pane, { page, onOther, onP
     case '1':
     case '2':
     case '3': {
-      // The headings are in the list, where Tab does not lead.
+      // Tab does not reach the headings, because they are in the list.
       const key = SORT_KEYS[event.key];
       if (!plain || key === undefined) return;
       pane.sortBy(key);
@@ -89,7 +89,7 @@ export function onListKey(event: KeyboardEvent, pane: Pane, { page, onOther, onP
       askRename(pane);
       break;
     case 'F5':
-      // With Ctrl or Shift it reloads the page, as everywhere.
+      // With Ctrl or Shift it reloads the page as usual.
       if (!plain) return;
       askCopy(pane);
       break;

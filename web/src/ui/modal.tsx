@@ -5,7 +5,7 @@ import { t } from '../state/settings';
 
 interface Props {
   title: string;
-  /** What the button that goes on says; without it there is only one that closes. */
+  /** Label of the confirming button. Without it, there is only a button that closes. */
   action?: string;
   danger?: boolean;
   busy?: boolean;
@@ -13,7 +13,7 @@ interface Props {
   children: ComponentChildren;
 }
 
-/** A dialog. The browser keeps the focus in it, and Escape closes it. */
+/** Modal dialog. The browser keeps the focus in it, and Escape closes it. */
 export function Modal({ title, action, danger = false, busy = false, onAccept, children }: Props) {
   const element = useRef<HTMLDialogElement>(null);
   useLayoutEffect(() => {
@@ -21,7 +21,7 @@ export function Modal({ title, action, danger = false, busy = false, onAccept, c
     const opened = element.current;
     opened?.showModal();
     return () => {
-      // While it is open as a modal one, nothing outside it takes the focus.
+      // Closed first, because nothing outside an open modal dialog can take the focus.
       opened?.close();
       if (before instanceof HTMLElement) before.focus();
     };
@@ -31,7 +31,7 @@ export function Modal({ title, action, danger = false, busy = false, onAccept, c
       ref={element}
       aria-labelledby="dialog-title"
       onCancel={(event) => {
-        // Removed by drawing without it, not by the browser behind the page's back.
+        // The next render removes the dialog, not the browser.
         event.preventDefault();
         closeDialog();
       }}

@@ -1,6 +1,6 @@
 import { displayParts } from '../model/display';
 
-/** A text that comes from elsewhere: characters that do not show are written out, and its direction stays within it. */
+/** Untrusted text, with invisible characters escaped and its text direction isolated. */
 export function Name({ text }: { text: string }) {
   return (
     <bdi>

@@ -4,7 +4,7 @@ import { askCopy, askMkdir, askRemove, askRename, dialog } from '../state/dialog
 import type { Pane } from '../state/pane';
 import { count, size, t, tn } from '../state/settings';
 
-/** What can be done with the selection, for those who do not use the keys. */
+/** Toolbar with the actions of the selection. */
 export function PaneActions({ pane }: { pane: Pane }) {
   const nothing = pane.selection.value.names.size === 0 && pane.selection.value.cursor === null;
   return (
@@ -28,7 +28,7 @@ export function PaneActions({ pane }: { pane: Pane }) {
   );
 }
 
-/** How many entries there are, and how many are selected. */
+/** Number of entries, and of selected ones. */
 export function PaneStatus({ pane }: { pane: Pane }) {
   const shown = pane.rows.value.length;
   const total = pane.total.value;

@@ -5,7 +5,7 @@ import { display } from '../model/display';
 import { Check } from './check';
 import { Name } from './name';
 
-/** Where the pane is, and how to go elsewhere. */
+/** Location of the pane, with its navigation. */
 export function PaneBar({ pane }: { pane: Pane }) {
   const { hidden, filter } = pane.view.value;
   const nowhere = placeNamed(pane.place.value) === undefined;

@@ -16,7 +16,7 @@ export function PlacesView() {
   return (
     <div class="page wide">
       <h2 id="places-title">{t('places.title')}</h2>
-      {/* The roles are said since narrow screens show the table as blocks, which takes them away. */}
+      {/* Explicit roles, because narrow screens show the table as blocks, which removes them. */}
       <table class="places" role="table" aria-labelledby="places-title">
         <thead role="rowgroup">
           <tr role="row">
@@ -110,7 +110,10 @@ function OutcomeText({ outcome }: { outcome: Outcome }) {
   );
 }
 
-/** Adds a place, or gives one that is there (`changed`) another location; its name stays, since jobs and panes know it by that. */
+/**
+ * Form that adds a place, or changes the location of an existing one (`changed`). The name stays,
+ * because jobs and panes refer to it.
+ */
 function PlaceForm({ changed, done }: { changed: Place | null; done: () => void }) {
   const name = useSignal(changed?.name ?? '');
   const kind = useSignal<PlaceKind>(changed === null ? 'ssh' : placeKind(changed.root));
@@ -125,7 +128,7 @@ function PlaceForm({ changed, done }: { changed: Place | null; done: () => void 
     const wanted = name.value.trim();
     error.value = null;
     if (wanted === '') error.value = t('places.invalidName');
-    // Adding must not change a place that is there: PUT would.
+    // Adding must not replace an existing place, as PUT would.
     else if (changed === null && placeNamed(wanted)) error.value = t('places.exists');
     else if (!fitsKind(root.value.trim(), kind.value)) error.value = t(`places.invalid.${kind.value}`);
     if (error.value !== null || busy.value) return;

@@ -3,7 +3,7 @@ import { route } from '../state/route';
 import { t } from '../state/settings';
 import { JobList } from './job-list';
 
-/** The jobs that have not ended. */
+/** Jobs that have not ended. */
 export function Queue({ height }: { height: number }) {
   const jobs = activeJobs.value;
   if (jobs.length === 0) return <p class="quiet">{t('jobs.none')}</p>;

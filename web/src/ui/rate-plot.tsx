@@ -5,14 +5,14 @@ import { clock, language, rate, t, theme } from '../state/settings';
 import { Name } from './name';
 
 const HEIGHT = 200;
-/** Distinct in both colour schemes; from the ninth route on they repeat. */
+/** Colours of the routes, distinct in both colour schemes. They repeat from the ninth route on. */
 const COLOURS = ['#3b82c4', '#d97706', '#2f9e6e', '#b5479b', '#8a6d3b', '#6b5fd0', '#c2410c', '#0e7490'];
 
 function colour(index: number): string {
   return COLOURS[index % COLOURS.length] ?? '#888888';
 }
 
-/** The rates of a job's routes over time. The legend is the page's own, since it shows text from elsewhere. */
+/** Plot of the rates of a job's routes. Its legend is our own, because it shows untrusted text. */
 export function RatePlot({ series, label }: { series: RateSeries; label: string }) {
   const element = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
@@ -24,8 +24,8 @@ export function RatePlot({ series, label }: { series: RateSeries; label: string 
     if (!target) return;
     let wanted = true;
     let observer: ResizeObserver | null = null;
-    // Only when it is needed. Where it cannot be loaded (it refuses some of the languages that browsers say they have), the legend still
-    // has the figures.
+    // Loaded on demand. If it cannot be loaded, as with some language tags of browsers, the legend
+    // still shows the rates.
     import('uplot')
       .then(({ default: Plot }) => {
         if (!wanted) return;
@@ -43,7 +43,7 @@ export function RatePlot({ series, label }: { series: RateSeries; label: string 
     };
   }, [shape]);
 
-  // The series grows in place: its end tells whether there is something new.
+  // The series grows in place, so its last time shows whether there are new samples.
   const last = series.times[series.times.length - 1];
   useEffect(() => {
     plot.current?.setData(columns(series));

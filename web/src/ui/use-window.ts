@@ -2,7 +2,7 @@ import { useSignal } from '@preact/signals';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { windowOf, type Window } from '../model/virtual';
 
-/** What is in view of an element that scrolls over rows of the same height. */
+/** Tracks the visible rows of a scrolling element whose rows have the same height. */
 export function useWindow(rowHeight: number, rows: number) {
   const element = useRef<HTMLDivElement>(null);
   const top = useSignal(0);
