@@ -41,7 +41,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
             None => number(None, 1),
         };
         table.row([
-            name(paths),
+            tables::name(paths),
             cell(runs.spread(&one, Seen::mbps), 1),
             marked(sum_alone(runs, paths)),
             marked(share(runs, paths).map(|share| 100.0 * share)),
@@ -96,8 +96,11 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
         let share = share(runs, paths)?;
         let mbps = runs.spread(&Cell::of(paths), Seen::mbps)?.median;
         Some(Figure::new(
-            name(paths),
-            format!("{}, share of the sum of each path alone", name(paths)),
+            tables::name(paths),
+            format!(
+                "{}, share of the sum of each path alone",
+                tables::name(paths)
+            ),
             format!("{:.1} % ({mbps:.0} Mbit/s)", 100.0 * share),
             basis(runs, paths),
         ))
@@ -110,12 +113,6 @@ fn basis(runs: &Runs<'_, Cell, Seen>, paths: &[Path]) -> Basis {
     let alone = paths.iter().map(|path| Cell::of(&[*path]));
     let cells: Vec<Cell> = alone.chain([Cell::of(paths)]).collect();
     runs.basis(&cells)
-}
-
-/// Returns the names of the paths, joined by plus signs.
-pub fn name(paths: &[Path]) -> String {
-    let names: Vec<String> = paths.iter().map(|path| format!("{path:?}")).collect();
-    names.join("+")
 }
 
 fn words(change: Change) -> String {
