@@ -17,9 +17,9 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::asset::Asset;
 pub use crate::attempt::CopyProgram;
 use crate::attempt::{self, FinishedAttempt};
-use crate::http::Asset;
 use crate::model::{Job, JobParts, JobRequest, Progress, shown_moment};
 use crate::notice;
 use crate::places::{Browse, Place};

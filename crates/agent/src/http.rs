@@ -30,9 +30,10 @@ pub use places::{NewDirectory, NewName, PlaceList, PlaceTest, Removal};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use utoipa::{IntoParams, OpenApi, ToSchema};
-pub use web::{Asset, PageAddress, Ticket, Web};
+pub use web::{PageAddress, Ticket, Web};
 
 use crate::agent::Agent;
+pub use crate::asset::Asset;
 use crate::model::{CopyOptions, Job, JobParts, JobRequest, JobState, PartOf, Progress, Stopping};
 use crate::places::{FileEntry, FileKind, FilePage, Place, PlaceRoot};
 use crate::store::{JobSelection, StoreError};

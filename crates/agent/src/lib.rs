@@ -14,6 +14,7 @@
 //! nothing else. One that is killed has lost nothing, as the next one resumes where it stopped.
 
 pub mod agent;
+mod asset;
 mod attempt;
 pub mod http;
 pub mod model;

@@ -11,7 +11,6 @@
 //!   that was opened with a ticket ([`PageSessions`]).
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,33 +23,15 @@ use axum::response::{IntoResponse, Response};
 use blake3::Hash;
 use data_encoding::BASE64URL_NOPAD;
 use longhaul_hop::Payer;
-use longhaul_proto::PublicKey;
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::caller::source_address;
+pub use crate::caller::{Caller, PeerIdentity};
 use crate::key_gate::charge_connection;
-use crate::listen::source_address;
 use crate::problem::{Problem, ProblemKind};
 
 /// Length of a token, in bytes, before it is encoded as text.
 const TOKEN_BYTES: usize = 32;
-
-/// Peer of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PeerIdentity {
-    /// Process on this machine with this user ID; `None` if the system does not report one.
-    Local(Option<u32>),
-    /// Peer that connected over TCP.
-    Network(SocketAddr),
-}
-
-/// Authenticated caller.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caller {
-    /// Name of the user.
-    pub user: String,
-    /// Key that signed the request. `None` for the user that the service runs as, who needs none.
-    pub key: Option<PublicKey>,
-}
 
 /// Secret that callers on loopback must present. It is never logged; its text is only in a file
 /// that the user alone can read.

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use longhaul_hop::{EventLog, Payer};
 
-use crate::access::Caller;
+use crate::caller::Caller;
 
 /// Bounded log of requests. Each caller has its own allowance of lines, so a busy caller does not
 /// silence the others.

@@ -28,8 +28,8 @@ use longhaul_proto::{PublicKey, ReplayError, ReplayMemory, SessionId, check_time
 use parking_lot::{Mutex, RwLock};
 use tokio::time::timeout;
 
-use crate::access::Caller;
 use crate::authorized_keys::{AuthorizedKey, AuthorizedKeys, KeyRole};
+use crate::caller::Caller;
 use crate::database::system_now;
 use crate::problem::{Problem, ProblemKind};
 use crate::signatures::message::{Scheme, normalise_authority};

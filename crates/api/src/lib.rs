@@ -13,6 +13,7 @@
 
 pub mod access;
 pub mod authorized_keys;
+mod caller;
 mod caller_log;
 pub mod database;
 pub mod key_gate;

@@ -10,7 +10,6 @@ use std::path::Path;
 use tokio::net::{TcpListener, UnixListener};
 
 pub use secured::{any_address, serve_secured};
-pub(crate) use serving::source_address;
 pub use serving::{Acceptor, PendingStream, serve};
 
 /// A service cannot listen.

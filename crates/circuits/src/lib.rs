@@ -27,7 +27,6 @@
 pub mod admit;
 pub mod book;
 pub mod check;
-mod flow;
 pub mod ledger;
 pub mod machine;
 pub mod network;

@@ -2,6 +2,7 @@
 //! width; the k best; and disjoint ones.
 
 mod disjoint;
+pub(crate) mod flow;
 #[cfg(test)]
 mod tests;
 mod yen;

@@ -26,7 +26,7 @@ use crate::circuits::CircuitsView;
 use crate::circuits::keeper::CircuitController;
 use crate::leader::candidate::Candidate;
 use crate::leader::{Leader, Leadership};
-use crate::metrics::Metrics;
+use crate::metrics::counters::Metrics;
 use crate::places::MapIndex;
 use crate::reservations::document::Roots;
 use crate::reservations::writer::open;

@@ -18,6 +18,7 @@ pub mod asker;
 pub mod desk;
 pub mod document;
 pub mod names;
+pub mod record;
 pub mod recurrence;
 pub mod reported;
 pub mod streams;
@@ -25,7 +26,8 @@ pub mod wanted;
 pub mod writer;
 
 pub use asker::ReservationCaller;
-pub use desk::{CircuitResult, Record, ReservationCommand, ReservationError, ReservationStore};
+pub use desk::{CircuitResult, ReservationCommand, ReservationError, ReservationStore};
+pub use record::Record;
 pub use writer::{Clock, JournalWriter, ReservationsHandle};
 
 /// Converts a time of the book into one of the API.

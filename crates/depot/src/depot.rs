@@ -21,10 +21,11 @@ use tokio::task::JoinSet;
 use crate::config::DepotConfig;
 use crate::dial::Dialler;
 use crate::error::Error;
-use crate::grants::GrantsInUse;
+use crate::grants_in_use::GrantsInUse;
 use crate::metrics::{DepotMetrics, ReloadLabel};
 use crate::relay::pipe::{PipeBounds, PipePool};
-use crate::serve::{DepotState, serve};
+use crate::serve::serve;
+use crate::state::DepotState;
 use crate::workers::Workers;
 
 /// Maximum number of free pipes that are kept open.

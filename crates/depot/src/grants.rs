@@ -13,7 +13,6 @@
 //! | [`session`] | one session's part of an account |
 //! | [`in_use`] | the grants in use, for the task that asks a controller if they are still valid |
 
-mod in_use;
 mod session;
 mod standing;
 #[cfg(test)]
@@ -30,7 +29,6 @@ use quantities::Rate;
 use tokio::sync::{Notify, watch};
 
 use crate::refusal::DepotRefusal;
-pub use in_use::{GrantInUse, GrantsInUse};
 pub(crate) use session::{CountedGrant, GrantSession};
 pub(crate) use standing::ClockReading;
 use standing::GrantStanding;
@@ -40,7 +38,7 @@ use standing::GrantStanding;
 pub(crate) struct Grants {
     accounts: Mutex<HashMap<AccountKey, CircuitAccount>>,
     /// Wakes the task that asks controllers: a grant is in use that it has not asked about.
-    unqueried: Notify,
+    pub(crate) unqueried: Notify,
 }
 
 /// Issuer and circuit.
@@ -151,7 +149,7 @@ impl Grants {
 
     /// Applies a renewal by a controller to the account that `issuer` began. Sessions continue.
     /// Returns false if the grant is no longer in use.
-    fn renew(&self, issuer: PublicKey, grant: &CircuitGrant, now: ClockReading) -> bool {
+    pub(crate) fn renew(&self, issuer: PublicKey, grant: &CircuitGrant, now: ClockReading) -> bool {
         let mut accounts = self.accounts();
         let Some(account) = accounts.get_mut(&(issuer, grant.circuit.clone())) else {
             return false;
@@ -166,7 +164,7 @@ impl Grants {
     }
 
     /// Ends a grant for one holder. Returns false if it was not in force.
-    fn withdraw(&self, key: &AccountKey, holder: &PublicKey, now: ClockReading) -> bool {
+    pub(crate) fn withdraw(&self, key: &AccountKey, holder: &PublicKey, now: ClockReading) -> bool {
         let accounts = self.accounts();
         let holder = accounts
             .get(key)
@@ -181,7 +179,7 @@ impl Grants {
     }
 
     /// Returns the grants that are not over, with their issuers and holders.
-    fn list(&self, now: ClockReading) -> Vec<(AccountKey, PublicKey)> {
+    pub(crate) fn list(&self, now: ClockReading) -> Vec<(AccountKey, PublicKey)> {
         let mut accounts = self.accounts();
         drop_expired(&mut accounts, now);
         let each = accounts.iter().flat_map(|(key, account)| {

@@ -17,19 +17,22 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod grants;
+mod grants_in_use;
 mod metrics;
 mod observe;
 mod probe;
 mod refusal;
+mod refuse;
 mod relay;
 mod serve;
 mod setup;
+mod state;
 mod workers;
 
 pub use config::{DepotConfig, DepotTimeouts, NextCongestion, RelayLimits};
 pub use depot::{Activity, Depot, run};
 pub use error::Error;
-pub use grants::{GrantInUse, GrantsInUse};
+pub use grants_in_use::{GrantInUse, GrantsInUse};
 pub use longhaul_hop::ListenerConfig;
 pub use longhaul_policy::{HostPattern, Network, Policy, PolicyError};
 pub use observe::{HopEnd, HopObservation, HopObserver, HopReport};

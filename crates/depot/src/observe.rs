@@ -7,7 +7,7 @@ use std::time::Duration;
 use drs::LimitTally;
 use longhaul_proto::{Endpoint, Open, PublicKey};
 
-use crate::probe::Train;
+use crate::probe::train::Train;
 
 /// An end of a hop.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@
 //! negligible (LH-PROBE-3).
 
 mod measure;
-mod train;
+pub(crate) mod train;
 
 use std::io;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use train::TrainSample;
 
 use crate::observe::{HopEnd, HopObservation, HopReport};
 use crate::refusal::DepotRefusal;
-use crate::serve::DepotState;
+use crate::state::DepotState;
 
 /// Maximum duration of a probe session (LH-PROBE-3).
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(30);

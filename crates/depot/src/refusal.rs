@@ -1,13 +1,8 @@
-//! Refusing an OPEN: the status, and the line in the log.
+//! Reasons for refusing an OPEN.
 
-use std::net::SocketAddr;
-
-use longhaul_hop::{Conn, Payer, QuotaExceeded, answer_and_linger};
+use longhaul_hop::{Payer, QuotaExceeded};
 use longhaul_policy::Unreachable;
-use longhaul_proto::{Open, OpenRefusal, Status, StatusCode};
-
-use crate::metrics::StatusLabel;
-use crate::serve::DepotState;
+use longhaul_proto::{OpenRefusal, StatusCode};
 
 /// Reason why an OPEN is not forwarded: the code and the detail of the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,49 +49,4 @@ impl From<QuotaExceeded> for DepotRefusal {
     fn from(full: QuotaExceeded) -> Self {
         Self::new(StatusCode::Overloaded, full.to_string())
     }
-}
-
-/// Answers with the reason (LH-DEPOT-4), and ensures that it can be read (LH-STATUS-6). `open` is
-/// `None` if no OPEN could be read.
-pub(crate) async fn refuse(
-    shared: &DepotState,
-    upstream: Conn,
-    peer: SocketAddr,
-    open: Option<&Open>,
-    why: DepotRefusal,
-) {
-    let DepotRefusal {
-        code,
-        detail,
-        forwarded,
-        payer,
-    } = why;
-    shared
-        .metrics
-        .opens_refused
-        .get_or_create(&StatusLabel::new(code.word()))
-        .inc();
-    shared.events.log(payer, |left_out| {
-        tracing::info!(
-            session = open.map(|open| tracing::field::display(open.session_id)),
-            principal = open.map(|open| tracing::field::display(open.principal)),
-            destination = open.map(|open| tracing::field::display(&open.destination)),
-            from = %peer,
-            status = code.word(),
-            detail,
-            left_out,
-            "OPEN refused"
-        );
-    });
-    // A depot that could not read the OPEN does not know its position and reports 0 (LH-CHAIN-2).
-    let mut status = Status::new(code, open.map_or(0, Open::position));
-    status.at = open.and_then(|open| open.next_receiver().endpoint().cloned());
-    status.payload_forwarded = forwarded;
-    status.detail = detail;
-    if code == StatusCode::Expired {
-        // LH-STATUS-10.
-        status.clock_unix_ms = Some(longhaul_hop::unix_ms());
-    }
-    let answer = status.into_answer(&shared.key, open);
-    answer_and_linger(upstream, &answer, shared.timeouts.refusal).await;
 }

@@ -4,45 +4,19 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use longhaul_hop::{
-    AdmittedConnection, Conn, ConnectionGate, EventLog, Payer, Phase, PhaseReceiver,
-};
-use longhaul_policy::ActivePolicy;
-use longhaul_proto::{Admission, ReplayMemory, SigningKey};
-use parking_lot::Mutex;
+use longhaul_hop::{AdmittedConnection, Conn, Phase, PhaseReceiver};
 use tokio::time::Instant;
 
-use crate::config::DepotTimeouts;
-use crate::dial::Dialler;
-use crate::grants::{CountedGrant, Grants};
-use crate::metrics::{DepotMetrics, EndingLabel, ReasonLabel, StatusLabel};
-use crate::observe::{self, HopObserver};
-use crate::refusal::refuse;
+use crate::grants::CountedGrant;
+use crate::metrics::{EndingLabel, ReasonLabel, StatusLabel};
+use crate::observe;
+use crate::refuse::refuse;
 use crate::relay::hops::HopTallies;
-use crate::relay::pipe::PipePool;
 use crate::relay::{
     RelayContext, RelayEnding, RelayIdleLimits, RelayReport, RelaySide, SessionRelay,
 };
 use crate::setup::{EstablishedSession, SetupFailure, set_up};
-
-/// State shared by all connections of a depot.
-#[derive(Debug)]
-pub(crate) struct DepotState {
-    pub(crate) key: SigningKey,
-    pub(crate) policy: ActivePolicy,
-    pub(crate) admission: Admission,
-    pub(crate) replays: Mutex<ReplayMemory<Payer>>,
-    pub(crate) dialler: Dialler,
-    pub(crate) timeouts: DepotTimeouts,
-    pub(crate) gate: Arc<ConnectionGate>,
-    pub(crate) pipes: Arc<PipePool>,
-    pub(crate) metrics: Arc<DepotMetrics>,
-    pub(crate) events: EventLog,
-    /// Observer of the relayed hops.
-    pub(crate) observer: Option<HopObserver>,
-    /// Use of circuit grants.
-    pub(crate) grants: Arc<Grants>,
-}
+use crate::state::DepotState;
 
 /// Serves one connection to its end, or until `phases` ends it early.
 pub(crate) async fn serve(

@@ -25,7 +25,7 @@ use crate::dial::{deadline, policy_refusal, policy_request};
 use crate::grants::{ClockReading, GrantSession};
 use crate::probe;
 use crate::refusal::DepotRefusal;
-use crate::serve::DepotState;
+use crate::state::DepotState;
 
 /// Size of a read of early data, in bytes.
 const CHUNK_BYTES: usize = 4096;

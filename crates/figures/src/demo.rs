@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::copy::{Copied, Source, copy};
 use crate::dataset;
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
 use crate::experiments::attacks::{Attack, Attacks};
 use crate::experiments::copy::OVER_SSH;
 use crate::experiments::drs_run::{self, DrsRun, Hosts};
 use crate::experiments::{
     admission, attacks, deadlines, gridftp, jobs, kills, lsr, mesh, multipath,
 };
+use crate::network::Network;
 use crate::noise::Noise;
 use crate::page::Page;
 use crate::record::{Key, Record};

@@ -10,9 +10,10 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use wanbed::{Lab, Overrides, Scenario};
+use wanbed::Lab;
 
 use crate::comparison::Comparison;
+use crate::network::Network;
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;
@@ -114,67 +115,6 @@ pub struct Cost {
     pub share: f64,
     /// Approximate duration, in seconds.
     pub seconds: f64,
-}
-
-/// A network to bring up.
-pub struct Network {
-    /// The scenario.
-    pub scenario: Scenario,
-    /// Changes to the scenario.
-    pub overrides: Overrides,
-}
-
-impl Network {
-    /// Returns the network of an unchanged scenario file.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn load(tools: &Tools, file: &str) -> Result<Self> {
-        Ok(Self {
-            scenario: Scenario::read(tools.scenarios.join(file))?,
-            overrides: Overrides::default(),
-        })
-    }
-
-    /// Returns a minimal network for runs that need none, because each run has a lab.
-    pub fn none() -> Self {
-        const TWO_SILENT_MACHINES: &str = r#"
-title = "two machines that say nothing"
-[nodes.one]
-[nodes.other]
-[links.between]
-ends = ["one", "other"]
-delay = "10 ms"
-rate = "1 Gbit/s"
-"#;
-        Self::of_text("no-network", TWO_SILENT_MACHINES)
-    }
-
-    /// Returns the network of a scenario in text.
-    pub fn of_text(name: &str, text: &str) -> Self {
-        Self {
-            scenario: Scenario::from_text(name, text),
-            overrides: Overrides::default(),
-        }
-    }
-
-    /// Makes exactly these nodes the relays of this run, at which control loops end.
-    #[must_use]
-    pub fn relays(self, nodes: &[&str]) -> Self {
-        Self {
-            overrides: self.overrides.relays(nodes.iter().copied()),
-            ..self
-        }
-    }
-
-    /// Changes one value of the scenario.
-    #[must_use]
-    pub fn set(self, path: impl Into<String>, value: impl Into<String>) -> Self {
-        Self {
-            overrides: self.overrides.set(path, value),
-            ..self
-        }
-    }
 }
 
 /// Environment of a run.

@@ -8,7 +8,8 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::copy::{Copied, Source, copy};
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::noise::Noise;
 use crate::page::Page;
 use crate::record::Key;

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::Network;
+use crate::network::Network;
 
 /// Noise that is added to the links of a scenario.
 #[derive(

@@ -62,7 +62,7 @@ fn draw_rate_by_size(svg: &mut String, title: &str, curves: &[Curve]) -> Drawing
         .configure_mesh()
         .x_desc("transfer size")
         .y_desc("Mbit/s")
-        .x_label_formatter(&|bytes| crate::experiments::depots::size(*bytes as u64))
+        .x_label_formatter(&|bytes| crate::size::size(*bytes as u64))
         .y_label_formatter(&|rate| format!("{rate:.1}"))
         .draw()?;
     for curve in curves {

@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 
-use crate::experiment::{Cost, Network};
+use crate::experiment::Cost;
+use crate::network::Network;
 use crate::paper::{self, PaperCurve};
 use crate::tools::Tools;
 

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::life::Moment;
+use crate::moment::Moment;
 
 /// Maximum numbers of simultaneous jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

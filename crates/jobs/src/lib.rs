@@ -5,10 +5,12 @@
 
 mod choose;
 mod life;
+mod moment;
 mod retry;
 mod split;
 
 pub use choose::{Candidate, JobLimits, RunningJob, choose};
-pub use life::{AttemptResult, EventRefusal, JobEvent, JobLife, Lease, Moment, State, StopWish};
+pub use life::{AttemptResult, EventRefusal, JobEvent, JobLife, Lease, State, StopWish};
+pub use moment::Moment;
 pub use retry::RetryPolicy;
 pub use split::{PartCounts, apply_to_split};

@@ -17,10 +17,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::moment::Moment;
 use crate::retry::RetryPolicy;
-
-/// Milliseconds since the Unix epoch.
-pub type Moment = i64;
 
 /// State of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]

@@ -1,6 +1,6 @@
 //! Time of the next attempt after a job broke off.
 
-use crate::life::Moment;
+use crate::moment::Moment;
 
 /// Pauses that double from attempt to attempt, and the limit of attempts in vain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,8 @@
 //! A failed part does not fail the job: the job's own run finds and copies what is missing.
 //! Requests to the job also apply to its parts; a part alone accepts no requests.
 
-use crate::life::{EventRefusal, JobEvent, JobLife, Moment, State, StopWish};
+use crate::life::{EventRefusal, JobEvent, JobLife, State, StopWish};
+use crate::moment::Moment;
 use crate::retry::RetryPolicy;
 
 /// Counts of a job's parts.

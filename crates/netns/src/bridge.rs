@@ -3,6 +3,9 @@
 //! One thread does all of it. Its memory is bounded: connections, flows of UDP, their buffers, and
 //! names all have limits.
 
+mod tcp;
+mod udp;
+
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,6 +19,9 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
+use self::tcp::Connections;
+use self::udp::UdpFlows;
+
 use crate::device::MTU;
 use crate::end::Wire;
 use crate::names::NamesByAddress;
@@ -23,8 +29,6 @@ use crate::packet::{AddressPair, Packet};
 use crate::ramp::ConnectionWishes;
 use crate::resolvers::Resolvers;
 use crate::start::ProgramNetwork;
-use crate::tcp::Connections;
-use crate::udp::UdpFlows;
 
 /// Time for connections that the program left open when it ended, as for an on-ramp that stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);

@@ -31,8 +31,6 @@ mod packet;
 mod ramp;
 mod resolvers;
 mod start;
-mod tcp;
-mod udp;
 
 pub use bridge::Bridge;
 pub use error::IsolateError;

@@ -18,6 +18,7 @@ mod metrics;
 mod offramp;
 mod serve;
 mod setup;
+mod state;
 
 pub use config::{OfframpConfig, OfframpLimits, OfframpTimeouts};
 pub use error::Error;

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use drs::Mode;
 use longhaul_hop::{
     Conn, ConnectionGate, EventLog, ListenError, Listener, ListenerConfig, PhaseReceiver,
     ServiceLife,
@@ -23,19 +22,7 @@ use crate::config::{OfframpConfig, OfframpTimeouts};
 use crate::error::Error;
 use crate::metrics::OfframpMetrics;
 use crate::serve::serve;
-
-/// State shared by all connections of an off-ramp.
-pub(crate) struct OfframpState {
-    pub(crate) acceptor: Acceptor,
-    pub(crate) policy: Arc<ActivePolicy>,
-    pub(crate) finder: Finder,
-    pub(crate) timeouts: OfframpTimeouts,
-    pub(crate) sizing: Mode,
-    pub(crate) gate: Arc<ConnectionGate>,
-    pub(crate) buffers: Arc<BufferPool>,
-    pub(crate) metrics: Arc<OfframpMetrics>,
-    pub(crate) events: EventLog,
-}
+use crate::state::OfframpState;
 
 /// An off-ramp whose listeners are open.
 pub struct Offramp {

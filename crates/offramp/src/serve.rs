@@ -12,8 +12,8 @@ use longhaul_session::{
 };
 use tokio::time::Instant;
 
-use crate::offramp::OfframpState;
 use crate::setup::{ConnectedServer, admit, connect_server};
+use crate::state::OfframpState;
 
 /// Serves one connection to its end, or until `phases` ends it early.
 pub(crate) async fn serve(

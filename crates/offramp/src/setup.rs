@@ -13,7 +13,7 @@ use longhaul_proto::{Open, StatusCode};
 use longhaul_session::SessionRefusal;
 use tokio::time::Instant;
 
-use crate::offramp::OfframpState;
+use crate::state::OfframpState;
 
 /// Admission of an OPEN by the policy, before any name look-up.
 pub(crate) struct AdmittedOpen {

@@ -29,7 +29,6 @@ mod forward;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http;
-mod listening;
 mod metrics;
 mod onramp;
 mod peers;

@@ -1,5 +1,7 @@
 //! The Unix socket for programs with a hook or the C API (`crates/ramp-protocol`).
 
+mod listening;
+
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +25,6 @@ use crate::destination::{OnrampDestination, SessionWish};
 use crate::engine::{ConnectionPlan, ConnectionRequest, Engine, OpenedConnection, PlannedExit};
 use crate::error::OnrampError;
 use crate::failure::ConnectFailure;
-use crate::listening;
 use crate::metrics::ConnectionOutcome;
 use crate::peers::AuthorisedKeys;
 use crate::route::NamedRoute;

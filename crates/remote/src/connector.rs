@@ -1,11 +1,7 @@
 //! Streams of a copy with one far side. A route is found once, and each stream then takes it.
 
-use std::sync::Arc;
-
 use longhaul_proto::{Host, PublicKey};
-use longhaul_session::{
-    ConnectOptions, Endpoint, Identity, Route, ServerTrust, ServiceName, Session,
-};
+use longhaul_session::{Route, Session};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{ConnectError, ConnectFailure, Connector, SessionConnector};
 use parking_lot::Mutex;
@@ -15,12 +11,8 @@ use tokio::process::Child;
 use crate::RouteMemory;
 use crate::message::{Access, FarAnswer, FarQuestion, PathBytes, ServeAsk};
 use crate::reverse::ReverseListener;
-use crate::search::{DIRECTION_TIMEOUT, RouteSearch, SETUP_TIMEOUT};
 use crate::ways::DataRoute;
 use crate::{ClientClock, Error, FarSide, PortRange};
-
-/// Port that an OPEN names for a far side that does not listen.
-const PLACEHOLDER_PORT: u16 = 1;
 
 /// Paths that the far side is to serve, and how to reach it.
 #[derive(Debug, Clone)]
@@ -90,84 +82,6 @@ pub struct FoundRoute {
 }
 
 impl LoginConnector {
-    /// Has `far` serve, and finds a route for the data.
-    ///
-    /// # Errors
-    /// [`Error`] if the far side refuses or is gone. A failed direct connection is not an error:
-    /// see [`FoundRoute::notice`].
-    pub async fn find(mut far: FarSide, serve: &ServeRequest) -> Result<FoundRoute, Error> {
-        let identity = Arc::new(Identity::generate()?);
-        let clock = ClientClock::read(far.ready_ms);
-        let ask = serve.ask(identity.public(), Some(clock));
-        let (port, why_not, paths) = match far.ask(&ask).await? {
-            FarAnswer::Serving {
-                port,
-                why_not,
-                paths,
-            } => (port, why_not, paths),
-            other => return Err(far.unexpected_answer(&other)),
-        };
-        let paths = parse_paths(&paths)?;
-        let base = ConnectOptions {
-            congestion: serve.congestion.clone(),
-            setup_timeout: DIRECTION_TIMEOUT,
-            is_fetch: serve.access == Access::Read,
-            ..ConnectOptions::new(
-                ServiceName::COPY,
-                Route::direct(),
-                Endpoint::new(open_host(&far.host_name), port.unwrap_or(PLACEHOLDER_PORT)),
-                identity,
-                ServerTrust::Pinned(far.ready.key),
-            )
-        };
-        if !serve.routes.is_empty() {
-            return Self::over_routes(far, serve, base, port, paths).await;
-        }
-        RouteSearch {
-            far,
-            base,
-            serve,
-            port,
-            why_not,
-        }
-        .search(paths)
-        .await
-    }
-
-    async fn over_routes(
-        far: FarSide,
-        serve: &ServeRequest,
-        base: ConnectOptions,
-        port: Option<u16>,
-        paths: Vec<RelPath>,
-    ) -> Result<FoundRoute, Error> {
-        let refused = |reason: String| Error::Refused {
-            host: far.host.clone(),
-            reason,
-        };
-        let port =
-            port.ok_or_else(|| refused("it cannot listen, so no route leads to it".into()))?;
-        let server = far.ready.server.filter(|address| !address.is_loopback());
-        let host = server.map_or_else(|| open_host(&far.host_name), Host::Ip);
-        let base = ConnectOptions {
-            destination: Endpoint::new(host, port),
-            setup_timeout: SETUP_TIMEOUT,
-            ..base
-        };
-        let sessions = SessionConnector::new(base, serve.routes.clone());
-        let connector = Self {
-            way: DataRoute::ToHost,
-            routes: sessions.routes(),
-            link: DataLink::To(Box::new(sessions), tokio::sync::Mutex::new(far)),
-            first: Mutex::new(None),
-        };
-        Ok(FoundRoute {
-            connector,
-            paths,
-            notice: None,
-        })
-    }
-
     /// Returns the route that was found.
     #[must_use]
     pub fn way(&self) -> DataRoute {

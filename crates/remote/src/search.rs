@@ -1,28 +1,116 @@
 //! Searches a route to one far side, as [`RouteChoice`] decides.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_proto::Host;
 use longhaul_proto::text::printable;
-use longhaul_session::{ConnectOptions, Endpoint, Session, connect, connect_over};
-use longhaul_transfer::SessionConnector;
+use longhaul_session::{
+    ConnectOptions, Endpoint, Identity, Route, ServerTrust, ServiceName, Session, connect,
+    connect_over,
+};
 use longhaul_transfer::path::RelPath;
+use longhaul_transfer::{Connector, SessionConnector};
 use parking_lot::Mutex;
 
-use crate::connector::{DataLink, FoundRoute, LoginConnector, ServeRequest};
+use crate::connector::{
+    DataLink, FoundRoute, LoginConnector, ServeRequest, open_host, parse_paths,
+};
 use crate::dial::AddressFamily;
-use crate::message::{FarAnswer, FarQuestion};
+use crate::message::{Access, FarAnswer, FarQuestion};
 use crate::reverse::ReverseListener;
 use crate::ways::{DataRoute, RouteChoice, RouteEvent, RouteStep};
-use crate::{Error, FailedAttempts, FarSide, dial};
+use crate::{ClientClock, Error, FailedAttempts, FarSide, dial};
 
+/// Port that an OPEN names for a far side that does not listen.
+const PLACEHOLDER_PORT: u16 = 1;
 /// Time limit for trying one direction.
 pub(crate) const DIRECTION_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time for which only the far side is tried, before it is asked to connect to this host as well.
 const REVERSE_DELAY: Duration = Duration::from_millis(1500);
 /// Time limit for setting up a session over a known route.
 pub(crate) const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
+
+impl LoginConnector {
+    /// Has `far` serve, and finds a route for the data.
+    ///
+    /// # Errors
+    /// [`Error`] if the far side refuses or is gone. A failed direct connection is not an error:
+    /// see [`FoundRoute::notice`].
+    pub async fn find(mut far: FarSide, serve: &ServeRequest) -> Result<FoundRoute, Error> {
+        let identity = Arc::new(Identity::generate()?);
+        let clock = ClientClock::read(far.ready_ms);
+        let ask = serve.ask(identity.public(), Some(clock));
+        let (port, why_not, paths) = match far.ask(&ask).await? {
+            FarAnswer::Serving {
+                port,
+                why_not,
+                paths,
+            } => (port, why_not, paths),
+            other => return Err(far.unexpected_answer(&other)),
+        };
+        let paths = parse_paths(&paths)?;
+        let base = ConnectOptions {
+            congestion: serve.congestion.clone(),
+            setup_timeout: DIRECTION_TIMEOUT,
+            is_fetch: serve.access == Access::Read,
+            ..ConnectOptions::new(
+                ServiceName::COPY,
+                Route::direct(),
+                Endpoint::new(open_host(&far.host_name), port.unwrap_or(PLACEHOLDER_PORT)),
+                identity,
+                ServerTrust::Pinned(far.ready.key),
+            )
+        };
+        if !serve.routes.is_empty() {
+            return Self::over_routes(far, serve, base, port, paths).await;
+        }
+        RouteSearch {
+            far,
+            base,
+            serve,
+            port,
+            why_not,
+        }
+        .search(paths)
+        .await
+    }
+
+    async fn over_routes(
+        far: FarSide,
+        serve: &ServeRequest,
+        base: ConnectOptions,
+        port: Option<u16>,
+        paths: Vec<RelPath>,
+    ) -> Result<FoundRoute, Error> {
+        let refused = |reason: String| Error::Refused {
+            host: far.host.clone(),
+            reason,
+        };
+        let port =
+            port.ok_or_else(|| refused("it can't listen, so no route leads to it".into()))?;
+        let server = far.ready.server.filter(|address| !address.is_loopback());
+        let host = server.map_or_else(|| open_host(&far.host_name), Host::Ip);
+        let base = ConnectOptions {
+            destination: Endpoint::new(host, port),
+            setup_timeout: SETUP_TIMEOUT,
+            ..base
+        };
+        let sessions = SessionConnector::new(base, serve.routes.clone());
+        let connector = Self {
+            way: DataRoute::ToHost,
+            routes: sessions.routes(),
+            link: DataLink::To(Box::new(sessions), tokio::sync::Mutex::new(far)),
+            first: Mutex::new(None),
+        };
+        Ok(FoundRoute {
+            connector,
+            paths,
+            notice: None,
+        })
+    }
+}
 
 /// Search for a route.
 pub(crate) struct RouteSearch<'a> {

@@ -12,8 +12,9 @@ use longhaul_proto::text::printable_within;
 use longhaul_proto::{Host, Route};
 
 use crate::held::HeldRoutes;
-use crate::promise;
-use crate::question::{Choice, ChosenRoute, Origin, RouteQuery, Spread};
+use crate::promise::{self, is_sound};
+pub use crate::question::MAX_AT_ONCE;
+use crate::question::{Choice, ChosenRoute, MAX_LINES, Origin, RouteQuery, Spread};
 
 /// Size in bytes up to which copies always go direct, because setup through a depot costs more than
 /// it saves.
@@ -26,8 +27,6 @@ pub const MAX_DOUBTED_AGE: Duration = Duration::from_secs(86_400);
 pub const MAX_PROMISE_AGE: Duration = Duration::from_secs(300);
 /// Maximum time by which a table may be dated ahead of this machine's clock.
 const MAX_CLOCK_AHEAD: Duration = Duration::from_secs(300);
-/// Maximum number of routes at once.
-pub const MAX_AT_ONCE: usize = 3;
 /// Maximum number of routes of one answer to examine.
 const MAX_EXAMINED_ROUTES: usize = 16;
 /// Maximum number of depots in a chosen route.
@@ -38,9 +37,6 @@ const MAX_LINE_BYTES: usize = 300;
 /// Text of the direct route.
 const DIRECT: &str = "direct";
 const NONE_IS_QUICKER: &str = "by the last table, no route is quicker than the direct one";
-/// Maximum number of lines for people.
-pub(crate) const MAX_LINES: usize = 5;
-
 /// Reason why a table or an answer is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IgnoreReason {
@@ -325,14 +321,6 @@ fn parse_route(option: &RouteOption) -> Option<Route> {
         .parse()
         .ok()?;
     (route.hops().len() <= MAX_DEPOTS).then_some(route)
-}
-
-/// Returns true if these can be three quantiles of a time or a rate.
-pub(crate) fn is_sound(spread: &Spread) -> bool {
-    spread.p10 > 0.0
-        && spread.p10 <= spread.p50
-        && spread.p50 <= spread.p90
-        && spread.p90.is_finite()
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub fn alongside_direct(chosen: Spread, direct: Option<Spread>, bytes: u64) -> S
 pub fn direct_time(times: &[DirectTime], bytes: u64) -> Option<Spread> {
     let is_sound = times
         .iter()
-        .all(|time| time.bytes > 0 && crate::belief::is_sound(&time.seconds));
+        .all(|time| time.bytes > 0 && is_sound(&time.seconds));
     if !is_sound || !times.is_sorted_by(|one, other| one.bytes < other.bytes) {
         return None;
     }
@@ -104,7 +104,15 @@ fn times_as_long(seconds: &Spread, factor: f64) -> Spread {
 }
 
 fn if_sound(seconds: Spread) -> Option<Spread> {
-    crate::belief::is_sound(&seconds).then_some(seconds)
+    is_sound(&seconds).then_some(seconds)
+}
+
+/// Returns true if these can be three quantiles of a time or a rate.
+pub(crate) fn is_sound(spread: &Spread) -> bool {
+    spread.p10 > 0.0
+        && spread.p10 <= spread.p50
+        && spread.p50 <= spread.p90
+        && spread.p90.is_finite()
 }
 
 #[cfg(test)]
@@ -191,11 +199,11 @@ mod tests {
             let found = direct_time(&times, bytes);
             let all = [found, scale_time(&chosen, typical, bytes, &times), combined_time(&[chosen, chosen])];
             for promised in all.into_iter().flatten() {
-                prop_assert!(crate::belief::is_sound(&promised), "{promised:?}");
+                prop_assert!(is_sound(&promised), "{promised:?}");
             }
-            if crate::belief::is_sound(&chosen) {
+            if is_sound(&chosen) {
                 let promised = alongside_direct(chosen, found, bytes);
-                prop_assert!(crate::belief::is_sound(&promised), "{promised:?}");
+                prop_assert!(is_sound(&promised), "{promised:?}");
             }
         }
     }

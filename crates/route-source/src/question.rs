@@ -7,7 +7,11 @@ pub use longhaul_control_api::forecasts::Spread;
 use longhaul_proto::{Endpoint, Route};
 use quantities::Time;
 
-use crate::belief::{MAX_AT_ONCE, MAX_LINES};
+/// Maximum number of routes at once.
+pub const MAX_AT_ONCE: usize = 3;
+
+/// Maximum number of lines for people.
+pub(crate) const MAX_LINES: usize = 5;
 
 /// A transfer and its destination.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -24,17 +24,6 @@ const PAGE_PORT: u16 = 7512;
 /// Maximum size of a sign-in request, in bytes. Any user of this machine can send one.
 pub(super) const MAX_TICKET_BYTES: usize = 1024;
 
-/// File of the page.
-#[derive(Debug, Clone, Copy)]
-pub struct Asset {
-    /// Path, such as `/assets/index.js`.
-    pub path: &'static str,
-    /// Media type.
-    pub media_type: &'static str,
-    /// Content.
-    pub bytes: &'static [u8],
-}
-
 /// Headers of every answer, which restrict what a browser may do with it.
 pub(super) const HEADERS: [(HeaderName, HeaderValue); 3] = [
     (

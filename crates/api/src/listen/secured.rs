@@ -12,7 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::{Acceptor, PendingStream, ServiceListenError, serve};
-use crate::access::PeerIdentity;
+use crate::caller::PeerIdentity;
 
 /// Listens on any address of this machine.
 ///

@@ -7,7 +7,6 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
@@ -29,7 +28,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep, timeout};
 
-use crate::access::PeerIdentity;
+use crate::caller::{PeerIdentity, source_address};
 
 /// Wait after an accept that failed because descriptors or memory ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -133,15 +132,6 @@ pub async fn serve<A: Acceptor>(
     // Connections that remain are aborted when the set is dropped.
     let _ = timeout(SHUTDOWN_TIMEOUT, all).await;
     Ok(())
-}
-
-/// Returns the source that a connection is counted for. All programs on this machine are one
-/// source.
-pub(crate) fn source_address(peer: PeerIdentity) -> IpAddr {
-    match peer {
-        PeerIdentity::Network(address) => address.ip(),
-        PeerIdentity::Local(_) => Ipv4Addr::LOCALHOST.into(),
-    }
 }
 
 async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(

@@ -1,8 +1,8 @@
 //! Disjoint paths (Suurballe, 1974; Bhandari, 1999). They are found together, because the best path
 //! alone may block all others.
 
+use super::flow::Residual;
 use super::{BandwidthField, Diversity, LinkPath, PathEnds, Preference};
-use crate::flow::Residual;
 use crate::network::LinkId;
 use crate::time::BitsPerSecond;
 

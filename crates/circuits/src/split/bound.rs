@@ -1,8 +1,8 @@
 //! Upper bound of what a number of paths can carry, shown by a cut.
 
 use super::Cut;
-use crate::flow::Residual;
 use crate::network::LinkId;
+use crate::path::flow::Residual;
 use crate::path::{BandwidthField, PathEnds};
 use crate::time::BitsPerSecond;
 

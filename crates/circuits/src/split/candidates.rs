@@ -1,7 +1,7 @@
 //! Candidate paths, and the rates that they carry.
 
 use super::{MAX_PATHS, PathConstraints, RatedPath, joint_rates, total_rate, trim};
-use crate::flow::Residual;
+use crate::path::flow::Residual;
 use crate::path::{BandwidthField, Diversity, LinkPath, disjoint_paths, k_best_paths};
 use crate::time::BitsPerSecond;
 

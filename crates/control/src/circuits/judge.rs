@@ -11,7 +11,7 @@ use longhaul_provisioning::circuit::{CircuitSpec, PartId};
 use longhaul_provisioning::reconcile::{CircuitStatus, Reconciler};
 
 use super::plan::{self, CircuitError};
-use crate::reservations::desk::ReservationDetail;
+use crate::reservations::record::ReservationDetail;
 use crate::reservations::{CircuitResult, ReservationStore};
 
 /// Reservation that is, or may be, set up on the network.

@@ -12,8 +12,9 @@ use longhaul_provisioning::circuit::{
 };
 use longhaul_provisioning::streams::{PortProtocol, Prefix, SourcePorts, StreamSelector};
 
-use crate::reservations::desk::{ReservationDetail, ReservationStore};
+use crate::reservations::desk::ReservationStore;
 use crate::reservations::names::NetworkNames;
+use crate::reservations::record::ReservationDetail;
 use crate::reservations::{reported, streams};
 
 /// Reason why a reservation has no circuit.

@@ -20,8 +20,8 @@ use longhaul_control_api::reservations::{
 };
 
 use super::api_moment;
-use super::desk::ReservationDetail;
 use super::names::NetworkNames;
+use super::record::ReservationDetail;
 use super::streams;
 
 /// Returns the number of a reservation in the API, which begins at 1.

@@ -9,7 +9,7 @@ use sqlx::any::AnyRow;
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
 
 use super::{ControllerStore, IdempotencyKey, StoreError};
-use crate::reservations::Record;
+use crate::reservations::record::Record;
 
 /// Numbers of rows that one statement writes.
 const STATEMENT_ROWS: [usize; 3] = [64, 8, 1];

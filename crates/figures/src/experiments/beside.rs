@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::copy::{SERVER_PORT, Source, first_copy, serve};
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Figure, Page, Table, cell};
 use crate::peers::Program;
 use crate::peers::iperf3::{Interval, Iperf3};

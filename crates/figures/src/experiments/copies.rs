@@ -3,12 +3,13 @@
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::depots::size;
 use crate::copy::{Copied, Source, copy};
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Page, Table, cell};
 use crate::runs::Runs;
 use crate::setting::{CopyRoute, Setting};
+use crate::size::size;
 use crate::tools::Tools;
 
 /// An experiment that is a list of copies.

@@ -5,13 +5,15 @@ use plotters::style::RGBColor;
 use serde::{Deserialize, Serialize};
 
 use crate::copy::{Copied, Source, copy};
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Figure, Page, Table, cell, mean, median, number};
 use crate::paper::{self, LSL_SIZES};
 use crate::plot::{self, Curve, Strip};
 use crate::runs::Runs;
 use crate::setting::{self, CopyRoute, Mnemonic, Setting};
 use crate::single::Basis;
+use crate::size::size;
 use crate::stats::Spread;
 use crate::tools::Tools;
 
@@ -294,15 +296,6 @@ fn short_settings() -> Vec<(Setting, u64)> {
         .collect()
 }
 
-/// Formats a size in the papers' units: `16K`, `4M`.
-pub fn size(bytes: u64) -> String {
-    match bytes {
-        b if b >= 1 << 20 => format!("{}M", b >> 20),
-        b if b >= 1 << 10 => format!("{}K", b >> 10),
-        b => format!("{b}"),
-    }
-}
-
 /// Returns the table of rates by size with the paper's averages. It has means, because the paper
 /// printed averages.
 fn by_size(setting: &Setting, runs: &Runs<'_, Cell, Copied>) -> Table {
@@ -470,10 +463,5 @@ mod tests {
         assert_eq!(text("clean-long-512M-gain"), "1.5 (single)");
         let row = "| 100.0 (single) | 150.0 (single) | **1.50x** (single) | 1+1 |";
         assert!(text("short").contains(row), "{}", text("short"));
-    }
-
-    #[test]
-    fn sizes_print_as_in_the_papers() {
-        assert_eq!([size(16384), size(4 << 20), size(10)], ["16K", "4M", "10"]);
     }
 }

@@ -13,7 +13,8 @@ use wanbed::Lab;
 
 use crate::children::{Server, output_within};
 use crate::dataset;
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
 use crate::single::Basis;

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::comparison::Comparison;
 use crate::copy::{Source, copy};
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Figure, Page, Table, cell};
 use crate::peers::iperf3::Iperf3;
 use crate::peers::one_copy::{Job, PeerDirection, one_copy};

@@ -4,7 +4,8 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::copy::{Copied, Source, copy};
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Figure, Page, Table, cell, number};
 use crate::runs::Runs;
 use crate::setting::{self, CopyRoute, Mnemonic, Setting};

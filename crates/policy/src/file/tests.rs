@@ -138,15 +138,15 @@ fn rule_names_are_unique() {
     for (names, expected) in [
         (
             ["name = \"a\"", "name = \"a\""],
-            Err("p.toml:6: allow[2].name: \"a\" is the name of rule 1, too"),
+            Err("p.toml:6: allow[2].name: \"a\" is also the name of rule 1"),
         ),
         (
             ["", "name = \"rule 1\""],
-            Err("p.toml:6: allow[2].name: \"rule 1\" is the name of rule 1, too"),
+            Err("p.toml:6: allow[2].name: \"rule 1\" is also the name of rule 1"),
         ),
         (
             ["name = \"rule 2\"", ""],
-            Err("p.toml:2: allow[1].name: \"rule 2\" is the name of rule 2, too"),
+            Err("p.toml:2: allow[1].name: \"rule 2\" is also the name of rule 2"),
         ),
         (["name = \"a\"", "name = \"b\""], Ok(())),
         (["", ""], Ok(())),

@@ -9,8 +9,9 @@ use longhaul_control_api::reservations::Reserved;
 use super::AskError;
 use crate::reservations::ReservationCaller;
 use crate::reservations::desk::{
-    DeniedCommand, PendingOffers, Record, ReservationCommand, ReservationError, ReservationStore,
+    DeniedCommand, PendingOffers, ReservationCommand, ReservationError, ReservationStore,
 };
+use crate::reservations::record::Record;
 use crate::store::{IdempotencyKey, StoreError};
 
 /// Result of one turn.

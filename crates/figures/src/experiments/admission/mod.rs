@@ -12,7 +12,8 @@ use longhaul_circuits::check::CheckVerdict;
 use longhaul_circuits::time::Volume;
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;

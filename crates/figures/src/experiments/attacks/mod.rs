@@ -6,12 +6,14 @@ pub mod attacker;
 mod bed;
 mod page;
 mod place;
+mod run;
 
 use anyhow::Result;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;

@@ -17,7 +17,8 @@ use drs::{Estimator, Limit, Sample, Side};
 use serde::{Deserialize, Serialize};
 
 use crate::children::output_within;
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;

@@ -17,7 +17,8 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::comparison::Comparison;
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Figure, Page};
 use crate::peers::longhaul::streams_of;
 use crate::peers::one_copy::{Job, PeerDirection, copy_within};

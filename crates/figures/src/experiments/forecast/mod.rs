@@ -9,7 +9,8 @@ mod traces;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;

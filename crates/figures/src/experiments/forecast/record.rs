@@ -7,7 +7,8 @@ use longhaul_routing::forecast::ForecastQuantity;
 use serde::{Deserialize, Serialize};
 
 use crate::children::{Server, output_within};
-use crate::experiment::{Here, Network};
+use crate::experiment::Here;
+use crate::network::Network;
 use crate::tools::Tools;
 
 /// Duration of one stream, in seconds.

@@ -6,7 +6,8 @@ mod run;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::setting::{CopyRoute, Mnemonic};

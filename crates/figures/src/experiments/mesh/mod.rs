@@ -11,7 +11,8 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;

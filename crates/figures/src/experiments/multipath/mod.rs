@@ -13,7 +13,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::sized_file;
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;

@@ -41,7 +41,7 @@ pub fn page(runs: &Runs<'_, Cell, Observation>) -> Page {
             None => number(None, 1),
         };
         table.row([
-            name(paths),
+            tables::name(paths),
             cell(runs.spread(&one, Observation::mbps), 1),
             marked(sum_alone(runs, paths)),
             marked(share(runs, paths).map(|share| 100.0 * share)),
@@ -98,8 +98,11 @@ pub fn figures(runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
             .spread(&Cell::from_paths(paths), Observation::mbps)?
             .median;
         Some(Figure::new(
-            name(paths),
-            format!("{}, share of the sum of each path alone", name(paths)),
+            tables::name(paths),
+            format!(
+                "{}, share of the sum of each path alone",
+                tables::name(paths)
+            ),
             format!("{:.1} % ({mbps:.0} Mbit/s)", 100.0 * share),
             basis(runs, paths),
         ))
@@ -112,12 +115,6 @@ fn basis(runs: &Runs<'_, Cell, Observation>, paths: &[Path]) -> Basis {
     let alone = paths.iter().map(|path| Cell::from_paths(&[*path]));
     let cells: Vec<Cell> = alone.chain([Cell::from_paths(paths)]).collect();
     runs.basis(&cells)
-}
-
-/// Returns the names of the paths, joined by plus signs.
-pub fn name(paths: &[Path]) -> String {
-    let names: Vec<String> = paths.iter().map(|path| format!("{path:?}")).collect();
-    names.join("+")
 }
 
 fn words(change: Change) -> String {

@@ -1,7 +1,6 @@
 //! Tables of shares by hand and of reservations.
 
 use super::by_hand::{FILE_BYTES, How, SECONDS, Scale, Split};
-use super::page::name;
 use super::reserved::{RATE_BPS, Reserve, ReservedSeen};
 use super::{Cell, Observation, Path, together};
 use crate::page::{Figure, Table, cell, median, number};
@@ -270,3 +269,9 @@ pub fn figures(runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
 }
 
 const _: () = assert!(FILE_BYTES == 12_500_000 && SECONDS == 6, "as the text says");
+
+/// Returns the names of the paths, joined by plus signs.
+pub fn name(paths: &[Path]) -> String {
+    let names: Vec<String> = paths.iter().map(|path| format!("{path:?}")).collect();
+    names.join("+")
+}

@@ -8,7 +8,8 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::comparison::Comparison;
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;

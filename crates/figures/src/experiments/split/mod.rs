@@ -8,7 +8,8 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::copy::Source;
-use crate::experiment::{Cost, Experiment, Here, Network};
+use crate::experiment::{Cost, Experiment, Here};
+use crate::network::Network;
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
 use crate::single::Basis;

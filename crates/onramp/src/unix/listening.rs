@@ -15,13 +15,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use tokio_seqpacket::UnixSeqpacket;
 use tokio_seqpacket::ancillary::AncillaryMessageWriter;
 
+use super::{ProgramsState, refuse, report};
 use crate::asker::OnrampClient;
 use crate::destination::{OnrampDestination, SessionWish};
 use crate::engine::{ConnectionRequest, OpenedConnection};
 use crate::exit::Exit;
 use crate::failure::ConnectFailure;
 use crate::metrics::ConnectionOutcome;
-use crate::unix::{ProgramsState, refuse, report};
 use crate::waiting::PeerRegistration;
 
 /// Name of this entry in the log.

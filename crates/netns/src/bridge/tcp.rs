@@ -14,8 +14,8 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
+use super::BridgeState;
 use crate::addresses::may_leave;
-use crate::bridge::BridgeState;
 use crate::end::{ConnectionEnd, Readable};
 use crate::packet::{AddressPair, TcpSegment, Unreachable, unreachable};
 use crate::ramp;

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::path::BandwidthField;
+use super::BandwidthField;
 use crate::time::BitsPerSecond;
 
 /// One direction of an arc. The opposite direction is adjacent: its index differs in the last bit.

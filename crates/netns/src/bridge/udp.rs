@@ -12,8 +12,8 @@ use tokio::net::UdpSocket;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::BridgeState;
 use crate::addresses::{DNS, may_leave};
-use crate::bridge::BridgeState;
 use crate::device::MTU;
 use crate::packet::{self, AddressPair, Unreachable};
 

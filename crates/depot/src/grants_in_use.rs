@@ -6,8 +6,8 @@ use longhaul_hop::Payer;
 use longhaul_proto::text::{printable, printable_within};
 use longhaul_proto::{CircuitGrant, GrantFault, PublicKey};
 
-use super::ClockReading;
-use crate::serve::DepotState;
+use crate::grants::ClockReading;
+use crate::state::DepotState;
 
 /// Maximum length of a withdrawal's reason in the log, in bytes.
 const MAX_REASON_BYTES: usize = 300;

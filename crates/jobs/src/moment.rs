@@ -1,0 +1,4 @@
+//! Times of jobs.
+
+/// Milliseconds since the Unix epoch.
+pub type Moment = i64;
