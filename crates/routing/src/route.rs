@@ -8,6 +8,7 @@
 //! | [`combine`] | quantiles of a sum and of a maximum |
 //! | [`expected`] | time of a transfer over a whole route, and its dominant limit |
 //! | [`candidates`] | routes of at most three depots that could be faster than direct |
+//! | `rating` | expected time of each route, and the order among them |
 //! | [`choice`] | choice of routes, of several at once, and of fallbacks |
 //! | [`explore`] | exploration of other routes, and its cost |
 //! | [`explain`] | explanation of a choice in five lines |
@@ -30,6 +31,7 @@ pub mod guard;
 pub mod map;
 pub mod minimax;
 pub mod model;
+mod rating;
 pub mod table;
 pub mod trust;
 

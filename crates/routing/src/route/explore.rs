@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::choice::{Chooser, RatedRoute, RouteRequest};
+use super::rating::{Chooser, RatedRoute, RouteRequest};
 use super::{NodeId, RouteDepots};
 
 /// Minimum number of bytes that reveals something about a route, and maximum that one transfer
