@@ -30,6 +30,7 @@ pub mod graphml;
 mod model;
 mod names;
 mod ownership;
+mod problem;
 pub mod registration;
 pub mod render;
 pub mod routes;
@@ -43,7 +44,8 @@ pub use model::{
     Drawn, Host, Latency, LatencySource, Link, Map, Position, Reservable, SessionEnd, Site,
     SiteKind, Transport,
 };
-pub use ownership::{DepotNames, MAX_NAMES_OF_KEY, NameConflict, fold_name};
+pub use ownership::{DepotNames, MAX_NAMES_OF_KEY, fold_name};
+pub use problem::NameConflict;
 pub use registration::{MergedMap, Registration, RegistrationPolicy, RegistrationProblem, merge};
 
 /// Seconds since the Unix epoch; fractions count.
