@@ -10,6 +10,7 @@
 //! | [`esnet`] | parser of ESnet's topology, as published by OSCARS |
 //! | [`DepotNames`] (`ownership`) | names of depots, and the keys they belong to |
 //! | [`registration`] | depots that report to the map, and leave it when they fall silent |
+//! | `problem` | problems of registrations, and of the names in them |
 //! | [`graph`] | nodes and directed edges, for the search of paths |
 //! | [`render`] | a map as tables for people |
 //! | [`routes`] | `routes.toml` for chosen routes |
