@@ -8,6 +8,7 @@
 //! | [`agent`] | scheduling of jobs |
 //! | [`notice`] | reports of ended jobs to a URL |
 //! | [`places`] | named ends of copies, and their directories |
+//! | `asset` | a file of the web page |
 //! | [`http`] | the API |
 //!
 //! Each job runs as `longhaul cp --json` in a process of its own. An attempt that fails affects

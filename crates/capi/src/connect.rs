@@ -20,7 +20,7 @@ use crate::system::{
 };
 use crate::table::{self, PendingRoute, SocketState};
 use crate::wish::SocketWishes;
-use crate::{fill, ramp, resolve, settle};
+use crate::{environment, fill, ramp, resolve, settle};
 
 /// Maximum duration of a connection over loopback, in milliseconds.
 const LOOPBACK_TIMEOUT_MS: c_int = 5_000;
@@ -323,7 +323,7 @@ impl ConnectAttempt {
     fn closed(&self) -> bool {
         self.wishes.closed
             || self.destination.flags & address::CLOSED != 0
-            || ramp::variable("LONGHAUL_CLOSED").is_some()
+            || environment::variable("LONGHAUL_CLOSED").is_some()
     }
 
     fn acceptor(&self) -> bool {

@@ -11,6 +11,7 @@ mod accept;
 mod address;
 mod connect;
 mod data;
+mod environment;
 mod fill;
 mod guard;
 mod listen;

@@ -24,7 +24,7 @@ use crate::system::{
 };
 use crate::system::{to_canonical_address, to_mapped};
 use crate::table::{self, ListenerState, SocketState};
-use crate::{ramp, settle};
+use crate::{environment, ramp, settle};
 
 /// One bit for each of the first 65,536 descriptors that has been a listener of the library. Calls
 /// that read or write check it first. A set bit may be out of date; descriptors beyond have no bit.
@@ -123,7 +123,7 @@ fn listen(fd: c_int) -> Result<Option<()>, Errno> {
         })
     })
     .unwrap_or_default();
-    let closed = closed || ramp::variable("LONGHAUL_CLOSED").is_some();
+    let closed = closed || environment::variable("LONGHAUL_CLOSED").is_some();
     let Some(bound) = local_address(fd) else {
         return Ok(None);
     };

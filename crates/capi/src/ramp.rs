@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use longhaul_ramp_protocol::{MAX_MESSAGE_BYTES, RampReply, RampRequest, SOCKET_VARIABLE};
 
+use crate::environment::variable;
 use crate::start;
 use crate::system::{Errno, check_result, errno, set_option};
 
@@ -29,14 +30,6 @@ impl Packet {
         RampReply::decode(self.bytes.get(..self.length).unwrap_or_default())
             .map_err(|_| libc::EPROTO)
     }
-}
-
-/// Returns an environment variable. Returns `None` if it is unset or empty, or if this program has
-/// more rights than its user.
-pub fn variable(name: &str) -> Option<OsString> {
-    // SAFETY: reads a value of this process only.
-    let is_secure = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
-    std::env::var_os(name).filter(|value| is_secure && !value.is_empty())
 }
 
 /// Returns the default path of the on-ramp's socket, used unless `$LONGHAUL_ONRAMP` is set. It is

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::{io, ptr};
 
-use crate::ramp::variable;
+use crate::environment::variable;
 use crate::system::{Errno, errno};
 
 /// Maximum time until the on-ramp listens, in milliseconds.

@@ -1,6 +1,5 @@
 //! `longhaul control`: the controller, and the keys that may use it.
 
-mod client;
 mod daemon;
 mod inherited;
 mod names;
@@ -10,15 +9,12 @@ mod setup;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use longhaul_control_client::ServiceUrl;
 use longhaul_proto::PublicKey;
 
-pub use client::{ControlClient, ControlError, NO_BODY};
-
 use crate::exit::Exit;
-use crate::home;
 use crate::systemd::{self, Unit};
 
 /// Run the controller: it keeps a map and measurements of its paths, and answers with forecasts and
@@ -159,13 +155,4 @@ impl ControlCommand {
             }),
         }
     }
-}
-
-/// Returns the directory of the controller's own files.
-pub fn control_dir() -> Result<PathBuf> {
-    let state = home::state_dir().context(
-        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the controller keeps its \
-         state",
-    )?;
-    Ok(state.join("control"))
 }

@@ -15,15 +15,12 @@ use longhaul_proto::text::printable;
 use longhaul_route_source::cache::FILE_NAMES;
 
 use crate::agent_client::{run_in_runtime, socket};
-use crate::control::control_dir;
 use crate::exit::Exit;
 use crate::known_service::ServiceTrust;
+use crate::local_controller::{SERVICE, control_dir};
 use crate::trust::HostKeyOptions;
 use crate::{answer, home};
 use sync::SyncCommand;
-
-/// Name of the controller in messages.
-pub const SERVICE: &str = "controller";
 
 /// Choose the controller that plans routes and receives reports of copies, or show it.
 ///

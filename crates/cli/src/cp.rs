@@ -21,11 +21,11 @@ use quantities::Time;
 use crate::exit::Exit;
 use crate::report::Report;
 use crate::ssh_options::SshOptions;
-use crate::stop::StopSignals;
+use crate::stop::{Interrupted, StopSignals};
 use crate::target::Remote;
 use crate::trust::RememberingConnector;
 use crate::watch::{CopyWatch, OutputOptions};
-use crate::{descriptors, home, logging, quantity, submit, trust};
+use crate::{descriptors, home, logging, quantity, trust};
 
 /// Time that an ended copy has to remove unfinished files, or to make them durable.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,7 +39,7 @@ mod over_ssh;
 pub mod routing;
 mod scp_options;
 
-pub use as_job::{ATTEMPT_PATIENCE, PathOrigin, check_request};
+pub use as_job::{ATTEMPT_PATIENCE, check_request};
 use beside::CopyCompanion;
 use deadline::{Deadline, DeadlineOptions};
 use job::CopyJob;
@@ -182,7 +182,7 @@ impl Cp {
         logging::start(if self.scp.verbose { "info" } else { "error" });
         descriptors::raise();
         if self.background {
-            return submit::background(&self);
+            return self.submit();
         }
         if self.split.is_some() {
             bail!("--split is for jobs: give --background with it, or use longhaul submit");
@@ -571,11 +571,6 @@ fn remembered_streams(destination: String) -> Option<StreamMemory> {
         destination,
     })
 }
-
-/// The copy was stopped by a signal.
-#[derive(Debug, thiserror::Error)]
-#[error("interrupted by a signal")]
-pub struct Interrupted;
 
 fn shown(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().map(|path| home::display_path(path)).collect()

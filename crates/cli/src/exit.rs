@@ -12,7 +12,7 @@ use longhaul_transfer::Error;
 use longhaul_transfer::files::FilesError;
 
 use crate::agent_client::AgentError;
-use crate::control::ControlError;
+use crate::local_controller::ControlError;
 use crate::runtime::StartError;
 
 /// Result of a command.

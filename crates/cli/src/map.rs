@@ -9,8 +9,8 @@ use longhaul_map::render::render_tables;
 use longhaul_map::{esnet, file, graphml};
 use longhaul_output::message;
 
-use crate::control::{ControlClient, NO_BODY};
 use crate::exit::Exit;
+use crate::local_controller::{ControlClient, NO_BODY};
 use crate::{answer, home};
 
 /// Maximum bytes of a file that is read.

@@ -14,12 +14,13 @@ use longhaul_transfer::{
 use quantities::{ByteCount, Rate, Time};
 use serde::Serialize;
 
-use crate::cp::Interrupted;
-use crate::cp::deadline::DeadlineReport;
-use crate::cp::routing::RoutingReport;
+use crate::cp::deadline::report::DeadlineReport;
+use crate::cp::routing::report::RoutingReport;
 use crate::exit::Exit;
 use crate::failure;
-use crate::watch::CopyWatch;
+use crate::hex::hex;
+use crate::stop::Interrupted;
+use crate::watch::{CopyWatch, FailedEntry};
 
 /// Result of a copy. Field for field what `--json` prints last; documented in `docs/json.md`.
 #[derive(Debug, Serialize)]
@@ -114,17 +115,6 @@ struct Verification {
     of: Option<&'static str>,
     /// The hash, in hexadecimal.
     root: Option<String>,
-}
-
-/// An entry that was not copied.
-#[derive(Debug, Clone, Serialize)]
-pub struct FailedEntry {
-    /// Path of the entry.
-    pub path: String,
-    /// Reason, for programs.
-    pub kind: longhaul_transfer::FailureKind,
-    /// Reason, for people.
-    pub message: String,
 }
 
 impl Report {
@@ -406,16 +396,4 @@ impl CopyLimits {
             goodput_bps,
         })
     }
-}
-
-/// Formats bytes in hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-            // Writing to a string can't fail.
-            let _ = write!(out, "{byte:02x}");
-            out
-        })
 }

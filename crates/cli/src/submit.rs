@@ -1,14 +1,14 @@
-//! `longhaul submit`, and `longhaul cp --background`: copies that the agent makes.
+//! `longhaul submit`: copies that the agent makes.
 
 use anyhow::Result;
 use clap::Args;
-use longhaul_agent::{Job, JobRequest};
-use serde_json::json;
+use longhaul_agent::JobRequest;
 
-use crate::agent_client::{AgentClient, AgentOptions, SubmitAgentOptions, run_in_runtime};
-use crate::cp::{Cp, PathOrigin};
+use crate::agent_client::{AgentOptions, SubmitAgentOptions};
+use crate::cp::Cp;
 use crate::exit::Exit;
-use crate::{answer, logging};
+use crate::job_submission::{path_origin, submit};
+use crate::logging;
 
 /// Have the agent make a copy in the background; it takes the arguments of `longhaul cp`.
 ///
@@ -65,48 +65,4 @@ impl Submit {
         };
         submit(&agent, &request, self.key.as_deref(), self.cp.wants_json())
     }
-}
-
-/// Submits the copy that `cp` was asked for.
-pub fn background(cp: &Cp) -> Result<Exit> {
-    let agent = AgentOptions::from_environment();
-    submit(
-        &agent,
-        &cp.request(path_origin(&agent)?)?,
-        None,
-        cp.wants_json(),
-    )
-}
-
-/// Returns the machine that the paths of the command line belong to.
-fn path_origin(agent: &AgentOptions) -> Result<PathOrigin> {
-    Ok(match agent.server()? {
-        Some(_) => PathOrigin::AnotherMachine,
-        None => PathOrigin::ThisMachine,
-    })
-}
-
-fn submit(
-    asked: &AgentOptions,
-    request: &JobRequest,
-    key: Option<&str>,
-    as_json: bool,
-) -> Result<Exit> {
-    request.check()?;
-    run_in_runtime(async {
-        let agent = AgentClient::for_running_agent(asked).await?;
-        let job: Job = agent
-            .ask("POST", "/jobs", Some(&json!(request)), key)
-            .await?;
-        match as_json {
-            true => answer::write_line(serde_json::to_string(&job)?),
-            false => answer::write_line(format!(
-                "job {}: longhaul job {}{} --follow shows how it goes",
-                job.id,
-                job.id,
-                asked.as_argument()
-            )),
-        }
-        Ok(Exit::Success)
-    })
 }

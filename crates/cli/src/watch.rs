@@ -1,6 +1,7 @@
 //! Observes a copy: a progress line on a terminal, JSON lines for programs, and the data of the
 //! report.
 
+mod finish;
 mod lines;
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,12 +19,13 @@ use longhaul_transfer::{
 };
 use parking_lot::{Mutex, MutexGuard};
 use quantities::{ByteCount, Time};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::lines::{BAR_TEMPLATE, ProgressState, RecentLines, waiting_message};
 use crate::answer;
-use crate::cp::routing::RouteVerdict;
-use crate::report::{FailedEntry, Report, hex};
+use crate::cp::routing::report::RouteVerdict;
+use crate::hex::hex;
 
 /// Maximum failures listed in the report; all are counted and reported as they happen.
 const MAX_LISTED_FAILURES: usize = 1000;
@@ -288,18 +290,6 @@ impl CopyWatch {
         let only = seen.files == 1 && self.progress.entries_found.load(Ordering::Relaxed) == 1;
         if only { seen.last_hash } else { None }
     }
-
-    /// Ends with the report.
-    pub fn finish(&self, report: &Report) {
-        self.bar.finish_and_clear();
-        if self.show.json {
-            let report = serde_json::to_value(report)
-                .unwrap_or_else(|error| json!({ "event": "report", "error": error.to_string() }));
-            self.write(&report, true);
-        } else {
-            report.print(self.show.quiet, self.show.explain);
-        }
-    }
 }
 
 impl Observer for CopyWatch {
@@ -531,6 +521,17 @@ impl Rates {
         }
         list
     }
+}
+
+/// An entry that was not copied.
+#[derive(Debug, Clone, Serialize)]
+pub struct FailedEntry {
+    /// Path of the entry.
+    pub path: String,
+    /// Reason, for programs.
+    pub kind: FailureKind,
+    /// Reason, for people.
+    pub message: String,
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! | [`esnet`] | parser of ESnet's topology, as published by OSCARS |
 //! | [`DepotNames`] (`ownership`) | names of depots, and the keys they belong to |
 //! | [`registration`] | depots that report to the map, and leave it when they fall silent |
+//! | `problem` | problems of registrations, and of the names in them |
 //! | [`graph`] | nodes and directed edges, for the search of paths |
 //! | [`render`] | a map as tables for people |
 //! | [`routes`] | `routes.toml` for chosen routes |
@@ -30,6 +31,7 @@ pub mod graphml;
 mod model;
 mod names;
 mod ownership;
+mod problem;
 pub mod registration;
 pub mod render;
 pub mod routes;
@@ -43,7 +45,8 @@ pub use model::{
     Drawn, Host, Latency, LatencySource, Link, Map, Position, Reservable, SessionEnd, Site,
     SiteKind, Transport,
 };
-pub use ownership::{DepotNames, MAX_NAMES_OF_KEY, NameConflict, fold_name};
+pub use ownership::{DepotNames, MAX_NAMES_OF_KEY, fold_name};
+pub use problem::NameConflict;
 pub use registration::{MergedMap, Registration, RegistrationPolicy, RegistrationProblem, merge};
 
 /// Seconds since the Unix epoch; fractions count.

@@ -6,7 +6,6 @@
 //! identify other things. Names are compared without case.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fmt;
 use std::net::IpAddr;
 
 use longhaul_policy::HostPattern;
@@ -14,7 +13,7 @@ use longhaul_proto::{Host, PublicKey};
 
 use crate::check::shorten;
 use crate::model::Map;
-use crate::registration::RegistrationProblem;
+use crate::problem::{NameConflict, RegistrationProblem};
 
 /// Maximum number of names that one key may have registered in all. Names stay with their key, so
 /// without a limit one key could take all.
@@ -27,30 +26,6 @@ const KEY_PREFIX: &str = "lhk1:";
 #[must_use]
 pub fn fold_name(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_lowercase()
-}
-
-/// Reason why no depot may have a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NameConflict {
-    /// It reads as an address, or addresses a host of the map.
-    Address,
-    /// It reads as a key.
-    Key,
-    /// It is the name of a host on the map.
-    Host,
-    /// It is the name of a site on the map.
-    Site,
-}
-
-impl fmt::Display for NameConflict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Address => "an address",
-            Self::Key => "a key",
-            Self::Host => "the name of a host of the map",
-            Self::Site => "the name of a site of the map",
-        })
-    }
 }
 
 /// Names of a map that depots may not register, and the owners of all others.

@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 use crate::check::{MAX_ADDRESSES, MAX_ITEMS, shorten};
 use crate::model::{Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Map};
 use crate::names::{MAX_NAME_BYTES, is_name};
-use crate::ownership::{DepotNames, NameConflict, fold_name};
+use crate::ownership::{DepotNames, fold_name};
+pub use crate::problem::RegistrationProblem;
 use crate::{Moment, text_form};
 
 /// Maximum length of a depot's software version, in bytes.
@@ -78,66 +79,6 @@ impl Default for RegistrationPolicy {
             keep_stale: Duration::from_secs(7 * 86_400),
         }
     }
-}
-
-/// Reason why a registration is rejected or changed.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum RegistrationProblem {
-    /// The name is invalid: write 1 to 128 printable characters, without blanks at the ends and
-    /// without `~`.
-    #[error(
-        "the name of a depot is 1 to 128 printable characters, without blanks at the ends and \
-        without \"~\""
-    )]
-    Name,
-    /// The version is invalid: write at most 64 printable characters.
-    #[error("the version of a depot's software is at most 64 printable characters")]
-    Version,
-    /// There is no address, or more than 64: state 1 to 64, each with a transport.
-    #[error("a depot has 1 to 64 addresses, each with a transport")]
-    Addresses,
-    /// A limit is 0: a depot that relays nothing does not register.
-    #[error("a depot's limits are more than 0")]
-    Limits,
-    /// The times are invalid: state a time of sending, and a validity above zero.
-    #[error("a registration is sent at a time, and holds for longer than none")]
-    Times,
-    /// The registration is in the future: set the depot's clock.
-    #[error("the registration is from {ahead:.0} s in the future: set the depot's clock")]
-    Clock {
-        /// Time by which it is ahead, in seconds.
-        ahead: f64,
-    },
-    /// Its site is not on the map: the depot appears without a site.
-    #[error("there is no site {site:?} on the map: add it, or mend the depot's settings")]
-    NoSite {
-        /// The name, shortened and printable.
-        site: String,
-    },
-    /// The name is reserved: register another, or have the operator grant this key the name of its
-    /// host.
-    #[error(
-        "a depot cannot be called {name:?}, which is {conflict}; register it under another name, \
-         or have the operator grant this key the name of its host \
-         (longhaul control grant KEY depot --name HOST)"
-    )]
-    NameReserved {
-        /// The name, shortened and printable.
-        name: String,
-        /// Reason.
-        conflict: NameConflict,
-    },
-    /// The name belongs to another key: the depot appears with a part of its own key.
-    #[error("the name {name:?} belongs to another key: the depot is shown as {shown_as:?}")]
-    NameTaken {
-        /// The name.
-        name: String,
-        /// Name on the map.
-        shown_as: String,
-    },
-    /// The map is full.
-    #[error("the map is full: it holds {MAX_ITEMS} depots at most")]
-    Full,
 }
 
 /// A map with the registered depots.

@@ -9,8 +9,6 @@ use std::ffi::{c_int, c_long, c_ulong};
 use std::os::fd::IntoRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::process;
-
 /// Variable with the number of filters of the parent process.
 pub const FILTERS_VARIABLE: &str = "LONGHAUL_SECCOMP_FILTERS";
 /// Maximum number of bytes of `/proc/self/status` that are read; the kernel writes about 1,500.
@@ -87,17 +85,6 @@ pub fn is_install_by_syscall(number: c_long, first: c_ulong) -> bool {
         libc::SYS_prctl => c_int::try_from(first).is_ok_and(is_install_by_prctl),
         _ => false,
     }
-}
-
-/// Installs a filter by `install`, which returns -1 if it fails. The library stops before the
-/// installation, and resumes if it fails.
-pub fn install<T: Copy + PartialEq + From<i8>>(install: impl FnOnce() -> T) -> T {
-    let stepped_back = process::deactivate();
-    let result = install();
-    if let Some(stepped_back) = stepped_back.filter(|_| result == T::from(-1)) {
-        stepped_back.undo();
-    }
-    result
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ use rustix::thread::futex;
 use rustix::time::Timespec;
 
 use crate::context;
-use crate::process::Process;
 
 /// Stack size of the thread, in bytes; it includes thread-local variables of the program.
 const STACK_BYTES: usize = 512 * 1024;
@@ -34,6 +33,18 @@ const NONE: u32 = 0;
 const RUNS: u32 = 1;
 /// State after a panic ended the helper; no other is started.
 const BROKEN: u32 = 2;
+
+/// The helper, and what it works on.
+pub trait HelperWork: Sync + 'static {
+    /// Returns the helper.
+    fn helper(&self) -> &Helper;
+
+    /// Returns true if there is work.
+    fn has_work(&self) -> bool;
+
+    /// Works until there is nothing left.
+    fn run(&'static self);
+}
 
 /// Access of the program's threads to the helper.
 pub struct Helper {
@@ -118,11 +129,11 @@ impl Helper {
     }
 
     /// Starts the helper if there is work, none runs, and it is safe to do so.
-    pub fn start_if_needed(&self, process: &'static Process) {
+    pub fn start_if_needed(&self, work: &'static impl HelperWork) {
         if !self.is_missing()
             || self.is_dismissed()
             || self.in_fork.load(Ordering::Acquire)
-            || !process.has_work()
+            || !work.has_work()
             || context::may_be_handler()
         {
             return;
@@ -130,17 +141,17 @@ impl Helper {
         let ours = self
             .state
             .compare_exchange(NONE, RUNS, Ordering::SeqCst, Ordering::SeqCst);
-        if ours.is_ok() && !start(process) {
+        if ours.is_ok() && !start(work) {
             self.state.store(NONE, Ordering::Release);
         }
     }
 
     /// Ends the helper. Returns false if there is work again, and it has to stay.
-    pub fn try_leave(&self, process: &Process) -> bool {
+    pub fn try_leave(&self, has_work: impl FnOnce() -> bool) -> bool {
         self.state.store(NONE, Ordering::SeqCst);
         // A thread with new work counts it first and then checks for a helper, so one of the two
         // notices the other.
-        !process.has_work()
+        !has_work()
             || self
                 .state
                 .compare_exchange(NONE, RUNS, Ordering::SeqCst, Ordering::SeqCst)
@@ -169,7 +180,7 @@ impl Helper {
 }
 
 /// Starts the thread with every signal blocked, so that the program's threads handle its signals.
-fn start(process: &'static Process) -> bool {
+fn start(work: &'static impl HelperWork) -> bool {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: both are valid for writes; `all` is filled before it is read, and `before` is read
@@ -181,13 +192,13 @@ fn start(process: &'static Process) -> bool {
     if !blocked {
         return false;
     }
-    let started = create(process);
+    let started = create(work);
     // SAFETY: filled by the call above, which succeeded.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
     started
 }
 
-fn create(process: &'static Process) -> bool {
+fn create<W: HelperWork>(work: &'static W) -> bool {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     let mut thread: libc::pthread_t = 0;
     // SAFETY: the attributes are initialized before use and destroyed after; the function and its
@@ -198,24 +209,24 @@ fn create(process: &'static Process) -> bool {
         }
         libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK_BYTES);
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
-        let argument = std::ptr::from_ref(process).cast_mut().cast::<c_void>();
-        let made = libc::pthread_create(&raw mut thread, attributes.as_ptr(), body, argument);
+        let argument = std::ptr::from_ref(work).cast_mut().cast::<c_void>();
+        let made = libc::pthread_create(&raw mut thread, attributes.as_ptr(), body::<W>, argument);
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
         made == 0
     }
 }
 
-extern "C" fn body(process: *mut c_void) -> *mut c_void {
+extern "C" fn body<W: HelperWork>(work: *mut c_void) -> *mut c_void {
     // SAFETY: the argument of `create`, which lives as long as the process.
-    let process: &'static Process = unsafe { &*process.cast_const().cast::<Process>() };
+    let work: &'static W = unsafe { &*work.cast_const().cast::<W>() };
     // SAFETY: a name of less than 16 bytes for this thread.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"drs".as_ptr()) };
     let number = rustix::thread::gettid().as_raw_nonzero().get();
-    process.helper.thread.store(number, Ordering::SeqCst);
-    let run = std::panic::AssertUnwindSafe(|| process.run_helper());
+    work.helper().thread.store(number, Ordering::SeqCst);
+    let run = std::panic::AssertUnwindSafe(|| work.run());
     if let Err(payload) = std::panic::catch_unwind(run) {
         // The program continues without the helper.
-        process.helper.state.store(BROKEN, Ordering::Release);
+        work.helper().state.store(BROKEN, Ordering::Release);
         std::mem::forget(payload);
     }
     std::ptr::null_mut()

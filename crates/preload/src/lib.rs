@@ -21,6 +21,7 @@ pub mod settings;
 
 mod claim;
 mod context;
+mod descriptor;
 mod filter;
 mod helper;
 mod log;

@@ -4,13 +4,14 @@
 //! own. The child of `vfork` borrows its parent's memory, and the child of a bare `clone` is not
 //! announced. In both the process number is not the owner's, and nothing is touched.
 
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use crate::context::{self, ContextGuard};
+use crate::descriptor::borrow;
 use crate::filter;
-use crate::helper::Helper;
+use crate::helper::{Helper, HelperWork};
 use crate::log::Log;
 use crate::real;
 use crate::right_sizing::RightSizing;
@@ -179,35 +180,15 @@ fn own_number() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// Borrows a descriptor while the caller examines it.
-pub fn borrow<'a>(descriptor: RawFd) -> Option<BorrowedFd<'a>> {
-    // SAFETY: not negative. If the program closes it meanwhile, the kernel answers EBADF.
-    (descriptor >= 0).then(|| unsafe { BorrowedFd::borrow_raw(descriptor) })
-}
-
 impl Process {
     /// Returns true if this is the process that owns the state.
     fn is_owner(&self) -> bool {
         self.owner.load(Ordering::Acquire) == own_number()
     }
 
-    /// Returns true if there is work for the helper.
-    pub fn has_work(&self) -> bool {
-        self.right_sizing
-            .as_ref()
-            .is_some_and(|right_sizing| right_sizing.table.live() > 0)
-    }
-
     /// Returns true if the helper should run, but does not.
     pub fn needs_helper(&self) -> bool {
         self.has_work() && self.helper.is_missing()
-    }
-
-    /// Does the helper's work until there is none left.
-    pub fn run_helper(&'static self) {
-        if let Some(right_sizing) = &self.right_sizing {
-            right_sizing.watch(self);
-        }
     }
 
     /// Returns true if anything is known of a descriptor.
@@ -283,4 +264,33 @@ impl Process {
             routes.duplicated(old, new);
         }
     }
+}
+
+impl HelperWork for Process {
+    fn helper(&self) -> &Helper {
+        &self.helper
+    }
+
+    fn has_work(&self) -> bool {
+        self.right_sizing
+            .as_ref()
+            .is_some_and(|right_sizing| right_sizing.table.live() > 0)
+    }
+
+    fn run(&'static self) {
+        if let Some(right_sizing) = &self.right_sizing {
+            right_sizing.watch(&self.helper, &self.log);
+        }
+    }
+}
+
+/// Installs a filter of system calls by `install`, which returns -1 if it fails. The library stops
+/// before the installation, and resumes if it fails.
+pub fn install_filter<T: Copy + PartialEq + From<i8>>(install: impl FnOnce() -> T) -> T {
+    let stepped_back = deactivate();
+    let result = install();
+    if let Some(stepped_back) = stepped_back.filter(|_| result == T::from(-1)) {
+        stepped_back.undo();
+    }
+    result
 }

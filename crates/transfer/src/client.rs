@@ -37,21 +37,19 @@ mod patience;
 #[cfg(test)]
 mod retire_tests;
 mod steering;
-mod stream_count;
+pub(crate) mod stream_count;
 mod supervisor;
 
 pub(crate) use attempt::close;
 use patience::OutagePatience;
+pub use stream_count::MAX_STREAMS;
 use stream_count::StreamCount;
-pub(crate) use stream_count::{LearnedStreams, PathConditions};
 use supervisor::Supervisor;
 
 /// Default time that a copy waits during an outage.
 pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(300);
 /// Time for which a copy tries other routes if its first stream was never established.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(6);
-/// Maximum number of streams that one copy opens.
-pub const MAX_STREAMS: u32 = 64;
 
 /// A byte stream to the server, as the engine needs it.
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {

@@ -5,7 +5,6 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::account::ResourceExhausted;
 use crate::path::{PathError, RelPath};
 
 /// Reason why one file, directory or link was not copied. The number is its code on the wire.
@@ -265,12 +264,6 @@ pub enum Error {
     Disagreement,
 }
 
-impl From<ResourceExhausted> for Error {
-    fn from(error: ResourceExhausted) -> Self {
-        Self::Limit(error.to_string())
-    }
-}
-
 impl Error {
     /// Returns the error for a server that began the copy again in the middle of it, and has lost
     /// what was said before.
@@ -284,6 +277,11 @@ impl Error {
             failure: failure.into(),
         }
     }
+}
+
+/// Returns the failure of a call that sets the permissions or times of a copied entry.
+pub(crate) fn metadata_failure(errno: rustix::io::Errno) -> Failure {
+    Failure::with_detail(FailureKind::Metadata, io::Error::from(errno).to_string())
 }
 
 #[cfg(test)]

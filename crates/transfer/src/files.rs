@@ -16,6 +16,7 @@ mod leftovers;
 mod lines;
 mod listing;
 pub mod message;
+mod path_bytes;
 mod remove;
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,7 @@ mod limits;
 mod listening;
 mod local;
 mod manifest;
+mod metadata;
 mod over_sessions;
 mod part;
 pub mod path;

@@ -2,7 +2,7 @@
 
 mod earlier;
 mod events;
-mod not_kept;
+pub(crate) mod not_kept;
 mod streams;
 
 use std::sync::Arc;

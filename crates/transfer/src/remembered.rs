@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::client::{LearnedStreams, MAX_STREAMS, PathConditions};
+use crate::client::stream_count::{LearnedStreams, MAX_STREAMS, PathConditions};
 
 /// Maximum number of lines.
 const MAX_ENTRIES: usize = 256;

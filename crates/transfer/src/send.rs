@@ -20,4 +20,3 @@ pub(crate) use queue::{CloseOnPanic, WorkQueue};
 pub(crate) use schedule::Presence;
 pub use source::Sources;
 pub(crate) use stream::{PlaintextSetting, send_stream};
-pub(crate) use walk::meta_of;

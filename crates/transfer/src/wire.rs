@@ -18,11 +18,12 @@ use drs::Limit;
 
 use crate::error::{Failure, FailureKind};
 use crate::path::{PathError, RelPath};
-use crate::progress::NotKeptCounts;
+use crate::progress::not_kept::NotKeptCounts;
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 
 mod decode;
 mod encode;
+mod field_reader;
 mod hello;
 mod options;
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod layout;
 mod loss;
 pub mod packet;
 mod port;
+mod port_read;
 mod propagation;
 mod queue;
 mod random;

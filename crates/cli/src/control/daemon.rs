@@ -26,10 +26,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::inherited::InheritedSockets;
-use super::{ControllerOptions, control_dir, setup};
+use super::{ControllerOptions, setup};
 use crate::agent::{listen_at, lock, own_identity, user_name};
 use crate::agent_client::socket;
 use crate::exit::Exit;
+use crate::local_controller::control_dir;
 use crate::stop::StopSignals;
 use crate::tls_service::{certificate, first_second, host_name, names, publish};
 use crate::{answer, home, logging};

@@ -5,10 +5,9 @@ use longhaul_control_api::map::DepotNameList;
 use longhaul_control_client::percent_encode;
 use longhaul_proto::text::printable;
 
-use super::ControlClient;
-use super::client::NO_BODY;
 use crate::answer;
 use crate::exit::Exit;
+use crate::local_controller::{ControlClient, NO_BODY};
 
 /// Lists the names.
 pub fn list(json: bool) -> Result<Exit> {

@@ -6,10 +6,9 @@ use longhaul_control_client::percent_encode;
 use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
 
-use super::ControlClient;
-use super::client::NO_BODY;
 use crate::answer;
 use crate::exit::Exit;
+use crate::local_controller::{ControlClient, NO_BODY};
 
 /// Grants a role.
 pub fn grant(key: &PublicKey, role: &str, name: Option<String>) -> Result<Exit> {

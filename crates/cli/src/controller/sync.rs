@@ -17,7 +17,6 @@ use longhaul_route_source::ClientSource;
 use tokio::time::{sleep, timeout};
 
 use super::explain_missing_controller;
-use crate::cp::routing::reports_dir;
 use crate::exit::Exit;
 use crate::{answer, home};
 
@@ -129,4 +128,9 @@ pub fn start(identity: Option<&Path>) {
             tracing::info!(%error, "this copy is reported to the controller with the next one")
         }
     }
+}
+
+/// Returns the directory of waiting reports, inside the controller's state directory.
+pub fn reports_dir(state: &Path) -> PathBuf {
+    state.join("reports")
 }

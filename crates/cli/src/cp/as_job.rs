@@ -12,22 +12,27 @@ use longhaul_proto::text::printable;
 use quantities::Time;
 
 use super::Cp;
+use crate::agent_client::AgentOptions;
+use crate::exit::Exit;
+use crate::job_submission::{PathOrigin, path_origin, submit};
 use crate::target::Target;
 use crate::{failure, home};
 
 /// Time for which one attempt of a job tolerates an outage. The job is retried after that.
 pub const ATTEMPT_PATIENCE: Time = Time(Duration::from_secs(40));
 
-/// The machine that the paths of a command line belong to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PathOrigin {
-    /// This machine. Relative paths begin in the current directory.
-    ThisMachine,
-    /// Another machine, whose directories are unknown here.
-    AnotherMachine,
-}
-
 impl Cp {
+    /// Has the agent copy in the background.
+    pub fn submit(&self) -> Result<Exit> {
+        let agent = AgentOptions::from_environment();
+        submit(
+            &agent,
+            &self.request(path_origin(&agent)?)?,
+            None,
+            self.wants_json(),
+        )
+    }
+
     /// Converts the command line to a job. Its paths mean the same wherever the agent was started.
     ///
     /// # Errors

@@ -32,12 +32,12 @@ mod granted;
 mod kept;
 mod looks;
 mod options;
-mod report;
+pub mod report;
 mod ways;
 
 pub use kept::{give_back, leftover_records};
 pub use options::{DeadlineOptions, DeadlineSettings};
-pub use report::DeadlineReport;
+use report::DeadlineReport;
 
 use book::CopyReservation;
 use looks::{ConcurrentReservation, ProgressSampler};

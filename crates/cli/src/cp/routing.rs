@@ -5,7 +5,7 @@
 //! asked, and routes from the answer join the running copy. At its end the copy leaves its report
 //! on the disk, and a separate process sends it to the controller.
 
-mod report;
+pub mod report;
 mod reported;
 
 use std::path::PathBuf;
@@ -20,12 +20,9 @@ use longhaul_route_source::belief::SMALL_BYTES;
 use longhaul_route_source::{Choice, ClientSource, NoRoutes, Origin, RouteQuery, Spread};
 use longhaul_transfer::TransferProgress;
 use parking_lot::{Mutex, MutexGuard};
-pub use report::{RouteVerdict, RoutingReport};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
-
-pub use reported::reports_dir;
 
 use crate::trust::RememberingConnector;
 

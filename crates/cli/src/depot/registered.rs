@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::hops::HopSums;
-use crate::cp::routing::reports_dir;
+use crate::controller::sync::reports_dir;
 use crate::of_path::probe_measurements;
 use crate::{controller, home};
 

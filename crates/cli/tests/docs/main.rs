@@ -1,6 +1,6 @@
 //! The documentation. Every command line of README.md, CONTRIBUTING.md and docs/*.md is run in a
 //! lab, or says why not and is checked against the programs' own arguments. Messages, metrics and
-//! layers are those of the sources. Links resolve.
+//! layers are those of the sources. Links resolve. Modules do not use each other in a cycle.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
@@ -11,6 +11,7 @@ mod layers;
 mod lines;
 mod links;
 mod messages;
+mod modules;
 mod page;
 mod pages;
 mod place;

@@ -176,7 +176,7 @@ impl FittedRate {
         let round_trips = floor.round_trips();
         let is_full = round.is_full(sample, round_trips);
         if is_full && !floor.knows_scatter() {
-            floor.observe_scatter(round);
+            floor.observe_scatter(round.rtt_scatter());
         }
         let is_filled = round.delivered_rate(sample) >= FILLED_SHARE * self.rate;
         let has_new_step = self.rounds_since_step < STEP_VISIBLE_ROUNDS && self.draining.is_none();
@@ -211,7 +211,7 @@ impl FittedRate {
         } else {
             // A new queue stretches round trips unequally, so only rounds without one show the
             // noise.
-            floor.observe_scatter(round);
+            floor.observe_scatter(round.rtt_scatter());
             self.step_up(sample, round, floor, siblings, is_filled);
             FitVerdict::Followed
         };

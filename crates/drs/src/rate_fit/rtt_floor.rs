@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::{FitSample, round::FitRound};
+use super::FitSample;
 
 /// Number of acknowledged segments before which the smoothed round trip is still that of the
 /// handshake.
@@ -54,8 +54,7 @@ impl RttFloor {
     }
 
     /// Takes the scatter of a completed round.
-    pub(super) fn observe_scatter(&mut self, round: &FitRound) {
-        let scatter = round.rtt_scatter();
+    pub(super) fn observe_scatter(&mut self, scatter: Duration) {
         self.scatter = Some(self.scatter.map_or(scatter, |known| {
             known.mul_f64(1.0 - SCATTER_WEIGHT) + scatter.mul_f64(SCATTER_WEIGHT)
         }));

@@ -39,7 +39,7 @@ use crate::routes;
 /// As the function of the C library.
 pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     // SAFETY: the program's arguments are passed on.
-    if let Some(result) = unsafe { routes::connect(fd, address, length) } {
+    if let Some(result) = unsafe { routes::connect::connect(fd, address, length) } {
         return result;
     }
     run_unnoticed(|process| process.before_connection(fd));
@@ -49,7 +49,7 @@ pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) ->
         run_unnoticed(|process| process.note_opened(fd));
     }
     if result == 0 {
-        routes::connected(fd);
+        routes::connect::connected(fd);
     }
     result
 }
@@ -213,7 +213,7 @@ pub unsafe fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulon
     // SAFETY: the program's arguments are passed on.
     let call = || unsafe { real::prctl(option, a, b, c, d) };
     match filter::is_install_by_prctl(option) {
-        true => filter::install(call),
+        true => process::install_filter(call),
         false => call(),
     }
 }
@@ -235,7 +235,7 @@ pub unsafe fn syscall(
     // SAFETY: the program's arguments are passed on.
     let call = || unsafe { real::syscall(number, a, b, c, d, e, f) };
     match filter::is_install_by_syscall(number, a) {
-        true => filter::install(call),
+        true => process::install_filter(call),
         false => call(),
     }
 }

@@ -99,7 +99,7 @@ pub unsafe fn sendto(
 ) -> ssize_t {
     if flags & libc::MSG_FASTOPEN != 0 && !address.is_null() {
         // SAFETY: the program's arguments are passed on.
-        match unsafe { routes::connect(fd, address, length) } {
+        match unsafe { routes::connect::connect(fd, address, length) } {
             None => {}
             Some(0) => {
                 let flags = flags & !libc::MSG_FASTOPEN;
@@ -122,7 +122,7 @@ pub unsafe fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> 
         // SAFETY: the program promises a valid message; the copy refers to the same memory.
         let mut copy = unsafe { std::ptr::read(message) };
         // SAFETY: the program's arguments are passed on.
-        match unsafe { routes::connect(fd, copy.msg_name.cast(), copy.msg_namelen) } {
+        match unsafe { routes::connect::connect(fd, copy.msg_name.cast(), copy.msg_namelen) } {
             None => {}
             Some(0) => {
                 (copy.msg_name, copy.msg_namelen) = (std::ptr::null_mut(), 0);

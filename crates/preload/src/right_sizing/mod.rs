@@ -15,8 +15,9 @@ use drs::{HostLimits, Mode};
 
 pub use account::ConnectionAccount;
 
+use crate::descriptor::borrow;
+use crate::helper::Helper;
 use crate::log::{Log, now};
-use crate::process::{Process, borrow};
 use crate::table::DescriptorTable;
 
 /// State of this mode.
@@ -51,8 +52,8 @@ impl RightSizing {
     }
 
     /// Watches the connections, in the helper, until none is left.
-    pub fn watch(&'static self, process: &'static Process) {
-        watcher::Watcher::new(self, process).run();
+    pub fn watch(&'static self, helper: &'static Helper, log: &'static Log) {
+        watcher::Watcher::new(self, helper, log).run();
     }
 
     /// Prepares a descriptor before a connection is opened, or the socket listens.

@@ -13,9 +13,8 @@ use rustix::time::Timespec;
 
 use super::RightSizing;
 use super::account::{self, ConnectionAccount};
-use crate::helper::may_be_alone;
-use crate::log::now;
-use crate::process::Process;
+use crate::helper::{Helper, may_be_alone};
+use crate::log::{Log, now};
 use crate::table::{SlotGuard, SlotKey};
 
 /// Pause between two rounds while data moves.
@@ -31,7 +30,8 @@ const MIN_PAUSE_RATIO: u32 = 20;
 /// State of the watcher.
 pub struct Watcher {
     right_sizing: &'static RightSizing,
-    process: &'static Process,
+    helper: &'static Helper,
+    log: &'static Log,
     /// Connections by slot.
     flows: HashMap<usize, WatchedConnection>,
     calm: u32,
@@ -54,7 +54,7 @@ const SIDES: [Side; 2] = [Side::Sending, Side::Receiving];
 impl Watcher {
     /// Watches the connections until there are none.
     pub fn run(mut self) {
-        let (helper, table) = (&self.process.helper, &self.right_sizing.table);
+        let (helper, table) = (self.helper, &self.right_sizing.table);
         loop {
             if helper.is_dismissed() {
                 helper.leave_for_now();
@@ -64,7 +64,7 @@ impl Watcher {
             if table.live() == 0 {
                 self.flows.clear();
                 helper.wait(news, LINGER_TIME);
-                if table.live() == 0 && helper.try_leave(self.process) {
+                if table.live() == 0 && helper.try_leave(|| table.live() > 0) {
                     return;
                 }
                 self.calm = 0;
@@ -121,10 +121,15 @@ fn is_same_advice(one: Advice, other: Advice) -> bool {
 
 impl Watcher {
     /// Returns a watcher that has not sampled any connection yet.
-    pub fn new(right_sizing: &'static RightSizing, process: &'static Process) -> Self {
+    pub fn new(
+        right_sizing: &'static RightSizing,
+        helper: &'static Helper,
+        log: &'static Log,
+    ) -> Self {
         Self {
             right_sizing,
-            process,
+            helper,
+            log,
             flows: HashMap::new(),
             calm: 0,
         }
@@ -134,7 +139,7 @@ impl Watcher {
     fn look(&mut self, index: usize, mut held: SlotGuard<'_, ConnectionAccount>) -> bool {
         let Some(descriptor) = held.descriptor() else {
             // Every descriptor was closed in a way that the hooks do not see.
-            self.process.log.end(held.value(), None);
+            self.log.end(held.value(), None);
             held.free();
             return false;
         };
@@ -143,7 +148,7 @@ impl Watcher {
         let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
         if account::tcp_inode(socket) != Some(held.value().inode) {
             if !held.remove_descriptor(descriptor) {
-                self.process.log.end(held.value(), None);
+                self.log.end(held.value(), None);
                 held.free();
             }
             return false;
@@ -183,7 +188,7 @@ impl Watcher {
             }
         };
         // Once the program has begun to close it, its number may be another socket's.
-        held.is_behind(descriptor) && watched.look(socket, &info, held.value(), self.process)
+        held.is_behind(descriptor) && watched.look(socket, &info, held.value(), self.log)
     }
 }
 
@@ -193,7 +198,7 @@ impl WatchedConnection {
         socket: BorrowedFd<'_>,
         info: &TcpInfo,
         account: &mut ConnectionAccount,
-        process: &Process,
+        log: &Log,
     ) -> bool {
         account.looks = account.looks.saturating_add(1);
         account.remember(socket, info);
@@ -225,7 +230,7 @@ impl WatchedConnection {
         if let Some(verdict) = &step.verdict {
             account.count(side, verdict.limit);
             if said.replace(verdict.limit) != Some(verdict.limit) {
-                process.log.verdict(account, *name, verdict);
+                log.verdict(account, *name, verdict);
             }
         }
         for applied in step.actions {
@@ -233,7 +238,7 @@ impl WatchedConnection {
                 ActionOutcome::Set(_) => account.actions = account.actions.saturating_add(1),
                 ActionOutcome::Refused(_) => account.refused = account.refused.saturating_add(1),
             }
-            process.log.action(account, applied);
+            log.action(account, applied);
         }
         if let Some(advice) = step.advice
             && !self
@@ -241,7 +246,7 @@ impl WatchedConnection {
                 .is_some_and(|before| is_same_advice(before, advice))
         {
             self.advised = Some(advice);
-            process.log.advice(account, &advice);
+            log.advice(account, &advice);
         }
         moved
     }

@@ -18,8 +18,9 @@ use super::ramp::{self, RampAnswer};
 use super::socket::{self, SendBuffer};
 use super::{RouteStage, RoutedSocket, Routes};
 use crate::context::{errno, set_errno};
+use crate::descriptor::{self, borrow};
 use crate::filter;
-use crate::process::{borrow, process, run_unnoticed};
+use crate::process::{process, run_unnoticed};
 use crate::real;
 
 /// Next step of `connect`.
@@ -288,7 +289,7 @@ impl Routes {
 
     /// Records an attempt. Returns false if there is no space for it.
     fn record(&self, descriptor: RawFd, routed: RoutedSocket, control: OwnedFd) -> bool {
-        let control = ramp::keep(control);
+        let control = descriptor::keep(control);
         let routed = RoutedSocket { control, ..routed };
         match self.table.open(descriptor, routed) {
             Some(key) => {
@@ -297,7 +298,7 @@ impl Routes {
             }
             None => {
                 // SAFETY: the table did not take it.
-                unsafe { ramp::drop_kept(control) };
+                unsafe { descriptor::drop_kept(control) };
                 false
             }
         }

@@ -11,10 +11,9 @@ use std::cell::UnsafeCell;
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use super::ramp::drop_kept;
 use super::remembered::AnswerCache;
 use crate::claim::ThreadClaim;
-use crate::process::borrow;
+use crate::descriptor::{borrow, drop_kept};
 
 /// State of a line that no thread uses.
 const FREE: u64 = 0;

@@ -11,7 +11,7 @@
 //! local address is the one that the socket would have for that destination.
 
 mod address;
-mod connect;
+pub mod connect;
 mod line;
 mod names;
 mod ramp;
@@ -27,9 +27,8 @@ use longhaul_ramp_protocol::{ConnectionWish, RampRequest, RouteQuery};
 use rustix::io::Errno;
 
 pub use address::{ConnectArgument, SocketDestination};
-pub use connect::{connect, connected};
 
-use crate::process::borrow;
+use crate::descriptor::{self, borrow};
 use crate::settings::RouteSettings;
 use crate::table::{DescriptorTable, MAX_DESCRIPTORS, SlotGuard, SlotKey, SlotValue};
 use names::NameCache;
@@ -168,7 +167,7 @@ impl Routes {
         let moved = borrow(wanted)
             .and_then(|control| rustix::io::fcntl_dupfd_cloexec(control, wanted + 1).ok());
         self.own.forget(wanted);
-        let moved = moved.map_or(-1, ramp::keep);
+        let moved = moved.map_or(-1, descriptor::keep);
         self.own.note(moved, held.key());
         held.value().control = moved;
     }
@@ -368,7 +367,7 @@ impl Routes {
         self.own.forget(control);
         if socket::is_unix(control) {
             // SAFETY: it was the table's, and is removed from there.
-            unsafe { ramp::drop_kept(control) };
+            unsafe { descriptor::drop_kept(control) };
         }
     }
 

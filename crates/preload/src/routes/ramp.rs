@@ -2,7 +2,7 @@
 //! a Unix socket of its own.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -363,21 +363,4 @@ pub fn result(socket: BorrowedFd<'_>) -> AttemptProgress {
 /// Limits the wait for the result to the time that the program's own socket allows for `connect`.
 pub fn set_result_timeout(socket: BorrowedFd<'_>, connect_timeout: Option<Duration>) {
     let _ = set_socket_timeout(socket, Timeout::Recv, connect_timeout);
-}
-
-/// Turns a socket into a descriptor that the table keeps.
-pub fn keep(socket: OwnedFd) -> i32 {
-    socket.into_raw_fd()
-}
-
-/// Closes a descriptor that the table kept.
-///
-/// # Safety
-/// It is the table's, and is removed from there.
-pub unsafe fn drop_kept(descriptor: i32) {
-    if descriptor >= 0 {
-        // SAFETY: the caller's promise. (An `OwnedFd` would be closed by the C library's function,
-        // and so by the hook.)
-        unsafe { rustix::io::close(descriptor) };
-    }
 }

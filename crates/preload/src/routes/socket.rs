@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with};
 
-use crate::process::borrow;
+use crate::descriptor::borrow;
 
 /// Maximum duration of a connection to the on-ramp's listener on loopback; some tens of
 /// microseconds are usual.

@@ -2,7 +2,7 @@
 
 use longhaul_proto::{ExhaustedBound, PublicKey, Shares};
 
-use crate::error::{Failure, FailureKind};
+use crate::error::{Error, Failure, FailureKind};
 use crate::limits::ServerLimits;
 
 /// A shared resource.
@@ -93,6 +93,12 @@ impl ResourceLedger {
                 ExhaustedBound::All => ResourceExhausted::All(what),
                 ExhaustedBound::Share => ResourceExhausted::Share(what),
             })
+    }
+}
+
+impl From<ResourceExhausted> for Error {
+    fn from(error: ResourceExhausted) -> Self {
+        Self::Limit(error.to_string())
     }
 }
 

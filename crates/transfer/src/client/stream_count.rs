@@ -41,6 +41,9 @@ pub(super) use round_trips::{QueueDelay, RoundTrips, RouteRtt};
 pub(super) use window::CopyObservation;
 use window::{Window, WindowResult};
 
+/// Maximum number of streams that one copy opens.
+pub const MAX_STREAMS: u32 = 64;
+
 /// Number of streams that a copy keeps on each route at a standing queue. It then takes at most
 /// about this many times the rate of one flow.
 const MIN_STREAMS_AT_A_QUEUE: usize = 2;

@@ -30,8 +30,8 @@ use super::attempt::{AttemptEnd, ClosingStream, StreamAttempt};
 use super::joining::JoinPolicy;
 use super::patience::OutageState;
 use super::steering::RouteSteering;
-use super::stream_count::StreamCount;
-use super::{Client, ClientRole, Connector, LearnedStreams, OPEN_TIMEOUT, RoutePlan, RunState};
+use super::stream_count::{LearnedStreams, StreamCount};
+use super::{Client, ClientRole, Connector, OPEN_TIMEOUT, RoutePlan, RunState};
 use crate::error::Error;
 
 /// Maximum number of streams that are lost before the server has accepted any. The server may crash

@@ -6,7 +6,7 @@ use longhaul_proto::text::printable;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::message::PathBytes;
+use super::path_bytes::PathBytes;
 use crate::error::{Failure, FailureKind};
 use crate::path::PathError;
 

@@ -9,12 +9,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs;
+use rustix::fs::{self, Stat};
 
 use super::message::{EntryKind, FilesFailure, ListingEntry, PathBytes};
-use super::tree::entry;
 use crate::path::RelPath;
-use crate::store::confine::Dir;
+use crate::store::confine::{Dir, NodeKind, kind_of};
 
 /// Maximum number of entries in one response (LH-FILES-7).
 pub const MAX_ENTRIES_PER_PAGE: usize = 5000;
@@ -165,6 +164,24 @@ fn stat_entry(dir: &Dir, name: &[u8]) -> Option<ListingEntry> {
         found.target = target.map(|target| PathBytes(target.into_bytes()));
     }
     Some(found)
+}
+
+/// Converts the metadata of an entry. The target of a link is read separately.
+pub(super) fn entry(name: PathBytes, stat: &Stat) -> ListingEntry {
+    let kind = match kind_of(stat) {
+        NodeKind::File => EntryKind::File,
+        NodeKind::Directory => EntryKind::Directory,
+        NodeKind::Symlink => EntryKind::Symlink,
+        NodeKind::Other => EntryKind::Other,
+    };
+    ListingEntry {
+        name,
+        kind,
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        mode: stat.st_mode & 0o7777,
+        modified: stat.st_mtime,
+        target: None,
+    }
 }
 
 #[cfg(test)]

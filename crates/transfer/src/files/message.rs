@@ -5,10 +5,10 @@
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
-use data_encoding::BASE64;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 pub use super::failure::{FilesFailure, FilesFailureKind};
+pub use super::path_bytes::PathBytes;
 
 /// Maximum length of a request line, in bytes. Two paths and a name take 12 KiB (LH-FILES-3).
 pub const MAX_REQUEST_BYTES: usize = 32 << 10;
@@ -203,24 +203,6 @@ pub enum LeftoverOutcome {
     /// It was kept.
     #[serde(other)]
     Kept,
-}
-
-/// A path as bytes, encoded in Base64 (RFC 4648, section 4).
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct PathBytes(pub Vec<u8>);
-
-impl Serialize for PathBytes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&BASE64.encode(&self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for PathBytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let bytes = BASE64.decode(text.as_bytes());
-        bytes.map(Self).map_err(serde::de::Error::custom)
-    }
 }
 
 #[cfg(test)]

@@ -7,12 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use rustix::fs::Stat;
 use rustix::io::Errno;
 
-use super::listing::Listing;
+use super::listing::{Listing, entry};
 use super::message::{
-    EntryKind, FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, ListingEntry, PathBytes,
+    EntryKind, FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, PathBytes,
 };
 use super::{leftovers, remove};
 use crate::grants::Access;
@@ -344,24 +343,6 @@ impl Files {
         let page = leftovers::leftovers_page(&Arc::new(dir), after, remove_older_than_seconds);
         let (leftovers, next) = page.map_err(|failure| FilesFailure::from_store(&failure, path))?;
         Ok(FilesResponse::Leftovers { leftovers, next })
-    }
-}
-
-/// Converts the metadata of an entry. The target of a link is read separately.
-pub(super) fn entry(name: PathBytes, stat: &Stat) -> ListingEntry {
-    let kind = match kind_of(stat) {
-        NodeKind::File => EntryKind::File,
-        NodeKind::Directory => EntryKind::Directory,
-        NodeKind::Symlink => EntryKind::Symlink,
-        NodeKind::Other => EntryKind::Other,
-    };
-    ListingEntry {
-        name,
-        kind,
-        size: u64::try_from(stat.st_size).unwrap_or(0),
-        mode: stat.st_mode & 0o7777,
-        modified: stat.st_mtime,
-        target: None,
     }
 }
 

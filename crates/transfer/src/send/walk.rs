@@ -9,6 +9,7 @@ use rustix::fs::Stat;
 
 use crate::account::ResourcePermit;
 use crate::error::{Failure, FailureKind, vanished_failure};
+use crate::metadata::meta_of;
 use crate::path::RelPath;
 use crate::send::schedule::{FoundEntry, SourceInode};
 use crate::store::confine::{Dir, NodeKind, kind_of};
@@ -244,13 +245,6 @@ impl WalkMemory {
         if let Some(held) = &mut self.0 {
             held.shrink(bytes);
         }
-    }
-}
-
-pub(crate) fn meta_of(stat: &Stat) -> Meta {
-    Meta {
-        mode: stat.st_mode & 0o777,
-        mtime: (stat.st_mtime, stat.st_mtime_nsec as u32 % 1_000_000_000),
     }
 }
 

@@ -25,6 +25,7 @@ mod again;
 mod commit;
 mod compare;
 mod directories;
+mod existing_file;
 mod flusher;
 mod in_place;
 mod kept_file;

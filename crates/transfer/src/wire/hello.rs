@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use super::decode::FieldReader;
 use super::encode::{put_bytes, put_option};
+use super::field_reader::FieldReader;
 use super::options::{
     CLEAR, HARD_LINKS, NOT_KEPT, OFFER, PART, PLACEMENT, REST, RESUME, SINGLE, decode_options,
 };

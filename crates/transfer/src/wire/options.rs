@@ -5,7 +5,7 @@
 //! client offers one, a server accepts it in ACCEPT, and neither uses it before the other has
 //! confirmed it.
 
-use super::decode::FieldReader;
+use super::field_reader::FieldReader;
 use super::*;
 
 /// HELLO option without a value: unfinished files are kept, and resumed by the next copy

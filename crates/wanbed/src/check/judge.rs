@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::TargetValues;
+use super::loss::mean_loss;
 use super::probe::{LossCount, OverloadResult};
 use crate::spec::{BitRate, LossModel};
 
@@ -191,24 +192,6 @@ pub(super) fn loss(asked: TargetValues, losses: LossCount) -> Finding {
         lost / sent.max(1.0)
     );
     Finding::new("loss", probability, lost / sent.max(1.0), good, text)
-}
-
-/// Returns the share of packets that a model loses in the long run.
-pub(super) fn mean_loss(model: LossModel) -> f64 {
-    match model {
-        LossModel::None => 0.0,
-        LossModel::Independent { probability } => probability,
-        LossModel::GilbertElliott {
-            good_to_bad,
-            bad_to_good,
-            loss_in_good,
-            loss_in_bad,
-        } => {
-            let both = good_to_bad + bad_to_good;
-            let bad = if both > 0.0 { good_to_bad / both } else { 0.0 };
-            bad * loss_in_bad + (1.0 - bad) * loss_in_good
-        }
-    }
 }
 
 #[cfg(test)]

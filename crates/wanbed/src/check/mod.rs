@@ -8,14 +8,16 @@
 
 mod disturbed;
 mod judge;
+mod loss;
 mod noise;
 mod probe;
 mod receive;
+mod socket;
 mod train;
 
 use std::time::Duration;
 
-use crate::daemon::Running;
+use crate::daemon::build::Running;
 use crate::error::{Error, Result};
 use crate::link::DirectionSnapshot;
 use crate::spec::{BitRate, DirectionSpec, LossModel};

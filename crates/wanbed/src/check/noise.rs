@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::judge::{CLOCK_SLACK, DELAY_SLACK, Finding, LinkVerdict, MAX_DEVIATIONS};
-use super::train::{LoadResult, ReceivedProbe};
+use super::receive::ReceivedProbe;
+use super::train::LoadResult;
 use crate::link::DirectionSnapshot;
 use crate::spec::{BitRate, CodelSpec, CrossSpec, ReorderSpec};
 

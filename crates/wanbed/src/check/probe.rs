@@ -3,14 +3,15 @@
 
 use std::io;
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::TargetValues;
-use super::train::ReceivedProbe;
-use crate::daemon::Running;
+use super::loss::mean_loss;
+use super::receive::{ReceivedProbe, prepare};
+use super::socket::set_option;
+use crate::daemon::build::Running;
 use crate::error::{Result, WhileDoing};
 use crate::scenario::ScenarioLink;
 use crate::spec::BitRate;
@@ -100,7 +101,7 @@ impl Probe {
                 .while_doing(|| format!("opening a probe in node {}", lab.network.nodes[node].name))
         };
         let (sender, receiver) = (socket(from)?, socket(to)?);
-        super::receive::prepare(&receiver).while_doing(|| "preparing a probe".to_owned())?;
+        prepare(&receiver).while_doing(|| "preparing a probe".to_owned())?;
         let target = receiver
             .local_addr()
             .while_doing(|| "reading a probe's address".to_owned())?;
@@ -216,7 +217,7 @@ impl Probe {
             .rate
             .map_or(f64::INFINITY, |rate| rate.bits_per_second() as f64);
         let per_second = (0.4 * rate / bits).clamp(1.0, MAX_LOSS_PROBES_PER_SECOND);
-        let enough = SUFFICIENT_LOSSES / super::judge::mean_loss(asked.loss).max(1e-12);
+        let enough = SUFFICIENT_LOSSES / mean_loss(asked.loss).max(1e-12);
         let count = (per_second * LOSS_TIME.as_secs_f64())
             .min(enough.max(MIN_LOSS_PROBES))
             .ceil() as u64;
@@ -286,28 +287,4 @@ fn listen(receiver: &UdpSocket, payload: usize, count: u64) -> ProbeTally {
         tally.last = Some(now);
     }
     tally
-}
-
-pub(super) fn set_option(
-    socket: &UdpSocket,
-    level: i32,
-    option: i32,
-    value: &[u8],
-) -> io::Result<()> {
-    let length = libc::socklen_t::try_from(value.len()).unwrap_or(0);
-    // SAFETY: the kernel reads `length` bytes, which are those of `value`.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            value.as_ptr().cast(),
-            length,
-        )
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
 }

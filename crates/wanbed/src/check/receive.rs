@@ -22,8 +22,8 @@ pub(super) struct Datagram {
 /// Asks the kernel for arrival times and congestion marks.
 pub(super) fn prepare(socket: &UdpSocket) -> io::Result<()> {
     let on = 1_i32.to_ne_bytes();
-    super::probe::set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)?;
-    super::probe::set_option(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, &on)
+    super::socket::set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)?;
+    super::socket::set_option(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, &on)
 }
 
 /// Receives into `buffer`.
@@ -81,4 +81,21 @@ pub(super) fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Datag
         header = unsafe { libc::CMSG_NXTHDR(&raw const message, header) };
     }
     Ok(datagram)
+}
+
+/// A probe that arrived.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReceivedProbe {
+    /// Number in the order of sending, from 0.
+    pub(super) number: u32,
+    /// Sending time since the probe's sockets were opened.
+    pub(super) sent: Duration,
+    pub(super) at: Duration,
+}
+
+impl ReceivedProbe {
+    /// Returns the one-way delay in seconds.
+    pub(super) fn delay(&self) -> f64 {
+        self.at.saturating_sub(self.sent).as_secs_f64()
+    }
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::probe::Probe;
-use super::receive::receive;
+use super::receive::{ReceivedProbe, receive};
 use crate::error::Result;
 use crate::link::DirectionSnapshot;
 use crate::spec::{BitRate, CodelSpec};
@@ -33,23 +33,6 @@ const ECT_0: i32 = 0b10;
 const MAX_BATCH_TIME: f64 = 0.5e-3;
 const MAX_BATCH_BYTES: usize = 60_000;
 const MAX_BATCH: usize = 40;
-
-/// A probe that arrived.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ReceivedProbe {
-    /// Number in the order of sending, from 0.
-    pub(super) number: u32,
-    /// Sending time since the probe's sockets were opened.
-    pub(super) sent: Duration,
-    pub(super) at: Duration,
-}
-
-impl ReceivedProbe {
-    /// Returns the one-way delay in seconds.
-    pub(super) fn delay(&self) -> f64 {
-        self.at.saturating_sub(self.sent).as_secs_f64()
-    }
-}
 
 /// Behaviour of a queue under a load that responds to drops and marks.
 #[derive(Debug, Clone, Default)]

@@ -4,7 +4,7 @@
 //! It ends on `wanbed down`, on SIGTERM, SIGINT or SIGHUP. When attached, it also ends at the end
 //! of its standard input, which comes even if the program that started it was killed.
 
-mod build;
+pub(crate) mod build;
 mod reaper;
 
 pub use reaper::reap;
@@ -25,7 +25,7 @@ use crate::control::{
 use crate::error::{Error, Result, WhileDoing};
 use crate::namespace::become_root_of_own_namespace;
 use crate::place::{self, LabClaim};
-pub(crate) use build::Running;
+use build::Running;
 
 /// Time after which a silent client is disconnected.
 const CLIENT_IO_TIMEOUT: Duration = Duration::from_secs(10);

@@ -13,7 +13,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
 use super::direction::Direction;
-use super::port::{Port, PortRead};
+use super::port::Port;
+use super::port_read::PortRead;
 use super::report::{DirectionSnapshot, LagPercentiles, LinkSnapshot, Scheduling};
 use super::thread::prioritize;
 use super::{LinkError, Nanos};

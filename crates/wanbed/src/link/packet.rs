@@ -11,7 +11,7 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_s
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
 
 use super::LinkError;
-use super::port::PortRead;
+use super::port_read::PortRead;
 use super::virtio::{VIRTIO_HEADER, VirtioHeader};
 
 const ETHERNET_HEADER: usize = 14;

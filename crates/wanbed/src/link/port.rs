@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 
 use super::packet::PacketPort;
+use super::port_read::PortRead;
 use super::tun::TunPort;
 use super::virtio::VirtioHeader;
 
@@ -21,22 +22,6 @@ pub enum Port {
     Tun(TunPort),
     /// A packet socket on the emulator's end of a veth pair.
     Packet(PacketPort),
-}
-
-/// Result of reading a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PortRead {
-    /// A packet of `len` bytes is at the start of the buffer.
-    Packet {
-        /// The kernel's header of the packet.
-        virtio: VirtioHeader,
-        /// Its length in bytes.
-        len: usize,
-    },
-    /// Input that is not an IP packet, or was truncated; to be ignored.
-    Noise,
-    /// There is nothing more at this time.
-    Empty,
 }
 
 impl Port {

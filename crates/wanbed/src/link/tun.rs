@@ -11,7 +11,7 @@ use rustix::io::{Errno, readv, writev};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::LinkError;
-use super::port::PortRead;
+use super::port_read::PortRead;
 use super::virtio::{VIRTIO_HEADER, VirtioHeader};
 
 /// Packets (super-packets count as one) that the device holds until the engine reads them. The

@@ -163,3 +163,18 @@ impl TableFields {
         }
     }
 }
+
+/// Checks that a name can be a host name, a directory and a word on the command line.
+pub(super) fn name(field: &ScenarioField, name: &str, longest: usize) -> Result<()> {
+    let good = name.len() <= longest
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    if good {
+        Ok(())
+    } else {
+        Err(field.wrong(format!(
+            "a name here is 1 to {longest} letters, digits and '-', beginning with a letter or \
+             digit"
+        )))
+    }
+}

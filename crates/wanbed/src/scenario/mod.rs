@@ -6,6 +6,7 @@
 
 mod document;
 mod fields;
+mod loss;
 mod quantity;
 mod read;
 mod read_link;

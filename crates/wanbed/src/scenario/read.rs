@@ -4,10 +4,9 @@
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::Duration;
 
 use super::document;
-use super::fields::ScenarioField;
+use super::fields::{ScenarioField, name};
 use super::quantity;
 use super::{
     Located, Node, Overrides, PinnedRoute, PortRange, ScenarioLink, ScenarioNetwork, read_link,
@@ -86,21 +85,6 @@ pub(super) fn network(
         }
     }
     Ok(network)
-}
-
-/// Checks that a name can be a host name, a directory and a word on the command line.
-pub(super) fn name(field: &ScenarioField, name: &str, longest: usize) -> Located<()> {
-    let good = name.len() <= longest
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-    if good {
-        Ok(())
-    } else {
-        Err(field.wrong(format!(
-            "a name here is 1 to {longest} letters, digits and '-', beginning with a letter or \
-             digit"
-        )))
-    }
 }
 
 /// Reads the nodes, each with the scenario's setting of its forwarding.
@@ -405,9 +389,4 @@ fn port_range(field: &ScenarioField) -> Located<(u16, u16)> {
     } else {
         Err(wrong())
     }
-}
-
-/// Adds any two durations of a scenario without overflow.
-pub(super) fn round_trip(there: Duration, back: Duration) -> Duration {
-    there.saturating_add(back)
 }

@@ -13,8 +13,8 @@ use std::path::Path;
 
 use super::Located;
 use super::fields::ScenarioField;
+use super::loss::independent;
 use super::quantity;
-use super::read_link::independent;
 use crate::error::{Error, Result, ScenarioError};
 use crate::spec::{BitRate, Trace, TraceStep};
 

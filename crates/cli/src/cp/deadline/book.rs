@@ -25,7 +25,7 @@ use super::ends::{self, MapEnds};
 use super::granted::{GrantedPaths, is_held_by_network, refusal, renewal_due};
 use super::kept::{LockedRecord, ReservationRecord};
 use super::looks::ConcurrentReservation;
-use crate::cp::routing::RouteVerdict;
+use crate::cp::routing::report::RouteVerdict;
 
 /// Interval between queries for the state of a reservation.
 const STATE_POLL_INTERVAL: Duration = Duration::from_secs(10);

@@ -1,7 +1,5 @@
 //! Reports to the controller about a finished copy.
 
-use std::path::PathBuf;
-
 use longhaul_control_api::measurements::Batch;
 use longhaul_control_api::transfers::{Outcome, RouteUsed, TransferReport};
 use longhaul_control_client::Spool;
@@ -10,7 +8,8 @@ use longhaul_proto::{Route, SessionId};
 use longhaul_route_source::Choice;
 use longhaul_transfer::{TransferProgress, depots_of, is_reserved};
 
-use super::{RouteVerdict, Routing};
+use super::Routing;
+use super::report::RouteVerdict;
 use crate::controller::sync;
 use crate::cp::measured::{CopySummary, measured};
 use crate::exit::Exit;
@@ -20,7 +19,7 @@ impl Routing {
     /// Returns the spool of reports to the controller.
     fn spool(&self) -> Option<Spool> {
         let (_, state) = self.source.controller()?;
-        Some(Spool(reports_dir(state)))
+        Some(Spool(sync::reports_dir(state)))
     }
 
     /// Marks failed routes to be avoided, and has the copy reported to the controller in the
@@ -142,9 +141,4 @@ fn failed(judged: &[RouteVerdict]) -> Vec<String> {
         }
     }
     failed
-}
-
-/// Returns the directory of waiting reports, inside the controller's state directory.
-pub fn reports_dir(state: &std::path::Path) -> PathBuf {
-    state.join("reports")
 }

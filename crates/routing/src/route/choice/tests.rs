@@ -1,9 +1,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::route::map::{HopForecast, Node};
+use crate::Quantiles;
+use crate::route::Transfer;
+use crate::route::map::{HopForecast, Node, RouteMap};
 use crate::route::minimax::all_routes;
 use crate::route::testing::{exact, map};
+use crate::route::trust::TransferOutcomes;
 
 const FROM: NodeId = NodeId(0);
 const TO: NodeId = NodeId(3);

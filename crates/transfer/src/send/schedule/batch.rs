@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::Schedule;
 use super::blocks::Blocks;
-use super::entry::{SendStage, SourceEntry, TrackedEntry};
-use super::offers::FirstStep;
+use super::entry::{FirstStep, SendStage, SourceEntry, TrackedEntry};
 use super::work::{StreamId, StreamWork, Subject, SubjectPart};
 
 /// Maximum number of bytes of entries in a batch for one buffer.

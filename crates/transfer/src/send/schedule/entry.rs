@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use super::blocks::Blocks;
-use super::links::SourceName;
-use super::offers::FirstStep;
 use crate::error::Failure;
 use crate::manifest::ManifestRecord;
 use crate::path::RelPath;
@@ -241,4 +239,26 @@ impl TrackedEntry {
             _ => ManifestRecord::Failed,
         }
     }
+}
+
+/// A name of a file: the number of its source, and the path beneath it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SourceName {
+    pub source: u32,
+    pub path: RelPath,
+}
+
+/// The first step of sending a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FirstStep {
+    /// It waits.
+    Waits,
+    /// It is sent.
+    Sent,
+    /// It is offered, and sent without waiting for the answer.
+    OfferedAndSent,
+    /// It is offered for this comparison, and sent if the receiver wants it.
+    Offered(Compare),
+    /// It is announced as a link, and sent if the receiver wants it.
+    Linked,
 }

@@ -8,8 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::entry::SourceEntry;
-use crate::path::RelPath;
+use super::entry::{SourceEntry, SourceName};
 
 /// Memory for files of which not all names have been found, in bytes.
 const MAX_LINK_BYTES: u64 = 16 << 20;
@@ -28,13 +27,6 @@ const _: () = assert!(
 pub(crate) struct SourceInode {
     pub device: u64,
     pub number: u64,
-}
-
-/// A name of a file: the number of its source, and the path beneath it.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct SourceName {
-    pub source: u32,
-    pub path: RelPath,
 }
 
 /// Files with several names.

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::entry::{FoundEntry, OfferForm, SendStage, SourceEntry};
+use super::entry::{FirstStep, FoundEntry, OfferForm, SendStage, SourceEntry};
 use super::work::{StreamWork, Subject, WakeTarget};
 use super::{MAX_ANSWER_WAIT, Schedule};
 use crate::tree_hash::Hash;
@@ -43,21 +43,6 @@ pub(super) struct OfferState {
     questions: BTreeSet<u64>,
     /// Time when the receiver reported.
     reported_at: Option<Duration>,
-}
-
-/// The first step of sending a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FirstStep {
-    /// It waits.
-    Waits,
-    /// It is sent.
-    Sent,
-    /// It is offered, and sent without waiting for the answer.
-    OfferedAndSent,
-    /// It is offered for this comparison, and sent if the receiver wants it.
-    Offered(Compare),
-    /// It is announced as a link, and sent if the receiver wants it.
-    Linked,
 }
 
 impl OfferState {

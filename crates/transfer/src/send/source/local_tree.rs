@@ -9,9 +9,10 @@ use rustix::io::Errno;
 
 use super::{Source, SourceFile};
 use crate::error::{Error, Failure, FailureKind, vanished_failure};
+use crate::metadata::meta_of;
 use crate::path::RelPath;
 use crate::send::schedule::FoundEntry;
-use crate::send::walk::{SourceRoot, WalkSink, meta_of, walk};
+use crate::send::walk::{SourceRoot, WalkSink, walk};
 use crate::store::confine::{Dir, NodeKind, kind_of};
 use crate::store::journal::Identity;
 use crate::typed_path::source_name;

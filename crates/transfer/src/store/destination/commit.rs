@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::fs;
 
+use super::compare::is_same;
 use super::directories::reopen_finished;
 use super::in_place::may_replace;
 use super::names_in_place::NamesInPlace;
 use super::new_file::NewFile;
 use super::open_dirs::OpenDirs;
-use super::write::is_same;
 use crate::error::{Failure, FailureKind};
 use crate::store::OnCommit;
 use crate::store::durability::{self, Durability};

@@ -9,11 +9,10 @@ use rustix::fs::{self, Mode, Stat};
 use rustix::io::Errno;
 
 use super::directories::keeping_finished;
-use super::write::metadata_failure;
 use super::{CopyDestination, EntryLocation, times};
-use crate::error::{Failure, FailureKind};
+use crate::error::{Failure, FailureKind, metadata_failure};
+use crate::metadata::meta_of;
 use crate::path::RelPath;
-use crate::send::meta_of;
 use crate::store::Comparison;
 use crate::store::confine::{NodeKind, kind_of};
 use crate::tree_hash::Hash;
@@ -198,4 +197,18 @@ pub(super) fn has_content(
         }
     }
     Ok(false)
+}
+
+/// Returns true if the existing file at this location has the same content.
+pub(super) fn is_same(place: &EntryLocation, size: u64, hash: &Hash) -> bool {
+    let Ok(path) = RelPath::from_bytes(place.name.as_bytes()) else {
+        return false;
+    };
+    let Ok(fd) = place.dir.open_file(&path) else {
+        return false;
+    };
+    let regular =
+        fs::fstat(&fd).is_ok_and(|s| kind_of(&s) == NodeKind::File && s.st_size as u64 == size);
+    let mut hasher = blake3::Hasher::new();
+    regular && hasher.update_reader(std::fs::File::from(fd)).is_ok() && hasher.finalize() == *hash
 }

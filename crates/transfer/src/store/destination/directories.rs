@@ -23,11 +23,10 @@ use rustix::fs::{self, Mode, Stat, XattrFlags};
 use rustix::io::Errno;
 
 use super::made::RememberedDirs;
-use super::write::metadata_failure;
 use super::{CopyDestination, EntryLocation, times};
-use crate::error::{Failure, FailureKind};
+use crate::error::{Failure, FailureKind, metadata_failure};
+use crate::metadata::meta_of;
 use crate::path::RelPath;
-use crate::send::meta_of;
 use crate::store::MadeDir;
 use crate::store::confine::Dir;
 use crate::wire::Meta;

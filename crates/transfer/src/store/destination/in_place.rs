@@ -5,33 +5,15 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{self, FileType, Mode, Stat};
 
 use super::compare::{has_content, open};
+use super::existing_file::InPlace;
 use super::new_file::NewFile;
-use super::write::{is_same, metadata_failure};
 use super::{CopyDestination, EntryLocation, times};
-use crate::error::{Failure, FailureKind};
-use crate::send::meta_of;
+use crate::error::{Failure, FailureKind, metadata_failure};
+use crate::metadata::meta_of;
 use crate::store::AnnouncedFile;
 use crate::store::confine::{NodeKind, kind_of};
 use crate::tree_hash::Hash;
 use crate::wire::{EntryOutcome, Meta};
-
-/// An existing file that stays. Data that arrives for it is not written.
-pub(super) struct InPlace {
-    pub(super) parent: EntryLocation,
-    pub(super) fd: OwnedFd,
-    /// Failure of the entry, unless it has the same content.
-    failure: Failure,
-}
-
-impl InPlace {
-    /// Returns the outcome for data that hashes to `hash`.
-    pub(super) fn conclude(&self, size: u64, hash: &Hash) -> Result<EntryOutcome, Failure> {
-        match is_same(&self.parent, size, hash) {
-            true => Ok(EntryOutcome::Same),
-            false => Err(self.failure.clone()),
-        }
-    }
-}
 
 impl CopyDestination {
     /// Returns true if a file that arrived in one frame exists with the same content, and nothing

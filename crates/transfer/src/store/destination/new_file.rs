@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 
 use super::EntryLocation;
+use super::existing_file::InPlace;
 use super::flusher::Flusher;
-use super::in_place::InPlace;
 use super::kept_file::KeptFile;
 use super::temp_file::TempFile;
 use crate::error::Failure;

@@ -12,8 +12,7 @@ use parking_lot::Mutex;
 use rustix::fs::{self, AtFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
-use super::write::metadata_failure;
-use crate::error::{Failure, FailureKind};
+use crate::error::{Failure, FailureKind, metadata_failure};
 use crate::store::confine::Dir;
 use crate::wire::Meta;
 

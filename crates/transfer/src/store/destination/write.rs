@@ -16,7 +16,7 @@ use super::new_file::NewFile;
 use super::open_dirs::sync_failure;
 use super::temp_file::TempFile;
 use super::{CopyDestination, EntryLocation, MARKED_DIR_MODE, times};
-use crate::error::{Failure, FailureKind, refuses_name};
+use crate::error::{Failure, FailureKind, metadata_failure, refuses_name};
 use crate::path::RelPath;
 use crate::store::confine::{NodeKind, kind_of};
 use crate::store::contest::ContestState;
@@ -416,27 +416,6 @@ impl CopyDestination {
     pub(super) fn temp_name(&self, id: u64) -> OsString {
         OsString::from(format!("{}{id:x}", self.temp_prefix))
     }
-}
-
-/// Returns true if the existing file at this location has the same content.
-pub(super) fn is_same(place: &EntryLocation, size: u64, hash: &Hash) -> bool {
-    let Ok(path) = RelPath::from_bytes(place.name.as_bytes()) else {
-        return false;
-    };
-    let Ok(fd) = place.dir.open_file(&path) else {
-        return false;
-    };
-    let regular =
-        fs::fstat(&fd).is_ok_and(|s| kind_of(&s) == NodeKind::File && s.st_size as u64 == size);
-    let mut hasher = blake3::Hasher::new();
-    regular && hasher.update_reader(std::fs::File::from(fd)).is_ok() && hasher.finalize() == *hash
-}
-
-pub(super) fn metadata_failure(errno: Errno) -> Failure {
-    Failure::with_detail(
-        FailureKind::Metadata,
-        std::io::Error::from(errno).to_string(),
-    )
 }
 
 fn apply(fd: impl AsFd, meta: &Meta) -> Result<(), Failure> {

@@ -1,16 +1,17 @@
-//! Client of the controller that this user runs, over its Unix socket.
+//! The controller that this user runs: its directory, and a client over its Unix socket.
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use longhaul_control_client::{ClientError, ServiceClient};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::control_dir;
 use crate::agent_client::{run_in_runtime, socket};
-use crate::controller::SERVICE;
+use crate::home;
 
+/// Name of the controller in messages.
+pub const SERVICE: &str = "controller";
 /// Maximum bytes of an answer, such as a map with all its links.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
@@ -56,3 +57,12 @@ impl ControlClient {
 
 /// Body of a request without one.
 pub const NO_BODY: Option<&()> = None;
+
+/// Returns the directory of the controller's own files.
+pub fn control_dir() -> Result<PathBuf> {
+    let state = home::state_dir().context(
+        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the controller keeps its \
+         state",
+    )?;
+    Ok(state.join("control"))
+}
