@@ -139,7 +139,7 @@ pub fn configured_controller(identity: Option<&Path>) -> Result<ControllerClient
 }
 
 fn explain_missing_controller() -> anyhow::Error {
-    anyhow!("no controller is asked: name one with longhaul controller use URL")
+    anyhow!("no controller is configured: name one with longhaul controller use URL")
 }
 
 fn printable_lines(text: &str) -> String {

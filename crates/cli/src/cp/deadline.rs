@@ -191,7 +191,7 @@ impl DeadlineTask {
     async fn run(mut self) {
         let asks = self.mode != ReservationMode::Never;
         if asks && self.book.controller().is_none() {
-            let none = "no controller is asked (longhaul controller use URL)";
+            let none = "no controller is configured (longhaul controller use URL)";
             self.with(|shared| shared.error = Some(none.to_owned()));
             self.handle(PlannerEvent::Failed { is_passing: false })
                 .await;

@@ -53,7 +53,7 @@ impl Follower {
     pub fn new(identity: &Identity) -> Result<Self> {
         let known = home::make_dir()?.join(settings::FILE_NAME);
         let settings = ControllerSettings::load(&known)?.ok_or_else(|| {
-            anyhow!("no controller is asked: name one with longhaul controller use URL")
+            anyhow!("no controller is configured: name one with longhaul controller use URL")
         })?;
         let state = home::state_dir().context(
             "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: there is no place for the \

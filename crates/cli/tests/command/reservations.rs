@@ -232,7 +232,7 @@ fn errors_of_reserve_are_one_line() {
     assert_fails(
         &with(&["--rate", "1G", "--for", "1h"]),
         2,
-        "longhaul: no controller is asked: name one with",
+        "longhaul: no controller is configured: name one with",
     );
     let _controller = controller(&stage, &[]);
     assert_fails(

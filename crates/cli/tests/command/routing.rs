@@ -491,7 +491,7 @@ fn the_chosen_controller_is_stored_with_its_key() {
     let none = run(&[]);
     assert_eq!(none.status.code(), Some(2));
     assert!(
-        errors(&none).contains("no controller is asked"),
+        errors(&none).contains("no controller is configured"),
         "{}",
         errors(&none)
     );
