@@ -94,7 +94,7 @@ async function json<T>(method: string, path: string, options: Call = {}): Promis
   return (await response.json()) as T;
 }
 
-/** A request that is sent again with the same key makes no second job. */
+/** A repeated request with the same key creates no second job. */
 export function randomKey(): string {
   const letters = 'abcdefghijklmnopqrstuvwxyz';
   // 26 letters in 256 values are not quite even, which does not matter for a key that nobody has to guess.

@@ -133,7 +133,7 @@ async fn other_callers_are_refused_with_the_reason() {
     assert_refused(
         keyed.service.signed(&stranger, "GET", "/api/v1/jobs", ""),
         401,
-        "not let in",
+        "not authorized here",
     )
     .await;
     assert_refused(

@@ -56,7 +56,7 @@ async fn key_without_roles_is_refused() {
     assert_refused(
         bench.ask(&stranger, "GET", "/api/v1/map", "").await,
         401,
-        "not let in",
+        "not authorized here",
     );
 }
 
