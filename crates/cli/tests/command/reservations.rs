@@ -171,7 +171,8 @@ fn refusals_come_with_options_that_are_granted() {
     assert_eq!(refused.status.code(), Some(1));
     let error = errors(&refused);
     assert!(
-        error.starts_with("longhaul: no room: ") && error.trim_end().lines().count() == 1,
+        error.starts_with("longhaul: not enough bandwidth: ")
+            && error.trim_end().lines().count() == 1,
         "{error}"
     );
     let lines = String::from_utf8(refused.stdout).unwrap();
