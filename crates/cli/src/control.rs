@@ -155,7 +155,7 @@ impl ControlCommand {
                 name: "longhaul-control",
                 description: "Longhaul controller: map, measurements, forecasts, routes",
                 arguments: &["control".to_owned()],
-                stop: (30, "What was begun is answered before it ends."),
+                stop: (30, "Requests in progress are answered before it ends."),
             }),
         }
     }
@@ -164,8 +164,8 @@ impl ControlCommand {
 /// Returns the directory of the controller's own files.
 pub fn control_dir() -> Result<PathBuf> {
     let state = home::state_dir().context(
-        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the controller keeps its \
-         state",
+        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: set LONGHAUL_STATE to the \
+         directory for the controller's state",
     )?;
     Ok(state.join("control"))
 }

@@ -188,8 +188,8 @@ impl UseArguments {
                     (None, Some(key)) => ControllerTrust::Key(key),
                     (None, None) => {
                         return Err(anyhow!(
-                            "the controller shows a certificate of an authority: name that \
-                             authority's file with --ca FILE"
+                            "the controller's certificate is signed by an authority: name the file \
+                             of that authority with --ca FILE"
                         ));
                     }
                 };
@@ -211,8 +211,8 @@ impl UseArguments {
                 settings.others.retain(|other| other.url != url);
                 if settings.sites().count() >= MAX_CONTROLLERS {
                     return Err(anyhow!(
-                        "{MAX_CONTROLLERS} controllers are asked already: begin anew with longhaul \
-                         controller use URL"
+                        "{MAX_CONTROLLERS} controllers are configured already: start over with \
+                         longhaul controller use URL"
                     ));
                 }
                 settings.others.push(site);

@@ -338,7 +338,7 @@ impl Observer for CopyWatch {
                     && self.seen().lines.is_new(&reason, Instant::now())
                 {
                     self.bar
-                        .suspend(|| message!("longhaul: {reason}; going on"));
+                        .suspend(|| message!("longhaul: {reason}; continuing"));
                 }
             }
             TransferEvent::Waiting { silence, patience } => {
@@ -379,7 +379,7 @@ impl Observer for CopyWatch {
                     self.line(json!({ "event": "begun_again", "reason": reason }));
                 } else {
                     self.print_unless_quiet(&format!(
-                        "{reason}; beginning another, which resumes from what is there"
+                        "{reason}; starting another copy, which resumes from what is there"
                     ));
                 }
             }
@@ -412,9 +412,7 @@ impl Observer for CopyWatch {
                 } else if !self.show.quiet {
                     let (there, whole) = (ByteCount(bytes), ByteCount(size));
                     self.bar.suspend(|| {
-                        message!(
-                            "longhaul: going on with {path}: {there} of {whole} are there already"
-                        );
+                        message!("longhaul: resuming {path}: {there} of {whole} are there already");
                     });
                 }
             }

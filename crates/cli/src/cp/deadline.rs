@@ -356,7 +356,7 @@ impl DeadlineTask {
         };
         let mut line = format!("the deadline {what}");
         if let Some(end) = outlook.expected_end.and_then(at) {
-            line.push_str(&format!(": by best effort the copy is over about {end}"));
+            line.push_str(&format!(": by best effort the copy ends about {end}"));
         }
         if let Some(later) = outlook.instead.later.and_then(at) {
             line.push_str(&format!("; what it needs could be reserved by {later}"));

@@ -56,8 +56,8 @@ impl Follower {
             anyhow!("no controller is configured: name one with longhaul controller use URL")
         })?;
         let state = home::state_dir().context(
-            "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: there is no place for the \
-             controller's rules",
+            "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: set LONGHAUL_STATE to the \
+             directory for the controller's rules",
         )?;
         let file = state.join(FILE);
         if let Some(dir) = file.parent() {
@@ -98,7 +98,7 @@ impl Follower {
                 "the controller's last rules are too old: connections are made directly"
             );
         } else {
-            tracing::info!(%error, "the rules that the controller gave before stay");
+            tracing::info!(%error, "the controller's previous rules stay in use");
         }
     }
 

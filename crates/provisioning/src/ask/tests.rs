@@ -80,7 +80,10 @@ fn malformed_requests_are_reported_in_one_line() {
             "it is of version 2, and 1 is spoken here",
         ),
         (r#"{"version":1,"do":"reboot"}"#, "unknown variant"),
-        (r#"{"version":1,"do":"list","owner":"a\nb"}"#, "is no name"),
+        (
+            r#"{"version":1,"do":"list","owner":"a\nb"}"#,
+            "is not a valid name",
+        ),
         (&no_rate, "a rate of 0 bit/s"),
         (&long, "at most 16384 are read"),
     ] {
