@@ -300,7 +300,7 @@ fn mistakes_name_file_line_and_field() {
         (
             "seed = 7",
             "seed = -7",
-            "s.toml:2: seed: a seed is not negative",
+            "s.toml:2: seed: a seed cannot be negative",
         ),
         (
             "seed = 7",
