@@ -245,7 +245,7 @@ mod tests {
                     ring_overflow: 2,
                     ..Default::default()
                 },
-                "2 packets dropped for want of",
+                "2 packets dropped for lack of",
             ),
             (
                 DirectionSnapshot {

@@ -275,7 +275,11 @@ fn errors_of_reserve_are_one_line() {
         1,
         "longhaul: there is no reservation 7 that you may see",
     );
-    assert_fails(&["reservations", "cancel"], 2, "longhaul: say which");
+    assert_fails(
+        &["reservations", "cancel"],
+        2,
+        "longhaul: name a reservation and an action",
+    );
 }
 
 /// Returns how often each description is stored.

@@ -243,7 +243,7 @@ async fn forbidden_and_invalid_requests_are_refused() {
         problem["detail"]
             .as_str()
             .unwrap()
-            .contains("1001 bit/s are more than the 1000"),
+            .contains("1001 bit/s exceed the 1000"),
         "{problem}"
     );
     assert_eq!(reserve(&bench, &slow, &request(1000)).await.0, 201);

@@ -201,7 +201,7 @@ fn mistakes_in_noise_name_the_field() {
             "{ probability = \"0.1%\", by = \"0 s\" }",
             "links.wan.reorder: by must be more than 0",
         ),
-        ("aqm", "red", "links.wan.aqm: \"red\" is no AQM"),
+        ("aqm", "red", "links.wan.aqm: \"red\" is not an AQM"),
         (
             "aqm",
             "{ kind = \"codel\", target = \"1 s\" }",
@@ -316,7 +316,7 @@ fn mistakes_name_file_line_and_field() {
         (
             "\"reno\"",
             "\"re no\"",
-            "s.toml:5: nodes.left.congestion: \"re no\" is no congestion control",
+            "s.toml:5: nodes.left.congestion: \"re no\" is not a supported congestion control",
         ),
         (
             "\"8 MB\"",
