@@ -223,12 +223,12 @@ impl UseArguments {
         match ControllerClient::from_client(client).info().await {
             Ok(info) => {
                 let name = printable(info.name.as_bytes());
-                answer::write_line(format_args!("{url} is asked from now on: {name}"));
+                answer::write_line(format_args!("using controller {url}: {name}"));
             }
             // It is the right controller; whether it accepts this key is its operator's business.
             Err(error) => answer::write_line(format_args!(
-                "{url} is asked from now on; for now it says: {error}\n\
-                 its operator lets this key in with: longhaul control grant {} client",
+                "using controller {url}, which answers: {error}\n\
+                 its operator can authorize this key with: longhaul control grant {} client",
                 identity.public()
             )),
         }

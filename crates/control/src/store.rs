@@ -95,7 +95,7 @@ pub enum StoreError {
 fn ask_elsewhere(leader: Option<&str>) -> String {
     match leader {
         Some(url) => format!("ask the one at {url}"),
-        None => "ask another one, or try again".to_owned(),
+        None => "ask another controller, or try again".to_owned(),
     }
 }
 

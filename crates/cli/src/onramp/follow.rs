@@ -36,7 +36,7 @@ pub struct Follower {
 enum FetchError {
     #[error(transparent)]
     Asked(#[from] ClientError),
-    #[error("the controller's rules can't be used: {0}")]
+    #[error("the controller's rules cannot be used: {0}")]
     Rules(#[from] longhaul_config::routes::RoutesError),
     #[error("{}: {error}", home::display_path(.file))]
     File {

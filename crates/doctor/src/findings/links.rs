@@ -88,7 +88,7 @@ fn queues(list: &mut FindingList<'_>, link: &NetworkDevice) {
                 let mends = if queue.root {
                     vec![
                         Fix::command(format!("tc qdisc del dev {} root", link.name))
-                            .noting("somebody set it: ask why first"),
+                            .noting("find out first why it was set"),
                     ]
                 } else {
                     vec![]
