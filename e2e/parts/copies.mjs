@@ -75,7 +75,7 @@ export async function copies(screen) {
   await screen.asks("Copy 1 entry");
   await dialog.getByText("store.example:./", { exact: true }).waitFor();
   const tree = await screen.startCopy();
-  await screen.said(`Job ${tree} is submitted.`);
+  await screen.said(`Job ${tree} was submitted.`);
   await done(tree);
   sameTrees(path.join(ROOT, "tree"), path.join(HOST, "tree"));
   // The pane shows the new entries.
@@ -125,7 +125,7 @@ export async function copies(screen) {
   await dialog.getByText("store.example:give/inner/", { exact: true }).waitFor();
   await dialog.getByLabel("Label (optional)").fill("by dragging");
   await dialog.getByLabel("Replace files that exist and differ").check();
-  await dialog.getByLabel("Compare content of existing files by checksum").check();
+  await dialog.getByLabel("Compare the content of existing files by checksum").check();
   const labelled = await screen.startCopy();
   const { request } = await done(labelled);
   same([request.label, request.options.overwrite, request.options.checksum], ["by dragging", true, true], "what was asked for");
@@ -147,7 +147,7 @@ export async function copies(screen) {
   await left.enter("take");
   await left.row("old.txt").click();
   await left.tool("Copy").click();
-  await screen.said("They are there already");
+  await screen.said("They are already there");
   await left.button("Up").click();
   await left.row("take").click();
   await left.tool("Copy").click();

@@ -181,7 +181,7 @@ async function work(screen, pane, disk, byKeys) {
   await screen.answer("Rename");
   await refused("exists");
   demand(is(disk, "a.txt") && read(disk, "B.txt") === "01234", "it was replaced without leave");
-  await dialog.getByLabel("Replace what has this name").check();
+  await dialog.getByLabel("Replace an existing entry with this name").check();
   await screen.answer("Rename");
   await screen.closed();
   demand(!is(disk, "a.txt") && read(disk, "B.txt") === "0123456789", "it was not replaced");

@@ -64,7 +64,7 @@ async function outOfReach(screen) {
   await left.row("old.txt").click();
   const id = await copy(screen);
   await screen.shows(id, "waiting");
-  await screen.job(id).getByText(/tries again at/).waitFor();
+  await screen.job(id).getByText(/retries at/).waitFor();
   const before = job(id).attempts;
   await screen.ask("Retry", id);
   await jobThat(id, "it is tried again at once", (one) => one.attempts > before && one.state === "waiting");

@@ -38,7 +38,7 @@ export async function stranger(browser) {
   // A ticket is valid once.
   await page.goto("about:blank");
   await page.goto(address);
-  await page.getByText("The address that was opened is not valid any more.").waitFor();
+  await page.getByText("The address that was opened is no longer valid.").waitFor();
   await context.close();
   say("without a ticket, or with one that was used, nobody is let in");
 }

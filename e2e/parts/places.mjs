@@ -15,18 +15,18 @@ export async function places(screen) {
   const known = () => longhaul("places", "--json");
 
   await add("", "Longhaul server", `lh://${SERVER}/`);
-  await refused("Give it a name.");
+  await refused("Enter a name.");
   await add("store", "Longhaul server", "store.example");
   await refused("An address, such as lh://dtn.example/");
-  await add("store", "Host by ssh", "lh://store.example/");
+  await add("store", "Host over ssh", "lh://store.example/");
   await refused("A host and a path, such as ana@dtn.example:runs/");
   await add("store", "Directory on this machine", "data");
   await refused("An absolute path, such as /data/");
   await add("store", "Longhaul server", `lh://${SERVER}/`);
   await screen.said("The place store was added.");
-  await add("store", "Host by ssh", "store.example:");
-  await refused("There is a place of this name already.");
-  await add("host", "Host by ssh", "store.example:");
+  await add("store", "Host over ssh", "store.example:");
+  await refused("A place with this name already exists.");
+  await add("host", "Host over ssh", "store.example:");
   await screen.said("The place host was added.");
   // Nothing listens on port 1.
   await add("nobody", "Longhaul server", `lh://${SERVER}:1/`);

@@ -19,7 +19,7 @@ export async function settings(screen) {
   const light = await background();
   await theme.selectOption({ label: "Dark" });
   demand((await background()) !== light, "dark is as light");
-  await theme.selectOption({ label: "As the system" });
+  await theme.selectOption({ label: "Match the system" });
   demand((await background()) === light, "the system's colours are light ones");
 
   // The first link that Tab reaches skips the header.

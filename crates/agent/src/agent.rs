@@ -302,7 +302,7 @@ impl Agent {
         };
         self.run_jobs(stop).await;
         if let Err(error) = notices.await {
-            tracing::warn!(%error, "what reports ends has failed");
+            tracing::warn!(%error, "the thread that sends notices of ended jobs failed");
         }
         self.shared.store.close().await;
     }
@@ -321,7 +321,7 @@ impl Agent {
             let retry = match result.await {
                 Ok(()) => None,
                 Err(error) => {
-                    tracing::warn!(%error, "the store did not answer; asking again");
+                    tracing::warn!(%error, "the store did not answer; retrying");
                     Some(Instant::now() + STORE_RETRY_INTERVAL)
                 }
             };
@@ -533,9 +533,9 @@ impl Agent {
             Ok(Ok(())) => {}
             // A lost end is noticed when its lease expires, or when this agent is back.
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the store did not take how the last attempts ended")
+                tracing::warn!(%error, "cannot record in the store how the last attempts ended")
             }
-            Err(_) => tracing::warn!("some attempts did not end"),
+            Err(_) => tracing::warn!("some attempts did not stop"),
         }
     }
 }

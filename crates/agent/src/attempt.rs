@@ -83,7 +83,7 @@ pub async fn run(
         request_stop(&child);
         match timeout(STOP_TIMEOUT, received).await {
             Ok(received) => received,
-            Err(_) => (None, "it did not stop when it was told to".to_owned()),
+            Err(_) => (None, "it did not stop when asked to".to_owned()),
         }
     };
     let (report, errors) = watched.await;
@@ -205,7 +205,7 @@ fn attempt_result(
                 failed => format!("{failed} files were not copied: the report names them"),
             }))
             .or((!errors.is_empty()).then(|| errors.to_owned()))
-            .or(Some("the program that copies was killed".to_owned())),
+            .or(Some("the process of the copy was killed".to_owned())),
     };
     FinishedAttempt {
         end,

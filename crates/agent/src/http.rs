@@ -69,9 +69,9 @@ impl ApiState {
     info(
         title = "Longhaul agent",
         version = "1",
-        description = "Copies as jobs. Over the agent's Unix socket the system says who asks; on \
-            loopback the agent's token is needed, and at other addresses requests are signed with \
-            a key (RFC 9421)."
+        description = "Copies as jobs. Over the agent's Unix socket the operating system \
+                       identifies the user; on loopback the agent's token is needed; at other \
+                       addresses requests are signed with a key (RFC 9421)."
     ),
     modifiers(&CommonParts),
     paths(
@@ -335,11 +335,11 @@ async fn list(
     params((
         "Idempotency-Key" = Option<String>,
         Header,
-        description = "A request that is sent again with the same key makes no second job"
+        description = "A repeated request with the same key creates no second job"
     )),
     responses(
         (status = CREATED, body = Job),
-        (status = OK, body = Job, description = "It was there: the key is known"),
+        (status = OK, body = Job, description = "The job exists already: the key is known"),
         (status = "default", body = Problem, content_type = "application/problem+json")
     )
 )]

@@ -152,7 +152,7 @@ pub(crate) async fn run(
             Err(error) => {
                 tracing::warn!(
                     %error,
-                    "the store did not take what becomes of notices; asking again"
+                    "cannot record in the store what became of notices; retrying"
                 );
                 Some(LOOK_INTERVAL)
             }
@@ -207,14 +207,18 @@ async fn report_one(store: &JobStore, key: &SigningKey, notice: &Notice) {
         Ok(()) => store.remove_notice(&notice.id).await,
         Err(error) => match next_attempt(notice.attempts, &notice.id) {
             NoticeRetry::Again(pause) => {
-                tracing::info!(job, %error, "the job's end was not taken; it is sent again");
+                tracing::info!(
+                    job,
+                    %error,
+                    "the receiver did not accept the notice of the job's end; retrying"
+                );
                 store.retry_notice(notice, pause).await
             }
             NoticeRetry::GiveUp => {
                 tracing::warn!(
                     job,
                     %error,
-                    "the job's end was not taken, and is not sent any more"
+                    "the receiver did not accept the notice of the job's end; giving up"
                 );
                 store.remove_notice(&notice.id).await
             }
@@ -224,7 +228,7 @@ async fn report_one(store: &JobStore, key: &SigningKey, notice: &Notice) {
         tracing::warn!(
             job,
             %error,
-            "the store did not take what became of a notice; it may be sent again"
+            "cannot record in the store what became of a notice; it may be sent twice"
         );
     }
 }

@@ -54,7 +54,7 @@ impl BearerToken {
     pub fn random() -> io::Result<Self> {
         let mut bytes = [0; TOKEN_BYTES];
         aws_lc_rs::rand::fill(&mut bytes)
-            .map_err(|_| io::Error::other("the system gave no random numbers"))?;
+            .map_err(|_| io::Error::other("the system's random generator failed"))?;
         Ok(Self {
             text: BASE64URL_NOPAD.encode(&bytes),
         })
@@ -202,13 +202,13 @@ impl LocalGate {
         self.check_origin(peer, headers)?;
         match peer {
             PeerIdentity::Local(Some(uid)) if uid == self.uid || uid == 0 => Ok(self.caller()),
-            PeerIdentity::Local(_) => Err(forbidden("this service is another user's")),
+            PeerIdentity::Local(_) => Err(forbidden("this service belongs to another user")),
             PeerIdentity::Network(_) => {
                 // Newer browsers send this header. Any site may link to the page, but only the page
                 // itself may send requests.
                 let site = text(headers, HeaderName::from_static("sec-fetch-site"));
                 if !matches!(site, None | Some("same-origin" | "none")) {
-                    return Err(forbidden("a page of another site asks"));
+                    return Err(forbidden("requests from pages of other sites are refused"));
                 }
                 let bearer = text(headers, header::AUTHORIZATION)
                     .and_then(|value| value.strip_prefix("Bearer "));
@@ -224,8 +224,8 @@ impl LocalGate {
                     true => Ok(self.caller()),
                     false => Err(Problem::new(
                         ProblemKind::Unauthenticated,
-                        "open the page with longhaul ui, or bring the agent's token: \
-                        Authorization: Bearer TOKEN",
+                        "open the page with longhaul ui, or send the agent's token: Authorization: \
+                         Bearer TOKEN",
                     )),
                 }
             }
@@ -244,7 +244,7 @@ impl LocalGate {
         let host = text(headers, header::HOST).unwrap_or_default();
         if !is_this_machine(host) {
             return Err(forbidden(
-                "Host does not name this machine: open http://127.0.0.1 with the port",
+                "Host does not name this machine: use http://127.0.0.1 with the port",
             ));
         }
         let is_own = |origin: &HeaderValue| {
@@ -254,7 +254,7 @@ impl LocalGate {
         };
         match headers.get(header::ORIGIN).is_none_or(is_own) {
             true => Ok(()),
-            false => Err(forbidden("a page of another site asks")),
+            false => Err(forbidden("requests from pages of other sites are refused")),
         }
     }
 

@@ -50,8 +50,8 @@ pub enum KeysError {
         source: io::Error,
     },
     /// Others may write the file, and so could admit anybody.
-    #[error("{}: others than its owner may write it (mode {mode:04o}), or its owner is neither \
-        this user nor root", .path.display())]
+    #[error("{}: users other than its owner may write it (mode {mode:04o}), or its owner is \
+             neither this user nor root", .path.display())]
     Exposed {
         /// Path of the file.
         path: PathBuf,
@@ -59,8 +59,8 @@ pub enum KeysError {
         mode: u32,
     },
     /// A line is malformed.
-    #[error("{}:{line}: expected KEY NAME, and all or read, the name of letters, digits, '.', '_', \
-        '-' and '@': {why}", .path.display())]
+    #[error("{}:{line}: expected KEY NAME and all or read, with a name of letters, digits, '.', \
+             '_', '-' and '@': {why}", .path.display())]
     Line {
         /// Path of the file.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum KeysError {
         why: &'static str,
     },
     /// The file has no key, so nobody could call the service.
-    #[error("{}: it has no key: nobody could ask", .path.display())]
+    #[error("{}: it lists no key: nobody could use the service", .path.display())]
     Empty {
         /// Path of the file.
         path: PathBuf,
@@ -139,7 +139,7 @@ impl AuthorizedKeys {
                 role,
             };
             if keys.insert(key, authorized).is_some() {
-                return Err(wrong("this key is there already"));
+                return Err(wrong("this key is listed twice"));
             }
         }
         match keys.is_empty() {

@@ -55,8 +55,8 @@ pub enum DatabaseKind {
 pub enum OpenError {
     /// The URL is not one of PostgreSQL.
     #[error(
-        "the store's URL does not begin with postgres://: give that, or nothing for a file of this \
-        user's"
+        "the store's URL does not begin with postgres://: correct it, or leave it out to keep the \
+         store in a file"
     )]
     Url,
     /// The path contains characters that cannot be part of its URL.
@@ -66,7 +66,7 @@ pub enum OpenError {
     #[error("cannot open the store: {0}")]
     Connect(#[from] sqlx::Error),
     /// The database was created by a newer release or by another program.
-    #[error("cannot bring the store to this release's form: {0}")]
+    #[error("cannot convert the store to this release's format: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
 }
 

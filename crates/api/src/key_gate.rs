@@ -120,14 +120,14 @@ impl KeyGate {
             if parts.headers.contains_key(field) {
                 return Err(Problem::new(
                     ProblemKind::Forbidden,
-                    format!("{named} lets nobody in here: requests are signed with a key"),
+                    format!("{named} is not accepted here: sign requests with a key"),
                 ));
             }
         }
         let message = Message::from_parts(parts, Scheme::Https)?;
         if !self.names.iter().any(|name| name == message.authority()) {
             let detail = format!(
-                "{} is no name of this service ({}): {} --server-name gives it one",
+                "{} is not a name of this service ({}): give it that name with {} --server-name",
                 message.authority(),
                 self.names.join(", "),
                 self.command
@@ -150,16 +150,13 @@ impl KeyGate {
         }
         let keys = self.keys.read().clone();
         let Some(authorized) = keys.get(&presented.key) else {
-            let detail = format!("the key {} is not let in here", presented.key);
+            let detail = format!("the key {} is not authorized here", presented.key);
             return Err(unauthenticated(&detail));
         };
         presented.verify(&message)?;
         let changes_nothing = matches!(parts.method, Method::GET | Method::HEAD);
         if authorized.role == KeyRole::Read && !changes_nothing {
-            let detail = format!(
-                "the key of {} may read, and change nothing",
-                authorized.name
-            );
+            let detail = format!("the key of {} may only read", authorized.name);
             return Err(Problem::new(ProblemKind::Forbidden, detail));
         }
         Ok(VerifiedRequest {
@@ -234,7 +231,9 @@ impl From<SignatureError> for Problem {
 impl From<ReplayError> for Problem {
     fn from(error: ReplayError) -> Self {
         match error {
-            ReplayError::Replay => unauthenticated("this request was here before: sign it again"),
+            ReplayError::Replay => {
+                unauthenticated("this request was received before: sign it again")
+            }
             ReplayError::Full => Self::new(
                 ProblemKind::TooMany,
                 "too many requests of this key within two minutes: try again later",
@@ -285,12 +284,17 @@ async fn admit(gate: &KeyGate, request: Request) -> Result<Request, Problem> {
             return Err(Problem::new(
                 ProblemKind::TooLarge,
                 format!(
-                    "a body of more than {} bytes, or one that broke off",
+                    "a body of more than {} bytes, or an incomplete one",
                     gate.max_body_bytes
                 ),
             ));
         }
-        Err(_) => return Err(Problem::new(ProblemKind::Invalid, "the body took too long")),
+        Err(_) => {
+            return Err(Problem::new(
+                ProblemKind::Invalid,
+                "the body did not arrive in time",
+            ));
+        }
     };
     let caller = gate.check_body_and_replay(&checked, &parts, &body, now())?;
     parts.extensions.insert(caller);

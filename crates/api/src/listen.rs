@@ -17,8 +17,8 @@ pub use serving::{Acceptor, PendingStream, serve};
 pub enum ServiceListenError {
     /// Other machines could reach the address.
     #[error(
-        "{0} is not a loopback address: with --authorized-keys FILE an agent listens there, by TLS \
-        and for those keys"
+        "{0} is not a loopback address: give --authorized-keys FILE to listen there over TLS, for \
+         the keys in that file"
     )]
     NotLoopback(SocketAddr),
     /// The socket cannot be created.

@@ -64,18 +64,18 @@ impl ProblemKind {
     fn title(self) -> &'static str {
         match self {
             Self::Invalid => "The request is not valid",
-            Self::Unauthenticated => "Who asks has to show it",
+            Self::Unauthenticated => "Authentication is required",
             Self::Forbidden => "Not allowed",
             Self::NotFound => "Not found",
-            Self::Method => "Not a method of this",
-            Self::Conflict => "Not possible now",
-            Self::InsufficientBandwidth => "No room for it then",
+            Self::Method => "Method not allowed",
+            Self::Conflict => "Not possible in the current state",
+            Self::InsufficientBandwidth => "Not enough free bandwidth at that time",
             Self::KeyReused => "The idempotency key was used for another request",
             Self::TooLarge => "The request is too large",
-            Self::TooMany => "Asked too often",
+            Self::TooMany => "Too many requests",
             Self::Unavailable => "Not available now",
-            Self::NotLeading => "Another one leads",
-            Self::Unreachable => "Not reached",
+            Self::NotLeading => "Another controller leads",
+            Self::Unreachable => "The other end cannot be reached",
         }
     }
 

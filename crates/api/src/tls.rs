@@ -49,10 +49,10 @@ pub enum TlsError {
         why: String,
     },
     /// All users of the machine can read the private key.
-    #[error("{}: everybody can read this private key: chmod o-rwx", .0.display())]
+    #[error("{}: everybody can read this private key: run chmod o-rwx on it", .0.display())]
     Exposed(PathBuf),
     /// A certificate cannot contain this name.
-    #[error("{0}: no name that a certificate can have")]
+    #[error("{0}: not a name that a certificate can have")]
     Name(String),
     /// The certificate and the key do not match, or their kind is not supported.
     #[error("the certificate cannot be used: {0}")]

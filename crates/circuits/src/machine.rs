@@ -141,8 +141,8 @@ pub struct ReservationMachine {
 /// An event that the current states do not allow: read the states, and do what they allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error(
-    "{event:?} can't be while the reservation is {reserve:?}, {provision:?}, {life:?}: ask for its \
-    state, and do what that allows"
+    "{event:?} is not possible while the reservation is {reserve:?}, {provision:?}, {life:?}: look \
+     at its state first"
 )]
 pub struct InvalidTransition {
     /// The event.

@@ -119,7 +119,7 @@ impl CircuitLink {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkFault {
     /// The network exceeds [`MAX_NODES`] or [`MAX_LINKS`].
-    #[error("{nodes} nodes and {links} links: at most {MAX_NODES} and {MAX_LINKS} are taken")]
+    #[error("{nodes} nodes and {links} links: at most {MAX_NODES} and {MAX_LINKS} are supported")]
     TooLarge {
         /// Number of nodes.
         nodes: u32,
@@ -128,8 +128,8 @@ pub enum NetworkFault {
     },
     /// A link begins or ends at a node that does not exist: add the node, or remove the link.
     #[error(
-        "link {link} joins node {from} to node {to}, but nodes end at {nodes}: add the node, or \
-        take the link out",
+        "link {link} joins node {from} to node {to}, but there are {nodes} nodes: add the node, or \
+         remove the link",
         link = link.0, from = from.0, to = to.0
     )]
     NoNode {
@@ -143,10 +143,10 @@ pub enum NetworkFault {
         nodes: u32,
     },
     /// A link leads from a node to itself: remove it.
-    #[error("link {} leads from a node to itself: take it out", .0.0)]
+    #[error("link {} leads from a node to itself: remove it", .0.0)]
     Loop(LinkId),
     /// The capacity of a link exceeds [`MAX_RATE`].
-    #[error("link {} carries {capacity} bit/s: at most {MAX_RATE} is taken", link.0)]
+    #[error("link {} carries {capacity} bit/s: at most {MAX_RATE} bit/s are supported", link.0)]
     Capacity {
         /// The link.
         link: LinkId,
@@ -155,8 +155,8 @@ pub enum NetworkFault {
     },
     /// Two links share a cable but are not the two directions of one link: give each its own.
     #[error(
-        "links {} and {} name cable {cable}, but are not the two directions of one link: give them \
-        cables of their own",
+        "links {} and {} name cable {cable}, but are not the two directions of one link: give each \
+         its own cable",
         first.0, second.0
     )]
     Cable {

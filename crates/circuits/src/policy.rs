@@ -29,8 +29,8 @@ pub struct RequestLimits {
 pub enum PolicyRefusal {
     /// The rate is too high: request less, or ask for a higher limit.
     #[error(
-        "{asked} bit/s are more than the {most} that this user may reserve: ask for less, or for a \
-        higher limit"
+        "{asked} bit/s exceed the {most} bit/s that this user may reserve: ask for less, or for a \
+         higher limit"
     )]
     Rate {
         /// Requested rate, or rate that the volume needs, in bit/s.
@@ -40,8 +40,8 @@ pub enum PolicyRefusal {
     },
     /// The window is too long: request a shorter one, or ask for a higher limit.
     #[error(
-        "{asked} ms are more than the {most} for which this user may reserve: ask for less, or for \
-        a higher limit"
+        "{asked} ms exceed the {most} ms that this user may reserve for: ask for less, or for a \
+         higher limit"
     )]
     Duration {
         /// Requested length, in milliseconds.
@@ -51,8 +51,8 @@ pub enum PolicyRefusal {
     },
     /// The window ends too far in the future: end it earlier, or request it later.
     #[error(
-        "the window ends {asked} ms from now, and this user may reserve {most} ahead: end it \
-        earlier, or ask later"
+        "the window ends {asked} ms from now, and this user may reserve at most {most} ms ahead: \
+         end it earlier, or ask later"
     )]
     Ahead {
         /// Time until its end, in milliseconds.
@@ -61,9 +61,7 @@ pub enum PolicyRefusal {
         most: u64,
     },
     /// Too many paths are requested: request fewer.
-    #[error(
-        "{asked} paths are more than the {most} that this user may have at once: ask for fewer"
-    )]
+    #[error("{asked} paths exceed the {most} that this user may use at once: ask for fewer")]
     Paths {
         /// Requested number of paths.
         asked: usize,

@@ -107,16 +107,17 @@ pub enum RequestFault {
     #[error("node {} is not on the network: name a node that is", .0.0)]
     NoNode(NodeId),
     /// Both ends are the same node: name two.
-    #[error("both ends are node {}: name two", .0.0)]
+    #[error("both ends are node {}: name two different ones", .0.0)]
     OneEnd(NodeId),
     /// The window is empty or out of range: end it after its start, and within 8,900 years.
     #[error(
-        "the window from {} to {} is none: end it after it starts, and within 8,900 years",
+        "the window from {} to {} is empty or too long: end it after it starts, and within 8,900 \
+         years",
         .0.start, .0.end
     )]
     Window(Window),
     /// The window starts in the past: start it now or later.
-    #[error("the window starts at {start}, and it is {now}: start it now or later")]
+    #[error("the window starts at {start}, and the time is {now}: start it now or later")]
     Past {
         /// Start of the window.
         start: MomentMs,
@@ -124,7 +125,7 @@ pub enum RequestFault {
         now: MomentMs,
     },
     /// The rate is 0, or higher than any link's: request 1 to [`MAX_RATE`].
-    #[error("a rate of {0} bit/s can't be reserved: ask for 1 to {MAX_RATE}")]
+    #[error("a rate of {0} bit/s cannot be reserved: ask for 1 to {MAX_RATE}")]
     Rate(BitsPerSecond),
     /// The volume is 0, or needs more than the maximum rate: request at least 1 byte, in a longer
     /// window or at a higher maximum rate.

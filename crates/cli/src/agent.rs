@@ -110,11 +110,14 @@ impl AgentCommand {
         }
         // Nobody can answer a prompt.
         let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
-        rustix::stdio::dup2_stdin(&nothing).context("cannot let go of standard input")?;
+        rustix::stdio::dup2_stdin(&nothing).context("cannot detach standard input")?;
         let dir = agent_dir()?;
         home::make_private(&dir)?;
         // While this lock is held, no other agent can run here.
-        let _lock = lock(&dir, "an agent runs already: longhaul jobs asks it")?;
+        let _lock = lock(
+            &dir,
+            "an agent is running already: longhaul jobs lists its jobs",
+        )?;
         // On one thread: it waits for the store and for child processes, and the children end with
         // the thread that started them.
         run_in_runtime(self.serve(&dir))
@@ -194,8 +197,8 @@ impl AgentCommand {
         // By the time this process has ended, the socket may belong to another agent.
         let _ = std::fs::remove_file(&socket);
         match failed {
-            Some(Ok(Err(error))) => Err(error).context("cannot go on listening"),
-            Some(Err(error)) => Err(error).context("cannot go on listening"),
+            Some(Ok(Err(error))) => Err(error).context("cannot keep listening"),
+            Some(Err(error)) => Err(error).context("cannot keep listening"),
             _ => Ok(Exit::Success),
         }
     }
@@ -222,18 +225,18 @@ impl AgentCommand {
         answer::write_line(format!("agent {name} is ready at {socket}"));
         if let Some(address) = http {
             answer::write_line(format!(
-                "HTTP at http://{address}, for who brings the token"
+                "HTTP at http://{address}, for requests with the token"
             ));
         }
         if let Some(address) = https {
             answer::write_line(format!(
-                "HTTP at https://{address}, for the keys that are authorized; its own is {key}"
+                "HTTP at https://{address}, for authorized keys; its own key is {key}"
             ));
         }
     }
 
     fn settings(&self, dir: &Path, identity: &Identity) -> Result<AgentSettings> {
-        let file = std::env::current_exe().context("cannot tell where this program is")?;
+        let file = std::env::current_exe().context("cannot find this program's file")?;
         let own = std::process::id().to_string();
         let patience = cp::ATTEMPT_PATIENCE.0.as_secs().to_string();
         let arguments = [
@@ -272,7 +275,7 @@ impl AgentCommand {
 fn parse_notice_url(url: &str) -> Result<String, String> {
     match Receiver::parse(url) {
         Some(_) => Ok(url.to_owned()),
-        None => Err("no http or https URL, or one with a name or a password in it".to_owned()),
+        None => Err("not an http or https URL, or one with a user name or password".to_owned()),
     }
 }
 

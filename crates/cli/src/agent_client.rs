@@ -42,7 +42,8 @@ pub enum AgentError {
 /// Returns the directory of the agent's own files.
 pub fn agent_dir() -> Result<PathBuf> {
     let state = home::state_dir().context(
-        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where jobs are to be kept",
+        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: set LONGHAUL_STATE to the \
+         directory for jobs",
     )?;
     Ok(state.join("agent"))
 }
@@ -158,7 +159,7 @@ async fn start(socket: &Path) -> Result<()> {
         .mode(0o600)
         .open(&log_file);
     let log = log.with_context(|| format!("cannot write {}", log_file.display()))?;
-    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let program = std::env::current_exe().context("cannot find this program's file")?;
     let mut child = Command::new(program)
         .args(["agent", "--detach"])
         .current_dir("/")

@@ -151,7 +151,7 @@ impl ControlCommand {
                 name: "longhaul-control",
                 description: "Longhaul controller: map, measurements, forecasts, routes",
                 arguments: &["control".to_owned()],
-                stop: (30, "What was begun is answered before it ends."),
+                stop: (30, "Requests in progress are answered before it ends."),
             }),
         }
     }

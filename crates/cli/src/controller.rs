@@ -136,7 +136,7 @@ pub fn configured_controller(identity: Option<&Path>) -> Result<ControllerClient
 }
 
 fn explain_missing_controller() -> anyhow::Error {
-    anyhow!("no controller is asked: name one with longhaul controller use URL")
+    anyhow!("no controller is configured: name one with longhaul controller use URL")
 }
 
 fn printable_lines(text: &str) -> String {
@@ -185,8 +185,8 @@ impl UseArguments {
                     (None, Some(key)) => ControllerTrust::Key(key),
                     (None, None) => {
                         return Err(anyhow!(
-                            "the controller shows a certificate of an authority: name that \
-                             authority's file with --ca FILE"
+                            "the controller's certificate is signed by an authority: name the file \
+                             of that authority with --ca FILE"
                         ));
                     }
                 };
@@ -208,8 +208,8 @@ impl UseArguments {
                 settings.others.retain(|other| other.url != url);
                 if settings.sites().count() >= MAX_CONTROLLERS {
                     return Err(anyhow!(
-                        "{MAX_CONTROLLERS} controllers are asked already: begin anew with longhaul \
-                         controller use URL"
+                        "{MAX_CONTROLLERS} controllers are configured already: start over with \
+                         longhaul controller use URL"
                     ));
                 }
                 settings.others.push(site);
@@ -220,12 +220,12 @@ impl UseArguments {
         match ControllerClient::from_client(client).info().await {
             Ok(info) => {
                 let name = printable(info.name.as_bytes());
-                answer::write_line(format_args!("{url} is asked from now on: {name}"));
+                answer::write_line(format_args!("using controller {url}: {name}"));
             }
             // It is the right controller; whether it accepts this key is its operator's business.
             Err(error) => answer::write_line(format_args!(
-                "{url} is asked from now on; for now it says: {error}\n\
-                 its operator lets this key in with: longhaul control grant {} client",
+                "using controller {url}, which answers: {error}\n\
+                 its operator can authorize this key with: longhaul control grant {} client",
                 identity.public()
             )),
         }

@@ -215,8 +215,8 @@ impl Cp {
         }
         if self.deadline.is_given() && !job.is_with_server() {
             bail!(
-                "--by and --reserve are for lh:// only: of other copies no two ends are known that \
-                 bandwidth could be reserved between"
+                "--by and --reserve are for lh:// only: for other copies the two ends to reserve \
+                 between are not known"
             );
         }
         self.deadline.settings(&Zoned::now())?;

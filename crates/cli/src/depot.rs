@@ -113,9 +113,9 @@ impl DepotCommand {
         let settings = self.register.settings()?;
         if has_controllers && settings.is_none() {
             tracing::warn!(
-                "the policy trusts controllers, and none is known here that renews their grants: \
-                 they lapse after a \
-                 minute; run longhaul controller use URL, or give --controller URL"
+                "the policy trusts controllers, but none is configured here to renew their grants, \
+                 which lapse after a minute; run longhaul controller use URL, or give --controller \
+                 URL"
             );
         }
         let registered =

@@ -202,13 +202,13 @@ fn read_host(text: &str) -> Result<(Endpoint, bool)> {
     if text.starts_with("lh://") {
         return match Target::parse(text.as_ref())? {
             Target::Remote(remote) if remote.path.is_root() => Ok((remote.server, true)),
-            _ => Err(anyhow!("{text}: name a host, without a path behind it")),
+            _ => Err(anyhow!("{text}: name a host, without a path")),
         };
     }
     let endpoint =
         Endpoint::parse_with_port(text, SERVER_PORT).map_err(|error| anyhow!("{text}: {error}"))?;
     match endpoint.port {
-        0 => Err(anyhow!("{text}: port 0 can't be connected to")),
+        0 => Err(anyhow!("{text}: port 0 cannot be connected to")),
         _ => Ok((endpoint, false)),
     }
 }

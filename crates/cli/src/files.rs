@@ -223,7 +223,7 @@ pub fn failure_of(answer: FilesResponse) -> Result<Option<FilesFailure>> {
         FilesResponse::Failed(failure) => Ok(Some(failure)),
         _ => Err(anyhow::anyhow!(
             longhaul_transfer::files::FilesError::Protocol(
-                "it answers another question".to_owned()
+                "the answer does not match the request".to_owned()
             )
         )),
     }

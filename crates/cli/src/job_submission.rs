@@ -41,7 +41,7 @@ pub fn submit(
         match as_json {
             true => answer::write_line(serde_json::to_string(&job)?),
             false => answer::write_line(format!(
-                "job {}: longhaul job {}{} --follow shows how it goes",
+                "job {}: longhaul job {}{} --follow shows its progress",
                 job.id,
                 job.id,
                 asked.as_argument()

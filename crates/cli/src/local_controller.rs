@@ -61,8 +61,8 @@ pub const NO_BODY: Option<&()> = None;
 /// Returns the directory of the controller's own files.
 pub fn control_dir() -> Result<PathBuf> {
     let state = home::state_dir().context(
-        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the controller keeps its \
-         state",
+        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: set LONGHAUL_STATE to the \
+         directory for the controller's state",
     )?;
     Ok(state.join("control"))
 }

@@ -118,7 +118,7 @@ fn add(map: &mut Map, path: &Path) -> Result<()> {
         json(&text, path)?
     } else {
         bail!(
-            "{}: a map's name ends in .toml, .graphml, .xml or .json, which says how it is read",
+            "{}: the name of a map must end in .toml, .graphml, .xml or .json",
             home::display_path(path)
         )
     };
@@ -173,7 +173,7 @@ fn text(path: &Path) -> Result<String> {
         read().with_context(|| format!("cannot read the map {}", home::display_path(path)))?;
     text.with_context(|| {
         format!(
-            "{}: more than {} MiB: too long for a map",
+            "{}: more than {} MiB: too large for a map",
             home::display_path(path),
             MAX_FILE_BYTES >> 20
         )

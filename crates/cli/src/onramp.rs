@@ -100,7 +100,7 @@ impl OnrampCommand {
                 never = &mut follows => match never {},
             }
         }
-        tracing::info!("lets connections finish");
+        tracing::info!("draining: waiting for connections to finish");
         tokio::select! {
             () = onramp.stop() => {}
             // A second signal means that the user does not want to wait.
@@ -139,7 +139,9 @@ impl OnrampCommand {
             answer::write_line(format_args!("{at} leads to {}", forward.to));
         }
         for at in places.redirect.iter().chain(&places.tproxy) {
-            answer::write_line(format_args!("takes what a firewall brings to {at}"));
+            answer::write_line(format_args!(
+                "accepts connections that a firewall redirects to {at}"
+            ));
         }
         if let Some(metrics) = places.metrics {
             answer::write_line(format_args!("metrics on http://{metrics}/metrics"));
@@ -170,8 +172,7 @@ pub fn configured_socket() -> Result<PathBuf> {
 /// Returns the path where programs look for the on-ramp by default.
 pub fn default_socket() -> Result<PathBuf> {
     let state = home::state_dir().context(
-        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the socket is to be with \
-         --socket",
+        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: name the socket with --socket",
     )?;
     Ok(state.join(longhaul_ramp_protocol::SOCKET_IN_STATE))
 }

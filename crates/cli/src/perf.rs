@@ -199,7 +199,7 @@ struct PerfPlanOptions {
 fn mtu(text: &str) -> Result<Mtu, String> {
     let bytes: u32 = text
         .parse()
-        .map_err(|_| format!("{text:?} is no number of bytes"))?;
+        .map_err(|_| format!("{text:?} is not a number of bytes"))?;
     Mtu::new(bytes).map_err(|error| error.to_string())
 }
 

@@ -214,7 +214,7 @@ impl Place {
             Self::Here(files) => {
                 let mut own = files
                     .take()
-                    .ok_or(anyhow!("an earlier question has failed"))?;
+                    .ok_or(anyhow!("an earlier request has failed"))?;
                 let answering = tokio::task::spawn_blocking(move || {
                     let answer = own.answer(&ask, &AllowAll, &AtomicBool::new(false));
                     (own, answer)

@@ -222,7 +222,7 @@ impl Report {
         }
         if self.kept && !quiet {
             message!(
-                "longhaul: what was copied so far is kept; the same command goes on from there"
+                "longhaul: what was copied so far is kept; the same command resumes from there"
             );
         }
         if !quiet && (self.error.is_none() || self.files > 0) {
@@ -232,7 +232,7 @@ impl Report {
                 root.filter(|_| self.files > 0 || self.failed == 0)
                     .map_or(String::new(), |root| match self.unchanged_files {
                         0 => format!(", verified: BLAKE3 {root}"),
-                        _ => format!(", what travelled verified: BLAKE3 {root}"),
+                        _ => format!(", transferred data verified: BLAKE3 {root}"),
                     });
             let some = match self.failed {
                 0 => String::new(),
@@ -251,7 +251,7 @@ impl Report {
             };
             let is_there = self.failed == 0 && self.unchanged_files + self.linked_files > 0;
             let how = match is_there && self.goodput_bps == 0.0 {
-                true => "nothing had to travel".to_owned(),
+                true => "nothing had to be transferred".to_owned(),
                 false => format!("{}{some}{root}", Rate::nearest(self.goodput_bps)),
             };
             message!(

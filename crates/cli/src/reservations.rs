@@ -79,7 +79,7 @@ impl Reservations {
             }
             (None, Some(_)) => {
                 return Err(anyhow!(
-                    "say which: longhaul reservations ID, and then what is to be done"
+                    "name a reservation and an action: longhaul reservations ID ACTION"
                 ));
             }
             (Some(id), None) => vec![run_in_runtime(async {

@@ -155,7 +155,7 @@ impl ReserveCommand {
                     && let Some(first) = reserved.reservations.first()
                 {
                     answer::write_line(format_args!(
-                        "to take it: longhaul reservations {} commit",
+                        "to commit it: longhaul reservations {} commit",
                         first.id
                     ));
                 }
@@ -189,11 +189,11 @@ impl ReserveCommand {
                 let begin = begin.as_ref().unwrap_or(now);
                 begin.checked_add(jiff::SignedDuration::try_from(time.0)?)?
             }
-            (None, None) => return Err(anyhow!("say when it ends: --until or --for")),
+            (None, None) => return Err(anyhow!("give its end: --until or --for")),
         };
         if end <= *begin.as_ref().unwrap_or(now) {
             return Err(anyhow!(
-                "--until: it ends before it begins: write a later one"
+                "--until: it ends before it begins: write a later time"
             ));
         }
         let milliseconds =
@@ -208,7 +208,7 @@ impl ReserveCommand {
                 at_most_bps: self.at_most.map(bps),
                 pace: if self.even { Pace::Even } else { Pace::Early },
             },
-            (None, None) => return Err(anyhow!("say how much: --rate or --bytes")),
+            (None, None) => return Err(anyhow!("give its size: --rate or --bytes")),
         };
         // If the system does not say which zone it is in, its hours are those of UTC.
         let zone = now

@@ -55,7 +55,7 @@ impl RouteCommand {
             .map_err(|error| anyhow!("{}: {error}", printable(self.host.as_bytes())))?;
         let identity = home::identity(self.identity.as_deref())?;
         let source = ClientSource::from_home(identity.signing_key())
-            .context("cannot tell who chooses routes")?;
+            .context("cannot read the settings for routes")?;
         let question = RouteQuery {
             destination,
             receives: self.fetch,

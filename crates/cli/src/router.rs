@@ -69,7 +69,7 @@ impl Router {
             .with_context(|| format!("router of {}", home::display_path(&self.config)))?;
         let mut stop_signals = StopSignals::take()?;
         for (link, error) in router.install_standing_disciplines().await {
-            tracing::warn!(%link, %error, "not made ready for circuits");
+            tracing::warn!(%link, %error, "cannot prepare this link for circuits");
         }
         let Some(path) = self.listen else {
             tokio::select! {
@@ -94,8 +94,7 @@ impl Router {
         let (ended, ()) = tokio::join!(listening, signalled);
         // No other router owns the socket while this one holds its record.
         let _ = std::fs::remove_file(&path);
-        ended
-            .with_context(|| format!("cannot go on listening at {}", home::display_path(&path)))?;
+        ended.with_context(|| format!("cannot keep listening at {}", home::display_path(&path)))?;
         Ok(Exit::Success)
     }
 }
@@ -107,10 +106,10 @@ fn read(file: &Path) -> Result<RouterConfig> {
         .len();
     if size > MAX_CONFIG_BYTES {
         bail!(
-            "{shown}: {size} bytes are no configuration of a router: at most {MAX_CONFIG_BYTES} \
-             are read"
+            "{shown}: {size} bytes are too many for a router's configuration: at most \
+             {MAX_CONFIG_BYTES} are read"
         );
     }
     let text = read_trusted_file(file).with_context(|| format!("cannot read {shown}"))?;
-    serde_json::from_str(&text).with_context(|| format!("{shown} is no configuration of a router"))
+    serde_json::from_str(&text).with_context(|| format!("{shown} is not a router's configuration"))
 }

@@ -154,9 +154,8 @@ impl ServeCommand {
             }
             Err(needed) => {
                 tracing::warn!(
-                    "this process may have {descriptors} descriptors, and needs {needed} for what \
-                     it is to bear: raise the limit on \
-                     open files (ulimit -n), or lower --max-copies"
+                    "this process may have {descriptors} descriptors, and needs {needed} for its \
+                     limits: raise the limit on open files (ulimit -n), or lower --max-copies"
                 );
                 // Too few for any guarantee: work waits for a free one.
                 let streams =
@@ -176,8 +175,8 @@ impl ServeCommand {
         let grants = self.grants()?;
         if grants.is_empty() {
             bail!(
-                "nobody may do anything yet: name a key with --read, --create, --write or --grants \
-                 (a client's is shown by: longhaul keys show)"
+                "no key has any rights yet: give one with --read, --create, --write or --grants \
+                 (longhaul keys show prints a client's)"
             );
         }
         let served = home::display_path(root);
@@ -258,13 +257,16 @@ impl ServeCommand {
         match self.grants() {
             Ok(grants) => {
                 if grants.is_empty() {
-                    tracing::warn!("nobody may do anything any more");
+                    tracing::warn!("no key has any rights any more");
                 }
                 server.replace_grants(grants);
-                tracing::info!("the grants have been read again");
+                tracing::info!("the grants were reloaded");
             }
             Err(error) => {
-                tracing::error!("the grants in force stay: {}", failure::format_line(&error))
+                tracing::error!(
+                    "the grants were not reloaded, the previous ones stay in force: {}",
+                    failure::format_line(&error)
+                )
             }
         }
     }

@@ -41,7 +41,7 @@ pub struct Submit {
     /// the agent [default: the agent's --on-end-url].
     #[arg(long, value_name = "URL")]
     on_end_url: Option<String>,
-    /// Idempotency key: a request repeated with the same key makes no second job.
+    /// Idempotency key: a repeated request with the same key creates no second job.
     #[arg(long, value_name = "TEXT")]
     key: Option<String>,
     #[command(flatten)]

@@ -22,9 +22,11 @@ pub struct Unit<'a> {
 /// Writes the unit, and prints how to start it.
 pub fn install(unit: &Unit<'_>) -> Result<Exit> {
     logging::start("error");
-    let program = std::env::current_exe().context("cannot tell where this program is")?;
-    let dir = unit_dir()
-        .context("neither XDG_CONFIG_HOME nor HOME is set: say where units are to be kept")?;
+    let program = std::env::current_exe().context("cannot find this program's file")?;
+    let dir = unit_dir().context(
+        "neither XDG_CONFIG_HOME nor HOME is set: set XDG_CONFIG_HOME to the directory \
+                  for units",
+    )?;
     std::fs::create_dir_all(&dir)
         .with_context(|| format!("cannot make the directory {}", home::display_path(&dir)))?;
     let name = unit.name;

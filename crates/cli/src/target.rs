@@ -60,7 +60,7 @@ impl Target {
         let server = Endpoint::parse_with_port(host, SERVER_PORT)
             .map_err(|error| anyhow!("{shown}: {error}"))?;
         if server.port == 0 {
-            return Err(anyhow!("{shown}: port 0 can't be connected to"));
+            return Err(anyhow!("{shown}: port 0 cannot be connected to"));
         }
         Ok(Self::Remote(Remote {
             server,

@@ -177,7 +177,7 @@ impl PendingHostKey {
         match state.known.add(server, key) {
             Ok(()) => state.written = true,
             Err(error) => message!(
-                "longhaul: the server's key was not written down: {}",
+                "longhaul: the server's key was not saved: {}",
                 printable(error.to_string().as_bytes())
             ),
         }

@@ -328,7 +328,7 @@ impl Observer for CopyWatch {
                     && self.seen().lines.is_new(&reason, Instant::now())
                 {
                     self.bar
-                        .suspend(|| message!("longhaul: {reason}; going on"));
+                        .suspend(|| message!("longhaul: {reason}; continuing"));
                 }
             }
             TransferEvent::Waiting { silence, patience } => {
@@ -369,7 +369,7 @@ impl Observer for CopyWatch {
                     self.line(json!({ "event": "begun_again", "reason": reason }));
                 } else {
                     self.print_unless_quiet(&format!(
-                        "{reason}; beginning another, which resumes from what is there"
+                        "{reason}; starting another copy, which resumes from what is there"
                     ));
                 }
             }
@@ -402,9 +402,7 @@ impl Observer for CopyWatch {
                 } else if !self.show.quiet {
                     let (there, whole) = (ByteCount(bytes), ByteCount(size));
                     self.bar.suspend(|| {
-                        message!(
-                            "longhaul: going on with {path}: {there} of {whole} are there already"
-                        );
+                        message!("longhaul: resuming {path}: {there} of {whole} are there already");
                     });
                 }
             }

@@ -10,7 +10,7 @@ use longhaul_session::{Error as SessionError, Identity};
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
     /// No environment variable says where keys are kept: set `LONGHAUL_HOME` or `HOME`.
-    #[error("neither LONGHAUL_HOME nor HOME is set: say where keys are to be kept")]
+    #[error("neither LONGHAUL_HOME nor HOME is set: set LONGHAUL_HOME to the directory for keys")]
     Nowhere,
     /// The directory cannot be created: check the permissions of the one above it.
     #[error("cannot make the directory {}", display_path(path))]
@@ -21,7 +21,7 @@ pub enum HomeError {
         source: io::Error,
     },
     /// The name cannot name a key: use letters, digits, '.', '_' and '-'.
-    #[error("{0:?} can't name a key: use letters, digits, '.', '_' and '-'")]
+    #[error("{0:?} is not a valid name for a key: use letters, digits, '.', '_' and '-'")]
     KeyName(String),
     /// The file of the identity cannot be read or written.
     #[error(transparent)]

@@ -233,7 +233,7 @@ fn parse_rule(rule: RuleText, line: usize) -> Result<RouteRule, ParseProblem> {
     if rule.to.get_ref().is_empty() {
         return Err((
             rule.to.span().start,
-            "to: is empty: such a rule fits nothing; remove it".to_owned(),
+            "to: is empty: such a rule matches nothing; remove it".to_owned(),
         ));
     }
     let to = rule.to.get_ref().iter().map(|text| {
@@ -260,7 +260,7 @@ fn parse_rule(rule: RuleText, line: usize) -> Result<RouteRule, ParseProblem> {
         Some(text) if rule.acceptor => {
             return Err((
                 text.span().start,
-                "offramp: the destinations are acceptors already: remove one of the two".to_owned(),
+                "offramp: this rule has acceptor = true as well: remove one of the two".to_owned(),
             ));
         }
         Some(text) => offramp(text.get_ref())
@@ -271,7 +271,7 @@ fn parse_rule(rule: RuleText, line: usize) -> Result<RouteRule, ParseProblem> {
     if let (SessionEnd::None, false, Some(text)) = (&end, via.is_direct(), &rule.via) {
         return Err((
             text.span().start,
-            "via: say where the session ends: offramp = \"host\", or acceptor = true".to_owned(),
+            "via: name where the session ends: offramp = \"host\", or acceptor = true".to_owned(),
         ));
     }
     Ok(RouteRule {

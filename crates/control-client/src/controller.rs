@@ -138,7 +138,7 @@ impl ControllerClient {
                 .await?;
             let bytes = client.read_success(response).await?;
             String::from_utf8(bytes.into())
-                .map_err(|_| client.malformed_answer("it is no text".to_owned()))
+                .map_err(|_| client.malformed_answer("it is not text".to_owned()))
         })
         .await
     }
@@ -251,7 +251,7 @@ impl ControllerClient {
         // There is at least one client.
         Err(last.unwrap_or(ClientError::Request {
             service: SERVICE,
-            why: "none is named".to_owned(),
+            why: "no controller is configured".to_owned(),
         }))
     }
 

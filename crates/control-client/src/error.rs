@@ -70,7 +70,7 @@ pub enum ClientError {
     #[error(transparent)]
     Sign(#[from] SignatureError),
     /// The request cannot be built.
-    #[error("cannot ask the {service} that: {why}")]
+    #[error("cannot send this request to the {service}: {why}")]
     Request {
         /// Kind of service, in one word.
         service: &'static str,
@@ -81,7 +81,7 @@ pub enum ClientError {
     #[error("{}", .0.detail)]
     Refused(Problem),
     /// The connection failed before the answer was complete.
-    #[error("the {service} broke off: {why}")]
+    #[error("the connection to the {service} broke: {why}")]
     BrokeOff {
         /// Kind of service, in one word.
         service: &'static str,
@@ -98,8 +98,7 @@ pub enum ClientError {
     },
     /// The answer cannot be parsed; the service may be of another release.
     #[error(
-        "the {service}'s answer is not understood: {why}; if it is of another release, start it \
-        anew"
+        "cannot understand the {service}'s answer: {why}; if it runs another release, restart it"
     )]
     Answer {
         /// Kind of service, in one word.

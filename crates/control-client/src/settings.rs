@@ -69,7 +69,7 @@ pub enum ControllerTrust {
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The file cannot be read or written.
-    #[error("{}: cannot {action} which controller is asked: {source}", display_path(.file))]
+    #[error("{}: cannot {action} the settings of the controller: {source}", display_path(.file))]
     File {
         /// Path of the file.
         file: PathBuf,
@@ -79,7 +79,7 @@ pub enum SettingsError {
         source: io::Error,
     },
     /// The file is malformed.
-    #[error("{}: {problem}; longhaul controller use URL writes it anew", display_path(.file))]
+    #[error("{}: {problem}; longhaul controller use URL replaces it", display_path(.file))]
     Malformed {
         /// Path of the file.
         file: PathBuf,
@@ -216,10 +216,12 @@ impl ControllerEntry {
             .parse()
             .map_err(|error: crate::url::UrlError| error.to_string())?;
         let known = match (&url, key, authority) {
-            (_, Some(_), Some(_)) => return Err("key and authority: leave one out".to_owned()),
+            (_, Some(_), Some(_)) => {
+                return Err("key and authority: set only one of them".to_owned());
+            }
             (ServiceUrl::Unix(_), None, None) => None,
             (ServiceUrl::Unix(_), ..) => {
-                return Err("a Unix socket needs no key: leave it out".to_owned());
+                return Err("a Unix socket needs no key: remove it".to_owned());
             }
             (ServiceUrl::Https(_), Some(key), None) => {
                 let key: PublicKey = key.parse().map_err(|error| format!("key: {error}"))?;
@@ -227,7 +229,7 @@ impl ControllerEntry {
             }
             (ServiceUrl::Https(_), None, Some(file)) => Some(ControllerTrust::Authority(file)),
             (ServiceUrl::Https(_), None, None) => {
-                return Err("neither key nor authority says how the controller is known".to_owned());
+                return Err("key and authority are both missing: set one of them".to_owned());
             }
         };
         Ok(Self { url, known })

@@ -46,7 +46,7 @@ impl Spool {
     pub fn put(&self, entry: &SpoolEntry) -> io::Result<()> {
         let text = serde_json::to_vec(entry)?;
         if text.len() > MAX_ENTRY_BYTES {
-            return Err(io::Error::other("it is too long to be kept"));
+            return Err(io::Error::other("it is too long to be stored"));
         }
         longhaul_config::home::make_private(&self.0).map_err(io::Error::other)?;
         let unlike = SessionId::random().map_err(io::Error::other)?;

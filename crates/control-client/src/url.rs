@@ -22,7 +22,7 @@ pub enum ServiceUrl {
 
 /// The text does not name a service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}: a service is named as https://HOST:PORT, or as unix:/PATH on this machine")]
+#[error("{0}: write https://HOST:PORT, or unix:/PATH for this machine")]
 pub struct UrlError(String);
 
 impl FromStr for ServiceUrl {

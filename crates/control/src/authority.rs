@@ -51,7 +51,8 @@ impl Subject {
 pub enum AccessDenied {
     /// The caller's roles do not include this permission at all.
     #[error(
-        "no role of {who} may {permission} {resource}: longhaul control grant gives it one that may"
+        "no role of {who} may {permission} {resource}: grant one that may with longhaul control \
+         grant"
     )]
     NoRight {
         /// Name of the caller.

@@ -218,7 +218,7 @@ async fn count(
                 status,
                 milliseconds,
                 left_out,
-                "a request took long"
+                "slow request"
             )
         });
     }
@@ -317,5 +317,5 @@ fn cursor(after: Option<&str>) -> Result<i64, Problem> {
         return Ok(0);
     };
     let place = after.parse().ok().filter(|place| *place >= 0);
-    place.ok_or_else(|| invalid("after: not what an answer gave as next"))
+    place.ok_or_else(|| invalid("after: not the next of an earlier answer"))
 }

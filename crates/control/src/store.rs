@@ -59,7 +59,7 @@ pub enum StoreError {
         key: String,
     },
     /// A stored item cannot be read.
-    #[error("the store has a {what} that cannot be read: {why}")]
+    #[error("cannot read a {what} in the store: {why}")]
     Unreadable {
         /// Kind of the item.
         what: &'static str,
@@ -67,7 +67,7 @@ pub enum StoreError {
         why: String,
     },
     /// Too many requests are waiting.
-    #[error("more comes in than can be written: try again later")]
+    #[error("measurements arrive faster than they can be written: try again later")]
     Busy,
     /// The journal of reservations cannot be read at the moment.
     #[error("reservations cannot be read or written now: try again")]
@@ -79,13 +79,13 @@ pub enum StoreError {
         leader: Option<String>,
     },
     /// The connections to the store were abandoned.
-    #[error("the store does not answer any more: try again")]
+    #[error("the store no longer answers: try again")]
     Silent,
     /// Another controller writes the journal of reservations.
-    #[error("another controller writes reservations by now: try again")]
+    #[error("another controller has taken over the reservations: try again")]
     Fenced,
     /// The controller is ending.
-    #[error("the controller is ending: try again")]
+    #[error("the controller is stopping: try again")]
     Ending,
     /// The store does not answer.
     #[error("the store does not answer: {0}")]
@@ -95,7 +95,7 @@ pub enum StoreError {
 fn ask_elsewhere(leader: Option<&str>) -> String {
     match leader {
         Some(url) => format!("ask the one at {url}"),
-        None => "ask another one, or try again".to_owned(),
+        None => "ask another controller, or try again".to_owned(),
     }
 }
 

@@ -66,10 +66,7 @@ pub enum AskError {
     )]
     Silent,
     /// The far machine sent an unexpected answer.
-    #[error(
-        "the far machine does not answer as a doctor's question is answered: does it run the same \
-         release?"
-    )]
+    #[error("the far machine's answer is not a report of doctor: does it run the same release?")]
     NotUnderstood,
 }
 
@@ -228,7 +225,7 @@ pub(crate) async fn send(
         .ok()
         .filter(|length| *length <= MAX_MESSAGE_BYTES);
     let length = length
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the facts are too long"))?;
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the report is too long"))?;
     let mut bytes = length.to_le_bytes().to_vec();
     bytes.extend_from_slice(&json);
     stream.write_all(&bytes).await?;
@@ -240,7 +237,7 @@ pub(crate) async fn send(
 pub(crate) async fn receive<T: serde::de::DeserializeOwned>(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> io::Result<Option<T>> {
-    let malformed = || io::Error::new(io::ErrorKind::InvalidData, "no message of a doctor's");
+    let malformed = || io::Error::new(io::ErrorKind::InvalidData, "not a message of doctor");
     let mut length = [0; 4];
     let (first, rest) = length.split_at_mut(1);
     if stream.read(first).await? == 0 {

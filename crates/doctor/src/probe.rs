@@ -93,7 +93,7 @@ fn probe_by_tcp(address: SocketAddr, rtt: Duration) -> Result<PathMtu, String> {
     let mut ask =
         |size| probe_twice(|| tcp::probe_segment(address, Some(size), rtt).map(|(_, fate)| fate));
     conclude(full, first_hop, ProbeMethod::Tcp, &mut ask)
-        .ok_or_else(|| format!("{address} acknowledges nothing"))
+        .ok_or_else(|| format!("{address} sends no acknowledgements"))
 }
 
 fn probe_by_udp(address: SocketAddr, rtt: Duration) -> Result<PathMtu, String> {

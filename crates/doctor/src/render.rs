@@ -216,17 +216,17 @@ pub fn findings(found: &[Finding]) -> String {
         let _ = writeln!(text, "\n{mark}: {there}{} [{}]", finding.what, finding.id);
         let _ = writeln!(text, "  {}", finding.cost.text);
         for (index, mend) in finding.mends.iter().enumerate() {
-            let word = if index == 0 { "mend:" } else { "or:" };
+            let word = if index == 0 { "fix:" } else { "or:" };
             let _ = writeln!(text, "  {word:<6} {}", mend.now);
             if let Some(keep) = &mend.keep {
-                let _ = writeln!(text, "  stay:  {keep}");
+                let _ = writeln!(text, "  keep:  {keep}");
             }
             if let Some(note) = &mend.note {
                 let _ = writeln!(text, "         ({note})");
             }
         }
         if finding.mends.is_empty() {
-            let _ = writeln!(text, "  no command mends it");
+            let _ = writeln!(text, "  no command fixes it");
         }
     }
     text
@@ -281,8 +281,8 @@ mod tests {
         let expected = "
 COSTS: on the far machine: tcp_sack 0 [sack-off]
   a cost
-  mend:  sysctl -w a=1
-  stay:  echo 'a = 1' >> file
+  fix:   sysctl -w a=1
+  keep:  echo 'a = 1' >> file
   or:    ip route
          (for one host)
 ";

@@ -182,8 +182,8 @@ pub enum EventRefusal {
     /// It is not due yet.
     #[error("the job is not due yet")]
     NotDue,
-    /// Another agent has had the job since.
-    #[error("another agent has had the job since")]
+    /// Another agent has taken the job since.
+    #[error("another agent has taken the job since")]
     Stale,
     /// The lease has not expired.
     #[error("the job's agent is alive")]

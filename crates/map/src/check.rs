@@ -48,8 +48,8 @@ impl fmt::Display for MapItem {
 pub enum MapFault {
     /// The name is invalid: write 1 to 128 printable characters, without blanks at the ends.
     #[error(
-        "{item}: name: {name:?} is no name: write 1 to 128 printable characters, without blanks at \
-        the ends"
+        "{item}: name: {name:?} is not a valid name: write 1 to 128 printable characters, with no \
+         space at either end"
     )]
     Name {
         /// Item with the name.
@@ -58,7 +58,7 @@ pub enum MapFault {
         name: String,
     },
     /// Two items of one kind have the same name: give each its own.
-    #[error("{item}: name: {name:?} is the name of another one, too: give each its own")]
+    #[error("{item}: name: {name:?} is used twice: give each its own name")]
     NameTwice {
         /// The second item.
         item: MapItem,
@@ -66,13 +66,13 @@ pub enum MapFault {
         name: String,
     },
     /// Two depots have the same key: a depot may appear on a map only once.
-    #[error("{item}: key: another depot has the same key: a depot stands on a map once")]
+    #[error("{item}: key: another depot has the same key: list each depot once")]
     KeyTwice {
         /// The second depot.
         item: MapItem,
     },
     /// The item names a site that is not on the map: add the site, or correct the name.
-    #[error("{item}: there is no site {site:?}: add it, or mend the name")]
+    #[error("{item}: there is no site {site:?}: add it, or correct the name")]
     NoSite {
         /// Item with the name.
         item: MapItem,
@@ -94,7 +94,7 @@ pub enum MapFault {
         item: MapItem,
     },
     /// A rate or number is 0: leave it out if it is unknown.
-    #[error("{item}: {field}: must be more than 0: leave it out where it is not known")]
+    #[error("{item}: {field}: must be more than 0: leave it out if it is not known")]
     NoRate {
         /// The item.
         item: MapItem,
@@ -132,7 +132,7 @@ pub enum MapFault {
         problem: String,
     },
     /// There are more items of a kind than a map may hold.
-    #[error("{count} {kind}: a map holds {MAX_ITEMS} at most")]
+    #[error("{count} {kind}: a map holds at most {MAX_ITEMS}")]
     TooMany {
         /// Kind of the items.
         kind: &'static str,

@@ -50,7 +50,7 @@ pub enum EsnetError {
         problem: String,
     },
     /// Two devices have the same name.
-    #[error("the devices of the topology: {device:?} is there twice")]
+    #[error("the devices of the topology: {device:?} is listed twice")]
     DeviceTwice {
         /// The name.
         device: String,
@@ -67,7 +67,7 @@ pub enum EsnetError {
         device: String,
     },
     /// The coordinates are not numbers.
-    #[error("the devices of the topology: {device:?}: coordinates {text:?} are none")]
+    #[error("the devices of the topology: {device:?}: coordinates {text:?} are invalid")]
     Coordinates {
         /// The device.
         device: String,
@@ -219,7 +219,7 @@ fn add_links(
         .count();
     if alone > 0 {
         map.notes
-            .push(format!("{alone} adjacencies have no opposite"));
+            .push(format!("{alone} adjacencies have no opposite direction"));
     }
     if unknown > 0 {
         map.notes.push(format!(

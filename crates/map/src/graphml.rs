@@ -47,7 +47,7 @@ pub enum GraphmlError {
     /// The document is not valid XML, is too large, or has a document type definition (DTD), which
     /// is not supported: correct it, or remove the definition.
     #[error(
-        "{}:{line}: is no XML that can be read: {problem}",
+        "{}:{line}: is not readable as XML: {problem}",
         printable(file.as_os_str().as_encoded_bytes())
     )]
     Xml {
@@ -156,7 +156,7 @@ impl<'a, 'input> GraphmlReader<'a, 'input> {
         let root = self.document.root_element();
         if root.tag_name().name() != "graphml" {
             let problem = format!(
-                "is no GraphML: it begins with <{}>",
+                "is not GraphML: it begins with <{}>",
                 shorten(root.tag_name().name())
             );
             return Err(self.graph_error(root, problem));
@@ -260,10 +260,7 @@ impl<'a, 'input> GraphmlReader<'a, 'input> {
         }
         let name = self.site_names.claim(base);
         if self.sites.insert(id, name.clone()).is_some() {
-            let problem = format!(
-                "node {:?} is there already: give each its own id",
-                shorten(id)
-            );
+            let problem = format!("node {:?} appears twice: give each its own id", shorten(id));
             return Err(self.graph_error(node, problem));
         }
         self.map.sites.push(Site {

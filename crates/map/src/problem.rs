@@ -34,21 +34,21 @@ pub enum RegistrationProblem {
     /// The name is invalid: write 1 to 128 printable characters, without blanks at the ends and
     /// without `~`.
     #[error(
-        "the name of a depot is 1 to 128 printable characters, without blanks at the ends and \
-        without \"~\""
+        "the name of a depot has 1 to 128 printable characters, with no space at either end and \
+        no \"~\""
     )]
     Name,
     /// The version is invalid: write at most 64 printable characters.
-    #[error("the version of a depot's software is at most 64 printable characters")]
+    #[error("the version of a depot's software has at most 64 printable characters")]
     Version,
     /// There is no address, or more than 64: state 1 to 64, each with a transport.
     #[error("a depot has 1 to 64 addresses, each with a transport")]
     Addresses,
     /// A limit is 0: a depot that relays nothing does not register.
-    #[error("a depot's limits are more than 0")]
+    #[error("a depot's limits must be more than 0")]
     Limits,
     /// The times are invalid: state a time of sending, and a validity above zero.
-    #[error("a registration is sent at a time, and holds for longer than none")]
+    #[error("a registration needs the time when it was sent, and a lifetime of more than 0 s")]
     Times,
     /// The registration is in the future: set the depot's clock.
     #[error("the registration is from {ahead:.0} s in the future: set the depot's clock")]
@@ -57,7 +57,7 @@ pub enum RegistrationProblem {
         ahead: f64,
     },
     /// Its site is not on the map: the depot appears without a site.
-    #[error("there is no site {site:?} on the map: add it, or mend the depot's settings")]
+    #[error("there is no site {site:?} on the map: add it, or correct the depot's settings")]
     NoSite {
         /// The name, shortened and printable.
         site: String,
@@ -84,6 +84,6 @@ pub enum RegistrationProblem {
         shown_as: String,
     },
     /// The map is full.
-    #[error("the map is full: it holds {MAX_ITEMS} depots at most")]
+    #[error("the map is full: it holds at most {MAX_ITEMS} depots")]
     Full,
 }

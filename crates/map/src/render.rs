@@ -57,10 +57,10 @@ pub fn render_tables(map: &Map, now: Moment) -> String {
         );
     }
     if map.links.iter().flat_map(directions).any(is_vague) {
-        out.push_str("~ a capacity that is only bounded, or assumed\n");
+        out.push_str("~ a capacity that is assumed, or known only as a bound\n");
     }
     if out.is_empty() {
-        out.push_str("nothing is on the map\n");
+        out.push_str("the map is empty\n");
     }
     out
 }

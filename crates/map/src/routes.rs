@@ -40,16 +40,16 @@ pub enum ChosenRouteError {
     #[error("there is no depot {0:?} on the map")]
     NoDepot(String),
     /// A depot has fallen silent: choose another route.
-    #[error("the depot {0:?} has fallen silent: choose another way")]
+    #[error("the depot {0:?} no longer reports to the controller: choose another route")]
     StaleDepot(String),
     /// A destination is invalid.
-    #[error("a route leads to nobody, or to what is no host: {0}")]
+    #[error("a route has no valid destination: {0}")]
     To(String),
     /// The ports are invalid.
     #[error("the ports of a route are 1 to 65535, the first of a range no greater than the last")]
     Ports,
     /// The route passes depots, but its session has no end: state where it ends.
-    #[error("a route through depots must say where the session ends")]
+    #[error("a route through depots must name where the session ends")]
     NoEnd,
     /// There are too many depots.
     #[error(transparent)]

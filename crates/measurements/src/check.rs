@@ -55,13 +55,13 @@ impl Default for RecordBounds {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RecordFault {
     /// An end is malformed: write 1 to 253 printable characters without blanks.
-    #[error("{field}: an end of a path is 1 to 253 printable characters without blanks")]
+    #[error("{field}: the name of an end has 1 to 253 printable characters and no spaces")]
     End {
         /// `from` or `to`.
         field: &'static str,
     },
     /// Both ends are the same, which is not a path.
-    #[error("from and to are the same: that is no path")]
+    #[error("from and to are the same: name two different ends")]
     NoPath,
     /// The measurement is in the future: set the reporter's clock.
     #[error("the measurement is from {ahead_s:.0} s in the future: set the reporter's clock")]
@@ -70,7 +70,7 @@ pub enum RecordFault {
         ahead_s: f64,
     },
     /// The measurement is too old.
-    #[error("the measurement is {age_s:.0} s old: that is too old to be kept")]
+    #[error("the measurement is {age_s:.0} s old: that is too old to be stored")]
     Old {
         /// Age in seconds.
         age_s: f64,
@@ -89,15 +89,15 @@ pub enum RecordFault {
     },
     /// The minimum, median, mean, 95th percentile and maximum are not in order.
     #[error(
-        "{field}: the least, the median, the mean, the 95th percentile and the greatest are not in \
-        order"
+        "{field}: the minimum, the median, the mean, the 95th percentile and the maximum are not \
+         in order"
     )]
     Order {
         /// Name of the field.
         field: &'static str,
     },
     /// A value that the record's kind requires is missing.
-    #[error("a measurement of this kind has {field}")]
+    #[error("a measurement of this kind needs {field}")]
     Missing {
         /// Name of the field.
         field: &'static str,

@@ -34,7 +34,7 @@ pub mod limit {
         };
         let limit = Limit::ALL.into_iter().find(|limit| limit.as_str() == word);
         limit.map(Some).ok_or_else(|| {
-            de::Error::custom("no such limit: write one that drs knows, such as path or loss")
+            de::Error::custom("unknown limit: write one that drs knows, such as path or loss")
         })
     }
 }

@@ -70,8 +70,8 @@ async fn answer_line(line: &[u8], driver: &dyn Driver) -> DriverReply {
 pub enum AgentListenError {
     /// Other users could reach the socket: make the directory private, or choose another.
     #[error(
-        "{}: others than its owner may enter it (mode {mode:o}), and whoever reaches the socket \
-        may ask for anything: chmod 700 it, or name another directory",
+        "{}: users other than its owner may enter it (mode {mode:o}), and whoever reaches the \
+         socket may change circuits: run chmod 700 on it, or name another directory",
         directory.display()
     )]
     Open {
@@ -82,12 +82,12 @@ pub enum AgentListenError {
     },
     /// Another process listens on the socket: stop it, or choose another socket.
     #[error(
-        "{}: somebody listens there already: end that one, or name another socket",
+        "{}: another process listens there already: stop it, or name another socket",
         .0.display()
     )]
     Taken(PathBuf),
     /// A file that is not a socket has that name: choose another name.
-    #[error("{}: that is no socket: name another", .0.display())]
+    #[error("{}: not a socket: name another path", .0.display())]
     NoSocket(PathBuf),
     /// The operating system refuses.
     #[error("cannot listen on {}: {source}", path.display())]

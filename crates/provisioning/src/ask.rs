@@ -121,7 +121,7 @@ pub enum DriverError {
         why: String,
     },
     /// The part does not exist.
-    #[error("no such part: {why}")]
+    #[error("unknown circuit: {why}")]
     Missing {
         /// Id of the part.
         why: String,
@@ -153,8 +153,8 @@ impl DriverError {
     pub fn no_room(link: &EntityName, asked: BitsPerSecond, left: BitsPerSecond) -> Self {
         Self::NoRoom {
             why: sanitize_line(&format!(
-                "link {link} has {left} bit/s left for circuits, and {asked} bit/s are asked for: \
-                wait until another ends"
+                "link {link} has {left} bit/s free for circuits, and {asked} bit/s are requested: \
+                 wait until another circuit ends"
             )),
         }
     }
@@ -248,7 +248,7 @@ fn encode_line(value: &impl Serialize, most: usize) -> Result<Vec<u8>, DriverErr
     line.push(b'\n');
     if line.len() > most {
         return Err(DriverError::refused(format!(
-            "it takes {} bytes to say, and at most {most} are read: ask for less at once",
+            "it has {} bytes, and at most {most} are accepted: ask for less at once",
             line.len()
         )));
     }
@@ -264,7 +264,7 @@ pub fn read_request(line: &[u8]) -> Result<DriverRequest, DriverError> {
     let no = |why: String| DriverError::nonsense(format!("the request is not understood: {why}"));
     if line.len() > MAX_REQUEST_BYTES {
         return Err(no(format!(
-            "{} bytes, and at most {MAX_REQUEST_BYTES} are read",
+            "{} bytes, and at most {MAX_REQUEST_BYTES} are accepted",
             line.len()
         )));
     }
@@ -275,7 +275,8 @@ pub fn read_request(line: &[u8]) -> Result<DriverRequest, DriverError> {
         Some(version) if version == u64::from(PROTOCOL_VERSION) => {}
         Some(version) => {
             return Err(no(format!(
-                "it is of version {version}, and {PROTOCOL_VERSION} is spoken here: update one of the two"
+                "it has version {version}, and this side speaks version {PROTOCOL_VERSION}: update \
+                 one of the two"
             )));
         }
         None => return Err(no("it has no version".to_owned())),
@@ -296,7 +297,7 @@ pub fn read_reply(line: &[u8]) -> Result<DriverReply, DriverError> {
     let no = |why: String| DriverError::nonsense(format!("the answer is not understood: {why}"));
     if line.len() > MAX_REPLY_BYTES {
         return Err(no(format!(
-            "{} bytes, and at most {MAX_REPLY_BYTES} are read",
+            "{} bytes, and at most {MAX_REPLY_BYTES} are accepted",
             line.len()
         )));
     }

@@ -84,13 +84,13 @@ pub enum CircuitFault {
     /// A window is empty or out of range, or begins before the previous one ends: put the pieces in
     /// order of time.
     #[error(
-        "the window from {} to {} is none, or overlaps the one before: put the pieces in order of \
-        time",
+        "the window from {} to {} is empty, or overlaps the previous one: put the windows in order \
+         of time",
         .0.start, .0.end
     )]
     Window(Window),
     /// The rate is 0, or higher than any link's: use 1 to [`MAX_RATE`].
-    #[error("a rate of {0} bit/s can't be set up: take 1 to {MAX_RATE}")]
+    #[error("a rate of {0} bit/s cannot be set up: use 1 to {MAX_RATE}")]
     Rate(BitsPerSecond),
     /// The streams cannot be matched.
     #[error(transparent)]

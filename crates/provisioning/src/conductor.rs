@@ -111,7 +111,7 @@ impl DriverRunner {
                 () = tokio::time::sleep(sleep) => has_moved = true,
                 Some(ended) = asking.join_next_with_id() => {
                     let (id, answer) = ended.unwrap_or_else(|error| {
-                        (error.id(), Err(DriverError::failed("the driver broke off: see the log")))
+                        (error.id(), Err(DriverError::failed("the driver failed: see the log")))
                     });
                     if let Some(number) = numbers.remove(&id) {
                         self.lock_reconciler().take_answer(number, answer, clock());
@@ -144,7 +144,7 @@ async fn ask_driver(
         Err(DriverError::failed(text))
     });
     if let Err(error) = &answer {
-        tracing::warn!(driver = %ask.driver, %error, "a driver was asked in vain");
+        tracing::warn!(driver = %ask.driver, %error, "a request to a driver failed");
     }
     answer
 }

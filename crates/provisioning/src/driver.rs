@@ -25,7 +25,7 @@ fn unexpected_reply(reply: &DriverReply) -> DriverError {
         DriverReply::Counters(_) => "counters",
         DriverReply::Error(error) => return error.clone(),
     };
-    DriverError::nonsense(format!("{what} is no answer to what was asked"))
+    DriverError::nonsense(format!("{what} does not answer the request"))
 }
 
 /// Ensures that a part is set up as described.

@@ -140,8 +140,8 @@ impl LinuxRouter {
             return Ok(());
         }
         Err(DriverError::refused(format!(
-            "this router is {ours}'s, and {owner} asks: give the router another owner, or run one \
-            for each with numbers of its own"
+            "this router serves {ours}, not {owner}: change its owner, or run one router for each \
+             owner, with its own numbers"
         )))
     }
 

@@ -62,10 +62,10 @@ pub enum SetupFault {
     )]
     Empty(EntityName),
     /// The agent's address is malformed: write `unix:/PATH`.
-    #[error("setup.nodes.{0}: {1:?} is no agent's address: write unix:/PATH")]
+    #[error("setup.nodes.{0}: {1:?} is not the address of an agent: write unix:/PATH")]
     Address(EntityName, String),
     /// The time limit is out of range: choose a shorter one, of at least 1 s.
-    #[error("setup.nodes.{0}: time_s is 1 to {MAX_TIME_S}")]
+    #[error("setup.nodes.{0}: time_s must be 1 to {MAX_TIME_S}")]
     Time(EntityName),
 }
 

@@ -26,7 +26,7 @@ pub struct ProgramOutput {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// It could not be started: check that it exists and is executable.
-    #[error("it can't be started ({0}): see whether it is there and may be run")]
+    #[error("it cannot be started ({0}): check that it exists and is executable")]
     Start(io::Error),
     /// It took too long, and was killed with its whole process group.
     #[error("it took longer than {} s and was killed", .0.as_secs_f64())]
@@ -35,7 +35,7 @@ pub enum RunError {
     #[error("it wrote more than {0} bytes and was killed")]
     TooMuch(usize),
     /// Communication with it failed.
-    #[error("it was lost ({0})")]
+    #[error("communication with it failed ({0})")]
     Lost(#[from] io::Error),
 }
 

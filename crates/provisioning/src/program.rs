@@ -66,7 +66,7 @@ fn read_answer(program: &Path, ran: &ProgramOutput) -> Result<DriverReply, Drive
         format!(": {complaint}")
     };
     if ran.output.trim_ascii().is_empty() {
-        let what = format!("it answered nothing ({}){complained}", ran.status);
+        let what = format!("it gave no answer ({}){complained}", ran.status);
         return Err(DriverError::failed(describe_fault(program, &what)));
     }
     match (read_reply(ran.output.trim_ascii()), ran.status.success()) {

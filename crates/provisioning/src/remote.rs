@@ -79,7 +79,9 @@ impl RemoteDriver {
             None => {
                 let stream = self.way.connect().await;
                 let stream = stream.map_err(|error| {
-                    self.failed(&format!("can't be reached ({error}): see whether it runs"))
+                    self.failed(&format!(
+                        "cannot be reached ({error}): check that it is running"
+                    ))
                 })?;
                 BufReader::new(stream)
             }
@@ -94,13 +96,11 @@ impl RemoteDriver {
             .await
             .map_err(lost)?
         else {
-            return Err(
-                self.failed("closed the connection without an answer: its own log says why")
-            );
+            return Err(self.failed("closed the connection without an answer: see its log"));
         };
         let reply = read_reply(&answer).map_err(|error| self.nonsense(&error.to_string()))?;
         if !stream.buffer().is_empty() {
-            return Err(self.nonsense("it said more than was asked"));
+            return Err(self.nonsense("it sent more than one answer"));
         }
         *held = Some(stream);
         Ok(reply)

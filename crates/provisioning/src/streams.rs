@@ -21,7 +21,10 @@ pub struct Prefix {
 
 /// A text that is not an address prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no address prefix ({why}): write ADDRESS or ADDRESS/BITS, as 10.1.0.0/16")]
+#[error(
+    "{text:?} is not an address prefix ({why}): write ADDRESS or ADDRESS/BITS, such as \
+         10.1.0.0/16"
+)]
 pub struct InvalidPrefix {
     text: String,
     why: &'static str,
@@ -131,7 +134,7 @@ impl FromStr for Prefix {
             Some((address, length)) => (address, Some(length)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().map_err(|_| no("no IP address"))?;
+        let address: IpAddr = address.parse().map_err(|_| no("not an IP address"))?;
         let most = address_bits(address);
         let length = match length {
             None => most,
@@ -140,14 +143,14 @@ impl FromStr for Prefix {
                 .ok()
                 .filter(|length| *length <= most)
                 .ok_or_else(|| no("more bits than such an address has"))?,
-            Some(_) => return Err(no("no number of bits")),
+            Some(_) => return Err(no("not a number of bits")),
         };
         let rest = match address {
             IpAddr::V4(address) => address.to_bits().checked_shl(length.into()).unwrap_or(0) != 0,
             IpAddr::V6(address) => address.to_bits().checked_shl(length.into()).unwrap_or(0) != 0,
         };
         if rest {
-            return Err(no("bits are set behind its length"));
+            return Err(no("bits are set beyond its length"));
         }
         Ok(Self { address, length })
     }
@@ -251,7 +254,7 @@ pub struct StreamSelector {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorFault {
     /// The ends are of different IP versions: use IPv4 or IPv6 for both.
-    #[error("streams from {from} to {to} can't be: both must be IPv4, or both IPv6")]
+    #[error("streams from {from} to {to} cannot be matched: both must be IPv4, or both IPv6")]
     Families {
         /// Source addresses.
         from: Prefix,
@@ -260,12 +263,12 @@ pub enum SelectorFault {
     },
     /// The port range is empty: the first port must be at least 1, and at most the last.
     #[error(
-        "source ports {} to {} are none: the first is at least 1 and at most the last",
+        "source ports {} to {} are not a range: the first is at least 1 and at most the last",
         .0.first, .0.last
     )]
     Ports(SourcePorts),
     /// The mark is 0, which packets without a mark have: choose another.
-    #[error("mark 0 is on every packet that nobody marked: take another")]
+    #[error("mark 0 is on every unmarked packet: use another")]
     NoMark,
 }
 

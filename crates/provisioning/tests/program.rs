@@ -118,7 +118,7 @@ async fn a_program_sets_up_lists_counts_and_tears_down() {
 #[tokio::test]
 async fn faults_of_a_program_are_reported_in_one_line() {
     for (commands, kind, why) in [
-        ("exit 3", "failed", "it answered nothing (exit status: 3)"),
+        ("exit 3", "failed", "it gave no answer (exit status: 3)"),
         (
             "echo 'the switch is off' >&2; exit 1",
             "failed",
@@ -138,7 +138,7 @@ async fn faults_of_a_program_are_reported_in_one_line() {
         (
             "echo '{\"answer\":\"counters\",\"bytes\":1,\"packets\":1,\"drops\":0}'",
             "not understood",
-            "no answer to what was asked",
+            "does not answer the request",
         ),
         (
             "printf \
@@ -168,7 +168,7 @@ async fn faults_of_a_program_are_reported_in_one_line() {
     let nobody = ProgramDriver::new("/no/such/program", vec![], PROGRAM_TIMEOUT);
     let error = set_up(&nobody, part()).await.unwrap_err().to_string();
     assert!(
-        error.contains("/no/such/program") && error.contains("can't be started"),
+        error.contains("/no/such/program") && error.contains("cannot be started"),
         "{error}"
     );
 }

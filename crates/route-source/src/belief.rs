@@ -36,7 +36,7 @@ const MAX_ROUTE_BYTES: usize = 1024;
 const MAX_LINE_BYTES: usize = 300;
 /// Text of the direct route.
 const DIRECT: &str = "direct";
-const NONE_IS_QUICKER: &str = "by the last table, no route is quicker than the direct one";
+const NONE_IS_QUICKER: &str = "according to the last table, no route is faster than the direct one";
 /// Reason why a table or an answer is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IgnoreReason {
@@ -50,16 +50,16 @@ pub enum IgnoreReason {
     #[error("the table of routes is dated ahead of this machine's clock")]
     FromTheFuture,
     /// The table is for the opposite direction.
-    #[error("the table of routes is of the other direction")]
+    #[error("the table of routes is for the other direction")]
     OtherDirection,
     /// The table does not list the destination.
-    #[error("the table of routes has nothing of this destination")]
+    #[error("the table of routes does not list this destination")]
     Unlisted,
     /// The routes are invalid.
-    #[error("what is said of routes makes no sense")]
+    #[error("the table of routes is inconsistent")]
     Senseless,
     /// The routes failed on this machine recently.
-    #[error("the routes have failed here lately")]
+    #[error("these routes failed here recently")]
     Failed,
 }
 
@@ -174,7 +174,10 @@ pub fn choice_from_table(
     choice.origin = Origin::Cache { age, is_old };
     choice.why = vec![match choice.is_direct() {
         true => NONE_IS_QUICKER.to_owned(),
-        false => format!("by the last table, {} is the quickest", choice.used_names()),
+        false => format!(
+            "according to the last table, {} is the fastest",
+            choice.used_names()
+        ),
     }];
     Ok(choice)
 }
@@ -186,7 +189,7 @@ fn is_small(question: &RouteQuery) -> bool {
 fn direct_for_small(seconds: Option<Spread>) -> Choice {
     Choice {
         seconds,
-        ..Choice::direct("what is as small as this goes direct")
+        ..Choice::direct("transfers this small go direct")
     }
 }
 

@@ -127,7 +127,7 @@ impl ClientSource {
             return choice;
         }
         let Some(asked) = &self.asked else {
-            return Choice::direct("no controller is asked (longhaul controller use URL)");
+            return Choice::direct("no controller is configured (longhaul controller use URL)");
         };
         match asked.cache.routes(question).await {
             Ok(choice) => choice,

@@ -56,7 +56,7 @@ impl ControllerSource {
             tracing::debug!(
                 file = %cache.file(receives).display(),
                 %error,
-                "the table of routes is not kept"
+                "cannot store the table of routes"
             );
         }
         Ok(())

@@ -45,7 +45,7 @@ impl FileSource {
             }],
             at_once: 1,
             seconds: None,
-            why: vec![format!("the rule of line {line} of routes.toml says so")],
+            why: vec![format!("line {line} of routes.toml says so")],
             origin: Origin::File {
                 line,
                 fall_back: rule.fall_back,

@@ -96,7 +96,7 @@ impl HeldFile {
             tracing::debug!(
                 file = %self.0.display(),
                 %error,
-                "a route that failed is not remembered"
+                "cannot record that a route failed"
             );
         }
     }

@@ -106,8 +106,8 @@ impl Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nobody => f.write_str("nothing is known of other routes"),
-            Self::File { line, .. } => write!(f, "the rule of line {line} of routes.toml"),
+            Self::Nobody => f.write_str("no other routes are known"),
+            Self::File { line, .. } => write!(f, "line {line} of routes.toml"),
             Self::Controller => f.write_str("the controller"),
             Self::Cache { age, is_old } => {
                 let old = if *is_old {

@@ -23,7 +23,7 @@ pub trait RouteSource: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 pub enum NoRoutes {
     /// The source does not know the destination.
-    #[error("nothing is known of routes to it")]
+    #[error("no routes to it are known")]
     UnknownDestination,
     /// The source's information is not usable.
     #[error("{0}")]

@@ -109,7 +109,7 @@ pub enum Error {
     NameTaken(String),
 
     /// The name cannot be that of a directory.
-    #[error("{0:?} cannot name a lab: use letters, digits, '-', '_' and '.', at most 64")]
+    #[error("{0:?} is not a name for a lab: use letters, digits, '-', '_' and '.', at most 64")]
     BadName(String),
 
     /// There is no running lab of this name.
@@ -141,7 +141,8 @@ pub enum Error {
 
     /// The lab's process ended, or gave an invalid answer.
     #[error(
-        "lab {lab} does not answer ({problem}): it is gone or going; start it anew with `wanbed up`"
+        "lab {lab} does not answer ({problem}): it has ended or is ending; start it again with \
+         `wanbed up`"
     )]
     Daemon {
         /// The lab.

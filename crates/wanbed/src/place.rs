@@ -37,7 +37,7 @@ fn check_owner(path: &Path) -> Result<()> {
         Ok(_) if owner(path) == Some(user) => Ok(()),
         _ => Err(Error::System {
             doing: format!("using {}", path.display()),
-            source: io::Error::other("it is no directory of this user's"),
+            source: io::Error::other("it is not a directory of this user"),
         }),
     }
 }

@@ -86,7 +86,7 @@ pub(crate) fn reasons(links: &[LinkReport], cpu: CpuUse) -> Vec<String> {
             }
             if way.ring_overflow > 0 {
                 found(format!(
-                    "{} packets dropped for want of emulator memory",
+                    "{} packets dropped for lack of emulator memory",
                     way.ring_overflow
                 ));
             }
@@ -245,7 +245,7 @@ mod tests {
                     ring_overflow: 2,
                     ..Default::default()
                 },
-                "2 packets dropped for want of",
+                "2 packets dropped for lack of",
             ),
             (
                 DirectionSnapshot {

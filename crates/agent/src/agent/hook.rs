@@ -32,7 +32,7 @@ pub async fn run(command: Vec<String>, job: Job) {
     let mut child = match spawned {
         Ok(child) => child,
         Err(error) => {
-            tracing::warn!(job = job.id, %error, "cannot start what the job names for its end");
+            tracing::warn!(job = job.id, %error, "cannot start the job's on_end program");
             return;
         }
     };
@@ -47,11 +47,11 @@ pub async fn run(command: Vec<String>, job: Job) {
     match timeout(HOOK_TIMEOUT, ran).await {
         Ok(Ok(status)) if status.success() => {}
         Ok(Ok(status)) => {
-            tracing::warn!(job = job.id, %status, "what the job names for its end failed")
+            tracing::warn!(job = job.id, %status, "the job's on_end program failed")
         }
         Ok(Err(error)) => {
-            tracing::warn!(job = job.id, %error, "what the job names for its end was lost")
+            tracing::warn!(job = job.id, %error, "lost track of the job's on_end program")
         }
-        Err(_) => tracing::warn!(job = job.id, "what the job names for its end took too long"),
+        Err(_) => tracing::warn!(job = job.id, "the job's on_end program took too long"),
     }
 }

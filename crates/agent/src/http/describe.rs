@@ -32,12 +32,12 @@ impl Modify for CommonParts {
             .scheme(HttpAuthScheme::Bearer)
             .description(Some(
                 "On loopback: the agent's token, in the file `token` of its directory. Over its \
-                Unix socket nothing is needed.",
+                 Unix socket no credentials are needed.",
             ))
             .build();
         let page = ApiKey::Cookie(ApiKeyValue::with_description(
             longhaul_api::access::COOKIE,
-            "Of a page that was opened with a ticket.",
+            "For a page that was opened with a ticket.",
         ));
         // OpenAPI has no type for signed messages. The header with the signature comes closest.
         let signature = ApiKey::Header(ApiKeyValue::with_description(

@@ -96,7 +96,7 @@ pub(super) async fn put(
     if service.builtin(&name).is_some() {
         return Err(Problem::new(
             ProblemKind::Conflict,
-            format!("{name} is always there: take another name"),
+            format!("{name} is built in: choose another name"),
         ));
     }
     service
@@ -213,8 +213,8 @@ pub(super) async fn files(
     if is_reader && !is_local(&query.at) {
         return Err(Problem::new(
             ProblemKind::Forbidden,
-            "this key may read, and the agent would connect elsewhere for it: ask for a directory \
-            of this machine, or with a key that may do all",
+            "this key may only read, and this directory is on another host: name a directory of \
+             the agent's machine, or use a key with the right to do all",
         ));
     }
     let limit = query.limit.unwrap_or(DEFAULT_ENTRIES);

@@ -120,7 +120,7 @@ pub(super) async fn tickets(State(service): State<ApiState>) -> Result<Json<Page
     let Some(web) = &service.web else {
         return Err(Problem::new(
             ProblemKind::Forbidden,
-            "tickets are given over the agent's socket only",
+            "tickets are issued over the agent's socket only",
         ));
     };
     let unavailable = |detail: String| Problem::new(ProblemKind::Unavailable, detail);
@@ -163,7 +163,7 @@ pub(super) async fn session(
     let cookie = signed_in.ok_or_else(|| {
         Problem::new(
             ProblemKind::Unauthenticated,
-            "the ticket is not good any more: longhaul ui opens the page with a new one",
+            "the ticket is no longer valid: longhaul ui opens the page with a new one",
         )
     })?;
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
@@ -191,7 +191,7 @@ pub(super) async fn asset(State(service): State<ApiState>, uri: Uri) -> Response
         }
         None if assets.is_empty() && path == "/index.html" => Problem::new(
             ProblemKind::NotFound,
-            "this program was built without the page: make build brings it along",
+            "this program was built without the page: build it with make build",
         )
         .into_response(),
         None => Problem::new(

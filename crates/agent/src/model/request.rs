@@ -223,20 +223,19 @@ pub enum InvalidRequest {
     Parts,
     /// The meaning of the destination depends on whether it exists, which the first part changes.
     #[error(
-        "split: {0}: end the destination with a slash, so that it means a directory whether it is \
-        there or not"
+        "split: {0}: end the destination with a slash, so that it names a directory even if it \
+         does not exist yet"
     )]
     SplitInto(String),
     /// The data passes no agent, so it cannot be divided among agents.
-    #[error("split: between two other hosts there is nothing to divide among agents: leave it out")]
+    #[error("split: a copy between two other hosts cannot be divided among agents: leave it out")]
     SplitBetween,
     /// The program's name is missing.
     #[error("on_end: name a program")]
     NoProgram,
     /// The URL is invalid.
     #[error(
-        "on_end_url: an http or https URL of up to 2048 characters, without a name or a password \
-        in it"
+        "on_end_url: an http or https URL of up to 2048 characters, without a user name or password"
     )]
     Url,
     /// `longhaul cp` refuses the options.

@@ -25,10 +25,10 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PostError {
     /// The URL is invalid, although it was valid at submission.
-    #[error("{0}: no http or https URL")]
+    #[error("{0}: not an http or https URL")]
     Url(String),
     /// The receiver took too long.
-    #[error("the receiver took too long")]
+    #[error("the receiver did not answer in time")]
     Slow,
     /// The connection to the receiver failed.
     #[error("cannot connect to the receiver {0}: {1}")]
@@ -40,13 +40,13 @@ pub(super) enum PostError {
     #[error(transparent)]
     Signature(#[from] SignatureError),
     /// The connection broke off.
-    #[error("the receiver {0} broke off: {1}")]
+    #[error("the connection to the receiver {0} broke: {1}")]
     BrokeOff(String, hyper::Error),
     /// The answer is not a success. A redirect counts as such an answer.
     #[error("the receiver {0} answered {1}")]
     Refused(String, StatusCode),
     /// The request cannot be built.
-    #[error("no request can be made of the notice: {0}")]
+    #[error("cannot build a request from the notice: {0}")]
     Request(axum::http::Error),
 }
 

@@ -123,7 +123,7 @@ async fn other_callers_are_refused_with_the_reason() {
     .await;
     let request = keyed.service.signed(&keyed.all, "GET", "/api/v1/jobs", "");
     assert_eq!(keyed.answer(request.clone()).await.0, 200);
-    assert_refused(request, 401, "here before").await;
+    assert_refused(request, 401, "received before").await;
     let mut other = keyed
         .service
         .signed(&keyed.all, "POST", "/api/v1/jobs", &copy());
@@ -133,7 +133,7 @@ async fn other_callers_are_refused_with_the_reason() {
     assert_refused(
         keyed.service.signed(&stranger, "GET", "/api/v1/jobs", ""),
         401,
-        "not let in",
+        "not authorized here",
     )
     .await;
     assert_refused(

@@ -76,7 +76,7 @@ async fn run(
         }
         if let Err(error) = checkpoint(&mut connection, &options, settings).await {
             // Nothing is lost: the log keeps all of it, and eventually a writer checkpoints it.
-            tracing::debug!(%error, "no checkpoint was made");
+            tracing::debug!(%error, "the checkpoint of the database failed");
             connection = None;
         }
         tokio::select! {

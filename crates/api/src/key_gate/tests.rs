@@ -207,13 +207,13 @@ fn unlisted_and_removed_keys_are_refused() {
             ..bench.ask()
         },
         401,
-        "is not let in here",
+        "is not authorized here",
     );
     let text = format!("{} ben read", bench.read.public());
     bench
         .gate
         .replace_keys(AuthorizedKeys::parse(&text, "keys".as_ref()).unwrap());
-    bench.refused(&bench.ask(), 401, "is not let in here");
+    bench.refused(&bench.ask(), 401, "is not authorized here");
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn tokens_cookies_and_pages_admit_nobody() {
                 ..bench.ask()
             },
             403,
-            "lets nobody in",
+            "is not accepted here",
         );
     }
 }

@@ -121,7 +121,7 @@ pub async fn serve<A: Acceptor>(
             Err(error) => {
                 events.log(
                     None,
-                    |left_out| tracing::warn!(%error, left_out, "a connection was not accepted"),
+                    |left_out| tracing::warn!(%error, left_out, "cannot accept a connection"),
                 );
                 sleep(ACCEPT_PAUSE).await;
             }
@@ -205,7 +205,7 @@ impl HttpBody for TimedBody {
             return Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)));
         }
         ready!(self.deadline.as_mut().poll(cx));
-        let late = io::Error::new(io::ErrorKind::TimedOut, "the body took too long");
+        let late = io::Error::new(io::ErrorKind::TimedOut, "the body did not arrive in time");
         Poll::Ready(Some(Err(late)))
     }
 

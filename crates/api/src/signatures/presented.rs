@@ -66,7 +66,7 @@ impl Presented {
             Some(ListEntry::Item(item)) => item.bare_item.as_byte_sequence(),
             _ => None,
         };
-        let signature = signature.ok_or(SignatureError::Malformed("no bytes of it"))?;
+        let signature = signature.ok_or(SignatureError::Malformed("the signature is missing"))?;
         Self::from_signature_input(list, signature)
     }
 
@@ -74,7 +74,7 @@ impl Presented {
         let malformed = SignatureError::Malformed;
         let signature = signature
             .try_into()
-            .map_err(|_| malformed("not of 64 bytes"))?;
+            .map_err(|_| malformed("the signature does not have 64 bytes"))?;
         if text(list, "alg").is_some_and(|alg| alg != ALGORITHM) {
             return Err(malformed("alg is not ed25519"));
         }
@@ -127,12 +127,14 @@ fn text<'a>(list: &'a InnerList, name: &str) -> Option<&'a str> {
 /// other messages) are not supported.
 fn components(list: &InnerList) -> Result<Vec<String>, SignatureError> {
     if list.items.len() > MAX_COMPONENTS {
-        return Err(SignatureError::Malformed("it covers too much"));
+        return Err(SignatureError::Malformed("it covers too many components"));
     }
     let mut names: Vec<String> = Vec::new();
     for item in &list.items {
         let name = item.bare_item.as_string();
-        let name = name.ok_or(SignatureError::Malformed("it covers what has no name"))?;
+        let name = name.ok_or(SignatureError::Malformed(
+            "it covers a component without a name",
+        ))?;
         if !item.params.is_empty() {
             return Err(SignatureError::Component(format!(
                 "{} with parameters",
@@ -140,7 +142,7 @@ fn components(list: &InnerList) -> Result<Vec<String>, SignatureError> {
             )));
         }
         if names.iter().any(|earlier| earlier == name.as_str()) {
-            return Err(SignatureError::Malformed("it covers something twice"));
+            return Err(SignatureError::Malformed("it covers a component twice"));
         }
         names.push(name.as_str().to_owned());
     }

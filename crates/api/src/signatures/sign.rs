@@ -30,7 +30,7 @@ const FIELDS: [&str; 2] = ["content-digest", "idempotency-key"];
 pub fn random_nonce() -> Result<String, SignatureError> {
     let mut bytes = [0; NONCE_BYTES];
     aws_lc_rs::rand::fill(&mut bytes)
-        .map_err(|_| SignatureError::CannotSign("the system gave no random numbers".into()))?;
+        .map_err(|_| SignatureError::CannotSign("the system's random generator failed".into()))?;
     Ok(BASE64URL_NOPAD.encode(&bytes))
 }
 

@@ -74,8 +74,8 @@ pub struct JournalEntry {
 pub enum BookFault {
     /// An entry is missing or repeated: apply each entry once, in order.
     #[error(
-        "the journal goes on with entry {found} where {expected} is next: apply each entry once, \
-        in order"
+        "the journal continues with entry {found} instead of {expected}: apply each entry once, in \
+         order"
     )]
     Order {
         /// Number that is next.
@@ -86,8 +86,8 @@ pub enum BookFault {
     /// The entry is older than the one before it: write the later of the clock and that entry's
     /// time.
     #[error(
-        "entry {number} was written at {at}, before the one before it, at {before}: write the \
-        later of the clock and that"
+        "entry {number} is dated {at}, earlier than the previous entry, dated {before}: write the \
+         later of the clock and that"
     )]
     Time {
         /// Number of the entry.
@@ -102,7 +102,7 @@ pub enum BookFault {
     UnknownReservation(ReservationId),
     /// The reservation's number is not the next one, because it exists already, or a number was
     /// skipped: decide again.
-    #[error("reservation {} is not the next one: decide again", .0.0)]
+    #[error("reservation {} does not have the next number: decide again", .0.0)]
     NotNext(ReservationId),
     /// The state of the reservation does not allow the event: read the state, and do what it
     /// allows.
@@ -115,18 +115,18 @@ pub enum BookFault {
     },
     /// A part of the reservation is returned while a change of it is held: commit or abort the
     /// change first.
-    #[error("reservation {} is being changed: commit or abort that first", .0.0)]
+    #[error("reservation {} is being changed: commit or abort the change first", .0.0)]
     Changing(ReservationId),
     /// The plan is invalid: its links form no path between the ends, or its pieces are out of
     /// order.
     #[error(
-        "the plan of reservation {} is none: it names links that don't follow each other, or times \
-        out of order",
+        "the plan of reservation {} is invalid: its links form no path, or its times are out of \
+         order",
         .0.0
     )]
     Plan(ReservationId),
     /// The plan needs more than is left on a link: decide again.
-    #[error("reservation {} needs more of link {} than is left: decide again", id.0, link.0)]
+    #[error("reservation {} needs more of link {} than is free: decide again", id.0, link.0)]
     Overbooked {
         /// The reservation.
         id: ReservationId,

@@ -13,7 +13,7 @@ pub enum NetworkMismatch {
     /// The network has fewer nodes: keep the current ones, and append others.
     #[error(
         "the new network has {found} nodes where {known} are known: keep them, and add others \
-        behind them"
+         after them"
     )]
     Nodes {
         /// Current number of nodes.
@@ -24,7 +24,7 @@ pub enum NetworkMismatch {
     /// A link is missing or connects other nodes: keep it without capacity, and append others.
     #[error(
         "link {} of the new network is missing or leads elsewhere: keep it, with no capacity, and \
-        add others behind it",
+         add others after it",
         .0.0
     )]
     Link(LinkId),

@@ -85,7 +85,7 @@ fn nothing_is_provisioned_before_it_is_committed() {
     assert!(
         error
             .to_string()
-            .contains("Provision can't be while the reservation is Start"),
+            .contains("Provision is not possible while the reservation is Start"),
         "{error}"
     );
     assert!(

@@ -299,7 +299,7 @@ fn parse_cursor(text: &str) -> Result<PathBytes, PlaceError> {
     name.map(PathBytes).map_err(|_| PlaceError {
         kind: PlaceErrorKind::Invalid,
         detail: format!(
-            "after: {} is no name: give the answer's `next`",
+            "after: {} is not a name: give the `next` of the previous answer",
             printable(text.as_bytes())
         ),
     })
@@ -314,7 +314,8 @@ fn failed(location: &Location, answer: FilesResponse) -> PlaceError {
     let FilesResponse::Failed(failure) = answer else {
         return PlaceError {
             kind: PlaceErrorKind::Unreachable,
-            detail: "it answers another question: do both sides run the same release?".to_owned(),
+            detail: "the answer does not match the request: do both sides run the same release?"
+                .to_owned(),
         };
     };
     PlaceError {

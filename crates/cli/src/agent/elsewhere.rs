@@ -60,7 +60,7 @@ impl RemoteAccessOptions {
         let listener = listen::any_address(listen).await?;
         let address = listener
             .local_addr()
-            .context("cannot tell where it listens")?;
+            .context("cannot determine the listening address")?;
         let names = names(&self.server_name, address)?;
         let certificate = self.certificate(identity, &names)?;
         publish(&certificate, dir)?;
@@ -125,14 +125,24 @@ impl ReloadableFiles {
     fn reload(&self, gate: &KeyGate, tls: &watch::Sender<ServerTls>) {
         match self.options.keys() {
             Ok(keys) => {
-                tracing::info!(keys = keys.len(), "the authorized keys were read again");
+                tracing::info!(keys = keys.len(), "the authorized keys were reloaded");
                 gate.replace_keys(keys);
             }
-            Err(error) => tracing::error!(%error, "the authorized keys stay as they were"),
+            Err(error) => {
+                tracing::error!(
+                    %error,
+                    "the authorized keys were not reloaded: the previous ones stay in force"
+                )
+            }
         }
         match self.options.certificate(&self.identity, &self.names) {
             Ok(certificate) => _ = tls.send_replace(certificate.config),
-            Err(error) => tracing::error!(%error, "the certificate stays as it was"),
+            Err(error) => {
+                tracing::error!(
+                    %error,
+                    "the certificate was not reloaded: the previous one stays in use"
+                )
+            }
         }
     }
 }

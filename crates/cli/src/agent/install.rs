@@ -11,6 +11,6 @@ pub fn install() -> Result<Exit> {
         name: "longhaul-agent",
         description: "Longhaul agent: copies in the background",
         arguments: &["agent".to_owned()],
-        stop: (30, "Copies make durable what they have before they end."),
+        stop: (30, "Copies save their progress before they end."),
     })
 }

@@ -105,7 +105,10 @@ impl AgentOptions {
                 || self.ca.is_some()
                 || self.identity.is_some() =>
             {
-                bail!("--agent is not given: the agent here is known by its socket")
+                bail!(
+                    "--host-key, --accept-new, --ca and --identity need --agent: the local agent \
+                       is reached over its socket"
+                )
             }
             None => Ok(None),
         }
@@ -117,7 +120,7 @@ fn read_url(url: &str) -> Result<Endpoint> {
     match url.parse()? {
         ServiceUrl::Https(server) => Ok(server),
         ServiceUrl::Unix(_) => bail!(
-            "{}: another machine's agent has no socket here: it is named as https://HOST:PORT",
+            "{}: an agent on another machine has no socket here: write https://HOST:PORT",
             printable(url.as_bytes())
         ),
     }

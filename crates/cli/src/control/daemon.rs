@@ -50,14 +50,14 @@ enum RunOutcome {
 pub fn run(service: &ControllerOptions) -> Result<Exit> {
     logging::start("info");
     // Read now: by the time of a restart, another release may be installed at this path.
-    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let program = std::env::current_exe().context("cannot find this program's file")?;
     let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
-    rustix::stdio::dup2_stdin(&nothing).context("cannot let go of standard input")?;
+    rustix::stdio::dup2_stdin(&nothing).context("cannot detach standard input")?;
     let dir = control_dir()?;
     home::make_private(&dir)?;
     let lock = lock(
         &dir,
-        "a controller runs already: longhaul control principals asks it",
+        "a controller is running already: longhaul control principals queries it",
     )?;
     let runtime = crate::runtime::start()?;
     let end = runtime.block_on(serve(service, &dir))?;
@@ -70,7 +70,7 @@ pub fn run(service: &ControllerOptions) -> Result<Exit> {
             command.envs(sockets.pass_on()?);
             drop(lock);
             Err(command.exec())
-                .with_context(|| format!("cannot start {} anew", home::display_path(&program)))
+                .with_context(|| format!("cannot restart {}", home::display_path(&program)))
         }
     }
 }
@@ -146,7 +146,7 @@ async fn serve(service: &ControllerOptions, dir: &Path) -> Result<RunOutcome> {
     if let Some((listener, kept)) = elsewhere {
         let at = listener
             .local_addr()
-            .context("cannot tell where it listens")?;
+            .context("cannot determine the listening address")?;
         let secured = TlsSettings::new(service, &identity, dir, at)?;
         let gate = key_gate(&controller, &secured).await;
         let (sender, receiver) = watch::channel(secured.config.clone());
@@ -183,7 +183,7 @@ async fn serve(service: &ControllerOptions, dir: &Path) -> Result<RunOutcome> {
     };
     tracing::info!(
         again = is_again,
-        "what was begun is finished, and nothing new taken"
+        "draining: requests in progress are finished, new ones are refused"
     );
     stop.send_replace(true);
     while served.join_next().await.is_some() {}
@@ -192,8 +192,8 @@ async fn serve(service: &ControllerOptions, dir: &Path) -> Result<RunOutcome> {
     }
     work.end(&controller).await;
     match failed {
-        Some(Ok(Err(error))) => return Err(error).context("cannot go on listening"),
-        Some(Err(error)) => return Err(error).context("cannot go on listening"),
+        Some(Ok(Err(error))) => return Err(error).context("cannot keep listening"),
+        Some(Err(error)) => return Err(error).context("cannot keep listening"),
         _ => {}
     }
     if !is_again {
@@ -326,10 +326,15 @@ impl TlsSettings {
         let files = (service.tls_cert.as_deref(), service.tls_key.as_deref());
         match certificate(files.0, files.1, identity, &self.names) {
             Ok(made) => {
-                tracing::info!("the certificate was read again");
+                tracing::info!("the certificate was reloaded");
                 sender.send_replace(made.config);
             }
-            Err(error) => tracing::error!(%error, "the certificate stays as it was"),
+            Err(error) => {
+                tracing::error!(
+                    %error,
+                    "the certificate was not reloaded: the previous one stays in use"
+                )
+            }
         }
     }
 }
@@ -355,7 +360,8 @@ fn report_ready(
     answer::write_line(format!("controller {name} is ready at {socket}"));
     if let Some(address) = https {
         answer::write_line(format!(
-            "HTTP at https://{address}, for keys that were granted something; its own is {key}"
+            "HTTP at https://{address}, for keys that were granted a role; the controller's own \
+             key is {key}"
         ));
     }
     if let Some(address) = metrics {
@@ -363,7 +369,8 @@ fn report_ready(
     }
     if let Some(address) = archive {
         answer::write_line(format!(
-            "pScheduler's archives at http://{address}/api/v1/pscheduler, for who brings the token"
+            "pScheduler's archives at http://{address}/api/v1/pscheduler, for requests with the \
+             token"
         ));
     }
 }

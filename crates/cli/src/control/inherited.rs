@@ -33,10 +33,10 @@ impl InheritedSockets {
                 pidfd_open(getpid(), PidfdFlags::empty()).context("cannot take over sockets")?;
             let taken = pidfd_getfd(&own, number, PidfdGetfdFlags::empty());
             let socket = taken.with_context(|| {
-                format!("descriptor {number} is not open: it was to be a socket")
+                format!("descriptor {number} is not open: a socket is expected")
             })?;
             let name = getsockname(&socket)
-                .with_context(|| format!("descriptor {number} is no socket"))?;
+                .with_context(|| format!("descriptor {number} is not a socket"))?;
             match name.address_family() {
                 AddressFamily::UNIX => this.unix = Some(socket),
                 _ => this.internet = Some(socket),

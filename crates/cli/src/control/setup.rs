@@ -109,7 +109,7 @@ mod tests {
             ("[reservations]\nroots = \"missing.pem\"\n", "missing.pem"),
             (
                 "[reservations]\nroots = \"none.pem\"\n",
-                "none.pem: no certificates of roots",
+                "none.pem: cannot read the root certificates",
             ),
             (
                 "[reservations]\nroot = \"grid-roots.pem\"\n",

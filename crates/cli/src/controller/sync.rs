@@ -55,7 +55,7 @@ impl SyncCommand {
         let source = ClientSource::from_home(identity.signing_key())?;
         let (controller, state) = source.controller().ok_or_else(explain_missing_controller)?;
         let Some(_lock) = lock(state)? else {
-            answer::write_line("another one is at it");
+            answer::write_line("another sync is running");
             return Ok(Exit::Success);
         };
         let spool = Spool(reports_dir(state));
@@ -76,7 +76,8 @@ impl SyncCommand {
         };
         let reported = timeout(SYNC_TIMEOUT, all).await.with_context(|| {
             format!(
-                "the controller did not receive all within {} s; the rest waits",
+                "the controller did not receive all reports within {} s; the rest is sent by the \
+                 next sync",
                 SYNC_TIMEOUT.as_secs()
             )
         })??;

@@ -41,8 +41,8 @@ impl Cp {
         self.parse_job()?;
         if self.patience.is_some() {
             bail!(
-                "--patience is for copies that you wait for: attempts of a job give up after \
-                 {ATTEMPT_PATIENCE} and are tried again"
+                "--patience is for copies in the foreground: attempts of a job give up after \
+                 {ATTEMPT_PATIENCE} and are retried"
             );
         }
         let paths: Result<Vec<String>> = self.paths.iter().map(|path| absolute(path, of)).collect();
@@ -142,7 +142,7 @@ fn absolute_file(path: &Path, of: PathOrigin) -> Result<String> {
             home::display_path(path)
         );
     }
-    let here = std::env::current_dir().context("cannot tell which directory this is")?;
+    let here = std::env::current_dir().context("cannot find the current directory")?;
     text(here.join(path).as_os_str())
 }
 

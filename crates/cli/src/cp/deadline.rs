@@ -191,7 +191,7 @@ impl DeadlineTask {
     async fn run(mut self) {
         let asks = self.mode != ReservationMode::Never;
         if asks && self.book.controller().is_none() {
-            let none = "no controller is asked (longhaul controller use URL)";
+            let none = "no controller is configured (longhaul controller use URL)";
             self.with(|shared| shared.error = Some(none.to_owned()));
             self.handle(PlannerEvent::Failed { is_passing: false })
                 .await;
@@ -356,7 +356,7 @@ impl DeadlineTask {
         };
         let mut line = format!("the deadline {what}");
         if let Some(end) = outlook.expected_end.and_then(at) {
-            line.push_str(&format!(": by best effort the copy is over about {end}"));
+            line.push_str(&format!(": by best effort the copy ends about {end}"));
         }
         if let Some(later) = outlook.instead.later.and_then(at) {
             line.push_str(&format!("; what it needs could be reserved by {later}"));

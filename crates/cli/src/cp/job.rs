@@ -174,7 +174,7 @@ fn refuse_into_itself(sources: &[PathBuf], destination: &Path) -> Result<()> {
             && real.starts_with(&source_real)
         {
             bail!(
-                "{}: can't be copied into itself, {}",
+                "{}: cannot be copied into itself, {}",
                 home::display_path(source),
                 home::display_path(destination)
             );

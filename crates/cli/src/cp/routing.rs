@@ -222,7 +222,10 @@ impl Routing {
             match self.source.ask_controller(&question).await {
                 Ok(answer) => self.fall_back_to(answer, &reason, &question, connector),
                 Err(error) => {
-                    tracing::info!(%error, "the controller knows no way around the direct route")
+                    tracing::info!(
+                        %error,
+                        "the controller knows no alternative to the direct route"
+                    )
                 }
             }
             // All available routes have joined: a copy of which no route opens is over.

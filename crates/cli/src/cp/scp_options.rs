@@ -47,24 +47,24 @@ impl ScpOptions {
             (
                 self.compress,
                 "-C",
-                "nothing is compressed on the way: compress the files before",
+                "copies are not compressed: compress the files first",
             ),
             (
                 self.limit.is_some(),
                 "-l",
-                "a copy has no limit of its own: a depot on the --route has one (max_rate), and \
-                 beside other traffic a copy retires streams",
+                "a copy has no rate limit: a depot on the --route can have one (max_rate), and a \
+                 copy yields to other traffic by retiring streams",
             ),
             (
                 self.through_here,
                 "-3",
-                "data between two hosts goes directly: copy here first, then on, to have it pass \
-                 through here",
+                "data between two hosts goes directly: to pass it through this machine, copy here \
+                 first, then on",
             ),
             (
                 self.forward_agent,
                 "-A",
-                "neither host logs in to the other, so no agent has to be forwarded: leave it out",
+                "neither host logs in to the other, so no ssh agent needs forwarding: leave it out",
             ),
             (
                 self.cipher.is_some(),

@@ -177,8 +177,8 @@ impl DepotRegistration {
         }
         if self.advertise.is_empty() {
             tracing::error!(
-                "not registered: the depot listens at every address; say with --advertise where \
-                 others reach it"
+                "not registered: the depot listens on every address; give --advertise HOST:PORT, \
+                 where others reach it"
             );
             return;
         }
@@ -228,7 +228,7 @@ impl DepotRegistration {
                 }
                 Err(error) => {
                     if was_received != Some(false) {
-                        tracing::warn!(%error, "not registered with the controller; trying again");
+                        tracing::warn!(%error, "not registered with the controller; retrying");
                     }
                     REGISTRATION_VALIDITY / 3
                 }
@@ -266,7 +266,7 @@ impl DepotRegistration {
         if let Some(spool) = &self.spool
             && let Err(error) = spool.report(&self.controller).await
         {
-            tracing::debug!(%error, "hops are reported to the controller later");
+            tracing::debug!(%error, "cannot report hops to the controller now; retrying later");
         }
     }
 
@@ -310,7 +310,7 @@ impl DepotRegistration {
         }
         let result = self.measured(task, left, activity).await;
         if let Err(error) = self.controller.probe_result(&task.id, &result).await {
-            tracing::debug!(%error, "a measurement is not reported");
+            tracing::debug!(%error, "cannot report a measurement");
         }
         true
     }
@@ -337,12 +337,12 @@ impl DepotRegistration {
             ProbeKind::Bulk { bytes } => ProbePlan::Train(bytes.min(MAX_PROBE_BYTES)),
         };
         let Ok(to) = task.address.parse::<Endpoint>() else {
-            return failed("the address is none");
+            return failed("the address is invalid");
         };
         let expected = match task.key.as_deref().map(str::parse::<PublicKey>) {
             None => None,
             Some(Ok(key)) => Some(key),
-            Some(Err(_)) => return failed("the key is none"),
+            Some(Err(_)) => return failed("the key is invalid"),
         };
         // The controller names addresses that others registered. None of them may lead to this
         // machine itself.

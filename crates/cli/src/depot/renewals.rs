@@ -168,7 +168,7 @@ impl GrantRenewer {
                 return;
             }
         }
-        let why = why.unwrap_or("the controller does not say why");
+        let why = why.unwrap_or("the controller gives no reason");
         self.grants.withdraw(grant, why);
     }
 

@@ -79,11 +79,11 @@ impl FactsService {
         let Ok(_session) = self.sessions.take(key) else {
             return;
         };
-        let denied = format!("the server lets key {key} read nothing; ask its operator");
+        let denied = format!("the server grants key {key} nothing to read; ask its operator");
         let place = self.places.take(key);
         let refusal = match (&place, self.grants.current().may_read(&key)) {
             (_, false) => Some(denied.as_str()),
-            (Err(_), true) => Some("it answers as many as it can; try again later"),
+            (Err(_), true) => Some("it runs as many doctor sessions as it can; try again later"),
             (Ok(_), true) => None,
         };
         let from = from.map(|address| address.to_canonical());

@@ -102,11 +102,11 @@ pub fn leftover(
             "another user's, or not made by a copy: left alone".to_owned()
         }
         (_, _, Some(size)) => format!(
-            "{} of {} are there to go on with",
+            "{} of {} can be resumed",
             ByteCount(leftover.durable_bytes),
             ByteCount(size)
         ),
-        (_, _, None) => "nothing to go on with".to_owned(),
+        (_, _, None) => "nothing to resume".to_owned(),
     };
     let size = ByteCount(leftover.disk_bytes).to_string();
     let age = Time(std::time::Duration::from_secs(leftover.age_seconds)).to_string();

@@ -123,7 +123,7 @@ impl Entries {
                     option,
                     text.with_context(|| {
                         format!(
-                            "{}: a unit can't name such a file",
+                            "{}: a systemd unit cannot name such a file",
                             home::display_path(file)
                         )
                     })?,
@@ -212,7 +212,7 @@ fn forward(text: &str) -> Result<Forward, String> {
             }
             _ => {
                 return Err(format!(
-                    "{name:?} can't be said of a forward: write purpose, size, rate or duration"
+                    "{name:?} is not an option of a forward: write purpose, size, rate or duration"
                 ));
             }
         }
@@ -323,7 +323,7 @@ mod tests {
             ("2811", "write LISTEN=HOST:PORT"),
             ("2811=h", "names no port"),
             ("x=h:1", "write ADDRESS:PORT"),
-            ("1=h:1,colour=red", "can't be said of a forward"),
+            ("1=h:1,colour=red", "is not an option of a forward"),
             ("1=h:1,purpose=", "write 1 to 64 bytes"),
             ("1=h:1,size=much", "size: "),
         ] {

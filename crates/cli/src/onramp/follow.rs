@@ -36,7 +36,7 @@ pub struct Follower {
 enum FetchError {
     #[error(transparent)]
     Asked(#[from] ClientError),
-    #[error("the controller's rules can't be used: {0}")]
+    #[error("the controller's rules cannot be used: {0}")]
     Rules(#[from] longhaul_config::routes::RoutesError),
     #[error("{}: {error}", home::display_path(.file))]
     File {
@@ -53,11 +53,11 @@ impl Follower {
     pub fn new(identity: &Identity) -> Result<Self> {
         let known = home::make_dir()?.join(settings::FILE_NAME);
         let settings = ControllerSettings::load(&known)?.ok_or_else(|| {
-            anyhow!("no controller is asked: name one with longhaul controller use URL")
+            anyhow!("no controller is configured: name one with longhaul controller use URL")
         })?;
         let state = home::state_dir().context(
-            "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: there is no place for the \
-             controller's rules",
+            "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: set LONGHAUL_STATE to the \
+             directory for the controller's rules",
         )?;
         let file = state.join(FILE);
         if let Some(dir) = file.parent() {
@@ -98,7 +98,7 @@ impl Follower {
                 "the controller's last rules are too old: connections are made directly"
             );
         } else {
-            tracing::info!(%error, "the rules that the controller gave before stay");
+            tracing::info!(%error, "the controller's previous rules stay in use");
         }
     }
 

@@ -58,7 +58,7 @@ fn lines(status: &Value) -> Vec<String> {
     )];
     if let Some(problem) = routes["problem"].as_str() {
         lines.push(format!(
-            "the file has a mistake, so these stay: {}",
+            "the file has an error, so these rules stay in use: {}",
             printable(problem.as_bytes())
         ));
     }
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(
             shown,
             "3 rules of /r, read 7 s ago\n\
-             the file has a mistake, so these stay: /r:1: \\u{1b}\n\
+             the file has an error, so these rules stay in use: /r:1: \\u{1b}\n\
              2 connections carried now\n\
              ENTRY  OUTCOME  CONNECTIONS\n\
              socks  route    12\n\

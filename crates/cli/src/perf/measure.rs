@@ -48,7 +48,7 @@ fn test(perf: &Perf) -> Result<TestParameters> {
         None => Length::Milliseconds(millis(asked.time)),
     };
     if length == Length::Milliseconds(0) || millis(asked.interval) < 10 {
-        bail!("measure for a millisecond or more, and report every 10 ms at most");
+        bail!("measure for at least 1 ms, and report at most every 10 ms");
     }
     Ok(TestParameters {
         streams: asked.parallel,
@@ -72,7 +72,7 @@ fn test(perf: &Perf) -> Result<TestParameters> {
 fn course(perf: &Perf) -> Result<Option<Course>> {
     match (perf.measure.distance, perf.measure.hops) {
         (Some(km), Some(_)) if !(km > 0.0 && km < 1e6) => {
-            bail!("--distance is in km: {km} is none")
+            bail!("--distance: {km} is not a distance in km")
         }
         (Some(km), Some(hops)) => Ok(Some(Course { km, hops })),
         _ => Ok(None),

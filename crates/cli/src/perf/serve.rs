@@ -21,8 +21,7 @@ pub(super) fn run(perf: &Perf) -> Result<Exit> {
     logging::start("info");
     if perf.serve.allow.is_empty() {
         bail!(
-            "nobody may measure yet: name a key with --allow (a client's is shown by: longhaul \
-             keys show)"
+            "no key may measure yet: give one with --allow (longhaul keys show prints a client's)"
         );
     }
     let runtime = crate::runtime::start()?;

@@ -124,7 +124,9 @@ fn pieces(pieces: &[Piece], now: &Zoned) -> Vec<String> {
             let carried = one.carried.map(|carried| {
                 let drops = match carried.drops {
                     0 => String::new(),
-                    drops => format!(" ({drops} packets were too many)"),
+                    drops => {
+                        format!(" ({drops} packets exceeded the reserved rate and were dropped)")
+                    }
                 };
                 format!(", {} went over it{drops}", ByteCount(carried.bytes))
             });
@@ -168,7 +170,7 @@ pub fn details(reservation: &Reservation, now: &Zoned) -> Vec<String> {
             .map(|link| text(&link.link))
             .collect();
         lines.push(format!(
-            "  more is promised than there is on: {}",
+            "  reservations exceed the capacity of: {}",
             links.join(", ")
         ));
     }

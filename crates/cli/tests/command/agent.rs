@@ -291,7 +291,7 @@ fn one_agent_is_started_on_demand() {
     let second = stage.longhaul("me").args(["agent"]).output().unwrap();
     assert_eq!(second.status.code(), Some(2));
     assert!(
-        errors(&second).contains("an agent runs already"),
+        errors(&second).contains("an agent is running already"),
         "{}",
         errors(&second)
     );

@@ -353,7 +353,7 @@ fn roles_are_granted_listed_and_taken_away() {
     assert_eq!(listed["items"], json!([]));
     let second = run(&[]);
     assert!(
-        errors(&second).contains("a controller runs already"),
+        errors(&second).contains("a controller is running already"),
         "{}",
         errors(&second)
     );
@@ -411,5 +411,8 @@ fn a_map_is_imported_and_printed() {
     assert!(run(&["import", json.to_str().unwrap()]).status.success());
     let wrong = stage.path("map.yaml");
     std::fs::write(&wrong, "").unwrap();
-    assert!(errors(&run(&["import", wrong.to_str().unwrap()])).contains("a map's name ends in"));
+    assert!(
+        errors(&run(&["import", wrong.to_str().unwrap()]))
+            .contains("the name of a map must end in")
+    );
 }

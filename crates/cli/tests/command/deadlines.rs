@@ -347,7 +347,7 @@ fn invalid_deadlines_are_reported_in_a_line() {
     std::fs::write(stage.path("here/data"), "x").unwrap();
     for (options, word) in [
         (&["--by", "soon"][..], "--by soon: not a moment"),
-        (&["--by", "2001-01-01"], "that is over"),
+        (&["--by", "2001-01-01"], "that is in the past"),
         (&["--reserve", "auto"], "--reserve auto needs a deadline"),
     ] {
         let output = stage

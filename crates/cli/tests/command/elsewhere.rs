@@ -180,7 +180,7 @@ fn a_key_removed_from_the_file_is_refused() {
     let refused = ask("me");
     assert_eq!(refused.status.code(), Some(4));
     assert!(
-        errors(&refused).contains("is not let in here"),
+        errors(&refused).contains("is not authorized here"),
         "{}",
         errors(&refused)
     );
@@ -216,7 +216,7 @@ fn without_keys_only_loopback_is_served() {
     write_keys(&stage, &[]);
     let (code, reported) = agent(&["--listen", "0.0.0.0:0", "--authorized-keys", "keys"]);
     assert!(
-        code == Some(2) && reported.contains("nobody could ask"),
+        code == Some(2) && reported.contains("nobody could use the service"),
         "{reported}"
     );
     fs::set_permissions(stage.path("keys"), fs::Permissions::from_mode(0o666)).unwrap();

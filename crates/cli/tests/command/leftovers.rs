@@ -74,7 +74,7 @@ fn leftovers_are_reported_and_removed_once_old() {
         .unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(
-        text.contains("root/runs/f: ") && text.contains("MiB are there to go on with"),
+        text.contains("root/runs/f: ") && text.contains("MiB can be resumed"),
         "{text}"
     );
     // Not beneath it without -r, and not yet old enough.

@@ -185,7 +185,7 @@ fn a_notice_is_not_a_request_to_another_agent() {
     let lines = BufReader::new(agent.stderr.take().unwrap()).lines();
     let reported = lines
         .map(Result::unwrap)
-        .find(|line| line.contains("was not taken"));
+        .find(|line| line.contains("did not accept the notice"));
     for child in [&mut agent, &mut other] {
         child.kill().unwrap();
         child.wait().unwrap();

@@ -171,7 +171,8 @@ fn refusals_come_with_options_that_are_granted() {
     assert_eq!(refused.status.code(), Some(1));
     let error = errors(&refused);
     assert!(
-        error.starts_with("longhaul: no room: ") && error.trim_end().lines().count() == 1,
+        error.starts_with("longhaul: not enough bandwidth: ")
+            && error.trim_end().lines().count() == 1,
         "{error}"
     );
     let lines = String::from_utf8(refused.stdout).unwrap();
@@ -232,7 +233,7 @@ fn errors_of_reserve_are_one_line() {
     assert_fails(
         &with(&["--rate", "1G", "--for", "1h"]),
         2,
-        "longhaul: no controller is asked: name one with",
+        "longhaul: no controller is configured: name one with",
     );
     let _controller = controller(&stage, &[]);
     assert_fails(
@@ -274,7 +275,11 @@ fn errors_of_reserve_are_one_line() {
         1,
         "longhaul: there is no reservation 7 that you may see",
     );
-    assert_fails(&["reservations", "cancel"], 2, "longhaul: say which");
+    assert_fails(
+        &["reservations", "cancel"],
+        2,
+        "longhaul: name a reservation and an action",
+    );
 }
 
 /// Returns how often each description is stored.

@@ -387,7 +387,7 @@ fn an_ended_copy_is_reported_and_a_table_is_fetched() {
     };
     let lock = std::fs::File::create(stage.path("me/state/control/sync.lock")).unwrap();
     lock.lock().unwrap();
-    assert_eq!(sync(), "another one is at it\n");
+    assert_eq!(sync(), "another sync is running\n");
     lock.unlock().unwrap();
     assert_eq!(sync(), "0 reports were sent\n");
     let waiting = std::fs::read_dir(stage.path("me/state/control/reports")).unwrap();
@@ -491,7 +491,7 @@ fn the_chosen_controller_is_stored_with_its_key() {
     let none = run(&[]);
     assert_eq!(none.status.code(), Some(2));
     assert!(
-        errors(&none).contains("no controller is asked"),
+        errors(&none).contains("no controller is configured"),
         "{}",
         errors(&none)
     );

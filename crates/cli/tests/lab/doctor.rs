@@ -368,7 +368,7 @@ fn the_far_machine_reports_only_to_keys_that_may_read() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(
-        said.contains("read nothing") && said.lines().count() == 1,
+        said.contains("nothing to read") && said.lines().count() == 1,
         "{said}"
     );
     let mut nobody = bed.longhaul("client", "nobody");

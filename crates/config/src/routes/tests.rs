@@ -65,7 +65,7 @@ fn invalid_rules_are_refused_with_their_line() {
         ),
         (
             "to = [\"h\"]\nvia = \"depot\"",
-            "r.toml:3: via: say where the session ends",
+            "r.toml:3: via: name where the session ends",
         ),
         ("to = [\"h\"]\nofframp = \"x@h\"", "r.toml:3: offramp: "),
         (

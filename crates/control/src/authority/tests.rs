@@ -132,7 +132,7 @@ fn refusal_names_what_would_be_allowed() {
     let client = rights_of("client");
     assert_eq!(
         reported(&client, Resource::Map),
-        "no role of ana may change the map: longhaul control grant gives it one that may"
+        "no role of ana may change the map: grant one that may with longhaul control grant"
     );
     assert_eq!(
         reported(&client, Resource::Measurements),

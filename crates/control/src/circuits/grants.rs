@@ -25,22 +25,25 @@ const LIFETIME_MS: u64 = MAX_GRANT_LIFETIME.as_millis() as u64;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrantRefusal {
     /// The reservation is not provisioned.
-    #[error("reservation {0} is not provisioned: longhaul reservations {0} provision")]
+    #[error("reservation {0} is not provisioned: run longhaul reservations {0} provision")]
     Released(u64),
     /// The reservation was cancelled or has failed.
     #[error("reservation {0} is cancelled or has failed: make a new one")]
     Ended(u64),
     /// All pieces of the reservation are over.
-    #[error("nothing of reservation {0} is left: reserve anew")]
+    #[error("reservation {0} is over: make a new one")]
     Over(u64),
     /// The next piece of the reservation begins too late.
-    #[error("reservation {0} goes on in {1} s: ask again within a minute of that")]
+    #[error("reservation {0} continues in {1} s: ask again at most a minute before that")]
     Early(u64, u64),
     /// The path no longer leads over this depot.
-    #[error("this depot is on no such path of reservation {0}: ask for the grants of its paths")]
+    #[error(
+        "this depot is not on that path of reservation {0}: ask for the grants of its present \
+             paths"
+    )]
     Elsewhere(u64),
     /// The grant cannot be signed.
-    #[error("the grant can't be made: {0}")]
+    #[error("the grant cannot be issued: {0}")]
     Sign(String),
 }
 
@@ -62,7 +65,7 @@ impl fmt::Display for CircuitName {
 
 /// The text is no name of a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no circuit of this controller has that name")]
+#[error("this controller has no circuit of that name")]
 pub struct NotACircuit;
 
 impl FromStr for CircuitName {

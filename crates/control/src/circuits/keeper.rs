@@ -138,7 +138,7 @@ impl CircuitController {
         };
         tokio::select! {
             () = over => tracing::info!(
-                "circuits stay as they are: another controller sees to them"
+                "circuits are left as they are: another controller manages them"
             ),
             () = following => {}
         }
@@ -178,7 +178,7 @@ impl CircuitController {
         let different = match self.book.read(|desk, _| following.update(desk)).await {
             Ok(different) => different,
             Err(error) => {
-                tracing::warn!(%error, "circuits stay as they were");
+                tracing::warn!(%error, "circuits are left as they were");
                 return false;
             }
         };
@@ -289,7 +289,7 @@ impl CircuitController {
                 self.different = ChangedReservations::All;
                 tracing::warn!(
                     %error,
-                    "what became of circuits could not be written: it is tried again"
+                    "cannot record the state of circuits; retrying"
                 );
             }
         }

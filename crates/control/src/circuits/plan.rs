@@ -22,14 +22,14 @@ use crate::reservations::{reported, streams};
 pub enum CircuitError {
     /// The addresses of its streams are unknown.
     #[error(
-        "the addresses of {0} are not known: name them on the map, or ask for it anew with \
-        --from-address and --to-address"
+        "the addresses of {0} are not known: add them to the map, or reserve again with \
+         --from-address and --to-address"
     )]
     Address(String),
     /// It has no source ports, as all were taken.
     #[error(
-        "all source ports between its ends were taken when it was asked for: cancel what is not \
-        needed, and ask for it anew"
+        "all source ports between its ends were in use when it was requested: cancel reservations \
+         that are not needed, and reserve again"
     )]
     Ports,
     /// A name on the map is not valid for drivers.

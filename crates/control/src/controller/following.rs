@@ -52,7 +52,7 @@ impl Controller {
                 Ok(key) => _ = names.insert(known.name, key),
                 Err(_) => tracing::error!(
                     name = known.name,
-                    "the store has a name of a depot whose key is none"
+                    "the store has a name of a depot with an invalid key"
                 ),
             }
         }
@@ -83,7 +83,7 @@ impl Controller {
         for (key, authority) in self.0.store.authorities().await? {
             match key.parse() {
                 Ok(key) => _ = by_key.insert(key, authority),
-                Err(_) => tracing::error!(key, "the store has a principal whose key is none"),
+                Err(_) => tracing::error!(key, "the store has a principal with an invalid key"),
             }
         }
         set(&self.0.authorities, Arc::new(Authorities { by_key }));
@@ -191,7 +191,7 @@ impl Controller {
             Err(error) => {
                 tracing::error!(
                     %error,
-                    "forecasts could not be rebuilt: they begin with what comes now"
+                    "cannot rebuild forecasts: they start with new measurements"
                 );
                 self.0.store.last_measurement().await.unwrap_or_default()
             }
@@ -210,7 +210,7 @@ impl Controller {
                 _ = look.tick(), if is_shared => {
                     let reading = self.read_from(&mut seen);
                     if let Err(error) = self.0.store.unless_given_up(reading).await {
-                        tracing::warn!(%error, "what others measured could not be read");
+                        tracing::warn!(%error, "cannot read the measurements of other controllers");
                     }
                 }
                 () = wait_for_stop(&mut stop) => return,
@@ -279,7 +279,7 @@ impl Controller {
             if self.0.store.is_shared()
                 && let Err(error) = self.0.store.unless_given_up(self.follow()).await
             {
-                tracing::warn!(%error, "it could not be read what others have changed");
+                tracing::warn!(%error, "cannot read the changes of other controllers");
             }
             if self.places().is_outdated(now_ms()) {
                 self.rebuild_places();

@@ -59,7 +59,7 @@ impl Controller {
                 Err(error) => {
                     tracing::warn!(
                         %error,
-                        "it does not lead yet: the map and rights could not be read"
+                        "not leading yet: cannot read the map and the rights"
                     );
                 }
             }
@@ -100,7 +100,7 @@ impl Controller {
                 Ok(true) => RETENTION_PAUSE,
                 Ok(false) => RETENTION_INTERVAL,
                 Err(error) => {
-                    tracing::warn!(%error, "old measurements could not be brought together");
+                    tracing::warn!(%error, "cannot summarize old measurements");
                     RETENTION_INTERVAL
                 }
             };

@@ -68,7 +68,7 @@ pub async fn register(
         &subject(&caller, &key),
     )?;
     if registration.key != key {
-        return Err(invalid("key: another one than the one in the path"));
+        return Err(invalid("key: differs from the key in the path"));
     }
     registration
         .check()

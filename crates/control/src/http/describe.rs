@@ -23,11 +23,12 @@ const PUBLIC_PATHS: [&str; 2] = ["/healthz", "/readyz"];
         title = "Longhaul controller",
         version = "1",
         description = "A map of sites and depots, what was measured between them, forecasts, \
-            routes, and reservations of bandwidth. Over the controller's Unix socket the system \
-            says who asks, who may do all; at other addresses requests are signed with a key (RFC \
-            9421, Ed25519, with the tag `longhaul-api`) over `@method`, `@authority`, `@path`, \
-            `@query`, and `content-digest` (RFC 9530) and `idempotency-key` where they are there, \
-            and are good once, for a minute."
+                       routes, and reservations of bandwidth. Over the controller's Unix socket \
+                       the operating system identifies the user, who may do everything; at other \
+                       addresses requests are signed with a key (RFC 9421, Ed25519, with the tag \
+                       `longhaul-api`) over `@method`, `@authority`, `@path`, `@query`, and \
+                       `content-digest` (RFC 9530) and `idempotency-key` where present, and are \
+                       valid once, for a minute."
     ),
     modifiers(&Security),
     paths(
@@ -104,9 +105,10 @@ impl Modify for Security {
         let field = |name: &str, what: &str| {
             SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::with_description(name, what)))
         };
-        let input = "Of a signed request (RFC 9421): what is covered, with created, expires (a \
-            minute later), nonce, alg=\"ed25519\", keyid (the key, lhk1:...) and \
-            tag=\"longhaul-api\". Over the controller's Unix socket nothing is brought.";
+        let input = "Of a signed request (RFC 9421): the covered components, with created, expires \
+                     (a minute later), nonce, alg=\"ed25519\", keyid (the key, lhk1:...) and \
+                     tag=\"longhaul-api\". Over the controller's Unix socket no credentials are \
+                     needed.";
         let components = description.components.get_or_insert_default();
         components.add_security_scheme(SIGNATURE_INPUT, field("Signature-Input", input));
         components.add_security_scheme(

@@ -84,7 +84,7 @@ pub async fn renew(
     )?;
     require_store(&controller)?;
     let Some(depot) = caller.key else {
-        return Err(invalid("a depot asks with its key"));
+        return Err(invalid("a depot signs its request with its key"));
     };
     if in_use.items.len() > MAX_GRANTS_IN_USE {
         return Err(invalid(format!("items: at most {MAX_GRANTS_IN_USE}")));
@@ -151,7 +151,7 @@ fn renewed(
     let holder: PublicKey = item
         .holder
         .parse()
-        .map_err(|_| "the holder is no key, lhk1:...".to_owned())?;
+        .map_err(|_| "the holder is not a key, lhk1:...".to_owned())?;
     let settings = controller.settings();
     let user = match holder == settings.key {
         // The operator has no key over the socket, so its grants have the controller's key.

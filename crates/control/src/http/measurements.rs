@@ -36,7 +36,7 @@ const MAX_LIMIT: u32 = 5000;
     params((
         "Idempotency-Key" = Option<String>,
         Header,
-        description = "Sent again with the same key, it is answered as before"
+        description = "A repeated request with the same key gets the same answer"
     )),
     responses(
         (status = OK, body = BatchKept),

@@ -167,7 +167,7 @@ pub async fn roles(
     request_body = Role,
     responses(
         (status = CREATED),
-        (status = NO_CONTENT, description = "It was there"),
+        (status = NO_CONTENT, description = "The role was already granted"),
         (status = "default", body = Problem, content_type = "application/problem+json")
     )
 )]
@@ -232,7 +232,7 @@ fn check_own(name: &str) -> Result<(), Problem> {
         false => Ok(()),
         true => Err(Problem::new(
             ProblemKind::Conflict,
-            format!("{name} is a role that is always there, and as it is: give yours another name"),
+            format!("{name} is a built-in role and cannot be changed: choose another name"),
         )),
     }
 }

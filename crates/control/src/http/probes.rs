@@ -48,7 +48,7 @@ pub async fn list(
     let Some((own, place)) = own.zip(place) else {
         return Err(Problem::new(
             ProblemKind::NotFound,
-            "no depot of the map has this key: a depot registers itself, and measures then",
+            "no depot on the map has this key: the depot must register before it measures",
         ));
     };
     let now = now_ms();

@@ -298,7 +298,7 @@ pub async fn reserve(
                     by = caller.user,
                     signed = signer.user,
                     left_out,
-                    "a signed request was brought"
+                    "a signed request was received"
                 );
             });
             execute_once(&controller, &signer, Some(once), command).await?
@@ -339,7 +339,7 @@ async fn wish(
         Some(recurrence) => {
             // The expansion of a rule can take some time.
             let found = tokio::task::spawn_blocking(move || windows(first, &recurrence)).await;
-            let found = found.map_err(|_| invalid("recurrence: it can't be followed"))?;
+            let found = found.map_err(|_| invalid("recurrence: the rule cannot be expanded"))?;
             found.map_err(|fault| invalid(fault.to_string()))?
         }
     };
@@ -502,7 +502,7 @@ pub async fn document(
     let text = found.ok_or_else(|| {
         Problem::new(
             ProblemKind::NotFound,
-            "it was not asked for by a signed document",
+            "it was not requested with a signed document",
         )
     })?;
     let [compact, flattened] = SIGNED_MEDIA_TYPES.map(HeaderValue::from_static);

@@ -43,7 +43,7 @@ pub(super) fn route_start(
     let Some(from) = from else {
         return Err(Problem::new(
             ProblemKind::NotFound,
-            "from: no end of the map, and no key: name a host or a depot",
+            "from: neither an end on the map nor a key: name a host or a depot",
         ));
     };
     let subject = places.end(speaker.as_ref(), &from);

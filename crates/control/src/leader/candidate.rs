@@ -86,9 +86,9 @@ impl Candidate {
                     self.handle_event(ElectionEvent::Broken);
                 }
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, "the store does not answer: who leads is not known");
+                    tracing::warn!(%error, "the store does not answer: the leader is not known");
                 }
-                Err(_) => tracing::warn!("the store does not answer: who leads is not known"),
+                Err(_) => tracing::warn!("the store does not answer: the leader is not known"),
             }
             sleep_until(next).await;
         }
@@ -116,15 +116,13 @@ impl Candidate {
                 Ok(Err(error)) => {
                     tracing::warn!(
                         %error,
-                        "the connection to the store broke: who leads is not known"
+                        "the connection to the store broke: the leader is not known"
                     );
                     return;
                 }
                 Err(_) => {
                     self.handle_event(ElectionEvent::Broken);
-                    tracing::warn!(
-                        "the store does not answer any more: connections to it are given up"
-                    );
+                    tracing::warn!("the store no longer answers: closing the connections to it");
                     self.store.give_up();
                     return;
                 }
@@ -169,9 +167,9 @@ impl Candidate {
         if is_new {
             match (&leadership, was_leading) {
                 (Leadership::Leading { epoch }, _) => {
-                    tracing::info!(epoch, "this controller leads from now on");
+                    tracing::info!(epoch, "this controller is now the leader");
                 }
-                (_, true) => tracing::warn!("this controller leads no longer"),
+                (_, true) => tracing::warn!("this controller is no longer the leader"),
                 (
                     Leadership::Following {
                         leader: Some(leader),

@@ -102,7 +102,7 @@ impl Metrics {
         );
         registry.register(
             "measurements_known",
-            "Measurements that were there before",
+            "Measurements that were known already",
             this.duplicates.clone(),
         );
         registry.register(
@@ -127,17 +127,17 @@ impl Metrics {
         );
         registry.register(
             "depots_stale",
-            "Depots on the map that have not been heard of",
+            "Depots on the map that no longer report",
             this.stale.clone(),
         );
         registry.register(
             "reservations",
-            "Reservations on the books, by state",
+            "Reservations, by state",
             this.reservations.clone(),
         );
         registry.register(
             "circuits",
-            "Circuits of provisioned reservations, by how they stand",
+            "Circuits of provisioned reservations, by state",
             this.circuits.clone(),
         );
         registry.register(
@@ -147,17 +147,17 @@ impl Metrics {
         );
         registry.register(
             "leads",
-            "Whether this controller leads those that share its store",
+            "1 if this controller leads those that share its store, else 0",
             this.leads.clone(),
         );
         registry.register(
             "leads_begun",
-            "How often this controller began to lead",
+            "Times that this controller became the leader",
             this.begun.clone(),
         );
         registry.register(
             "leads_ended",
-            "How often this controller ceased to lead",
+            "Times that this controller stopped being the leader",
             this.ended.clone(),
         );
         Self {

@@ -139,12 +139,12 @@ pub enum ReservationError {
     #[error("{}", show::refusal_line(.0))]
     InsufficientBandwidth(Box<Refusal>),
     /// The reservation's state does not allow it.
-    #[error("reservation {0} is {1}: it can't be {2} now")]
+    #[error("reservation {0} is {1}: it cannot be {2} now")]
     NotNow(u64, String, &'static str),
     /// The book refused its own entry, or the journal is invalid.
     #[error(
-        "the book of reservations does not go on: {0}; restore the store from a backup, and tell \
-        the authors"
+        "the journal of reservations is damaged: {0}; restore the store from a backup, and report \
+         this"
     )]
     Fault(String),
 }

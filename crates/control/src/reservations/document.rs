@@ -34,15 +34,15 @@ const MAX_LIFE_S: i64 = REQUEST_KEY_LIFE_MS / 1_000;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentFault {
     /// It is not a JWS.
-    #[error("the document is no JWS, compact or flattened (RFC 7515): {0}")]
+    #[error("the document is not a JWS, compact or flattened (RFC 7515): {0}")]
     Form(String),
     /// Its header is not supported.
-    #[error("the document's header is not taken: {0}")]
+    #[error("the document's header is not accepted: {0}")]
     Header(String),
     /// Its signature is not valid.
     #[error(
-        "the document's signature does not fit: it was altered, or another key signed it; sign it \
-        again"
+        "the document's signature is invalid: the document was altered, or another key signed it; \
+         sign it again"
     )]
     Signature,
     /// Its certificates do not lead to a trusted root.
@@ -52,7 +52,7 @@ pub enum DocumentFault {
     )]
     Chain(String),
     /// Its content is invalid.
-    #[error("the document's content is not taken: {0}")]
+    #[error("the document's content is not accepted: {0}")]
     Content(String),
     /// It is addressed to another controller.
     #[error("the document is not addressed to this controller: sign one with \"aud\": \"{0}\"")]
@@ -61,10 +61,12 @@ pub enum DocumentFault {
     #[error("the document expired {0} s ago: sign a new one")]
     Expired(i64),
     /// It was signed in the future.
-    #[error("the document was signed {0} s from now: set the clocks right")]
+    #[error("the document was signed {0} s in the future: check both clocks")]
     Early(i64),
     /// It is valid for too long.
-    #[error("the document would hold for {0} s more: sign one that holds for at most {MAX_LIFE_S}")]
+    #[error(
+        "the document is valid for {0} s more: sign one that is valid for at most {MAX_LIFE_S} s"
+    )]
     Long(i64),
 }
 
@@ -74,7 +76,7 @@ pub struct Roots(Vec<TrustAnchor<'static>>);
 
 /// The root certificates are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no certificates of roots: {0}; name a file of certificates in PEM")]
+#[error("cannot read the root certificates: {0}; name a file of certificates in PEM form")]
 pub struct RootFault(String);
 
 impl Roots {
@@ -222,10 +224,10 @@ fn parts(text: &str) -> Result<Flattened, DocumentFault> {
 fn signer(header: &Header, roots: &Roots, now_s: i64) -> Result<PublicKey, DocumentFault> {
     let fault = |why: &str| DocumentFault::Header(why.to_owned());
     if header.alg != "EdDSA" {
-        return Err(fault("alg is to be EdDSA"));
+        return Err(fault("alg must be EdDSA"));
     }
     if header.crit.is_some() {
-        return Err(fault("crit names what is not known here"));
+        return Err(fault("crit names an unknown extension"));
     }
     match (&header.x5c, &header.jwk) {
         (Some(chain), None) => key_of_chain(chain, roots, now_s),
@@ -234,9 +236,9 @@ fn signer(header: &Header, roots: &Roots, now_s: i64) -> Result<PublicKey, Docum
             let key = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
             key.filter(|_| jwk.kty == "OKP" && jwk.crv == "Ed25519")
                 .map(PublicKey::from_bytes)
-                .ok_or_else(|| fault("jwk is to be an Ed25519 key (RFC 8037)"))
+                .ok_or_else(|| fault("jwk must be an Ed25519 key (RFC 8037)"))
         }
-        _ => Err(fault("one of x5c and jwk is to say which key signed it")),
+        _ => Err(fault("one of x5c and jwk must name the key that signed it")),
     }
 }
 
@@ -269,7 +271,7 @@ fn key_of_chain(chain: &[String], roots: &Roots, now_s: i64) -> Result<PublicKey
         )
         .map_err(|error| fault(&error))?;
     PublicKey::from_spki(&certificate.subject_public_key_info()).ok_or_else(|| {
-        DocumentFault::Header("the certificate's key is to be an Ed25519 key".to_owned())
+        DocumentFault::Header("the certificate's key must be an Ed25519 key".to_owned())
     })
 }
 

@@ -21,7 +21,7 @@ pub enum RuleFault {
     #[error("recurrence: {0}: write one rule as in RFC 5545, such as FREQ=WEEKLY;COUNT=4")]
     Rule(String),
     /// The time zone is unknown.
-    #[error("recurrence: no time zone is called {0}: write one as America/Denver")]
+    #[error("recurrence: unknown time zone {0}: write one such as America/Denver")]
     Zone(String),
     /// The rule has too many occurrences.
     #[error(

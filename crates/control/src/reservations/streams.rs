@@ -57,10 +57,10 @@ impl EndAddresses<'_> {
         let known: Vec<String> = self.known.iter().map(ToString::to_string).collect();
         Err(fault(match known.is_empty() {
             true => {
-                format!("{asked} is no address that the map knows that end by, and it knows none")
+                format!("{asked} is not an address of that end: the map lists none")
             }
             false => format!(
-                "{asked} is no address that the map knows that end by: {}",
+                "{asked} is not an address of that end: the map lists {}",
                 known.join(", ")
             ),
         }))

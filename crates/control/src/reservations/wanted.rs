@@ -21,7 +21,7 @@ pub const CLOCK_TOLERANCE_MS: i64 = 60_000;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidReservation {
     /// An end has no site.
-    #[error("{0} stands at no site that has links: name a host, a depot or a site of the map")]
+    #[error("{0} is at no site with links: name a host, a depot or a site on the map")]
     Site(String),
     /// Both ends are at one site.
     #[error("both ends are at site {0}: there is no link between them to reserve")]
@@ -35,7 +35,7 @@ pub enum InvalidReservation {
         name: String,
     },
     /// An end is slower than the requested rate.
-    #[error("the ends send and take at most {most} bit/s: ask for less")]
+    #[error("the ends can send and receive at most {most} bit/s: ask for less")]
     Access {
         /// Maximum rate of the slower end, in bit/s.
         most: u64,
@@ -50,13 +50,13 @@ pub enum InvalidReservation {
     },
     /// `pin` was requested, but the addresses of the ends are unknown.
     #[error(
-        "pin: the map knows no addresses of the ends: name them with from_address and to_address"
+        "pin: the map has no addresses of the ends: name them with from_address and to_address"
     )]
     Unaddressed,
     /// All source ports are taken.
     #[error(
-        "all source ports for circuits between {from} and {to} are taken in that time: ask for \
-        another time, or cancel what is not needed"
+        "all source ports for circuits between {from} and {to} are in use at that time: choose \
+         another time, or cancel reservations that are not needed"
     )]
     Ports {
         /// Source of the streams.
@@ -66,18 +66,17 @@ pub enum InvalidReservation {
     },
     /// Another reservation has the same source ports in the changed window.
     #[error(
-        "reservation {0} has the same source ports at that time: ask for it anew, in place of the \
-        change"
+        "reservation {0} has the same source ports at that time: make a new reservation instead"
     )]
     SamePorts(u64),
     /// The window is empty or out of range.
     #[error(
-        "the window ends before it begins, or lies too far away: write start_ms and end_ms in \
-        milliseconds"
+        "the window ends before it begins, or is too far away: write start_ms and end_ms in \
+         milliseconds"
     )]
     Window,
     /// The window began too long ago.
-    #[error("the window began {} s ago: let it begin now or later", .0 / 1000)]
+    #[error("the window began {} s ago: begin it now or later", .0 / 1000)]
     Past(i64),
 }
 

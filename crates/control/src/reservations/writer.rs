@@ -302,7 +302,7 @@ impl JournalWriter {
             tracing::warn!(
                 error = %failed,
                 requests = answers.len(),
-                "reservations could not be written"
+                "cannot write reservations"
             );
         }
         for (answer, _) in answers {
@@ -403,7 +403,7 @@ impl JournalWriter {
         });
         let decided = decided.await.map_err(|_| StoreError::Ending)?;
         let decided = decided.map_err(|error| {
-            tracing::error!(%error, "a turn of reservations was given up");
+            tracing::error!(%error, "gave up a batch of reservations");
             StoreError::Behind
         })?;
         if !decided.records.is_empty() || !decided.remembered.is_empty() {
@@ -465,7 +465,7 @@ impl JournalWriter {
                 if let Err(why) = applied {
                     tracing::error!(
                         why,
-                        "the journal of reservations is not one: nothing is reserved or shown"
+                        "the journal of reservations is damaged: nothing is reserved or shown"
                     );
                     self.broken = Some(why.clone());
                     return Err(unreadable(why));

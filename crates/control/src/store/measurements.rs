@@ -183,7 +183,7 @@ impl MeasurementWriter {
                 tracing::warn!(
                     %error,
                     batches = batches.len(),
-                    "measurements could not be written"
+                    "cannot write measurements"
                 );
                 for waiting in batches {
                     let _ = waiting

@@ -150,7 +150,7 @@ async fn invalid_documents_reserve_nothing() {
         format!("{}.{payload}.{}", parts[0], parts[2])
     };
     for (text, status, says) in [
-        (altered, 400, "the document's signature does not fit"),
+        (altered, 400, "the document's signature is invalid"),
         (but("exp", json!(now() - 1)), 400, "the document expired"),
         (
             but("aud", json!("lhk1:another")),
@@ -160,11 +160,11 @@ async fn invalid_documents_reserve_nothing() {
         (
             but("exp", json!(now() + 100_000)),
             400,
-            "the document would hold for",
+            "the document is valid for",
         ),
         (sign(&ben, &good), 403, "may create reservations"),
         (sign(&stranger, &good), 403, "may create reservations"),
-        ("x".to_owned(), 400, "no JWS"),
+        ("x".to_owned(), 400, "not a JWS"),
     ] {
         let (found, problem) = bring(&bench, &ana, "application/jose", &text).await;
         assert_eq!(found, status, "{problem}");

@@ -56,7 +56,7 @@ async fn key_without_roles_is_refused() {
     assert_refused(
         bench.ask(&stranger, "GET", "/api/v1/map", "").await,
         401,
-        "not let in",
+        "not authorized here",
     );
 }
 
@@ -66,7 +66,7 @@ async fn replayed_request_is_refused() {
     let reader = bench.principal("reader", "r").await;
     let request = bench.service.signed(&reader, "GET", "/api/v1/map", "");
     assert_eq!(bench.send(request.clone()).await.0, 200);
-    assert_refused(bench.send(request).await, 401, "here before");
+    assert_refused(bench.send(request).await, 401, "received before");
 }
 
 #[tokio::test]

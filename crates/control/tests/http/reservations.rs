@@ -122,7 +122,7 @@ async fn a_refusal_has_the_proof_and_offers_that_are_granted() {
         problem["detail"]
             .as_str()
             .unwrap()
-            .contains("1.5 Gbit/s is left on w-e"),
+            .contains("only 1.5 Gbit/s is free on w-e"),
         "{problem}"
     );
     let refusal = &problem["refusal"];
@@ -243,7 +243,7 @@ async fn forbidden_and_invalid_requests_are_refused() {
         problem["detail"]
             .as_str()
             .unwrap()
-            .contains("1001 bit/s are more than the 1000"),
+            .contains("1001 bit/s exceed the 1000"),
         "{problem}"
     );
     assert_eq!(reserve(&bench, &slow, &request(1000)).await.0, 201);
@@ -419,8 +419,8 @@ async fn grants_are_renewed_until_they_are_cancelled_or_revoked() {
     // Not for other depots, not for keys that may not use it, and not for other names of circuits.
     let ben = bench.principal("reserver", "ben").await;
     for (depot, circuit, holder, why) in [
-        (&elsewhere, "1", &ana, "this depot is on no such path"),
-        (&depot, "1.2", &ana, "this depot is on no such path"),
+        (&elsewhere, "1", &ana, "this depot is not on that path"),
+        (&depot, "1.2", &ana, "this depot is not on that path"),
         (&depot, "1", &ben, "only of its own"),
         (&depot, "1", &depot, "no role of d"),
         (&depot, "9", &ana, "no such reservation"),

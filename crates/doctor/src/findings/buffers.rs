@@ -38,7 +38,7 @@ fn raise_ceiling(key: &str, now: [u64; 3], most: f64) -> Fix {
     );
     if most >= MAX_BUFFER_BYTES {
         return mend.noting(
-            "larger is not possible: more streams (--streams), or a depot, carry the rest",
+            "the kernel allows no more: more streams (--streams), or a depot, carry the rest",
         );
     }
     mend
@@ -157,7 +157,7 @@ fn memory(list: &mut FindingList<'_>) {
         let at_most = list.path.hop().window_rate(pressure * RECEIVE_SHARE);
         let pages = (2.0 * needed / page).ceil();
         let what = format!(
-            "tcp_mem: all connections together are pressed for memory from {} on",
+            "tcp_mem: all connections together run short of memory above {}",
             bytes(pressure)
         );
         let triple = format!("{:.0} {:.0} {:.0}", pages / 2.0, pages, pages * 2.0);

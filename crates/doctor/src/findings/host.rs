@@ -54,7 +54,7 @@ fn ciphers(list: &mut FindingList<'_>) {
         list.add(
             "no-aes",
             Severity::Advice,
-            "the processor has no instructions for AES".to_owned(),
+            "the processor has no AES instructions".to_owned(),
             cost,
             vec![],
         );
@@ -67,8 +67,8 @@ fn governor(list: &mut FindingList<'_>) {
     };
     if matches!(governor.as_str(), "powersave" | "conservative") {
         let cost = FindingCost::words(
-            "cores run slower than they can while packets come in bursts; rates above cannot be \
-             counted on",
+            "cores run slower than they can while packets come in bursts; do not rely on rates \
+             above",
         );
         let mends = vec![Fix::command(
             "for f in /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; do echo performance > \

@@ -88,7 +88,7 @@ fn queues(list: &mut FindingList<'_>, link: &NetworkDevice) {
                 let mends = if queue.root {
                     vec![
                         Fix::command(format!("tc qdisc del dev {} root", link.name))
-                            .noting("somebody set it: ask why first"),
+                            .noting("find out first why it was set"),
                     ]
                 } else {
                     vec![]
@@ -98,8 +98,8 @@ fn queues(list: &mut FindingList<'_>, link: &NetworkDevice) {
         }
         if queue.kind.as_str() == "netem" {
             let cost = FindingCost::words(
-                "delays, loses or reorders packets as it was told to: an emulator's queue has no \
-                 place on a machine at work",
+                "delays, drops or reorders packets as configured: an emulator's queue does not \
+                 belong on a machine in production",
             );
             let mends = vec![Fix::command(format!("tc qdisc del dev {} root", link.name))];
             list.add(
@@ -170,7 +170,7 @@ fn errors(list: &mut FindingList<'_>, link: &NetworkDevice) {
     let at_most = reno.loss_limited_rate();
     if at_most < list.path.rate_bps {
         let what = format!(
-            "{} lost {lost} of {} packets it received ({} damaged, {} for want of room)",
+            "{} lost {lost} of {} packets it received ({} damaged, {} for lack of buffers)",
             link.name, counters.rx_packets, counters.rx_errors, counters.rx_missed
         );
         let cost = FindingCost {

@@ -40,7 +40,7 @@ fn black_hole(list: &mut FindingList<'_>, measured: &PathMeasurement, mtu: PathM
     let stall = FIRST_TIMEOUT_SECONDS.max(2.0 * list.path.rtt_seconds)
         * (f64::from(2u32).powi(TIMEOUTS_BEFORE_SMALLER_SEGMENTS) - 1.0);
     let what = format!(
-        "packets to {host} larger than {} of {} bytes vanish without a word (an MTU black hole)",
+        "packets to {host} larger than {} of {} bytes vanish silently (an MTU black hole)",
         mtu.bytes, mtu.first_hop
     );
     if copes {

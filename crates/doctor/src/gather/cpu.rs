@@ -29,7 +29,7 @@ fn aes() -> Fact<bool> {
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "x86", target_arch = "aarch64")))]
 fn aes() -> Fact<bool> {
-    Fact::unknown("not looked for on this kind of processor")
+    Fact::unknown("not checked on this kind of processor")
 }
 
 fn governor() -> Fact<crate::fact::CommandName> {

@@ -29,7 +29,7 @@ pub(super) fn read(
             .get(GET_ROUTE, &question(to))
             .map_err(|error| error.to_string())?;
         route(&answer, host, links)
-            .ok_or_else(|| "it leads over no device that is up (loopback apart)".to_owned())
+            .ok_or_else(|| "it leads over no device that is up, except loopback".to_owned())
     };
     match host {
         Some(host) => ask(host)

@@ -57,7 +57,7 @@ pub(super) fn read_file(path: &str) -> Result<String, String> {
     File::open(path)
         .and_then(|file| file.take(MAX_SETTING_BYTES).read_to_string(&mut text))
         .map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => format!("{path} is not to be seen here"),
+            std::io::ErrorKind::NotFound => format!("{path} is not visible here"),
             _ => format!("{path}: {error}"),
         })?;
     Ok(text)

@@ -253,7 +253,7 @@ fn errors_say_where_and_what() {
         |text: &str| read(text, Path::new("x.graphml"), &Assumptions::default()).unwrap_err();
     let reported = |text: &str| error(text).to_string();
     assert!(
-        reported("<graphml>\n<").starts_with("x.graphml:2: is no XML"),
+        reported("<graphml>\n<").starts_with("x.graphml:2: is not readable as XML"),
         "{}",
         reported("<graphml>\n<")
     );
@@ -264,7 +264,7 @@ fn errors_say_where_and_what() {
         "x.graphml:3: target: there is no node \"b\""
     );
     let twice = "<graphml>\n<node id=\"a\"/><node id=\"a\"/></graphml>";
-    assert!(reported(twice).starts_with("x.graphml:2: node \"a\" is there already"));
+    assert!(reported(twice).starts_with("x.graphml:2: node \"a\" appears twice"));
     assert!(matches!(error("<svg/>"), GraphmlError::Graph { .. }));
     let definitions = "<!DOCTYPE g [<!ENTITY a \"b\">]><graphml/>";
     assert!(matches!(error(definitions), GraphmlError::Xml { .. }));

@@ -140,7 +140,7 @@ fn a_file_may_name_the_sites_of_another() {
     assert!(
         error
             .to_string()
-            .starts_with("again.toml:2: site[1]: name: \"lab\" is the name of another"),
+            .starts_with("again.toml:2: site[1]: name: \"lab\" is used twice"),
         "{error}"
     );
     assert_eq!(map, before);

@@ -42,7 +42,7 @@ campus - chicago     ?, one way                  ?, one way                ?
 fn an_empty_map_prints_that_it_is_empty() {
     assert_eq!(
         render::render_tables(&Map::default(), 0.0),
-        "nothing is on the map\n"
+        "the map is empty\n"
     );
 }
 

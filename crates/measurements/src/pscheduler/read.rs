@@ -25,7 +25,7 @@ const MAX_TEXT_BYTES: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// The text is not the JSON that pScheduler hands to an archiver.
-    #[error("is not what pScheduler archives: {0}")]
+    #[error("is not a run that pScheduler archived: {0}")]
     Json(String),
     /// The run failed, so there is nothing to store.
     #[error("the run did not succeed: {0}")]
@@ -207,7 +207,7 @@ pub fn read(text: &str, reporter: PublicKey) -> Result<MeasurementRecord, ReadEr
     let (from, to) = ends(&run)?;
     let start_ms = read_moment(&run.schedule.start).ok_or(ReadError::Field {
         field: "schedule.start",
-        problem: "is no moment as ISO 8601 writes it",
+        problem: "is not an ISO 8601 time",
     })?;
     let mut record = MeasurementRecord {
         from,
@@ -277,7 +277,7 @@ fn ends(run: &ArchivedRun) -> Result<(String, String), ReadError> {
 fn duration(run: &ArchivedRun, start_ms: u64) -> Result<f64, ReadError> {
     let wrong = ReadError::Field {
         field: "schedule.duration",
-        problem: "is no duration as ISO 8601 writes it",
+        problem: "is not an ISO 8601 duration",
     };
     if let Some(text) = run
         .schedule
@@ -414,7 +414,7 @@ fn latency(record: &mut MeasurementRecord, result: Latency, spec: &Spec) -> Resu
     let width = spec.bucket_width.unwrap_or(DEFAULT_BUCKET_WIDTH);
     let wrong = ReadError::Field {
         field: "result.histogram-latency",
-        problem: "has more bins than are read, or one that is no number",
+        problem: "has too many bins, or one that is not a number",
     };
     if result.histogram_latency.len() > MAX_INTERVALS {
         return Err(wrong);
@@ -456,7 +456,7 @@ fn latency(record: &mut MeasurementRecord, result: Latency, spec: &Spec) -> Resu
 fn trace(record: &mut MeasurementRecord, result: Trace) -> Result<(), ReadError> {
     let wrong = ReadError::Field {
         field: "result.paths",
-        problem: "has no path, or one of more than 255 hops, or an address that is none",
+        problem: "has no path, a path of more than 255 hops, or an invalid address",
     };
     let path = result.paths.into_iter().next().unwrap_or_default();
     if path.is_empty() || path.len() > MAX_TRACE_HOPS {

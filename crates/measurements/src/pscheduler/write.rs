@@ -34,17 +34,17 @@ const ICMP_ERRORS: [&str; 16] = [
 pub enum WriteError {
     /// The host of an end is unknown, but pScheduler names hosts.
     #[error(
-        "{0:?} has no host name or address, by which pScheduler names the ends of a measurement"
+        "{0:?} has no host name or address, which pScheduler needs for both ends of a measurement"
     )]
     NoHost(String),
     /// A delay has no histogram.
-    #[error("pScheduler reports delays one way by a histogram, and the measurement has none")]
+    #[error("pScheduler reports one-way delays as a histogram, and the measurement has none")]
     NoHistogram,
     /// A value that the record's kind requires is missing.
     #[error("the measurement has no {0}")]
     Missing(&'static str),
     /// The moment is beyond the year 9999.
-    #[error("the measurement is from a time that cannot be written")]
+    #[error("the time of the measurement is out of range")]
     Moment,
 }
 

@@ -77,10 +77,13 @@ fn malformed_requests_are_reported_in_one_line() {
         (r#"{"do":"list","owner":"us"}"#, "it has no version"),
         (
             r#"{"version":2,"do":"whatever"}"#,
-            "it is of version 2, and 1 is spoken here",
+            "it has version 2, and this side speaks version 1",
         ),
         (r#"{"version":1,"do":"reboot"}"#, "unknown variant"),
-        (r#"{"version":1,"do":"list","owner":"a\nb"}"#, "is no name"),
+        (
+            r#"{"version":1,"do":"list","owner":"a\nb"}"#,
+            "is not a valid name",
+        ),
         (&no_rate, "a rate of 0 bit/s"),
         (&long, "at most 16384 are read"),
     ] {

@@ -26,7 +26,10 @@ pub struct PartId(String);
 
 /// A text that is not a name or an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no {what}: write 1 to {most} bytes in one line, without blanks at its ends")]
+#[error(
+    "{text:?} is not a valid {what}: write 1 to {most} bytes in one line, with no space at \
+         either end"
+)]
 pub struct InvalidName {
     text: String,
     what: &'static str,

@@ -92,8 +92,8 @@ impl Default for KernelNumbers {
 pub enum ConfigFault {
     /// The interface name is invalid: write it as `ip link` shows it, up to an `@`.
     #[error(
-        "link {link}: {interface:?} is no interface's name: write it as ip link shows it, up to an \
-        @"
+        "link {link}: {interface:?} is not the name of an interface: write it as ip link shows it, \
+         up to the @"
     )]
     Interface {
         /// The link.
@@ -103,8 +103,8 @@ pub enum ConfigFault {
     },
     /// Two links share one interface: give each its own, such as a VLAN's.
     #[error(
-        "links {one} and {other} are both interface {interface}: give each an interface of its \
-        own, as a VLAN's"
+        "links {one} and {other} are both interface {interface}: give each its own interface, such \
+         as a VLAN"
     )]
     Shared {
         /// The first link.
@@ -115,10 +115,10 @@ pub enum ConfigFault {
         interface: String,
     },
     /// A link has two gateways of one IP version: keep one.
-    #[error("link {0} has two gateways of one version of IP: leave one")]
+    #[error("link {0} has two gateways of the same IP version: keep one")]
     Gateways(EntityName),
     /// The rate is out of range: use 64 kbit/s to [`MAX_RATE`].
-    #[error("link {link} carries {rate} bit/s: {MIN_RATE} to {MAX_RATE} are taken")]
+    #[error("link {link} carries {rate} bit/s: {MIN_RATE} to {MAX_RATE} bit/s are supported")]
     Rate {
         /// The link.
         link: EntityName,
@@ -126,7 +126,7 @@ pub enum ConfigFault {
         rate: BitsPerSecond,
     },
     /// A range of kernel numbers overlaps reserved ones, or is out of bounds: choose another start.
-    #[error("{what} from {first}: take {least} to {most}")]
+    #[error("{what} from {first}: use {least} to {most}")]
     Numbers {
         /// Kind of number.
         what: &'static str,

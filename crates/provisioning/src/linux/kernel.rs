@@ -62,7 +62,7 @@ impl Kernel {
                 complaint
             }));
         }
-        String::from_utf8(ran.output).map_err(|_| failed(&"its output is no text"))
+        String::from_utf8(ran.output).map_err(|_| failed(&"its output is not text"))
     }
 
     pub async fn tc(&self, words: &str) -> Result<String, DriverError> {

@@ -18,14 +18,13 @@ const MAX_RECORD_BYTES: u64 = 16 << 20;
 pub enum RecordError {
     /// Another router keeps its record in the directory: stop it, or choose another directory.
     #[error(
-        "{}: another router keeps its record there: end it, or name another directory",
+        "{}: another router uses this directory: stop it, or name another directory",
         .0.display()
     )]
     Taken(PathBuf),
     /// The record is malformed: remove it, and everything that is set up will be torn down.
     #[error(
-        "{}: the record of what is set up can't be read ({why}): remove it, and all of it will be \
-        torn down",
+        "{}: cannot read the record of circuits ({why}): remove it to have all of them torn down",
         path.display()
     )]
     Unreadable {
@@ -35,7 +34,7 @@ pub enum RecordError {
         why: String,
     },
     /// The operating system refuses.
-    #[error("{}: the record can't be kept: {source}", path.display())]
+    #[error("{}: cannot write the record of circuits: {source}", path.display())]
     System {
         /// The file or directory.
         path: PathBuf,

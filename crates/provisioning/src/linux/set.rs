@@ -31,7 +31,7 @@ impl LinuxRouter {
         let link = self.link(part)?;
         if part.rate < MIN_RATE {
             return Err(DriverError::refused(format!(
-                "{} bit/s can't be kept: ask for {MIN_RATE} or more",
+                "{} bit/s cannot be guaranteed: ask for at least {MIN_RATE} bit/s",
                 part.rate
             )));
         }
@@ -72,7 +72,7 @@ impl LinuxRouter {
                     tracing::warn!(
                         part = %part.id,
                         error = %stays,
-                        "what was set up of it could not be taken back"
+                        "cannot undo the part of the circuit that was set up"
                     );
                 }
                 Err(error)
@@ -95,8 +95,8 @@ impl LinuxRouter {
         let reservable = link.reservable.apply_to(link.rate);
         if part.rate > reservable {
             return Err(DriverError::refused(format!(
-                "link {} has {reservable} bit/s for circuits, and {} bit/s are asked for: ask for \
-                less, or reserve more of it",
+                "link {} has {reservable} bit/s for circuits, and {} bit/s are requested: ask for \
+                 less, or make more of it reservable",
                 part.link, part.rate
             )));
         }
@@ -140,7 +140,7 @@ impl LinuxRouter {
         }
         Err(DriverError::NoRoom {
             why: format!(
-                "this router holds {} such parts of circuits already: wait until one ends",
+                "this router has {} parts of circuits already: wait until one ends",
                 MAX_SLOTS / 2
             ),
         })
@@ -282,8 +282,8 @@ impl LinuxRouter {
 /// Returns the refusal of an interface with a foreign queueing discipline.
 fn foreign_discipline(link: &RouterLink, other: &str) -> DriverError {
     DriverError::refused(format!(
-        "{} has a queueing discipline of somebody else's ({other}): remove it, or leave this link \
-        out",
+        "{} has a queueing discipline that this router did not set ({other}): remove it, or leave \
+         this link out",
         link.interface
     ))
 }

@@ -270,7 +270,7 @@ fn rows(text: &str) -> Result<Vec<Value>, DriverError> {
     }
     serde_json::from_str(text).map_err(|error| {
         DriverError::failed(format!(
-            "what ip says is not understood ({error}): update iproute2"
+            "cannot understand the output of ip ({error}): update iproute2"
         ))
     })
 }

@@ -46,19 +46,19 @@ fn router_config_faults_are_reported_in_one_line() {
     for (text, why) in [
         (
             link(r#""interface":"-x","rate":1000000"#),
-            "is no interface's name",
+            "is not the name of an interface",
         ),
         (
             link(r#""interface":"eth0 root","rate":1000000"#),
-            "is no interface's name",
+            "is not the name of an interface",
         ),
         (
             link(r#""interface":"eth1.7@eth1","rate":1000000"#),
-            "is no interface's name",
+            "is not the name of an interface",
         ),
         (
             link(r#""interface":"","rate":1000000"#),
-            "is no interface's name",
+            "is not the name of an interface",
         ),
         (link(r#""interface":"eth1","rate":1"#), "64000 to"),
         (
@@ -72,16 +72,16 @@ fn router_config_faults_are_reported_in_one_line() {
         (two.to_owned(), "links a and b are both interface eth1"),
         (
             numbers(r#""handle":0"#),
-            "the handle from 0: take 1 to 32767",
+            "the handle from 0: use 1 to 32767",
         ),
         (
             numbers(r#""rules":32000"#),
-            "rules from 32000: take 1 to 30766",
+            "rules from 32000: use 1 to 30766",
         ),
-        (numbers(r#""tables":254"#), "tables from 254: take 256"),
+        (numbers(r#""tables":254"#), "tables from 254: use 256"),
         (
             numbers(r#""protocol":2"#),
-            "the protocol from 2: take 5 to 255",
+            "the protocol from 2: use 5 to 255",
         ),
     ] {
         let error = config(&text).unwrap_err();

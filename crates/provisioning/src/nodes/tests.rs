@@ -40,7 +40,7 @@ fn node_config_faults_are_reported_in_one_line() {
         (serde_json::json!({"command": []}), "the command is empty"),
         (
             serde_json::json!({"agent": "unix:/a", "time_s": 0}),
-            "time_s is 1 to 100",
+            "time_s must be 1 to 100",
         ),
     ] {
         let error = config(serde_json::json!({ "west": node }))

@@ -113,7 +113,7 @@ impl DriverState {
         let mut said = said.into_iter().flatten().map(|pause| &pause.why);
         said.find(|why| !why.is_empty())
             .cloned()
-            .unwrap_or_else(|| "it has not answered in time: see whether it runs".to_owned())
+            .unwrap_or_else(|| "it did not answer in time: check that it is running".to_owned())
     }
 
     /// Returns the request that is due.
@@ -199,7 +199,9 @@ impl DriverState {
                 None
             }
             (_, Ok(DriverReply::Error(error)) | Err(error)) => Some(error),
-            (_, Ok(_)) => Some(DriverError::nonsense("that is no answer to what was asked")),
+            (_, Ok(_)) => Some(DriverError::nonsense(
+                "the answer does not match the request",
+            )),
         };
         let Some(error) = error else {
             self.pause = Backoff::default();

@@ -6,13 +6,13 @@ use crate::testing::{any_prefix, any_streams};
 #[test]
 fn an_invalid_prefix_is_refused_in_one_line() {
     for (text, why) in [
-        ("", "no IP address"),
+        ("", "not an IP address"),
         ("10.0.0.1/33", "more bits"),
         ("10.0.0.1/+3", "no number"),
-        ("10.0.0.1/8", "behind its length"),
-        ("::1/0", "behind its length"),
+        ("10.0.0.1/8", "beyond its length"),
+        ("::1/0", "beyond its length"),
         ("10.0.0.0/999999999999", "more bits"),
-        ("host/8", "no IP address"),
+        ("host/8", "not an IP address"),
         (&"1".repeat(1000), "too long"),
     ] {
         let error = text.parse::<Prefix>().unwrap_err().to_string();

@@ -78,15 +78,15 @@ async fn foreign_queues_and_foreign_owners_are_refused() {
     for (part, why) in [
         (
             taken,
-            "near has a queueing discipline of somebody else's (htb 1:)",
+            "near has a queueing discipline that this router did not set (htb 1:)",
         ),
-        (anothers, "this router is us's, and them asks"),
+        (anothers, "this router serves us, not them"),
         (
             elsewhere,
             "this router has no link nowhere: it has far, near",
         ),
         (too_much, "link far has 50000000 bit/s for circuits"),
-        (too_little, "1 bit/s can't be kept"),
+        (too_little, "1 bit/s cannot be guaranteed"),
     ] {
         let error = set_up(&router, part).await.unwrap_err();
         assert!(

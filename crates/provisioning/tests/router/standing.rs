@@ -21,7 +21,7 @@ async fn a_standing_discipline_is_installed_first_and_stays() {
         panic!("{failed:?}")
     };
     assert!(
-        *link == name("far") && error.to_string().contains("somebody else's"),
+        *link == name("far") && error.to_string().contains("that this router did not set"),
         "{link}: {error}"
     );
     let standing = state(&lab);

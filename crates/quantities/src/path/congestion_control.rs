@@ -119,7 +119,7 @@ impl fmt::Display for CongestionControl {
 
 impl fmt::Display for CongestionControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} has no formula here: name reno or cubic", self.0)
+        write!(f, "{:?} is not supported here: name reno or cubic", self.0)
     }
 }
 

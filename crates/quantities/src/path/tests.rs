@@ -197,7 +197,7 @@ fn other_congestion_controls_have_no_formula() {
     let error = "bbr".parse::<CongestionControl>().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "\"bbr\" has no formula here: name reno or cubic"
+        "\"bbr\" is not supported here: name reno or cubic"
     );
 }
 

@@ -19,10 +19,10 @@ pub enum CopyEnding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ScoreError {
     /// The time is not finite and above zero: leave out such copies.
-    #[error("a copy took a time that is not above zero and finite: leave such copies out")]
+    #[error("the time of a copy must be finite and above 0: leave such copies out")]
     Time,
     /// The promise is not finite, above zero and in order.
-    #[error("what was promised is not three times above zero in order: it cannot be scored")]
+    #[error("a forecast needs three times above 0 in ascending order: it cannot be scored")]
     Promise,
 }
 

@@ -75,10 +75,13 @@ pub enum SampleRejection {
         most: f64,
     },
     /// There is already a sample of that moment, whatever its value.
-    #[error("there is a sample of this moment already")]
+    #[error("there is a sample for this time already")]
     Duplicate,
     /// The sample is older than the newest one.
-    #[error("the sample is {by_us} us older than the newest one: series go forward only")]
+    #[error(
+        "the sample is {by_us} us older than the newest one: samples must arrive in order of \
+             time"
+    )]
     Late {
         /// Age relative to the newest sample, in microseconds.
         by_us: i64,

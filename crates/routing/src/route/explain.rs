@@ -47,12 +47,12 @@ fn route_line(choice: &Choice, name: &dyn Fn(NodeId) -> String) -> String {
     line.push_str(match choice.reason {
         Reason::Small => ": small transfers go direct",
         Reason::DirectUnknown => {
-            ": nothing is known of the direct route, so none is known to be better"
+            ": nothing is known of the direct route, so there is nothing to compare with"
         }
         Reason::DirectDead => ": the direct route fails",
-        Reason::NothingBetter => ": no route is quicker by more than its doubt",
-        Reason::Quickest => ": the quickest",
-        Reason::InUse => ": in use, and none is quicker by enough",
+        Reason::NothingBetter => ": no route is faster by more than its uncertainty",
+        Reason::Quickest => ": the fastest",
+        Reason::InUse => ": in use, and no other is faster by enough",
         Reason::NothingKnown => ": nothing is known of any route",
     });
     line
@@ -78,7 +78,7 @@ fn time_line(choice: &Choice) -> String {
                 rounded_seconds(time.p90)
             );
             if choice.at_once.len() > 1 {
-                line.push_str(" by the first alone");
+                line.push_str(" by the first route alone");
             }
             line
         }
@@ -92,13 +92,13 @@ fn limit_line(choice: &Choice, name: &dyn Fn(NodeId) -> String) -> String {
     };
     let (from, to) = expected.limit.hop;
     let what = match expected.limit.kind {
-        LimitKind::SetUp => "round trips before and behind the data, most of them",
-        LimitKind::SlowStart => "windows that have yet to grow,",
-        LimitKind::Rate => "the rate that is available",
+        LimitKind::SetUp => "mostly round trips before and after the data,",
+        LimitKind::SlowStart => "windows that are still growing,",
+        LimitKind::Rate => "the available rate",
         LimitKind::Window => "the hosts' largest window",
         LimitKind::Loss => "losses",
-        LimitKind::Relay => "what a depot relays,",
-        LimitKind::Host => "an end's disk or processors,",
+        LimitKind::Relay => "the rate at which a depot relays,",
+        LimitKind::Host => "the disk or processors of an end,",
     };
     format!("limit: {what} from {} to {}", name(from), name(to))
 }
@@ -120,7 +120,7 @@ fn next_line(choice: &Choice, name: &dyn Fn(NodeId) -> String) -> String {
             route_text(&next.via, name),
             rounded_seconds(next.expected.time.p50)
         ),
-        (None, _) => "next: no other route is known to be near".to_owned(),
+        (None, _) => "next: no other route comes close".to_owned(),
     }
 }
 
@@ -131,14 +131,14 @@ fn evidence_line(
 ) -> String {
     match &choice.expected {
         Some(expected) => format!(
-            "rests on: measurements of up to {} ago, at least {} of each hop from {} to {}",
+            "based on: measurements of up to {} ago, at least {} of each hop from {} to {}",
             rounded_seconds(expected.age.max(0.0)),
             expected.samples,
             name(ends.0),
             name(ends.1)
         ),
         None => format!(
-            "rests on: no measurements from {} to {}",
+            "based on: no measurements from {} to {}",
             name(ends.0),
             name(ends.1)
         ),

@@ -38,16 +38,16 @@ const OUTCOME_WEIGHT: f64 = 0.25;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReportRejection {
     /// The reporter is not an end of the hop.
-    #[error("only the two ends of a hop may report of it")]
+    #[error("only the two ends of a hop may report it")]
     NotAnEnd,
     /// The figures are invalid.
     #[error(
-        "the figures of the report make no sense: quantiles in order, losses up to 1, and a rate \
-        above 0 are expected"
+        "the figures of the report are invalid: quantiles must ascend, losses be at most 1, and \
+         the rate be above 0"
     )]
     Unsound,
     /// The report is older than the previous one of the same end.
-    #[error("the report is older than the one before it")]
+    #[error("the report is older than the previous one")]
     Older,
 }
 

@@ -234,7 +234,7 @@ impl DirectionBench<'_> {
             before.rate.min(after.rate).or(after.rate),
             at - age <= MAX_WAIT_FOR_FALL,
         ) else {
-            let why = "no fall of the delay comes soon on a link with a rate".to_owned();
+            let why = "the delay of a link with a rate does not fall soon".to_owned();
             return Ok(Some(Finding::unmeasured("fall", why)));
         };
         thread::sleep((at - age).saturating_sub(FALL_LEAD));

@@ -75,7 +75,7 @@ impl Check {
         } else {
             print_line!("backend: {}", lab.backend());
             match off {
-                0 => print_line!("every link is as asked, as far as measured"),
+                0 => print_line!("every link is as configured, as far as measured"),
                 _ => print_line!("{off} of {} directions are off", checks.len()),
             }
         }

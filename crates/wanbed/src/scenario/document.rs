@@ -156,7 +156,7 @@ fn apply(root: &mut Located, setting: &Setting) -> Result<(), ScenarioError> {
         ));
     }
     match set_value(root, &path, &value) {
-        Ok(0) => Err(wrong("`*` matches nothing there".to_owned())),
+        Ok(0) => Err(wrong("`*` matches nothing here".to_owned())),
         Ok(_) => Ok(()),
         Err(problem) => Err(wrong(problem)),
     }

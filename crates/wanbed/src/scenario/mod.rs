@@ -190,7 +190,7 @@ impl FromStr for Backend {
             "tun" => Ok(Backend::Tun),
             "packet" => Ok(Backend::Packet),
             _ => Err(format!(
-                "{text:?} is no backend: choose user, tun or packet"
+                "{text:?} is not a backend: choose user, tun or packet"
             )),
         }
     }

@@ -37,7 +37,7 @@ pub(super) fn network(
         .unwrap_or_default();
     let file_seed = match fields.optional("seed") {
         Some(field) => {
-            u64::try_from(field.integer()?).map_err(|_| field.wrong("a seed is not negative"))?
+            u64::try_from(field.integer()?).map_err(|_| field.wrong("a seed cannot be negative"))?
         }
         None => 1,
     };
@@ -108,7 +108,8 @@ fn nodes(field: &ScenarioField) -> Located<Vec<(Node, Option<bool>)>> {
                     && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
                 if !plain {
                     return Err(field.wrong(format!(
-                        "{name:?} is no congestion control: write \"reno\", \"cubic\" or \"bbr\""
+                        "{name:?} is not a supported congestion control: write \"reno\", \"cubic\" \
+                         or \"bbr\""
                     )));
                 }
                 Some(name.to_owned())

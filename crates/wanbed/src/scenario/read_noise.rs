@@ -152,7 +152,7 @@ fn aqm(field: &ScenarioField) -> Located<Option<CodelSpec>> {
     let known = |field: &ScenarioField| match field.text()?.trim() {
         "codel" => Ok(()),
         other => Err(field.wrong(format!(
-            "{other:?} is no AQM: there is \"codel\", or \"none\""
+            "{other:?} is not an AQM: write \"codel\" or \"none\""
         ))),
     };
     if is_none(field) {

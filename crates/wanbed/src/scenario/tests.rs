@@ -201,7 +201,7 @@ fn mistakes_in_noise_name_the_field() {
             "{ probability = \"0.1%\", by = \"0 s\" }",
             "links.wan.reorder: by must be more than 0",
         ),
-        ("aqm", "red", "links.wan.aqm: \"red\" is no AQM"),
+        ("aqm", "red", "links.wan.aqm: \"red\" is not an AQM"),
         (
             "aqm",
             "{ kind = \"codel\", target = \"1 s\" }",
@@ -300,7 +300,7 @@ fn mistakes_name_file_line_and_field() {
         (
             "seed = 7",
             "seed = -7",
-            "s.toml:2: seed: a seed is not negative",
+            "s.toml:2: seed: a seed cannot be negative",
         ),
         (
             "seed = 7",
@@ -316,7 +316,7 @@ fn mistakes_name_file_line_and_field() {
         (
             "\"reno\"",
             "\"re no\"",
-            "s.toml:5: nodes.left.congestion: \"re no\" is no congestion control",
+            "s.toml:5: nodes.left.congestion: \"re no\" is not a supported congestion control",
         ),
         (
             "\"8 MB\"",

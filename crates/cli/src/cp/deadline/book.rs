@@ -266,7 +266,7 @@ impl CopyReservation {
             };
             match LockedRecord::keep(state, &reserved) {
                 Ok(kept) => self.kept = Some(kept),
-                Err(error) => tracing::info!(%error, "what is reserved is not written down"),
+                Err(error) => tracing::info!(%error, "cannot record the reservation"),
             }
         }
         let state = if self.is_change {
@@ -487,9 +487,9 @@ impl CopyReservation {
                 PlannerAction::Reserve(ask) | PlannerAction::Change(ask),
                 PlannerEvent::Refused(_),
                 _,
-            ) => Some(format!("no room for {}", what(ask))),
+            ) => Some(format!("not enough bandwidth for {}", what(ask))),
             (PlannerAction::Release, PlannerEvent::Returned, _) => {
-                Some("what was left of it was returned".to_owned())
+                Some("the rest of it was returned".to_owned())
             }
             _ => None,
         }

@@ -26,8 +26,8 @@ pub enum EndsError {
     /// This machine is not on the map. The controller's operator adds a host with its address, or
     /// grants this key under the name of a host.
     #[error(
-        "this machine is not on the controller's map: its operator adds a host with its address, \
-         or grants this key under the name of a host"
+        "this machine is not on the controller's map: ask its operator to add a host with its \
+         address, or to grant this key the name of a host"
     )]
     NotOnMap,
 }

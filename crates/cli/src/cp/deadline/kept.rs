@@ -111,7 +111,7 @@ pub async fn give_back(
             Err(error) if error.is_transient() => {
                 tracing::info!(
                     id = reserved.id, %error,
-                    "what a copy has left reserved is not given back yet"
+                    "the rest of a reservation is not returned yet"
                 );
             }
             // The controller does not know it, or it is over: there is nothing to return.

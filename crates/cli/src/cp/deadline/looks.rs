@@ -93,7 +93,7 @@ impl ProgressSampler {
                 FORECAST_INTERVAL
             }
             Err(error) => {
-                tracing::info!(%error, "no forecast of best effort");
+                tracing::info!(%error, "no forecast for best effort");
                 FORECAST_RETRY_DELAY
             }
         };

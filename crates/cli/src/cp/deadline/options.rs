@@ -69,7 +69,7 @@ impl DeadlineOptions {
             // An absolute timestamp comes from a job: the job may start after its deadline, and
             // still has to copy.
             if by <= *now && text.parse::<Timestamp>().is_err() {
-                bail!("--by {shown}: that is over: write a moment that is to come");
+                bail!("--by {shown}: that is in the past: write a time in the future");
             }
             Ok(by)
         });

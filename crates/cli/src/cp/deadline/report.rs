@@ -127,7 +127,7 @@ impl DeadlineReport {
         });
         let reserved = match (self.reserved_bytes, &self.error, self.decision) {
             (0, Some(error), _) => format!("nothing was reserved: {error}"),
-            (0, None, "no-room") => "there was no room to reserve".to_owned(),
+            (0, None, "no-room") => "there was not enough bandwidth to reserve".to_owned(),
             (0, None, _) => "nothing was reserved".to_owned(),
             (reserved, ..) => {
                 let paths = if self.paths == 1 { "path" } else { "paths" };

@@ -115,7 +115,7 @@ impl ReservedRoutes {
                     changed.push(RouteChange {
                         path: *path,
                         works: true,
-                        line: format!("{name} carries again"),
+                        line: format!("{name} carries data again"),
                     });
                 }
                 continue;
@@ -136,7 +136,7 @@ impl ReservedRoutes {
                 changed.push(RouteChange {
                     path: *path,
                     works: false,
-                    line: format!("{name} carries nothing: {why}"),
+                    line: format!("{name} carries no data: {why}"),
                 });
             }
         }
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!((failed[0].path, failed[0].works), (PathId(3), false));
         assert_eq!(
             failed[0].line,
-            format!("{name} carries nothing: grant refused")
+            format!("{name} carries no data: grant refused")
         );
         assert_eq!(at(&mut ways, 20, &streams), [], "it is reported once");
         assert!(

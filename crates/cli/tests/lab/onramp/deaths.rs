@@ -137,7 +137,7 @@ fn a_killed_onramp_returns_and_a_stopped_one_drains() {
     let mut all = vec![0; 1000];
     curl.stdout.as_mut().unwrap().read_exact(&mut all).unwrap();
     onramp.signal(rustix::process::Signal::TERM);
-    onramp.logged(&["lets connections finish"]);
+    onramp.logged(&["draining: waiting for connections to finish"]);
     assert!(
         !world
             .curl(&["--socks5", &socks], &world.url())

@@ -145,7 +145,8 @@ impl ReservationStore {
                 Err(short) => keep_better(&mut refused, short),
             }
         }
-        let short = refused.ok_or_else(|| ReservationError::Fault("nobody decided".to_owned()))?;
+        let short = refused
+            .ok_or_else(|| ReservationError::Fault("the request was not decided".to_owned()))?;
         let window = windows.get(short.place).copied().unwrap_or(first);
         let place = (windows.len() > 1).then_some(short.place);
         Err(self.refused(asker, request, place, window, short))
@@ -161,7 +162,7 @@ impl ReservationStore {
     ) -> Result<Vec<ReservationId>, ReservationError> {
         let BookChange::Held { holds, .. } = &change else {
             return Err(ReservationError::Fault(
-                "what is granted is not held".to_owned(),
+                "the granted reservation is missing".to_owned(),
             ));
         };
         let ids: Vec<ReservationId> = holds.iter().map(|hold| hold.id).collect();
@@ -238,7 +239,8 @@ impl ReservationStore {
             };
             keep_better(&mut refused, short);
         }
-        let short = refused.ok_or_else(|| ReservationError::Fault("nobody decided".to_owned()))?;
+        let short = refused
+            .ok_or_else(|| ReservationError::Fault("the request was not decided".to_owned()))?;
         Err(self.refused(asker, &asked, None, request.window, short))
     }
 
@@ -425,7 +427,7 @@ impl ReservationStore {
                 }
             }
             Admission::Granted(_) => {
-                ReservationError::Fault("what is granted is not held".to_owned()).into()
+                ReservationError::Fault("the granted reservation is missing".to_owned()).into()
             }
         }
     }

@@ -157,9 +157,9 @@ pub(super) fn refusal_line(refusal: &Refusal) -> String {
             };
             let (rate, names) = (rate(*rate_bps), names.join(", "));
             match (names.is_empty(), until_ms) {
-                (true, _) => "no links of the map join the ends".to_owned(),
-                (false, Some(_)) => format!("{rate} is left on {names}{more}"),
-                (false, None) => format!("{rate} is all that {names}{more} can promise"),
+                (true, _) => "no links on the map connect the ends".to_owned(),
+                (false, Some(_)) => format!("only {rate} is free on {names}{more}"),
+                (false, None) => format!("at most {rate} can be reserved on {names}{more}"),
             }
         }
         Proof::Volume { links, bytes } => {
@@ -168,16 +168,19 @@ pub(super) fn refusal_line(refusal: &Refusal) -> String {
                 .map(|full| full.link.link.as_str())
                 .take(MAX_NAMED_LINKS)
                 .collect();
-            format!("{bytes} bytes pass {} in that window", names.join(", "))
+            format!(
+                "only {bytes} bytes fit over {} in that window",
+                names.join(", ")
+            )
         }
-        Proof::Stretches { bytes } => format!("{bytes} bytes go in that window"),
+        Proof::Stretches { bytes } => format!("only {bytes} bytes fit in that window"),
         Proof::Searched { all_bps } => {
             format!(
-                "no choice of so many paths carries it; all paths carry {}",
+                "that many paths cannot carry it; all paths together carry {}",
                 rate(*all_bps)
             )
         }
-        Proof::Unknown => "no paths were found that carry it; more paths may".to_owned(),
+        Proof::Unknown => "no paths were found that carry it; try more paths".to_owned(),
     };
     let which = refusal
         .occurrence
@@ -190,7 +193,7 @@ pub(super) fn refusal_line(refusal: &Refusal) -> String {
         (false, true) => "ask again for offers, for less, or at another time",
         (false, false) => "ask for less, or at another time",
     };
-    format!("{which}no room: {what}; {else_what}")
+    format!("{which}not enough bandwidth: {what}; {else_what}")
 }
 
 fn rate(bps: u64) -> Rate {

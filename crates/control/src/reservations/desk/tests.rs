@@ -280,7 +280,7 @@ fn uncommitted_hold_expires() {
         .unwrap_err();
     assert_eq!(
         late.to_string(),
-        "reservation 1 is not committed in time: it can't be committed now"
+        "reservation 1 is not committed in time: it cannot be committed now"
     );
     // Others can have it, and it is forgotten in the end.
     asked.hold = false;

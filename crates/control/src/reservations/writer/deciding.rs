@@ -51,9 +51,12 @@ pub(super) fn decide(
     if let Some(map) = map {
         match desk.take_map(map, &mut records) {
             Ok(false) => {}
-            Ok(true) => tracing::info!("reservations go by the map that was changed"),
+            Ok(true) => tracing::info!("reservations use the changed map"),
             Err(error) => {
-                tracing::error!(%error, "reservations go by the map before: this one is too large")
+                tracing::error!(
+                    %error,
+                    "reservations keep using the previous map: the new one is too large"
+                )
             }
         }
     }

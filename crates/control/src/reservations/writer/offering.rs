@@ -207,7 +207,7 @@ async fn run_in_background<T: Send + 'static>(
     match started {
         Ok(_) => ended.await.ok(),
         Err(error) => {
-            tracing::warn!(%error, "a thread to look for offers cannot be started");
+            tracing::warn!(%error, "cannot start a thread to look for offers");
             None
         }
     }

@@ -137,7 +137,11 @@ fn onramp(gateways: &Gateways<'_>, routes: &Path) -> Result<Server> {
         .args(["--redirect", &format!("127.0.0.1:{REDIRECT_PORT}")])
         .arg("--routes")
         .arg(routes);
-    Server::start(command, "longhaul onramp", "takes what a firewall brings")
+    Server::start(
+        command,
+        "longhaul onramp",
+        "accepts connections that a firewall redirects",
+    )
 }
 
 /// Starts an on-ramp at the server and an off-ramp at the client. The server's packet filter
@@ -188,7 +192,11 @@ fn bring_back(here: &Here<'_, Source>) -> Result<Vec<Server>> {
         .arg(routes);
     let servers = vec![
         Server::start(offramp, "longhaul offramp", "listening")?,
-        Server::start(onramp, "longhaul onramp", "takes what a firewall brings")?,
+        Server::start(
+            onramp,
+            "longhaul onramp",
+            "accepts connections that a firewall redirects",
+        )?,
     ];
     filter(
         here,

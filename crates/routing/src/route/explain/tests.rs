@@ -40,23 +40,20 @@ fn five_lines_say_why() {
     let text = explained(&map, 60 << 20);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 5);
-    assert_eq!(lines[0], "route: chicago: the quickest");
+    assert_eq!(lines[0], "route: chicago: the fastest");
     assert!(
         lines[1].starts_with("time: ") && lines[1].ends_with("in eight cases of ten)"),
         "{text}"
     );
-    assert_eq!(
-        lines[2],
-        "limit: the rate that is available from chicago to store"
-    );
+    assert_eq!(lines[2], "limit: the available rate from chicago to store");
     assert!(
         lines[3].starts_with("next: direct in ") && lines[3].ends_with("% later"),
         "{text}"
     );
     assert_eq!(
         lines[4],
-        "rests on: measurements of up to 30 s ago, at least 1000000 of each hop from laptop to \
-        store"
+        "based on: measurements of up to 30 s ago, at least 1000000 of each hop from laptop to \
+         store"
     );
     assert!(
         explained(&map, 1000).starts_with("route: direct: small transfers go direct\n"),

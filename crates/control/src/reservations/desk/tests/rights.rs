@@ -68,7 +68,7 @@ fn rights_decide_visibility_and_actions() {
     let error = kept.act(&ana, &provision, 0).unwrap_err().to_string();
     assert_eq!(
         error,
-        "reservation 1 is provisioned: it can't be provisioned now"
+        "reservation 1 is provisioned: it cannot be provisioned now"
     );
     kept.act(&ana, &ReservationCommand::Release(ReservationId(0)), 0)
         .unwrap();
