@@ -89,9 +89,13 @@ machete:
 advisories:
 	scripts/advisories
 
-# The documentation as a book. `mdbook` is installed into target/tools once.
+# The documentation as a book. `mdbook` is installed into target/tools once. The references of commands, errors and metrics
+# are generated into target/reference, where the pages include them.
 docs:
 	@test -x $(TARGET_DIR)/tools/bin/mdbook || $(CARGO) install --locked --quiet mdbook --root $(TARGET_DIR)/tools --debug
+	@mkdir -p target/reference
+	$(CARGO) run --locked --quiet -p longhaul-reference -- . target/reference
+	$(CARGO) run --locked --quiet -p longhaul-cli --bin longhaul -- reference >target/reference/commands.md
 	$(TARGET_DIR)/tools/bin/mdbook build --dest-dir $(TARGET_DIR)/book
 
 # Every parser that the network or an operator's file reaches, for ten minutes each; FUZZ_SECONDS and FUZZ_JOBS (how many at a time)

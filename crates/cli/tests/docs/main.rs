@@ -1,6 +1,6 @@
 //! The documentation. Every command line of README.md, CONTRIBUTING.md and docs/*.md is run in a
-//! lab, or says why not and is checked against the programs' own arguments. Messages, metrics and
-//! layers are those of the sources. Links resolve.
+//! lab, or says why not and is checked against the programs' own arguments. Layers are those of
+//! the manifests. Links resolve.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
@@ -9,7 +9,6 @@ mod bounds;
 mod common;
 mod layers;
 mod links;
-mod messages;
 mod page;
 mod pages;
 mod place;
