@@ -101,7 +101,7 @@ impl Metrics {
         );
         registry.register(
             "refused",
-            "Requests turned away, by reason",
+            "Requests refused, by reason (unauthenticated, forbidden, or overload: the disk is slow)",
             this.refused.clone(),
         );
         registry.register(
@@ -121,32 +121,34 @@ impl Metrics {
         );
         registry.register(
             "route_questions",
-            "Questions for routes that were answered",
+            "Requests for routes that were answered",
             this.questions.clone(),
         );
         registry.register(
             "series",
-            "Quantities of paths that are forecast, per reporter",
+            "Forecast series: quantities of paths, by reporter; some kilobytes of memory each",
             this.series.clone(),
         );
         registry.register(
             "depots",
-            "Depots on the map that are not stale",
+            "Depots on the map that routes may use",
             this.depots.clone(),
         );
         registry.register(
             "depots_stale",
-            "Depots on the map that have not been heard of",
+            "Depots on the map that have been silent for too long",
             this.stale.clone(),
         );
         registry.register(
             "reservations",
-            "Reservations on the books, by state",
+            "Reservations, by state (held, reserved, provisioning, provisioned, releasing, failed, \
+             passed_end_time, terminated)",
             this.reservations.clone(),
         );
         registry.register(
             "circuits",
-            "Circuits of provisioned reservations, by how they stand",
+            "Circuits of provisioned reservations, by standing (waiting, setting_up, set_up, failed, \
+             tearing_down, unmanaged)",
             this.circuits.clone(),
         );
         registry.register(
@@ -156,17 +158,17 @@ impl Metrics {
         );
         registry.register(
             "leads",
-            "Whether this controller leads those that share its store",
+            "1 if this controller leads those that share its store, otherwise 0",
             this.leads.clone(),
         );
         registry.register(
             "leads_begun",
-            "How often this controller began to lead",
+            "Times this controller began to lead",
             this.begun.clone(),
         );
         registry.register(
             "leads_ended",
-            "How often this controller ceased to lead",
+            "Times this controller ceased to lead",
             this.ended.clone(),
         );
         Self {

@@ -141,7 +141,7 @@ impl DepotMetrics {
         );
         registry.register(
             "granted_sessions",
-            "Sessions under way that use the grant of a circuit",
+            "Running sessions that use the grant of a circuit",
             metrics.granted_sessions.clone(),
         );
         registry.register(

@@ -84,12 +84,13 @@ impl OnrampMetrics {
         };
         registry.register(
             "connections",
-            "Connections asked for, by entry and by what became of them",
+            "Requested connections, by entry and outcome (direct, route, failed); those that a \
+             program makes directly count when it asks next, or ends",
             metrics.connections.clone(),
         );
         registry.register(
             "connections_carried",
-            "Connections whose bytes go through here now",
+            "Connections carried now",
             metrics.carried.clone(),
         );
         registry.register_with_unit(
