@@ -1,5 +1,5 @@
-//! Store of jobs. Each change is one transaction around a step of [`longhaul_jobs::JobLife`], so two
-//! agents, or an agent and a user, never change a job from the same state.
+//! Store of jobs. Each change is one transaction around a step of [`longhaul_jobs::JobLife`], so
+//! two agents, or an agent and a user, never change a job from the same state.
 
 mod claim;
 mod history;

@@ -1,8 +1,8 @@
 //! `lsl_connect`.
 //!
 //! The kernel connects the program's own socket to a listener of the on-ramp on loopback, or
-//! directly to its destination if the on-ramp says so. `crates/ramp-protocol` specifies the messages between
-//! the two.
+//! directly to its destination if the on-ramp says so. `crates/ramp-protocol` specifies the
+//! messages between the two.
 
 use std::ffi::{OsString, c_int};
 use std::net::{IpAddr, SocketAddr};
@@ -362,7 +362,7 @@ impl ConnectAttempt {
                 ticket,
                 reason,
             }) => self.connect_via_onramp(ramp, listener, ticket, reason),
-            _ => self.connect_without_onramp("the on-ramp did not answer as it should"),
+            _ => self.connect_without_onramp("the on-ramp sent an unexpected answer"),
         }
     }
 
@@ -455,7 +455,7 @@ impl ConnectAttempt {
         if self.to_loopback(listener).is_err() {
             disconnect(self.fd);
             return self.connect_without_onramp(
-                "the socket can't be connected to the on-ramp: it is bound to another address or \
+                "cannot connect the socket to the on-ramp: it is bound to another address or \
                  device",
             );
         }

@@ -38,7 +38,7 @@ pub fn settle(table: &mut SocketTable, cookie: u64, fd: c_int) {
             }
             _ => (
                 SocketState::Failed(libc::ECONNRESET),
-                "the on-ramp said something else than what has become of the route".to_owned(),
+                "the on-ramp sent an unexpected answer about the route".to_owned(),
             ),
         },
     };

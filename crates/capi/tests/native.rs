@@ -14,7 +14,7 @@ name: ok family:1 port:1 length:1
 route: ok
 connect: ok
 accept: ok family:1 length:1
-reason: ok "the program asks for a direct connection" 1
+reason: ok "the program requested a direct connection" 1
 purpose: ok "nightly" 1
 key: lhk1: 58
 no-key: ok "" 1
@@ -32,7 +32,7 @@ unknown-name: EHOSTUNREACH
 direct: ok
 accept: ok
 routed: 0
-reason: ok "the program asks for a direct connection" 1
+reason: ok "the program requested a direct connection" 1
 nowhere: EADDRNOTAVAIL
 short: EINVAL
 hops: EINVAL

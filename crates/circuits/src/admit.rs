@@ -159,8 +159,8 @@ pub fn decide(
     answer
 }
 
-/// Decides a request without counter-offers. If bandwidth is short, also returns the [`OfferSearch`] for
-/// counter-offers. It takes longer than the decision and can run elsewhere.
+/// Decides a request without counter-offers. If bandwidth is short, also returns the
+/// [`OfferSearch`] for counter-offers. It takes longer than the decision and can run elsewhere.
 #[must_use]
 pub fn decide_without_offers(
     view: &View<'_>,

@@ -57,7 +57,9 @@ impl Reference {
         let options = clapdown::Options::new()
             .base_heading_level(2)
             .table_of_contents(true);
-        longhaul_output::print_bytes(clapdown::render(command, &options).as_bytes());
+        // clapdown puts the parent's name before a usage that a command states itself.
+        let text = clapdown::render(command, &options).replace("`longhaul longhaul ", "`longhaul ");
+        longhaul_output::print_bytes(text.as_bytes());
         Ok(Exit::Success)
     }
 }

@@ -84,7 +84,7 @@ pub struct RunCommand {
 fn purpose(text: &str) -> Result<String, String> {
     match text.len() {
         0 => Err("say what for, or leave it out".to_owned()),
-        _ if !text.chars().all(is_printable) => Err("characters that cannot be seen".to_owned()),
+        _ if !text.chars().all(is_printable) => Err("unprintable characters".to_owned()),
         1..=MAX_PURPOSE_BYTES => Ok(text.to_owned()),
         _ => Err(format!("at most {MAX_PURPOSE_BYTES} bytes")),
     }

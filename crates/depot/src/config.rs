@@ -107,7 +107,7 @@ impl NextCongestion {
             .split_once('=')
             .filter(|(hop, name)| !hop.is_empty() && !name.is_empty())
             .ok_or_else(|| {
-                format!("{text:?} is not HOP=NAME: write, say, depot.example=bbr, or *=bbr")
+                format!("{text:?} is not HOP=NAME: write, for example, depot.example=bbr or *=bbr")
             })?;
         if let Ok(host) = hop.parse() {
             return Ok(Self {

@@ -206,7 +206,7 @@ impl Depot {
         let late = || {
             tracing::warn!(
                 sessions = shared.gate.verified_count(),
-                "drain deadline passed: resetting what is left"
+                "drain deadline passed: resetting the remaining sessions"
             );
         };
         life.finish(shared.timeouts.drain, late).await;
@@ -244,7 +244,7 @@ impl AcceptLoop {
             let failed = |error: &io::Error| {
                 metrics.accept_errors.inc();
                 if let Some(left_out) = warnings.admit(began.elapsed()) {
-                    tracing::warn!(%error, left_out, "cannot accept; trying again");
+                    tracing::warn!(%error, left_out, "cannot accept connections; retrying");
                 }
             };
             let (fd, peer) = self.listener.accept(failed).await;
@@ -275,7 +275,7 @@ async fn reload(mut hangup: Signal, shared: Arc<DepotState>) {
         match &reloaded {
             ReloadResult::Loaded(policy) => tracing::info!(rules = policy.len(), "policy reloaded"),
             ReloadResult::Refused(error) => {
-                tracing::error!(%error, "policy not reloaded: the old one stays");
+                tracing::error!(%error, "policy not reloaded: keeping the previous one");
             }
             ReloadResult::Failed => {}
         }

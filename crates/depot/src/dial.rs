@@ -83,7 +83,8 @@ pub(crate) fn policy_request(open: &Open) -> Result<AccessRequest<'_>, DepotRefu
         Some(asked @ AccessRequest::Relay { .. }) => Ok(asked),
         _ => Err(DepotRefusal::new(
             StatusCode::Misrouted,
-            "an OPEN for the acceptor came to a depot",
+            "this is a depot, and the request is for a server: check the destination's host and \
+             port",
         )),
     }
 }

@@ -19,7 +19,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The configuration names no address to listen on: give at least one.
-    #[error("no address to listen at: give at least one")]
+    #[error("no address to listen on: give at least one")]
     NoListener,
     /// The metrics page cannot be served there: choose another address, or none.
     #[error("{address}: cannot serve metrics: {source}")]
@@ -36,7 +36,7 @@ pub enum Error {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// The threads that run sessions cannot be started: free some, or configure fewer.
-    #[error("cannot start the threads that sessions run on: {0}")]
+    #[error("cannot start the threads for sessions: {0}")]
     Threads(io::Error),
     /// Signals cannot be received, which reloading the policy needs.
     #[error("cannot wait for signals: {0}")]

@@ -238,7 +238,7 @@ impl CircuitAccount {
     fn check_bounds(&self, stated: u64) -> Result<(), String> {
         if self.sessions >= self.max_sessions {
             return Err(format!(
-                "all {} sessions that it grants are under way",
+                "all {} sessions that it grants are in use",
                 self.max_sessions
             ));
         }
@@ -246,7 +246,7 @@ impl CircuitAccount {
         if stated > left {
             let [stated, left] = [stated, left].map(|bits| Rate::nearest(bits as f64));
             return Err(format!(
-                "{stated} is stated, and {left} of its rate is left"
+                "the session states {stated}, but only {left} of the granted rate is free"
             ));
         }
         Ok(())

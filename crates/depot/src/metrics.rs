@@ -136,18 +136,17 @@ impl DepotMetrics {
         );
         registry.register(
             "opens_refused",
-            "OPENs refused, by status",
+            "Refused OPENs, by status",
             metrics.opens_refused.clone(),
         );
         registry.register(
             "granted_sessions",
-            "Running sessions that use the grant of a circuit",
+            "Sessions now using a circuit's grant",
             metrics.granted_sessions.clone(),
         );
         registry.register(
             "granted_bytes",
-            "Bytes that sessions with the grant of a circuit carried, both ways, counted as they \
-             end",
+            "Bytes carried by ended sessions with a circuit's grant, both ways",
             metrics.granted_bytes.clone(),
         );
         registry.register(
@@ -162,12 +161,12 @@ impl DepotMetrics {
         );
         registry.register(
             "sessions_setting_up",
-            "Sessions whose OPEN is verified and whose next hop is not yet reached",
+            "Sessions with a verified OPEN that wait for the next hop",
             metrics.sessions_setting_up.clone(),
         );
         registry.register(
             "connections_unauthenticated",
-            "Connections whose OPEN is not yet verified",
+            "Connections without a verified OPEN",
             metrics.unauthenticated.clone(),
         );
         registry.register(
@@ -189,14 +188,13 @@ impl DepotMetrics {
         );
         registry.register_with_unit(
             "hop_limited",
-            "Time of ended bulk sessions, by hop (upstream: towards the initiator) and what \
-             limited it",
+            "Time of ended bulk sessions, by hop (upstream: towards the initiator) and limit",
             Unit::Seconds,
             metrics.limited.clone(),
         );
         registry.register_with_unit(
             "pipe",
-            "Capacity of all pipes, in use or spare",
+            "Capacity of all pipes, used and spare",
             Unit::Bytes,
             metrics.pipe_bytes.clone(),
         );

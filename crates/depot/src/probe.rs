@@ -83,7 +83,7 @@ pub(crate) async fn serve(
     let arrived = match timeout(PROBE_TIMEOUT, answered).await {
         Ok(Ok(arrived)) => arrived,
         Ok(Err(error)) => {
-            tracing::debug!(%error, principal = %open.principal, "a probe broke off");
+            tracing::debug!(%error, principal = %open.principal, "a probe failed");
             None
         }
         Err(_) => None,
@@ -132,7 +132,7 @@ impl EarlyReader<'_> {
         let message = ProbeMessage::decode(&bytes);
         message
             .map(Some)
-            .ok_or_else(|| io::Error::other("it is no message of a probe"))
+            .ok_or_else(|| io::Error::other("it sent an unexpected message"))
     }
 }
 
@@ -145,12 +145,12 @@ async fn answer_requests(from: &mut EarlyReader<'_>) -> io::Result<Option<Train>
     while let Some(message) = from.read_message().await? {
         exchanges += 1;
         if exchanges > MAX_PROBE_EXCHANGES {
-            return Err(io::Error::other("it exchanges more than a probe may"));
+            return Err(io::Error::other("it sent more messages than a probe may"));
         }
         if let ProbeMessage::Train(bytes) = message {
             trains = trains.saturating_add(bytes);
             if trains > MAX_PROBE_BYTES {
-                return Err(io::Error::other("it sends more than a probe may"));
+                return Err(io::Error::other("it sent more bytes than a probe may"));
             }
             arrived = receive_train(from, bytes, &mut chunk).await?;
         }

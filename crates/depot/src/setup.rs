@@ -2,8 +2,8 @@
 //! forwards the OPEN, and answers.
 //!
 //! No round trip is added (LH-DEPOT-1). The dial begins as soon as the OPEN is verified. Early data
-//! is read meanwhile (at most [`MAX_EARLY_DATA_BYTES`] bytes, LH-DEPOT-5). The OPEN and the early data leave
-//! together in the first flight of the new connection.
+//! is read meanwhile (at most [`MAX_EARLY_DATA_BYTES`] bytes, LH-DEPOT-5). The OPEN and the early
+//! data leave together in the first flight of the new connection.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -144,7 +144,7 @@ fn pace(grant: &GrantSession, upstream: &Conn, downstream: &Conn) {
     for hop in [upstream, downstream] {
         if let Err(error) = drs::set_max_pacing_rate(hop, Some(grant.pacing_rate())) {
             // The rate limit bounds the sum in any case, only less smoothly.
-            tracing::debug!(%error, "a hop of a circuit can't be paced");
+            tracing::debug!(%error, "cannot pace a hop of the circuit");
         }
     }
 }
@@ -227,7 +227,10 @@ async fn dial(
         .map_err(|no| match no {
             NoPermit::Full => DepotRefusal::new(
                 StatusCode::Overloaded,
-                format!("{}: as many sessions as it allows", way.rule.name()),
+                format!(
+                    "{}: its maximum number of sessions is reached (max_sessions)",
+                    way.rule.name()
+                ),
             ),
             // The policy changed while the name was looked up.
             NoPermit::Gone => policy_refusal(open),
@@ -262,11 +265,11 @@ async fn forward_open(
         Ok(Ok(())) => Ok(onward),
         Ok(Err(error)) => Err(failed(
             StatusCode::DialRefused,
-            format!("it hung up: {error}"),
+            format!("it closed the connection: {error}"),
         )),
         Err(_) => Err(failed(
             StatusCode::DialTimeout,
-            "it connected, but did not take the OPEN".to_owned(),
+            "it accepted the connection, but not the request".to_owned(),
         )),
     }
 }

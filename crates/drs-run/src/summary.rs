@@ -166,11 +166,11 @@ impl FlowSummary {
     /// Returns the reason why a connection was left as it was.
     fn inaction_reason(&self) -> &'static str {
         let Some(end) = &self.end else {
-            return "no more is known";
+            return "the log says no more";
         };
         let most = end.verdicts.iter().max_by_key(|(_, count)| **count);
         let Some((most, _)) = most else {
-            return "it was over, or idle, before anything could be measured";
+            return "it ended, or was idle, before anything could be measured";
         };
         match most
             .split_once(' ')
@@ -184,13 +184,13 @@ impl FlowSummary {
                 "window scaling is off at one of the ends (net.ipv4.tcp_window_scaling), so no \
                  window can be over 64 KiB"
             }
-            "send-buffer" | "receive-window" => "no larger buffer can be had from this end",
-            "pacing" => "someone set a pacing rate",
+            "send-buffer" | "receive-window" => "this end cannot get a larger buffer",
+            "pacing" => "a pacing rate was set",
             "growing" => "the congestion window was still growing; the buffers were large enough",
-            "loss" => "losses held it back, which no buffer helps",
+            "loss" => "losses held it back, and no buffer helps against those",
             "path" => "the path was full",
             "sender" => "the sending end held it back; the buffers here were large enough",
-            _ => "it was limited by nothing that buffers can change",
+            _ => "nothing that buffers can change limited it",
         }
     }
 }

@@ -241,7 +241,11 @@ impl fmt::Display for Cause {
                 )
             }
             Self::AutotuneCeiling { ceiling } => {
-                write!(f, "autotuning stands at its ceiling of {}", size(*ceiling))
+                write!(
+                    f,
+                    "autotuning has reached its ceiling of {}",
+                    size(*ceiling)
+                )
             }
             Self::AutotuneStalled { buffer } => write!(
                 f,
@@ -249,7 +253,7 @@ impl fmt::Display for Cause {
                 size(*buffer)
             ),
             Self::HostLimit { limit } => {
-                write!(f, "this host gives no buffer over {}", size(*limit))
+                write!(f, "this host allows no buffer over {}", size(*limit))
             }
             Self::WindowScale { largest } => {
                 write!(
@@ -260,7 +264,7 @@ impl fmt::Display for Cause {
             }
             Self::Excess { buffer, per_round } => write!(
                 f,
-                "a buffer of {} where {} come in a round trip",
+                "a buffer of {} where {} arrive in a round trip",
                 size(*buffer),
                 ByteCount(*per_round)
             ),
@@ -293,14 +297,14 @@ impl fmt::Display for Cause {
             Self::PacedElsewhere { bps } => {
                 write!(
                     f,
-                    "someone paces the flow at {}",
+                    "the flow is already paced at {}",
                     Rate::nearest(*bps as f64)
                 )
             }
             Self::TwiceTheWindow { window, rtt_us } => {
                 write!(
                     f,
-                    "{} came in a round trip of {}",
+                    "{} arrived in a round trip of {}",
                     ByteCount(*window),
                     Time(Duration::from_micros(u64::from(*rtt_us)))
                 )
@@ -316,10 +320,10 @@ impl fmt::Display for Cause {
                 )
             }
             Self::OfferUsedUp { window } => {
-                write!(f, "no more than {} are on offer", size(*window))
+                write!(f, "at most {} are offered", size(*window))
             }
-            Self::ClampLifted { window } => write!(f, "still {} are on offer", size(*window)),
-            Self::Budget { share } => write!(f, "the budget gives {}", ByteCount(*share)),
+            Self::ClampLifted { window } => write!(f, "{} are still offered", size(*window)),
+            Self::Budget { share } => write!(f, "the budget grants {}", ByteCount(*share)),
         }
     }
 }

@@ -55,5 +55,5 @@ impl FromStr for Mode {
 
 /// A word that is not the name of a [`Mode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no such mode: say observe, auto, classic or paper+")]
+#[error("no such mode: use observe, auto, classic or paper+")]
 pub struct UnknownMode;

@@ -46,7 +46,7 @@ pub fn read_trace(from: impl BufRead) -> io::Result<Vec<Sample>> {
     let mut samples = vec![];
     for (number, line) in from.lines().enumerate() {
         let bad = |error| {
-            let text = format!("line {} of the trace is no sample: {error}", number + 1);
+            let text = format!("line {} of the trace is not a sample: {error}", number + 1);
             io::Error::new(io::ErrorKind::InvalidData, text)
         };
         let change: Map<String, Value> = serde_json::from_str(&line?).map_err(bad)?;

@@ -34,7 +34,7 @@ pub fn first(all: &[Comparison]) -> Option<String> {
 /// Returns the least and the greatest ratio; `None` without a case.
 pub fn extremes(all: &[Comparison]) -> Option<String> {
     let ratios: Vec<f64> = all.iter().map(|one| one.ratio).collect();
-    Spread::of(&ratios).map(|ratios| format!("{:.2} to {:.2}", ratios.min, ratios.max))
+    Spread::from_samples(&ratios).map(|ratios| format!("{:.2} to {:.2}", ratios.min, ratios.max))
 }
 
 /// Returns every case in which another program is faster, with the ratio and that program.

@@ -11,7 +11,7 @@ use wanbed::Lab;
 use crate::children::{Server, output_within};
 use crate::dataset;
 use crate::experiment::Here;
-use crate::setting::{Setting, Way};
+use crate::setting::{CopyRoute, Setting};
 use crate::tools::Tools;
 
 /// Time limit of a copy: ten times the slowest cell of the papers, so that a hang ends.
@@ -84,13 +84,13 @@ impl Copied {
 pub fn copy<S>(
     here: &Here<'_, S>,
     setting: &Setting,
-    way: Way,
+    way: CopyRoute,
     source: &Source,
     streams: Option<u32>,
 ) -> Result<Copied> {
     let (tools, lab) = (here.tools, here.lab);
     let mut servers = vec![serve(tools, lab, setting.server, &source.root)?];
-    if way == Way::Depots {
+    if way == CopyRoute::Depots {
         for depot in setting.depots {
             servers.push(start_depot(tools, lab, depot)?);
         }
@@ -132,8 +132,8 @@ pub fn copy<S>(
 }
 
 /// Returns the route as an argument of `longhaul cp`.
-fn route(lab: &Lab, setting: &Setting, way: Way) -> Result<String> {
-    if way == Way::Direct {
+fn route(lab: &Lab, setting: &Setting, way: CopyRoute) -> Result<String> {
+    if way == CopyRoute::Direct {
         return Ok("direct".into());
     }
     let depots = setting.depots.iter();

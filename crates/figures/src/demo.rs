@@ -22,7 +22,7 @@ use crate::record::{Key, Record};
 use crate::runner;
 use crate::runs::Runs;
 use crate::schedule::run_all;
-use crate::setting::{self, Mnemonic, Setting, Way};
+use crate::setting::{self, CopyRoute, Mnemonic, Setting};
 use crate::store::Store;
 use crate::tools::Tools;
 
@@ -67,7 +67,7 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
     };
     let keys = crossings.keys(first_seed);
     let records = stage.act(&crossings, &keys)?;
-    Store::of(out, "report").write(&records)?;
+    Store::open(out, "report").write(&records)?;
 
     if !small {
         println!(
@@ -169,7 +169,7 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
     let cells: Vec<_> = shown.iter().flat_map(under).collect();
     stage.act(&Attacks, &cells)?;
 
-    crossings.print_table(&Runs::of(&records));
+    crossings.print_table(&Runs::select_valid(&records));
     println!(
         "\n{:.0} s in all; {}",
         stage.started.elapsed().as_secs_f64(),
@@ -209,7 +209,7 @@ impl Stage<'_> {
         &mut self,
         experiment: &E,
         keys: &[Key<E::Cell>],
-    ) -> Result<Vec<Record<E::Cell, E::Seen>>> {
+    ) -> Result<Vec<Record<E::Cell, E::Observation>>> {
         let setup = experiment.prepare(self.tools)?;
         let progress = ProgressBar::new(keys.len() as u64);
         if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} of {len} runs, {elapsed}")
@@ -260,7 +260,7 @@ struct Crossings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Cell {
     setting: String,
-    way: Way,
+    way: CopyRoute,
 }
 
 impl Crossings {
@@ -299,7 +299,7 @@ impl Crossings {
             .iter()
             .flat_map(|(setting, seeds)| {
                 (first_seed..first_seed.saturating_add(*seeds)).flat_map(move |seed| {
-                    Way::BOTH.map(|way| {
+                    CopyRoute::BOTH.map(|way| {
                         let setting = setting.id.to_owned();
                         key(Cell { setting, way }, seed)
                     })
@@ -326,7 +326,7 @@ impl Crossings {
             "mean Mbit/s (least..most), one stream", "direct", "depots", "ratio"
         );
         for (setting, _) in &self.settings {
-            let [direct, depots] = Way::BOTH.map(|way| {
+            let [direct, depots] = CopyRoute::BOTH.map(|way| {
                 let setting = setting.id.to_owned();
                 runs.spread(&Cell { setting, way }, Copied::mbps)
             });
@@ -356,7 +356,7 @@ fn is_fast(setting: &Setting) -> bool {
 
 impl Experiment for Crossings {
     type Cell = Cell;
-    type Seen = Copied;
+    type Observation = Copied;
     type Setup = PathBuf;
 
     fn name(&self) -> &'static str {

@@ -22,7 +22,7 @@ pub trait Experiment: Send + Sync {
     /// Properties that distinguish its runs, besides the seed and the noise.
     type Cell: Clone + Debug + PartialEq + Serialize + DeserializeOwned + Send + Sync;
     /// Observation of one run.
-    type Seen: Clone + Serialize + DeserializeOwned + Send + Sync;
+    type Observation: Clone + Serialize + DeserializeOwned + Send + Sync;
     /// State that is created once, before the first run.
     type Setup: Send + Sync;
 
@@ -67,25 +67,25 @@ pub trait Experiment: Send + Sync {
     ///
     /// # Errors
     /// The run has no result.
-    fn run(&self, here: &Here<'_, Self::Setup>, cell: &Self::Cell) -> Result<Self::Seen>;
+    fn run(&self, here: &Here<'_, Self::Setup>, cell: &Self::Cell) -> Result<Self::Observation>;
 
     /// Returns the outcome of a run in a few words, for the line that reports its end.
-    fn outcome(&self, seen: &Self::Seen) -> String;
+    fn outcome(&self, seen: &Self::Observation) -> String;
 
     /// Returns tables and plots of the runs without noise.
     ///
     /// # Errors
     /// A plot cannot be drawn.
-    fn page(&self, runs: &Runs<'_, Self::Cell, Self::Seen>) -> Result<Page>;
+    fn page(&self, runs: &Runs<'_, Self::Cell, Self::Observation>) -> Result<Page>;
 
     /// Returns the figures that documents quote and that are compared under noise.
-    fn figures(&self, _runs: &Runs<'_, Self::Cell, Self::Seen>) -> Vec<Figure> {
+    fn figures(&self, _runs: &Runs<'_, Self::Cell, Self::Observation>) -> Vec<Figure> {
         Vec::new()
     }
 
     /// Returns the comparisons of `longhaul cp` with other programs, in every measured case.
     /// Documents quote in how many of the cases of all experiments it is first.
-    fn comparisons(&self, _runs: &Runs<'_, Self::Cell, Self::Seen>) -> Vec<Comparison> {
+    fn comparisons(&self, _runs: &Runs<'_, Self::Cell, Self::Observation>) -> Vec<Comparison> {
         Vec::new()
     }
 
@@ -129,7 +129,7 @@ impl Network {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn of(tools: &Tools, file: &str) -> Result<Self> {
+    pub fn load(tools: &Tools, file: &str) -> Result<Self> {
         Ok(Self {
             scenario: Scenario::read(tools.scenarios.join(file))?,
             overrides: Overrides::default(),

@@ -15,7 +15,7 @@ use crate::record::Key;
 use crate::runner;
 use crate::runs::Runs;
 use crate::schedule::run_all;
-use crate::setting::{self, Setting, Way};
+use crate::setting::{self, CopyRoute, Setting};
 use crate::stats::Spread;
 use crate::tools::Tools;
 
@@ -28,7 +28,7 @@ pub struct Fit {
     /// Setting whose scenario holds the loss.
     pub setting: Setting,
     /// Measured route.
-    pub way: Way,
+    pub way: CopyRoute,
     /// Path of the loss rate in the scenario, which spreads it over the links of the route.
     pub knob: &'static str,
     /// Target of the average goodput, in Mbit/s.
@@ -39,7 +39,7 @@ pub struct Fit {
 
 /// Loss rates of the LSL scenarios.
 #[derive(Clone, Copy, clap::ValueEnum)]
-pub enum What {
+pub enum LslScenario {
     /// Path 1, the direct route's own loss.
     AnlUtkDirect,
     /// Path 1, the loss of the two links by way of ORNL.
@@ -48,28 +48,28 @@ pub enum What {
     UcsdUtk,
 }
 
-impl What {
+impl LslScenario {
     /// Returns the parameters to vary and the goal: the paper's averages at 32 MB.
     pub fn fit(self) -> Fit {
         let bytes = 32 << 20;
         match self {
             Self::AnlUtkDirect => Fit {
                 setting: setting::anl_utk(),
-                way: Way::Direct,
+                way: CopyRoute::Direct,
                 knob: "spread.direct.loss",
                 target_mbps: 4.712,
                 bytes,
             },
             Self::AnlUtkDepots => Fit {
                 setting: setting::anl_utk(),
-                way: Way::Depots,
+                way: CopyRoute::Depots,
                 knob: "spread.depot.loss",
                 target_mbps: 11.448,
                 bytes,
             },
             Self::UcsdUtk => Fit {
                 setting: setting::ucsd_utk(),
-                way: Way::Direct,
+                way: CopyRoute::Direct,
                 knob: "spread.path.loss",
                 target_mbps: 4.0,
                 bytes,
@@ -152,7 +152,7 @@ fn average(tools: &Tools, fit: &Fit, loss: f64, seeds: u64) -> Result<Spread> {
     );
     let counted = outcomes.iter().flatten().filter(|record| record.gate.valid);
     let rates: Vec<f64> = counted.map(|record| record.seen.mbps()).collect();
-    match Spread::of(&rates) {
+    match Spread::from_samples(&rates) {
         Some(spread) => Ok(spread),
         None => bail!(
             "no valid copy of {}: {:?}",
@@ -174,7 +174,7 @@ struct Nothing {}
 
 impl Experiment for Round<'_> {
     type Cell = Nothing;
-    type Seen = Copied;
+    type Observation = Copied;
     type Setup = ();
 
     fn name(&self) -> &'static str {

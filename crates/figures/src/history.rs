@@ -43,7 +43,7 @@ impl LostCommits {
     pub fn find(out: &Path, experiments: impl Iterator<Item = &'static str>) -> Result<Self> {
         let mut named = BTreeSet::new();
         for name in experiments {
-            let runs: Vec<Run> = Store::of(out, name).read()?;
+            let runs: Vec<Run> = Store::open(out, name).read()?;
             named.extend(
                 runs.into_iter()
                     .map(|run| base(&run.made.commit).to_owned()),
@@ -51,7 +51,7 @@ impl LostCommits {
         }
         match lost(&named, &history(Path::new("."))) {
             Some(lost) => Ok(Self(lost)),
-            None => Ok(Self(Store::of(out, FILE).read()?.into_iter().collect())),
+            None => Ok(Self(Store::open(out, FILE).read()?.into_iter().collect())),
         }
     }
 
@@ -61,7 +61,7 @@ impl LostCommits {
     /// The commits cannot be written as JSON.
     pub fn list(&self, out: &Path) -> Result<(std::path::PathBuf, String)> {
         let all: Vec<&String> = self.0.iter().collect();
-        Ok((Store::of(out, FILE).path().to_owned(), Store::text(&all)?))
+        Ok((Store::open(out, FILE).path().to_owned(), Store::text(&all)?))
     }
 
     /// Returns true if nothing is known of the code that a run with this commit measured.
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn recorded_list_counts_without_a_history() {
         let folder = tempfile::tempdir().unwrap();
-        Store::of(folder.path(), "some")
+        Store::open(folder.path(), "some")
             .write(&[serde_json::json!({"made": {"commit": "not-a-commit"}})])
             .unwrap();
         let (path, text) = LostCommits::from(["not-a-commit"])

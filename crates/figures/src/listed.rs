@@ -98,19 +98,19 @@ impl<E: Experiment> Listed for E {
             self,
             tools,
             extent,
-            &Store::of(out, Experiment::name(self)),
+            &Store::open(out, Experiment::name(self)),
             commit,
         )
     }
 
     fn render(&self, out: &Path, lost: &LostCommits) -> Result<Option<Rendered>> {
         let (name, title) = (Experiment::name(self), Experiment::title(self));
-        let records: Vec<Record<E::Cell, E::Seen>> = Store::of(out, name).read()?;
+        let records: Vec<Record<E::Cell, E::Observation>> = Store::open(out, name).read()?;
         if records.is_empty() {
             return Ok(None);
         }
         let of = |noise| {
-            Runs::of(
+            Runs::select_valid(
                 records
                     .iter()
                     .filter(move |record| record.cell.noise == noise),

@@ -60,11 +60,11 @@ struct Arguments {
     #[arg(long, global = true, default_value = "scenarios")]
     scenarios: PathBuf,
     #[command(subcommand)]
-    what: What,
+    what: FiguresCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum FiguresCommand {
     /// Shows what Longhaul does, on emulated long-haul paths.
     Demo {
         /// Folder for report.json.
@@ -84,7 +84,7 @@ enum What {
     Fit {
         /// The parameters to fit.
         #[arg(value_enum)]
-        what: fit::What,
+        what: fit::LslScenario,
         /// Loss rate to start from, in percent.
         #[arg(long)]
         start: f64,
@@ -168,9 +168,9 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<()> {
     let scenarios = &arguments.scenarios;
     match arguments.what {
-        What::Demo { out, small, seed } => demo::run(scenarios, &out, small, seed),
-        What::Figures(what) => figures(scenarios, &what),
-        What::Fit {
+        FiguresCommand::Demo { out, small, seed } => demo::run(scenarios, &out, small, seed),
+        FiguresCommand::Figures(what) => figures(scenarios, &what),
+        FiguresCommand::Fit {
             what,
             start,
             seeds,
@@ -179,12 +179,12 @@ fn run(arguments: Arguments) -> Result<()> {
             let tools = Tools::prepare(scenarios)?;
             fit::fit(&tools, &what.fit(), start / 100.0, seeds, steps).map(|_| ())
         }
-        What::Flow(flow) => flow.run(),
-        What::DrsReceive(what) => program::receive(&what),
-        What::DrsSend(what) => program::send(&what),
-        What::FittedSend(what) => rate_fit::program::send(&what),
-        What::FittedReceive => rate_fit::program::receive(),
-        What::Attacker(attacker) => attacker.run(),
+        FiguresCommand::Flow(flow) => flow.run(),
+        FiguresCommand::DrsReceive(what) => program::receive(&what),
+        FiguresCommand::DrsSend(what) => program::send(&what),
+        FiguresCommand::FittedSend(what) => rate_fit::program::send(&what),
+        FiguresCommand::FittedReceive => rate_fit::program::receive(),
+        FiguresCommand::Attacker(attacker) => attacker.run(),
     }
 }
 

@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_spread_shows_its_ends() {
-        let spread = Spread::of(&[0.1, 0.3, 0.2]);
+        let spread = Spread::from_samples(&[0.1, 0.3, 0.2]);
         assert_eq!(cell(spread, 1), "0.2 (0.1..0.3)");
         assert_eq!(percent(spread), "0.2 % (0.1..0.3)");
         assert_eq!(median(spread, 1), "0.2");
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn one_run_is_no_median_and_has_no_spread() {
-        let one = Spread::of(&[0.2]);
+        let one = Spread::from_samples(&[0.2]);
         assert_eq!(cell(one, 1), "0.2 (single)");
         assert_eq!(mean(one, 1), "0.2 (single)");
         assert_eq!(median(one, 1), "0.2 (single)");

@@ -28,7 +28,7 @@ mod tests;
 mod xrootd;
 
 use anyhow::{Result, bail};
-use place::{Place, Serving};
+use place::{PeerNode, Serving};
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -124,7 +124,7 @@ pub trait Peer: Program {
     ///
     /// # Errors
     /// The server is missing or does not start. The error quotes its output.
-    fn serve(&self, place: &Place, root: &Path) -> Result<Serving>;
+    fn serve(&self, place: &PeerNode, root: &Path) -> Result<Serving>;
 
     /// Returns the client's command that fetches `item` of the served root into the folder `to`.
     ///
@@ -132,7 +132,7 @@ pub trait Peer: Program {
     /// The client is missing, or its configuration cannot be written.
     fn fetch(
         &self,
-        place: &Place,
+        place: &PeerNode,
         from: &Serving,
         item: &Item,
         to: &Path,
@@ -145,7 +145,7 @@ pub trait Peer: Program {
     /// As [`Peer::fetch`], and if the peer cannot send.
     fn send(
         &self,
-        _place: &Place,
+        _place: &PeerNode,
         _to: &Serving,
         _root: &Path,
         _item: &Item,
@@ -174,7 +174,7 @@ pub trait Relay: Program {
     ///
     /// # Errors
     /// As [`Peer::serve`].
-    fn start(&self, place: &Place, server: SocketAddrV4) -> Result<Serving>;
+    fn start(&self, place: &PeerNode, server: SocketAddrV4) -> Result<Serving>;
 }
 
 /// Returns all peers.

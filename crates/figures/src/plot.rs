@@ -139,7 +139,7 @@ fn draw_ratio_strips(svg: &mut String, title: &str, strips: &[Strip]) -> Drawing
                 .iter()
                 .map(|x| Circle::new((*x, y), 4, BLUE.mix(0.5).filled())),
         )?;
-        if let Some(spread) = crate::stats::Spread::of(&strip.ratios) {
+        if let Some(spread) = crate::stats::Spread::from_samples(&strip.ratios) {
             chart.draw_series([PathElement::new(
                 [(spread.median, y - 0.3), (spread.median, y + 0.3)],
                 RED.stroke_width(2),

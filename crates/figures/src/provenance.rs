@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::record::Made;
+use crate::record::Provenance;
 
 /// Paths of the measured code and its scenarios. A change elsewhere (documents, results) does not
 /// change the program.
 const CODE: [&str; 3] = ["crates", "scenarios", "Cargo.lock"];
 
-impl Made {
+impl Provenance {
     /// Returns the origin of a run made now on this machine, in a lab with this backend, with the
     /// processors kept awake or not.
     pub fn here(commit: &str, backend: &str, awake: bool) -> Self {

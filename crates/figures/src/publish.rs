@@ -96,7 +96,7 @@ fn all(out: &Path, documents: &[PathBuf]) -> Result<Wanted> {
         unmarked: rendered.iter().flat_map(unmarked_figures).collect(),
         ..Wanted::default()
     };
-    let totals = Totals::of(&rendered);
+    let totals = Totals::from_rendered(&rendered);
     let files = &mut wanted.files;
     files.push(lost.list(out)?);
     files.push((out.join("README.md"), index(&rendered, &totals)));
@@ -160,7 +160,7 @@ struct Totals {
 }
 
 impl Totals {
-    fn of(rendered: &[Rendered]) -> Self {
+    fn from_rendered(rendered: &[Rendered]) -> Self {
         let all: Vec<Comparison> = rendered
             .iter()
             .flat_map(|one| one.comparisons.clone())

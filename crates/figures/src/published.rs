@@ -88,16 +88,19 @@ mod tests {
     use crate::noise::Noise;
     use crate::runs::tests::record;
 
-    fn of(commit: &str, mut record: Record<&'static str, f64>) -> Record<&'static str, f64> {
+    fn with_commit(
+        commit: &str,
+        mut record: Record<&'static str, f64>,
+    ) -> Record<&'static str, f64> {
         record.made.commit = commit.into();
         record
     }
 
     fn published() -> Published<&'static str, f64> {
         Published::new(vec![
-            of("old", record("a", 1, 1.0, true)),
-            of("old", record("a", 2, 2.0, true)),
-            of("older", record("not in the plan", 1, 3.0, true)),
+            with_commit("old", record("a", 1, 1.0, true)),
+            with_commit("old", record("a", 2, 2.0, true)),
+            with_commit("older", record("not in the plan", 1, 3.0, true)),
         ])
     }
 
@@ -115,12 +118,12 @@ mod tests {
     fn run_replaces_only_that_of_the_same_key() {
         let mut published = published();
         assert_eq!(
-            published.take(of("new", record("a", 1, 9.0, true))),
+            published.take(with_commit("new", record("a", 1, 9.0, true))),
             Change::Taken
         );
         assert_eq!(values(&published), [2.0, 3.0, 9.0]);
         assert_eq!(
-            published.take(of("new", record("b", 1, 8.0, true))),
+            published.take(with_commit("new", record("b", 1, 8.0, true))),
             Change::Taken
         );
         assert_eq!(values(&published), [2.0, 3.0, 8.0, 9.0]);
@@ -134,16 +137,16 @@ mod tests {
     fn spoilt_run_never_replaces_one_that_counts() {
         let mut published = published();
         assert_eq!(
-            published.take(of("new", record("a", 1, 9.0, false))),
+            published.take(with_commit("new", record("a", 1, 9.0, false))),
             Change::Refused
         );
         assert_eq!(values(&published), [1.0, 2.0, 3.0]);
         assert_eq!(
-            published.take(of("new", record("c", 1, 9.0, false))),
+            published.take(with_commit("new", record("c", 1, 9.0, false))),
             Change::Taken
         );
         assert_eq!(
-            published.take(of("new", record("c", 1, 8.0, false))),
+            published.take(with_commit("new", record("c", 1, 8.0, false))),
             Change::Taken
         );
         assert_eq!(values(&published), [1.0, 2.0, 3.0, 8.0]);
@@ -170,7 +173,7 @@ mod tests {
         let mut published = published();
         let key = published.records()[0].cell.clone();
         assert!(published.has(&key, "old") && !published.has(&key, "new"));
-        let mut spoilt = of("new", record("d", 1, 9.0, false));
+        let mut spoilt = with_commit("new", record("d", 1, 9.0, false));
         spoilt.cell.seed = 5;
         let key = spoilt.cell.clone();
         published.take(spoilt);

@@ -15,7 +15,7 @@ pub struct Record<C, S> {
     /// Validity of the run: the lab kept up or not.
     pub gate: Gate,
     /// Origin and date of the run.
-    pub made: Made,
+    pub made: Provenance,
 }
 
 /// Key of a run among all of its experiment.
@@ -50,7 +50,7 @@ pub struct Gate {
 
 impl Gate {
     /// Judges the run of a lab.
-    pub fn of(report: &Report, discarded: u32) -> Self {
+    pub fn judge(report: &Report, discarded: u32) -> Self {
         let both = report
             .links
             .iter()
@@ -78,7 +78,7 @@ impl Gate {
 
 /// Origin and date of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Made {
+pub struct Provenance {
     /// Measured code, as from [`crate::provenance`].
     pub commit: String,
     /// The kernel's release.

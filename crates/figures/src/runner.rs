@@ -11,7 +11,7 @@ use wanbed::Lab;
 use crate::experiment::{Cost, Experiment, Here};
 use crate::noise::Noise;
 use crate::published::{Change, Published};
-use crate::record::{Gate, Key, Made, Record};
+use crate::record::{Gate, Key, Provenance, Record};
 use crate::schedule::run_all;
 use crate::store::Store;
 use crate::tools::Tools;
@@ -41,7 +41,7 @@ pub struct Extent {
     pub only: Vec<String>,
 }
 
-type RecordOf<E> = Record<<E as Experiment>::Cell, <E as Experiment>::Seen>;
+type RecordOf<E> = Record<<E as Experiment>::Cell, <E as Experiment>::Observation>;
 type KeyOf<E> = Key<<E as Experiment>::Cell>;
 
 impl Extent {
@@ -101,7 +101,7 @@ pub fn measure<E: Experiment>(
     store: &Store,
     commit: &str,
 ) -> Result<()> {
-    let published: Published<E::Cell, E::Seen> = Published::new(store.read()?);
+    let published: Published<E::Cell, E::Observation> = Published::new(store.read()?);
     let mut keys = extent.keys(experiment);
     if let Some(kept) = published.kept(&keys) {
         eprintln!("{}: {kept}", experiment.name());
@@ -241,7 +241,7 @@ pub fn run<E: Experiment>(
             folder: folder.path(),
         };
         let seen = experiment.run(&here, cell);
-        let mut gate = Gate::of(&lab.links()?, discarded);
+        let mut gate = Gate::judge(&lab.links()?, discarded);
         if !experiment.is_timed(cell) {
             gate = gate.of_counts();
         }
@@ -256,7 +256,7 @@ pub fn run<E: Experiment>(
                     cell: key.clone(),
                     seen,
                     gate,
-                    made: Made::here(commit, lab.backend(), tools.are_processors_awake()),
+                    made: Provenance::here(commit, lab.backend(), tools.are_processors_awake()),
                 });
             }
         }

@@ -11,7 +11,7 @@ pub struct Runs<'a, C, S> {
 
 impl<'a, C: PartialEq, S> Runs<'a, C, S> {
     /// Selects the valid ones of `records`.
-    pub fn of(records: impl IntoIterator<Item = &'a Record<C, S>>) -> Self {
+    pub fn select_valid(records: impl IntoIterator<Item = &'a Record<C, S>>) -> Self {
         Self {
             records: records
                 .into_iter()
@@ -58,7 +58,7 @@ impl<'a, C: PartialEq, S> Runs<'a, C, S> {
             .iter()
             .map(|record| value(&record.seen))
             .collect();
-        Spread::of(&values)
+        Spread::from_samples(&values)
     }
 
     /// Returns the basis of a figure that takes these cells together: that of the fewest runs.
@@ -89,7 +89,7 @@ impl<'a, C: PartialEq, S> Runs<'a, C, S> {
 pub mod tests {
     use super::*;
     use crate::noise::Noise;
-    use crate::record::{Gate, Key, Made};
+    use crate::record::{Gate, Key, Provenance};
 
     /// Makes a run for tests.
     pub fn record<C, S>(factors: C, seed: u64, seen: S, valid: bool) -> Record<C, S> {
@@ -108,7 +108,7 @@ pub mod tests {
                 steal: 0.0,
                 discarded: 0,
             },
-            made: Made {
+            made: Provenance {
                 commit: "1a2b3c4".into(),
                 kernel: "6.1".into(),
                 backend: "user/tun".into(),
@@ -127,7 +127,7 @@ pub mod tests {
             record("depots", 2, 12.0, true),
             record("depots", 1, 4.0, true),
         ];
-        let runs = Runs::of(&records);
+        let runs = Runs::select_valid(&records);
         assert_eq!(runs.ratios(&"depots", &"direct", |seen| *seen), [2.0, 3.0]);
     }
 
@@ -139,7 +139,7 @@ pub mod tests {
             record("b", 2, 2.0, true),
             record("a", 2, 2.0, false),
         ];
-        let runs = Runs::of(&records);
+        let runs = Runs::select_valid(&records);
         assert_eq!(runs.basis([&"a", &"b"]), Basis::Runs(1));
         assert_eq!(runs.basis([&"b"]), Basis::Runs(2));
         assert_eq!(runs.basis([]), Basis::Runs(0));
@@ -148,6 +148,10 @@ pub mod tests {
     #[test]
     fn a_run_that_the_lab_spoilt_does_not_count() {
         let records = [record("a", 1, 2.0, false)];
-        assert!(Runs::of(&records).spread(&"a", |seen| *seen).is_none());
+        assert!(
+            Runs::select_valid(&records)
+                .spread(&"a", |seen| *seen)
+                .is_none()
+        );
     }
 }

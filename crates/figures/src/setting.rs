@@ -9,14 +9,14 @@ use crate::tools::Tools;
 /// Route of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
+pub enum CopyRoute {
     /// One TCP connection from end to end.
     Direct,
     /// Through the setting's depots, in order from the client.
     Depots,
 }
 
-impl Way {
+impl CopyRoute {
     /// Both routes, in the order of the output.
     pub const BOTH: [Self; 2] = [Self::Direct, Self::Depots];
 
@@ -64,10 +64,10 @@ pub struct Setting {
 
 impl Setting {
     /// Returns the cost of a copy of `bytes`, including the setup of the lab.
-    pub fn cost(&self, way: Way, bytes: u64) -> Cost {
+    pub fn cost(&self, way: CopyRoute, bytes: u64) -> Cost {
         let of = |(direct, depots): (f64, f64)| match way {
-            Way::Direct => direct,
-            Way::Depots => depots,
+            CopyRoute::Direct => direct,
+            CopyRoute::Depots => depots,
         };
         Cost {
             share: of(self.load),
@@ -79,12 +79,12 @@ impl Setting {
     ///
     /// # Errors
     /// The scenario cannot be read.
-    pub fn network(&self, tools: &Tools, way: Way) -> Result<Network> {
+    pub fn network(&self, tools: &Tools, way: CopyRoute) -> Result<Network> {
         let relays = match way {
-            Way::Direct => &[][..],
-            Way::Depots => self.depots,
+            CopyRoute::Direct => &[][..],
+            CopyRoute::Depots => self.depots,
         };
-        let network = Network::of(tools, self.scenario)?.relays(relays);
+        let network = Network::load(tools, self.scenario)?.relays(relays);
         let set = self.set.iter();
         Ok(set.fold(network, |network, (path, value)| network.set(path, value)))
     }

@@ -47,7 +47,7 @@ impl Spread {
     }
 
     /// Returns the spread of `samples`, or `None` if there are none.
-    pub fn of(samples: &[f64]) -> Option<Self> {
+    pub fn from_samples(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn median_of_an_even_count_lies_between_the_middle_two() {
-        let spread = Spread::of(&[4.0, 1.0, 3.0, 2.0]).unwrap();
+        let spread = Spread::from_samples(&[4.0, 1.0, 3.0, 2.0]).unwrap();
         assert_eq!(
             (spread.min, spread.median, spread.max, spread.mean),
             (1.0, 2.5, 4.0, 2.5)
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn no_samples_have_no_spread() {
-        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(Spread::from_samples(&[]), None);
         assert_eq!(sums(&[]), None);
     }
 

@@ -17,7 +17,7 @@ pub struct Store {
 
 impl Store {
     /// Returns the store `NAME.json` in `folder`.
-    pub fn of(folder: &Path, name: &str) -> Self {
+    pub fn open(folder: &Path, name: &str) -> Self {
         Self {
             path: folder.join(format!("{name}.json")),
         }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn stored_runs_are_restored_and_no_file_means_no_runs() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::of(folder.path(), "some");
+        let store = Store::open(folder.path(), "some");
         assert!(store.read::<f64>().unwrap().is_empty());
         let runs = [0.1, 1.0 / 3.0, 1e300];
         store.write(&runs).unwrap();
@@ -107,7 +107,9 @@ mod tests {
     fn a_file_that_does_not_parse_is_named() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("some.json"), "[1,").unwrap();
-        let error = Store::of(folder.path(), "some").read::<f64>().unwrap_err();
+        let error = Store::open(folder.path(), "some")
+            .read::<f64>()
+            .unwrap_err();
         assert!(format!("{error:#}").contains("some.json"), "{error:#}");
     }
 }

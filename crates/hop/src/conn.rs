@@ -22,10 +22,10 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 /// A connected, non-blocking TCP socket.
 ///
-/// From the start it is set to end with a reset (SO_LINGER 0, by [`HopOptions`](crate::HopOptions)).
-/// So neither a code path nor the death of the process can make a truncated session look complete
-/// (LH-END-3). A clean end is explicit: by [`Conn::close`], [`Conn::end_cleanly`], or by shutting
-/// it down as an asynchronous stream.
+/// From the start it is set to end with a reset (SO_LINGER 0, by
+/// [`HopOptions`](crate::HopOptions)). So neither a code path nor the death of the process can make
+/// a truncated session look complete (LH-END-3). A clean end is explicit: by [`Conn::close`],
+/// [`Conn::end_cleanly`], or by shutting it down as an asynchronous stream.
 #[derive(Debug)]
 pub struct Conn {
     /// `None` once the reactor has refused a new registration.

@@ -32,7 +32,7 @@ pub enum DialError {
     #[error("no address")]
     NoAddress,
     /// The address and the configured source address are of different families (IPv4 and IPv6).
-    #[error("{0}: the address to connect from is of the other family")]
+    #[error("{0}: the source address belongs to the other IP family")]
     OtherFamily(SocketAddr),
     /// The address did not answer in time.
     #[error("{0}: no answer in time")]

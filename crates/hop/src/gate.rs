@@ -114,10 +114,10 @@ pub struct Eviction(Option<oneshot::Receiver<()>>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaExceeded {
     /// All permits are in use.
-    #[error("as many sessions as it can carry")]
+    #[error("the maximum number of sessions is reached")]
     All,
     /// This payer already uses its full share.
-    #[error("as many sessions of this key or source as fit beside the others")]
+    #[error("this key or source address already uses its full share of sessions")]
     Share,
 }
 

@@ -22,8 +22,8 @@ pub fn read_trusted_file(path: &Path) -> io::Result<String> {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!(
-                "others than its owner may write it (mode {mode:04o}), and it says who is trusted: \
-                 run chmod go-w on it"
+                "users other than its owner can write it (mode {mode:04o}), and it decides who is \
+                 trusted: run chmod go-w on it"
             ),
         ));
     }

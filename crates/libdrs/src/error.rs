@@ -51,22 +51,22 @@ fn sentence(error: c_int) -> &'static CStr {
     const INTERNAL: c_int = ErrorCode::Internal as c_int;
     match error {
         OK => c"no error",
-        NULL => c"a pointer is NULL: pass the flow, budget or place that the call needs",
+        NULL => c"a pointer is NULL: pass the flow, budget or output that the call needs",
         INVALID => {
             c"an argument is out of range: take side and mode from drs.h and set the \
             report's size"
         }
         BAD_DESCRIPTOR => c"the descriptor is not open: free the flow before closing the socket",
         NOT_TCP => {
-            c"the descriptor is no TCP connection: only those can be measured, and listening \
-                sockets cannot"
+            c"the descriptor is not a TCP connection: only connections can be measured, not \
+                listening sockets"
         }
-        SYSTEM => c"the kernel gave no account of the socket: Linux 5.4 or later is needed",
+        SYSTEM => c"the kernel does not report the socket's state: Linux 5.4 or later is needed",
         INTERNAL => {
             c"a defect in libdrs: the socket is as it was; free the flow and report what \
             was printed"
         }
-        _ => c"no error of this libdrs: its version is older than the program's",
+        _ => c"unknown error: this libdrs is older than the program",
     }
 }
 

@@ -68,7 +68,7 @@ impl Bridge {
             .spawn(body)?;
         started
             .recv()
-            .map_err(|_| io::Error::other("its thread has died"))??;
+            .map_err(|_| io::Error::other("its thread has ended"))??;
         Ok(Self { thread, stop })
     }
 

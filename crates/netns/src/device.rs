@@ -157,7 +157,7 @@ impl RtnetlinkSocket {
             NetlinkPayload::Error(_) => Ok(()),
             _ => Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the kernel answered something else",
+                "unexpected answer of the kernel",
             )),
         }
     }

@@ -44,15 +44,15 @@ impl SetupStep {
 pub enum IsolateError {
     /// The kernel, or one of its policies, does not let this user create namespaces.
     #[error(
-        "this system lets this user make no network namespace ({0}): allow user namespaces \
+        "this user may not create network namespaces ({0}): permit user namespaces \
          (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, \
          kernel.apparmor_restrict_unprivileged_userns), or run it as root"
     )]
     NoNamespaces(io::Error),
     /// There is no TUN driver, or this user may not use it.
     #[error(
-        "this system has no TUN device for this user (/dev/net/tun: {0}): load it (modprobe tun), \
-         give the container the device, and let the user read and write it"
+        "this user cannot open /dev/net/tun ({0}): load the module (modprobe tun), pass the \
+         device to the container, and let the user read and write it"
     )]
     NoDevice(io::Error),
     /// Another step of the setup failed.

@@ -18,7 +18,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The configuration names no address to listen on: give at least one.
-    #[error("no address to listen at: give at least one")]
+    #[error("no address to listen on: give at least one")]
     NoListener,
     /// The metrics page cannot be served there: choose another address, or none.
     #[error("{address}: cannot serve metrics: {source}")]
@@ -30,7 +30,7 @@ pub enum Error {
     },
     /// The policy allows connections to no server: add a rule with `servers`.
     #[error(
-        "no rule of the policy has servers, so the off-ramp may connect to none: add one, with \
+        "the policy has no rule with servers, so the off-ramp may connect to none: add one with \
          servers and ports"
     )]
     NoServers,

@@ -107,7 +107,7 @@ impl OfframpMetrics {
         );
         registry.register(
             "opens_refused",
-            "OPENs refused, by status",
+            "Refused OPENs, by status",
             metrics.opens_refused.clone(),
         );
         registry.register(
@@ -122,12 +122,12 @@ impl OfframpMetrics {
         );
         registry.register(
             "sessions_setting_up",
-            "Sessions whose OPEN is verified and whose server is not yet reached",
+            "Sessions with a verified OPEN that wait for the server",
             metrics.sessions_setting_up.clone(),
         );
         registry.register(
             "connections_unauthenticated",
-            "Connections whose OPEN is not yet verified",
+            "Connections without a verified OPEN",
             metrics.unauthenticated.clone(),
         );
         registry.register(
@@ -149,13 +149,13 @@ impl OfframpMetrics {
         );
         registry.register_with_unit(
             "hop_limited",
-            "Time of ended bulk sessions, by what limited the hop that they came in on",
+            "Time of ended bulk sessions, by limit of their inbound hop",
             Unit::Seconds,
             metrics.limited.clone(),
         );
         registry.register_with_unit(
             "buffer",
-            "Buffers of sessions, in use or spare",
+            "Buffers of sessions, used and spare",
             Unit::Bytes,
             metrics.buffer_bytes.clone(),
         );

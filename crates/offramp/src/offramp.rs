@@ -168,7 +168,7 @@ impl Offramp {
         let late = || {
             tracing::warn!(
                 sessions = shared.gate.verified_count(),
-                "drain deadline passed: resetting what is left"
+                "drain deadline passed: resetting the remaining sessions"
             );
         };
         life.finish(shared.timeouts.drain, late).await;
@@ -196,7 +196,7 @@ async fn accept(mut listener: Listener, shared: Arc<OfframpState>, phases: Phase
         let failed = |error: &io::Error| {
             shared.metrics.accept_errors.inc();
             if let Some(left_out) = warnings.admit(began.elapsed()) {
-                tracing::warn!(%error, left_out, "cannot accept; trying again");
+                tracing::warn!(%error, left_out, "cannot accept connections; retrying");
             }
         };
         let (fd, peer) = listener.accept(failed).await;
@@ -231,7 +231,7 @@ async fn reload(mut hangup: Signal, shared: Arc<OfframpState>) {
                 )
             }
             ReloadResult::Refused(error) => {
-                tracing::error!(%error, "off-ramp's policy not reloaded: the old one stays");
+                tracing::error!(%error, "off-ramp's policy not reloaded: keeping the previous one");
             }
             ReloadResult::Failed => {}
         }

@@ -85,7 +85,10 @@ pub(crate) async fn connect_server(
         .map_err(|no| match no {
             NoPermit::Full => SessionRefusal {
                 code: StatusCode::Overloaded,
-                detail: format!("{}: as many sessions as it allows", way.rule.name()),
+                detail: format!(
+                    "{}: its maximum number of sessions is reached (max_sessions)",
+                    way.rule.name()
+                ),
             },
             // The policy changed while the name was looked up.
             NoPermit::Gone => to_refusal(Unreachable::not_allowed(asked)),

@@ -115,14 +115,14 @@ impl fmt::Display for Reason {
                 f.write_str("it speaks the session protocol, and no rule names it")
             }
             Self::NoRuleAndClosed => {
-                f.write_str("no rule names it, and without a route there is to be no connection")
+                f.write_str("no rule names it, and connections without a route are not permitted")
             }
-            Self::RuleIsDirect { line } => write!(f, "the rule of line {line} says so"),
+            Self::RuleIsDirect { line } => write!(f, "the rule of line {line} is direct"),
             Self::RuleIsDirectAndClosed { line } => {
                 write!(
                     f,
-                    "the rule of line {line} is direct, and without a route there is to be no \
-                     connection"
+                    "the rule of line {line} is direct, and connections without a route are not \
+                     permitted"
                 )
             }
             Self::OfframpUnknown { line } => write!(
@@ -132,14 +132,14 @@ impl fmt::Display for Reason {
             Self::OfframpUnknownAndClosed { line } => write!(
                 f,
                 "the off-ramp of the controller's rule of line {line} is not in known_hosts, and \
-                 without a route there is to be no connection"
+                 connections without a route are not permitted"
             ),
-            Self::ProgramsRoute => f.write_str("the program names this route"),
-            Self::ProgramsChoice => f.write_str("the program asks for a direct connection"),
-            Self::Always { line } => write!(f, "the rule of line {line} says always"),
+            Self::ProgramsRoute => f.write_str("the program chose this route"),
+            Self::ProgramsChoice => f.write_str("the program requested a direct connection"),
+            Self::Always { line } => write!(f, "the rule of line {line} sets always"),
             Self::Closed { line } => write!(
                 f,
-                "the rule of line {line}; without a route there is to be no connection"
+                "the rule of line {line}; connections without a route are not permitted"
             ),
             Self::Short { rtt } => write!(f, "the path is short: a round trip takes {}", Time(rtt)),
             Self::SmallSize { size } => write!(f, "it will carry no more than {}", ByteCount(size)),

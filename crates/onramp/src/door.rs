@@ -59,7 +59,7 @@ impl ClientPermit {
     pub(crate) fn admit(&self) -> Result<(), ConnectFailure> {
         let mut place = self.place.lock();
         place.charge_to(self.asker.payer()).map_err(|full| {
-            ConnectFailure::new(Errno::AGAIN, format!("the on-ramp carries {full}"))
+            ConnectFailure::new(Errno::AGAIN, format!("the on-ramp is overloaded: {full}"))
         })
     }
 
@@ -133,7 +133,7 @@ impl AcceptLoop {
                 events.log(None, |left_out| {
                     tracing::warn!(
                         entry, %error, left_out,
-                        "cannot accept connections for the moment"
+                        "cannot accept connections; retrying"
                     );
                 });
             };
@@ -141,7 +141,7 @@ impl AcceptLoop {
             let turned_away = |why: &str| {
                 events.log(
                     None,
-                    |left_out| tracing::warn!(entry, %peer, left_out, "turned away: {why}"),
+                    |left_out| tracing::warn!(entry, %peer, left_out, "connection refused: {why}"),
                 );
             };
             if !self.guests.admits(peer.ip()) {

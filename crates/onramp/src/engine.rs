@@ -191,7 +191,7 @@ impl Engine {
                 way = %plan.exit,
                 reason = %plan.reason,
                 left_out,
-                "asked for"
+                "connection requested"
             );
         });
     }
@@ -367,7 +367,7 @@ impl Engine {
             .map_err(|direct| ConnectFailure {
                 errno: direct.errno,
                 description: format!(
-                    "the route failed: {error}; and so did the direct connection: {direct}"
+                    "the route failed: {error}; the direct connection failed as well: {direct}"
                 ),
             })
     }
@@ -389,7 +389,10 @@ impl Engine {
                 ConnectOptions::new(ServiceName::STREAM, via, destination, identity, trust)
             }
             SessionEnd::None => {
-                return Err(ConnectFailure::new(Errno::INVAL, "the route has no end"));
+                return Err(ConnectFailure::new(
+                    Errno::INVAL,
+                    "the route names no destination",
+                ));
             }
         };
         // A silent route must leave time for a direct connection.
@@ -445,7 +448,7 @@ impl Engine {
         self.events.log(Some(request.asker.payer()), |left_out| {
             tracing::warn!(
                 entry = request.entry, destination = %request.destination, left_out,
-                "turned away: {failed}"
+                "connection refused: {failed}"
             );
         });
     }
@@ -456,7 +459,7 @@ impl Engine {
         place.map_err(|_| {
             ConnectFailure::new(
                 Errno::AGAIN,
-                "the on-ramp carries as many connections as it may",
+                "the on-ramp already carries its maximum number of connections",
             )
         })
     }
@@ -485,7 +488,7 @@ impl Engine {
                 self.events.log(Some(request.asker.payer()), |left_out| {
                     tracing::info!(
                         entry = request.entry, destination = %request.destination, left_out,
-                        "the program went while it was connected"
+                        "the program closed its socket while it was being connected"
                     );
                 });
                 return None;
@@ -587,18 +590,18 @@ impl Engine {
         let (how, errno) = match ending {
             JoinEnding::Finished => ("finished", None),
             JoinEnding::Closed => (
-                "finished; the program had closed before all was there",
+                "finished; the program had closed before it received everything",
                 None,
             ),
             JoinEnding::Died(JoinSide::Tcp, error) => {
-                ("the program's side died", Some(errno_of(error)))
+                ("the program's connection broke off", Some(errno_of(error)))
             }
             JoinEnding::Died(JoinSide::Session, error) => {
-                ("the far side died", Some(errno_of(error)))
+                ("the session broke off", Some(errno_of(error)))
             }
-            JoinEnding::Idle | JoinEnding::HalfClosed => ("silent for too long", None),
-            JoinEnding::BeyondSize => ("reset: it carried more than it may", None),
-            JoinEnding::Aborted => ("reset: the on-ramp stops", None),
+            JoinEnding::Idle | JoinEnding::HalfClosed => ("idle for too long", None),
+            JoinEnding::BeyondSize => ("reset: it carried more bytes than stated", None),
+            JoinEnding::Aborted => ("reset: the on-ramp is stopping", None),
         };
         let seconds = began.elapsed().as_secs_f64();
         self.events.log(Some(request.asker.payer()), |left_out| {

@@ -12,8 +12,7 @@ use longhaul_config::routes::RoutesError;
 pub enum OnrampError {
     /// The configuration has no entry.
     #[error(
-        "there is nowhere to come in: say --socket, --socks, --http, --forward, --redirect or \
-         --tproxy"
+        "nothing to listen on: give --socket, --socks, --http, --forward, --redirect or --tproxy"
     )]
     NoEntry,
     /// The rules cannot be loaded.
@@ -24,7 +23,7 @@ pub enum OnrampError {
     Home(#[from] HomeError),
     /// Other users may enter the directory of the socket.
     #[error(
-        "{}: others may enter this directory: run chmod 700 on it, or name a socket elsewhere",
+        "{}: other users can enter this directory: run chmod 700 on it, or name a socket elsewhere",
         display_path(directory)
     )]
     Exposed {
@@ -32,7 +31,7 @@ pub enum OnrampError {
         directory: PathBuf,
     },
     /// Another process already listens on the socket.
-    #[error("an on-ramp runs already at {}", display_path(path))]
+    #[error("an on-ramp already runs at {}", display_path(path))]
     Running {
         /// The socket.
         path: PathBuf,
@@ -78,8 +77,8 @@ pub enum OnrampError {
     OwnAddresses(io::Error),
     /// The entry would be open to anybody.
     #[error(
-        "{entry} at {address} could be used by anybody who reaches it: say from which networks \
-         with --allow-from"
+        "{entry} at {address} would be open to everyone who can reach it: name the permitted \
+         networks with --allow-from"
     )]
     Open {
         /// The address.

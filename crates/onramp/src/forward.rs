@@ -80,7 +80,7 @@ async fn serve_transparent(
             tracing::warn!(
                 entry,
                 left_out,
-                "reset a connection that no firewall has brought here"
+                "reset a connection that no firewall redirected here"
             );
         });
         return;

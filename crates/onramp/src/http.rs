@@ -105,7 +105,7 @@ async fn answer(client: Arc<HttpClient>, request: hyper::Request<Incoming>) -> H
     if !client.is_authorised(&request) {
         let mut answer = text_answer(
             StatusCode::PROXY_AUTHENTICATION_REQUIRED,
-            "say who you are\n",
+            "proxy authentication required\n",
         );
         let challenge = HeaderValue::from_static("Basic realm=\"longhaul\", charset=\"UTF-8\"");
         answer.headers_mut().insert(PROXY_AUTHENTICATE, challenge);
@@ -118,15 +118,16 @@ async fn answer(client: Arc<HttpClient>, request: hyper::Request<Incoming>) -> H
         (true, _) => connect(client, request).await,
         (false, Some("http")) => match destination(request.uri(), Some(DEFAULT_HTTP_PORT)) {
             Some(destination) => relay::relay(client, request, destination).await,
-            None => text_answer(StatusCode::BAD_REQUEST, "no such destination\n"),
+            None => text_answer(StatusCode::BAD_REQUEST, "the URL names no host\n"),
         },
         (false, Some(_)) => text_answer(
             StatusCode::NOT_IMPLEMENTED,
-            "only http: is relayed; use CONNECT for all else\n",
+            "only http: URLs are relayed; use CONNECT for everything else\n",
         ),
         (false, None) => text_answer(
             StatusCode::NOT_FOUND,
-            "a proxy: ask it with CONNECT or in absolute form; browsers find it by /proxy.pac\n",
+            "this is a proxy: use CONNECT or an absolute URL; browsers take their settings from \
+             /proxy.pac\n",
         ),
     }
 }
@@ -149,7 +150,7 @@ impl HttpClient {
                 tracing::warn!(
                     entry = ENTRY,
                     left_out,
-                    "turned away: another user or password"
+                    "connection refused: wrong user or password"
                 );
             });
         }
@@ -174,7 +175,7 @@ async fn connect(client: Arc<HttpClient>, mut request: hyper::Request<Incoming>)
     let Some(destination) = destination(request.uri(), None) else {
         return text_answer(
             StatusCode::BAD_REQUEST,
-            "no such destination: CONNECT host:port\n",
+            "invalid destination: use CONNECT host:port\n",
         );
     };
     let wanted = ConnectionRequest::new(ENTRY, client.asker, destination, SessionWish::default());
@@ -210,7 +211,12 @@ impl HttpClient {
             .engine
             .open_planned(request, &plan, std::future::pending::<()>())
             .await;
-        opened.unwrap_or_else(|| Err(ConnectFailure::new(Errno::CANCELED, "the client went")))
+        opened.unwrap_or_else(|| {
+            Err(ConnectFailure::new(
+                Errno::CANCELED,
+                "the client disconnected",
+            ))
+        })
     }
 }
 

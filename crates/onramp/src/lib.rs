@@ -1,9 +1,9 @@
 //! The on-ramp: brings connections of programs that are unaware of it onto routes.
 //!
 //! Programs connect through a proxy protocol, a port that leads to one destination, a firewall's
-//! redirection, or the Unix socket for hooks and the C API (`crates/ramp-protocol`). For each connection,
-//! [`choose`](choose::choose) decides between a direct connection and a route. Then its bytes are
-//! carried, and an end at one side becomes the same kind of end at the other.
+//! redirection, or the Unix socket for hooks and the C API (`crates/ramp-protocol`). For each
+//! connection, [`choose`](choose::choose) decides between a direct connection and a route. Then its
+//! bytes are carried, and an end at one side becomes the same kind of end at the other.
 //!
 //! [`Onramp::start`] runs all of it.
 

@@ -45,7 +45,7 @@ pub(crate) async fn serve(
     let events = &programs.engine.events;
     events.log(
         payer,
-        |left_out| tracing::info!(%at, left_out, "takes sessions for a program"),
+        |left_out| tracing::info!(%at, left_out, "accepts sessions for a program"),
     );
     report(socket, RampReply::Listening { at }).await;
     let mut nothing = [0; 1];
@@ -64,7 +64,7 @@ pub(crate) async fn serve(
     }
     events.log(
         payer,
-        |left_out| tracing::info!(%at, left_out, "takes no more sessions for a program"),
+        |left_out| tracing::info!(%at, left_out, "no longer accepts sessions for a program"),
     );
 }
 
@@ -104,7 +104,8 @@ async fn hand_over(
             .log(Some(Payer::Key(info.peer)), |left_out| {
                 tracing::warn!(
                     %peer, left_out,
-                    "a session was reset: the on-ramp carries as many connections as it may"
+                    "a session was reset: the on-ramp already carries its maximum number of \
+                     connections"
                 );
             });
         return;
@@ -118,7 +119,7 @@ async fn hand_over(
                 .log(Some(Payer::Key(info.peer)), |left_out| {
                     tracing::warn!(
                         %error, left_out,
-                        "a session was reset: it cannot be handed over"
+                        "a session was reset: it could not be passed to the program"
                     );
                 });
             return;
@@ -199,7 +200,7 @@ fn connected_pair() -> io::Result<(Conn, OwnedFd, SocketAddr)> {
     let (own, from) =
         rustix::net::acceptfrom_with(&listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
     if from.as_ref() != Some(&local) {
-        return Err(io::Error::other("another process connected in between"));
+        return Err(io::Error::other("another process connected first"));
     }
     sockopt::set_socket_linger(&own, Some(std::time::Duration::ZERO))?;
     sockopt::set_tcp_nodelay(&own, true)?;

@@ -90,7 +90,7 @@ impl OnrampMetrics {
         );
         registry.register(
             "connections_carried",
-            "Connections carried now",
+            "Connections now carried",
             metrics.carried.clone(),
         );
         registry.register_with_unit(

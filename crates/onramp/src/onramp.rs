@@ -172,7 +172,7 @@ impl Onramp {
         life.drain();
         // Also closes their listeners and removes the socket's file.
         entries.shutdown().await;
-        let late = || tracing::warn!("the time to finish is over: what is left is reset");
+        let late = || tracing::warn!("drain deadline passed: resetting the remaining connections");
         life.finish(drain, late).await;
     }
 }
@@ -222,7 +222,7 @@ impl EntryOpener {
         }
         let at = self.open_entry(entry, address, |_| Ok(()), serve)?;
         if !at.ip().is_loopback() && self.guests.login.is_some() {
-            tracing::warn!(entry, %at, "passwords come in unencrypted here");
+            tracing::warn!(entry, %at, "passwords arrive unencrypted at this address");
         }
         Ok(at)
     }
@@ -231,7 +231,7 @@ impl EntryOpener {
         if !at.ip().is_loopback() && self.guests.networks.is_empty() {
             tracing::warn!(
                 entry, %at,
-                "whoever reaches this address may use it: --allow-from says who may"
+                "everyone who can reach this address may use it: restrict it with --allow-from"
             );
         }
     }

@@ -52,7 +52,7 @@ impl AuthorisedKeys {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     tracing::error!(
-                        "the keys that were read before stay: {}: {error}",
+                        "keeping the previous keys: {}: {error}",
                         self.file.display()
                     );
                     Ok(before)
@@ -63,7 +63,7 @@ impl AuthorisedKeys {
                 )),
             };
             let keys = keys.unwrap_or_else(|problem| {
-                tracing::error!("nobody but this user may connect to programs here: {problem}");
+                tracing::error!("only this user may connect to programs here: {problem}");
                 Vec::new()
             });
             *read = LoadedKeys { stamp, keys };

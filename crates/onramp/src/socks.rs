@@ -195,7 +195,7 @@ impl SocksExchange<'_> {
                     tracing::warn!(
                         entry = ENTRY,
                         left_out,
-                        "turned away: another user or password"
+                        "connection refused: wrong user or password"
                     );
                 });
                 return Err(SocksRefusal::Answered(answer.to_vec()));

@@ -128,7 +128,7 @@ pub fn request_status(path: &Path) -> io::Result<String> {
         }
     }
     Err(io::Error::other(
-        "the on-ramp does not say: it is of another release, or it is none",
+        "the on-ramp did not report its status: it runs another release, or is not an on-ramp",
     ))
 }
 

@@ -112,17 +112,14 @@ impl ReloadingTable {
     fn load(&self, state: &mut State) {
         match RouteTable::load_as(&self.file, self.author) {
             Ok(rules) => {
-                tracing::info!(
-                    rules = rules.rules().len(),
-                    "the table of routes has been read again"
-                );
+                tracing::info!(rules = rules.rules().len(), "table of routes reloaded");
                 state.rules = Arc::new(rules);
                 (state.read, state.problem) = (Instant::now(), None);
                 self.changes.send_replace(());
                 self.metrics.reloaded("loaded");
             }
             Err(error) => {
-                tracing::error!(%error, "the table of routes in force stays");
+                tracing::error!(%error, "table of routes not reloaded: keeping the previous one");
                 state.problem = Some(error.to_string());
                 self.metrics.reloaded("refused");
             }

@@ -133,7 +133,8 @@ impl ProgramSocket {
                 Ok(socket) => socket,
                 Err(error) => {
                     programs.engine.events.log(None, |left_out| {
-                        tracing::warn!(%error, left_out, "cannot accept programs for the moment");
+                        tracing::warn!(%error, left_out, "cannot accept connections of programs; \
+                            retrying");
                     });
                     tokio::time::sleep(crate::ACCEPT_RETRY_PAUSE).await;
                     continue;
@@ -147,7 +148,7 @@ impl ProgramSocket {
                         tracing::warn!(
                             user = peer.uid(),
                             left_out,
-                            "another user's program was turned away"
+                            "refused a program of another user"
                         );
                     });
                     continue;
@@ -247,7 +248,7 @@ impl ProgramConnection {
                     self.programs.engine.events.log(
                         Some(OnrampClient::Machine.payer()),
                         |left_out| {
-                            tracing::warn!(%error, left_out, "a program was not understood");
+                            tracing::warn!(%error, left_out, "cannot parse a program's request");
                         },
                     );
                     break;
@@ -496,7 +497,7 @@ impl ConnectAttempt {
             self.programs.engine.events.log(Some(payer), |left_out| {
                 tracing::info!(
                     entry = ENTRY, destination = %self.request.destination, %error, left_out,
-                    "the program went when it was connected"
+                    "the program closed its socket while it was being connected"
                 );
             });
             return;

@@ -169,7 +169,7 @@ impl ProgramListeners {
                     state.waiting.insert(local, announced);
                     return Err(ConnectFailure::new(
                         Errno::ALREADY,
-                        "that socket was announced before",
+                        "this socket was already announced",
                     ));
                 }
                 None => {
@@ -189,7 +189,7 @@ impl ProgramListeners {
                     self.state().waiting.remove(&local);
                     return Err(ConnectFailure::new(
                         Errno::TIMEDOUT,
-                        "the socket that was announced did not come",
+                        "the announced socket did not arrive in time",
                     ));
                 }
             },
@@ -206,7 +206,7 @@ impl ProgramListeners {
                 self.events.log(None, |left_out| {
                     tracing::warn!(
                         %error, left_out,
-                        "cannot accept programs' sockets for the moment"
+                        "cannot accept the sockets of programs; retrying"
                     );
                 });
             };

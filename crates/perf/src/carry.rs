@@ -101,7 +101,7 @@ pub(crate) async fn carry(
                 false => drs::open_receive_window(&stream.session, share),
             };
             if let Err(error) = fitted {
-                tracing::warn!(%error, "a socket's buffers are left to the kernel alone");
+                tracing::warn!(%error, "cannot size socket buffers; leaving them to the kernel");
             }
         }
         let count = Arc::new(AtomicU64::new(0));

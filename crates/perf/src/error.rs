@@ -12,7 +12,7 @@ pub enum Error {
     #[error("the server refuses: {0}")]
     Refused(String),
     /// The peer violated the protocol: check that both ends run the same release.
-    #[error("the peer broke the measurement's protocol: {0}; do both ends run the same release?")]
+    #[error("the peer violated the measurement protocol: {0}; do both ends run the same release?")]
     Protocol(String),
     /// A session ended in the middle: a hop or the peer died.
     #[error("the measurement broke off: {0}")]
@@ -26,7 +26,10 @@ pub enum Error {
         after: Duration,
     },
     /// Both ends finished, but their counts contradict each other.
-    #[error("the ends disagree: {sent} bytes were sent and {received} are said to have arrived")]
+    #[error(
+        "the ends disagree: {sent} bytes were sent, but {received} bytes are reported as \
+        received"
+    )]
     Disagreement {
         /// Bytes sent.
         sent: u64,
@@ -46,7 +49,7 @@ pub enum Error {
 impl From<longhaul_session::Error> for Error {
     fn from(error: longhaul_session::Error) -> Self {
         if error.is_missing_service() {
-            let advice = "it takes no measurements: start it with --perf, or run longhaul perf \
+            let advice = "it accepts no measurements: start it with --perf, or run longhaul perf \
                           --serve there";
             return Self::Refused(advice.to_owned());
         }

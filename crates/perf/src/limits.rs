@@ -43,19 +43,19 @@ impl Default for MeasurementLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MeasurementRefusal {
     /// The client has an incompatible release.
-    #[error("it speaks version {VERSION} of the measurement's protocol only")]
+    #[error("it supports only version {VERSION} of the measurement protocol")]
     Version,
     /// The number of streams is zero or too large.
-    #[error("it takes 1 to {0} streams")]
+    #[error("it accepts 1 to {0} streams")]
     Streams(u16),
     /// The length is zero or too large.
-    #[error("it takes measurements of up to {} s", .0.as_secs())]
+    #[error("it accepts measurements of up to {} s", .0.as_secs())]
     Length(Duration),
     /// Too many measurements are running.
-    #[error("it carries {0} measurements already; try again later")]
+    #[error("it already runs {0} measurements; retry later")]
     Busy(usize),
     /// The key has sent too many requests.
-    #[error("this key has begun {0} measurements within a minute; wait a little")]
+    #[error("this key already started {0} measurements within a minute; retry in a minute")]
     TooOften(u32),
 }
 

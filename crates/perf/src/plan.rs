@@ -84,7 +84,7 @@ pub enum StreamLimit {
 
 /// Error for an MTU out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is no MTU for this: give 576 to 65535 bytes, most paths have 1500 or 9000")]
+#[error("{0} is not a usable MTU: give 576 to 65535 bytes; most paths have 1500 or 9000")]
 pub struct MtuError(pub u32);
 
 impl Mtu {

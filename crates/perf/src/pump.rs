@@ -185,7 +185,7 @@ impl StreamPump {
             last = Instant::now();
             self.count(length, count).await;
             if !goal.count_arrived(length as u64) {
-                return Err(Error::Protocol("more bytes than were asked for".to_owned()));
+                return Err(Error::Protocol("more bytes than requested".to_owned()));
             }
         }
         // Errors are ignored: the sender learns the count from the report.

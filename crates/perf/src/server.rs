@@ -181,7 +181,7 @@ impl MeasurementServer {
                 .try_send(joining)
                 .map_err(|_| Error::Protocol("more sessions than announced".to_owned())),
             None => Err(Error::Protocol(
-                "it joins a measurement that is not there".to_owned(),
+                "it joins an unknown measurement".to_owned(),
             )),
         }
     }

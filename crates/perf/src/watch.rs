@@ -269,7 +269,7 @@ impl RateFitting {
 }
 
 fn log_left_to_tcp(stream: u16, error: &RateFitError) {
-    tracing::warn!(stream, %error, "the path is left to TCP alone");
+    tracing::warn!(stream, %error, "cannot control the sending rate; leaving it to TCP");
 }
 
 impl StreamObservations {

@@ -119,8 +119,8 @@ pub(super) fn parse_rules(text: &str, file: &Path) -> Result<ParsedFile, PolicyE
                 (None, at) => (at.unwrap_or_default(), other, index),
             };
             let problem = format!(
-                "{:?} is the name of rule {}, too: sessions are counted by the names of rules, \
-                give each its own",
+                "{:?} is also the name of rule {}: sessions are counted by rule name, so give \
+                 each rule its own",
                 rule.name,
                 other + 1
             );
@@ -248,12 +248,12 @@ impl RuleSource<'_> {
             }),
             (None, Some(servers)) => {
                 if let Some(next_hops) = &rule.next_hops {
-                    let problem = "an off-ramp connects to servers itself: leave it out, or write \
-                        to in place of servers";
+                    let problem = "cannot be combined with servers, to which an off-ramp connects \
+                        directly: remove it, or replace servers by to";
                     return Err(self.error(next_hops.span().start, "next_hops", problem));
                 }
                 if rule.ports.is_none() {
-                    let problem = "must be said in a rule with servers: their ports, or \"any\"";
+                    let problem = "is missing: a rule with servers needs their ports, or \"any\"";
                     return Err(self.error(servers.span().start, "ports", problem));
                 }
                 Ok(RuleTarget::Servers(self.list(
@@ -263,12 +263,12 @@ impl RuleSource<'_> {
                 )?))
             }
             (Some(_), Some(servers)) => {
-                let problem = "stands beside to: a rule leads through a depot or from an off-ramp; \
-                    write two rules";
+                let problem = "cannot be combined with to: write one rule for the depot and one \
+                    for the off-ramp";
                 Err(self.error(servers.span().start, "servers", problem))
             }
             (None, None) => {
-                let problem = "is missing: say where sessions may end, or which servers an \
+                let problem = "is missing: name where sessions may end, or the servers that an \
                     off-ramp may connect to";
                 Err(self.error(begin, "to", problem))
             }
@@ -363,7 +363,7 @@ fn next_hop(text: &str) -> Result<NextHop, String> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, "*")) => (host, None),
         Some((host, port)) if !bare_v6 && !port.contains(']') => {
-            let problem = || format!("{text:?} has an ill-formed port: write 1 to 65535, or *");
+            let problem = || format!("{text:?} has an invalid port: write 1 to 65535, or *");
             (host, Some(self::port(port).ok_or_else(problem)?))
         }
         _ => (text, Some(DEPOT_PORT)),

@@ -135,7 +135,7 @@ impl Finder {
             Ok(Err(error)) => Err(failed(StatusCode::NameNotFound, &error)),
             Err(_) => Err(failed(
                 StatusCode::DialTimeout,
-                &"no answer to the look-up in time",
+                &"the name look-up timed out",
             )),
         }
     }
@@ -144,10 +144,9 @@ impl Finder {
     fn take_lookup_permit(&self, payer: Payer) -> Result<HeldPermit<Payer>, Unreachable> {
         self.lookups.take(payer).map_err(|full| {
             let detail = match full {
-                ExhaustedBound::All => "as many names are being looked up as it can",
+                ExhaustedBound::All => "the maximum number of name look-ups is reached",
                 ExhaustedBound::Share => {
-                    "as many names are being looked up for this key or source as fit beside the \
-                    others"
+                    "this key or source address already uses its full share of name look-ups"
                 }
             };
             Unreachable::new(StatusCode::Overloaded, detail)

@@ -105,7 +105,7 @@ impl FromStr for Network {
     /// Parses `ADDRESS/BITS` or `ADDRESS`. The address may be in brackets.
     fn from_str(text: &str) -> Result<Self, String> {
         let no_network =
-            || format!("{text:?} is no network: write ADDRESS/BITS, such as 10.0.0.0/8");
+            || format!("{text:?} is not a network: write ADDRESS/BITS, such as 10.0.0.0/8");
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
             None => (text, None),
@@ -127,7 +127,10 @@ impl FromStr for Network {
                 .ok()
                 .filter(|bits| *bits <= width && prefix.bytes().all(|byte| byte.is_ascii_digit()))
                 .ok_or_else(|| {
-                    format!("{text:?} has an ill-formed prefix: write 0 to {width} after the slash")
+                    format!(
+                        "{text:?} has an invalid prefix length: write 0 to {width} after the \
+                        slash"
+                    )
                 })?,
         };
         let network = Self::containing(address, prefix);

@@ -127,8 +127,8 @@ impl HostPattern {
                 })
             }
             _ => Err(format!(
-                "{text:?} is no host pattern: write a network (10.0.0.0/8), an address, a name, \
-                *.domain or *"
+                "{text:?} is not a host pattern: write a network (10.0.0.0/8), an address, a \
+                 name, *.domain or *"
             )),
         }
     }

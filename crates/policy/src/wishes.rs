@@ -188,7 +188,7 @@ impl fmt::Display for UnmetBound {
             ExceededBound::Purpose(Some(stated)) => {
                 write!(
                     f,
-                    "{name}: not for \"{}\" (purposes)",
+                    "{name}: not for purpose \"{}\" (purposes)",
                     printable(stated.as_bytes())
                 )
             }

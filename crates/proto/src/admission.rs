@@ -41,7 +41,8 @@ impl Admission {
     ) -> Result<(), OpenRefusal> {
         if open.next_receiver() == NextReceiver::Here {
             return Err(OpenRefusal::Misrouted(
-                "an OPEN for the acceptor came to a depot",
+                "this is a depot, and the request is for a server: check the destination's host \
+                 and port",
             ));
         }
         if !self.is_named_by_route(open) {
@@ -75,7 +76,8 @@ impl Admission {
     ) -> Result<(), OpenRefusal> {
         if open.next_receiver() != NextReceiver::Here {
             return Err(OpenRefusal::Misrouted(
-                "an OPEN for a depot came to the acceptor",
+                "this is a server, and the request is for a depot: check the host and port in \
+                 --route",
             ));
         }
         check_principal(open, now_unix_ms, knows)?;
@@ -125,23 +127,23 @@ pub enum OpenRefusal {
     #[error("the hop limit is used up")]
     HopLimit,
     /// The OPEN has passed this depot before: fix the route.
-    #[error("this depot had already been passed")]
+    #[error("the route passes this depot twice: name each depot once")]
     Loop,
     /// The key is not listed: ask the operator to add it.
     #[error("{0} is not listed: ask the operator to add it")]
     Unauthorised(PublicKey),
     /// The signature is not the principal's.
-    #[error("the signature is not the principal's")]
+    #[error("the request's signature does not match its key")]
     BadSignature,
     /// The acceptor does not offer the requested service: check the address, the port and the
     /// services that run there.
-    #[error("the service asked for is not offered here")]
+    #[error("the requested service is not offered here")]
     NoService,
     /// The OPEN is not fresh.
     #[error(transparent)]
     Replay(#[from] ReplayError),
     /// The set-up budget is used up.
-    #[error("the set-up budget is used up")]
+    #[error("the time allowed for connecting is used up")]
     SetupTimeout,
 }
 

@@ -358,10 +358,10 @@ impl fmt::Display for ChainFailure {
             FailureKind::Closed => f.write_str("closed the connection before it answered")?,
             FailureKind::TimedOut => f.write_str("did not answer in time")?,
             FailureKind::Garbled(error) => write!(f, "answered with {error}")?,
-            FailureKind::OutOfOrder => f.write_str("answered out of its place along the route")?,
+            FailureKind::OutOfOrder => f.write_str("answered out of turn")?,
             FailureKind::Forged => f.write_str(
-                "has an answer that it did not sign: somebody on the way made it, or the route \
-                 names another key",
+                "sent an answer that is not signed with its key: it was forged on the way, or the \
+                 route names another key",
             )?,
         }
         if let Some(tried) = &self.tried {

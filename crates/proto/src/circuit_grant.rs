@@ -83,8 +83,8 @@ pub struct CircuitGrant {
 pub enum GrantFault {
     /// The issuer is not a controller that the depot trusts.
     #[error(
-        "the grant was issued by {0}, which is no controller of this depot: its operator names \
-         controllers in the policy"
+        "the grant was issued by {0}, which this depot does not trust: its operator must list it \
+         under controllers in the policy"
     )]
     Issuer(PublicKey),
     /// The grant is for another key.
@@ -94,7 +94,7 @@ pub enum GrantFault {
     #[error("the grant is for other depots: take the route that the controller names with it")]
     Depot,
     /// The signature is not the issuer's.
-    #[error("the grant's signature is not its issuer's")]
+    #[error("the grant's signature does not match its issuer")]
     Signature,
     /// The grant begins this many milliseconds from now.
     #[error("the grant begins in {} s: wait until then", .0.div_ceil(1000))]
@@ -104,7 +104,8 @@ pub enum GrantFault {
     Expired(u64),
     /// The remaining lifetime exceeds the maximum, so a withdrawal would take too long.
     #[error(
-        "the grant holds for {} s more, and a depot accepts {} s at most: update the controller",
+        "the grant is valid for another {} s, and a depot accepts at most {} s: update the \
+         controller",
         .0 / 1000,
         MAX_ACCEPTED_LIFETIME.as_secs()
     )]
@@ -113,7 +114,7 @@ pub enum GrantFault {
 
 /// Error for bytes that are not a grant, and for values that cannot be encoded as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no grant of a circuit: {0}")]
+#[error("not a circuit's grant: {0}")]
 pub struct InvalidGrant(&'static str);
 
 /// Payload and frame size, in bytes, of a full TCP segment with timestamps (RFC 7323) over
@@ -249,7 +250,7 @@ impl CircuitGrant {
 
     pub(crate) fn take(value: &mut FieldReader<'_>) -> FieldResult<Self> {
         if value.u8()? != VERSION {
-            return Err("a version that is not spoken here");
+            return Err("an unsupported version");
         }
         let circuit = usize::from(value.u8()?);
         let grant = Self {
@@ -279,18 +280,18 @@ impl CircuitGrant {
     /// Checks the rules that the type system does not enforce.
     pub(crate) fn validate(&self) -> FieldResult<()> {
         if !(1..=MAX_CIRCUIT_BYTES).contains(&self.circuit.len()) {
-            return Err("a circuit's name not of 1 to 128 bytes");
+            return Err("a circuit's name that is not 1 to 128 bytes long");
         }
         for end in [&self.from, &self.to] {
             if !(1..=MAX_END_BYTES).contains(&end.len()) || !end.chars().all(text::is_printable) {
-                return Err("an end not of 1 to 64 bytes that can be seen");
+                return Err("an end that is not 1 to 64 printable bytes");
             }
         }
         if self.end_unix_ms <= self.start_unix_ms {
             return Err("an end before its start");
         }
         if self.rate == 0 || self.sessions == 0 {
-            return Err("nothing as a rate or a number of sessions");
+            return Err("a rate or a number of sessions of 0");
         }
         let ascend = self.depots.is_sorted_by(|one, next| one < next);
         if self.depots.is_empty() || self.depots.len() > MAX_GRANT_DEPOTS || !ascend {
@@ -308,12 +309,12 @@ impl FromStr for CircuitGrant {
         // Base32 encodes every 5 bytes as 8 digits.
         if digits.is_empty() || digits.len() > MAX_GRANT_BYTES * 8 / 5 + 8 {
             return Err(InvalidGrant(
-                "a text of another form: copy it again, whole, from lhg1: on",
+                "not of the form lhg1:...: copy it again completely",
             ));
         }
         let bytes = BASE32_NOPAD
             .decode(digits.to_ascii_uppercase().as_bytes())
-            .map_err(|_| InvalidGrant("digits other than those of base32: copy it again, whole"))?;
+            .map_err(|_| InvalidGrant("digits that are not base32: copy it again completely"))?;
         Self::from_bytes(&bytes)
     }
 }

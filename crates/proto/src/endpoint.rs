@@ -96,7 +96,7 @@ impl Endpoint {
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         match &self.host {
             _ if self.port == 0 => Err("port 0"),
-            Host::Name(name) if !is_name(name) => Err("an ill-formed host name"),
+            Host::Name(name) if !is_name(name) => Err("an invalid host name"),
             _ => Ok(()),
         }
     }
@@ -182,7 +182,7 @@ pub enum EndpointError {
     )]
     Name(String),
     /// The port is not a number from 1 to 65535.
-    #[error("\"{0}\" has an ill-formed port: write a number from 1 to 65535 after the last colon")]
+    #[error("\"{0}\" has an invalid port: write a number from 1 to 65535 after the last colon")]
     Port(String),
     /// The port is missing, and it has no default.
     #[error("\"{0}\" names no port: write host:port")]

@@ -52,8 +52,8 @@ pub struct Open {
     /// A controller's grant for this session to use a circuit (LH-GRANT-1).
     pub grant: Option<Box<CircuitGrant>>,
     /// Maximum padding of the acceptor's STATUS in bytes, 1 to
-    /// [`MAX_PADDING_BYTES`](crate::MAX_PADDING_BYTES). Requested if the acceptor will send the bulk of
-    /// the data (LH-STATUS-9).
+    /// [`MAX_PADDING_BYTES`](crate::MAX_PADDING_BYTES). Requested if the acceptor will send the
+    /// bulk of the data (LH-STATUS-9).
     pub padding: Option<u16>,
     /// Trace context for distributed tracing.
     pub trace: Option<TraceContext>,
@@ -244,7 +244,7 @@ impl Open {
         match self.next_receiver() {
             NextReceiver::Hop(hop) if !hop.strict => self.with_depot_passed(me, elapsed),
             _ => Err(OpenRefusal::Misrouted(
-                "only before a loose hop may depots be added",
+                "depots may be added only before a loose hop",
             )),
         }
     }

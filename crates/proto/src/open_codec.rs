@@ -196,7 +196,7 @@ impl Open {
             return invalid("an endpoint", why);
         }
         if usize::from(self.cursor) > self.route.hops().len() + 1 {
-            return invalid("cursor", "a place beyond the destination");
+            return invalid("cursor", "a position beyond the destination");
         }
         if self.passed.len() > MAX_PASSED_DEPOTS {
             return invalid("depots passed", "more depots than may be passed");
@@ -216,7 +216,7 @@ impl Open {
             return invalid("circuit", why);
         }
         if [self.rate, self.duration].contains(&Some(0)) {
-            return invalid("rate or duration", "nothing as a wish");
+            return invalid("rate or duration", "an empty wish");
         }
         if let Some(why) = self.grant.as_ref().and_then(|grant| grant.validate().err()) {
             return invalid("grant", why);
@@ -234,7 +234,7 @@ impl Open {
             }
             (None, true) => {
                 return Err(OpenError::Missing(
-                    "onward, which the service `tcp` asks for",
+                    "onward endpoint, which the service `tcp` needs",
                 ));
             }
         }
@@ -257,25 +257,28 @@ impl Open {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The peer speaks another protocol: check the port.
-    #[error("not an OPEN: the magic differs, so the peer speaks another protocol")]
+    #[error("not a Longhaul request: the peer speaks another protocol")]
     Magic,
     /// The protocol versions do not overlap: one side needs an upgrade.
-    #[error("no common protocol version: the OPEN speaks {0}, this end {VERSION}")]
+    #[error("no common protocol version: the OPEN has version {0}, this end speaks {VERSION}")]
     Version(VersionRange),
     /// The frame is too long or too short.
-    #[error("an OPEN of {0} bytes: the length must lie between its header and {MAX_OPEN_BYTES}")]
+    #[error(
+        "an OPEN of {0} bytes: its length must be between that of its header and \
+        {MAX_OPEN_BYTES} bytes"
+    )]
     Length(usize),
     /// The frame was damaged in transit.
-    #[error("the CRC of the OPEN differs from its bytes")]
+    #[error("the OPEN was corrupted on the way: its checksum does not match")]
     Crc,
     /// The options do not fill the frame, or are out of order or repeated.
     #[error("malformed options in the OPEN: {0}")]
     Malformed(&'static str),
     /// The OPEN has a critical option unknown here: upgrade this end, or omit the option.
-    #[error("the OPEN carries critical option {0}, which is unknown here")]
+    #[error("the OPEN carries critical option {0}, which this release does not know")]
     UnknownCritical(u16),
     /// A mandatory option is missing.
-    #[error("the OPEN lacks its {0}")]
+    #[error("the OPEN has no {0}")]
     Missing(&'static str),
     /// An option's value or flags break a rule.
     #[error("the OPEN's {option}: {why}")]
@@ -496,7 +499,7 @@ fn check_purpose(purpose: &str) -> FieldResult<()> {
     match purpose.len() {
         0 => Err("empty text"),
         1..=MAX_PURPOSE_BYTES if purpose.chars().all(text::is_printable) => Ok(()),
-        1..=MAX_PURPOSE_BYTES => Err("characters that cannot be seen"),
+        1..=MAX_PURPOSE_BYTES => Err("unprintable characters"),
         _ => Err("text over 64 bytes"),
     }
 }
@@ -511,7 +514,7 @@ fn check_circuit(circuit: &[u8]) -> FieldResult<()> {
     if (1..=MAX_CIRCUIT_BYTES).contains(&circuit.len()) {
         Ok(())
     } else {
-        Err("a name not of 1 to 128 bytes")
+        Err("a name that is not 1 to 128 bytes long")
     }
 }
 

@@ -128,7 +128,7 @@ fn whole_ms(time: Duration) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// The OPEN was signed too long ago: sign again, or set the clocks.
-    #[error("signed {} s ago: beyond the window, so sign again or check both clocks", by_ms / 1000)]
+    #[error("signed {} s ago, which is too long: retry, or check both clocks", by_ms / 1000)]
     Expired {
         /// Age of the signature, in milliseconds.
         by_ms: u64,
@@ -140,10 +140,10 @@ pub enum ReplayError {
         by_ms: u64,
     },
     /// The session id was seen before: the OPEN was sent twice.
-    #[error("this session id was seen before")]
+    #[error("a request with this session id was already received")]
     Replay,
     /// This payer opened too many sessions within the window: try later.
-    #[error("too many new sessions within the time window: try again later")]
+    #[error("too many new sessions within two minutes: retry later")]
     Full,
 }
 

@@ -160,10 +160,10 @@ impl FromStr for Route {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
     /// A hop is ill-formed.
-    #[error("ill-formed hop in the route: {0}")]
+    #[error("invalid hop in the route: {0}")]
     Hop(#[from] EndpointError),
     /// The text before an `@` is not a key.
-    #[error("ill-formed key of a depot in the route: {0}")]
+    #[error("invalid key of a depot in the route: {0}")]
     Key(#[from] KeyError),
     /// The route has too many hops: leave some out.
     #[error("the route lists {0} hops: at most {MAX_HOPS} are allowed")]

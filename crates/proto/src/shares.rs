@@ -20,10 +20,10 @@ pub struct Shares<K> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ExhaustedBound {
     /// All units are in use.
-    #[error("everything is in use")]
+    #[error("all are in use")]
     All,
     /// Units are free, but this holder already has its full share.
-    #[error("who asks has its whole share in use")]
+    #[error("this key already uses its full share")]
     Share,
 }
 

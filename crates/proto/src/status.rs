@@ -201,7 +201,7 @@ macro_rules! codes {
                 match self {
                     $(Self::$name => f.write_str($text),)*
                     Self::Unknown(number) => {
-                        write!(f, "failed with code {number}, which is unknown here")
+                        write!(f, "failed with code {number}, which this release does not know")
                     }
                 }
             }
@@ -214,46 +214,46 @@ codes! {
     /// session.
     Ok = 0, "ok";
     /// The OPEN breaks a rule of the codec.
-    BadOpen = 1, "found the OPEN malformed";
+    BadOpen = 1, "could not parse the request";
     /// The protocol versions do not overlap.
     NoVersion = 2, "speaks no common protocol version";
     /// The OPEN carries a critical option unknown to the reporter.
-    UnknownOption = 3, "does not know a critical option of the OPEN";
+    UnknownOption = 3, "does not support an option of the request";
     /// The principal is unknown to the reporter.
     Unauthorised = 4, "does not know this key";
     /// The principal is known, but the policy does not grant this.
     Refused = 5, "refused by policy";
     /// The signature is not the principal's.
-    BadSignature = 6, "found the signature false";
+    BadSignature = 6, "rejected the signature of the request";
     /// The OPEN was seen before.
-    Replay = 7, "has seen this OPEN before";
+    Replay = 7, "has already seen this request";
     /// The OPEN was signed too long ago or in the future: a clock is off.
-    Expired = 8, "found the time of signature outside its window: check the clocks";
+    Expired = 8, "rejected the time at which the request was signed: check both clocks";
     /// The OPEN had already passed this depot.
-    Loop = 9, "found itself already passed: the route is a loop";
+    Loop = 9, "found a loop in the route";
     /// The hop limit is used up.
-    HopLimit = 10, "may not pass it on: the hop limit is used up";
+    HopLimit = 10, "refused the route: it has too many hops";
     /// The OPEN was meant for another kind of receiver.
-    Misrouted = 11, "is not the place the OPEN was meant for";
+    Misrouted = 11, "is not the hop that the request is for";
     /// The OPEN did not arrive in time.
-    HeaderTimeout = 12, "waited too long for the OPEN";
+    HeaderTimeout = 12, "received no request in time";
     /// The acceptor does not offer the requested service.
     NoService = 13, "does not offer this service";
     /// The size, rate or duration that the initiator states exceeds what the policy grants
     /// (LH-WISH-1).
-    WishRefused = 14, "does not allow what was stated of the session";
+    WishRefused = 14, "does not permit the stated size, rate, duration or purpose";
     /// The circuit grant is invalid at this depot, or fully in use (LH-GRANT-2, LH-GRANT-3).
-    GrantRefused = 15, "does not take the grant of the circuit";
+    GrantRefused = 15, "rejected the circuit's grant";
     /// The next hop refused the connection.
-    DialRefused = 16, "was refused the connection on";
+    DialRefused = 16, "was refused a connection by the next hop";
     /// The next hop is unreachable.
-    DialUnreachable = 17, "cannot reach the next place";
+    DialUnreachable = 17, "cannot reach the next hop";
     /// The next hop did not answer in time.
-    DialTimeout = 18, "got no answer from the next place";
+    DialTimeout = 18, "got no answer from the next hop";
     /// The name of the next hop does not resolve.
-    NameNotFound = 19, "cannot resolve the name of the next place";
+    NameNotFound = 19, "cannot resolve the name of the next hop";
     /// The set-up budget is used up.
-    SetupTimeout = 20, "has no time for set-up left";
+    SetupTimeout = 20, "had no time left to connect";
     /// The reporter already carries its maximum number of sessions.
     Overloaded = 32, "is overloaded";
     /// The reporter is draining: it finishes its sessions and accepts no new ones.

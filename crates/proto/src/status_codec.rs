@@ -174,19 +174,19 @@ impl Status {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StatusError {
     /// The peer speaks another protocol: check the port.
-    #[error("not a status record: the magic differs, so the peer speaks another protocol")]
+    #[error("not a Longhaul answer: the peer speaks another protocol")]
     Magic,
     /// The peer answered with another protocol version.
-    #[error("a status record of protocol version {0}, which is unknown here")]
+    #[error("a status record of protocol version {0}, which this release does not know")]
     Version(u8),
     /// The record is too long or too short.
     #[error(
         "a status record of {0} bytes, which is shorter than its header or longer than \
-        {MAX_STATUS_BYTES} and the padding that was asked for"
+         {MAX_STATUS_BYTES} bytes plus the requested padding"
     )]
     Length(usize),
     /// The record was damaged in transit.
-    #[error("the CRC of the status record differs from its bytes")]
+    #[error("the status record was corrupted on the way: its checksum does not match")]
     Crc,
     /// A field breaks a rule.
     #[error("malformed status record: {0}")]

@@ -518,7 +518,7 @@ fn refused_signing_times_report_the_clock_difference() {
     // An earlier release reports it in the detail only.
     let text = refused(None, StatusCode::Expired).to_string();
     assert!(
-        text.ends_with("check the clocks: signed long ago"),
+        text.ends_with("check both clocks: signed long ago"),
         "{text}"
     );
     let other = refused(Some(CLOCK + 360_000), StatusCode::Refused);

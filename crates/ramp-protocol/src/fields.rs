@@ -150,7 +150,7 @@ pub(crate) fn read_text(value: &[u8], longest: usize) -> Result<&str, Malformed>
 fn read_array<const N: usize>(value: &[u8]) -> Result<[u8; N], Malformed> {
     value
         .try_into()
-        .map_err(|_| Malformed("a field has another length"))
+        .map_err(|_| Malformed("a field has the wrong length"))
 }
 
 pub(crate) fn read_number(value: &[u8]) -> Result<u64, Malformed> {
@@ -165,13 +165,13 @@ pub(crate) fn read_ip(value: &[u8]) -> Result<IpAddr, Malformed> {
     match value.len() {
         4 => read_array::<4>(value).map(|octets| Ipv4Addr::from(octets).into()),
         16 => read_array::<16>(value).map(|octets| Ipv6Addr::from(octets).into()),
-        _ => Err(Malformed("an address has another length")),
+        _ => Err(Malformed("an address has the wrong length")),
     }
 }
 
 pub(crate) fn read_address(value: &[u8]) -> Result<SocketAddr, Malformed> {
     let Some((address, port)) = value.split_last_chunk::<2>() else {
-        return Err(Malformed("an address has another length"));
+        return Err(Malformed("an address has the wrong length"));
     };
     Ok(SocketAddr::new(
         read_ip(address)?,

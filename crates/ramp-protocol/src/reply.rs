@@ -191,7 +191,7 @@ impl<'a> RampReply<'a> {
             }
         }
         let address = address.ok_or(Malformed("no address"));
-        let errno = errno.ok_or(Malformed("no error's number"));
+        let errno = errno.ok_or(Malformed("an unknown error number"));
         Ok(match kind {
             DIRECT => Self::Direct {
                 reason,

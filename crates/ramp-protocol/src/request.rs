@@ -225,7 +225,7 @@ impl<'a> RampRequest<'a> {
                     let bytes = u32::try_from(fields::read_number(value)?).ok();
                     fill = bytes
                         .filter(|bytes| *bytes <= MAX_FILL_BYTES)
-                        .ok_or(Malformed("more bytes in front than there may be"))?;
+                        .ok_or(Malformed("too many bytes before the payload"))?;
                 }
                 LOCAL => local = Some(fields::read_address(value)?),
                 ROUND_TRIP => {

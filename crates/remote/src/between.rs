@@ -86,7 +86,7 @@ impl CopyBetween {
             Ok(manifest) => Ok(CopyResult {
                 manifest,
                 notice: Some(format!(
-                    "{} can't be connected to from {} ({to_destination}); it connects to {} \
+                    "{} cannot be reached from {} ({to_destination}); it connects to {} \
                      instead",
                     destination.host, source.host, source.host
                 )),
@@ -327,7 +327,7 @@ impl EventReceiver<'_> {
         if let Some(manifest) = end.manifest.as_deref().and_then(hash) {
             return Ok(manifest);
         }
-        let reported = end.error.unwrap_or("it does not say how it ended".into());
+        let reported = end.error.unwrap_or("it did not report a result".into());
         let text =
             longhaul_proto::text::printable(format!("{}: {reported}", client.host).as_bytes());
         Err(Error::Copy(match end.kind {

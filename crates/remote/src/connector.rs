@@ -146,7 +146,7 @@ impl LoginConnector {
             reason,
         };
         let port =
-            port.ok_or_else(|| refused("it can't listen, so no route leads to it".into()))?;
+            port.ok_or_else(|| refused("it cannot listen, so no route leads to it".into()))?;
         let server = far.ready.server.filter(|address| !address.is_loopback());
         let host = server.map_or_else(|| open_host(&far.host_name), Host::Ip);
         let base = ConnectOptions {
@@ -227,7 +227,7 @@ impl Connector for LoginConnector {
                     Ok(FarAnswer::Dialled { .. }) => {}
                     Ok(FarAnswer::NotDialled { reason }) => {
                         return Err(lost(
-                            format!("{} can't connect to this machine: {reason}", far.host),
+                            format!("{} cannot connect to this machine: {reason}", far.host),
                             true,
                         ));
                     }
@@ -237,7 +237,12 @@ impl Connector for LoginConnector {
                     Err(error) => return Err(lost(error.to_string(), false)),
                 }
                 let session = reverse.session().await;
-                session.ok_or_else(|| lost(format!("no session with {}", far.host), true))
+                session.ok_or_else(|| {
+                    lost(
+                        format!("cannot establish a session with {}", far.host),
+                        true,
+                    )
+                })
             }
             DataLink::Inside(_) => Err(lost(
                 "the ssh connection that carried the copy has ended".into(),

@@ -38,7 +38,7 @@ pub enum Error {
     /// The login succeeded, but the host does not run the command: the account has no shell, or is
     /// for something else. Use another account.
     #[error(
-        "{host} runs no command for this login: {reason}; use an account there that may run \
+        "{host} does not run commands for this login: {reason}; use an account that may run \
          programs"
     )]
     NoCommand {
@@ -49,7 +49,7 @@ pub enum Error {
     },
     /// The login succeeded, but its command does not start: see what its startup files wait for.
     #[error(
-        "the login at {host} does not come to its command: {reason}; see what its startup files \
+        "the login at {host} did not reach its command: {reason}; check what its startup files \
          wait for"
     )]
     Stuck {
@@ -71,8 +71,8 @@ pub enum Error {
     },
     /// The host has no longhaul. Use --bootstrap, or install it in the login's PATH.
     #[error(
-        "{host} has no longhaul: give --bootstrap to have this one copied there, or install it in \
-         the login's PATH"
+        "{host} has no longhaul: give --bootstrap to copy this one there, or install it in the \
+         login's PATH"
     )]
     Missing {
         /// Host.
@@ -103,7 +103,7 @@ pub enum Error {
         host: String,
     },
     /// The program arrived damaged, or could not be stored there.
-    #[error("{host} could not keep longhaul in its ~/.cache/longhaul: {reason}")]
+    #[error("cannot store longhaul in ~/.cache/longhaul at {host}: {reason}")]
     NotBrought {
         /// Host.
         host: String,
@@ -111,11 +111,11 @@ pub enum Error {
         reason: String,
     },
     /// This program's own file cannot be read.
-    #[error("cannot read this program's own file to bring it along: {0}")]
+    #[error("cannot read this program's own file to copy it to the host: {0}")]
     OwnProgram(#[source] io::Error),
     /// The far side speaks another version. Use --bootstrap to run this one there.
     #[error(
-        "{host} runs longhaul {there}, which does not understand this one ({here}): give \
+        "{host} runs longhaul {there}, which is incompatible with this one ({here}): give \
          --bootstrap to use this one there"
     )]
     Version {
@@ -127,7 +127,7 @@ pub enum Error {
         here: String,
     },
     /// The far side ended before it answered, for the reason given. Repeat the command.
-    #[error("the far side at {host} ended early: {reason}")]
+    #[error("longhaul at {host} ended early: {reason}")]
     Ended {
         /// Host.
         host: String,
@@ -135,7 +135,7 @@ pub enum Error {
         reason: String,
     },
     /// The far side's answer does not fit the question.
-    #[error("the far side at {host} answers what was not asked: {what}")]
+    #[error("longhaul at {host} sent an unexpected answer: {what}")]
     Answer {
         /// Host.
         host: String,
@@ -153,8 +153,8 @@ pub enum Error {
     /// Neither of two hosts reaches the other. Open a port at one of them (--port-range), or copy
     /// through this machine.
     #[error(
-        "{source_host} and {destination_host} do not reach each other ({reason}): open a port at \
-         one of them (--port-range), or copy by way of this machine in two steps"
+        "{source_host} and {destination_host} cannot reach each other ({reason}): open a port at \
+         one of them (--port-range), or copy through this machine in two steps"
     )]
     Apart {
         /// Host of the sources.
@@ -165,7 +165,7 @@ pub enum Error {
         reason: String,
     },
     /// This machine lacks a resource for a copy over ssh.
-    #[error("cannot make what a copy over ssh needs: {0}")]
+    #[error("cannot set up a copy over ssh: {0}")]
     Here(#[from] io::Error),
     /// A key could not be made, or a session not prepared.
     #[error(transparent)]

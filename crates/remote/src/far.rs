@@ -164,7 +164,7 @@ impl FarServer {
                     },
                 }
             }
-            Incoming::Ask(FarQuestion::Inside) | Incoming::Unexpected => refused("not understood"),
+            Incoming::Ask(FarQuestion::Inside) | Incoming::Unexpected => refused("unknown request"),
         };
         let _ = self.answers.send(answer);
     }

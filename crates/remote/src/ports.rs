@@ -14,7 +14,7 @@ pub struct PortRange {
 
 /// The text does not name a range of ports.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("write a port or two, as in 50000-50010, the lower one first and none of them 0")]
+#[error("write a port or a range of ports, such as 50000-50010, without port 0")]
 pub struct PortRangeError;
 
 impl FromStr for PortRange {

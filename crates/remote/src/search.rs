@@ -72,7 +72,7 @@ impl RouteSearch<'_> {
                         asked = true;
                     }
                     Err(error) => {
-                        tried.from_failed = format!("this machine can't listen: {error}");
+                        tried.from_failed = format!("this machine cannot listen: {error}");
                         step = ways.observe(RouteEvent::FromHostFailed);
                     }
                 }
@@ -102,7 +102,7 @@ impl RouteSearch<'_> {
             step = ways.observe(event);
         };
         if !ways.has_tried_to_host() {
-            tried.to_failed = "not tried, since it did not work last time".into();
+            tried.to_failed = "not tried, because it failed last time".into();
         }
         self.take(way, tried, paths).await
     }
@@ -134,7 +134,7 @@ impl RouteSearch<'_> {
                 let session = reverse.session().await;
                 let far = tokio::sync::Mutex::new(self.far);
                 let notice = format!(
-                    "{host} can't be connected to from here ({to_failed}); it connects to this \
+                    "{host} cannot be reached from here ({to_failed}); it connects to this \
                      machine instead"
                 );
                 let link = DataLink::From {
@@ -163,9 +163,9 @@ impl RouteSearch<'_> {
                     None => "a port (choose some with --port-range)".into(),
                 };
                 let notice = format!(
-                    "no connection with {host} but ssh's (to it: {to_failed}; from it: \
-                     {from_failed}): the data goes inside that, in one \
-                     stream; let {ports} through the firewall of either side to be faster"
+                    "no direct connection with {host} (to it: {to_failed}; from it: \
+                     {from_failed}): the data goes inside the ssh connection, in one stream; open \
+                     {ports} in the firewall of either side to be faster"
                 );
                 let link = DataLink::Inside(tokio::sync::Mutex::new(Some(child)));
                 let way = DataRoute::InsideSsh;

@@ -359,7 +359,7 @@ impl Starting<'_> {
                 .errors
                 .last_line()
                 .await
-                .unwrap_or("what arrived is not what was sent".into()),
+                .unwrap_or("the program was corrupted on the way".into()),
         }
     }
 
@@ -374,14 +374,14 @@ impl Starting<'_> {
         let last_error = self.errors.last_line().await;
         let how = || match code {
             Some(code) => format!("exit status {code}"),
-            None => "no word from it".into(),
+            None => "it ended without any output".into(),
         };
         match code {
             _ if missing && !self.start.bootstrap => Error::Missing { host },
             // ssh(1): 255 is its own failure, everything else the remote command's.
             Some(255) => Error::Login {
                 host,
-                reason: last_error.unwrap_or("ssh does not say why".into()),
+                reason: last_error.unwrap_or("ssh gave no reason".into()),
             },
             // The account has no shell, or one that only runs certain commands.
             _ if !greeter.has_begun() => Error::NoCommand {

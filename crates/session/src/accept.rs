@@ -141,7 +141,7 @@ impl Acceptor {
                 return Err(away(None, Error::Peer(error), None));
             }
             Err(_) => {
-                let late = io::Error::new(io::ErrorKind::TimedOut, "no OPEN in time");
+                let late = io::Error::new(io::ErrorKind::TimedOut, "no request arrived in time");
                 let why = StatusCode::HeaderTimeout.into();
                 return Err(away(None, Error::Peer(late), Some((stream, why))));
             }

@@ -225,7 +225,7 @@ async fn connect_along(
 fn pace(conn: &Conn, rate: u64) {
     if let Err(error) = drs::set_max_pacing_rate(conn, Some((rate / BITS_PER_BYTE).max(1))) {
         // The depot enforces the rate as well.
-        tracing::debug!(%error, "the first hop of a circuit can't be paced");
+        tracing::debug!(%error, "cannot pace the first hop of the circuit");
     }
 }
 
@@ -302,7 +302,7 @@ async fn dial_endpoint(
     if let Some(AddressFilter(admits)) = filter {
         addresses.retain(|address| admits(*address));
         if addresses.is_empty() {
-            let denied = "it leads to no address that may be connected to";
+            let denied = "it has no address that may be connected to";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, denied));
         }
     }

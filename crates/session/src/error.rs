@@ -25,7 +25,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Both the route and the direct connection failed.
-    #[error("the route failed: {route}; and so did the direct connection: {direct}")]
+    #[error("the route failed: {route}; the direct connection failed as well: {direct}")]
     FellBack {
         /// Failure of the route.
         route: Box<Error>,
@@ -35,8 +35,8 @@ pub enum Error {
     /// The server's key differs from the expected one: continue only if you know that it was
     /// changed.
     #[error(
-        "the server at {destination} shows key {found}, but {expected} is expected: somebody may \
-         be in between"
+        "the server at {destination} shows key {found}, but {expected} is expected: someone may \
+         be intercepting the connection"
     )]
     ServerKey {
         /// The server.

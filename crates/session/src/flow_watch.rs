@@ -189,7 +189,7 @@ impl FlowWatch {
             *fit = match RateFitter::global().add(&socket, None) {
                 Ok(guard) => RateFitting::Fitted { _guard: guard },
                 Err(error) => {
-                    tracing::debug!(%error, "the rate is left to TCP");
+                    tracing::debug!(%error, "cannot fit the sending rate; leaving it to TCP");
                     RateFitting::Unfitted
                 }
             };

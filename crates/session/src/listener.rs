@@ -136,7 +136,7 @@ async fn serve(
     loop {
         let failed = |error: &io::Error| {
             events.log(None, |left_out| {
-                tracing::warn!(%error, left_out, "cannot accept connections for the moment");
+                tracing::warn!(%error, left_out, "cannot accept connections; retrying");
             });
         };
         let (fd, peer) = listener.accept(failed).await;

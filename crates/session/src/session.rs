@@ -209,7 +209,7 @@ impl AsyncRead for Session {
             .map_err(|error| match error.kind() {
                 io::ErrorKind::UnexpectedEof => io::Error::new(
                     io::ErrorKind::UnexpectedEof,
-                    "the session was cut short: a hop died, or the peer went without closing it",
+                    "the session was cut short: a hop failed, or the peer ended without closing it",
                 ),
                 _ => error,
             })

@@ -99,7 +99,7 @@ async fn an_unusable_source_address_is_reported() {
     let (_listener, mut options) = pair_of_ends().await;
     options.source = Some("::1".parse().unwrap());
     let error = connect(&options).await.unwrap_err().to_string();
-    assert!(error.contains("of the other family"), "{error}");
+    assert!(error.contains("to the other IP family"), "{error}");
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! Accounts of what each key holds of a server's resources. All keys share one ceiling in shares,
 //! so a key that exhausts its share affects only itself.
 //!
-//! [`ResourceLedger`] does the bookkeeping. [`Account`] is one key's access to it: it waits where waiting
-//! is right, and returns what it took when the [`ResourcePermit`] is dropped.
+//! [`ResourceLedger`] does the bookkeeping. [`Account`] is one key's access to it: it waits where
+//! waiting is right, and returns what it took when the [`ResourcePermit`] is dropped.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -87,15 +87,13 @@ impl FailureKind {
             Self::Exists => "already exists at the destination and differs",
             Self::NotRegular => "not a file, directory or symbolic link; not copied",
             Self::WrongKind => {
-                "something of another kind is in the way, which is never replaced; move it away"
+                "a file of another type is in the way and is never replaced; move it away"
             }
             Self::NotFound => "no such file or directory",
             Self::IsDirectory => "is a directory; give -r to copy it with all it holds",
-            Self::Verification => {
-                "what arrived differs from what was sent; not kept, copy it again"
-            }
+            Self::Verification => "was corrupted on the way and not kept; copy it again",
             Self::Io => "input/output error",
-            Self::Limit => "a limit was met; copy in smaller parts",
+            Self::Limit => "a limit was reached; copy in smaller parts",
             Self::Metadata => "copied, but its permissions or times could not be set",
             Self::IsLink => {
                 "is a symbolic link at the server, which is not followed; \
@@ -239,7 +237,7 @@ pub enum Error {
     #[error("the copy broke off: {0}")]
     StreamsLost(String),
     /// The peer violated the protocol.
-    #[error("the peer broke the copy protocol: {0}; do both sides run the same release?")]
+    #[error("the peer violated the copy protocol: {0}; do both sides run the same release?")]
     Protocol(String),
     /// A path from the command line cannot be used.
     #[error("{path}: {failure}")]
@@ -260,7 +258,7 @@ pub enum Error {
     #[error("{0}")]
     Limit(String),
     /// The peer sent something that was not requested. The text says what and where.
-    #[error("the server sends what was not asked for: {0}; do not trust what it sent")]
+    #[error("the server did not send what was requested: {0}; do not trust what it sent")]
     NotAsked(String),
     /// The two sides ended with different records of the copy.
     #[error("verification failed: the two sides disagree on what was copied; copy again")]
@@ -277,7 +275,7 @@ impl Error {
     /// Returns the error for a server that began the copy again in the middle of it, and has lost
     /// what was said before.
     pub(crate) fn restarted_copy() -> Self {
-        Self::CopyLost("it was started again".into())
+        Self::CopyLost("it was restarted".into())
     }
 
     pub(crate) fn path(path: &RelPath, failure: impl Into<Failure>) -> Self {

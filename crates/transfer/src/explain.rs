@@ -30,7 +30,7 @@ pub fn explain(picture: &FlowSummary<'_>) -> String {
         .dominant_limit()
         .or_else(|| picture.receiving.dominant_limit())
     else {
-        return "the copy was too short to say what limits it".to_owned();
+        return "the copy was too short to tell what limits it".to_owned();
     };
     let evidence = picture
         .sending
@@ -73,7 +73,7 @@ fn sentence(picture: &FlowSummary<'_>, limit: Limit, evidence: &Evidence) -> Str
         Limit::ReceivingApplication => {
             format!(
                 "limited by {receiver}: its disk or processor takes {rate}, \
-                 less than the network brings"
+                 less than the network delivers"
             )
         }
         Limit::SendBuffer => format!(
@@ -97,10 +97,10 @@ fn sentence(picture: &FlowSummary<'_>, limit: Limit, evidence: &Evidence) -> Str
             time(evidence.rtt)
         ),
         Limit::Path => format!(
-            "limited by the path itself{to}: it is full at {rate}, and {} of queue stand in it",
+            "limited by the path itself{to}: it is full at {rate}, with {} of queueing delay",
             time(evidence.rtt.saturating_sub(evidence.min_rtt))
         ),
-        Limit::Sender => format!("limited by {sender}, which does not say why"),
+        Limit::Sender => format!("limited by {sender}, for an unknown reason"),
     }
 }
 
@@ -133,11 +133,11 @@ fn explain_first_hop(picture: &FlowSummary<'_>, depot: &str, share: f64) -> Stri
         Some((Limit::ReceiveWindow, _)) => {
             ": the receive window of the last hop is too small for its round trip"
         }
-        _ => "; its log says how each of its hops does",
+        _ => "; its log shows what limits each of its hops",
     };
     format!(
-        "limited behind depot {depot}, which passes on {} \
-         and holds back the rest ({:.0} % of the time){far}",
+        "limited behind depot {depot}, which forwards {} and holds back the rest ({:.0} % of the \
+         time){far}",
         rate(picture.goodput_bps),
         100.0 * share
     )

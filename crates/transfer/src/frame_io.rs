@@ -145,7 +145,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             // LH-COPY-43.
             let clear = self.clear.as_ref();
             let clear = clear.ok_or_else(|| {
-                Error::Protocol("it sends data in the clear, which was not agreed on".into())
+                Error::Protocol("it sent plaintext data, which was not agreed on".into())
             })?;
             clear.mark_read(self.data_left.saturating_sub(self.buf.len()));
         }
@@ -234,7 +234,7 @@ async fn read_with_timeout<T>(read: impl Future<Output = std::io::Result<T>>) ->
         Ok(result) => Ok(result?),
         Err(_) => Err(Error::Stream(std::io::Error::new(
             std::io::ErrorKind::TimedOut,
-            format!("nothing received for {} s", SILENCE_TIMEOUT.as_secs()),
+            format!("received nothing for {} s", SILENCE_TIMEOUT.as_secs()),
         ))),
     }
 }

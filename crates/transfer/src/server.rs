@@ -162,9 +162,7 @@ impl Server {
             Ok(Ok(Some(IncomingFrame::Frame(Frame::Hello(hello))))) => hello,
             Ok(Ok(None)) => return Ok(()),
             Ok(Ok(Some(_))) => {
-                return Err(Error::Protocol(
-                    "it begins with something else than HELLO".into(),
-                ));
+                return Err(Error::Protocol("its first message is not HELLO".into()));
             }
             Ok(Err(error)) => {
                 if let Some(refusal) = CopyRefusal::reported(&error) {

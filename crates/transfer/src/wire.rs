@@ -371,18 +371,18 @@ pub enum WireError {
     #[error("a frame is longer than its fields")]
     Long,
     /// A length exceeds its bound.
-    #[error("a length in a frame is over its bound")]
+    #[error("a length in a frame exceeds its limit")]
     Bound,
     /// The type byte is unknown.
     #[error("a frame of unknown type {0}")]
     Type(u8),
     /// A field has a meaningless value.
-    #[error("a frame has a meaningless {0}")]
+    #[error("a frame has an invalid {0}")]
     Value(&'static str),
     /// A mandatory option is not understood (LH-COPY-8).
     #[error(
-        "the peer asks for option {0} of the copy protocol, which this release does not know: \
-         use a newer one"
+        "the peer requires option {0} of the copy protocol, which this release does not know: use \
+         a newer release"
     )]
     UnknownOption(u16),
     /// A path is not plain.
@@ -390,8 +390,8 @@ pub enum WireError {
     Path(#[from] PathError),
     /// The two sides have no version in common.
     #[error(
-        "the peer speaks versions {0} to {1} of the copy protocol, this one {VERSION}: \
-         use a release that fits"
+        "the peer supports versions {0} to {1} of the copy protocol, this end {VERSION}: use the \
+         same release at both ends"
     )]
     Version(u16, u16),
 }

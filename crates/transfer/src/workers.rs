@@ -40,7 +40,7 @@ impl Workers {
     pub(crate) async fn failed(&self) -> Error {
         self.panicked.notified().await;
         Error::Stream(std::io::Error::other(
-            "work on this stream failed; the output of the program says where",
+            "an internal task of this stream failed; see the program's log",
         ))
     }
 }

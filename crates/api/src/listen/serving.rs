@@ -2,8 +2,8 @@
 //!
 //! A connection is pending until one of its requests has been admitted. Pending connections have
 //! little time. When there are too many, the oldest connection of the source with the most is reset
-//! ([`longhaul_hop::ConnectionGate`]). Admitted connections are charged to their key or source. Each
-//! listener has its own gate, so a crowd at one leaves capacity at the others.
+//! ([`longhaul_hop::ConnectionGate`]). Admitted connections are charged to their key or source.
+//! Each listener has its own gate, so a crowd at one leaves capacity at the others.
 
 use std::future::Future;
 use std::io;

@@ -188,7 +188,7 @@ class Socket(socket.socket):
         """Sets several of the options at once; None leaves one as it is."""
         for name, value in wishes.items():
             if name not in _TEXTS and name not in _NUMBERS:
-                raise TypeError(f"{name} is no option: one of {', '.join([*_TEXTS, *_NUMBERS])}")
+                raise TypeError(f"{name} is not an option: use one of {', '.join([*_TEXTS, *_NUMBERS])}")
             if value is not None:
                 setattr(self, name, value)
 

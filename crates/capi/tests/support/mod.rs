@@ -242,7 +242,7 @@ impl Onramp {
         std::thread::spawn(move || {
             for line in log.map_while(Result::ok) {
                 // The log has a line for each connection that uses a route, and for each listener.
-                if line.contains("way=route") || line.contains("takes sessions") {
+                if line.contains("way=route") || line.contains("accepts sessions") {
                     counted.fetch_add(1, Ordering::Relaxed);
                 }
                 eprintln!("{line}");

@@ -38,8 +38,10 @@ impl StatusCommand {
             answer::write_line(text);
             return Ok(Exit::Success);
         }
-        let status: Value = serde_json::from_str(&text)
-            .context("the on-ramp does not say: it is of another release, or it is none")?;
+        let status: Value = serde_json::from_str(&text).context(
+            "the on-ramp did not report its status: it runs another release, or is not \
+                an on-ramp",
+        )?;
         answer::write_lines(lines(&status).into_iter());
         Ok(Exit::Success)
     }

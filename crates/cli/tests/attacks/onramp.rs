@@ -334,7 +334,7 @@ fn a_guest_cannot_fill_the_log_of_an_onramp() {
     asking.join().unwrap().unwrap();
     let log = std::fs::read_to_string(world.log("gateway")).unwrap();
     let lines = log.lines().count();
-    assert!(log.contains("asked for"), "{log}");
+    assert!(log.contains("connection requested"), "{log}");
     assert!(lines <= MAX_LOG_LINES, "{lines} lines of log");
     assert!(log.len() <= MAX_LOG_BYTES, "{} bytes of log", log.len());
 }

@@ -219,7 +219,7 @@ fn a_changed_server_key_is_refused() {
     let output = cp(&["--accept-new"]);
     assert_eq!(output.status.code(), Some(4), "{}", errors(&output));
     assert!(
-        errors(&output).contains("somebody may be in between"),
+        errors(&output).contains("someone may be intercepting"),
         "{}",
         errors(&output)
     );

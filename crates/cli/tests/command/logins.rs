@@ -93,7 +93,8 @@ fn accounts_without_a_shell_are_reported_as_such() {
         let report = report(&refused);
         let error = report["error"].as_str().unwrap();
         assert!(
-            error.starts_with("host runs no command for this login: ") && error.contains(says),
+            error.starts_with("host does not run commands for this login: ")
+                && error.contains(says),
             "{error}"
         );
         assert_eq!(report["worth_retrying"], false, "{report}");

@@ -60,7 +60,7 @@ const BOUNDS_LOG: &str = ".with_writer(Bounded::new(";
 type Words = [(&'static str, &'static [&'static str])];
 
 const GATES: &Words = &[
-    ("gate", &["gate.enter("]),
+    ("gate", &["gate.admit("]),
     ("owner", &["0o077"]),
     ("callers", &[]),
     ("lab", &[]),
@@ -242,7 +242,7 @@ fn wrong_lists_of_sources_are_found() {
         | `gone.rs` | all | hope |\n\n## Next\n| `e.rs` | x | gate |\n";
     let source = |path: &str, code: &str| (path.to_owned(), code.to_owned());
     let sources = BTreeMap::from([
-        source("a.rs", "listener.accept(); gate.enter(ip)"),
+        source("a.rs", "listener.accept(); gate.admit(ip)"),
         source("b.rs", "listener.accept()"),
         source("c.rs", "listener.accept()"),
         source("d.rs", "listener.accept()"),
@@ -251,7 +251,7 @@ fn wrong_lists_of_sources_are_found() {
     assert_eq!(
         faults(page, "Listeners", &sources, belongs, Some((2, GATES))),
         [
-            "Listeners: b.rs: b.rs has no gate.enter(",
+            "Listeners: b.rs: b.rs has no gate.admit(",
             "Listeners: gone.rs: \"hope\" is no word of this list",
             "Listeners: d.rs is not on the list",
             "Listeners: gone.rs has none",

@@ -8,6 +8,7 @@ mod bounds;
 #[path = "../common/mod.rs"]
 mod common;
 mod layers;
+mod lines;
 mod links;
 mod page;
 mod pages;

@@ -128,7 +128,7 @@ fn a_copy_between_two_hosts_does_not_pass_here() {
     ]);
     assert_eq!(apart.code, Some(3), "{}", apart.report);
     assert!(
-        apart.error().contains("do not reach each other"),
+        apart.error().contains("cannot reach each other"),
         "{}",
         apart.error()
     );

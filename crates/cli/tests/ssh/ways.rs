@@ -19,7 +19,7 @@ fn the_reachable_side_is_dialled_else_ssh_carries_the_data() {
     let reverse = copy(&["--streams", "3", "here/big", "alpha:two"]);
     assert_eq!(reverse.routes, ["from the host"; 3]);
     assert!(
-        reverse.notices[0].contains("alpha can't be connected to from here")
+        reverse.notices[0].contains("alpha cannot be reached from here")
             && reverse.notices[0].contains("no answer in time"),
         "{:?}",
         reverse.notices
@@ -37,7 +37,7 @@ fn the_reachable_side_is_dialled_else_ssh_carries_the_data() {
     let inside = copy(&["here/big", "alpha:three"]);
     assert_eq!(inside.routes, ["inside ssh"]);
     assert!(
-        inside.notices[0].contains("no connection with alpha but ssh's")
+        inside.notices[0].contains("no direct connection with alpha")
             && inside.notices[0].contains(PORTS),
         "{:?}",
         inside.notices

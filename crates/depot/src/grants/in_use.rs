@@ -79,7 +79,7 @@ impl GrantsInUse {
                 circuit = printable(&in_use.circuit),
                 why = printable_within(why.as_bytes(), MAX_REASON_BYTES),
                 left_out,
-                "the grant of a circuit was withdrawn: its sessions go on by best effort"
+                "the grant of a circuit was withdrawn: its sessions continue as best effort"
             );
         });
     }

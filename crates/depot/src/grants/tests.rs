@@ -46,7 +46,9 @@ fn sessions_share_the_granted_bounds() {
         .unwrap_err();
     assert_eq!(beyond.code, StatusCode::GrantRefused);
     assert!(
-        beyond.detail.contains("30 Mbit/s of its rate is left"),
+        beyond
+            .detail
+            .contains("30 Mbit/s of the granted rate is free"),
         "{}",
         beyond.detail
     );
@@ -157,7 +159,10 @@ fn the_latest_grant_bounds_all_sessions() {
     drop(session);
     let state = grants.take(&grant(30_000), Some(9_000_000), now_at(began, 1_000));
     let detail = state.unwrap_err().detail;
-    assert!(detail.contains("8 Mbit/s of its rate is left"), "{detail}");
+    assert!(
+        detail.contains("8 Mbit/s of the granted rate is free"),
+        "{detail}"
+    );
     assert!(!grants.list(now_at(began, 39_999)).is_empty());
     assert!(grants.list(now_at(began, 40_000)).is_empty());
 }

@@ -63,14 +63,17 @@ pub enum ProbeFailure {
     #[error(transparent)]
     Refused(#[from] Box<ChainFailure>),
     /// The depot does not prove the expected key.
-    #[error("{0} does not show the key that is expected")]
+    #[error("{0} does not show the expected key")]
     UnexpectedKey(Endpoint),
     /// The depot did not answer in time.
     #[error("{0} did not answer in time")]
     TimedOut(Endpoint),
     /// The name resolves only to addresses that may not be measured: the depot registered an
     /// address that is local to the measuring machine.
-    #[error("{0} leads to addresses of this machine or its link alone, which are not measured")]
+    #[error(
+        "{0} resolves only to addresses of this machine or its own link, which are not \
+        measured"
+    )]
     LocalAddress(Endpoint),
 }
 
@@ -281,6 +284,8 @@ async fn expect_message<S: AsyncRead + Unpin>(
 fn check_answer(answer: &[u8; PROBE_MESSAGE_BYTES], expected: ProbeMessage) -> io::Result<()> {
     match ProbeMessage::decode(answer) == Some(expected) {
         true => Ok(()),
-        false => Err(io::Error::other("what came back is not what was sent")),
+        false => Err(io::Error::other(
+            "the echoed data differs from what was sent",
+        )),
     }
 }

@@ -151,18 +151,21 @@ impl Bed {
 async fn a_grant_with_wrong_issuer_holder_or_time_is_refused() {
     let bed = Bed::new().await;
     let unsigned = bed.grant();
-    bed.refused(&bed.with(unsigned, None), "no controller of this depot")
+    bed.refused(&bed.with(unsigned, None), "this depot does not trust")
         .await;
     // Issued by the client itself, as a controller.
     let mut own = bed.grant();
     own.sign(&bed.client).expect("sign");
-    bed.refused(&bed.with(own, None), "no controller of this depot")
+    bed.refused(&bed.with(own, None), "this depot does not trust")
         .await;
     let mut forged = bed.grant();
     forged.sign(&bed.controller).expect("sign");
     forged.rate += 1;
-    bed.refused(&bed.with(forged, None), "signature is not its issuer's")
-        .await;
+    bed.refused(
+        &bed.with(forged, None),
+        "signature does not match its issuer",
+    )
+    .await;
     let now = now_ms();
     bed.refused(
         &bed.open(None, |grant| grant.end_unix_ms = now - 1),
@@ -210,7 +213,7 @@ async fn sessions_beyond_the_grant_are_refused_until_others_end() {
     .await;
     bed.refused(
         &bed.open(Some(30_000_000), |_| {}),
-        "20 Mbit/s of its rate is left",
+        "20 Mbit/s of the granted rate is free",
     )
     .await;
     let second = bed.passed(&bed.open(None, |_| {})).await;

@@ -254,7 +254,7 @@ async fn stated_wishes_must_fit_the_rule() {
         (
             Some(1),
             Some("other"),
-            "small: not for \"other\" (purposes)",
+            "small: not for purpose \"other\" (purposes)",
         ),
     ] {
         let open = stating(size, purpose);

@@ -11,7 +11,7 @@ use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table, cell};
 use crate::peers::Program;
 use crate::peers::iperf3::{Interval, Iperf3};
-use crate::peers::place::Place;
+use crate::peers::place::PeerNode;
 use crate::runs::Runs;
 use crate::tools::Tools;
 use crate::watched_copy::WatchedCopy;
@@ -34,7 +34,7 @@ const NEWCOMER_PORT: u16 = 5202;
 const INTERVAL_SECONDS: f64 = 0.5;
 
 /// The experiment.
-pub struct Beside;
+pub struct SharedBottleneck;
 
 /// Flow that joins the stock flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub struct Cell {
 
 /// Share of the new flow in the total, 0 to 1.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     beginning: f64,
     later: f64,
 }
@@ -77,9 +77,9 @@ impl Cell {
     }
 }
 
-impl Experiment for Beside {
+impl Experiment for SharedBottleneck {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = Source;
 
     fn name(&self) -> &'static str {
@@ -124,14 +124,14 @@ impl Experiment for Beside {
     }
 
     fn network(&self, tools: &Tools, _source: &Source, cell: &Cell, _seed: u64) -> Result<Network> {
-        Ok(Network::of(tools, "copy.toml")?
+        Ok(Network::load(tools, "copy.toml")?
             .set("links.path.delay", "\"20 ms\"")
             .set("links.path.rate", "\"500 Mbit/s\"")
             .set("nodes.*.congestion", format!("\"{}\"", cell.congestion)))
     }
 
-    fn run(&self, here: &Here<'_, Source>, cell: &Cell) -> Result<Seen> {
-        let place = |node| Place {
+    fn run(&self, here: &Here<'_, Source>, cell: &Cell) -> Result<Observation> {
+        let place = |node| PeerNode {
             lab: here.lab,
             node,
             scratch: here.folder,
@@ -161,14 +161,14 @@ impl Experiment for Beside {
             let of_newcomer = bits(&newcomer, from, until);
             of_newcomer / (of_newcomer + bits(&stock, from + shift, until + shift))
         };
-        Ok(Seen {
+        Ok(Observation {
             beginning: share(0, BEGINNING_SECONDS),
             // Without the last second, because one of the two may have ended by then.
             later: share(BEGINNING_SECONDS, BESIDE_SECONDS - 1),
         })
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         format!(
             "share {:.2} in the first {BEGINNING_SECONDS} s, then {:.2}",
             seen.beginning, seen.later
@@ -179,7 +179,7 @@ impl Experiment for Beside {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         let mut table = Table::new([
             "congestion control",
             "stock flows",
@@ -214,7 +214,7 @@ impl Experiment for Beside {
         .table(&table))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         let copies = self
             .cells()
             .into_iter()
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn half_of_a_path_beside_one_flow_is_fair() {
-        let cell = Beside.cells().swap_remove(0);
+        let cell = SharedBottleneck.cells().swap_remove(0);
         assert_eq!((cell.flows, cell.multiple(0.5)), (1, 1.0));
     }
 }

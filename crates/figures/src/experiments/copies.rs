@@ -8,7 +8,7 @@ use crate::copy::{Copied, Source, copy};
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Page, Table, cell};
 use crate::runs::Runs;
-use crate::setting::{Setting, Way};
+use crate::setting::{CopyRoute, Setting};
 use crate::tools::Tools;
 
 /// An experiment that is a list of copies.
@@ -32,7 +32,7 @@ pub struct Planned {
     /// Bytes of the file.
     pub bytes: u64,
     /// Route of the copies.
-    pub way: Way,
+    pub way: CopyRoute,
     /// Number of streams, if it is set.
     pub streams: Option<u32>,
 }
@@ -42,7 +42,7 @@ pub struct Planned {
 pub struct Cell {
     setting: String,
     bytes: u64,
-    way: Way,
+    way: CopyRoute,
     fixed: Option<u32>,
 }
 
@@ -68,7 +68,7 @@ impl Copies {
 
 impl Experiment for Copies {
     type Cell = Cell;
-    type Seen = Copied;
+    type Observation = Copied;
     type Setup = ();
 
     fn name(&self) -> &'static str {

@@ -10,7 +10,7 @@ use crate::page::{Figure, Page, Table, cell, mean, median, number};
 use crate::paper::{self, LSL_SIZES};
 use crate::plot::{self, Curve, Strip};
 use crate::runs::Runs;
-use crate::setting::{self, Mnemonic, Setting, Way};
+use crate::setting::{self, CopyRoute, Mnemonic, Setting};
 use crate::single::Basis;
 use crate::stats::Spread;
 use crate::tools::Tools;
@@ -42,7 +42,7 @@ pub struct Cell {
     /// Bytes of the file.
     bytes: u64,
     /// Route of the bytes.
-    way: Way,
+    way: CopyRoute,
 }
 
 /// Returns the settings, each with its sizes.
@@ -78,7 +78,7 @@ fn setting_of(cell: &Cell) -> Result<Setting> {
 
 impl Experiment for Depots {
     type Cell = Cell;
-    type Seen = Copied;
+    type Observation = Copied;
     type Setup = ();
 
     fn name(&self) -> &'static str {
@@ -92,7 +92,7 @@ impl Experiment for Depots {
     fn cells(&self) -> Vec<Cell> {
         let sizes = |(setting, sizes): (Setting, Vec<u64>)| {
             sizes.into_iter().flat_map(move |bytes| {
-                Way::BOTH.map(|way| Cell {
+                CopyRoute::BOTH.map(|way| Cell {
                     setting: setting.id.into(),
                     bytes,
                     way,
@@ -199,7 +199,7 @@ impl Experiment for Depots {
         ]);
         let mut figures = vec![];
         for (setting, bytes) in short_settings() {
-            let Some(both) = Both::of(&setting, bytes, runs) else {
+            let Some(both) = Both::from_runs(&setting, bytes, runs) else {
                 continue;
             };
             short.row([
@@ -225,7 +225,7 @@ impl Experiment for Depots {
             ));
         }
         for (setting, bytes) in short_settings() {
-            figures.extend(Both::of(&setting, bytes, runs).map(|both| {
+            figures.extend(Both::from_runs(&setting, bytes, runs).map(|both| {
                 Figure::quoted(
                     format!("{}-{}-gain", setting.id, size(bytes)),
                     format!("{:.1}", both.gain()),
@@ -248,8 +248,8 @@ struct Both {
 }
 
 impl Both {
-    fn of(setting: &Setting, bytes: u64, runs: &Runs<'_, Cell, Copied>) -> Option<Self> {
-        let [direct, depots] = Way::BOTH.map(|way| Cell {
+    fn from_runs(setting: &Setting, bytes: u64, runs: &Runs<'_, Cell, Copied>) -> Option<Self> {
+        let [direct, depots] = CopyRoute::BOTH.map(|way| Cell {
             setting: setting.id.into(),
             bytes,
             way,
@@ -317,7 +317,7 @@ fn by_size(setting: &Setting, runs: &Runs<'_, Cell, Copied>) -> Table {
         "runs",
     ]);
     for bytes in LSL_SIZES {
-        let Some(both) = Both::of(setting, bytes, runs) else {
+        let Some(both) = Both::from_runs(setting, bytes, runs) else {
             continue;
         };
         let points = setting.paper.map_or(&[][..], |curve| curve.points);
@@ -354,7 +354,7 @@ fn ratios(runs: &Runs<'_, Cell, Copied>) -> (Table, Vec<Strip>) {
         .into_iter()
         .filter(|(setting, _)| setting.paper.is_none())
     {
-        let Some(both) = Both::of(&setting, bytes, runs) else {
+        let Some(both) = Both::from_runs(&setting, bytes, runs) else {
             continue;
         };
         table.row([
@@ -364,7 +364,7 @@ fn ratios(runs: &Runs<'_, Cell, Copied>) -> (Table, Vec<Strip>) {
             cell(Some(both.direct), 1),
             cell(Some(both.depots), 1),
             both.basis().mark(format!("**{:.2}**", both.gain())),
-            cell(Spread::of(&both.ratios), 2),
+            cell(Spread::from_samples(&both.ratios), 2),
             both.counts(),
         ]);
         strips.push(Strip {
@@ -376,9 +376,9 @@ fn ratios(runs: &Runs<'_, Cell, Copied>) -> (Table, Vec<Strip>) {
 }
 
 fn curves(setting: &Setting, runs: &Runs<'_, Cell, Copied>) -> Vec<Curve> {
-    const COLOURS: [(Way, RGBColor); 2] = [
-        (Way::Direct, RGBColor(200, 60, 40)),
-        (Way::Depots, RGBColor(30, 90, 200)),
+    const COLOURS: [(CopyRoute, RGBColor); 2] = [
+        (CopyRoute::Direct, RGBColor(200, 60, 40)),
+        (CopyRoute::Depots, RGBColor(30, 90, 200)),
     ];
     let mut curves = vec![];
     for (way, colour) in COLOURS {
@@ -398,7 +398,14 @@ fn curves(setting: &Setting, runs: &Runs<'_, Cell, Copied>) -> Vec<Curve> {
         });
         if let Some(paper::PaperCurve { points }) = setting.paper {
             let of_way = |(bytes, direct, depots): &(u64, f64, f64)| {
-                (*bytes, if way == Way::Direct { *direct } else { *depots })
+                (
+                    *bytes,
+                    if way == CopyRoute::Direct {
+                        *direct
+                    } else {
+                        *depots
+                    },
+                )
             };
             curves.push(Curve {
                 name: format!("{}, paper", way.word()),
@@ -437,7 +444,7 @@ mod tests {
 
     #[test]
     fn the_short_table_has_what_both_ways_have_measured() {
-        let [direct, depots] = Way::BOTH.map(|way| Cell {
+        let [direct, depots] = CopyRoute::BOTH.map(|way| Cell {
             setting: "clean-long".into(),
             bytes: TUNED_BYTES,
             way,
@@ -447,7 +454,7 @@ mod tests {
             record(depots, 1, copied(150.0), true),
             record(direct, 2, copied(1000.0), false),
         ];
-        let figures = Depots.figures(&Runs::of(&records));
+        let figures = Depots.figures(&Runs::select_valid(&records));
         let text = |key: &str| {
             figures
                 .iter()

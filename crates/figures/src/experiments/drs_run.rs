@@ -54,7 +54,7 @@ pub struct Cell {
 
 /// Result of a copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     bytes: u64,
     seconds: f64,
     goodput_bps: f64,
@@ -102,7 +102,7 @@ impl Hosts {
 
 impl Experiment for DrsRun {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = Programs;
 
     fn name(&self) -> &'static str {
@@ -145,13 +145,15 @@ impl Experiment for DrsRun {
         _seed: u64,
     ) -> Result<Network> {
         match cell.hosts {
-            Hosts::LowCeiling => Network::of(tools, "drs-low-ceiling.toml"),
-            Hosts::Tuned => Ok(Network::of(tools, "drs.toml")?.set("nodes.*.buffers", "\"8 MB\"")),
-            Hosts::Unscaled => Network::of(tools, "drs.toml"),
+            Hosts::LowCeiling => Network::load(tools, "drs-low-ceiling.toml"),
+            Hosts::Tuned => {
+                Ok(Network::load(tools, "drs.toml")?.set("nodes.*.buffers", "\"8 MB\""))
+            }
+            Hosts::Unscaled => Network::load(tools, "drs.toml"),
         }
     }
 
-    fn run(&self, here: &Here<'_, Programs>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, Programs>, cell: &Cell) -> Result<Observation> {
         let (programs, lab) = (here.setup, here.lab);
         let (root, bytes) = (here.folder.join("root"), cell.hosts.bytes());
         let source = root.join("file");
@@ -166,7 +168,7 @@ impl Experiment for DrsRun {
         if fs::read(&copy).ok() != fs::read(&source).ok() {
             bail!("the copy differs from what was served");
         }
-        Ok(Seen {
+        Ok(Observation {
             bytes,
             seconds,
             goodput_bps: bytes as f64 * 8.0 / seconds,
@@ -175,7 +177,7 @@ impl Experiment for DrsRun {
         })
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         format!("{:.1} Mbit/s", seen.goodput_bps / 1e6)
     }
 
@@ -183,7 +185,7 @@ impl Experiment for DrsRun {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         let mut table = Table::new([
             "hosts",
             "size",
@@ -220,7 +222,7 @@ impl Experiment for DrsRun {
         Ok(page)
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         let mut figures = vec![];
         for hosts in Hosts::ALL {
             let Some((before, after)) = both(runs, hosts) else {
@@ -248,7 +250,7 @@ impl Experiment for DrsRun {
 }
 
 /// Returns the rates without and with `drs run`, in Mbit/s.
-fn both(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Option<(Spread, Spread)> {
+fn both(runs: &Runs<'_, Cell, Observation>, hosts: Hosts) -> Option<(Spread, Spread)> {
     let rate = |drs| runs.spread(&Cell { hosts, drs }, |seen| seen.goodput_bps / 1e6);
     Some((rate(false)?, rate(true)?))
 }

@@ -1,7 +1,7 @@
 //! Cost of setup: the smallest copy, direct and through depots.
 
 use super::copies::{Copies, Planned};
-use crate::setting::{self, Mnemonic, Way};
+use crate::setting::{self, CopyRoute, Mnemonic};
 
 /// The experiment.
 pub const FIRST_BYTE: Copies = Copies {
@@ -17,7 +17,7 @@ pub const FIRST_BYTE: Copies = Copies {
         ]
         .into_iter()
         .flat_map(|setting| {
-            Way::BOTH.map(|way| Planned {
+            CopyRoute::BOTH.map(|way| Planned {
                 setting: setting.clone(),
                 bytes: 1,
                 way,

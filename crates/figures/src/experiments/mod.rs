@@ -37,7 +37,7 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(peers::Peers),
         Box::new(copy::COPY),
         Box::new(multipath::Multipath),
-        Box::new(beside::Beside),
+        Box::new(beside::SharedBottleneck),
         Box::new(kills::Kills),
         Box::new(jobs::Jobs),
         Box::new(programs::Programs),

@@ -9,11 +9,11 @@ use crate::copy::{Source, copy};
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table, cell};
 use crate::peers::iperf3::Iperf3;
-use crate::peers::one_copy::{Direction, Job, one_copy};
-use crate::peers::place::Place;
+use crate::peers::one_copy::{Job, PeerDirection, one_copy};
+use crate::peers::place::PeerNode;
 use crate::peers::{self, Peer, Program, Relay, RelayKind};
 use crate::runs::Runs;
-use crate::setting::{self, Way};
+use crate::setting::{self, CopyRoute};
 use crate::single::Basis;
 use crate::stats::Spread;
 use crate::tools::Tools;
@@ -41,7 +41,7 @@ pub struct Cell {
     /// Relay in the middle node.
     through: Through,
     /// Direction of the data.
-    direction: Direction,
+    direction: PeerDirection,
 }
 
 /// Relay in the middle node.
@@ -58,11 +58,11 @@ enum Through {
 
 /// Result of a copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     goodput_bps: f64,
 }
 
-impl Seen {
+impl Observation {
     fn mbps(&self) -> f64 {
         self.goodput_bps / 1e6
     }
@@ -88,7 +88,7 @@ fn cells_of(peer: &dyn Peer) -> Vec<Cell> {
         through,
         direction,
     };
-    let fetch = |streams, through| cell(streams, through, Direction::Fetch);
+    let fetch = |streams, through| cell(streams, through, PeerDirection::Fetch);
     let mut cells: Vec<Cell> = match able.streams {
         true => STREAMS
             .map(|number| fetch(Some(number), Through::Nothing))
@@ -98,7 +98,7 @@ fn cells_of(peer: &dyn Peer) -> Vec<Cell> {
     let some = able.streams.then_some(SOME_STREAMS);
     cells.extend(
         able.send
-            .then(|| cell(some, Through::Nothing, Direction::Send)),
+            .then(|| cell(some, Through::Nothing, PeerDirection::Send)),
     );
     cells.extend(able.forward.then(|| fetch(some, Through::Relay)));
     cells.extend(able.socks.then(|| fetch(some, Through::Socks)));
@@ -107,7 +107,7 @@ fn cells_of(peer: &dyn Peer) -> Vec<Cell> {
 
 impl Experiment for Peers {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = Source;
 
     fn name(&self) -> &'static str {
@@ -123,13 +123,13 @@ impl Experiment for Peers {
             program: LONGHAUL.into(),
             streams: None,
             through,
-            direction: Direction::Fetch,
+            direction: PeerDirection::Fetch,
         });
         let memory = Cell {
             program: Iperf3.name().into(),
             streams: Some(SOME_STREAMS),
             through: Through::Nothing,
-            direction: Direction::Fetch,
+            direction: PeerDirection::Fetch,
         };
         let others = peers::all()
             .into_iter()
@@ -160,28 +160,28 @@ impl Experiment for Peers {
 
     fn network(&self, tools: &Tools, _source: &Source, cell: &Cell, _seed: u64) -> Result<Network> {
         let way = match cell.through {
-            Through::Nothing => Way::Direct,
-            Through::Relay | Through::Socks => Way::Depots,
+            Through::Nothing => CopyRoute::Direct,
+            Through::Relay | Through::Socks => CopyRoute::Depots,
         };
         setting::clean_long().network(tools, way)
     }
 
-    fn run(&self, here: &Here<'_, Source>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, Source>, cell: &Cell) -> Result<Observation> {
         let goodput_bps = match peer(&cell.program) {
             Some(peer) => copy_with(peer.as_ref(), here, cell)?,
             None if cell.program == LONGHAUL => {
                 let way = match cell.through {
-                    Through::Nothing => Way::Direct,
-                    _ => Way::Depots,
+                    Through::Nothing => CopyRoute::Direct,
+                    _ => CopyRoute::Depots,
                 };
                 copy(here, &setting::clean_long(), way, here.setup, cell.streams)?.goodput_bps
             }
             None => memory_to_memory(here, cell)?,
         };
-        Ok(Seen { goodput_bps })
+        Ok(Observation { goodput_bps })
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         format!("{:.1} Mbit/s", seen.mbps())
     }
 
@@ -189,12 +189,12 @@ impl Experiment for Peers {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         let mut table = Table::new([
             "program", "options", "streams", "through", "data", "Mbit/s", "runs",
         ]);
         for one in self.cells() {
-            let rate = runs.spread(&one, Seen::mbps);
+            let rate = runs.spread(&one, Observation::mbps);
             let (title, options) = match peer(&one.program) {
                 Some(peer) => (peer.title(), peer.options()),
                 None if one.program == LONGHAUL => ("longhaul cp", "none"),
@@ -213,8 +213,8 @@ impl Experiment for Peers {
                     .map_or("-".to_owned(), |number| number.to_string()),
                 through.to_owned(),
                 match one.direction {
-                    Direction::Fetch => "fetched",
-                    Direction::Send => "sent",
+                    PeerDirection::Fetch => "fetched",
+                    PeerDirection::Send => "sent",
                 }
                 .to_owned(),
                 cell(rate, 1),
@@ -224,7 +224,7 @@ impl Experiment for Peers {
         Ok(Page::new(HEAD).table(&table))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         let figure = |(key, title, is_relayed): (&str, &str, bool)| {
             let [(own, _), (other, name)] = self.best(runs, is_relayed)?;
             Some(Figure::new(
@@ -246,7 +246,7 @@ impl Experiment for Peers {
         rows.into_iter().filter_map(figure).collect()
     }
 
-    fn comparisons(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Comparison> {
+    fn comparisons(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Comparison> {
         let compared = |is_relayed| {
             let [(own, _), (other, rival)] = self.best(runs, is_relayed)?;
             let through = if is_relayed {
@@ -269,15 +269,20 @@ impl Experiment for Peers {
 impl Peers {
     /// Returns the fastest `longhaul cp` and the fastest other program that fetch the file,
     /// directly or through a relay. iperf3 does not count, as it copies no file.
-    fn best(&self, runs: &Runs<'_, Cell, Seen>, is_relayed: bool) -> Option<[(Spread, String); 2]> {
+    fn best(
+        &self,
+        runs: &Runs<'_, Cell, Observation>,
+        is_relayed: bool,
+    ) -> Option<[(Spread, String); 2]> {
         let best = |is_own: bool| {
             let cells = self.cells().into_iter().filter(|one| {
                 (one.through != Through::Nothing) == is_relayed
-                    && one.direction == Direction::Fetch
+                    && one.direction == PeerDirection::Fetch
                     && one.program != Iperf3.name()
                     && (one.program == LONGHAUL) == is_own
             });
-            let rates = cells.filter_map(|one| Some((runs.spread(&one, Seen::mbps)?, one.program)));
+            let rates =
+                cells.filter_map(|one| Some((runs.spread(&one, Observation::mbps)?, one.program)));
             rates.max_by(|a, b| a.0.median.total_cmp(&b.0.median))
         };
         Some([best(true)?, best(false)?])
@@ -306,14 +311,20 @@ fn copy_with(peer: &dyn Peer, here: &Here<'_, Source>, cell: &Cell) -> Result<f6
 
 /// Runs iperf3 between the same nodes, and returns its rate in bit/s.
 fn memory_to_memory(here: &Here<'_, Source>, cell: &Cell) -> Result<f64> {
-    let place = |node| Place {
+    let place = |node| PeerNode {
         lab: here.lab,
         node,
         scratch: here.folder,
     };
     let serving = Iperf3.serve(&place("server"))?;
     let streams = cell.streams.unwrap_or(1);
-    Iperf3.goodput_bps(&place("client"), &serving, BYTES, Direction::Fetch, streams)
+    Iperf3.goodput_bps(
+        &place("client"),
+        &serving,
+        BYTES,
+        PeerDirection::Fetch,
+        streams,
+    )
 }
 
 const HEAD: &str = "A file of 128 MiB between client and server over the clean path of \

@@ -7,7 +7,7 @@ use crate::copy::{Copied, Source, copy};
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table, cell, number};
 use crate::runs::Runs;
-use crate::setting::{self, Mnemonic, Setting, Way};
+use crate::setting::{self, CopyRoute, Mnemonic, Setting};
 use crate::single::Basis;
 use crate::stats::Spread;
 use crate::tools::Tools;
@@ -55,7 +55,7 @@ fn setting_of(cell: &Cell) -> Result<(Setting, u64)> {
 
 impl Experiment for Streams {
     type Cell = Cell;
-    type Seen = Copied;
+    type Observation = Copied;
     type Setup = ();
 
     fn name(&self) -> &'static str {
@@ -94,7 +94,7 @@ impl Experiment for Streams {
                 share: 1.0,
                 seconds: 0.0,
             },
-            |(setting, all)| setting.cost(Way::Direct, bytes(all)),
+            |(setting, all)| setting.cost(CopyRoute::Direct, bytes(all)),
         )
     }
 
@@ -107,13 +107,13 @@ impl Experiment for Streams {
     }
 
     fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {
-        setting_of(cell)?.0.network(tools, Way::Direct)
+        setting_of(cell)?.0.network(tools, CopyRoute::Direct)
     }
 
     fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Copied> {
         let (setting, bytes) = setting_of(cell)?;
         let source = Source::sized(here.tools, bytes)?;
-        copy(here, &setting, Way::Direct, &source, cell.fixed)
+        copy(here, &setting, CopyRoute::Direct, &source, cell.fixed)
     }
 
     fn outcome(&self, seen: &Copied) -> String {
@@ -187,7 +187,7 @@ impl Experiment for Streams {
                 .iter()
                 .filter_map(|(setting, _)| value(runs, setting))
                 .collect();
-            Spread::of(&values)
+            Spread::from_samples(&values)
         };
         if let (Some(shares), Some(gains)) = (of(share), of(gain)) {
             let measured = settings()
@@ -294,7 +294,7 @@ mod tests {
             run(Some(16), 90.0, 16, false),
             run(None, 15.0, 4, true),
         ];
-        let text = Streams.page(&Runs::of(&records)).unwrap().text;
+        let text = Streams.page(&Runs::select_valid(&records)).unwrap().text;
         let line = text
             .lines()
             .find(|line| line.contains(setting.title))

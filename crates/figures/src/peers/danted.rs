@@ -1,6 +1,6 @@
 //! Dante's SOCKS server, in a depot's place.
 
-use super::place::{Endpoint, Place, Serving, write};
+use super::place::{Endpoint, PeerNode, Serving, write};
 use super::{Need, Program, Relay, RelayKind};
 use anyhow::Result;
 use std::net::SocketAddrV4;
@@ -36,7 +36,7 @@ impl Relay for Danted {
         RelayKind::Socks
     }
 
-    fn start(&self, place: &Place, server: SocketAddrV4) -> Result<Serving> {
+    fn start(&self, place: &PeerNode, server: SocketAddrV4) -> Result<Serving> {
         let settings = place.settings()?;
         let file = settings.path().join("danted.conf");
         let own = place.address()?;

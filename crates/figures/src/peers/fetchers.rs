@@ -4,7 +4,7 @@
 mod chromium;
 mod iperf3;
 
-use super::place::{Place, SERVED, Serving, USER, write};
+use super::place::{PeerNode, SERVED, Serving, USER, write};
 use super::{Abilities, Item, Need, Peer, Program, http};
 use crate::children::output_within;
 use anyhow::{Result, ensure};
@@ -60,8 +60,8 @@ pub struct Fetcher {
     needs: &'static [Need],
     /// If true, it can use a SOCKS5 server.
     socks: bool,
-    serve: fn(&Place, &Path) -> Result<Serving>,
-    fetch: fn(&Place, &Serving, &Item, &Path) -> Result<Command>,
+    serve: fn(&PeerNode, &Path) -> Result<Serving>,
+    fetch: fn(&PeerNode, &Serving, &Item, &Path) -> Result<Command>,
 }
 
 /// Returns all of them.
@@ -193,13 +193,13 @@ impl Peer for Fetcher {
         }
     }
 
-    fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
+    fn serve(&self, place: &PeerNode, root: &Path) -> Result<Serving> {
         (self.serve)(place, root)
     }
 
     fn fetch(
         &self,
-        place: &Place,
+        place: &PeerNode,
         from: &Serving,
         item: &Item,
         to: &Path,
@@ -215,7 +215,7 @@ fn url_and_path(command: &mut Command, from: &Serving, item: &Item, to: &Path) {
         .arg(to.join(&item.name));
 }
 
-fn curl(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
+fn curl(place: &PeerNode, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
     let mut command = place.client(&CURL, from)?;
     command.args(["-q", "--silent", "--show-error", "--fail"]);
     if let Some(socks) = from.endpoint.socks {
@@ -228,7 +228,7 @@ fn curl(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command
     Ok(command)
 }
 
-fn wget(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
+fn wget(place: &PeerNode, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
     let mut command = place.client(&WGET, from)?;
     command.args(["--no-config", "--no-verbose", "--tries=1", "-O"]);
     command
@@ -238,7 +238,7 @@ fn wget(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command
 }
 
 /// A request of HTTP/1.0 by hand, and what follows the header.
-fn netcat(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
+fn netcat(place: &PeerNode, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
     let at = from.endpoint.address;
     let socks = from
         .endpoint
@@ -275,7 +275,7 @@ fn prepare(mut command: Command, folder: &Path, name: &str) -> Result<()> {
 }
 
 /// Serves a repository with the files of `root` by `git daemon`.
-fn serve_git(place: &Place, root: &Path) -> Result<Serving> {
+fn serve_git(place: &PeerNode, root: &Path) -> Result<Serving> {
     let settings = place.settings()?;
     let mut make = Command::new(SHELL.find()?);
     make.arg("-c").arg(format!(
@@ -301,7 +301,7 @@ fn serve_git(place: &Place, root: &Path) -> Result<Serving> {
     place.serve(&GIT, &arguments, settings, root, GIT_PORT)
 }
 
-fn git(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
+fn git(place: &PeerNode, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
     let mut command = place.client(&SHELL, from)?;
     let clone = from.setting("clone");
     command.arg("-c").arg(format!(
@@ -327,7 +327,7 @@ fn postgres_program(name: &str) -> Result<PathBuf> {
 }
 
 /// A database of its own, whose server reads files of [`SERVED`].
-fn serve_postgres(place: &Place, root: &Path) -> Result<Serving> {
+fn serve_postgres(place: &PeerNode, root: &Path) -> Result<Serving> {
     let settings = place.settings()?;
     let (initdb, postgres) = (postgres_program("initdb")?, postgres_program("postgres")?);
     let start = settings.path().join("start.sh");
@@ -347,7 +347,7 @@ fn serve_postgres(place: &Place, root: &Path) -> Result<Serving> {
     place.serve(&SHELL, &[&start], settings, root, POSTGRES_PORT)
 }
 
-fn psql(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
+fn psql(place: &PeerNode, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
     let at = from.endpoint.address;
     let mut command = place.client(&SHELL, from)?;
     command.arg("-c").arg(format!(
@@ -364,7 +364,13 @@ fn psql(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command
     Ok(command)
 }
 
-fn python(place: &Place, from: &Serving, item: &Item, to: &Path, script: &str) -> Result<Command> {
+fn python(
+    place: &PeerNode,
+    from: &Serving,
+    item: &Item,
+    to: &Path,
+    script: &str,
+) -> Result<Command> {
     let file = from.setting("fetch.py");
     write(&file, script)?;
     let mut command = place.client(&PYTHON, from)?;
@@ -373,7 +379,7 @@ fn python(place: &Place, from: &Serving, item: &Item, to: &Path, script: &str) -
     Ok(command)
 }
 
-fn java(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
+fn java(place: &PeerNode, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
     let file = from.setting("Fetch.java");
     write(&file, include_str!("../../../../examples/java/Fetch.java"))?;
     let folder = from.setting("classes");
@@ -396,7 +402,7 @@ const JAVA_RUNTIME: Need = Need {
     package: "default-jre-headless",
 };
 
-fn go(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
+fn go(place: &PeerNode, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
     let file = from.setting("fetch.go");
     write(&file, include_str!("../../../../examples/go/fetch.go"))?;
     let program = from.setting("fetch");

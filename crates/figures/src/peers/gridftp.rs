@@ -1,6 +1,6 @@
 //! globus-url-copy with a GridFTP server (GFD.20), anonymous and unencrypted.
 
-use super::place::{Place, SERVED, Serving};
+use super::place::{PeerNode, SERVED, Serving};
 use super::{Abilities, Item, Need, Peer, Program};
 use anyhow::Result;
 use std::path::Path;
@@ -31,7 +31,7 @@ const STREAMS_OF_CONCURRENT_FILES_AT_MOST: u32 = 4;
 pub struct GridFtp;
 
 impl GridFtp {
-    fn command(place: &Place, serving: &Serving, item: &Item, streams: u32) -> Result<Command> {
+    fn command(place: &PeerNode, serving: &Serving, item: &Item, streams: u32) -> Result<Command> {
         let mut command = place.client(&CLIENT, serving)?;
         command
             // The sender connects in extended block mode, so the client names its own address.
@@ -96,7 +96,7 @@ impl Peer for GridFtp {
         }
     }
 
-    fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
+    fn serve(&self, place: &PeerNode, root: &Path) -> Result<Serving> {
         let port = PORT.to_string();
         let arguments = ["-p", &port, "-aa", "-no-detach", "-disable-usage-stats"];
         place.serve(&SERVER, &arguments, place.settings()?, root, PORT)
@@ -104,7 +104,7 @@ impl Peer for GridFtp {
 
     fn fetch(
         &self,
-        place: &Place,
+        place: &PeerNode,
         from: &Serving,
         item: &Item,
         to: &Path,
@@ -117,7 +117,7 @@ impl Peer for GridFtp {
 
     fn send(
         &self,
-        place: &Place,
+        place: &PeerNode,
         to: &Serving,
         root: &Path,
         item: &Item,

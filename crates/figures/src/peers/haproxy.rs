@@ -1,6 +1,6 @@
 //! HAProxy in TCP mode, in a depot's place.
 
-use super::place::{Place, Serving, write};
+use super::place::{PeerNode, Serving, write};
 use super::{Need, Program, Relay, RelayKind};
 use anyhow::Result;
 use std::net::SocketAddrV4;
@@ -34,7 +34,7 @@ impl Relay for HaProxy {
         RelayKind::Forward
     }
 
-    fn start(&self, place: &Place, server: SocketAddrV4) -> Result<Serving> {
+    fn start(&self, place: &PeerNode, server: SocketAddrV4) -> Result<Serving> {
         let settings = place.settings()?;
         let file = settings.path().join("haproxy.cfg");
         // The server's own port, because clients such as SSH's recognise the server by it.

@@ -1,7 +1,7 @@
 //! An HTTP server of files that supports range requests: `rclone serve http`, for rclone and lftp.
 
 use super::Need;
-use super::place::{Place, SERVED, Serving};
+use super::place::{PeerNode, SERVED, Serving};
 use anyhow::Result;
 use std::path::Path;
 use tempfile::TempDir;
@@ -19,7 +19,7 @@ pub const RCLONE: Need = Need {
 ///
 /// # Errors
 /// rclone is missing, or the server does not start.
-pub fn serve(place: &Place, root: &Path) -> Result<Serving> {
+pub fn serve(place: &PeerNode, root: &Path) -> Result<Serving> {
     serve_with(place, place.settings()?, root, PORT, &[])
 }
 
@@ -28,7 +28,7 @@ pub fn serve(place: &Place, root: &Path) -> Result<Serving> {
 /// # Errors
 /// As [`serve`].
 pub fn serve_with(
-    place: &Place,
+    place: &PeerNode,
     settings: TempDir,
     root: &Path,
     port: u16,

@@ -1,8 +1,8 @@
 //! iperf3, which copies from memory to memory. It is no peer that copies files, but shows the rate
 //! of TCP on the path.
 
-use super::one_copy::Direction;
-use super::place::{Place, Serving};
+use super::one_copy::PeerDirection;
+use super::place::{PeerNode, Serving};
 use super::{Need, Program};
 use crate::children::output_within;
 use anyhow::{Context, Result, bail};
@@ -86,7 +86,12 @@ impl Flows {
 }
 
 /// Begins a client's command, which is to report in JSON.
-fn client(place: &Place, serving: &Serving, direction: Direction, streams: u32) -> Result<Command> {
+fn client(
+    place: &PeerNode,
+    serving: &Serving,
+    direction: PeerDirection,
+    streams: u32,
+) -> Result<Command> {
     let at = serving.endpoint.address;
     let mut command = place.client(&IPERF3, serving)?;
     command
@@ -98,7 +103,7 @@ fn client(place: &Place, serving: &Serving, direction: Direction, streams: u32) 
             &at.port().to_string(),
         ])
         .args(["-P", &streams.to_string()]);
-    if direction == Direction::Fetch {
+    if direction == PeerDirection::Fetch {
         command.arg("-R");
     }
     Ok(command)
@@ -124,7 +129,7 @@ impl Iperf3 {
     ///
     /// # Errors
     /// iperf3 is missing, or the server does not start.
-    pub fn serve(&self, place: &Place) -> Result<Serving> {
+    pub fn serve(&self, place: &PeerNode) -> Result<Serving> {
         self.serve_at(place, PORT)
     }
 
@@ -132,7 +137,7 @@ impl Iperf3 {
     ///
     /// # Errors
     /// As for [`Self::serve`].
-    pub fn serve_at(&self, place: &Place, port: u16) -> Result<Serving> {
+    pub fn serve_at(&self, place: &PeerNode, port: u16) -> Result<Serving> {
         let arguments = ["-s", "-p", &port.to_string()];
         place.serve(&IPERF3, &arguments, place.settings()?, place.scratch, port)
     }
@@ -144,13 +149,13 @@ impl Iperf3 {
     /// iperf3 is missing.
     pub fn start(
         &self,
-        place: &Place,
+        place: &PeerNode,
         serving: &Serving,
         seconds: u32,
         streams: u32,
         interval: f64,
     ) -> Result<Flows> {
-        let mut command = client(place, serving, Direction::Fetch, streams)?;
+        let mut command = client(place, serving, PeerDirection::Fetch, streams)?;
         command.args(["-t", &seconds.to_string(), "-i", &interval.to_string()]);
         let limit = Duration::from_secs(u64::from(seconds) + 30);
         Ok(Flows {
@@ -165,10 +170,10 @@ impl Iperf3 {
     /// iperf3 is missing, fails, or prints no report.
     pub fn goodput_bps(
         &self,
-        place: &Place,
+        place: &PeerNode,
         serving: &Serving,
         bytes: u64,
-        direction: Direction,
+        direction: PeerDirection,
         streams: u32,
     ) -> Result<f64> {
         let mut command = client(place, serving, direction, streams)?;

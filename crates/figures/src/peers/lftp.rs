@@ -1,7 +1,7 @@
 //! lftp, which fetches one file in simultaneous parts.
 
 use super::http::{self, RCLONE};
-use super::place::{Place, Serving};
+use super::place::{PeerNode, Serving};
 use super::{Abilities, Item, Need, Peer, Program};
 use anyhow::Result;
 use std::path::Path;
@@ -47,13 +47,13 @@ impl Peer for Lftp {
         }
     }
 
-    fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
+    fn serve(&self, place: &PeerNode, root: &Path) -> Result<Serving> {
         http::serve(place, root)
     }
 
     fn fetch(
         &self,
-        place: &Place,
+        place: &PeerNode,
         from: &Serving,
         item: &Item,
         to: &Path,

@@ -1,6 +1,6 @@
 //! `longhaul cp` with `longhaul serve`, timed and checked like the other programs.
 
-use super::place::{Place, Serving};
+use super::place::{PeerNode, Serving};
 use super::{Abilities, Item, Need, Peer, Program};
 use crate::copy::{SERVER_PORT, in_node, serve_with};
 use crate::tools::Tools;
@@ -25,7 +25,7 @@ pub struct Longhaul<'a> {
 impl Longhaul<'_> {
     /// Begins the client's command. Its home is a copy in the server's folder of settings, as for
     /// all peers, so an earlier run's knowledge of the server does not help this one.
-    fn command(&self, place: &Place, serving: &Serving) -> Result<Command> {
+    fn command(&self, place: &PeerNode, serving: &Serving) -> Result<Command> {
         let home = empty_home(serving)?;
         copy_files(&self.tools.identities.client_home, &home)?;
         let mut command = in_node(self.tools, place.lab, place.node, &home)?;
@@ -115,7 +115,7 @@ impl Peer for Longhaul<'_> {
         }
     }
 
-    fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
+    fn serve(&self, place: &PeerNode, root: &Path) -> Result<Serving> {
         let options: &[&str] = match self.is_clear {
             true => &["--allow-no-encrypt"],
             false => &[],
@@ -133,7 +133,7 @@ impl Peer for Longhaul<'_> {
 
     fn fetch(
         &self,
-        place: &Place,
+        place: &PeerNode,
         from: &Serving,
         item: &Item,
         to: &Path,

@@ -2,7 +2,7 @@
 //! directly between the hosts.
 
 use super::longhaul::empty_home;
-use super::place::{Place, Serving};
+use super::place::{PeerNode, Serving};
 use super::ssh::{self, KEYGEN, SSH, SSHD};
 use super::{Abilities, Item, Need, Peer, Program};
 use crate::copy::in_node;
@@ -47,7 +47,7 @@ impl Peer for LonghaulOverSsh<'_> {
         }
     }
 
-    fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
+    fn serve(&self, place: &PeerNode, root: &Path) -> Result<Serving> {
         let folder = self.tools.longhaul.parent();
         let folder = folder.context("the program is in no folder")?.display();
         ssh::serve_with(
@@ -59,7 +59,7 @@ impl Peer for LonghaulOverSsh<'_> {
 
     fn fetch(
         &self,
-        place: &Place,
+        place: &PeerNode,
         from: &Serving,
         item: &Item,
         to: &Path,

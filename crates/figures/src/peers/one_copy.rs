@@ -1,7 +1,7 @@
 //! One copy with a peer, timed and checked.
 
 use super::contents::{self, Contents};
-use super::place::Place;
+use super::place::PeerNode;
 use super::{Item, Peer, Relay, RelayKind};
 use crate::children::output_within;
 use crate::copy::Source;
@@ -16,7 +16,7 @@ const COPY_TIME_LIMIT: Duration = Duration::from_secs(900);
 /// Direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Direction {
+pub enum PeerDirection {
     /// From the server to the client.
     Fetch,
     /// From the client to the server.
@@ -39,7 +39,7 @@ pub struct Job<'a> {
     /// The file or folder.
     pub source: &'a Source,
     /// Direction of the data.
-    pub direction: Direction,
+    pub direction: PeerDirection,
     /// Number of streams, for peers with such an option; 1 for the others.
     pub streams: u32,
 }
@@ -88,14 +88,14 @@ pub fn copy_within(peer: &dyn Peer, job: &Job, limit: Duration) -> Result<Option
     peer.installed()?;
     able(peer, job)?;
     let target = tempfile::tempdir_in(job.scratch).context("cannot make a folder for the copy")?;
-    let place = |node| Place {
+    let place = |node| PeerNode {
         lab: job.lab,
         node,
         scratch: job.scratch,
     };
     let root = match job.direction {
-        Direction::Fetch => job.source.root.as_path(),
-        Direction::Send => target.path(),
+        PeerDirection::Fetch => job.source.root.as_path(),
+        PeerDirection::Send => target.path(),
     };
     let mut serving = peer.serve(&place(job.server), root)?;
     let relaying = match job.relay {
@@ -110,8 +110,10 @@ pub fn copy_within(peer: &dyn Peer, job: &Job, limit: Duration) -> Result<Option
     }
     let (client, item) = (place(job.client), item(job.source));
     let command = match job.direction {
-        Direction::Fetch => peer.fetch(&client, &serving, &item, target.path(), job.streams)?,
-        Direction::Send => peer.send(&client, &serving, &job.source.root, &item, job.streams)?,
+        PeerDirection::Fetch => peer.fetch(&client, &serving, &item, target.path(), job.streams)?,
+        PeerDirection::Send => {
+            peer.send(&client, &serving, &job.source.root, &item, job.streams)?
+        }
     };
     let started = Instant::now();
     let ended = output_within(command, peer.name(), limit);
@@ -151,7 +153,7 @@ fn item(source: &Source) -> Item {
 fn able(peer: &dyn Peer, job: &Job) -> Result<()> {
     let (name, able) = (peer.name(), peer.abilities());
     ensure!(
-        job.direction == Direction::Fetch || able.send,
+        job.direction == PeerDirection::Fetch || able.send,
         "{name} only fetches"
     );
     ensure!(

@@ -51,7 +51,7 @@ exec unshare --user --map-user=1000 --map-group=1000 -- \"$@\"";
 
 /// A node of a lab, and a folder for settings.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct PeerNode<'a> {
     /// The lab.
     pub lab: &'a Lab,
     /// The node's name.
@@ -91,7 +91,7 @@ impl Drop for Serving {
     }
 }
 
-impl Place<'_> {
+impl PeerNode<'_> {
     /// Returns the node's address.
     ///
     /// # Errors

@@ -9,7 +9,7 @@
 //! Mbit/s and one at 117.
 
 use super::http::{self, RCLONE};
-use super::place::{Place, SERVED, Serving, USER};
+use super::place::{PeerNode, SERVED, Serving, USER};
 use super::ssh::{self, KEYGEN, SSHD};
 use super::{Abilities, Item, Need, Peer, Program};
 use anyhow::Result;
@@ -26,7 +26,7 @@ pub struct RcloneSftp;
 pub struct RcloneHttp;
 
 /// `rclone copyto` for a file and `rclone copy` for a folder.
-fn command(place: &Place, serving: &Serving, item: &Item, streams: u32) -> Result<Command> {
+fn command(place: &PeerNode, serving: &Serving, item: &Item, streams: u32) -> Result<Command> {
     let mut command = place.client(&RCLONE, serving)?;
     command
         .arg(if item.tree { "copy" } else { "copyto" })
@@ -37,7 +37,7 @@ fn command(place: &Place, serving: &Serving, item: &Item, streams: u32) -> Resul
 }
 
 impl RcloneSftp {
-    fn command(place: &Place, serving: &Serving, item: &Item, streams: u32) -> Result<Command> {
+    fn command(place: &PeerNode, serving: &Serving, item: &Item, streams: u32) -> Result<Command> {
         let at = serving.endpoint.address;
         let mut command = command(place, serving, item, streams)?;
         command
@@ -82,13 +82,13 @@ impl Peer for RcloneSftp {
         }
     }
 
-    fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
+    fn serve(&self, place: &PeerNode, root: &Path) -> Result<Serving> {
         ssh::serve(place, root)
     }
 
     fn fetch(
         &self,
-        place: &Place,
+        place: &PeerNode,
         from: &Serving,
         item: &Item,
         to: &Path,
@@ -103,7 +103,7 @@ impl Peer for RcloneSftp {
 
     fn send(
         &self,
-        place: &Place,
+        place: &PeerNode,
         to: &Serving,
         root: &Path,
         item: &Item,
@@ -143,13 +143,13 @@ impl Peer for RcloneHttp {
         }
     }
 
-    fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
+    fn serve(&self, place: &PeerNode, root: &Path) -> Result<Serving> {
         http::serve(place, root)
     }
 
     fn fetch(
         &self,
-        place: &Place,
+        place: &PeerNode,
         from: &Serving,
         item: &Item,
         to: &Path,

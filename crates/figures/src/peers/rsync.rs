@@ -5,7 +5,7 @@
 //! file itself instead of a copy that is renamed. It compresses only when told to, and checks every
 //! file by a hash of its own.
 
-use super::place::{Place, SERVED, Serving, write};
+use super::place::{PeerNode, SERVED, Serving, write};
 use super::ssh::{self, HOST, KEYGEN, SSH, SSHD};
 use super::{Abilities, Item, Need, Peer, Program};
 use anyhow::Result;
@@ -28,14 +28,14 @@ pub struct RsyncSsh;
 /// rsync(1) with `rsync --daemon`, rsyncd.conf(5): no encryption.
 pub struct RsyncDaemon;
 
-fn command(place: &Place, serving: &Serving) -> Result<Command> {
+fn command(place: &PeerNode, serving: &Serving) -> Result<Command> {
     let mut command = place.client(&RSYNC, serving)?;
     command.args(OPTIONS.split(' '));
     Ok(command)
 }
 
 impl RsyncSsh {
-    fn command(place: &Place, serving: &Serving) -> Result<Command> {
+    fn command(place: &PeerNode, serving: &Serving) -> Result<Command> {
         let config = ssh::client_config(serving)?;
         let mut command = command(place, serving)?;
         command
@@ -65,13 +65,13 @@ impl Peer for RsyncSsh {
         ssh::ABILITIES
     }
 
-    fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
+    fn serve(&self, place: &PeerNode, root: &Path) -> Result<Serving> {
         ssh::serve(place, root)
     }
 
     fn fetch(
         &self,
-        place: &Place,
+        place: &PeerNode,
         from: &Serving,
         item: &Item,
         to: &Path,
@@ -86,7 +86,7 @@ impl Peer for RsyncSsh {
 
     fn send(
         &self,
-        place: &Place,
+        place: &PeerNode,
         to: &Serving,
         root: &Path,
         item: &Item,
@@ -123,7 +123,7 @@ impl Peer for RsyncDaemon {
         }
     }
 
-    fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
+    fn serve(&self, place: &PeerNode, root: &Path) -> Result<Serving> {
         let settings = place.settings()?;
         let file = settings.path().join("rsyncd.conf");
         write(
@@ -144,7 +144,7 @@ impl Peer for RsyncDaemon {
 
     fn fetch(
         &self,
-        place: &Place,
+        place: &PeerNode,
         from: &Serving,
         item: &Item,
         to: &Path,
@@ -162,7 +162,7 @@ impl Peer for RsyncDaemon {
 
     fn send(
         &self,
-        place: &Place,
+        place: &PeerNode,
         to: &Serving,
         root: &Path,
         item: &Item,

@@ -1,6 +1,6 @@
 //! scp over SSH's file transfer protocol, as OpenSSH has it since 9.0.
 
-use super::place::{Place, SERVED, Serving};
+use super::place::{PeerNode, SERVED, Serving};
 use super::ssh::{self, HOST, KEYGEN, SSH, SSHD};
 use super::{Abilities, Item, Need, Peer, Program};
 use anyhow::Result;
@@ -17,7 +17,7 @@ const SCP: Need = Need {
 pub struct Scp;
 
 impl Scp {
-    fn command(place: &Place, serving: &Serving) -> Result<Command> {
+    fn command(place: &PeerNode, serving: &Serving) -> Result<Command> {
         let mut command = place.client(&SCP, serving)?;
         command
             .args(["-q", "-r", "-F"])
@@ -46,13 +46,13 @@ impl Peer for Scp {
         ssh::ABILITIES
     }
 
-    fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
+    fn serve(&self, place: &PeerNode, root: &Path) -> Result<Serving> {
         ssh::serve(place, root)
     }
 
     fn fetch(
         &self,
-        place: &Place,
+        place: &PeerNode,
         from: &Serving,
         item: &Item,
         to: &Path,
@@ -65,7 +65,7 @@ impl Peer for Scp {
 
     fn send(
         &self,
-        place: &Place,
+        place: &PeerNode,
         to: &Serving,
         root: &Path,
         item: &Item,

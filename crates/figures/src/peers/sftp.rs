@@ -1,6 +1,6 @@
 //! sftp in batch mode.
 
-use super::place::{Place, SERVED, Serving, write};
+use super::place::{PeerNode, SERVED, Serving, write};
 use super::ssh::{self, HOST, KEYGEN, SSH, SSHD};
 use super::{Abilities, Item, Need, Peer, Program};
 use anyhow::Result;
@@ -18,7 +18,7 @@ pub struct Sftp;
 
 impl Sftp {
     /// sftp with one line of a batch file.
-    fn command(place: &Place, serving: &Serving, line: &str) -> Result<Command> {
+    fn command(place: &PeerNode, serving: &Serving, line: &str) -> Result<Command> {
         let batch = serving.setting("batch");
         write(&batch, line)?;
         let mut command = place.client(&SFTP, serving)?;
@@ -52,13 +52,13 @@ impl Peer for Sftp {
         ssh::ABILITIES
     }
 
-    fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
+    fn serve(&self, place: &PeerNode, root: &Path) -> Result<Serving> {
         ssh::serve(place, root)
     }
 
     fn fetch(
         &self,
-        place: &Place,
+        place: &PeerNode,
         from: &Serving,
         item: &Item,
         to: &Path,
@@ -70,7 +70,7 @@ impl Peer for Sftp {
 
     fn send(
         &self,
-        place: &Place,
+        place: &PeerNode,
         to: &Serving,
         root: &Path,
         item: &Item,

@@ -1,7 +1,7 @@
 //! An OpenSSH server with keys of its own, and the settings of its clients: scp, sftp, rsync and
 //! rclone.
 
-use super::place::{Place, SERVED, Serving, USER, write};
+use super::place::{PeerNode, SERVED, Serving, USER, write};
 use super::{Abilities, Need};
 use crate::children::output_within;
 use anyhow::{Result, bail};
@@ -52,7 +52,7 @@ const KEYGEN_TIME_LIMIT: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// A program is missing, or the server does not start.
-pub fn serve(place: &Place, root: &Path) -> Result<Serving> {
+pub fn serve(place: &PeerNode, root: &Path) -> Result<Serving> {
     serve_with(place, root, "")
 }
 
@@ -60,7 +60,7 @@ pub fn serve(place: &Place, root: &Path) -> Result<Serving> {
 ///
 /// # Errors
 /// As [`serve`].
-pub fn serve_with(place: &Place, root: &Path, more: &str) -> Result<Serving> {
+pub fn serve_with(place: &PeerNode, root: &Path, more: &str) -> Result<Serving> {
     let settings = place.settings()?;
     let folder = settings.path().to_path_buf();
     let host_key = make_key(&folder.join("host"))?;

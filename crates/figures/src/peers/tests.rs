@@ -3,7 +3,7 @@
 
 use super::contents::compare;
 use super::iperf3::Iperf3;
-use super::one_copy::{Direction, Job, one_copy};
+use super::one_copy::{Job, PeerDirection, one_copy};
 use super::*;
 use crate::copy::Source;
 use crate::dataset;
@@ -67,7 +67,7 @@ impl Bench {
             relay: None,
             scratch: self.scratch.path(),
             source,
-            direction: Direction::Fetch,
+            direction: PeerDirection::Fetch,
             streams: 1,
         }
     }
@@ -95,14 +95,14 @@ fn every_peer_copies_a_file_and_a_tree_in_each_direction() {
     for peer in all().into_iter().filter(|peer| installed(peer.as_ref())) {
         let able = peer.abilities();
         for (source, files, bytes) in [(&bench.file, 1, 2 << 20), (&bench.tree, 3, 370_001)] {
-            for direction in [Direction::Fetch, Direction::Send] {
+            for direction in [PeerDirection::Fetch, PeerDirection::Send] {
                 for streams in [1, 16] {
                     let job = Job {
                         direction,
                         streams,
                         ..bench.job(source)
                     };
-                    let expected = (direction == Direction::Fetch || able.send)
+                    let expected = (direction == PeerDirection::Fetch || able.send)
                         && (source.name == "file.bin" || able.trees)
                         && (streams == 1 || able.streams);
                     match one_copy(peer.as_ref(), &job) {
@@ -178,13 +178,13 @@ fn iperf3_measures_both_directions() {
     if !installed(&Iperf3) {
         return;
     }
-    let place = |node| Place {
+    let place = |node| PeerNode {
         lab: &bench.lab,
         node,
         scratch: bench.scratch.path(),
     };
     let serving = Iperf3.serve(&place("server")).unwrap();
-    for direction in [Direction::Fetch, Direction::Send] {
+    for direction in [PeerDirection::Fetch, PeerDirection::Send] {
         let rate = Iperf3.goodput_bps(&place("client"), &serving, 2 << 20, direction, 2);
         assert!(rate.unwrap() > 0.0);
     }
@@ -224,13 +224,13 @@ impl Peer for Liar {
         }
     }
 
-    fn serve(&self, place: &Place, _root: &Path) -> Result<Serving> {
+    fn serve(&self, place: &PeerNode, _root: &Path) -> Result<Serving> {
         Iperf3.serve(place)
     }
 
     fn fetch(
         &self,
-        place: &Place,
+        place: &PeerNode,
         from: &Serving,
         item: &Item,
         to: &Path,
@@ -268,7 +268,7 @@ fn a_server_ends_with_all_its_processes_when_it_is_dropped() {
     if !installed(&scp::Scp) {
         return;
     }
-    let place = |node| Place {
+    let place = |node| PeerNode {
         lab: &bench.lab,
         node,
         scratch: bench.scratch.path(),

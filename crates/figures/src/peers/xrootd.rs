@@ -1,6 +1,6 @@
 //! xrdcp with an XRootD server, without authentication.
 
-use super::place::{Place, Serving, write};
+use super::place::{PeerNode, Serving, write};
 use super::{Abilities, Item, Need, Peer, Program};
 use anyhow::Result;
 use std::path::Path;
@@ -28,7 +28,7 @@ const PARALLEL_FILES_AT_LEAST: u32 = 4;
 pub struct Xrootd;
 
 impl Xrootd {
-    fn command(place: &Place, serving: &Serving, item: &Item, streams: u32) -> Result<Command> {
+    fn command(place: &PeerNode, serving: &Serving, item: &Item, streams: u32) -> Result<Command> {
         let mut command = place.client(&CLIENT, serving)?;
         command.args(["-f", "-s"]);
         if streams > 1 {
@@ -74,7 +74,7 @@ impl Peer for Xrootd {
         }
     }
 
-    fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
+    fn serve(&self, place: &PeerNode, root: &Path) -> Result<Serving> {
         let settings = place.settings()?;
         let file = settings.path().join("xrootd.cfg");
         write(
@@ -95,7 +95,7 @@ impl Peer for Xrootd {
 
     fn fetch(
         &self,
-        place: &Place,
+        place: &PeerNode,
         from: &Serving,
         item: &Item,
         to: &Path,
@@ -110,7 +110,7 @@ impl Peer for Xrootd {
 
     fn send(
         &self,
-        place: &Place,
+        place: &PeerNode,
         to: &Serving,
         root: &Path,
         item: &Item,

@@ -328,7 +328,7 @@ async fn a_socket_has_one_on_ramp_and_a_private_directory() {
     let user = User::new();
     let onramp = user.start();
     let error = Onramp::start(user.config()).unwrap_err().to_string();
-    assert!(error.starts_with("an on-ramp runs already at "), "{error}");
+    assert!(error.starts_with("an on-ramp already runs at "), "{error}");
     onramp.stop().await;
     assert!(
         !user.path("onramp/socket").exists(),

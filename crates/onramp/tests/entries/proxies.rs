@@ -206,8 +206,8 @@ async fn an_open_proxy_does_not_start() {
     let error = Onramp::start(open.clone()).unwrap_err().to_string();
     assert_eq!(
         error,
-        "socks at 0.0.0.0:0 could be used by anybody who reaches it: say from which networks with \
-         --allow-from"
+        "socks at 0.0.0.0:0 would be open to everyone who can reach it: name the permitted \
+         networks with --allow-from"
     );
     let guests = GuestPolicy {
         login: None,

@@ -97,7 +97,7 @@ fn exceeded_or_unstated_wishes_are_refused() {
                 purpose: Some("other"),
                 ..good
             },
-            "rule 1: not for \"other\" (purposes)",
+            "rule 1: not for purpose \"other\" (purposes)",
         ),
     ] {
         assert_eq!(within(&[all], &wishes).map(|_| ()), Err(said.to_owned()));

@@ -11,7 +11,7 @@ const NAMES: [&str; 2] = ["liblonghaul-preload.so", "liblonghaul_preload_object.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
     /// The variable does not name a file.
-    #[error("{0} names {1}, which is no file: unset it or correct it")]
+    #[error("{0} names {1}, which is not a file: unset it or correct it")]
     NoFile(&'static str, PathBuf),
     /// The object is in none of the usual places.
     #[error("{object} is neither in {folder} nor in its ../lib: install it there, or name it in \
@@ -19,8 +19,8 @@ pub enum ObjectError {
     Nowhere(&'static str, PathBuf),
     /// Its path has a character at which the loader would split it.
     #[error(
-        "the loader cannot be given {1}: put the library where the path has no blank and no \
-         colon, and name it in {0}"
+        "the loader cannot load {1}: move the library to a path without spaces or colons, and \
+         name it in {0}"
     )]
     Cut(&'static str, PathBuf),
     /// The folder of this program, or the object, cannot be examined.
@@ -59,7 +59,7 @@ pub fn find(variable: &'static str) -> Result<PathBuf, ObjectError> {
 
 fn beside_program(variable: &'static str) -> Result<PathBuf, ObjectError> {
     let program = env::current_exe()
-        .map_err(|error| ObjectError::Lost("this program's own folder".into(), error))?;
+        .map_err(|error| ObjectError::Lost("the directory of this program".into(), error))?;
     let folder = program.parent().unwrap_or(Path::new("/"));
     let folders = [folder.to_path_buf(), folder.join("../lib")];
     let candidates = folders

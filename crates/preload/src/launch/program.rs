@@ -22,19 +22,22 @@ pub enum UnsuitableProgram {
     #[error("{0}: no such program; give its path, or see PATH")]
     Missing(PathBuf),
     /// The program cannot be run or read.
-    #[error("{0}: cannot be run: {1}")]
+    #[error("cannot run {0}: {1}")]
     NotExecutable(PathBuf, std::io::Error),
     /// It has no loader.
-    #[error("{0} is statically linked, so nothing can be loaded before it: {1}")]
+    #[error("{0} is statically linked, so no library can be preloaded: {1}")]
     Static(PathBuf, &'static str),
     /// It runs with more privileges than its caller.
     #[error(
-        "{0} is {1}, and the loader loads nothing from outside into such programs: run it as the \
-         user that it would become"
+        "{0} is {1}, and the loader preloads nothing into such programs: run it as the user that \
+         it would become"
     )]
     Privileged(PathBuf, &'static str),
     /// It is built for another machine.
-    #[error("{0} is built for another kind of machine than this {1}: use the {1} of that kind")]
+    #[error(
+        "{0} is built for another architecture than this {1}: use the {1} for that \
+        architecture"
+    )]
     Foreign(PathBuf, &'static str),
 }
 

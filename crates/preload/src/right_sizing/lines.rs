@@ -54,7 +54,7 @@ impl Log {
         self.line("action", |line| {
             write!(
                 line,
-                r#","what":"unlock-receive","cause":"the window scale is settled with the SYN, and the program's own buffer of {} would hold it down""#,
+                r#","what":"unlock-receive","cause":"the SYN fixes the window scale, and the program's own buffer of {} would limit it""#,
                 ByteCount(u64::from(freed.buffer))
             )
         });

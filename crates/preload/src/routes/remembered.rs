@@ -33,8 +33,8 @@ struct CachedAnswer {
     question: CacheKey,
 }
 
-/// Parts of a question on which its answer depends. All other fields of a [`RouteQuery`] are the same for
-/// all questions of a process.
+/// Parts of a question on which its answer depends. All other fields of a [`RouteQuery`] are the
+/// same for all questions of a process.
 #[derive(Clone, Copy)]
 struct CacheKey {
     address: [u8; 16],

@@ -1,5 +1,5 @@
-//! An on-ramp for these tests, built on `longhaul_ramp_protocol`. The last octet of a destination decides
-//! what it does, and it echoes the bytes on a route.
+//! An on-ramp for these tests, built on `longhaul_ramp_protocol`. The last octet of a destination
+//! decides what it does, and it echoes the bytes on a route.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};

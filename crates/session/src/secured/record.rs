@@ -55,13 +55,13 @@ impl Content {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RecordError {
     /// The outer type, version or length is not that of a protected record.
-    #[error("what came is no protected TLS record")]
+    #[error("received data that is not a protected TLS record")]
     Malformed,
     /// The record was modified in transit, or belongs elsewhere in the stream.
-    #[error("a TLS record does not decrypt: it was changed on the way")]
+    #[error("cannot decrypt a TLS record: it was changed on the way")]
     Forged,
     /// The padding has no content type, or the content type is not allowed here.
-    #[error("a TLS record of a kind that does not belong here")]
+    #[error("unexpected type of TLS record")]
     Unexpected,
     /// The key has reached its limit of records (section 5.5).
     #[error("a TLS key was used for too many records")]

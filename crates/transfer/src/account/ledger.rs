@@ -39,13 +39,13 @@ impl Resource {
 pub(crate) enum ResourceExhausted {
     /// All clients together use all that the server has of a resource: copies, streams, open files,
     /// buffers or memory. Try again when other copies have ended.
-    #[error("the server has no more {} to give; try again later", .0.name())]
+    #[error("the server has no free {}; retry later", .0.name())]
     All(Resource),
     /// This key uses its full share of a resource of the server. Try again when its other copies
     /// have ended, or run fewer at a time.
     #[error(
-        "this key has its whole share of the server's {} in use; \
-         try again when its other copies are done",
+        "this key already uses its full share of the server's {}; retry when its other copies are \
+         done",
         .0.name()
     )]
     Share(Resource),

@@ -318,7 +318,7 @@ impl RouteSteering {
         }
         match known.standing {
             RouteStage::Gone => {
-                return Some((RouteStage::default(), "it is tried again".to_owned()));
+                return Some((RouteStage::default(), "it is being retried".to_owned()));
             }
             RouteStage::Late if known.opened.is_some() => {
                 return Some((RouteStage::default(), "it is open now".to_owned()));

@@ -167,7 +167,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
                         // The stream was given up.
                         Err(error) if error.is_cancelled() => continue,
                         Err(_) => {
-                            let why = "a stream's task failed on this side";
+                            let why = "an internal task of a stream failed on this side";
                             return Err(Error::StreamsLost(why.into()));
                         }
                     };
@@ -276,7 +276,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             Some(Error::Connect(reason)) if self.ever_open => Error::StreamsLost(reason),
             Some(Error::Stream(error)) => Error::StreamsLost(error.to_string()),
             Some(error) => error,
-            None => Error::StreamsLost("no stream came back in time".into()),
+            None => Error::StreamsLost("no stream could be reopened in time".into()),
         }
     }
 }

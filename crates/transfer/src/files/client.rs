@@ -31,10 +31,10 @@ pub enum FilesError {
     #[error("the session with the server broke off: {0}")]
     Broken(#[from] io::Error),
     /// The server was silent for too long.
-    #[error("the server has said nothing for {} s", SILENCE_TIMEOUT.as_secs())]
+    #[error("the server sent nothing for {} s", SILENCE_TIMEOUT.as_secs())]
     Silent,
     /// The response does not match the request.
-    #[error("the server broke the files protocol: {0}; do both sides run the same release?")]
+    #[error("the server violated the files protocol: {0}; do both sides run the same release?")]
     Protocol(String),
 }
 

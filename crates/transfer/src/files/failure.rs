@@ -68,25 +68,27 @@ impl FilesFailureKind {
     fn text(self) -> &'static str {
         match self {
             Self::NotFound => "no such file or directory",
-            Self::Exists => "exists already",
+            Self::Exists => "already exists",
             Self::PermissionDenied => "permission denied",
             Self::NotGranted => "not granted",
             Self::RefusedPath => {
                 "refused: the path is the directory that is served, leads out of it, \
                  or leads through a symbolic link"
             }
-            Self::NotADirectory => "is not a directory, or something above it is none",
+            Self::NotADirectory => "is not a directory, or one of its parents is not",
             Self::IsDirectory => "is a directory; give -r to remove it with all it holds",
             Self::NotEmpty => "is a directory that is not empty",
             Self::ReservedName => {
-                "names beginning with .longhaul- belong to copies; \
-                 see longhaul leftovers for those that nobody needs"
+                "names beginning with .longhaul- are reserved for copies; longhaul leftovers \
+                 lists and removes unused ones"
             }
             Self::OtherFileSystem => "is in another file system: copy it there and remove it here",
             Self::IntoItself => "a directory cannot be moved into itself",
             Self::DiskFull => "no space left",
-            Self::Limit => "a limit was met",
-            Self::NotUnderstood => "not understood; does the server run the same release?",
+            Self::Limit => "a limit was reached",
+            Self::NotUnderstood => {
+                "the server did not understand the request; does it run the same release?"
+            }
             Self::Io => "input/output error",
         }
     }

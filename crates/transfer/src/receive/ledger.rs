@@ -241,15 +241,17 @@ impl<P: LedgerTypes> CopyLedger<P> {
             return Err(Rejection::Protocol("its numbering has too many gaps"));
         }
         if head.id == NO_ENTRY {
-            return Err(Rejection::Protocol("it reports a failure of no entry"));
+            return Err(Rejection::Protocol(
+                "it reported the failure of an unknown entry",
+            ));
         }
         if self.end.is_some_and(|entries| head.id >= entries) {
             return Err(Rejection::Protocol(
-                "it sends more entries than it has announced",
+                "it sent more entries than it announced",
             ));
         }
         if (head.source as usize) >= self.sources {
-            return Err(Rejection::Protocol("it speaks of a source nobody named"));
+            return Err(Rejection::Protocol("it names an unknown source"));
         }
         match self.expectation.admit(head, sent) {
             Ok(()) => Ok(None),
@@ -265,13 +267,13 @@ impl<P: LedgerTypes> CopyLedger<P> {
     pub(crate) fn admit_link(&self, link: &HardLink) -> Result<(), Rejection> {
         let (source, path) = &link.first;
         if *source as usize >= self.sources {
-            return Err(Rejection::Protocol("it speaks of a source nobody named"));
+            return Err(Rejection::Protocol("it names an unknown source"));
         }
         match self.expectation.may_name(path) {
             true => Ok(()),
             false => Err(Rejection::NotAsked(
                 link.head.clone(),
-                "another name of what is beneath a source that was to be one file",
+                "a hard link below a source that must be a single file",
             )),
         }
     }
@@ -302,7 +304,9 @@ impl<P: LedgerTypes> CopyLedger<P> {
             || entries < self.manifest.len()
             || under_way.any(|id| *id >= entries)
         {
-            return Err(Rejection::Protocol("it counts its entries in two ways"));
+            return Err(Rejection::Protocol(
+                "it announced two different numbers of entries",
+            ));
         }
         self.end = Some(entries);
         self.conclude(out);

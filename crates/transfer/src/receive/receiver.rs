@@ -1,5 +1,5 @@
-//! The receiver of a copy: passes what streams carry to the [`CopyLedger`], and performs its actions on
-//! the store.
+//! The receiver of a copy: passes what streams carry to the [`CopyLedger`], and performs its
+//! actions on the store.
 //!
 //! The ledger decides. The receiver adds the lock around it, the store, the account for its memory,
 //! and the observer. Actions are performed without the lock, by the thread that brought the event.
@@ -226,7 +226,7 @@ impl<S: FileStore> Receiver<S> {
                     source: source as u32,
                     path: RelPath::root(),
                 });
-                Err(Error::NotAsked(format!("{label}: nothing of it came")))
+                Err(Error::NotAsked(format!("{label}: nothing was sent for it")))
             }
         }
     }

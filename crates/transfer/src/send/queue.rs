@@ -256,7 +256,7 @@ impl WorkQueue {
         match self.handle(|schedule, _| schedule.have(id, subtrees, more)) {
             true => Ok(()),
             false => Err(Error::Protocol(
-                "it has parts of a file that the file does not have".into(),
+                "it claims parts that the file does not have".into(),
             )),
         }
     }

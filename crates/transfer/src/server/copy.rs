@@ -158,7 +158,7 @@ impl ServerCopy {
         // `self` holds the sender, so it cannot be gone.
         match why.ok().and_then(|why| *why) {
             Some(EarlyEnd::Superseded) => {
-                Error::Refused("another copy of the same goes on in its place".into())
+                Error::Refused("another copy of the same files replaced it".into())
             }
             // This is not a refusal. The client waits until the directory is back, as for a server
             // that is unreachable.
@@ -214,7 +214,7 @@ impl Server {
                 return Err(CopyRefusal {
                     kind: RefusalKind::Limit,
                     detail: format!(
-                        "this copy has as many streams as the server allows ({})",
+                        "this copy already has the server's maximum number of streams ({})",
                         self.limits.streams_per_copy
                     ),
                 });

@@ -102,7 +102,7 @@ impl Server {
             return Ok(());
         };
         let hello: FilesHello = serde_json::from_slice(&hello)
-            .map_err(|_| Error::Protocol("the first line is no versions".into()))?;
+            .map_err(|_| Error::Protocol("the first line does not list versions".into()))?;
         // LH-FILES-2.
         if !(hello.lowest..=hello.highest).contains(&FILES_VERSION) {
             return Err(Error::Protocol(format!(
@@ -119,7 +119,7 @@ impl Server {
         loop {
             let line = match timeout(IDLE_TIMEOUT, lines.next()).await {
                 Ok(line) => line.map_err(unexpected)?,
-                Err(_) => return Err(Error::Protocol("nothing was asked for too long".into())),
+                Err(_) => return Err(Error::Protocol("no request for too long".into())),
             };
             let Some(line) = line else {
                 return Ok(());

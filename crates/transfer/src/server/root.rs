@@ -25,7 +25,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Detail of the refusal while the path leads elsewhere.
 pub(super) const ROOT_DISPLACED: &str = "the server's directory was moved, replaced or mounted \
-                                         over; its operator has to restore it, or confirm the new \
+                                         over; its operator must restore it, or confirm the new \
                                          one (SIGHUP)";
 
 /// A directory to be served.
@@ -183,12 +183,12 @@ impl Server {
             Some(PathLeads::Elsewhere) => tracing::error!(
                 path = path(),
                 "the root was replaced or mounted over: nothing is served until the former \
-                 directory is back, or SIGHUP confirms what is there now"
+                 directory is restored, or SIGHUP confirms the new one"
             ),
             Some(PathLeads::Nowhere) => tracing::error!(
                 path = path(),
-                "the root is gone: nothing is served until it is back, \
-                 or SIGHUP confirms one that was made anew"
+                "the root is missing: nothing is served until it is restored, or SIGHUP confirms \
+                 a new one"
             ),
         }
         self.end_copies(EarlyEnd::RootDisplaced, |_| true);

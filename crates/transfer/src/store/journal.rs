@@ -387,7 +387,7 @@ impl<S: Storage> Journal<S> {
             Ok(RecordResult::AnotherCopy) => FlushResult::Nothing,
             Ok(RecordResult::TooScattered) => FlushResult::Unrecorded(Failure::with_detail(
                 FailureKind::Limit,
-                "its blocks come too scattered",
+                "its blocks are too scattered",
             )),
             Err(errno) => FlushResult::Unrecorded(errno.into()),
         }

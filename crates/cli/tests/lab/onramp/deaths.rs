@@ -66,7 +66,7 @@ fn connections_end_with_a_dead_hop_and_new_ones_avoid_it() {
 
     let download = Download::start(&world, &socks);
     world.kill(2);
-    onramp.logged(&["the far side died"]);
+    onramp.logged(&["the session broke off"]);
     download.breaks_off();
     // The off-ramp does not answer, and nothing was sent: the connection is made directly.
     world.is_the_file(
@@ -78,9 +78,9 @@ fn connections_end_with_a_dead_hop_and_new_ones_avoid_it() {
 
     // The direct connection has been measured: at 20 ms the route is worth it.
     let download = Download::start(&world, &socks);
-    onramp.logged(&["asked for", "way=route"]);
+    onramp.logged(&["connection requested", "way=route"]);
     world.kill(0);
-    onramp.logged(&["the far side died"]);
+    onramp.logged(&["the session broke off"]);
     download.breaks_off();
     world.is_the_file(
         &world.curl(&["--socks5", &socks], &world.url()),
@@ -90,13 +90,13 @@ fn connections_end_with_a_dead_hop_and_new_ones_avoid_it() {
     // With `fall_back = false`, there is no direct connection.
     world.rules("fall_back = false");
     onramp.signal(rustix::process::Signal::HUP);
-    onramp.logged(&["the table of routes has been read again"]);
+    onramp.logged(&["table of routes reloaded"]);
     let refused = world.curl(&["--socks5", &socks], &world.url());
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("(3)"), "{said}");
     fs::write(world.file("laptop/routes.toml"), "[[route]]\nto = 7\n").unwrap();
     onramp.signal(rustix::process::Signal::HUP);
-    onramp.logged(&["the table of routes in force stays"]);
+    onramp.logged(&["table of routes not reloaded: keeping the previous one"]);
     assert!(
         !world
             .curl(&["--socks5", &socks], &world.url())

@@ -45,7 +45,7 @@ fn a_gateway_onramp_serves_a_whole_network() {
     );
     nft(&world, "laptop", &ruleset);
     world.is_the_file(&get(), "redirected");
-    onramp.logged(&["asked for", "entry=\"redirect\"", "way=route"]);
+    onramp.logged(&["connection requested", "entry=\"redirect\"", "way=route"]);
     nft(&world, "laptop", "delete table ip lab\n");
 
     for arguments in [
@@ -72,7 +72,7 @@ fn a_gateway_onramp_serves_a_whole_network() {
     );
     nft(&world, "laptop", &ruleset);
     world.is_the_file(&get(), "handed over");
-    onramp.logged(&["asked for", "entry=\"tproxy\"", "way=route"]);
+    onramp.logged(&["connection requested", "entry=\"tproxy\"", "way=route"]);
     nft(&world, "laptop", "delete table ip lab\n");
 
     // IPv6, which the lab has switched off: the destination is recognized, and the connection is
@@ -112,10 +112,10 @@ fn a_gateway_onramp_serves_a_whole_network() {
     );
     fs::write(world.file("laptop/routes.toml"), rule).unwrap();
     onramp.signal(rustix::process::Signal::HUP);
-    onramp.logged(&["the table of routes has been read again"]);
+    onramp.logged(&["table of routes reloaded"]);
     assert!(!world.curl(&[], "http://[2001:db8::1]/").status.success());
     onramp.logged(&[
-        "asked for",
+        "connection requested",
         "entry=\"redirect\"",
         "destination=[2001:db8::1]:80",
     ]);
@@ -132,6 +132,6 @@ fn a_gateway_onramp_serves_a_whole_network() {
             .status
             .success()
     );
-    onramp.logged(&["no firewall has brought here"]);
+    onramp.logged(&["no firewall redirected here"]);
     onramp.holds_again(held);
 }

@@ -35,7 +35,11 @@ fn unmodified_programs_use_two_depots_and_an_offramp() {
     ];
     for (entry, options, url) in curls {
         let output = world.curl(options, url);
-        onramp.logged(&["asked for", &format!("entry=\"{entry}\""), &route]);
+        onramp.logged(&[
+            "connection requested",
+            &format!("entry=\"{entry}\""),
+            &route,
+        ]);
         onramp.logged(&[&format!("entry=\"{entry}\""), "sent="]);
         world.is_the_file(&output, &format!("curl {options:?} {url}"));
     }
@@ -67,7 +71,7 @@ fn unmodified_programs_use_two_depots_and_an_offramp() {
             "nc -X {how}: {} bytes came",
             output.stdout.len()
         );
-        onramp.logged(&["asked for", &route]);
+        onramp.logged(&["connection requested", &route]);
     }
     let mut wget = world.lab.command("laptop", "busybox").unwrap();
     wget.env("http_proxy", &proxy)
@@ -157,9 +161,9 @@ fn failures_reach_programs_and_leave_nothing_behind() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    onramp.logged(&["asked for", &format!("{server}:22")]);
+    onramp.logged(&["connection requested", &format!("{server}:22")]);
     nc.kill().unwrap();
     nc.wait().unwrap();
-    onramp.logged(&["the program went while it was connected"]);
+    onramp.logged(&["the program closed its socket while it was being connected"]);
     onramp.holds_again(held);
 }

@@ -32,7 +32,7 @@ impl Jitter {
         self.amplitude * (2.0 * even - 1.0)
     }
 
-    fn at(&mut self, time: Duration) -> f64 {
+    fn value_at(&mut self, time: Duration) -> f64 {
         let place = time.as_secs_f64() / CORRELATION_TIME.as_secs_f64();
         while self.section.0 < place as u128 {
             self.section = (self.section.0 + 1, self.section.2, self.draw());
@@ -43,7 +43,8 @@ impl Jitter {
 
     /// Sets the sample's round trip to the jittered `rtt`, and its minimum to the least so far.
     fn apply(&mut self, sample: &mut Sample, rtt: Duration) {
-        let jittered = Duration::from_secs_f64((rtt.as_secs_f64() + self.at(sample.at)).max(0.0));
+        let jittered =
+            Duration::from_secs_f64((rtt.as_secs_f64() + self.value_at(sample.at)).max(0.0));
         sample.info.rtt = jittered;
         sample.info.receive_rtt = jittered;
         sample.info.min_rtt = sample.info.min_rtt.map(|least| least.min(jittered));

@@ -62,7 +62,7 @@ pub enum Rule {
 /// Observed answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Seen {
+pub enum Observation {
     /// Answers to the requests of a trial.
     Granted(Granted),
     /// Time that the answers took.
@@ -101,7 +101,7 @@ impl Cell {
 
 impl Experiment for Admission {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = ();
 
     fn name(&self) -> &'static str {
@@ -158,7 +158,7 @@ impl Experiment for Admission {
         Ok(Network::none())
     }
 
-    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Observation> {
         let name = NAMES.into_iter().find(|name| *name == cell.network);
         let network = network(name.ok_or_else(|| anyhow!("no network {}", cell.network))?)?;
         let trial = |paths, takes_offers| TrialParameters {
@@ -174,7 +174,7 @@ impl Experiment for Admission {
         Ok(match cell.rule {
             Rule::Oscars => {
                 let (granted, booked) = trial::granted_by_oscars(&network, &trial(1, false));
-                Seen::Granted(Granted {
+                Observation::Granted(Granted {
                     granted: of_all(granted),
                     booked: share(booked),
                     ..Granted::default()
@@ -187,7 +187,7 @@ impl Experiment for Admission {
                     CheckVerdict::FewPaths,
                     CheckVerdict::Exhausted,
                 ];
-                Seen::Granted(Granted {
+                Observation::Granted(Granted {
                     granted: of_all(outcome.granted),
                     booked: share(outcome.booked),
                     by_offer: of_all(outcome.by_offer),
@@ -199,7 +199,7 @@ impl Experiment for Admission {
                     offers: outcome.offers,
                 })
             }
-            Rule::Load { offers } => Seen::Took(load::run(
+            Rule::Load { offers } => Observation::Took(load::run(
                 &network,
                 &LoadParameters {
                     reservations: BOOKED,
@@ -211,16 +211,16 @@ impl Experiment for Admission {
         })
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         match seen {
-            Seen::Granted(seen) => format!(
+            Observation::Granted(seen) => format!(
                 "{:.1} % granted, {:.1} % of the volume, {} refusals proved, {} open",
                 100.0 * seen.granted,
                 100.0 * seen.booked,
                 seen.proved,
                 seen.open
             ),
-            Seen::Took(took) => format!(
+            Observation::Took(took) => format!(
                 "{:.0} requests/s, p99 {:.2} ms",
                 took.per_second, took.p99_ms
             ),
@@ -235,11 +235,11 @@ impl Experiment for Admission {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         Ok(page::page(runs))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         page::figures(runs)
     }
 }

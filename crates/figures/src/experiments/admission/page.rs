@@ -3,24 +3,24 @@
 use longhaul_circuit_trials::load::LoadResult;
 use longhaul_circuit_trials::networks::NAMES;
 
-use super::{BOOKED, Cell, Granted, PATHS, REQUESTS, Rule, Seen, TIMED};
+use super::{BOOKED, Cell, Granted, Observation, PATHS, REQUESTS, Rule, TIMED};
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
 use crate::single::Basis;
 use crate::stats::Spread;
 
-type All<'a> = Runs<'a, Cell, Seen>;
+type AdmissionRuns<'a> = Runs<'a, Cell, Observation>;
 
-fn granted(seen: &Seen) -> Granted {
+fn granted(seen: &Observation) -> Granted {
     match seen {
-        Seen::Granted(seen) => *seen,
-        Seen::Took(_) => Granted::default(),
+        Observation::Granted(seen) => *seen,
+        Observation::Took(_) => Granted::default(),
     }
 }
 
 /// Returns a value of a rule's runs on a network.
-fn of(
-    runs: &All<'_>,
+fn rule_value(
+    runs: &AdmissionRuns<'_>,
     network: &str,
     rule: Rule,
     value: impl Fn(&Granted) -> f64,
@@ -33,12 +33,12 @@ fn of(
 }
 
 /// Returns the booked share relative to that of OSCARS' rule, for each seed.
-fn by_oscars(runs: &All<'_>, network: &str, rule: Rule) -> Option<Spread> {
+fn by_oscars(runs: &AdmissionRuns<'_>, network: &str, rule: Rule) -> Option<Spread> {
     let cell = |rule| Cell {
         network: network.to_owned(),
         rule,
     };
-    Spread::of(&runs.ratios(&cell(rule), &cell(Rule::Oscars), |seen| {
+    Spread::from_samples(&runs.ratios(&cell(rule), &cell(Rule::Oscars), |seen| {
         granted(seen).booked
     }))
 }
@@ -62,7 +62,7 @@ fn ours() -> impl Iterator<Item = Rule> {
         .flat_map(|paths| [false, true].map(|offers| Rule::Ours { paths, offers }))
 }
 
-fn acceptance(runs: &All<'_>) -> Table {
+fn acceptance(runs: &AdmissionRuns<'_>) -> Table {
     let mut table = Table::new([
         "network",
         "rule",
@@ -76,9 +76,10 @@ fn acceptance(runs: &All<'_>) -> Table {
     ]);
     for network in NAMES {
         for rule in [Rule::Oscars].into_iter().chain(ours()) {
-            let value =
-                |value: fn(&Granted) -> f64, digits| cell(of(runs, network, rule, value), digits);
-            if of(runs, network, rule, |seen| seen.granted).is_none() {
+            let value = |value: fn(&Granted) -> f64, digits| {
+                cell(rule_value(runs, network, rule, value), digits)
+            };
+            if rule_value(runs, network, rule, |seen| seen.granted).is_none() {
                 continue;
             }
             let is_ours = rule != Rule::Oscars;
@@ -99,7 +100,7 @@ fn acceptance(runs: &All<'_>) -> Table {
     table
 }
 
-fn load(runs: &All<'_>) -> Table {
+fn load(runs: &AdmissionRuns<'_>) -> Table {
     let mut table = Table::new([
         "network",
         "counter-offers",
@@ -119,8 +120,8 @@ fn load(runs: &All<'_>) -> Table {
             };
             let value = |value: fn(&LoadResult) -> f64, digits| {
                 let spread = runs.spread(&wanted, |seen| match seen {
-                    Seen::Took(took) => value(took),
-                    Seen::Granted(_) => f64::NAN,
+                    Observation::Took(took) => value(took),
+                    Observation::Granted(_) => f64::NAN,
                 });
                 cell(spread, digits)
             };
@@ -143,7 +144,7 @@ fn load(runs: &All<'_>) -> Table {
 }
 
 /// Returns the page.
-pub fn page(runs: &All<'_>) -> Page {
+pub fn page(runs: &AdmissionRuns<'_>) -> Page {
     Page::new(&format!(
         "{REQUESTS} random requests on each network: rates and volumes, ahead by up to a day and \
          a half, some larger than any one link has room for. OSCARS' published \
@@ -170,7 +171,7 @@ pub fn page(runs: &All<'_>) -> Page {
 }
 
 /// Returns the figures that documents quote.
-pub fn figures(runs: &All<'_>) -> Vec<Figure> {
+pub fn figures(runs: &AdmissionRuns<'_>) -> Vec<Figure> {
     let mut all = Vec::new();
     for network in NAMES {
         for rule in [

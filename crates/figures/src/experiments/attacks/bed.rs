@@ -11,8 +11,8 @@ use longhaul_hostile::Usage;
 
 use super::attack::Victim;
 use super::attacker::HELD_FILE;
-use super::place::Place;
-use super::{Cell, Seen};
+use super::place::AttackBed;
+use super::{Cell, Observation};
 use crate::dataset;
 use crate::experiment::Here;
 use crate::identities::new_key;
@@ -67,8 +67,8 @@ impl Bed {
     ///
     /// # Errors
     /// A process cannot be started. A copy that fails is a result.
-    pub fn run(&self, here: &Here<'_, Self>, cell: &Cell) -> Result<Seen> {
-        let place = Place::at(here)?;
+    pub fn run(&self, here: &Here<'_, Self>, cell: &Cell) -> Result<Observation> {
+        let place = AttackBed::set_up(here)?;
         let root = here.folder.join("root");
         fs::create_dir(&root)?;
         for name in ["file", HELD_FILE] {
@@ -105,7 +105,7 @@ impl Bed {
         let usage = Usage::read(process).unwrap_or_default();
         let logged = fs::metadata(&victim.log)?.len() - log_before;
         drop(attacker);
-        let mut seen = Seen {
+        let mut seen = Observation {
             begins_s: None,
             rate_bps: None,
             error: None,

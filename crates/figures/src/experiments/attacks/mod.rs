@@ -33,7 +33,7 @@ pub struct Cell {
 
 /// Result of the copy, and the resources of the attacked process. A copy that fails is a result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     /// Seconds from the start of the command until data arrived.
     begins_s: Option<f64>,
     /// Rate from then to the end of the copy, in bit/s.
@@ -50,7 +50,7 @@ pub struct Seen {
 
 impl Experiment for Attacks {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = Bed;
 
     fn name(&self) -> &'static str {
@@ -90,11 +90,11 @@ impl Experiment for Attacks {
         Ok(Network::of_text("attacks", LAB))
     }
 
-    fn run(&self, here: &Here<'_, Bed>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, Bed>, cell: &Cell) -> Result<Observation> {
         here.setup.run(here, cell)
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         match (seen.begins_s, seen.rate_bps, &seen.error) {
             (Some(begins), Some(rate), None) => {
                 format!("after {begins:.2} s at {:.1} Mbit/s", rate / 1e6)
@@ -107,11 +107,11 @@ impl Experiment for Attacks {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
-        Ok(page::of(runs))
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
+        Ok(page::render_page(runs))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         page::figures(runs)
     }
 }

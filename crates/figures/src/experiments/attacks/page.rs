@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::ValueEnum;
 
-use super::{Attack, Cell, Seen};
+use super::{Attack, Cell, Observation};
 use crate::page::{Figure, Page, Table, cell};
 use crate::record::Record;
 use crate::runs::Runs;
@@ -35,7 +35,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(runs: &Runs<'_, Cell, Seen>, attack: Attack) -> Option<Self> {
+    fn for_attack(runs: &Runs<'_, Cell, Observation>, attack: Attack) -> Option<Self> {
         let of = |under_attack| {
             runs.cell(&Cell {
                 attack,
@@ -43,9 +43,9 @@ impl Figures {
             })
         };
         let (plain, attacked) = (of(false), of(true));
-        let begins = |runs: &[&Record<Cell, Seen>]| {
+        let begins = |runs: &[&Record<Cell, Observation>]| {
             let seconds: Vec<f64> = runs.iter().filter_map(|run| run.seen.begins_s).collect();
-            Spread::of(&seconds)
+            Spread::from_samples(&seconds)
         };
         let ratios: Vec<f64> = attacked
             .iter()
@@ -65,7 +65,7 @@ impl Figures {
                 .count(),
             begins: begins(&attacked),
             begins_unattacked: begins(&plain),
-            ratio: Spread::of(&ratios),
+            ratio: Spread::from_samples(&ratios),
             memory: attacked
                 .iter()
                 .map(|run| run.seen.peak_memory)
@@ -115,7 +115,7 @@ impl Figures {
 }
 
 /// Returns the page of these runs.
-pub fn of(runs: &Runs<'_, Cell, Seen>) -> Page {
+pub fn render_page(runs: &Runs<'_, Cell, Observation>) -> Page {
     let mut table = Table::new([
         "attack",
         "begins without, s",
@@ -143,14 +143,14 @@ pub fn of(runs: &Runs<'_, Cell, Seen>) -> Page {
 }
 
 /// Returns the figures over all attacks.
-pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+pub fn figures(runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
     let measured = measured(runs);
     let of = |value: fn(&Figures) -> Option<f64>| {
         let values: Vec<f64> = measured
             .iter()
             .filter_map(|(_, figures)| value(figures))
             .collect();
-        Spread::of(&values)
+        Spread::from_samples(&values)
     };
     let ratios = measured.iter().filter_map(|(_, figures)| figures.ratio);
     let least = ratios.map(|ratio| ratio.count).min().unwrap_or(0);
@@ -179,9 +179,9 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     ]
 }
 
-fn measured(runs: &Runs<'_, Cell, Seen>) -> Vec<(Attack, Figures)> {
+fn measured(runs: &Runs<'_, Cell, Observation>) -> Vec<(Attack, Figures)> {
     let all = Attack::value_variants().iter();
-    all.filter_map(|attack| Some((*attack, Figures::of(runs, *attack)?)))
+    all.filter_map(|attack| Some((*attack, Figures::for_attack(runs, *attack)?)))
         .collect()
 }
 

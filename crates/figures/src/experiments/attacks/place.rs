@@ -52,7 +52,7 @@ const COPY_TIMEOUT: Duration = Duration::from_secs(25);
 const ARRIVAL_SAMPLE_PERIOD: Duration = Duration::from_millis(2);
 
 /// A fresh lab with the keys and files.
-pub struct Place<'a> {
+pub struct AttackBed<'a> {
     here: &'a Here<'a, Bed>,
 }
 
@@ -73,12 +73,12 @@ impl Drop for Process {
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> AttackBed<'a> {
     /// Gives the attacker its addresses in a lab.
     ///
     /// # Errors
     /// `ip` fails.
-    pub fn at(here: &'a Here<'a, Bed>) -> Result<Self> {
+    pub fn set_up(here: &'a Here<'a, Bed>) -> Result<Self> {
         let place = Self { here };
         place.give_addresses()?;
         Ok(place)

@@ -92,7 +92,7 @@ pub struct Cell {
 
 /// Observation over [`MEASURED_SECONDS`], after [`SETTLE_SECONDS`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     /// Reserved rate in bit/s, including packet headers; `None` without a reservation.
     reserved_bps: Option<f64>,
     /// Rate of the flow in bit/s, including packet headers.
@@ -127,7 +127,7 @@ impl Path {
 
 impl Experiment for Circuit {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = ();
 
     fn name(&self) -> &'static str {
@@ -177,11 +177,11 @@ impl Experiment for Circuit {
         Ok(Network::of_text("circuit", &network::text(cell.path)).relays(relays))
     }
 
-    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Observation> {
         run::run(here, *cell)
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         let mbps = |bps: Option<f64>| bps.map_or("-".to_owned(), |bps| format!("{:.1}", bps / 1e6));
         let others = mbps(seen.cross_bps);
         let Some(deviation) = seen.deviation_percent else {
@@ -200,11 +200,11 @@ impl Experiment for Circuit {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         Ok(page::page(runs))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         page::figures(runs)
     }
 }

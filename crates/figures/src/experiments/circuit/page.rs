@@ -1,19 +1,23 @@
 //! The tables of circuits.
 
-use super::{CROSS_FLOWS, Cell, Flow, MEASURED_SECONDS, Path, RESERVED, ROUTED, Seen};
+use super::{CROSS_FLOWS, Cell, Flow, MEASURED_SECONDS, Observation, Path, RESERVED, ROUTED};
 use crate::page::{Figure, Page, Table, cell, number};
 use crate::runs::Runs;
 
-type All<'a> = Runs<'a, Cell, Seen>;
+type CircuitRuns<'a> = Runs<'a, Cell, Observation>;
 
-fn median(runs: &All<'_>, cell: Cell, value: fn(&Seen) -> Option<f64>) -> Option<f64> {
+fn median(
+    runs: &CircuitRuns<'_>,
+    cell: Cell,
+    value: fn(&Observation) -> Option<f64>,
+) -> Option<f64> {
     let spread = runs.spread(&cell, |seen| value(seen).unwrap_or(f64::NAN))?;
     Some(spread.median).filter(|median| median.is_finite())
 }
 
 /// Returns the others' rate next to a circuit, relative to their rate without it minus the
 /// reservation. More than 1 is more than their due.
-fn of_due(runs: &All<'_>, path: Path, flow: Flow) -> Option<f64> {
+fn of_due(runs: &CircuitRuns<'_>, path: Path, flow: Flow) -> Option<f64> {
     let of = |flow| {
         median(
             runs,
@@ -30,14 +34,14 @@ fn of_due(runs: &All<'_>, path: Path, flow: Flow) -> Option<f64> {
 }
 
 /// Formats a value that is computed from medians of these cells.
-fn marked<const N: usize>(runs: &All<'_>, cells: [&Cell; N], value: Option<f64>) -> String {
+fn marked<const N: usize>(runs: &CircuitRuns<'_>, cells: [&Cell; N], value: Option<f64>) -> String {
     match value {
         Some(value) => runs.basis(cells).mark(number(Some(value), 1)),
         None => number(None, 1),
     }
 }
 
-fn table(runs: &All<'_>, path: Path) -> Table {
+fn table(runs: &CircuitRuns<'_>, path: Path) -> Table {
     let mut table = Table::new([
         "over the depots",
         "others beside it",
@@ -63,7 +67,7 @@ fn table(runs: &All<'_>, path: Path) -> Table {
             let one = Cell { path, flow, cross };
             let all = runs.cell(&one);
             let Some(first) = all.first() else { continue };
-            let of = |is: bool, value: fn(&Seen) -> f64, digits| match is {
+            let of = |is: bool, value: fn(&Observation) -> f64, digits| match is {
                 true => cell(runs.spread(&one, value), digits),
                 false => "-".to_owned(),
             };
@@ -125,7 +129,7 @@ fn table(runs: &All<'_>, path: Path) -> Table {
 }
 
 /// Returns the page.
-pub fn page(runs: &All<'_>) -> Page {
+pub fn page(runs: &CircuitRuns<'_>) -> Page {
     let head = format!(
         "`longhaul perf` from a host through two depots to another one. The hop between the \
          depots goes over a link that it shares with {CROSS_FLOWS} CUBIC flows of others \
@@ -155,7 +159,7 @@ pub fn page(runs: &All<'_>) -> Page {
 }
 
 /// Returns the figures that documents quote.
-pub fn figures(runs: &All<'_>) -> Vec<Figure> {
+pub fn figures(runs: &CircuitRuns<'_>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for path in Path::ALL {
         let beside = Cell {
@@ -195,11 +199,11 @@ mod tests {
     fn others_are_compared_with_their_rate_minus_reservation() {
         let path = Path::Lsr;
         let run = |flow, flow_bps: Option<f64>, cross_bps: f64| {
-            let seen = Seen {
+            let seen = Observation {
                 flow_bps,
                 reserved_bps: flow_bps.map(|_| path.reserved_bps()),
                 cross_bps: Some(cross_bps),
-                ..Seen::default()
+                ..Observation::default()
             };
             record(
                 Cell {
@@ -216,7 +220,7 @@ mod tests {
             run(Flow::None, None, 226e6),
             run(Flow::Circuit, Some(96e6), 130e6),
         ];
-        let runs = Runs::of(&records);
+        let runs = Runs::select_valid(&records);
         assert!((of_due(&runs, path, Flow::Circuit).unwrap() - 1.0).abs() < 1e-9);
         assert_eq!(figures(&runs)[0].text, "100.0 %, 100.0 % (single)");
     }

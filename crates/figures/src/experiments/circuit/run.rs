@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::{CROSS_FLOWS, Cell, Flow, MEASURED_SECONDS, ROUTED, SETTLE_SECONDS, Seen};
+use super::{CROSS_FLOWS, Cell, Flow, MEASURED_SECONDS, Observation, ROUTED, SETTLE_SECONDS};
 use crate::children::Server;
 use crate::controlled::Controlled;
 use crate::copy::{DEPOT_PORT, in_node};
@@ -25,7 +25,7 @@ const LONGER_SECONDS: f64 = 15.0;
 ///
 /// # Errors
 /// A program does not start or ends early, or nothing is reserved.
-pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
+pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Observation> {
     let mut world = Controlled::new(here)?;
     let (reserved, perf) = match cell.flow {
         Flow::None => (None, None),
@@ -81,7 +81,7 @@ pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
         );
     }
     drop(flow);
-    Ok(Seen {
+    Ok(Observation {
         reserved_bps: reserved,
         flow_bps: of_flow.as_deref().map(mean),
         deviation_percent: of_flow.as_deref().map(deviation_percent),

@@ -6,7 +6,7 @@ use anyhow::Result;
 use drs::Limit;
 use plotters::prelude::*;
 
-use super::{Cell, Seen, truth};
+use super::{Cell, Observation, truth};
 use crate::page::{Figure, Page, Table};
 use crate::plot;
 use crate::runs::Runs;
@@ -44,7 +44,7 @@ impl Row {
 }
 
 /// Returns the rows of a table: each class, followed by its congestion controls.
-fn rows(runs: &Runs<'_, Cell, Seen>, of: impl Fn(&Seen) -> &Judgements) -> Vec<Row> {
+fn rows(runs: &Runs<'_, Cell, Observation>, of: impl Fn(&Observation) -> &Judgements) -> Vec<Row> {
     let mut rows = vec![];
     for class in truth::CLASSES {
         let congestions = truth::congestions(class).iter().copied().map(Some);
@@ -91,7 +91,7 @@ fn table(rows: &[Row], verdicts: &[Limit], expected: impl Fn(Limit) -> Limit) ->
 }
 
 /// Returns the page of results.
-pub fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+pub fn page(runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
     let without_sender: Vec<Limit> = Limit::ALL
         .into_iter()
         .filter(|limit| *limit != Limit::Sender)
@@ -113,7 +113,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
 }
 
 /// Returns the share of correct verdicts for each class.
-pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+pub fn figures(runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
     let of_side = |side: &'static str, rows: Vec<Row>, expected: fn(Limit) -> Limit| {
         let all = rows
             .into_iter()

@@ -46,7 +46,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    fn of(class: Limit, congestion: &str) -> Self {
+    fn new(class: Limit, congestion: &str) -> Self {
         Self {
             limited_by: class.as_str().to_owned(),
             congestion: congestion.to_owned(),
@@ -68,7 +68,7 @@ impl Cell {
 
 /// Number of each verdict on the intervals of the steady part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     /// Round trip of the path, in ms.
     rtt_ms: f64,
     /// Rate of the bottleneck, in Mbit/s.
@@ -81,7 +81,7 @@ pub struct Seen {
 
 impl Experiment for Classify {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = ();
 
     fn name(&self) -> &'static str {
@@ -96,7 +96,7 @@ impl Experiment for Classify {
         let under = |class| {
             truth::congestions(class)
                 .iter()
-                .map(move |congestion| Cell::of(class, congestion))
+                .map(move |congestion| Cell::new(class, congestion))
         };
         truth::CLASSES.into_iter().flat_map(under).collect()
     }
@@ -117,18 +117,18 @@ impl Experiment for Classify {
     }
 
     fn network(&self, tools: &Tools, (): &(), cell: &Cell, seed: u64) -> Result<Network> {
-        let network = Network::of(tools, "classify.toml")?;
+        let network = Network::load(tools, "classify.toml")?;
         let set = cell.case(seed)?.set.into_iter();
         Ok(set.fold(network, |network, (path, value)| network.set(path, value)))
     }
 
-    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Observation> {
         let case = cell.case(here.seed)?;
         make(here, &case)?;
         if let Some(examples) = std::env::var_os(EXAMPLES) {
             example::write(Path::new(&examples), here.folder, &case)?;
         }
-        Ok(Seen {
+        Ok(Observation {
             rtt_ms: case.rtt.as_secs_f64() * 1e3,
             rate_mbps: case.rate / 1e6,
             sending: verdicts(&trace_of(here.folder, "sender"), &case, Side::Sending)?,
@@ -136,7 +136,7 @@ impl Experiment for Classify {
         })
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         let words = seen
             .sending
             .iter()
@@ -144,11 +144,11 @@ impl Experiment for Classify {
         words.collect::<Vec<_>>().join(", ")
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         matrix::page(runs)
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         matrix::figures(runs)
     }
 }

@@ -25,10 +25,10 @@ impl Changing {
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
-        Self::of(&text).with_context(|| format!("{} is no trace of rates", path.display()))
+        Self::parse(&text).with_context(|| format!("{} is no trace of rates", path.display()))
     }
 
-    fn of(text: &str) -> Result<Self> {
+    fn parse(text: &str) -> Result<Self> {
         let lines = text.lines().map(str::trim);
         let data = lines.filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
         let step = |line: &str| -> Result<(f64, f64)> {
@@ -68,11 +68,11 @@ mod tests {
     fn the_mean_weighs_each_rate_by_its_time() {
         let text =
             "# a comment\nat, rate, delay, loss\n0 s, 10 Mbit/s, 60 ms,\n20 s, 40 Mbit/s, 60 ms,\n";
-        let trace = Changing::of(text).unwrap();
+        let trace = Changing::parse(text).unwrap();
         assert_eq!(trace.mean(0.0, 20.0), 10e6);
         assert_eq!(trace.mean(15.0, 25.0), 25e6);
         assert_eq!(trace.mean(30.0, 50.0), 40e6);
-        assert!(Changing::of("0 s, fast,,\n").is_err());
+        assert!(Changing::parse("0 s, fast,,\n").is_err());
     }
 
     #[test]

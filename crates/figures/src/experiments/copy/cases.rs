@@ -9,7 +9,7 @@ use crate::experiment::Cost;
 
 use super::bottleneck::payload_share;
 use super::data::Data;
-use super::ways::Way;
+use super::ways::CopyContender;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -114,7 +114,7 @@ impl Case {
     }
 
     /// Returns the cost of a copy, including its setup.
-    pub fn cost(&self, way: &Way) -> Cost {
+    pub fn cost(&self, way: &CopyContender) -> Cost {
         let expected = self.expected(way);
         let load = if way.encrypts { ENCRYPTING_LOAD } else { 1.0 };
         let side_by_side = [
@@ -140,7 +140,7 @@ impl Case {
 
     /// Returns the expected speed of a copy: the rate of one connection by its path's window and
     /// losses, times their number.
-    fn expected(&self, way: &Way) -> Expected {
+    fn expected(&self, way: &CopyContender) -> Expected {
         let (files, bytes) = self.data.extent();
         let alone = Hop {
             window: [self.hop.window, way.window.map(ByteCount::nearest)]

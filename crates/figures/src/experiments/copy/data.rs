@@ -131,7 +131,7 @@ impl Sources {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn of(&self, tools: &Tools, data: Data) -> Result<Source> {
+    pub fn prepare(&self, tools: &Tools, data: Data) -> Result<Source> {
         let mut made = self.made.lock();
         if let Some(source) = made.get(&data.name()) {
             return Ok(source.clone());

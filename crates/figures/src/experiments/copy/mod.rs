@@ -20,14 +20,14 @@ use crate::comparison::Comparison;
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page};
 use crate::peers::longhaul::streams_of;
-use crate::peers::one_copy::{Direction, Job, copy_within};
+use crate::peers::one_copy::{Job, PeerDirection, copy_within};
 use crate::runs::Runs;
 use crate::tools::Tools;
 
 use bottleneck::{Changing, payload_share};
 use cases::{Bottleneck, Case};
 use data::Sources;
-use ways::{WAYS, Way};
+use ways::{CopyContender, WAYS};
 
 /// Cases that are measured by default, one of each kind, so that all experiments together take
 /// minutes.
@@ -49,7 +49,7 @@ const WAYS_BY_DEFAULT: [&str; 6] = [
 /// The experiment.
 pub struct Copy {
     /// Programs that are compared.
-    ways: &'static [Way],
+    ways: &'static [CopyContender],
 }
 
 /// The experiment with all programs.
@@ -77,13 +77,13 @@ pub struct Cell {
 }
 
 impl Cell {
-    fn of(way: &Way, case: &Case) -> Self {
+    fn new(way: &CopyContender, case: &Case) -> Self {
         Self {
             copy: format!("{}@{}", way.name, case.name),
         }
     }
 
-    fn found(&self) -> Result<(Way, Case)> {
+    fn found(&self) -> Result<(CopyContender, Case)> {
         let (way, case) = self.copy.split_once('@').unwrap_or_default();
         let way = WAYS.into_iter().find(|one| one.name == way);
         let case = cases::all().into_iter().find(|one| one.name == case);
@@ -94,7 +94,7 @@ impl Cell {
 
 /// Result of a copy: everything arrived unchanged, or it was stopped.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     /// Files of the source.
     files: u64,
     /// Their bytes.
@@ -112,7 +112,7 @@ pub struct Seen {
     streams: Option<u32>,
 }
 
-impl Seen {
+impl Observation {
     /// Returns the rate in Mbit/s; for a stopped copy, the rate below which it stayed.
     fn at_most_mbps(&self) -> f64 {
         8.0 * self.bytes as f64 / self.seconds / 1e6
@@ -137,7 +137,7 @@ impl Seen {
 
 impl Experiment for Copy {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = Sources;
 
     fn name(&self) -> &'static str {
@@ -154,7 +154,7 @@ impl Experiment for Copy {
                 .ways
                 .iter()
                 .filter(|way| way.cannot(case.data).is_none());
-            able.map(|way| Cell::of(way, &case)).collect::<Vec<_>>()
+            able.map(|way| Cell::new(way, &case)).collect::<Vec<_>>()
         };
         cases::all().into_iter().flat_map(ways).collect()
     }
@@ -190,15 +190,15 @@ impl Experiment for Copy {
     ) -> Result<Network> {
         let (_, case) = cell.found()?;
         // Before there is a lab, because making it loads the processor for a while.
-        sources.of(tools, case.data)?;
-        let network = Network::of(tools, case.scenario)?;
+        sources.prepare(tools, case.data)?;
+        let network = Network::load(tools, case.scenario)?;
         let set = case.set.into_iter();
         Ok(set.fold(network, |network, (path, value)| network.set(path, value)))
     }
 
-    fn run(&self, here: &Here<'_, Sources>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, Sources>, cell: &Cell) -> Result<Observation> {
         let (way, case) = cell.found()?;
-        let source = here.setup.of(here.tools, case.data)?;
+        let source = here.setup.prepare(here.tools, case.data)?;
         let peer = way.peer(here.tools)?;
         let job = Job {
             lab: here.lab,
@@ -207,7 +207,7 @@ impl Experiment for Copy {
             relay: None,
             scratch: here.folder,
             source: &source,
-            direction: Direction::Fetch,
+            direction: PeerDirection::Fetch,
             // Options of `longhaul cp` are its own.
             streams: if way.is_own() {
                 1
@@ -239,7 +239,7 @@ impl Experiment for Copy {
             }
             Bottleneck::Hosts => None,
         };
-        Ok(Seen {
+        Ok(Observation {
             files,
             bytes,
             seconds,
@@ -249,7 +249,7 @@ impl Experiment for Copy {
         })
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         match seen.stopped {
             true => format!(
                 "stopped after {:.0} s: under {:.1} Mbit/s",
@@ -264,15 +264,15 @@ impl Experiment for Copy {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         Ok(tables::page(runs))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         tables::figures(runs)
     }
 
-    fn comparisons(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Comparison> {
+    fn comparisons(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Comparison> {
         tables::comparisons(runs)
     }
 }
@@ -286,9 +286,14 @@ mod tests {
     use crate::runs::tests::record;
 
     /// Returns a run with this rate.
-    pub fn ran(way: &Way, case: &Case, seed: u64, mbps: f64) -> Record<Cell, Seen> {
+    pub fn ran(
+        way: &CopyContender,
+        case: &Case,
+        seed: u64,
+        mbps: f64,
+    ) -> Record<Cell, Observation> {
         let (files, bytes) = case.data.extent();
-        let seen = Seen {
+        let seen = Observation {
             files,
             bytes,
             seconds: 8.0 * bytes as f64 / (1e6 * mbps),
@@ -296,11 +301,11 @@ mod tests {
             bottleneck_bps: Some(case.hop.rate.bits_per_second()),
             streams: way.is_own().then_some(3),
         };
-        record(Cell::of(way, case), seed, seen, true)
+        record(Cell::new(way, case), seed, seen, true)
     }
 
     /// Returns a run that was stopped.
-    pub fn stopped(way: &Way, case: &Case, seed: u64) -> Record<Cell, Seen> {
+    pub fn stopped(way: &CopyContender, case: &Case, seed: u64) -> Record<Cell, Observation> {
         let mut record = ran(way, case, seed, 1.0);
         record.seen.seconds = case.time_limit.as_secs_f64();
         record.seen.stopped = true;
@@ -325,7 +330,7 @@ mod tests {
     fn every_cell_is_found_by_its_name() {
         for cell in COPY.cells() {
             let (way, case) = cell.found().unwrap();
-            assert_eq!(Cell::of(&way, &case), cell);
+            assert_eq!(Cell::new(&way, &case), cell);
         }
     }
 

@@ -5,14 +5,14 @@ use crate::runs::Runs;
 use crate::stats::Spread;
 
 use super::cases::Case;
-use super::ways::{OWN, OWN_CLEAR, OWN_FIXED, WAYS, Way};
-use super::{Cell, Seen};
+use super::ways::{CopyContender, OWN, OWN_CLEAR, OWN_FIXED, WAYS};
+use super::{Cell, Observation};
 
 /// Another program in a case, and the ratio of `longhaul cp` to it.
 #[derive(Clone, Debug)]
 pub struct Rival {
     /// The program with its options.
-    pub way: Way,
+    pub way: CopyContender,
     /// Its rates, in Mbit/s.
     pub mbps: Spread,
     /// Ratio of `longhaul cp` to it, for runs of the same seed.
@@ -43,22 +43,23 @@ pub struct Standing {
 
 impl Standing {
     /// Computes it from a case's runs. Returns `None` if `longhaul cp` has none.
-    pub fn of(runs: &Runs<'_, Cell, Seen>, case: &Case) -> Option<Self> {
-        let cell = |way: &Way| Cell::of(way, case);
-        let own = runs.spread(&cell(&OWN), Seen::at_least_mbps)?;
-        let rival = |own: &Way, is_able: fn(&Way) -> bool| {
+    pub fn from_runs(runs: &Runs<'_, Cell, Observation>, case: &Case) -> Option<Self> {
+        let cell = |way: &CopyContender| Cell::new(way, case);
+        let own = runs.spread(&cell(&OWN), Observation::at_least_mbps)?;
+        let rival = |own: &CopyContender, is_able: fn(&CopyContender) -> bool| {
             let able = WAYS.iter().filter(|way| !way.is_own() && is_able(way));
-            let rates =
-                able.filter_map(|way| Some((*way, runs.spread(&cell(way), Seen::at_most_mbps)?)));
+            let rates = able.filter_map(|way| {
+                Some((*way, runs.spread(&cell(way), Observation::at_most_mbps)?))
+            });
             let (way, mbps) = rates.max_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
-            let ratio = Spread::of(&ratios(runs, case, own, &way))?;
+            let ratio = Spread::from_samples(&ratios(runs, case, own, &way))?;
             Some(Rival { way, mbps, ratio })
         };
         Some(Self {
             own,
-            clear: runs.spread(&cell(&OWN_CLEAR), Seen::at_least_mbps),
+            clear: runs.spread(&cell(&OWN_CLEAR), Observation::at_least_mbps),
             share: share(runs, &cell(&OWN)),
-            by_fixed: Spread::of(&ratios(runs, case, &OWN, &OWN_FIXED)),
+            by_fixed: Spread::from_samples(&ratios(runs, case, &OWN, &OWN_FIXED)),
             best: rival(&OWN, |_| true),
             best_encrypting: rival(&OWN, |way| way.encrypts),
             best_verifying: rival(&OWN_CLEAR, |way| way.verifies.is_some() && !way.encrypts),
@@ -68,7 +69,7 @@ impl Standing {
 
     /// Returns the program with the highest median. Also returns true if it is `longhaul cp`
     /// without options.
-    pub fn first(&self) -> (Way, bool) {
+    pub fn first(&self) -> (CopyContender, bool) {
         match &self.best {
             Some(best) if best.mbps.median > self.own.median => (best.way, false),
             _ => (OWN, true),
@@ -77,24 +78,29 @@ impl Standing {
 }
 
 /// Returns the share of the bottleneck's bytes in the runs of a cell that were not stopped.
-pub fn share(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<Spread> {
+pub fn share(runs: &Runs<'_, Cell, Observation>, cell: &Cell) -> Option<Spread> {
     let runs = runs.cell(cell);
     let shares: Vec<f64> = runs.iter().filter_map(|run| run.seen.share()).collect();
-    Spread::of(&shares)
+    Spread::from_samples(&shares)
 }
 
 /// Returns the ratios of the rates of `longhaul cp` and another program, for every seed that both
 /// have. A stopped copy is counted to our disadvantage: the other one at the rate that it stayed
 /// below, our own at zero.
-fn ratios(runs: &Runs<'_, Cell, Seen>, case: &Case, own: &Way, by: &Way) -> Vec<f64> {
-    let others = runs.cell(&Cell::of(by, case));
-    let pair = |run: &&crate::record::Record<Cell, Seen>| {
+fn ratios(
+    runs: &Runs<'_, Cell, Observation>,
+    case: &Case,
+    own: &CopyContender,
+    by: &CopyContender,
+) -> Vec<f64> {
+    let others = runs.cell(&Cell::new(by, case));
+    let pair = |run: &&crate::record::Record<Cell, Observation>| {
         let other = others
             .iter()
             .find(|other| other.cell.seed == run.cell.seed)?;
         Some(run.seen.at_least_mbps() / other.seen.at_most_mbps())
     };
-    runs.cell(&Cell::of(own, case))
+    runs.cell(&Cell::new(own, case))
         .iter()
         .filter_map(pair)
         .collect()
@@ -102,12 +108,12 @@ fn ratios(runs: &Runs<'_, Cell, Seen>, case: &Case, own: &Way, by: &Way) -> Vec<
 
 /// Returns the number of seeds in which `longhaul cp` without options was faster than every other
 /// program measured with the same seed, and the number of seeds.
-fn ahead(runs: &Runs<'_, Cell, Seen>, case: &Case) -> (usize, usize) {
-    let own = runs.cell(&Cell::of(&OWN, case));
+fn ahead(runs: &Runs<'_, Cell, Observation>, case: &Case) -> (usize, usize) {
+    let own = runs.cell(&Cell::new(&OWN, case));
     let others: Vec<_> = WAYS
         .iter()
         .filter(|way| !way.is_own())
-        .flat_map(|way| runs.cell(&Cell::of(way, case)))
+        .flat_map(|way| runs.cell(&Cell::new(way, case)))
         .collect();
     let best = |seed: u64| {
         let same = others.iter().filter(|run| run.cell.seed == seed);
@@ -129,7 +135,7 @@ mod tests {
     use super::super::tests::{ran, stopped};
     use super::*;
 
-    fn way(name: &str) -> Way {
+    fn way(name: &str) -> CopyContender {
         *WAYS.iter().find(|way| way.name == name).unwrap()
     }
 
@@ -152,7 +158,7 @@ mod tests {
             ran(&OWN_CLEAR, &case, 1, 900.0),
             ran(&way("rsync"), &case, 1, 300.0),
         ];
-        let standing = Standing::of(&Runs::of(&records), &case).unwrap();
+        let standing = Standing::from_runs(&Runs::select_valid(&records), &case).unwrap();
         let best = standing.best.as_ref().unwrap();
         assert_eq!(best.way.name, "gridftp-16");
         assert_eq!((best.ratio.min, best.ratio.max), (0.75, 2.0));
@@ -175,7 +181,7 @@ mod tests {
             stopped(&way("scp"), &case, 1),
             ran(&way("scp"), &case, 2, 200.0),
         ];
-        let standing = Standing::of(&Runs::of(&records), &case).unwrap();
+        let standing = Standing::from_runs(&Runs::select_valid(&records), &case).unwrap();
         let (_, bytes) = case.data.extent();
         let bound = 8.0 * bytes as f64 / case.time_limit.as_secs_f64() / 1e6;
         let ratio = standing.best.as_ref().unwrap().ratio;
@@ -188,9 +194,9 @@ mod tests {
     fn standing_needs_own_runs_and_allows_no_rivals() {
         let case = case();
         let records = [ran(&way("scp"), &case, 1, 200.0)];
-        assert!(Standing::of(&Runs::of(&records), &case).is_none());
+        assert!(Standing::from_runs(&Runs::select_valid(&records), &case).is_none());
         let records = [ran(&OWN, &case, 1, 200.0)];
-        let standing = Standing::of(&Runs::of(&records), &case).unwrap();
+        let standing = Standing::from_runs(&Runs::select_valid(&records), &case).unwrap();
         assert!(standing.best.is_none());
         assert_eq!(standing.ahead, (0, 0));
     }

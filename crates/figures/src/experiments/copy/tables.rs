@@ -9,10 +9,10 @@ use crate::stats::Spread;
 
 use super::cases::{self, Bottleneck, Case, LIGHT_BPS, MAX_SIDE_BY_SIDE, SIDE_BY_SIDE_BPS};
 use super::standing::{Rival, Standing, share};
-use super::ways::{OWN_FIXED, WAYS, Way};
-use super::{Cell, Seen};
+use super::ways::{CopyContender, OWN_FIXED, WAYS};
+use super::{Cell, Observation};
 
-type CopyRuns<'a> = Runs<'a, Cell, Seen>;
+type CopyRuns<'a> = Runs<'a, Cell, Observation>;
 
 /// Returns the whole page. Cases without a run are left out.
 pub fn page(runs: &CopyRuns<'_>) -> Page {
@@ -20,7 +20,7 @@ pub fn page(runs: &CopyRuns<'_>) -> Page {
         .into_iter()
         .filter(|case| {
             WAYS.iter()
-                .any(|way| !runs.cell(&Cell::of(way, case)).is_empty())
+                .any(|way| !runs.cell(&Cell::new(way, case)).is_empty())
         })
         .collect();
     let page = Page::new(&how_it_was_measured())
@@ -53,7 +53,7 @@ fn summary(runs: &CopyRuns<'_>, cases: &[Case]) -> Table {
         "`longhaul cp --no-encrypt` by it",
     ]);
     for case in cases {
-        let Some(standing) = Standing::of(runs, case) else {
+        let Some(standing) = Standing::from_runs(runs, case) else {
             continue;
         };
         let name = |rival: &Option<Rival>| {
@@ -98,7 +98,7 @@ fn ways() -> Table {
     table
 }
 
-fn verifies(way: &Way) -> &'static str {
+fn verifies(way: &CopyContender) -> &'static str {
     way.verifies.unwrap_or("no")
 }
 
@@ -133,14 +133,14 @@ fn table(runs: &CopyRuns<'_>, case: &Case) -> Table {
         "way", "encrypts", "verifies", "seconds", "Mbit/s", "share", "runs", "remarks",
     ]);
     for way in &WAYS {
-        let one = Cell::of(way, case);
+        let one = Cell::new(way, case);
         let cannot = way.cannot(case.data);
         table.row([
             way.title(),
             if way.encrypts { "yes" } else { "no" }.to_owned(),
             verifies(way).to_owned(),
             bounded(runs, &one, "over", 1, |seen| seen.seconds),
-            bounded(runs, &one, "under", 1, Seen::at_most_mbps),
+            bounded(runs, &one, "under", 1, Observation::at_most_mbps),
             shown(share(runs, &one)),
             runs.cell(&one).len().to_string(),
             cannot.map_or_else(|| remarks(runs, &one, way), str::to_owned),
@@ -155,7 +155,7 @@ fn bounded(
     one: &Cell,
     word: &str,
     digits: usize,
-    value: impl Fn(&Seen) -> f64,
+    value: impl Fn(&Observation) -> f64,
 ) -> String {
     let all = runs.cell(one);
     let stopped = all.iter().filter(|run| run.seen.stopped).count();
@@ -168,7 +168,7 @@ fn bounded(
 }
 
 /// Returns further remarks on a program's runs.
-fn remarks(runs: &CopyRuns<'_>, one: &Cell, way: &Way) -> String {
+fn remarks(runs: &CopyRuns<'_>, one: &Cell, way: &CopyContender) -> String {
     let all = runs.cell(one);
     let stopped = all.iter().filter(|run| run.seen.stopped).count();
     let streams: Vec<f64> = all
@@ -179,7 +179,7 @@ fn remarks(runs: &CopyRuns<'_>, one: &Cell, way: &Way) -> String {
     let mut remarks = vec![];
     if way.is_own() && way.name != OWN_FIXED.name {
         remarks.extend(
-            Spread::of(&streams).map(|streams| match streams.is_single() {
+            Spread::from_samples(&streams).map(|streams| match streams.is_single() {
                 true => format!("came to {:.0} streams", streams.median),
                 false => format!("came to {} streams", cell(Some(streams), 0)),
             }),
@@ -201,7 +201,7 @@ fn shown(share: Option<Spread>) -> String {
 pub fn figures(runs: &CopyRuns<'_>) -> Vec<Figure> {
     let standings: Vec<(Case, Standing)> = cases::all()
         .into_iter()
-        .filter_map(|case| Standing::of(runs, &case).map(|standing| (case, standing)))
+        .filter_map(|case| Standing::from_runs(runs, &case).map(|standing| (case, standing)))
         .filter(|(_, standing)| standing.best.is_some())
         .collect();
     if standings.is_empty() {
@@ -244,7 +244,7 @@ pub fn figures(runs: &CopyRuns<'_>) -> Vec<Figure> {
 /// Returns the comparison for every case in which another program was measured.
 pub fn comparisons(runs: &CopyRuns<'_>) -> Vec<Comparison> {
     let compared = |case: Case| {
-        let standing = Standing::of(runs, &case)?;
+        let standing = Standing::from_runs(runs, &case)?;
         let best = standing.best.as_ref()?;
         Some(Comparison {
             case: case.title.clone(),
@@ -303,7 +303,7 @@ mod tests {
     use super::super::ways::OWN;
     use super::*;
 
-    fn way(name: &str) -> Way {
+    fn way(name: &str) -> CopyContender {
         *WAYS.iter().find(|way| way.name == name).unwrap()
     }
 
@@ -316,7 +316,7 @@ mod tests {
             ran(&way("gridftp-16"), &case, 1, 400.0),
             stopped(&way("scp"), &case, 1),
         ];
-        let runs = Runs::of(&records);
+        let runs = Runs::select_valid(&records);
         let text = page(&runs).text;
         let summary = text
             .lines()
@@ -360,7 +360,11 @@ mod tests {
 
     #[test]
     fn a_page_of_no_runs_has_no_cases() {
-        assert!(figures(&Runs::of(&[])).is_empty());
-        assert!(!page(&Runs::of(&[])).text.contains("is stopped after"));
+        assert!(figures(&Runs::select_valid(&[])).is_empty());
+        assert!(
+            !page(&Runs::select_valid(&[]))
+                .text
+                .contains("is stopped after")
+        );
     }
 }

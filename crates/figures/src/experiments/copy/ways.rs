@@ -12,7 +12,7 @@ use super::data::Data;
 
 /// A program with a number of streams.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Way {
+pub struct CopyContender {
     /// The name in commands and records.
     pub name: &'static str,
     /// A peer's short name, or `longhaul`.
@@ -33,8 +33,8 @@ pub struct Way {
 /// Maximum bytes in flight in a channel of OpenSSH: 64 packets of 32 KiB.
 const SSH_WINDOW: f64 = 2097152.0;
 
-const fn way(name: &'static str, program: &'static str, streams: Option<u32>) -> Way {
-    Way {
+const fn way(name: &'static str, program: &'static str, streams: Option<u32>) -> CopyContender {
+    CopyContender {
         name,
         program,
         streams,
@@ -45,7 +45,7 @@ const fn way(name: &'static str, program: &'static str, streams: Option<u32>) ->
     }
 }
 
-impl Way {
+impl CopyContender {
     const fn encrypting(self) -> Self {
         Self {
             encrypts: true,
@@ -132,30 +132,30 @@ impl Way {
 }
 
 /// `longhaul cp` without options.
-pub const OWN: Way = way("longhaul", longhaul::NAME, None)
+pub const OWN: CopyContender = way("longhaul", longhaul::NAME, None)
     .encrypting()
     .verifying(OWN_HASH)
     .pipelined();
 /// `longhaul cp` with 16 streams, for comparison with its own choice.
-pub const OWN_FIXED: Way = Way {
+pub const OWN_FIXED: CopyContender = CopyContender {
     name: "longhaul-16",
     streams: Some(16),
     ..OWN
 };
 /// `longhaul cp` with file contents in plaintext, for comparison with programs that do not encrypt.
-pub const OWN_CLEAR: Way = Way {
+pub const OWN_CLEAR: CopyContender = CopyContender {
     name: "longhaul-clear",
     encrypts: false,
     ..OWN
 };
 /// `longhaul cp` without a server: the far side is started over ssh.
-pub const OWN_OVER_SSH: Way = Way {
+pub const OWN_OVER_SSH: CopyContender = CopyContender {
     name: "longhaul-ssh",
     program: longhaul_over_ssh::NAME,
     ..OWN
 };
 /// `scp`, which most people use.
-pub const SCP: Way = way("scp", "scp", None).by_ssh();
+pub const SCP: CopyContender = way("scp", "scp", None).by_ssh();
 
 const OWN_HASH: &str = "every file, BLAKE3";
 const RSYNC_HASH: &str = "every file, a hash on the way";
@@ -163,7 +163,7 @@ const RCLONE_HASH: &str = "every file, a hash afterwards";
 const XRD_CHECKSUM: &str = "every page, CRC-32C on the way";
 
 /// All ways, in the order of the tables.
-pub const WAYS: [Way; 17] = [
+pub const WAYS: [CopyContender; 17] = [
     OWN,
     OWN_FIXED,
     OWN_CLEAR,

@@ -12,7 +12,7 @@ use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::{Tools, installed};
-use run::Files;
+use run::DeadlineFiles;
 
 /// Copies of one run as it is published: ten seeds have a hundred.
 const COPIES: usize = 10;
@@ -67,7 +67,7 @@ pub const DEADLINES: Deadlines = Deadlines { copies: COPIES };
 /// Reservation of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum ReservationMethod {
     /// There is no reservation.
     BestEffort,
     /// The copy reserves what it finds that it needs.
@@ -76,7 +76,7 @@ pub enum Way {
     Peak,
 }
 
-impl Way {
+impl ReservationMethod {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::BestEffort, Self::Auto, Self::Peak];
 
@@ -93,22 +93,24 @@ impl Way {
 /// One pass over all copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
-    way: Way,
+    way: ReservationMethod,
 }
 
 impl Cell {
     /// Demonstrated cells.
     pub const DEMONSTRATED: [Self; 2] = [
         Self {
-            way: Way::BestEffort,
+            way: ReservationMethod::BestEffort,
         },
-        Self { way: Way::Auto },
+        Self {
+            way: ReservationMethod::Auto,
+        },
     ];
 }
 
 /// Result of one copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Made {
+pub struct DeadlineCopy {
     /// Its size.
     bytes: u64,
     /// Seconds from its start to its deadline.
@@ -157,14 +159,14 @@ impl Said {
 
 /// Results of all copies, in their order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
-    copies: Vec<Made>,
+pub struct Observation {
+    copies: Vec<DeadlineCopy>,
 }
 
 impl Experiment for Deadlines {
     type Cell = Cell;
-    type Seen = Seen;
-    type Setup = Files;
+    type Observation = Observation;
+    type Setup = DeadlineFiles;
 
     fn name(&self) -> &'static str {
         "deadlines"
@@ -175,7 +177,7 @@ impl Experiment for Deadlines {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        Way::ALL.map(|way| Cell { way }).into()
+        ReservationMethod::ALL.map(|way| Cell { way }).into()
     }
 
     fn seeds(&self, _cell: &Cell) -> u64 {
@@ -189,26 +191,33 @@ impl Experiment for Deadlines {
         }
     }
 
-    fn prepare(&self, tools: &Tools) -> Result<Files> {
+    fn prepare(&self, tools: &Tools) -> Result<DeadlineFiles> {
         installed("iperf3", "iperf3")?;
-        Files::make(tools)
+        DeadlineFiles::make(tools)
     }
 
-    fn network(&self, _tools: &Tools, _files: &Files, _cell: &Cell, _seed: u64) -> Result<Network> {
+    fn network(
+        &self,
+        _tools: &Tools,
+        _files: &DeadlineFiles,
+        _cell: &Cell,
+        _seed: u64,
+    ) -> Result<Network> {
         // Both routers only forward packets.
         Ok(Network::of_text("deadlines", NETWORK).relays(&[]))
     }
 
-    fn run(&self, here: &Here<'_, Files>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, DeadlineFiles>, cell: &Cell) -> Result<Observation> {
         let wanted = plan::copies(here.seed, self.copies);
-        Ok(Seen {
+        Ok(Observation {
             copies: run::run(here, cell.way, &wanted)?,
         })
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
-        let of =
-            |what: &dyn Fn(&Made) -> bool| seen.copies.iter().filter(|copy| what(copy)).count();
+    fn outcome(&self, seen: &Observation) -> String {
+        let of = |what: &dyn Fn(&DeadlineCopy) -> bool| {
+            seen.copies.iter().filter(|copy| what(copy)).count()
+        };
         format!(
             "{} copies, {} met their deadlines; said to be met {}, of which {} were; at risk {}, \
              of which {} were met; not to be met {}, of which {} were; {} not whole",
@@ -228,11 +237,11 @@ impl Experiment for Deadlines {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         Ok(page::page(runs))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         page::figures(runs)
     }
 }

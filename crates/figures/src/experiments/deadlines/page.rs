@@ -1,16 +1,19 @@
 //! The tables of deadlines.
 
 use super::plan::least_seconds;
-use super::{Cell, Made, Seen, Way};
+use super::{Cell, DeadlineCopy, Observation, ReservationMethod};
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
 use crate::single::Basis;
 use crate::stats::Spread;
 
-type All<'a> = Runs<'a, Cell, Seen>;
+type DeadlineRuns<'a> = Runs<'a, Cell, Observation>;
 
 /// Returns the copies of all runs of one kind, by seed and in their order.
-fn copies<'a>(runs: &All<'a>, way: Way) -> Vec<(u64, usize, &'a Made)> {
+fn copies<'a>(
+    runs: &DeadlineRuns<'a>,
+    way: ReservationMethod,
+) -> Vec<(u64, usize, &'a DeadlineCopy)> {
     let records = runs.cell(&Cell { way });
     let numbered = records.into_iter().flat_map(|record| {
         let seed = record.cell.seed;
@@ -22,10 +25,10 @@ fn copies<'a>(runs: &All<'a>, way: Way) -> Vec<(u64, usize, &'a Made)> {
 
 /// Returns true if a copy could not meet its deadline: the whole link would take longer, or each
 /// kind of reservation was tried and missed it.
-fn is_out_of_reach(runs: &All<'_>, of: (u64, usize, &Made)) -> bool {
+fn is_out_of_reach(runs: &DeadlineRuns<'_>, of: (u64, usize, &DeadlineCopy)) -> bool {
     let (seed, number, copy) = of;
     least_seconds(copy.bytes) > copy.deadline_s
-        || Way::ALL.iter().all(|way| {
+        || ReservationMethod::ALL.iter().all(|way| {
             let same = copies(runs, *way)
                 .into_iter()
                 .find(|(other, at, _)| (*other, *at) == (seed, number));
@@ -40,7 +43,7 @@ fn share(part: usize, of: usize) -> String {
     }
 }
 
-fn table(runs: &All<'_>) -> Table {
+fn table(runs: &DeadlineRuns<'_>) -> Table {
     let heads = [
         "",
         "copies",
@@ -53,14 +56,15 @@ fn table(runs: &All<'_>) -> Table {
         "others, Mbit/s",
     ];
     let mut table = Table::new(heads);
-    for way in Way::ALL {
+    for way in ReservationMethod::ALL {
         let all = copies(runs, way);
         if all.is_empty() {
             continue;
         }
-        let count =
-            |what: &dyn Fn(&Made) -> bool| all.iter().filter(|(.., copy)| what(copy)).count();
-        let met_of = |said: &dyn Fn(&Made) -> bool| {
+        let count = |what: &dyn Fn(&DeadlineCopy) -> bool| {
+            all.iter().filter(|(.., copy)| what(copy)).count()
+        };
+        let met_of = |said: &dyn Fn(&DeadlineCopy) -> bool| {
             share(count(&|copy| said(copy) && copy.met), count(said))
         };
         let refused: Vec<_> = all
@@ -89,14 +93,14 @@ fn table(runs: &All<'_>) -> Table {
                 "{:.1}",
                 100.0 * reserved as f64 * 8.0 / (seconds * super::ROUTED_BPS)
             ),
-            cell(Spread::of(&others), 1),
+            cell(Spread::from_samples(&others), 1),
         ]);
     }
     table
 }
 
 /// Returns the page.
-pub fn page(runs: &All<'_>) -> Page {
+pub fn page(runs: &DeadlineRuns<'_>) -> Page {
     Page::new(
         "Copies of 64 to 256 MiB, one after the other, over a link of 200 Mbit/s and 40 ms that \
          they share with none to sixteen flows of others (iperf3), with \
@@ -116,13 +120,13 @@ pub fn page(runs: &All<'_>) -> Page {
 }
 
 /// Returns the figures that documents quote.
-pub fn figures(runs: &All<'_>) -> Vec<Figure> {
-    let met = |way: Way| {
+pub fn figures(runs: &DeadlineRuns<'_>) -> Vec<Figure> {
+    let met = |way: ReservationMethod| {
         let all = copies(runs, way);
         let met = all.iter().filter(|(.., copy)| copy.met).count();
         (!all.is_empty()).then(|| share(met, all.len()))
     };
-    let of = |way: Way| {
+    let of = |way: ReservationMethod| {
         let key = format!(
             "met-{}",
             way.title().replace(['`', '-'], "").replace(' ', "-")
@@ -134,5 +138,5 @@ pub fn figures(runs: &All<'_>) -> Vec<Figure> {
             Basis::Counted,
         ))
     };
-    Way::ALL.into_iter().filter_map(of).collect()
+    ReservationMethod::ALL.into_iter().filter_map(of).collect()
 }

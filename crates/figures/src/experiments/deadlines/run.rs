@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::plan::{SIZES, Wanted};
-use super::{Made, ROUTED_BPS, SHARED_BPS, Said, Way};
+use super::{DeadlineCopy, ROUTED_BPS, ReservationMethod, SHARED_BPS, Said};
 use crate::children::{Server, succeed_within};
 use crate::controlled::leaves;
 use crate::copy::{SERVER_PORT, in_node};
@@ -30,11 +30,11 @@ const CONTROLLER_PORT: u16 = 7513;
 const FIRST_IPERF_PORT: u16 = 5201;
 
 /// A file of each size that copies have.
-pub struct Files {
+pub struct DeadlineFiles {
     root: PathBuf,
 }
 
-impl Files {
+impl DeadlineFiles {
     /// Writes them.
     ///
     /// # Errors
@@ -52,7 +52,11 @@ impl Files {
 ///
 /// # Errors
 /// Something other than a copy fails.
-pub fn run(here: &Here<'_, Files>, way: Way, wanted: &[Wanted]) -> Result<Vec<Made>> {
+pub fn run(
+    here: &Here<'_, DeadlineFiles>,
+    way: ReservationMethod,
+    wanted: &[Wanted],
+) -> Result<Vec<DeadlineCopy>> {
     let world = World::up(here)?;
     let numbered = (0_u16..).zip(wanted);
     numbered
@@ -62,14 +66,14 @@ pub fn run(here: &Here<'_, Files>, way: Way, wanted: &[Wanted]) -> Result<Vec<Ma
 
 /// Keys and running services.
 struct World<'a, 'h> {
-    here: &'a Here<'h, Files>,
+    here: &'a Here<'h, DeadlineFiles>,
     client_key: String,
     server_key: String,
     _services: Vec<Server>,
 }
 
 impl<'a, 'h> World<'a, 'h> {
-    fn up(here: &'a Here<'h, Files>) -> Result<Self> {
+    fn up(here: &'a Here<'h, DeadlineFiles>) -> Result<Self> {
         let key = |name: &str| new_key(&here.tools.longhaul, &here.folder.join(name));
         let mut world = Self {
             here,
@@ -213,7 +217,7 @@ impl<'a, 'h> World<'a, 'h> {
         Ok(vec![sends, takes])
     }
 
-    fn copy(&self, number: u16, wanted: &Wanted, way: Way) -> Result<Made> {
+    fn copy(&self, number: u16, wanted: &Wanted, way: ReservationMethod) -> Result<DeadlineCopy> {
         let others = self.others(number, wanted.others)?;
         let before = self.arrived()?;
         let (name, target) = (format!("{}.bin", wanted.bytes), format!("{number}.bin"));
@@ -222,10 +226,10 @@ impl<'a, 'h> World<'a, 'h> {
         cp.args(["cp", "--json", "--host-key", &self.server_key]);
         cp.args(["--by", &format!("+{}s", wanted.deadline_s)]);
         match way {
-            Way::BestEffort => cp.args(["--reserve", "never"]),
-            Way::Auto => cp.args(["--reserve", "auto"]),
+            ReservationMethod::BestEffort => cp.args(["--reserve", "never"]),
+            ReservationMethod::Auto => cp.args(["--reserve", "auto"]),
             // Half of a link is reservable.
-            Way::Peak => cp.args(["--reserve", &format!("{:.0}", ROUTED_BPS / 2.0)]),
+            ReservationMethod::Peak => cp.args(["--reserve", &format!("{:.0}", ROUTED_BPS / 2.0)]),
         };
         cp.arg(&source).arg(format!(
             "lh://{}:{SERVER_PORT}/{target}",
@@ -257,7 +261,7 @@ impl<'a, 'h> World<'a, 'h> {
             }
         });
         let bytes = |field: &str| deadline[field].as_u64().unwrap_or_default();
-        Ok(Made {
+        Ok(DeadlineCopy {
             bytes: wanted.bytes,
             deadline_s: wanted.deadline_s,
             others: wanted.others,

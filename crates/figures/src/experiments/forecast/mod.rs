@@ -23,13 +23,13 @@ pub struct Forecast;
 /// Series that is forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
-    series: What,
+    series: SeriesOrigin,
 }
 
 /// Kind of series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum What {
+enum SeriesOrigin {
     /// Synthetic series of every family, made from the seed.
     Made,
     /// Recorded series.
@@ -39,18 +39,20 @@ enum What {
 
 impl Cell {
     /// Series of every family.
-    const MADE: Self = Self { series: What::Made };
+    const MADE: Self = Self {
+        series: SeriesOrigin::Made,
+    };
 
     const fn recorded(recording: Recording) -> Self {
         Self {
-            series: What::Recorded(recording),
+            series: SeriesOrigin::Recorded(recording),
         }
     }
 }
 
 /// Forecasts of a series.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     scores: Vec<(Origin, Score)>,
     /// Recorded values, in the quantity's unit; synthetic ones are made again from the seed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -97,7 +99,7 @@ impl Origin {
 
 impl Experiment for Forecast {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = ();
 
     fn name(&self) -> &'static str {
@@ -115,19 +117,19 @@ impl Experiment for Forecast {
 
     fn seeds(&self, cell: &Cell) -> u64 {
         match cell.series {
-            What::Made => 20,
-            What::Recorded(_) => 2,
+            SeriesOrigin::Made => 20,
+            SeriesOrigin::Recorded(_) => 2,
         }
     }
 
     fn cost(&self, cell: &Cell) -> Cost {
         match cell.series {
-            What::Made => Cost {
+            SeriesOrigin::Made => Cost {
                 share: 0.5,
                 seconds: 1.0,
             },
             // All six run in parallel.
-            What::Recorded(_) => Cost {
+            SeriesOrigin::Recorded(_) => Cost {
                 share: 0.16,
                 seconds: f64::from(record::SECONDS) + 5.0,
             },
@@ -140,14 +142,14 @@ impl Experiment for Forecast {
 
     fn network(&self, tools: &Tools, (): &(), cell: &Cell, seed: u64) -> Result<Network> {
         match cell.series {
-            What::Made => Ok(Network::none()),
-            What::Recorded(recording) => recording.network(tools, seed),
+            SeriesOrigin::Made => Ok(Network::none()),
+            SeriesOrigin::Recorded(recording) => recording.network(tools, seed),
         }
     }
 
-    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Observation> {
         match cell.series {
-            What::Made => Ok(Seen {
+            SeriesOrigin::Made => Ok(Observation {
                 scores: Family::ALL
                     .map(|family| {
                         let score = play(
@@ -160,13 +162,13 @@ impl Experiment for Forecast {
                     .into(),
                 values: vec![],
             }),
-            What::Recorded(recording) => {
+            SeriesOrigin::Recorded(recording) => {
                 let values = record::record(here, recording)?;
                 if values.len() < 2 * play::WARM_UP {
                     bail!("only {} values were recorded", values.len());
                 }
                 let score = play(recording.quantity(), record::PERIOD, &values);
-                Ok(Seen {
+                Ok(Observation {
                     scores: vec![(Origin::Recorded(recording), score)],
                     values,
                 })
@@ -174,7 +176,7 @@ impl Experiment for Forecast {
         }
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         let within = |(origin, score): &(Origin, Score)| {
             format!("{} {:.1} %", origin.title(), 100.0 * score.of[0].within)
         };
@@ -189,11 +191,11 @@ impl Experiment for Forecast {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         page::page(runs)
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         page::figures(runs)
     }
 }

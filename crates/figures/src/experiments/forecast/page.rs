@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use super::play::{Forecaster, Score, Scored, WARM_UP};
 use super::record::{PERIOD, Recording};
 use super::traces::Family;
-use super::{Cell, Origin, Seen};
+use super::{Cell, Observation, Origin};
 use crate::page::{Figure, Page, Table, cell, percent};
 use crate::plot::{self, Drawing, Line};
 use crate::runs::Runs;
@@ -21,10 +21,14 @@ const ASKED: (f64, f64) = (75.0, 85.0);
 /// Number of values in a plot of a series.
 const SHOWN: usize = 240;
 
-type All<'a> = Runs<'a, Cell, Seen>;
+type ForecastRuns<'a> = Runs<'a, Cell, Observation>;
 
 /// Returns a value of every series of an origin, by seed.
-fn of(runs: &All<'_>, origin: Origin, value: impl Fn(&Score) -> f64) -> Vec<f64> {
+fn origin_values(
+    runs: &ForecastRuns<'_>,
+    origin: Origin,
+    value: impl Fn(&Score) -> f64,
+) -> Vec<f64> {
     let cell = origin.cell();
     let scores = runs.cell(&cell);
     let scores = scores.iter().flat_map(|record| &record.seen.scores);
@@ -50,7 +54,7 @@ fn by_hindsight(score: &Score, forecaster: Forecaster, error: fn(&Scored) -> f64
     error(&scored(score, forecaster)) / error(&scored(score, Forecaster::Hindsight))
 }
 
-fn errors(runs: &All<'_>, error: fn(&Scored) -> f64) -> Table {
+fn errors(runs: &ForecastRuns<'_>, error: fn(&Scored) -> f64) -> Table {
     let others = Forecaster::ALL
         .into_iter()
         .filter(|one| *one != Forecaster::Hindsight);
@@ -60,7 +64,7 @@ fn errors(runs: &All<'_>, error: fn(&Scored) -> f64) -> Table {
         .map(|one| format!("{} / best in hindsight", one.title()));
     let mut table = Table::new(heads.into_iter().chain(titles));
     for origin in Origin::all() {
-        let own = of(runs, origin, |score| {
+        let own = origin_values(runs, origin, |score| {
             100.0 * error(&scored(score, Forecaster::Mixture)) / score.mean
         });
         if own.is_empty() {
@@ -69,18 +73,19 @@ fn errors(runs: &All<'_>, error: fn(&Scored) -> f64) -> Table {
         let mut row = vec![
             origin.title().to_owned(),
             own.len().to_string(),
-            cell(Spread::of(&own), 1),
+            cell(Spread::from_samples(&own), 1),
         ];
         row.extend(others.clone().map(|forecaster| {
-            let ratios = of(runs, origin, |score| by_hindsight(score, forecaster, error));
-            cell(Spread::of(&ratios), 3)
+            let ratios =
+                origin_values(runs, origin, |score| by_hindsight(score, forecaster, error));
+            cell(Spread::from_samples(&ratios), 3)
         }));
         table.row(row);
     }
     table
 }
 
-fn coverage(runs: &All<'_>) -> Table {
+fn coverage(runs: &ForecastRuns<'_>) -> Table {
     let mut table = Table::new([
         "series".to_owned(),
         "between p10 and p90, %".to_owned(),
@@ -94,7 +99,7 @@ fn coverage(runs: &All<'_>) -> Table {
     for origin in Origin::all() {
         let percent = |value: &dyn Fn(&Score) -> f64| {
             cell(
-                Spread::of(&of(runs, origin, |score| 100.0 * value(score))),
+                Spread::from_samples(&origin_values(runs, origin, |score| 100.0 * value(score))),
                 1,
             )
         };
@@ -147,14 +152,14 @@ fn most_frequent(mut names: Vec<String>) -> String {
 ///
 /// # Errors
 /// A plot cannot be drawn.
-pub fn page(runs: &All<'_>) -> Result<Page> {
+pub fn page(runs: &ForecastRuns<'_>) -> Result<Page> {
     let mut sources = String::new();
     for origin in Origin::all() {
         sources += &format!("- **{}**: {}\n", origin.title(), origin.source());
     }
     let strips: Vec<(&str, Vec<f64>)> = Origin::all()
         .map(|origin| {
-            let within = of(runs, origin, |score| {
+            let within = origin_values(runs, origin, |score| {
                 100.0 * scored(score, Forecaster::Mixture).within
             });
             (origin.title(), within)
@@ -207,7 +212,7 @@ pub fn page(runs: &All<'_>) -> Result<Page> {
 }
 
 /// Returns the figures that documents quote.
-pub fn figures(runs: &All<'_>) -> Vec<Figure> {
+pub fn figures(runs: &ForecastRuns<'_>) -> Vec<Figure> {
     let groups: [(&str, &str, Vec<Origin>); 2] = [
         (
             "made",
@@ -225,9 +230,9 @@ pub fn figures(runs: &All<'_>) -> Vec<Figure> {
         let all = |value: &dyn Fn(&Score) -> f64| {
             let values: Vec<f64> = origins
                 .iter()
-                .flat_map(|origin| of(runs, *origin, value))
+                .flat_map(|origin| origin_values(runs, *origin, value))
                 .collect();
-            Spread::of(&values)
+            Spread::from_samples(&values)
         };
         let within = all(&|score| 100.0 * scored(score, Forecaster::Mixture).within);
         let Some(within) = within else { continue };
@@ -401,7 +406,7 @@ mod tests {
             record(
                 Cell::MADE,
                 1,
-                Seen {
+                Observation {
                     scores: vec![score(Origin::Made(Family::Regimes))],
                     values: vec![],
                 },
@@ -410,14 +415,14 @@ mod tests {
             record(
                 Cell::recorded(recorded),
                 1,
-                Seen {
+                Observation {
                     scores: vec![score(Origin::Recorded(recorded))],
                     values: vec![1e7; 120],
                 },
                 true,
             ),
         ];
-        let runs = Runs::of(&runs);
+        let runs = Runs::select_valid(&runs);
         let page = page(&runs).unwrap();
         assert_eq!(page.plots.len(), 3);
         assert!(

@@ -84,13 +84,13 @@ pub struct Scored {
 
 /// Three quantiles of the next value around any prediction, with a band like that of the published
 /// forecast.
-struct Beside {
+struct ScoredQuantiles {
     quantity: ForecastQuantity,
     band: Band,
     sum: Scored,
 }
 
-impl Beside {
+impl ScoredQuantiles {
     fn new(quantity: ForecastQuantity) -> Self {
         Self {
             quantity,
@@ -135,12 +135,12 @@ impl Scored {
 pub fn play(quantity: ForecastQuantity, period: f64, values: &[f64]) -> Score {
     let mut series = Series::new(quantity, SeriesDetail::Full);
     let mut compact = Series::new(quantity, SeriesDetail::Compact);
-    let mut family: Vec<Beside> = (0..PredictorFamily::MAX_PREDICTORS)
-        .map(|_| Beside::new(quantity))
+    let mut family: Vec<ScoredQuantiles> = (0..PredictorFamily::MAX_PREDICTORS)
+        .map(|_| ScoredQuantiles::new(quantity))
         .collect();
-    let mut best =
-        [ErrorMeasure::Absolute, ErrorMeasure::Squared].map(|by| (by, Beside::new(quantity)));
-    let mut running = (RunningMean::default(), Beside::new(quantity));
+    let mut best = [ErrorMeasure::Absolute, ErrorMeasure::Squared]
+        .map(|by| (by, ScoredQuantiles::new(quantity)));
+    let mut running = (RunningMean::default(), ScoredQuantiles::new(quantity));
     let none = Windows::new(&[1]);
     let (mut published, mut small) = (Scored::default(), Scored::default());
     let mut shares = vec![[0.0; 3]; HORIZONS.len()];
@@ -230,7 +230,7 @@ pub fn play(quantity: ForecastQuantity, period: f64, values: &[f64]) -> Score {
     }
 }
 
-fn least(family: &[Beside], by: impl Fn(&Beside) -> f64) -> usize {
+fn least(family: &[ScoredQuantiles], by: impl Fn(&ScoredQuantiles) -> f64) -> usize {
     let errors = family.iter().map(by).enumerate();
     errors
         .reduce(|best, next| if next.1 < best.1 { next } else { best })

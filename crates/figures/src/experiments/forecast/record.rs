@@ -102,7 +102,7 @@ impl Recording {
             path.display()
         );
         let cross = "{ rate = \"5 Mbit/s\", on = \"4 s\", off = \"8 s\" }";
-        Ok(Network::of(tools, "drs-trace.toml")?
+        Ok(Network::load(tools, "drs-trace.toml")?
             .set("links.wan.trace", trace)
             .set("links.wan.cross", cross))
     }
@@ -122,18 +122,18 @@ struct Json {
     #[serde(default)]
     error: Option<String>,
     #[serde(default)]
-    intervals: Vec<Interval>,
+    intervals: Vec<TraceInterval>,
     end: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
-struct Interval {
-    sum: Sum,
+struct TraceInterval {
+    sum: TraceSum,
     streams: Vec<Stream>,
 }
 
 #[derive(Deserialize)]
-struct Sum {
+struct TraceSum {
     start: f64,
     seconds: f64,
     bits_per_second: f64,
@@ -185,11 +185,11 @@ pub fn record<S>(here: &Here<'_, S>, what: Recording) -> Result<Vec<f64>> {
 }
 
 /// Returns the values of whole intervals after slow start.
-fn series(intervals: &[Interval], quantity: ForecastQuantity) -> Vec<f64> {
+fn series(intervals: &[TraceInterval], quantity: ForecastQuantity) -> Vec<f64> {
     let whole = intervals
         .iter()
         .filter(|interval| interval.sum.start >= FROM && interval.sum.seconds > 0.5 * PERIOD);
-    let value = |interval: &Interval| match quantity {
+    let value = |interval: &TraceInterval| match quantity {
         ForecastQuantity::RoundTrip => Some(1e-6 * interval.streams.first()?.rtt?),
         _ => Some(interval.sum.bits_per_second),
     };
@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn a_series_begins_after_slow_start_and_holds_whole_intervals() {
-        let interval = |start: f64, seconds: f64, rate: f64| Interval {
-            sum: Sum {
+        let interval = |start: f64, seconds: f64, rate: f64| TraceInterval {
+            sum: TraceSum {
                 start,
                 seconds,
                 bits_per_second: rate,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
-use crate::setting::{Mnemonic, Way};
+use crate::setting::{CopyRoute, Mnemonic};
 use crate::tools::Tools;
 
 /// Moments, in seconds, at which the arrived bytes are counted: the paper's timed transfers.
@@ -59,17 +59,17 @@ pub struct Cell {
     hosts: Hosts,
     losses: Losses,
     streams: u32,
-    way: Way,
+    way: CopyRoute,
 }
 
 /// Arrival of the bytes over time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     /// Seconds, and the payload that the last link had delivered by then, in bytes.
     arrived: Vec<(u32, u64)>,
 }
 
-impl Seen {
+impl Observation {
     /// Returns the rate over the first `seconds`, in Mbit/s, as a transfer of that duration would
     /// have reported it.
     fn mbps(&self, seconds: u32) -> f64 {
@@ -103,9 +103,12 @@ impl Losses {
 
 impl Cell {
     /// Demonstrated cells: untuned hosts, direct and through depots.
-    pub const DEMONSTRATED: [Self; 2] = [Self::untuned(Way::Direct), Self::untuned(Way::Depots)];
+    pub const DEMONSTRATED: [Self; 2] = [
+        Self::untuned(CopyRoute::Direct),
+        Self::untuned(CopyRoute::Depots),
+    ];
 
-    const fn untuned(way: Way) -> Self {
+    const fn untuned(way: CopyRoute) -> Self {
         Self {
             path: Mnemonic::Short,
             hosts: Hosts::Untuned,
@@ -122,17 +125,18 @@ impl Cell {
     fn share(&self) -> f64 {
         match (self.hosts, self.way, self.streams, self.path) {
             // At most 29 Mbit/s each, 13 on average.
-            (Hosts::Untuned, Way::Direct, ..) => 1.0 / 16.0,
+            (Hosts::Untuned, CopyRoute::Direct, ..) => 1.0 / 16.0,
             // 50, 79 and 199 Mbit/s.
-            (Hosts::Untuned, Way::Depots, 1, _) => 0.1,
-            (Hosts::Untuned, Way::Depots, _, Mnemonic::Long) => 0.15,
-            (Hosts::Untuned, Way::Depots, _, Mnemonic::Short) => 0.3,
-            (Hosts::Reno, Way::Direct, 1, _) => 0.2,
-            (Hosts::Reno, Way::Direct, ..) | (Hosts::Reno, Way::Depots, 1, _) => 0.5,
-            (Hosts::Cubic, Way::Direct, 1, _) => 0.5,
+            (Hosts::Untuned, CopyRoute::Depots, 1, _) => 0.1,
+            (Hosts::Untuned, CopyRoute::Depots, _, Mnemonic::Long) => 0.15,
+            (Hosts::Untuned, CopyRoute::Depots, _, Mnemonic::Short) => 0.3,
+            (Hosts::Reno, CopyRoute::Direct, 1, _) => 0.2,
+            (Hosts::Reno, CopyRoute::Direct, ..) | (Hosts::Reno, CopyRoute::Depots, 1, _) => 0.5,
+            (Hosts::Cubic, CopyRoute::Direct, 1, _) => 0.5,
             // Independent losses hold these to half the path or less. They kept two processors half
             // and a quarter busy.
-            (Hosts::Cubic, Way::Direct, _, path) | (Hosts::Cubic, Way::Depots, 1, path)
+            (Hosts::Cubic, CopyRoute::Direct, _, path)
+            | (Hosts::Cubic, CopyRoute::Depots, 1, path)
                 if self.losses == Losses::Independent =>
             {
                 match path {
@@ -150,7 +154,7 @@ impl Cell {
             for path in [Mnemonic::Short, Mnemonic::Long] {
                 for losses in Losses::ALL {
                     for streams in STREAMS {
-                        all.extend(Way::BOTH.map(|way| Self {
+                        all.extend(CopyRoute::BOTH.map(|way| Self {
                             path,
                             hosts,
                             losses,
@@ -167,7 +171,7 @@ impl Cell {
 
 impl Experiment for GridFtp {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = ();
 
     fn name(&self) -> &'static str {
@@ -199,16 +203,16 @@ impl Experiment for GridFtp {
 
     fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {
         let (file, relays) = match (cell.path, cell.way) {
-            (Mnemonic::Short, Way::Direct) => ("mnemonic-10-50-10.toml", &[][..]),
-            (Mnemonic::Short, Way::Depots) => ("mnemonic-10-50-10.toml", &["gw1", "gw2"][..]),
-            (Mnemonic::Long, Way::Direct) => ("mnemonic-25-100-25.toml", &[][..]),
-            (Mnemonic::Long, Way::Depots) => ("mnemonic-25-100-25.toml", &["gw1", "gw2"][..]),
+            (Mnemonic::Short, CopyRoute::Direct) => ("mnemonic-10-50-10.toml", &[][..]),
+            (Mnemonic::Short, CopyRoute::Depots) => ("mnemonic-10-50-10.toml", &["gw1", "gw2"][..]),
+            (Mnemonic::Long, CopyRoute::Direct) => ("mnemonic-25-100-25.toml", &[][..]),
+            (Mnemonic::Long, CopyRoute::Depots) => ("mnemonic-25-100-25.toml", &["gw1", "gw2"][..]),
         };
         let buffers = match cell.hosts {
             Hosts::Untuned => "\"64 KB\"".to_owned(),
             _ => format!("\"{} MB\"", 16 / cell.streams),
         };
-        let mut network = Network::of(tools, file)?
+        let mut network = Network::load(tools, file)?
             .relays(relays)
             .set("nodes.*.congestion", cell.hosts.congestion());
         for host in ["client", "server"] {
@@ -222,12 +226,12 @@ impl Experiment for GridFtp {
         Ok(network)
     }
 
-    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Observation> {
         let arrived = run::transfer(here, *cell, self.seconds)?;
-        Ok(Seen { arrived })
+        Ok(Observation { arrived })
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         let rate = |(seconds, _): &(u32, u64)| {
             format!("{:.1} Mbit/s after {seconds} s", seen.mbps(*seconds))
         };
@@ -238,11 +242,11 @@ impl Experiment for GridFtp {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         page::page(runs)
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         page::figures(runs)
     }
 }
@@ -254,7 +258,7 @@ mod tests {
 
     #[test]
     fn rates_are_of_what_had_arrived_by_then() {
-        let seen = |factor: u64| Seen {
+        let seen = |factor: u64| Observation {
             arrived: SECONDS
                 .map(|seconds| (seconds, u64::from(seconds) * factor))
                 .to_vec(),
@@ -265,7 +269,7 @@ mod tests {
             record(direct, 1, seen(125_000), true),
             record(through, 1, seen(500_000), true),
         ];
-        let runs = Runs::of(&records);
+        let runs = Runs::select_valid(&records);
         let text = GRIDFTP.page(&runs).unwrap().text;
         assert!(
             text.contains("| 1.0 (single) | 4.0 (single) | **4.0** (single) |"),

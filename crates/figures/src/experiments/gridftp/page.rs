@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 
-use super::{Cell, Hosts, Losses, SECONDS, STREAMS, Seen};
+use super::{Cell, Hosts, Losses, Observation, SECONDS, STREAMS};
 use crate::page::{Figure, Page, Table, cell};
 use crate::plot::{self, Line};
 use crate::runs::Runs;
-use crate::setting::{Mnemonic, Way};
+use crate::setting::{CopyRoute, Mnemonic};
 use crate::stats::Spread;
 
 /// The paper's figures, and today's hosts beside them.
@@ -37,7 +37,7 @@ const PATHS: [(Mnemonic, &str); 2] = [
 ///
 /// # Errors
 /// A plot cannot be drawn.
-pub fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+pub fn page(runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
     let mut page = Page::new(HEAD);
     for (hosts, name, title) in FIGURES {
         let table = table(runs, hosts);
@@ -58,11 +58,11 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
 
 /// Returns the gains that documents quote: the medians of the greatest and the least, and the
 /// demonstrated one.
-pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+pub fn figures(runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (hosts, name, title) in FIGURES {
         let gains: Vec<f64> = pairs(hosts).filter_map(|both| gain(runs, both)).collect();
-        let Some(spread) = Spread::of(&gains) else {
+        let Some(spread) = Spread::from_samples(&gains) else {
             continue;
         };
         let cells: Vec<Cell> = pairs(hosts)
@@ -90,7 +90,7 @@ fn pairs(hosts: Hosts) -> impl Iterator<Item = [Cell; 2]> {
     PATHS.into_iter().flat_map(move |(path, _)| {
         Losses::ALL.into_iter().flat_map(move |losses| {
             STREAMS.into_iter().map(move |streams| {
-                Way::BOTH.map(|way| Cell {
+                CopyRoute::BOTH.map(|way| Cell {
                     path,
                     hosts,
                     losses,
@@ -103,12 +103,12 @@ fn pairs(hosts: Hosts) -> impl Iterator<Item = [Cell; 2]> {
 }
 
 /// Returns the ratio of the medians.
-fn gain(runs: &Runs<'_, Cell, Seen>, [direct, through]: [Cell; 2]) -> Option<f64> {
+fn gain(runs: &Runs<'_, Cell, Observation>, [direct, through]: [Cell; 2]) -> Option<f64> {
     let median = |one| Some(runs.spread(&one, |seen| seen.mbps(SHOWN))?.median);
     Some(median(through)? / median(direct)?)
 }
 
-fn table(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Table {
+fn table(runs: &Runs<'_, Cell, Observation>, hosts: Hosts) -> Table {
     let mut table = Table::new([
         "path",
         "losses",
@@ -144,7 +144,7 @@ fn table(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Table {
 
 /// Returns the mean rate by the length of the transfer, as in the paper's figures: one stream,
 /// independent losses.
-fn lines(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Vec<Line> {
+fn lines(runs: &Runs<'_, Cell, Observation>, hosts: Hosts) -> Vec<Line> {
     let shown = pairs(hosts)
         .flatten()
         .filter(|one| one.losses == Losses::Independent && one.streams == 1);
@@ -154,8 +154,8 @@ fn lines(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Vec<Line> {
             name: format!(
                 "{}, {}",
                 match one.way {
-                    Way::Direct => "GridFTP",
-                    Way::Depots => "through gateways",
+                    CopyRoute::Direct => "GridFTP",
+                    CopyRoute::Depots => "through gateways",
                 },
                 PATHS
                     .iter()

@@ -11,9 +11,9 @@ use crate::children::Server;
 use crate::experiment::Here;
 use crate::gateways::Gateways;
 use crate::peers::gridftp::{CLIENT, GridFtp};
-use crate::peers::place::Place;
+use crate::peers::place::PeerNode;
 use crate::peers::{Peer, Program};
-use crate::setting::Way;
+use crate::setting::CopyRoute;
 
 /// Bytes of a segment's headers: IPv4 and TCP with timestamps.
 const HEADERS: u64 = 52;
@@ -35,15 +35,15 @@ pub fn programs() -> Result<()> {
 /// # Errors
 /// A program cannot be started, or the transfer ended early.
 pub fn transfer(here: &Here<'_, ()>, cell: Cell, moments: &[u32]) -> Result<Vec<(u32, u64)>> {
-    let place = |node| Place {
+    let place = |node| PeerNode {
         lab: here.lab,
         node,
         scratch: here.folder,
     };
     let server = GridFtp.serve(&place("server"), here.folder)?;
     let (mut client, _gateways) = match cell.way {
-        Way::Direct => (place("client").client(&CLIENT, &server)?, Vec::new()),
-        Way::Depots => through(here)?,
+        CopyRoute::Direct => (place("client").client(&CLIENT, &server)?, Vec::new()),
+        CopyRoute::Depots => through(here)?,
     };
     let last = moments.last().copied().unwrap_or(0);
     client

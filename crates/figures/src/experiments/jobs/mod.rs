@@ -34,7 +34,7 @@ pub enum Cell {
 
 /// Result of the action.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     /// Time from the start of the first command to the end of the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
@@ -67,7 +67,7 @@ impl Cell {
 
 impl Experiment for Jobs {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = Source;
 
     fn name(&self) -> &'static str {
@@ -112,11 +112,11 @@ impl Experiment for Jobs {
         Ok(Network::of_text("jobs", run::LAB))
     }
 
-    fn run(&self, here: &Here<'_, Source>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, Source>, cell: &Cell) -> Result<Observation> {
         run::run(here, *cell)
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         match (
             seen.seconds,
             seen.wrong_bytes,
@@ -135,7 +135,7 @@ impl Experiment for Jobs {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         let mut table = Table::new([
             "",
             "seconds",
@@ -146,16 +146,16 @@ impl Experiment for Jobs {
             "runs",
         ]);
         for one in Cell::ALL {
-            let of = |value: fn(&Seen) -> Option<f64>| {
+            let of = |value: fn(&Observation) -> Option<f64>| {
                 let values = runs
                     .cell(&one)
                     .iter()
                     .filter_map(|record| value(&record.seen))
                     .collect::<Vec<_>>();
-                cell(Spread::of(&values), 2)
+                cell(Spread::from_samples(&values), 2)
             };
             let by_command = match one {
-                Cell::Job | Cell::Killed => cell(Spread::of(&ratios(runs, one)), 3),
+                Cell::Job | Cell::Killed => cell(Spread::from_samples(&ratios(runs, one)), 3),
                 Cell::Command | Cell::Idle => "-".to_owned(),
             };
             table.row([
@@ -171,8 +171,8 @@ impl Experiment for Jobs {
         Ok(Page::new(HEAD).table(&table).paragraph(FOOT))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
-        let ratio = Spread::of(&ratios(runs, Cell::Job));
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
+        let ratio = Spread::from_samples(&ratios(runs, Cell::Job));
         let figure = ratio.map(|ratio| {
             Figure::new(
                 "job-by-command",
@@ -186,7 +186,7 @@ impl Experiment for Jobs {
 }
 
 /// Returns the time of `cell` divided by that of the copy by command.
-fn ratios(runs: &Runs<'_, Cell, Seen>, cell: Cell) -> Vec<f64> {
+fn ratios(runs: &Runs<'_, Cell, Observation>, cell: Cell) -> Vec<f64> {
     let ratios = runs.ratios(&cell, &Cell::Command, |seen| {
         seen.seconds.unwrap_or(f64::NAN)
     });
@@ -215,10 +215,10 @@ mod tests {
 
     #[test]
     fn a_job_is_compared_with_the_command_of_the_same_seed() {
-        let seen = |seconds| Seen {
+        let seen = |seconds| Observation {
             seconds: Some(seconds),
             wrong_bytes: Some(0),
-            ..Seen::default()
+            ..Observation::default()
         };
         let records = [
             record(Cell::Command, 1, seen(10.0), true),
@@ -226,7 +226,7 @@ mod tests {
             record(Cell::Command, 2, seen(8.0), true),
             record(Cell::Job, 2, seen(8.0), true),
         ];
-        let runs = Runs::of(&records);
+        let runs = Runs::select_valid(&records);
         assert_eq!(Jobs.figures(&runs)[0].text, "1.005");
         let text = Jobs.page(&runs).unwrap().text;
         assert!(

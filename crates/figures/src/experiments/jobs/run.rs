@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use longhaul_hostile::Usage;
 use serde_json::Value;
 
-use super::{Cell, Seen};
+use super::{Cell, Observation};
 use crate::children::{Server, succeed_within};
 use crate::copy::{SERVER_PORT, Source, in_node, serve};
 use crate::experiment::Here;
@@ -39,7 +39,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// A program cannot be started, or the copy does not finish.
-pub fn run(here: &Here<'_, Source>, cell: Cell) -> Result<Seen> {
+pub fn run(here: &Here<'_, Source>, cell: Cell) -> Result<Observation> {
     if cell == Cell::Idle {
         return idle(here);
     }
@@ -86,17 +86,17 @@ pub fn run(here: &Here<'_, Source>, cell: Cell) -> Result<Seen> {
             started.elapsed()
         }
     };
-    Ok(Seen {
+    Ok(Observation {
         seconds: Some(seconds.as_secs_f64()),
         wrong_bytes: Some(wrong_bytes(
             &here.setup.root.join(&here.setup.name),
             &arrived,
         )?),
-        ..Seen::default()
+        ..Observation::default()
     })
 }
 
-fn idle(here: &Here<'_, Source>) -> Result<Seen> {
+fn idle(here: &Here<'_, Source>) -> Result<Observation> {
     let agent = agent(here)?;
     let process = agent.process();
     // Let its start-up work finish.
@@ -104,10 +104,10 @@ fn idle(here: &Here<'_, Source>) -> Result<Seen> {
     let before = voluntary_switches(process)?;
     std::thread::sleep(Duration::from_secs_f64(IDLE_SECONDS));
     let wakeups = voluntary_switches(process)?.saturating_sub(before);
-    Ok(Seen {
+    Ok(Observation {
         resident_mib: Some(Usage::read(process)?.resident as f64 / f64::from(1 << 20)),
         wakeups_per_second: Some(wakeups as f64 / IDLE_SECONDS),
-        ..Seen::default()
+        ..Observation::default()
     })
 }
 

@@ -23,7 +23,7 @@ pub struct Kills;
 /// Direction of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Direction {
+pub enum KillDirection {
     /// To the server.
     Push,
     /// From the server.
@@ -45,7 +45,7 @@ pub enum Side {
 /// One copy and its kill. The copies of reference have no kill.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    direction: Direction,
+    direction: KillDirection,
     kill: Option<Kill>,
 }
 
@@ -58,7 +58,7 @@ pub struct Kill {
 
 /// Result of a copy, from its first command to the end of its last.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     /// Number of kills of a running process.
     kills: u32,
     /// Commands until one reported that everything was copied.
@@ -75,7 +75,7 @@ pub struct Seen {
     leftovers: u64,
 }
 
-impl Direction {
+impl KillDirection {
     const BOTH: [Self; 2] = [Self::Push, Self::Pull];
 
     fn word(self) -> &'static str {
@@ -107,7 +107,7 @@ impl Cell {
             state: State::LateBlocks,
         };
         [None, Some(kill)].map(|kill| Self {
-            direction: Direction::Push,
+            direction: KillDirection::Push,
             kill,
         })
     }
@@ -115,7 +115,7 @@ impl Cell {
 
 impl Experiment for Kills {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = Mix;
 
     fn name(&self) -> &'static str {
@@ -128,7 +128,7 @@ impl Experiment for Kills {
 
     fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
-        for direction in Direction::BOTH {
+        for direction in KillDirection::BOTH {
             cells.push(Cell {
                 direction,
                 kill: None,
@@ -172,11 +172,11 @@ impl Experiment for Kills {
         Ok(Network::of_text("kills", run::LAB))
     }
 
-    fn run(&self, here: &Here<'_, Mix>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, Mix>, cell: &Cell) -> Result<Observation> {
         run::run(here, cell)
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         format!(
             "{} kills, {} commands, {:.1} s, {:.1} MB carried, {} bytes wrong, {} files lost, {} \
              left over",
@@ -194,11 +194,11 @@ impl Experiment for Kills {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         Ok(page::page(runs))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         page::figures(runs)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::run::BYTES_PER_SECOND;
 use super::state::State;
-use super::{Cell, Direction, Kill, Seen, Side};
+use super::{Cell, Kill, KillDirection, Observation, Side};
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
 use crate::single::Basis;
@@ -10,7 +10,7 @@ use crate::stats::Spread;
 
 /// Combined results of several copies.
 #[derive(Default)]
-struct Sum {
+struct KillTotals {
     copies: usize,
     kills: u32,
     wrong_bytes: u64,
@@ -23,9 +23,12 @@ struct Sum {
 }
 
 /// Sums up the runs whose kill satisfies `wanted`.
-fn sum(runs: &Runs<'_, Cell, Seen>, wanted: impl Fn(Direction, &Kill) -> bool) -> Sum {
-    let mut sum = Sum::default();
-    for direction in Direction::BOTH {
+fn sum(
+    runs: &Runs<'_, Cell, Observation>,
+    wanted: impl Fn(KillDirection, &Kill) -> bool,
+) -> KillTotals {
+    let mut sum = KillTotals::default();
+    for direction in KillDirection::BOTH {
         let alone = Cell {
             direction,
             kill: None,
@@ -57,15 +60,15 @@ fn sum(runs: &Runs<'_, Cell, Seen>, wanted: impl Fn(Direction, &Kill) -> bool) -
     sum
 }
 
-impl Sum {
+impl KillTotals {
     fn row(&self, first: [String; 2]) -> Vec<String> {
         let mut row = Vec::from(first);
         row.extend([
             self.kills.to_string(),
             self.wrong_bytes.to_string(),
             self.lost_files.to_string(),
-            cell(Spread::of(&self.again), 2),
-            cell(Spread::of(&self.longer), 1),
+            cell(Spread::from_samples(&self.again), 2),
+            cell(Spread::from_samples(&self.longer), 1),
             self.leftovers.to_string(),
         ]);
         row
@@ -73,7 +76,7 @@ impl Sum {
 }
 
 /// Returns the page.
-pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
+pub fn page(runs: &Runs<'_, Cell, Observation>) -> Page {
     let mut table = Table::new([
         "killed",
         "when",
@@ -92,7 +95,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
             }
         }
     }
-    for direction in Direction::BOTH {
+    for direction in KillDirection::BOTH {
         let word = direction.word();
         table
             .row(sum(runs, |other, _| other == direction).row([word.to_owned(), "all".to_owned()]));
@@ -102,9 +105,9 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
 }
 
 /// Returns the figures that documents quote.
-pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+pub fn figures(runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
     let all = sum(runs, |_, _| true);
-    let Some(again) = Spread::of(&all.again) else {
+    let Some(again) = Spread::from_samples(&all.again) else {
         return vec![];
     };
     vec![
@@ -148,7 +151,7 @@ mod tests {
 
     #[test]
     fn carried_again_is_relative_to_an_undisturbed_copy() {
-        let seen = |kills, carried: f64, seconds| Seen {
+        let seen = |kills, carried: f64, seconds| Observation {
             kills,
             commands: kills + 1,
             carried: carried as u64,
@@ -158,7 +161,7 @@ mod tests {
             leftovers: 0,
         };
         let cell = |kill| Cell {
-            direction: Direction::Pull,
+            direction: KillDirection::Pull,
             kill,
         };
         let kill = Kill {
@@ -174,7 +177,7 @@ mod tests {
                 true,
             ),
         ];
-        let figures = figures(&Runs::of(&records));
+        let figures = figures(&Runs::select_valid(&records));
         let texts: Vec<&str> = figures.iter().map(|figure| figure.text.as_str()).collect();
         assert_eq!(
             texts,
@@ -183,7 +186,7 @@ mod tests {
                 "0.50 (at most 0.50; single)"
             ]
         );
-        let text = page(&Runs::of(&records)).text;
+        let text = page(&Runs::select_valid(&records)).text;
         assert!(
             text.contains("| all | all | 2 | 0 | 0 | 0.50 (single) | 1.5 (single) | 0 |"),
             "{text}"

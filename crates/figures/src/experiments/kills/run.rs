@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::mix::{Mix, NAME};
 use super::state::Sign;
-use super::{Cell, Direction, Seen, Side};
+use super::{Cell, KillDirection, Observation, Side};
 use crate::children::Server;
 use crate::copy::{SERVER_PORT, first_copy, serve_for};
 use crate::experiment::Here;
@@ -39,7 +39,7 @@ const MAX_COMMANDS: u32 = 8;
 ///
 /// # Errors
 /// A program cannot be started, or the copy does not finish.
-pub fn run(here: &Here<'_, Mix>, cell: &Cell) -> Result<Seen> {
+pub fn run(here: &Here<'_, Mix>, cell: &Cell) -> Result<Observation> {
     let arrived = here.folder.join("arrived");
     std::fs::create_dir(&arrived).context("cannot make a folder for what arrives")?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(here.seed);
@@ -92,7 +92,7 @@ pub fn run(here: &Here<'_, Mix>, cell: &Cell) -> Result<Seen> {
     let seconds = started.elapsed().as_secs_f64();
     drop(server);
     let difference = here.setup.compare(&arrived)?;
-    Ok(Seen {
+    Ok(Observation {
         kills,
         commands,
         carried: carried(here, cell)?,
@@ -105,8 +105,8 @@ pub fn run(here: &Here<'_, Mix>, cell: &Cell) -> Result<Seen> {
 
 fn server(here: &Here<'_, Mix>, cell: &Cell, arrived: &Path) -> Result<Server> {
     let root = match cell.direction {
-        Direction::Push => arrived,
-        Direction::Pull => &here.setup.root,
+        KillDirection::Push => arrived,
+        KillDirection::Pull => &here.setup.root,
     };
     serve_for(here.tools, here.lab, "server", root, &["--read", "--write"])
 }
@@ -116,10 +116,10 @@ fn command(here: &Here<'_, Mix>, cell: &Cell, arrived: &Path) -> Result<std::pro
     let there = format!("lh://{}:{SERVER_PORT}", here.lab.address("server")?);
     command.args(["-r", "--json"]);
     match cell.direction {
-        Direction::Push => command
+        KillDirection::Push => command
             .arg(here.setup.root.join(NAME))
             .arg(format!("{there}/")),
-        Direction::Pull => command.arg(format!("{there}/{NAME}")).arg(arrived),
+        KillDirection::Pull => command.arg(format!("{there}/{NAME}")).arg(arrived),
     };
     Ok(command)
 }
@@ -129,8 +129,8 @@ fn carried(here: &Here<'_, Mix>, cell: &Cell) -> Result<u64> {
     let report = here.lab.links()?;
     let link = report.links.first().context("the lab has no link")?;
     let direction = match cell.direction {
-        Direction::Push => &link.counters.forward,
-        Direction::Pull => &link.counters.backward,
+        KillDirection::Push => &link.counters.forward,
+        KillDirection::Pull => &link.counters.backward,
     };
     Ok(direction.bytes)
 }

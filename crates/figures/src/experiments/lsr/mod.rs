@@ -100,7 +100,7 @@ impl Sender {
 
 /// Result of a measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     seconds: f64,
     /// Receive rate over the whole time, slow start included, in bit/s.
     bits_per_second: f64,
@@ -116,7 +116,7 @@ pub struct Seen {
 
 impl Experiment for Lsr {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = ();
 
     fn name(&self) -> &'static str {
@@ -148,14 +148,14 @@ impl Experiment for Lsr {
 
     fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {
         let buffers = format!("\"{}\"", cell.sender.buffers());
-        Ok(Network::of(tools, "lsr.toml")?.set("nodes.*.buffers", buffers))
+        Ok(Network::load(tools, "lsr.toml")?.set("nodes.*.buffers", buffers))
     }
 
-    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Observation> {
         run::once(here.tools, here.lab, cell.sender, self.seconds)
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         format!(
             "{:.1} Mbit/s, sustained {:.1}, {} retransmissions",
             seen.bits_per_second / 1e6,
@@ -175,7 +175,7 @@ impl Experiment for Lsr {
         &["stm16"]
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         let mut table = Table::new([
             "sender",
             "runs",
@@ -187,7 +187,7 @@ impl Experiment for Lsr {
             "processors: sender, receiver",
         ]);
         for sender in Sender::ALL {
-            let of = |value: fn(&Seen) -> f64| runs.spread(&Cell { sender }, value);
+            let of = |value: fn(&Observation) -> f64| runs.spread(&Cell { sender }, value);
             let Some(count) = of(|_| 0.0).map(|spread| spread.count) else {
                 continue;
             };
@@ -219,7 +219,7 @@ impl Experiment for Lsr {
         Ok(Page::new(&head(self.seconds)).table(&table))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         let share = |sender: Sender| {
             runs.spread(&Cell { sender }, |seen| {
                 100.0 * seen.sustained_bits_per_second / GOODPUT

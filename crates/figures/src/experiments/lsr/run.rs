@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use wanbed::Lab;
 
-use super::{Seen, Sender};
+use super::{Observation, Sender};
 use crate::children::{Server, output_within};
 use crate::tools::Tools;
 
@@ -32,17 +32,17 @@ struct Json {
     #[serde(default)]
     error: Option<String>,
     #[serde(default)]
-    intervals: Vec<Interval>,
-    end: Option<End>,
+    intervals: Vec<IperfInterval>,
+    end: Option<IperfEnd>,
 }
 
 #[derive(Deserialize)]
-struct Interval {
-    sum: Sum,
+struct IperfInterval {
+    sum: IperfSum,
 }
 
 #[derive(Deserialize)]
-struct Sum {
+struct IperfSum {
     start: f64,
     seconds: f64,
     bytes: u64,
@@ -52,9 +52,9 @@ struct Sum {
 }
 
 #[derive(Deserialize)]
-struct End {
-    sum_sent: Sum,
-    sum_received: Sum,
+struct IperfEnd {
+    sum_sent: IperfSum,
+    sum_received: IperfSum,
     cpu_utilization_percent: Cpu,
     #[serde(default)]
     sender_tcp_congestion: String,
@@ -67,7 +67,7 @@ struct Cpu {
 }
 
 /// Runs one measurement.
-pub(super) fn once(tools: &Tools, lab: &Lab, sender: Sender, seconds: u32) -> Result<Seen> {
+pub(super) fn once(tools: &Tools, lab: &Lab, sender: Sender, seconds: u32) -> Result<Observation> {
     let (server, client) = match sender {
         Sender::Longhaul | Sender::LonghaulPlain => longhaul(tools, lab, sender, seconds)?,
         Sender::Iperf3 | Sender::Iperf3Window | Sender::Iperf3Paced => {
@@ -85,7 +85,7 @@ pub(super) fn once(tools: &Tools, lab: &Lab, sender: Sender, seconds: u32) -> Re
     else {
         bail!("{}: {}", sender.title(), json.error.unwrap_or(err));
     };
-    Ok(Seen {
+    Ok(Observation {
         seconds: end.sum_received.seconds,
         bits_per_second: end.sum_received.bits_per_second,
         sustained_bits_per_second: sustained(&json.intervals),
@@ -97,7 +97,7 @@ pub(super) fn once(tools: &Tools, lab: &Lab, sender: Sender, seconds: u32) -> Re
 }
 
 /// Returns the sending rate in the intervals after slow start, in bit/s.
-fn sustained(intervals: &[Interval]) -> f64 {
+fn sustained(intervals: &[IperfInterval]) -> f64 {
     let late = intervals
         .iter()
         .filter(|interval| interval.sum.start >= SUSTAINED_FROM);

@@ -109,7 +109,7 @@ impl Transfer {
 
 impl Link {
     /// Returns the state of the link at a time in seconds after the trace's beginning.
-    pub fn at(&self, seconds: f64) -> State {
+    pub fn state_at(&self, seconds: f64) -> State {
         self.states[(seconds / f64::from(STEP_SECONDS)) as usize % STEPS]
     }
 
@@ -320,7 +320,7 @@ mod tests {
                 .nth(1)
                 .map(|line| line.split(',').nth(1).map(str::to_owned))
         };
-        let later = format!(" {:.2} Mbit/s", links[0].at(300.0).rate_mbps);
+        let later = format!(" {:.2} Mbit/s", links[0].state_at(300.0).rate_mbps);
         assert_eq!(rate(links[0].trace(300.0)), Some(Some(later)));
     }
 

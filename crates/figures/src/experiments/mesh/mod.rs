@@ -45,7 +45,7 @@ pub const MESH: Mesh = Mesh {
 /// Route of the copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum MeshRoute {
     /// Each over the link between its sites.
     Direct,
     /// Each by the depot of one site; copies that begin or end there go directly. Earlier runs have
@@ -64,12 +64,12 @@ pub enum Way {
 /// One pass over all copies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    way: Way,
+    way: MeshRoute,
 }
 
 /// Result of one copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Made {
+pub struct MeshCopy {
     /// Time of the command from start to end, in seconds.
     seconds: f64,
     /// If true, every byte arrived.
@@ -87,16 +87,23 @@ pub struct Made {
 
 /// Results of all copies, in order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
-    copies: Vec<Made>,
+pub struct Observation {
+    copies: Vec<MeshCopy>,
 }
 
 impl Cell {
     /// Demonstrated cells.
-    pub const DEMONSTRATED: [Self; 2] = [Self { way: Way::Direct }, Self { way: Way::Routed }];
+    pub const DEMONSTRATED: [Self; 2] = [
+        Self {
+            way: MeshRoute::Direct,
+        },
+        Self {
+            way: MeshRoute::Routed,
+        },
+    ];
 }
 
-impl Way {
+impl MeshRoute {
     /// Returns true if the controller picks the routes.
     const fn is_routed(self) -> bool {
         matches!(self, Self::Routed | Self::Faults)
@@ -125,7 +132,7 @@ impl Way {
 impl Mesh {
     /// Returns the offset in the links' trace at which the lab starts, in seconds. A controller
     /// observes the links for a while before the first copy.
-    const fn begins_at_s(&self, way: Way) -> f64 {
+    const fn begins_at_s(&self, way: MeshRoute) -> f64 {
         match way.is_routed() {
             true => 0.0,
             false => self.learning_seconds,
@@ -133,7 +140,7 @@ impl Mesh {
     }
 
     /// Returns the start of the first copy, in seconds after the lab's start.
-    const fn first_after_s(&self, way: Way) -> f64 {
+    const fn first_after_s(&self, way: MeshRoute) -> f64 {
         self.first_copy_s() - self.begins_at_s(way)
     }
 
@@ -145,8 +152,8 @@ impl Mesh {
 
 impl Experiment for Mesh {
     type Cell = Cell;
-    type Seen = Seen;
-    type Setup = run::Files;
+    type Observation = Observation;
+    type Setup = run::MeshFiles;
 
     fn name(&self) -> &'static str {
         "mesh"
@@ -157,7 +164,10 @@ impl Experiment for Mesh {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        Way::all().into_iter().map(|way| Cell { way }).collect()
+        MeshRoute::all()
+            .into_iter()
+            .map(|way| Cell { way })
+            .collect()
     }
 
     fn seeds(&self, _cell: &Cell) -> u64 {
@@ -174,21 +184,21 @@ impl Experiment for Mesh {
         }
     }
 
-    fn prepare(&self, tools: &Tools) -> Result<run::Files> {
-        run::Files::make(tools)
+    fn prepare(&self, tools: &Tools) -> Result<run::MeshFiles> {
+        run::MeshFiles::make(tools)
     }
 
     fn network(
         &self,
         tools: &Tools,
-        _setup: &run::Files,
+        _setup: &run::MeshFiles,
         cell: &Cell,
         seed: u64,
     ) -> Result<Network> {
         let folder = tools.scratch.path().join(format!(
             "mesh-{seed}-{}-{}",
             cell.way.is_routed(),
-            cell.way == Way::Faults
+            cell.way == MeshRoute::Faults
         ));
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
@@ -199,7 +209,7 @@ impl Experiment for Mesh {
         let mut routes = String::new();
         let begins_at_s = self.begins_at_s(cell.way);
         for mut link in links(seed) {
-            if cell.way == Way::Faults && link.ends == FAILING {
+            if cell.way == MeshRoute::Faults && link.ends == FAILING {
                 let middle = transfers(seed, self.copies)[self.copies / 2].at_s;
                 link.fail(self.first_copy_s() + middle, FAILING_SECONDS);
             }
@@ -214,7 +224,7 @@ impl Experiment for Mesh {
             std::fs::write(partial.path(), link.trace(begins_at_s))
                 .context("cannot write a trace")?;
             partial.persist(&file).context("cannot name a trace")?;
-            let state = link.at(begins_at_s);
+            let state = link.state_at(begins_at_s);
             let _ = write!(
                 text,
                 "[links.{name}]\nends = [\"{from}\", \"{to}\"]\ndelay = \"{:.2} ms\"\n\
@@ -236,13 +246,13 @@ impl Experiment for Mesh {
         Ok(Network::of_text("mesh", &(text + &routes)))
     }
 
-    fn run(&self, here: &Here<'_, run::Files>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, run::MeshFiles>, cell: &Cell) -> Result<Observation> {
         let first_s = self.first_after_s(cell.way);
         let copies = run::run(here, cell.way, first_s, &transfers(here.seed, self.copies))?;
-        Ok(Seen { copies })
+        Ok(Observation { copies })
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         let seconds: f64 = seen.copies.iter().map(|made| made.seconds).sum();
         let lost = seen.copies.iter().filter(|made| !made.whole).count();
         format!(
@@ -255,11 +265,11 @@ impl Experiment for Mesh {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         page::page(runs)
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         page::figures(runs)
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::conditions::{SITES, Transfer, links, transfers};
-use super::{COPIES, Cell, MESH, Made, Seen, Way};
+use super::{COPIES, Cell, MESH, MeshCopy, MeshRoute, Observation};
 use crate::page::{Figure, Page, Table};
 use crate::runs::Runs;
 use crate::single::Basis;
@@ -36,8 +36,8 @@ impl Compared {
 }
 
 /// Returns the copies of all seeds that succeeded on every route.
-fn compared(runs: &Runs<'_, Cell, Seen>) -> Vec<Compared> {
-    let of = |way: Way, seed: u64| -> Option<&[Made]> {
+fn compared(runs: &Runs<'_, Cell, Observation>) -> Vec<Compared> {
+    let of = |way: MeshRoute, seed: u64| -> Option<&[MeshCopy]> {
         let record = runs
             .cell(&Cell { way })
             .into_iter()
@@ -45,13 +45,15 @@ fn compared(runs: &Runs<'_, Cell, Seen>) -> Vec<Compared> {
         Some(&record.seen.copies)
     };
     let mut all = Vec::new();
-    for record in runs.cell(&Cell { way: Way::Routed }) {
+    for record in runs.cell(&Cell {
+        way: MeshRoute::Routed,
+    }) {
         let seed = record.cell.seed;
-        let Some(direct) = of(Way::Direct, seed) else {
+        let Some(direct) = of(MeshRoute::Direct, seed) else {
             continue;
         };
         for (number, transfer) in transfers(seed, COPIES).into_iter().enumerate() {
-            let seconds = |made: &[Made]| {
+            let seconds = |made: &[MeshCopy]| {
                 made.get(number)
                     .filter(|made| made.whole)
                     .map(|made| made.seconds)
@@ -59,11 +61,11 @@ fn compared(runs: &Runs<'_, Cell, Seen>) -> Vec<Compared> {
             // The time by each site's depot. For the copy's own ends, it is that of the direct
             // route.
             let by_depot = |site: usize| {
-                if let Some(made) = of(Way::Depot(site), seed) {
+                if let Some(made) = of(MeshRoute::Depot(site), seed) {
                     return seconds(made);
                 }
                 match transfer.between().position(|other| other == site) {
-                    Some(detour) => seconds(of(Way::Detour(detour), seed)?),
+                    Some(detour) => seconds(of(MeshRoute::Detour(detour), seed)?),
                     None => seconds(direct),
                 }
             };
@@ -97,7 +99,7 @@ fn minimax(seed: u64, transfer: &Transfer) -> Option<usize> {
         let ends = (from.min(to), from.max(to));
         let link = links.iter().find(|link| link.ends == ends);
         link.map_or(0.0, |link| {
-            link.at(MESH.first_copy_s() + transfer.at_s).rate_mbps
+            link.state_at(MESH.first_copy_s() + transfer.at_s).rate_mbps
         })
     };
     let Transfer { from, to, .. } = *transfer;
@@ -140,7 +142,7 @@ fn ways(all: &[Compared]) -> Vec<(String, Seconds)> {
     ]
 }
 
-pub(super) fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+pub(super) fn page(runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
     let all = compared(runs);
     let mut heads = vec![
         format!("{} copies", all.len()),
@@ -187,8 +189,10 @@ pub(super) fn class_of(bytes: u64) -> usize {
 }
 
 /// Returns the text on the accuracy of promised finishing times.
-fn promises(runs: &Runs<'_, Cell, Seen>) -> String {
-    let routed = runs.cell(&Cell { way: Way::Routed });
+fn promises(runs: &Runs<'_, Cell, Observation>) -> String {
+    let routed = runs.cell(&Cell {
+        way: MeshRoute::Routed,
+    });
     let copies = || routed.iter().flat_map(|record| &record.seen.copies);
     let promised = copies().filter_map(|made| Some((made.promised?, made.seconds)));
     let (mut within, mut all) = (0_usize, 0_usize);
@@ -203,11 +207,15 @@ fn promises(runs: &Runs<'_, Cell, Seen>) -> String {
     )
 }
 
-fn faults(runs: &Runs<'_, Cell, Seen>) -> String {
+fn faults(runs: &Runs<'_, Cell, Observation>) -> String {
     let (mut lost, mut all) = (0, 0);
     let (mut seconds, mut direct) = (0.0, 0.0);
-    for record in runs.cell(&Cell { way: Way::Faults }) {
-        let beside = runs.cell(&Cell { way: Way::Direct });
+    for record in runs.cell(&Cell {
+        way: MeshRoute::Faults,
+    }) {
+        let beside = runs.cell(&Cell {
+            way: MeshRoute::Direct,
+        });
         let Some(beside) = beside
             .iter()
             .find(|other| other.cell.seed == record.cell.seed)
@@ -235,7 +243,7 @@ fn faults(runs: &Runs<'_, Cell, Seen>) -> String {
     )
 }
 
-pub(super) fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+pub(super) fn figures(runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
     let all = compared(runs);
     let sum = |seconds: fn(&Compared) -> f64| all.iter().map(seconds).sum::<f64>();
     if all.is_empty() {

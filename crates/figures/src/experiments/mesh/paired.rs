@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::conditions::{Transfer, ends, slot_seconds};
 use super::page::{CLASSES, class_of};
-use super::run::{Files, World, wait_until};
-use super::{Cell as MeshCell, MESH, Made, Way};
+use super::run::{MeshFiles, World, wait_until};
+use super::{Cell as MeshCell, MESH, MeshCopy, MeshRoute};
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table, number};
 use crate::runs::Runs;
@@ -61,43 +61,43 @@ enum Lab {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pair {
     bytes: u64,
-    direct: Made,
-    routed: Made,
+    direct: MeshCopy,
+    routed: MeshCopy,
 }
 
 /// All pairs of a lab.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     /// Pairs of a lab with a controller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pairs: Vec<Pair>,
     /// Pairs of the other lab, whose copies are both direct.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    unmeasured: Vec<[Made; 2]>,
+    unmeasured: Vec<[MeshCopy; 2]>,
 }
 
 /// A pair, and the same copy in the lab without measurements.
-struct Beside<'a> {
+struct ComparedPair<'a> {
     pair: &'a Pair,
     /// Mean time of two direct copies.
     unmeasured_seconds: Option<f64>,
 }
 
 /// Two compared times of a pair, in seconds: the reference, and the one that is divided by it.
-type Compared = fn(&Beside<'_>) -> Option<(f64, f64)>;
+type Compared = fn(&ComparedPair<'_>) -> Option<(f64, f64)>;
 
 /// Returns the times of the direct and the routed copy.
-const fn of_pair(one: &Beside<'_>) -> Option<(f64, f64)> {
+const fn of_pair(one: &ComparedPair<'_>) -> Option<(f64, f64)> {
     Some((one.pair.direct.seconds, one.pair.routed.seconds))
 }
 
 /// Returns the times of direct copies without measurements and of the routed copy.
-fn routed_unmeasured(one: &Beside<'_>) -> Option<(f64, f64)> {
+fn routed_unmeasured(one: &ComparedPair<'_>) -> Option<(f64, f64)> {
     Some((one.unmeasured_seconds?, one.pair.routed.seconds))
 }
 
 /// Returns the times of direct copies without and with measurements.
-fn direct_unmeasured(one: &Beside<'_>) -> Option<(f64, f64)> {
+fn direct_unmeasured(one: &ComparedPair<'_>) -> Option<(f64, f64)> {
     Some((one.unmeasured_seconds?, one.pair.direct.seconds))
 }
 
@@ -128,8 +128,8 @@ fn pairs(seed: u64) -> Vec<Transfer> {
 
 impl Experiment for Paired {
     type Cell = Cell;
-    type Seen = Seen;
-    type Setup = Files;
+    type Observation = Observation;
+    type Setup = MeshFiles;
 
     fn name(&self) -> &'static str {
         "routed"
@@ -153,20 +153,20 @@ impl Experiment for Paired {
         }
     }
 
-    fn prepare(&self, tools: &Tools) -> Result<Files> {
-        Files::make(tools)
+    fn prepare(&self, tools: &Tools) -> Result<MeshFiles> {
+        MeshFiles::make(tools)
     }
 
-    fn network(&self, tools: &Tools, files: &Files, cell: &Cell, seed: u64) -> Result<Network> {
+    fn network(&self, tools: &Tools, files: &MeshFiles, cell: &Cell, seed: u64) -> Result<Network> {
         let way = cell.network.way();
         MESH.network(tools, files, &MeshCell { way }, seed)
     }
 
-    fn run(&self, here: &Here<'_, Files>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, MeshFiles>, cell: &Cell) -> Result<Observation> {
         let began = Instant::now();
         let way = cell.network.way();
         let (world, first_s) = (World::up(here, way.is_routed())?, MESH.first_after_s(way));
-        let mut seen = Seen {
+        let mut seen = Observation {
             pairs: Vec::new(),
             unmeasured: Vec::new(),
         };
@@ -174,9 +174,9 @@ impl Experiment for Paired {
             wait_until(began, first_s + transfer.at_s);
             // The order of the routes alternates.
             let ways = match (cell.network, number / SIZES.len() % 2) {
-                (Lab::Unmeasured, _) => [Way::Direct, Way::Direct],
-                (Lab::Mesh, 0) => [Way::Direct, Way::Routed],
-                (Lab::Mesh, _) => [Way::Routed, Way::Direct],
+                (Lab::Unmeasured, _) => [MeshRoute::Direct, MeshRoute::Direct],
+                (Lab::Mesh, 0) => [MeshRoute::Direct, MeshRoute::Routed],
+                (Lab::Mesh, _) => [MeshRoute::Routed, MeshRoute::Direct],
             };
             let [first, second] = [
                 world.copy(ways[0], &transfer)?,
@@ -189,8 +189,8 @@ impl Experiment for Paired {
             );
             let bytes = transfer.bytes;
             match ways {
-                [Way::Direct, Way::Direct] => seen.unmeasured.push([first, second]),
-                [Way::Direct, _] => seen.pairs.push(Pair {
+                [MeshRoute::Direct, MeshRoute::Direct] => seen.unmeasured.push([first, second]),
+                [MeshRoute::Direct, _] => seen.pairs.push(Pair {
                     bytes,
                     direct: first,
                     routed: second,
@@ -205,7 +205,7 @@ impl Experiment for Paired {
         Ok(seen)
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         if !seen.unmeasured.is_empty() {
             let seconds: f64 = seen
                 .unmeasured
@@ -222,7 +222,8 @@ impl Experiment for Paired {
                 .filter(|pair| pair.bytes == bytes)
                 .map(Pair::ratio)
                 .collect();
-            Spread::of(&of).map_or_else(String::new, |spread| format!("{:.2}", spread.median))
+            Spread::from_samples(&of)
+                .map_or_else(String::new, |spread| format!("{:.2}", spread.median))
         };
         format!(
             "by direct, median of each size: {}",
@@ -234,7 +235,7 @@ impl Experiment for Paired {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         let mut table = Table::new([
             "size",
             "pairs",
@@ -284,7 +285,7 @@ impl Experiment for Paired {
             .table(&table))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         let all = all(runs);
         let of = |compared: Compared| {
             let of_class = |class: usize| {
@@ -318,16 +319,16 @@ impl Experiment for Paired {
 
 impl Lab {
     /// Returns the route of `mesh` whose lab this is.
-    const fn way(self) -> Way {
+    const fn way(self) -> MeshRoute {
         match self {
-            Self::Mesh => Way::Routed,
-            Self::Unmeasured => Way::Direct,
+            Self::Mesh => MeshRoute::Routed,
+            Self::Unmeasured => MeshRoute::Direct,
         }
     }
 }
 
 /// Returns all pairs of all seeds.
-fn all<'a>(runs: &Runs<'a, Cell, Seen>) -> Vec<Beside<'a>> {
+fn all<'a>(runs: &Runs<'a, Cell, Observation>) -> Vec<ComparedPair<'a>> {
     let of = |network: Lab| runs.cell(&Cell { network });
     let unmeasured = of(Lab::Unmeasured);
     let mut all = Vec::new();
@@ -338,7 +339,7 @@ fn all<'a>(runs: &Runs<'a, Cell, Seen>) -> Vec<Beside<'a>> {
             .map_or(&[][..], |other| &other.seen.unmeasured);
         let pairs = record.seen.pairs.iter().enumerate();
         all.extend(pairs.map(|(number, pair)| {
-            Beside {
+            ComparedPair {
                 pair,
                 unmeasured_seconds: beside
                     .get(number)
@@ -350,7 +351,7 @@ fn all<'a>(runs: &Runs<'a, Cell, Seen>) -> Vec<Beside<'a>> {
 }
 
 /// Returns the compared values of each pair of a class that has them.
-fn of_class(all: &[Beside<'_>], class: usize, compared: Compared) -> Vec<(f64, f64)> {
+fn of_class(all: &[ComparedPair<'_>], class: usize, compared: Compared) -> Vec<(f64, f64)> {
     all.iter()
         .filter(|one| class_of(one.pair.bytes) == class)
         .filter_map(compared)
@@ -358,7 +359,7 @@ fn of_class(all: &[Beside<'_>], class: usize, compared: Compared) -> Vec<(f64, f
 }
 
 /// Returns the sum of the second times divided by that of the first, with its bounds.
-fn ratio(all: &[Beside<'_>], class: usize, compared: Compared) -> String {
+fn ratio(all: &[ComparedPair<'_>], class: usize, compared: Compared) -> String {
     stats::sums(&of_class(all, class, compared)).map_or_else(
         || "-".to_owned(),
         |(ratio, [low, high])| format!("{ratio:.2} ({low:.2}..{high:.2})"),
@@ -366,8 +367,9 @@ fn ratio(all: &[Beside<'_>], class: usize, compared: Compared) -> String {
 }
 
 fn row(name: String, pairs: &[&Pair]) -> Vec<String> {
-    let spread =
-        |of: fn(&Pair) -> f64| Spread::of(&pairs.iter().map(|pair| of(pair)).collect::<Vec<_>>());
+    let spread = |of: fn(&Pair) -> f64| {
+        Spread::from_samples(&pairs.iter().map(|pair| of(pair)).collect::<Vec<_>>())
+    };
     let sum = |of: fn(&Pair) -> f64| pairs.iter().map(|pair| of(pair)).sum::<f64>();
     let ratio = spread(Pair::ratio).map_or_else(
         || "-".to_owned(),

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::conditions::{SITES, Transfer, sizes};
-use super::{Made, Way};
+use super::{MeshCopy, MeshRoute};
 use crate::children::{Server, output_within, succeed_within};
 use crate::copy::{DEPOT_PORT, SERVER_PORT, in_node};
 use crate::dataset;
@@ -37,11 +37,11 @@ const MISREPORTED_BPS: f64 = 2e9;
 const MISREPORTS: u64 = 50;
 
 /// A file of each size of the copies.
-pub struct Files {
+pub struct MeshFiles {
     root: PathBuf,
 }
 
-impl Files {
+impl MeshFiles {
     /// Writes them.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Files {
 
 /// Keys of all parties, and their running programs.
 pub(super) struct World<'a, 'h> {
-    here: &'a Here<'h, Files>,
+    here: &'a Here<'h, MeshFiles>,
     /// If true, there is a controller, with which the depots register.
     is_routed: bool,
     /// Keys of the sites, with which they serve and copy.
@@ -72,17 +72,17 @@ pub(super) struct World<'a, 'h> {
 /// # Errors
 /// Something other than a copy fails.
 pub fn run(
-    here: &Here<'_, Files>,
-    way: Way,
+    here: &Here<'_, MeshFiles>,
+    way: MeshRoute,
     first_s: f64,
     transfers: &[Transfer],
-) -> Result<Vec<Made>> {
+) -> Result<Vec<MeshCopy>> {
     let began = Instant::now();
     let mut world = World::up(here, way.is_routed())?;
     let mut passed = BTreeMap::<usize, usize>::new();
     let mut made = Vec::with_capacity(transfers.len());
     for (number, transfer) in transfers.iter().enumerate() {
-        if way == Way::Faults {
+        if way == MeshRoute::Faults {
             if number == transfers.len() / 3 {
                 let most = passed.iter().max_by_key(|(_, times)| **times);
                 let most = most.map_or(CONTROLLER, |(site, _)| *site);
@@ -115,7 +115,7 @@ impl<'a, 'h> World<'a, 'h> {
     ///
     /// # Errors
     /// One of them does not start.
-    pub(super) fn up(here: &'a Here<'h, Files>, is_routed: bool) -> Result<Self> {
+    pub(super) fn up(here: &'a Here<'h, MeshFiles>, is_routed: bool) -> Result<Self> {
         let longhaul = &here.tools.longhaul;
         let home = |name: String| here.folder.join(name);
         let keys = SITES.map(|(site, ..)| new_key(longhaul, &home(site.to_owned())));
@@ -277,7 +277,7 @@ impl<'a, 'h> World<'a, 'h> {
     ///
     /// # Errors
     /// Something other than the copy fails.
-    pub(super) fn copy(&self, way: Way, transfer: &Transfer) -> Result<Made> {
+    pub(super) fn copy(&self, way: MeshRoute, transfer: &Transfer) -> Result<MeshCopy> {
         let Transfer {
             from, to, bytes, ..
         } = *transfer;
@@ -328,7 +328,7 @@ impl<'a, 'h> World<'a, 'h> {
             }
             Err(error) => format!("{error:#}"),
         });
-        Ok(Made {
+        Ok(MeshCopy {
             seconds,
             whole,
             lost,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{Cell, Path, Seen, total_mbps};
+use super::{Cell, Observation, Path, total_mbps};
 use crate::copy::{DEPOT_PORT, SERVER_PORT, first_copy, serve_with, start_depot_with};
 use crate::experiment::Here;
 use crate::watched_copy::WatchedCopy;
@@ -233,7 +233,7 @@ pub fn file_name(file: u64) -> String {
 ///
 /// # Errors
 /// A program cannot be started, or a copy does not end or verify.
-pub fn run(here: &Here<'_, PathBuf>, cell: &Cell, split: Split) -> Result<Seen> {
+pub fn run(here: &Here<'_, PathBuf>, cell: &Cell, split: Split) -> Result<Observation> {
     let (tools, lab) = (here.tools, here.lab);
     let congestion = split.congestion.kernel_name();
     let _server = serve_with(
@@ -295,12 +295,12 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell, split: Split) -> Result<Seen> 
         streams += report["streams"].as_array().map_or(0, Vec::len);
     }
     drop(depots);
-    Ok(Seen {
+    Ok(Observation {
         seconds,
         goodput_bps: (files(&cell.paths, split.scale) * FILE_BYTES) as f64 * 8.0 / seconds,
         streams: streams as u32,
         took_s: took,
-        ..Seen::default()
+        ..Observation::default()
     })
 }
 

@@ -69,7 +69,7 @@ pub struct Cell {
 
 /// Result of one copy.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     /// Time from the start of the command to the verified end.
     seconds: f64,
     /// Bytes of the files divided by the time.
@@ -137,7 +137,7 @@ fn total_mbps(paths: &[Path]) -> f64 {
     paths.iter().map(|path| path.mbps()).sum()
 }
 
-impl Seen {
+impl Observation {
     fn mbps(&self) -> f64 {
         self.goodput_bps / 1e6
     }
@@ -159,7 +159,7 @@ impl Cell {
         total_mbps(&self.paths)
     }
 
-    fn of(paths: &[Path]) -> Self {
+    fn from_paths(paths: &[Path]) -> Self {
         Self {
             paths: paths.to_vec(),
             change: Change::None,
@@ -171,14 +171,14 @@ impl Cell {
     fn split(paths: &[Path], split: Split) -> Self {
         Self {
             split: Some(split),
-            ..Self::of(paths)
+            ..Self::from_paths(paths)
         }
     }
 
     fn reserving(reserve: Reserve) -> Self {
         Self {
             reserve: Some(reserve),
-            ..Self::of(&Path::ALL)
+            ..Self::from_paths(&Path::ALL)
         }
     }
 
@@ -217,7 +217,7 @@ impl Cell {
     fn changing(change: Change) -> Self {
         Self {
             change,
-            ..Self::of(&Path::ALL)
+            ..Self::from_paths(&Path::ALL)
         }
     }
 
@@ -258,7 +258,7 @@ fn together() -> impl Iterator<Item = &'static [Path]> {
 
 impl Experiment for Multipath {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = PathBuf;
 
     fn name(&self) -> &'static str {
@@ -270,7 +270,7 @@ impl Experiment for Multipath {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let combinations = COMBINATIONS.iter().map(|paths| Cell::of(paths));
+        let combinations = COMBINATIONS.iter().map(|paths| Cell::from_paths(paths));
         let changes = CHANGES.map(Cell::changing);
         let mut splits = Vec::new();
         for split in Split::pulled() {
@@ -331,7 +331,7 @@ impl Experiment for Multipath {
 
     fn network(&self, tools: &Tools, root: &PathBuf, cell: &Cell, _seed: u64) -> Result<Network> {
         let relays: Vec<&str> = cell.paths.iter().map(|path| path.node()).collect();
-        let mut network = Network::of(tools, "multipath.toml")?.relays(&relays);
+        let mut network = Network::load(tools, "multipath.toml")?.relays(&relays);
         if let Some(split) = cell.split.filter(|split| split.scale == Scale::Half) {
             for path in Path::ALL {
                 let rate = format!("\"{} Mbit/s\"", path.mbps() / split.scale.divisor());
@@ -354,7 +354,7 @@ impl Experiment for Multipath {
         })
     }
 
-    fn run(&self, here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Observation> {
         match (cell.split, cell.reserve) {
             (Some(split), _) => by_hand::run(here, cell, split),
             (None, Some(reserve)) => reserved::run(here, cell, reserve),
@@ -362,7 +362,7 @@ impl Experiment for Multipath {
         }
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         let carried: Vec<String> = seen
             .carried
             .iter()
@@ -394,11 +394,11 @@ impl Experiment for Multipath {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         Ok(page::page(runs))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         page::figures(runs)
     }
 }

@@ -2,8 +2,8 @@
 //! copy.
 
 use super::{
-    AWAY_SECONDS, CHANGED_AT, CHANGED_BACK_AT, CHANGES, COMBINATIONS, Cell, Change, Path, Seen,
-    tables, together,
+    AWAY_SECONDS, CHANGED_AT, CHANGED_BACK_AT, CHANGES, COMBINATIONS, Cell, Change, Observation,
+    Path, tables, together,
 };
 use crate::page::{Figure, Page, Table, cell, number};
 use crate::runs::Runs;
@@ -13,7 +13,7 @@ use crate::single::Basis;
 const CHANGED_SECONDS: f64 = CHANGED_BACK_AT - CHANGED_AT;
 
 /// Returns the page.
-pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
+pub fn page(runs: &Runs<'_, Cell, Observation>) -> Page {
     let mut table = Table::new([
         "paths",
         "Mbit/s",
@@ -24,7 +24,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
         "runs",
     ]);
     for paths in COMBINATIONS {
-        let one = Cell::of(paths);
+        let one = Cell::from_paths(paths);
         let carried = runs
             .cell(&one)
             .first()
@@ -42,7 +42,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
         };
         table.row([
             name(paths),
-            cell(runs.spread(&one, Seen::mbps), 1),
+            cell(runs.spread(&one, Observation::mbps), 1),
             marked(sum_alone(runs, paths)),
             marked(share(runs, paths).map(|share| 100.0 * share)),
             parts.join(" + "),
@@ -65,7 +65,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
         let Some(record) = runs.cell(&one).first().copied() else {
             continue;
         };
-        let mut row = vec![words(change), cell(runs.spread(&one, Seen::mbps), 1)];
+        let mut row = vec![words(change), cell(runs.spread(&one, Observation::mbps), 1)];
         for around in [record.seen.around_change, record.seen.all_around_change] {
             let there = match change {
                 Change::Dies => [true, true, false],
@@ -91,10 +91,12 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
 }
 
 /// Returns the figures that documents quote.
-pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+pub fn figures(runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
     let figures = together().filter_map(|paths| {
         let share = share(runs, paths)?;
-        let mbps = runs.spread(&Cell::of(paths), Seen::mbps)?.median;
+        let mbps = runs
+            .spread(&Cell::from_paths(paths), Observation::mbps)?
+            .median;
         Some(Figure::new(
             name(paths),
             format!("{}, share of the sum of each path alone", name(paths)),
@@ -106,9 +108,9 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
 }
 
 /// Returns the runs of the paths together and of each alone.
-fn basis(runs: &Runs<'_, Cell, Seen>, paths: &[Path]) -> Basis {
-    let alone = paths.iter().map(|path| Cell::of(&[*path]));
-    let cells: Vec<Cell> = alone.chain([Cell::of(paths)]).collect();
+fn basis(runs: &Runs<'_, Cell, Observation>, paths: &[Path]) -> Basis {
+    let alone = paths.iter().map(|path| Cell::from_paths(&[*path]));
+    let cells: Vec<Cell> = alone.chain([Cell::from_paths(paths)]).collect();
     runs.basis(&cells)
 }
 
@@ -130,16 +132,25 @@ fn words(change: Change) -> String {
 }
 
 /// Returns the sum of the paths' individual rates, in Mbit/s.
-fn sum_alone(runs: &Runs<'_, Cell, Seen>, paths: &[Path]) -> Option<f64> {
+fn sum_alone(runs: &Runs<'_, Cell, Observation>, paths: &[Path]) -> Option<f64> {
     paths
         .iter()
-        .map(|path| Some(runs.spread(&Cell::of(&[*path]), Seen::mbps)?.median))
+        .map(|path| {
+            Some(
+                runs.spread(&Cell::from_paths(&[*path]), Observation::mbps)?
+                    .median,
+            )
+        })
         .sum()
 }
 
 /// Returns their joint rate as a share of that sum.
-fn share(runs: &Runs<'_, Cell, Seen>, paths: &[Path]) -> Option<f64> {
-    Some(runs.spread(&Cell::of(paths), Seen::mbps)?.median / sum_alone(runs, paths)?)
+fn share(runs: &Runs<'_, Cell, Observation>, paths: &[Path]) -> Option<f64> {
+    Some(
+        runs.spread(&Cell::from_paths(paths), Observation::mbps)?
+            .median
+            / sum_alone(runs, paths)?,
+    )
 }
 
 const HEAD: &str = "Files of 250 MB, as many as the paths carry in 20 s, pulled by `longhaul cp` \
@@ -166,14 +177,14 @@ mod tests {
     #[test]
     fn paths_together_stand_beside_the_sum_of_each_alone() {
         let run = |paths: &[Path], mbps: f64| {
-            let seen = Seen {
+            let seen = Observation {
                 seconds: 1.0,
                 goodput_bps: mbps * 1e6,
                 streams: 4,
                 carried: vec![1; paths.len()],
-                ..Seen::default()
+                ..Observation::default()
             };
-            record(Cell::of(paths), 1, seen, true)
+            record(Cell::from_paths(paths), 1, seen, true)
         };
         let records = [
             run(&[Path::A], 380.0),
@@ -181,10 +192,10 @@ mod tests {
             run(&[Path::C], 385.0),
             run(&Path::ALL, 817.0),
         ];
-        let figures = figures(&Runs::of(&records));
+        let figures = figures(&Runs::select_valid(&records));
         assert_eq!(figures.len(), 1);
         assert_eq!(figures[0].text, "95.0 % (817 Mbit/s; single)");
-        let text = page(&Runs::of(&records)).text;
+        let text = page(&Runs::select_valid(&records)).text;
         assert!(
             text.contains(
                 "| A+B+C | 817.0 (single) | 860.0 (single) | 95.0 (single) | 33 + 33 + 33 | 4 \

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Cell, FILE_BYTES, Path, Seen};
+use super::{Cell, FILE_BYTES, Observation, Path};
 use crate::children::Server;
 use crate::controlled::Controlled;
 use crate::copy::{SERVER_PORT, in_node};
@@ -76,7 +76,7 @@ pub struct ReservedSeen {
 ///
 /// # Errors
 /// A program cannot be started, or the copy does not end or verify.
-pub fn run(here: &Here<'_, PathBuf>, cell: &Cell, reserve: Reserve) -> Result<Seen> {
+pub fn run(here: &Here<'_, PathBuf>, cell: &Cell, reserve: Reserve) -> Result<Observation> {
     let mut world = Controlled::new(here)?;
     let target = here.folder.join("target");
     std::fs::create_dir(&target).context("cannot make a folder")?;
@@ -132,13 +132,13 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell, reserve: Reserve) -> Result<Se
         .collect::<Result<_>>()?;
     let seen = reserved(&report, &events, &addresses, seconds)?;
     let carried = seen.carried_bytes;
-    Ok(Seen {
+    Ok(Observation {
         seconds,
         goodput_bps: (cell.files() * FILE_BYTES) as f64 * 8.0 / seconds,
         streams: report["streams"].as_array().map_or(0, Vec::len) as u32,
         carried: carried.to_vec(),
         reserved: Some(seen.of_report),
-        ..Seen::default()
+        ..Observation::default()
     })
 }
 

@@ -7,7 +7,8 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::{
-    AWAY_SECONDS, CHANGED_AT, CHANGED_BACK_AT, Cell, Change, FILE_BYTES, Path, SETTLE_SECONDS, Seen,
+    AWAY_SECONDS, CHANGED_AT, CHANGED_BACK_AT, Cell, Change, FILE_BYTES, Observation, Path,
+    SETTLE_SECONDS,
 };
 use crate::children::Server;
 use crate::copy::{DEPOT_PORT, SERVER_PORT, first_copy, serve, start_depot};
@@ -21,7 +22,7 @@ const COPY_TIMEOUT: Duration = Duration::from_secs(200);
 ///
 /// # Errors
 /// A program cannot be started, or the copy does not end or verify.
-pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
+pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Observation> {
     let (tools, lab) = (here.tools, here.lab);
     let _server = serve(tools, lab, "server", here.setup)?;
     let depot = |path: Path| start_depot(tools, lab, path.node());
@@ -113,7 +114,7 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
             .with_context(|| format!("the report has no {field}"))
     };
     let first = routes.first().map(String::as_str);
-    Ok(Seen {
+    Ok(Observation {
         seconds: number("seconds")?,
         goodput_bps: number("goodput_bps")?,
         streams: streams.len() as u32,
@@ -121,7 +122,7 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
         around_change: away
             .map(|away| around(&events, away, |event| event["routes_bps"][first?].as_f64())),
         all_around_change: away.map(|away| around(&events, away, |event| event["bps"].as_f64())),
-        ..Seen::default()
+        ..Observation::default()
     })
 }
 

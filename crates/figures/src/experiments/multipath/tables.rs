@@ -3,7 +3,7 @@
 use super::by_hand::{FILE_BYTES, How, SECONDS, Scale, Split};
 use super::page::name;
 use super::reserved::{RATE_BPS, Reserve, ReservedSeen};
-use super::{Cell, Path, Seen, together};
+use super::{Cell, Observation, Path, together};
 use crate::page::{Figure, Table, cell, median, number};
 use crate::runs::Runs;
 use crate::single::Basis;
@@ -25,8 +25,8 @@ pub const BY_HAND: &str = "What users did by hand, beside one copy whose streams
      links carry of all, which nobody can know beforehand: what three separate copies fall short \
      of the sum is not lost by sharing out.";
 
-fn median_rate(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<f64> {
-    Some(runs.spread(cell, Seen::mbps)?.median)
+fn median_rate(runs: &Runs<'_, Cell, Observation>, cell: &Cell) -> Option<f64> {
+    Some(runs.spread(cell, Observation::mbps)?.median)
 }
 
 /// Returns the cells of each path alone.
@@ -37,7 +37,7 @@ fn alone(paths: &[Path], split: Split) -> Vec<Cell> {
         .collect()
 }
 
-fn sum_alone(runs: &Runs<'_, Cell, Seen>, paths: &[Path], split: Split) -> Option<f64> {
+fn sum_alone(runs: &Runs<'_, Cell, Observation>, paths: &[Path], split: Split) -> Option<f64> {
     alone(paths, split)
         .iter()
         .map(|cell| median_rate(runs, cell))
@@ -46,7 +46,7 @@ fn sum_alone(runs: &Runs<'_, Cell, Seen>, paths: &[Path], split: Split) -> Optio
 
 /// Formats a value that is computed from medians of these cells.
 fn marked(
-    runs: &Runs<'_, Cell, Seen>,
+    runs: &Runs<'_, Cell, Observation>,
     cells: &[Cell],
     value: Option<f64>,
     digits: usize,
@@ -64,7 +64,7 @@ fn pulled() -> impl Iterator<Item = (&'static [Path], Split)> {
 
 /// Returns the table of shares: a row for each scale, set of paths, number of streams and
 /// congestion control.
-pub fn by_hand(runs: &Runs<'_, Cell, Seen>) -> Table {
+pub fn by_hand(runs: &Runs<'_, Cell, Observation>) -> Table {
     let mut table = Table::new([
         "scale",
         "congestion control",
@@ -102,7 +102,7 @@ pub fn by_hand(runs: &Runs<'_, Cell, Seen>) -> Table {
             How::InProportion,
         ] {
             let share = median_rate(runs, &of(how)).zip(sum);
-            row.push(cell(runs.spread(&of(how), Seen::mbps), 1));
+            row.push(cell(runs.spread(&of(how), Observation::mbps), 1));
             let cells = [alone.as_slice(), &[of(how)]].concat();
             let share = share.map(|(mbps, sum)| 100.0 * mbps / sum);
             row.push(marked(runs, &cells, share, 1));
@@ -111,7 +111,7 @@ pub fn by_hand(runs: &Runs<'_, Cell, Seen>) -> Table {
                     .cell(&of(how))
                     .into_iter()
                     .map(|record| 100.0 * record.gate.busy);
-                row.push(median(Spread::of(&busy.collect::<Vec<_>>()), 0));
+                row.push(median(Spread::from_samples(&busy.collect::<Vec<_>>()), 0));
             }
         }
         table.row(row);
@@ -135,7 +135,7 @@ pub fn reserved_text() -> String {
 }
 
 /// Returns the table of reservations: a row for each option.
-pub fn reserved(runs: &Runs<'_, Cell, Seen>) -> Table {
+pub fn reserved(runs: &Runs<'_, Cell, Observation>) -> Table {
     let mut table = Table::new([
         "",
         "seconds",
@@ -164,7 +164,7 @@ pub fn reserved(runs: &Runs<'_, Cell, Seen>) -> Table {
             continue;
         }
         let spread = |value: &dyn Fn(&ReservedSeen) -> f64, digits| {
-            let of = |seen: &Seen| seen.reserved.as_ref().map_or(f64::NAN, value);
+            let of = |seen: &Observation| seen.reserved.as_ref().map_or(f64::NAN, value);
             cell(runs.spread(&one, of), digits)
         };
         let count =
@@ -206,7 +206,7 @@ pub fn reserved(runs: &Runs<'_, Cell, Seen>) -> Table {
 }
 
 /// Returns the runs of the cells with shares.
-fn basis(runs: &Runs<'_, Cell, Seen>, how: How, scale: Scale) -> Basis {
+fn basis(runs: &Runs<'_, Cell, Observation>, how: How, scale: Scale) -> Basis {
     let cells: Vec<Cell> = pulled()
         .filter(|(_, split)| split.scale == scale)
         .flat_map(|(paths, split)| {
@@ -220,7 +220,7 @@ fn basis(runs: &Runs<'_, Cell, Seen>, how: How, scale: Scale) -> Basis {
 
 /// Returns the least and the greatest share of the sum of the paths, for single copies that pull
 /// and for each division by hand.
-pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+pub fn figures(runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
     let shares = |how: How, scale: Scale| -> Vec<f64> {
         let mut shares: Vec<f64> = pulled()
             .filter(|(_, split)| split.scale == scale)

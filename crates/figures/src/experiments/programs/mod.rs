@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::copy::Source;
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table};
-use crate::peers::one_copy::Direction;
+use crate::peers::one_copy::PeerDirection;
 use crate::peers::{self, Peer, fetchers};
 use crate::runs::Runs;
 use crate::single::Basis;
@@ -46,13 +46,13 @@ pub struct Cell {
     program: String,
     /// Data connections, for programs with such an option.
     streams: Option<u32>,
-    direction: Direction,
+    direction: PeerDirection,
     entry: Entry,
 }
 
 /// Result of the program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     /// Reason of the failure. `None` if every byte arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
@@ -85,13 +85,13 @@ impl Entry {
 struct Case {
     program: &'static str,
     streams: Option<u32>,
-    direction: Direction,
+    direction: PeerDirection,
 }
 
 impl Case {
     /// Returns true if its server connects to the client.
     fn is_connected_to(&self) -> bool {
-        self.direction == Direction::Fetch && self.streams.is_some_and(|streams| streams > 1)
+        self.direction == PeerDirection::Fetch && self.streams.is_some_and(|streams| streams > 1)
     }
 }
 
@@ -100,7 +100,7 @@ fn cases() -> Vec<Case> {
     let fetch = |program| Case {
         program,
         streams: None,
-        direction: Direction::Fetch,
+        direction: PeerDirection::Fetch,
     };
     let gridftp = |direction| {
         [1, 4, 8].map(|streams| Case {
@@ -109,8 +109,8 @@ fn cases() -> Vec<Case> {
             direction,
         })
     };
-    let mut cases = Vec::from(gridftp(Direction::Send));
-    cases.extend(gridftp(Direction::Fetch));
+    let mut cases = Vec::from(gridftp(PeerDirection::Send));
+    cases.extend(gridftp(PeerDirection::Fetch));
     let peers = [
         "rsync-ssh",
         "scp",
@@ -144,7 +144,7 @@ pub fn peer(name: &str) -> Result<Box<dyn Peer>> {
 
 impl Experiment for Programs {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = Source;
 
     fn name(&self) -> &'static str {
@@ -196,15 +196,15 @@ impl Experiment for Programs {
     }
 
     fn network(&self, tools: &Tools, _setup: &Source, _cell: &Cell, _seed: u64) -> Result<Network> {
-        let network = Network::of(tools, "mnemonic-10-50-10.toml")?.relays(&["gw1", "gw2"]);
+        let network = Network::load(tools, "mnemonic-10-50-10.toml")?.relays(&["gw1", "gw2"]);
         Ok(network.set("nodes.*.congestion", "cubic"))
     }
 
-    fn run(&self, here: &Here<'_, Source>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, Source>, cell: &Cell) -> Result<Observation> {
         run::run(here, peer(&cell.program)?.as_ref(), cell)
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         seen.failed
             .clone()
             .unwrap_or_else(|| "every byte arrived".to_owned())
@@ -214,7 +214,7 @@ impl Experiment for Programs {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         let mut heads = vec!["program".to_owned(), "data".to_owned()];
         heads.extend(Entry::ALL.map(|entry| entry.words().to_owned()));
         let mut table = Table::new(heads);
@@ -252,7 +252,7 @@ impl Experiment for Programs {
         Ok(page.paragraph(FOOT))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         let all = runs.pick(|_| true);
         let worked = all
             .iter()
@@ -278,8 +278,8 @@ fn title(case: &Case) -> Result<String> {
 
 fn direction(case: &Case) -> &'static str {
     match case.direction {
-        Direction::Fetch => "to the client",
-        Direction::Send => "to the server",
+        PeerDirection::Fetch => "to the client",
+        PeerDirection::Send => "to the server",
     }
 }
 
@@ -327,15 +327,15 @@ mod tests {
         let cell = |entry| Cell {
             program: "curl".into(),
             streams: None,
-            direction: Direction::Fetch,
+            direction: PeerDirection::Fetch,
             entry,
         };
         let failed = Some("it is away".to_owned());
         let records = [
-            record(cell(Entry::Run), 1, Seen { failed: None }, true),
-            record(cell(Entry::Socks), 1, Seen { failed }, true),
+            record(cell(Entry::Run), 1, Observation { failed: None }, true),
+            record(cell(Entry::Socks), 1, Observation { failed }, true),
         ];
-        let runs = Runs::of(&records);
+        let runs = Runs::select_valid(&records);
         let text = Programs.page(&runs).unwrap().text;
         assert!(
             text.contains("| curl | to the client | yes | - | - | no (1) | - | - |"),

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Cell, Entry, Seen};
+use super::{Cell, Entry, Observation};
 use crate::children::{Server, output_within};
 use crate::copy::{DEPOT_PORT, Source, in_node};
 use crate::experiment::Here;
 use crate::gateways::{Gateways, OFFRAMP_PORT};
-use crate::peers::one_copy::Direction;
-use crate::peers::place::Place;
+use crate::peers::one_copy::PeerDirection;
+use crate::peers::place::PeerNode;
 use crate::peers::{Item, Need, Peer, contents, fetchers};
 
 /// The packet filter.
@@ -40,9 +40,9 @@ const MAX_REASON: usize = 240;
 ///
 /// # Errors
 /// Something other than the program under test fails.
-pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen> {
+pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Observation> {
     let (lab, source) = (here.lab, here.setup);
-    let place = |node| Place {
+    let place = |node| PeerNode {
         lab,
         node,
         scratch: here.folder,
@@ -50,19 +50,19 @@ pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen
     let arrived = here.folder.join("arrived");
     std::fs::create_dir(&arrived).context("cannot make a folder for what arrives")?;
     let root = match cell.direction {
-        Direction::Fetch => source.root.as_path(),
-        Direction::Send => arrived.as_path(),
+        PeerDirection::Fetch => source.root.as_path(),
+        PeerDirection::Send => arrived.as_path(),
     };
     // A folder with this file alone, for servers of one file.
     let only = here.folder.join("served");
-    if cell.direction == Direction::Fetch {
+    if cell.direction == PeerDirection::Fetch {
         std::fs::create_dir(&only).context("cannot make a folder to serve")?;
         std::fs::copy(source.root.join(&source.name), only.join(&source.name))
             .context("cannot copy the file")?;
     }
     let served = match cell.direction {
-        Direction::Fetch => only.as_path(),
-        Direction::Send => root,
+        PeerDirection::Fetch => only.as_path(),
+        PeerDirection::Send => root,
     };
     let mut serving = peer.serve(&place("server"), served)?;
     let gateways = Gateways {
@@ -91,8 +91,8 @@ pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen
     let streams = cell.streams.unwrap_or(1);
     let client = place("client");
     let mut command = match cell.direction {
-        Direction::Fetch => peer.fetch(&client, &serving, &item, &arrived, streams)?,
-        Direction::Send => peer.send(&client, &serving, &source.root, &item, streams)?,
+        PeerDirection::Fetch => peer.fetch(&client, &serving, &item, &arrived, streams)?,
+        PeerDirection::Send => peer.send(&client, &serving, &source.root, &item, streams)?,
     };
     if cell.program == "gridftp" && cell.streams == Some(1) {
         let options = ["-fast", "-p", "1"];
@@ -114,7 +114,7 @@ pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen
             ensure!(status.success(), "{status}: {} {}", out.trim(), err.trim());
             contents::compare(&source.root.join(&item.name), &arrived.join(&item.name))
         });
-    Ok(Seen {
+    Ok(Observation {
         failed: moved
             .err()
             .map(|error| reason(&format!("{error:#}"), here.folder)),

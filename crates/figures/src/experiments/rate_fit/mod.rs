@@ -42,11 +42,11 @@ pub struct Cell {
 
 /// Result of each flow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     flows: Vec<Flow>,
 }
 
-impl Seen {
+impl Observation {
     fn total(&self) -> f64 {
         self.flows.iter().map(|flow| flow.mbps).sum()
     }
@@ -72,7 +72,7 @@ impl Seen {
 
 impl Experiment for RateFit {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = ();
 
     fn name(&self) -> &'static str {
@@ -110,10 +110,10 @@ impl Experiment for RateFit {
     }
 
     fn network(&self, tools: &Tools, (): &(), _cell: &Cell, _seed: u64) -> Result<Network> {
-        Network::of(tools, "clean-long.toml")
+        Network::load(tools, "clean-long.toml")
     }
 
-    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Observation> {
         let own = std::env::current_exe()?;
         let mut receiver = here.lab.command("server", &own)?;
         receiver.arg("fitted-receive");
@@ -150,10 +150,10 @@ impl Experiment for RateFit {
         }
         let flows =
             serde_json::from_str(&out).with_context(|| format!("the sender reported {out:?}"))?;
-        Ok(Seen { flows })
+        Ok(Observation { flows })
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         format!(
             "{:.1} Mbit/s in all, {:.1} to {:.1} each, {} retransmissions",
             seen.total(),
@@ -167,7 +167,7 @@ impl Experiment for RateFit {
         &["west"]
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         let mut table = Table::new([
             "flows",
             "program",
@@ -180,8 +180,8 @@ impl Experiment for RateFit {
             "runs",
         ]);
         for one in self.cells() {
-            let of = |value: fn(&Seen) -> f64| runs.spread(&one, value);
-            let share = of(Seen::total).map(|total| {
+            let of = |value: fn(&Observation) -> f64| runs.spread(&one, value);
+            let share = of(Observation::total).map(|total| {
                 let text = format!("{:.1} %", 100.0 * total.median / PAYLOAD_MBPS);
                 Basis::Runs(total.count).mark(text)
             });
@@ -194,26 +194,26 @@ impl Experiment for RateFit {
                 }
                 .to_owned(),
                 if one.fitted { "fitted" } else { "left to TCP" }.to_owned(),
-                cell(of(Seen::total), 1),
+                cell(of(Observation::total), 1),
                 share.unwrap_or_else(|| "-".to_owned()),
-                cell(of(Seen::least), 1),
-                cell(of(Seen::most), 1),
-                cell(of(Seen::retransmits), 0),
+                cell(of(Observation::least), 1),
+                cell(of(Observation::most), 1),
+                cell(of(Observation::retransmits), 0),
                 runs.cell(&one).len().to_string(),
             ]);
         }
         Ok(Page::new(&head()).table(&table))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         let figure = |one: Cell| {
             let (total, least) = (
-                runs.spread(&one, Seen::total)?,
-                runs.spread(&one, Seen::least)?,
+                runs.spread(&one, Observation::total)?,
+                runs.spread(&one, Observation::least)?,
             );
             let (most, lost) = (
-                runs.spread(&one, Seen::most)?,
-                runs.spread(&one, Seen::retransmits)?,
+                runs.spread(&one, Observation::most)?,
+                runs.spread(&one, Observation::retransmits)?,
             );
             Some(Figure::new(
                 format!("{}-{}-{}", one.flows, one.slow, one.fitted),

@@ -85,7 +85,7 @@ pub struct Cell {
 
 /// Result of a crowd.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     /// Goodput of each connection, in Mbit/s.
     rates: Vec<f64>,
     /// Round trip of each connection, in milliseconds.
@@ -95,13 +95,13 @@ pub struct Seen {
     buffers_max: u64,
 }
 
-impl Seen {
+impl Observation {
     fn total(&self) -> f64 {
         self.rates.iter().sum()
     }
 
     /// Returns the total rate of the connections with this round trip, in Mbit/s.
-    fn at(&self, distance: u32) -> f64 {
+    fn rate_at_distance(&self, distance: u32) -> f64 {
         let of = self.rates.iter().zip(&self.round_trips_ms);
         of.filter(|(_, rtt)| **rtt == distance)
             .map(|(rate, _)| rate)
@@ -111,7 +111,7 @@ impl Seen {
 
 impl Experiment for Fairness {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = PathBuf;
 
     fn name(&self) -> &'static str {
@@ -156,7 +156,7 @@ impl Experiment for Fairness {
             .set("nodes.*.congestion", "cubic"))
     }
 
-    fn run(&self, here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Observation> {
         let limit = Duration::from_secs(u64::from(SETTLE_SECONDS + COUNTED_SECONDS) + 60);
         let receiver = receive(here, cell)?;
         send(here, limit)?;
@@ -167,7 +167,7 @@ impl Experiment for Fairness {
                 address.is_ok_and(|address| address.to_string() == peer)
             })
         };
-        Ok(Seen {
+        Ok(Observation {
             rates: rates(&ends, COUNTED_SECONDS),
             round_trips_ms: ends
                 .iter()
@@ -178,7 +178,7 @@ impl Experiment for Fairness {
         })
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         format!(
             "{:.1} Mbit/s, fairness {:.3}",
             seen.total(),
@@ -190,13 +190,13 @@ impl Experiment for Fairness {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         let distances = SENDERS.map(|(_, rtt)| format!("at {rtt} ms"));
         let heads = ["budget, MB", "sharing", "total, Mbit/s"].map(str::to_owned);
         let last = ["Jain's index of goodput", "buffers mean, MB", "runs"].map(str::to_owned);
         let mut table = Table::new(heads.into_iter().chain(distances).chain(last));
         for one in self.cells() {
-            let spread = |value: &dyn Fn(&Seen) -> f64| runs.spread(&one, value);
+            let spread = |value: &dyn Fn(&Observation) -> f64| runs.spread(&one, value);
             let Some(count) = spread(&|_| 0.0).map(|spread| spread.count) else {
                 continue;
             };
@@ -206,9 +206,9 @@ impl Experiment for Fairness {
                     Sharing::Equal => "equal fixed shares".to_owned(),
                     Sharing::Budget => "paper+ under a budget".to_owned(),
                 },
-                cell(spread(&Seen::total), 1),
+                cell(spread(&Observation::total), 1),
             ];
-            row.extend(SENDERS.map(|(_, rtt)| cell(spread(&|seen| seen.at(rtt)), 1)));
+            row.extend(SENDERS.map(|(_, rtt)| cell(spread(&|seen| seen.rate_at_distance(rtt)), 1)));
             row.push(cell(spread(&|seen| jain(&seen.rates)), 3));
             row.push(cell(
                 spread(&|seen| seen.buffers_mean / f64::from(1 << 20)),
@@ -226,11 +226,11 @@ impl Experiment for Fairness {
         .table(&table))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         BUDGETS_MB
             .into_iter()
             .filter_map(|budget_mb| {
-                let total = |sharing| runs.spread(&Cell { sharing, budget_mb }, Seen::total);
+                let total = |sharing| runs.spread(&Cell { sharing, budget_mb }, Observation::total);
                 let (equal, budget) = (total(Sharing::Equal)?, total(Sharing::Budget)?);
                 let index =
                     |sharing| runs.spread(&Cell { sharing, budget_mb }, |seen| jain(&seen.rates));

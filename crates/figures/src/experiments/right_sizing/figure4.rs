@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::column::Column;
-use super::program::{End, PORT};
+use super::program::{EndObservation, PORT};
 use super::{ends, payload, word};
 use crate::children::{Server, output_within};
 use crate::experiment::{Cost, Experiment, Here, Network};
@@ -117,15 +117,15 @@ impl Cell {
 
 /// Result of a transfer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     /// Sizes in megabytes, and the goodput of a transfer of that size in Mbit/s.
     goodput: Vec<(u64, f64)>,
-    receiver: End,
-    sender: End,
+    receiver: EndObservation,
+    sender: EndObservation,
 }
 
-impl Seen {
-    fn at(&self, megabytes: u64) -> Option<f64> {
+impl Observation {
+    fn goodput_at(&self, megabytes: u64) -> Option<f64> {
         self.goodput
             .iter()
             .find(|point| point.0 == megabytes)
@@ -140,7 +140,7 @@ impl Seen {
 
 impl Experiment for Figure4 {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = PathBuf;
 
     fn name(&self) -> &'static str {
@@ -179,20 +179,20 @@ impl Experiment for Figure4 {
         seed: u64,
     ) -> Result<Network> {
         let network = match cell.path {
-            DrsPath::Constant => Network::of(tools, "drs.toml")?,
+            DrsPath::Constant => Network::load(tools, "drs.toml")?,
             DrsPath::Varying => {
                 let trace = trace(tools.scratch.path(), seed)?;
                 let trace = format!(
                     "{{ file = \"{}\", repeat_after = \"3600 s\" }}",
                     trace.display()
                 );
-                Network::of(tools, "drs-trace.toml")?.set("links.wan.trace", trace)
+                Network::load(tools, "drs-trace.toml")?.set("links.wan.trace", trace)
             }
         };
         Ok(network.set("nodes.*.buffers", format!("\"{}\"", cell.column.hosts())))
     }
 
-    fn run(&self, here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Observation> {
         let limit = Duration::from_secs_f64(cell.about() * 4.0 + 60.0);
         let own = std::env::current_exe()?;
         let column = word(cell.column);
@@ -224,14 +224,14 @@ impl Experiment for Figure4 {
         let point = |(bytes, at): &(u64, f64)| {
             (bytes >> 20, *bytes as f64 * 8.0 / (at - sender.start) / 1e6)
         };
-        Ok(Seen {
+        Ok(Observation {
             goodput: receiver.marks.iter().map(point).collect(),
             receiver,
             sender,
         })
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         format!("{:.1} Mbit/s", seen.last())
     }
 
@@ -239,7 +239,7 @@ impl Experiment for Figure4 {
         COMPARED.contains(&cell.column)
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         let mut page = Page::new(
             "What the ways of sizing are stands in `docs/right-sizing.md`, and below the tables.",
         );
@@ -269,11 +269,11 @@ impl Experiment for Figure4 {
         Ok(page.heading("How each is set").paragraph(&how.join("\n")))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         let mut figures = vec![];
         for path in DrsPath::ALL {
             for column in COMPARED {
-                let Some(rate) = runs.spread(&Cell { path, column }, Seen::last) else {
+                let Some(rate) = runs.spread(&Cell { path, column }, Observation::last) else {
                     continue;
                 };
                 figures.push(Figure::new(
@@ -294,9 +294,14 @@ impl Experiment for Figure4 {
 }
 
 /// Returns the figures of a path that documents quote.
-fn quoted(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+fn quoted(path: DrsPath, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
     let median = |column, size| Some(rate(runs, &Cell { path, column }, size)?.median);
-    let last = |column| Some(runs.spread(&Cell { path, column }, Seen::last)?.median);
+    let last = |column| {
+        Some(
+            runs.spread(&Cell { path, column }, Observation::last)?
+                .median,
+        )
+    };
     let medians: Vec<String> = Column::ALL
         .into_iter()
         .filter_map(|column| Some(format!("{} {:.1}", column.title(), last(column)?)))
@@ -350,10 +355,10 @@ fn trace(scratch: &Path, seed: u64) -> Result<PathBuf> {
 }
 
 /// A value of a transfer.
-type Value = fn(&Seen) -> f64;
+type Value = fn(&Observation) -> f64;
 
 /// Returns the table, with a column for each sizing method that has runs.
-fn table(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Table {
+fn table(path: DrsPath, runs: &Runs<'_, Cell, Observation>) -> Table {
     let measured: Vec<Cell> = Column::ALL
         .map(|column| Cell { path, column })
         .into_iter()
@@ -378,7 +383,7 @@ fn table(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Table {
         row(&size.to_string(), &|cell| median(rate(runs, cell, size), 2));
     }
     row("spread at the largest", &|cell| {
-        let largest = runs.spread(cell, Seen::last);
+        let largest = runs.spread(cell, Observation::last);
         largest.map_or("-".into(), |spread| match spread.is_single() {
             true => format!("none ({SINGLE})"),
             false => format!("{:.1}..{:.1}", spread.min, spread.max),
@@ -412,30 +417,30 @@ fn table(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Table {
 }
 
 /// Returns the spread of goodput at a size.
-fn rate(runs: &Runs<'_, Cell, Seen>, cell: &Cell, megabytes: u64) -> Option<Spread> {
+fn rate(runs: &Runs<'_, Cell, Observation>, cell: &Cell, megabytes: u64) -> Option<Spread> {
     let records = runs.cell(cell);
     let all: Vec<f64> = records
         .iter()
-        .filter_map(|record| record.seen.at(megabytes))
+        .filter_map(|record| record.seen.goodput_at(megabytes))
         .collect();
-    Spread::of(&all)
+    Spread::from_samples(&all)
 }
 
 /// Compares `auto` at each size with the best other column, at the same seeds.
-fn against_the_best(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> String {
+fn against_the_best(path: DrsPath, runs: &Runs<'_, Cell, Observation>) -> String {
     let auto = Cell {
         path,
         column: Column::Auto,
     };
     let against = |column, size| {
         let ratios = runs.ratios(&auto, &Cell { path, column }, |seen| {
-            seen.at(size).unwrap_or(f64::NAN)
+            seen.goodput_at(size).unwrap_or(f64::NAN)
         });
         let known: Vec<f64> = ratios
             .into_iter()
             .filter(|ratio| ratio.is_finite())
             .collect();
-        Spread::of(&known)
+        Spread::from_samples(&known)
     };
     let worst = |size: u64| {
         let others = Column::ALL
@@ -464,7 +469,7 @@ fn against_the_best(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> String {
     }
 }
 
-fn plots(page: Page, path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+fn plots(page: Page, path: DrsPath, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
     let curves: Vec<plot::Curve> = Column::ALL
         .into_iter()
         .enumerate()

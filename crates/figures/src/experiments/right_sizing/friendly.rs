@@ -41,12 +41,12 @@ pub struct Cell {
 
 /// Goodput of each flow, in Mbit/s.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     sized: Vec<f64>,
     stock: Vec<f64>,
 }
 
-impl Seen {
+impl Observation {
     /// Returns the right-sized flows' share of the total goodput.
     fn share(&self) -> f64 {
         let (sized, stock) = (
@@ -59,7 +59,7 @@ impl Seen {
 
 impl Experiment for Friendly {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = PathBuf;
 
     fn name(&self) -> &'static str {
@@ -102,10 +102,10 @@ impl Experiment for Friendly {
         _cell: &Cell,
         _seed: u64,
     ) -> Result<Network> {
-        Ok(Network::of(tools, "drs.toml")?.set("nodes.*.buffers", "\"8 MB\""))
+        Ok(Network::load(tools, "drs.toml")?.set("nodes.*.buffers", "\"8 MB\""))
     }
 
-    fn run(&self, here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Observation> {
         let (sized, stock) = std::thread::scope(|scope| {
             let stock = scope.spawn(|| flows(here, Column::Kernel, &cell.congestion, PORT + 1));
             (
@@ -115,13 +115,13 @@ impl Experiment for Friendly {
                     .unwrap_or_else(|_| bail!("the stock flows' thread ended badly")),
             )
         });
-        Ok(Seen {
+        Ok(Observation {
             sized: sized?,
             stock: stock?,
         })
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         format!("share {:.3}", seen.share())
     }
 
@@ -129,7 +129,7 @@ impl Experiment for Friendly {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         let mut table = Table::new(["flows"].into_iter().chain(CONGESTION));
         for column in COLUMNS {
             let shares = CONGESTION.map(|congestion| {
@@ -137,7 +137,7 @@ impl Experiment for Friendly {
                     column,
                     congestion: congestion.into(),
                 };
-                cell(runs.spread(&key, Seen::share), 3)
+                cell(runs.spread(&key, Observation::share), 3)
             });
             table.row([column.title().to_owned()].into_iter().chain(shares));
         }
@@ -149,13 +149,13 @@ impl Experiment for Friendly {
         .table(&table))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         let share = |column, congestion: &str| {
             let key = Cell {
                 column,
                 congestion: congestion.into(),
             };
-            runs.spread(&key, Seen::share)
+            runs.spread(&key, Observation::share)
         };
         let basis = |column| {
             let cells = CONGESTION.map(|congestion| Cell {

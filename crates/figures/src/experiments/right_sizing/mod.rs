@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use crate::dataset;
 use crate::tools::Tools;
 use column::Column;
-use program::End;
+use program::EndObservation;
 
 /// Writes the file whose bytes are sent repeatedly.
 ///
@@ -35,7 +35,7 @@ fn word(column: Column) -> String {
 }
 
 /// Parses the [`End`]s in the last line of a program's output.
-fn ends(text: &str) -> Result<Vec<End>> {
+fn ends(text: &str) -> Result<Vec<EndObservation>> {
     let line = text
         .lines()
         .rfind(|line| line.starts_with('['))
@@ -44,7 +44,7 @@ fn ends(text: &str) -> Result<Vec<End>> {
 }
 
 /// Returns the goodput of each connection over `seconds`, in Mbit/s.
-fn rates(ends: &[End], seconds: u32) -> Vec<f64> {
+fn rates(ends: &[EndObservation], seconds: u32) -> Vec<f64> {
     ends.iter()
         .map(|end| end.bytes as f64 * 8.0 / f64::from(seconds) / 1e6)
         .collect()

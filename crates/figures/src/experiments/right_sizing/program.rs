@@ -81,7 +81,7 @@ pub struct Send {
 /// Observation of one connection at one end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct End {
+pub struct EndObservation {
     /// The peer's address.
     pub peer: String,
     /// Time before connecting or after accepting, in seconds of the monotonic clock.
@@ -136,7 +136,7 @@ struct Watch {
     sums: (f64, f64),
     period: Duration,
     keep_series: bool,
-    end: End,
+    end: EndObservation,
 }
 
 impl Watch {
@@ -151,9 +151,9 @@ impl Watch {
             looks: 0,
             sums: (0.0, 0.0),
             keep_series,
-            end: End {
+            end: EndObservation {
                 start: now.as_secs_f64(),
-                ..End::default()
+                ..EndObservation::default()
             },
         }
     }
@@ -210,7 +210,7 @@ impl Watch {
         }
     }
 
-    fn finish(mut self, bytes: u64) -> End {
+    fn finish(mut self, bytes: u64) -> EndObservation {
         let looks = f64::from(self.looks.max(1));
         self.end.end = clock().as_secs_f64();
         self.end.bytes = bytes;
@@ -253,7 +253,7 @@ fn receive_one(
     what: &Receive,
     budget: Option<&Arc<Budget>>,
     all_came: Duration,
-) -> Result<End> {
+) -> Result<EndObservation> {
     socket.set_read_timeout(Some(period(what.connections)))?;
     let mut flow = Flow::new(what.column.mode(), Side::Receiving);
     if let Some(budget) = budget {
@@ -312,7 +312,7 @@ pub fn send(what: &Send) -> Result<()> {
     finish(threads)
 }
 
-fn send_one(what: &Send) -> Result<End> {
+fn send_one(what: &Send) -> Result<EndObservation> {
     let mut watch = Watch::new(
         Flow::new(what.column.mode(), Side::Sending),
         what.column,
@@ -383,8 +383,8 @@ fn connect(what: &Send) -> Result<TcpStream> {
     Ok(TcpStream::from(socket))
 }
 
-fn finish(threads: Vec<std::thread::JoinHandle<Result<End>>>) -> Result<()> {
-    let ends: Result<Vec<End>> = threads
+fn finish(threads: Vec<std::thread::JoinHandle<Result<EndObservation>>>) -> Result<()> {
+    let ends: Result<Vec<EndObservation>> = threads
         .into_iter()
         .map(|thread| {
             thread

@@ -19,14 +19,14 @@ pub struct Scale;
 /// One copy.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    what: What,
-    way: Way,
+    what: CopiedData,
+    way: ScaleMethod,
 }
 
 /// Copied data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum CopiedData {
     /// 2,000,000 empty files, 1,000 in a folder.
     MillionsInFolders,
     /// 2,000,000 empty files in one folder.
@@ -42,7 +42,7 @@ pub enum What {
 /// Program and route of the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum ScaleMethod {
     /// `longhaul cp` to a server.
     Push,
     /// `longhaul cp` from a server.
@@ -53,7 +53,7 @@ pub enum Way {
 
 /// Result of one copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     /// Number of arrived files, and their bytes.
     files: u64,
     bytes: u64,
@@ -73,7 +73,7 @@ pub struct Usage {
     cpu_seconds: f64,
 }
 
-impl What {
+impl CopiedData {
     const ALL: [Self; 5] = [
         Self::MillionsInFolders,
         Self::MillionsInOneFolder,
@@ -109,7 +109,7 @@ impl What {
     }
 }
 
-impl Way {
+impl ScaleMethod {
     fn words(self) -> &'static str {
         match self {
             Self::Push => "`longhaul cp`, push",
@@ -119,7 +119,7 @@ impl Way {
     }
 }
 
-impl Seen {
+impl Observation {
     fn files_per_second(&self) -> f64 {
         self.files as f64 / self.seconds
     }
@@ -132,7 +132,7 @@ impl Seen {
 
 impl Experiment for Scale {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = ();
 
     fn name(&self) -> &'static str {
@@ -145,25 +145,27 @@ impl Experiment for Scale {
 
     fn cells(&self) -> Vec<Cell> {
         let of = |what| {
-            let ways: &[Way] = match what {
-                What::SmallFiles => &[Way::Push, Way::Pull, Way::Rsync],
-                _ => &[Way::Push, Way::Pull],
+            let ways: &[ScaleMethod] = match what {
+                CopiedData::SmallFiles => {
+                    &[ScaleMethod::Push, ScaleMethod::Pull, ScaleMethod::Rsync]
+                }
+                _ => &[ScaleMethod::Push, ScaleMethod::Pull],
             };
             ways.iter().map(move |&way| Cell { what, way })
         };
-        What::ALL.into_iter().flat_map(of).collect()
+        CopiedData::ALL.into_iter().flat_map(of).collect()
     }
 
     /// The default is the short copies. `--seeds 1` asks for every cell.
     fn seeds(&self, cell: &Cell) -> u64 {
-        u64::from(matches!(cell.what, What::SmallFiles))
+        u64::from(matches!(cell.what, CopiedData::SmallFiles))
     }
 
     fn cost(&self, cell: &Cell) -> Cost {
         let seconds = match cell.what {
-            What::MillionsInFolders | What::MillionsInOneFolder => 200.0,
-            What::SmallFiles | What::ManyStreams => 15.0,
-            What::Sparse => 25.0,
+            CopiedData::MillionsInFolders | CopiedData::MillionsInOneFolder => 200.0,
+            CopiedData::SmallFiles | CopiedData::ManyStreams => 15.0,
+            CopiedData::Sparse => 25.0,
         };
         Cost {
             share: 1.0,
@@ -179,11 +181,11 @@ impl Experiment for Scale {
         Ok(Network::of_text("scale", run::LAB))
     }
 
-    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Observation> {
         run::run(here, *cell)
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
+    fn outcome(&self, seen: &Observation) -> String {
         let peaks: Vec<String> = seen.peaks().map(|mib| format!("{mib:.0} MiB")).collect();
         let rate = match seen.files {
             1 => format!("{:.0} MB/s", seen.bytes as f64 / seen.seconds / 1e6),
@@ -203,15 +205,15 @@ impl Experiment for Scale {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         Ok(page::page(runs))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         page::figures(runs)
     }
 
-    fn comparisons(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Comparison> {
+    fn comparisons(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Comparison> {
         page::comparisons(runs)
     }
 }

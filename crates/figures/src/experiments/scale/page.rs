@@ -1,6 +1,6 @@
 //! The table and its text.
 
-use super::{Cell, Scale, Seen, Way, What};
+use super::{Cell, CopiedData, Observation, Scale, ScaleMethod};
 use crate::comparison::Comparison;
 use crate::experiment::Experiment;
 use crate::page::{Figure, Page, Table, cell, number};
@@ -12,7 +12,7 @@ use crate::stats::Spread;
 const TERABYTES: f64 = (4u64 << 40) as f64;
 
 /// Returns the page.
-pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
+pub fn page(runs: &Runs<'_, Cell, Observation>) -> Page {
     let mut table = Table::new([
         "what",
         "by",
@@ -30,19 +30,23 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
             one.way.words().to_owned(),
             cell(runs.spread(&one, |seen| seen.seconds), 1),
             match one.what {
-                What::Sparse | What::ManyStreams => "-".to_owned(),
-                _ => cell(runs.spread(&one, Seen::files_per_second), 0),
+                CopiedData::Sparse | CopiedData::ManyStreams => "-".to_owned(),
+                _ => cell(runs.spread(&one, Observation::files_per_second), 0),
             },
         ];
-        let of = |end: fn(&Seen) -> Option<super::Usage>, value: fn(&super::Usage) -> f64| {
+        let of = |end: fn(&Observation) -> Option<super::Usage>,
+                  value: fn(&super::Usage) -> f64| {
             let values: Vec<f64> = runs
                 .cell(&one)
                 .iter()
                 .filter_map(|record| end(&record.seen).as_ref().map(value))
                 .collect();
-            cell(Spread::of(&values), 1)
+            cell(Spread::from_samples(&values), 1)
         };
-        for end in [|seen: &Seen| seen.client, |seen: &Seen| seen.server] {
+        for end in [
+            |seen: &Observation| seen.client,
+            |seen: &Observation| seen.server,
+        ] {
             row.push(of(end, |usage| usage.peak_mib));
             row.push(of(end, |usage| usage.cpu_seconds));
         }
@@ -62,13 +66,13 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
 }
 
 /// Returns the figures that documents quote.
-pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+pub fn figures(runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
     let peaks: Vec<f64> = runs
         .pick(|_| true)
         .iter()
         .flat_map(|record| record.seen.peaks())
         .collect();
-    let peak = Spread::of(&peaks).map(|peaks| {
+    let peak = Spread::from_samples(&peaks).map(|peaks| {
         Figure::new(
             "peak",
             "the most memory of a client or server, over all cases, MiB",
@@ -77,17 +81,19 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
         )
     });
     let rate = |way| Some(small_files(runs, way)?.median);
-    let rates = rate(Way::Pull).zip(rate(Way::Push)).zip(rate(Way::Rsync));
+    let rates = rate(ScaleMethod::Pull)
+        .zip(rate(ScaleMethod::Push))
+        .zip(rate(ScaleMethod::Rsync));
     let rates = rates.map(|((pull, push), rsync)| {
         Figure::new(
             "small-files",
             "small files a second on loopback: pull, push, rsync's daemon",
             format!("{pull:.0}, {push:.0}, {rsync:.0}"),
-            runs.basis(&[Way::Pull, Way::Push, Way::Rsync].map(small)),
+            runs.basis(&[ScaleMethod::Pull, ScaleMethod::Push, ScaleMethod::Rsync].map(small)),
         )
     });
-    let sparse = [Way::Push, Way::Pull].map(|way| Cell {
-        what: What::Sparse,
+    let sparse = [ScaleMethod::Push, ScaleMethod::Pull].map(|way| Cell {
+        what: CopiedData::Sparse,
         way,
     });
     let hours = hours_of_terabytes(runs).map(|hours| {
@@ -101,36 +107,36 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
 }
 
 /// Returns the cell of small files.
-const fn small(way: Way) -> Cell {
+const fn small(way: ScaleMethod) -> Cell {
     Cell {
-        what: What::SmallFiles,
+        what: CopiedData::SmallFiles,
         way,
     }
 }
 
 /// Returns the rate of small files, in files a second.
-fn small_files(runs: &Runs<'_, Cell, Seen>, way: Way) -> Option<Spread> {
-    runs.spread(&small(way), Seen::files_per_second)
+fn small_files(runs: &Runs<'_, Cell, Observation>, way: ScaleMethod) -> Option<Spread> {
+    runs.spread(&small(way), Observation::files_per_second)
 }
 
 /// Compares `longhaul cp` with rsync, which fetches the same files from its daemon.
-pub fn comparisons(runs: &Runs<'_, Cell, Seen>) -> Vec<Comparison> {
-    let both = small_files(runs, Way::Pull).zip(small_files(runs, Way::Rsync));
+pub fn comparisons(runs: &Runs<'_, Cell, Observation>) -> Vec<Comparison> {
+    let both = small_files(runs, ScaleMethod::Pull).zip(small_files(runs, ScaleMethod::Rsync));
     let compared = both.map(|(own, other)| Comparison {
-        case: format!("{} over loopback", What::SmallFiles.words()),
-        rival: Way::Rsync.words().to_owned(),
+        case: format!("{} over loopback", CopiedData::SmallFiles.words()),
+        rival: ScaleMethod::Rsync.words().to_owned(),
         ratio: own.median / other.median,
         is_first: own.median >= other.median,
-        basis: runs.basis(&[Way::Pull, Way::Rsync].map(small)),
+        basis: runs.basis(&[ScaleMethod::Pull, ScaleMethod::Rsync].map(small)),
     });
     compared.into_iter().collect()
 }
 
 /// Returns the time of a hole of 4 TiB at the slower of the measured rates, in hours.
-fn hours_of_terabytes(runs: &Runs<'_, Cell, Seen>) -> Option<f64> {
-    let rates = [Way::Push, Way::Pull].map(|way| {
+fn hours_of_terabytes(runs: &Runs<'_, Cell, Observation>) -> Option<f64> {
+    let rates = [ScaleMethod::Push, ScaleMethod::Pull].map(|way| {
         let one = Cell {
-            what: What::Sparse,
+            what: CopiedData::Sparse,
             way,
         };
         Some(
@@ -161,7 +167,7 @@ mod tests {
                 peak_mib,
                 cpu_seconds: 1.0,
             });
-            let seen = Seen {
+            let seen = Observation {
                 files: 10,
                 bytes: 64 << 30,
                 seconds,
@@ -171,10 +177,10 @@ mod tests {
             record(Cell { what, way }, 1, seen, true)
         };
         let records = [
-            run(What::Sparse, Way::Push, 36.0, 20.0),
-            run(What::Sparse, Way::Pull, 72.0, 40.0),
+            run(CopiedData::Sparse, ScaleMethod::Push, 36.0, 20.0),
+            run(CopiedData::Sparse, ScaleMethod::Pull, 72.0, 40.0),
         ];
-        let runs = Runs::of(&records);
+        let runs = Runs::select_valid(&records);
         let figures = figures(&runs);
         assert_eq!(figures[0].text, "40");
         assert_eq!(figures[1].text, "1.3 hours (single)");

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::tree::{count, has_room, make};
-use super::{Cell, Seen, Usage, Way, What};
+use super::{Cell, CopiedData, Observation, ScaleMethod, Usage};
 use crate::children::Server;
 use crate::copy::{SERVER_PORT, Source, first_copy, serve_for};
 use crate::experiment::Here;
 use crate::peers;
-use crate::peers::one_copy::{Direction, Job, one_copy};
+use crate::peers::one_copy::{Job, PeerDirection, one_copy};
 use crate::watched_copy::WatchedCopy;
 
 /// Both ends are in one node. The other node exists because a lab needs a link.
@@ -35,7 +35,7 @@ const USAGE_SAMPLE_PERIOD: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// The space is insufficient, a program cannot be started, or the copy fails.
-pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
+pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Observation> {
     let sent = here.folder.join("sent");
     std::fs::create_dir(&sent)?;
     let files = cell.what.shape().0;
@@ -54,11 +54,11 @@ pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
     );
     let arrived = arrived.join("arrived");
     std::fs::create_dir(&arrived)?;
-    if cell.way == Way::Rsync {
+    if cell.way == ScaleMethod::Rsync {
         return by_rsync(here, &sent);
     }
     let (root, grant) = match cell.way {
-        Way::Push => (&arrived, "--write"),
+        ScaleMethod::Push => (&arrived, "--write"),
         _ => (&sent, "--read"),
     };
     let server = serve_for(here.tools, here.lab, "host", root, &[grant])?;
@@ -68,14 +68,14 @@ pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
         (files, bytes) == count(&sent.join("data"))?,
         "{files} files of {bytes} bytes arrived"
     );
-    if cell.what == What::Sparse {
+    if cell.what == CopiedData::Sparse {
         let there = std::os::unix::fs::MetadataExt::blocks(&arrived.join("data").metadata()?);
         ensure!(
             there < 1 << 14,
             "the hole did not stay one: {there} blocks of 512 bytes"
         );
     }
-    Ok(Seen {
+    Ok(Observation {
         files,
         bytes,
         seconds,
@@ -99,7 +99,7 @@ fn copy(
         command.args(["--streams", &streams.to_string()]);
     }
     match cell.way {
-        Way::Push => command.arg(sent.join("data")).arg(format!("{there}/")),
+        ScaleMethod::Push => command.arg(sent.join("data")).arg(format!("{there}/")),
         _ => command.arg(format!("{there}/data")).arg(arrived),
     };
     let began = Instant::now();
@@ -144,7 +144,7 @@ fn usage(process: u32) -> Option<Usage> {
     })
 }
 
-fn by_rsync(here: &Here<'_, ()>, sent: &Path) -> Result<Seen> {
+fn by_rsync(here: &Here<'_, ()>, sent: &Path) -> Result<Observation> {
     let peers = peers::all();
     let rsync = peers.iter().find(|peer| peer.name() == "rsync");
     let rsync = rsync.context("there is no rsync among the peers")?;
@@ -159,11 +159,11 @@ fn by_rsync(here: &Here<'_, ()>, sent: &Path) -> Result<Seen> {
         relay: None,
         scratch: here.folder,
         source: &source,
-        direction: Direction::Fetch,
+        direction: PeerDirection::Fetch,
         streams: 1,
     };
     let timed = one_copy(&**rsync, &job)?;
-    Ok(Seen {
+    Ok(Observation {
         files: timed.contents.files,
         bytes: timed.contents.bytes,
         seconds: timed.seconds,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::What;
+use super::CopiedData;
 use crate::dataset::sized_file;
 
 const MIB: u64 = 1 << 20;
@@ -16,11 +16,11 @@ const MIB: u64 = 1 << 20;
 ///
 /// # Errors
 /// It cannot be written.
-pub fn make(folder: &Path, what: What) -> Result<()> {
+pub fn make(folder: &Path, what: CopiedData) -> Result<()> {
     let path = folder.join("data");
     let made = match what {
-        What::Sparse => sparse_file(&path, what.shape().2),
-        What::ManyStreams => return sized_file(&path, what.shape().2, 1),
+        CopiedData::Sparse => sparse_file(&path, what.shape().2),
+        CopiedData::ManyStreams => return sized_file(&path, what.shape().2, 1),
         _ => tree(&path, what.shape()),
     };
     made.with_context(|| format!("cannot write {}", path.display()))

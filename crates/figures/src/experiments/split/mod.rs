@@ -29,7 +29,7 @@ pub struct Cell {
 
 /// Result of the job.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct Observation {
     /// Time from the start of `longhaul submit` until the job is done.
     seconds: f64,
     /// Agents that executed a part, or the job.
@@ -69,7 +69,7 @@ impl Cell {
 
 impl Experiment for Split {
     type Cell = Cell;
-    type Seen = Seen;
+    type Observation = Observation;
     type Setup = Source;
 
     fn name(&self) -> &'static str {
@@ -110,12 +110,12 @@ impl Experiment for Split {
         Ok(Network::of_text("split", run::LAB))
     }
 
-    fn run(&self, here: &Here<'_, Source>, cell: &Cell) -> Result<Seen> {
+    fn run(&self, here: &Here<'_, Source>, cell: &Cell) -> Result<Observation> {
         run::run(here, cell.agents, cell.split)
     }
 
-    fn outcome(&self, seen: &Seen) -> String {
-        let Seen {
+    fn outcome(&self, seen: &Observation) -> String {
+        let Observation {
             seconds,
             worked,
             wrong_files,
@@ -127,7 +127,7 @@ impl Experiment for Split {
         false
     }
 
-    fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
+    fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
         let mut table = Table::new([
             "",
             "seconds",
@@ -138,10 +138,14 @@ impl Experiment for Split {
             "runs",
         ]);
         for one in Cell::ALL {
-            let of = |value: fn(&Seen) -> f64, decimals| cell(runs.spread(&one, value), decimals);
+            let of =
+                |value: fn(&Observation) -> f64, decimals| cell(runs.spread(&one, value), decimals);
             let faster = match one == Cell::ALL[0] {
                 true => "-".to_owned(),
-                false => cell(Spread::of(&runs.ratios(&one, &Cell::ALL[0], rate)), 2),
+                false => cell(
+                    Spread::from_samples(&runs.ratios(&one, &Cell::ALL[0], rate)),
+                    2,
+                ),
             };
             table.row([
                 one.words(),
@@ -156,9 +160,9 @@ impl Experiment for Split {
         Ok(Page::new(HEAD).table(&table).paragraph(FOOT))
     }
 
-    fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
+    fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         let [whole, .., three] = Cell::ALL;
-        let ratio = Spread::of(&runs.ratios(&three, &whole, rate));
+        let ratio = Spread::from_samples(&runs.ratios(&three, &whole, rate));
         let figure = ratio.map(|ratio| {
             Figure::new(
                 "three-agents",
@@ -172,7 +176,7 @@ impl Experiment for Split {
 }
 
 /// Returns the rate of the tree, in Mbit/s.
-fn rate(seen: &Seen) -> f64 {
+fn rate(seen: &Observation) -> f64 {
     run::BYTES as f64 * 8.0 / seen.seconds / 1e6
 }
 
@@ -192,7 +196,7 @@ mod tests {
 
     #[test]
     fn several_agents_are_compared_with_one() {
-        let seen = |seconds, worked| Seen {
+        let seen = |seconds, worked| Observation {
             seconds,
             worked,
             wrong_files: 0,
@@ -202,7 +206,7 @@ mod tests {
             record(one, 1, seen(36.0, 1), true),
             record(three, 1, seen(12.0, 3), true),
         ];
-        let runs = Runs::of(&records);
+        let runs = Runs::select_valid(&records);
         assert_eq!(Split.figures(&runs)[0].text, "3.00 (single)");
         let text = Split.page(&runs).unwrap().text;
         assert!(text.contains("3 agents, 12 parts"), "{text}");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::Seen;
+use super::Observation;
 use super::database::Database;
 use crate::children::{Server, succeed_within};
 use crate::copy::{SERVER_PORT, Source, in_node, serve};
@@ -73,7 +73,7 @@ pub fn tree(tools: &Tools) -> Result<Source> {
 ///
 /// # Errors
 /// A program cannot be started, or the job does not finish.
-pub fn run(here: &Here<'_, Source>, agents: usize, split: bool) -> Result<Seen> {
+pub fn run(here: &Here<'_, Source>, agents: usize, split: bool) -> Result<Observation> {
     let _server = serve(here.tools, here.lab, "server", &here.setup.root)?;
     let database = Database::start()?;
     let url = database.url();
@@ -114,7 +114,7 @@ pub fn run(here: &Here<'_, Source>, agents: usize, split: bool) -> Result<Seen> 
         here.setup.root.join(&here.setup.name),
         arrived.join(&here.setup.name),
     );
-    Ok(Seen {
+    Ok(Observation {
         seconds,
         worked: worked?.len(),
         wrong_files: wrong_files(&source, &arrived)?,

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::super::place::{Place, Serving, write};
+use super::super::place::{PeerNode, Serving, write};
 use super::super::{Item, Need, http};
 use super::{SHELL, prepare};
 
@@ -42,7 +42,7 @@ document.body.textContent = btoa(parts.join(''));
 ";
 
 /// Serves `root` over HTTPS, with its own certificate and the page next to the file.
-pub(super) fn serve(place: &Place, root: &Path) -> Result<Serving> {
+pub(super) fn serve(place: &PeerNode, root: &Path) -> Result<Serving> {
     let settings = place.settings()?;
     write(&root.join(PAGE_NAME), PAGE)?;
     let (key, certificate) = (
@@ -71,7 +71,7 @@ pub(super) fn serve(place: &Place, root: &Path) -> Result<Serving> {
 
 /// Prints the page's document, and takes the file out of it. The certificate is nobody's, so it is
 /// not checked; as root there is no sandbox to be had.
-pub(super) fn fetch(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
+pub(super) fn fetch(place: &PeerNode, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
     let mut command = place.client(&SHELL, from)?;
     let script = format!(
         "name=$1 to=$2; shift 2; {} --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \

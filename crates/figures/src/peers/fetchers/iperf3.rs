@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 
 use super::super::Item;
 use super::super::iperf3::{IPERF3, PORT};
-use super::super::place::{Place, SERVED, Serving, write};
+use super::super::place::{PeerNode, SERVED, Serving, write};
 
 /// File of the server's settings that holds the length of the served file. The client must request
 /// that many bytes.
 const LENGTH: &str = "length";
 
 /// Serves the only file of `root`.
-pub(super) fn serve(place: &Place, root: &Path) -> Result<Serving> {
+pub(super) fn serve(place: &PeerNode, root: &Path) -> Result<Serving> {
     let entry = std::fs::read_dir(root)?
         .next()
         .context("there is no file to serve")??;
@@ -28,7 +28,7 @@ pub(super) fn serve(place: &Place, root: &Path) -> Result<Serving> {
 }
 
 /// Receives into a file as many bytes as the served file has.
-pub(super) fn fetch(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
+pub(super) fn fetch(place: &PeerNode, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
     let at = from.endpoint.address;
     let length = std::fs::read_to_string(from.setting(LENGTH))?;
     let mut command = place.client(&IPERF3, from)?;

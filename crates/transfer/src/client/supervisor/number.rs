@@ -88,7 +88,7 @@ impl<C: Connector> Supervisor<'_, C> {
                 rtt = ?view.rtt,
                 min_rtt = ?view.min_rtt,
                 limit = ?view.sending.dominant_limit(),
-                "another number of streams"
+                "an unexpected number of streams"
             );
         }
         let still = now.duration_since(self.moved.1) / OBSERVE_PAUSE_DIVISOR;

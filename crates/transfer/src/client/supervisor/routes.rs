@@ -55,11 +55,7 @@ impl<C: Connector> Supervisor<'_, C> {
                 .iter()
                 .filter(|route| **route != DIRECT_ROUTE && !others.contains(route))
             {
-                self.report(
-                    *route,
-                    standing,
-                    "whoever chooses routes says so".to_owned(),
-                );
+                self.report(*route, standing, "the chosen routes changed".to_owned());
             }
         }
         self.next_look = Instant::now();

@@ -98,7 +98,7 @@ impl Expectation {
     ) -> Result<(), UnexpectedEntry> {
         use UnexpectedEntry::NotAsked;
         let Some(seen) = self.sources.get_mut(head.source as usize) else {
-            return Err(NotAsked("a source nobody named"));
+            return Err(NotAsked("an unknown source"));
         };
         if self.asked == RequestedEntries::Anything {
             return Ok(());
@@ -106,7 +106,7 @@ impl Expectation {
         // LH-COPY-50.
         if let Some(filter) = self.part {
             if !matches!(sent, SentKind::File | SentKind::Failed) {
-                return Err(NotAsked("something else than a file, in a part"));
+                return Err(NotAsked("an entry other than a file, in a part"));
             }
             if !filter.may_take(head.source, &head.path) {
                 return Err(NotAsked("a file of another part"));
@@ -115,10 +115,10 @@ impl Expectation {
         if !head.path.is_root() {
             return match (self.asked, seen.root) {
                 (RequestedEntries::Files, _) => Err(NotAsked(
-                    "something beneath a source that was to be one file",
+                    "an entry below a source that must be a single file",
                 )),
                 (_, Some((_, SentKind::File | SentKind::Symlink))) => {
-                    Err(NotAsked("something beneath a source that is no directory"))
+                    Err(NotAsked("an entry below a source that is not a directory"))
                 }
                 _ => {
                     seen.beneath = true;
@@ -128,10 +128,10 @@ impl Expectation {
         }
         match (self.asked, sent) {
             (RequestedEntries::Files, SentKind::Directory) => {
-                return Err(NotAsked("a directory where a file was to come"));
+                return Err(NotAsked("a directory instead of a file"));
             }
             (_, SentKind::File | SentKind::Symlink) if seen.beneath => {
-                return Err(NotAsked("a source that is a directory and none"));
+                return Err(NotAsked("a source that is both a directory and not one"));
             }
             _ => {}
         }
@@ -150,7 +150,7 @@ impl Expectation {
             {
                 seen.root = Some((head.id, sent));
             }
-            Some(_) => return Err(NotAsked("one source twice")),
+            Some(_) => return Err(NotAsked("the same source twice")),
         }
         if self.asked == RequestedEntries::Files && sent == SentKind::Symlink {
             return Err(UnexpectedEntry::Fails(Failure::new(FailureKind::IsLink)));

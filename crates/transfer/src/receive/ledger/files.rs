@@ -128,7 +128,9 @@ impl<P: LedgerTypes> CopyLedger<P> {
             // LH-COPY-13.
             return match *file.announced == announced {
                 true => Ok(()),
-                false => Err(Rejection::Protocol("it describes one file in two ways")),
+                false => Err(Rejection::Protocol(
+                    "it described a file twice, differently",
+                )),
             };
         }
         if self.files.len() >= MAX_DESCRIBED_FILES {
@@ -381,7 +383,8 @@ fn initial_tree(size: u64, block_log2: u32, in_place: &[Subtree]) -> TreeHash {
     tree
 }
 
-const UNDESCRIBED: Rejection = Rejection::Protocol("it sends part of a file it has not described");
+const UNDESCRIBED: Rejection =
+    Rejection::Protocol("it sent part of a file that it did not describe");
 
 /// Returns ACK, followed by RESULT if the file has failed.
 fn block_answer(id: u64, offset: u64, failure: Option<Failure>) -> AnswerFrames {

@@ -147,7 +147,7 @@ impl OpenDirs {
         let mut failed = self.failed.lock();
         if failed.len() < MAX_SYNC_FAILURES {
             let failure = sync_failure(errno);
-            let detail = format!("the directory /{path} could not be forced to disk: {failure}");
+            let detail = format!("the directory /{path} could not be synced to disk: {failure}");
             failed.push(Failure::with_detail(FailureKind::Io, detail));
         }
     }

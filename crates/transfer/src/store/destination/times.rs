@@ -122,7 +122,7 @@ pub(super) fn set(file: impl AsFd, meta: &Meta) -> Result<(), Failure> {
         Some(_) => Ok(()),
         None => Err(Failure::with_detail(
             FailureKind::Metadata,
-            "the target's file system did not take its time of modification",
+            "the target's file system did not accept its modification time",
         )),
     }
 }

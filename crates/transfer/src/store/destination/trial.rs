@@ -38,8 +38,8 @@ impl CopyDestination {
 fn naming_failure(errno: Errno) -> Failure {
     match errno {
         Errno::EXIST | Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP => {
-            let detail = "the target's file system can name files only in a way that may replace \
-                          others; give --overwrite to accept that, or copy elsewhere";
+            let detail = "the target's file system cannot rename files without possibly replacing \
+                others; give --overwrite to accept that, or copy elsewhere";
             Failure::with_detail(FailureKind::Io, detail)
         }
         errno => errno.into(),

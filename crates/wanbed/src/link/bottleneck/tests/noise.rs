@@ -13,7 +13,7 @@ fn spec(queue: u64) -> DirectionSpec {
     }
 }
 
-fn of(spec: &DirectionSpec) -> Bottleneck {
+fn new_bottleneck(spec: &DirectionSpec) -> Bottleneck {
     Bottleneck::new(spec, 1500, 1, 0)
 }
 
@@ -63,7 +63,7 @@ fn falling_delay_keeps_arrivals_at_the_bottleneck_rate() {
         repeat_after: None,
     });
     // Three quarters of the rate: a quarter of the time is left to recover from the fall.
-    let passed = offer_evenly(&mut of(&spec), 4 * MS / 3, 2_000 * MS, false);
+    let passed = offer_evenly(&mut new_bottleneck(&spec), 4 * MS / 3, 2_000 * MS, false);
     let sent = |passed: &PassedSegments| passed.packet * (4 * MS / 3);
     assert_eq!(passed.len(), 1_501);
     assert!(
@@ -101,7 +101,7 @@ fn noise_on_the_line_loses_the_same_segments() {
         let mut spec = spec(100_000_000);
         spec.loss = LossModel::Independent { probability: 0.03 };
         change(&mut spec);
-        let mut neck = of(&spec);
+        let mut neck = new_bottleneck(&spec);
         (0..50).for_each(|packet| {
             neck.offer(packet, many(40), false);
         });
@@ -136,7 +136,7 @@ fn one_held_segment_is_cut_out_of_its_super_packet() {
         probability: 0.02,
         by: Duration::from_millis(3),
     });
-    let mut neck = of(&spec);
+    let mut neck = new_bottleneck(&spec);
     assert!(neck.overtakes());
     let mut segments = 0;
     let mut held = 0;
@@ -169,7 +169,7 @@ fn cross_traffic_takes_the_time_it_takes_from_the_others() {
         on: Duration::from_millis(50),
         off: Duration::from_millis(50),
     });
-    let mut neck = of(&spec);
+    let mut neck = new_bottleneck(&spec);
     let passed = offer_evenly(&mut neck, 513_737, 20_000 * MS, false);
     let before = passed.iter().filter(|p| p.due <= 20_021 * MS).count() as u64 * SEGMENT;
     let crossed = neck.crossed();
@@ -197,7 +197,7 @@ fn link_with_only_cross_traffic_delivers_nothing() {
         on: Duration::from_millis(50),
         off: Duration::ZERO,
     });
-    let mut neck = of(&spec);
+    let mut neck = new_bottleneck(&spec);
     let mut looks = 0;
     while let Some(next) = neck.next_event().filter(|next| *next < 10_000 * MS) {
         assert!(neck.until(next).is_empty());
@@ -213,7 +213,7 @@ fn codel_keeps_the_standing_queue_short_by_drops_or_marks() {
     for markable in [false, true] {
         let mut spec = spec(1_000_000);
         (spec.aqm, spec.ecn) = (Some(CodelSpec::RFC_8289), true);
-        let mut neck = of(&spec);
+        let mut neck = new_bottleneck(&spec);
         let (mut passed, mut seen, mut sent, mut window) = (Vec::new(), 0, 0, 30.0_f64);
         // A flow that halves its window on a drop or a mark, and learns of it at once.
         for now in (0..30_000 * MS).step_by(MS as usize / 4) {
@@ -264,7 +264,7 @@ fn codel_keeps_the_standing_queue_short_by_drops_or_marks() {
 fn full_managed_queue_still_drops_at_its_tail() {
     let mut spec = spec(4_000);
     spec.aqm = Some(CodelSpec::RFC_8289);
-    let mut neck = of(&spec);
+    let mut neck = new_bottleneck(&spec);
     assert_eq!(neck.offer(0, many(10), false), 3);
     assert_eq!(neck.queue_peak(), 3_000);
 }
@@ -290,7 +290,7 @@ proptest! {
                     step(40 * MS, Some(5_000_000), None)],
                 repeat_after: None,
             });
-            of(&spec)
+            new_bottleneck(&spec)
         };
         let (mut plain, mut watched) = (make(), make());
         let (mut left, mut seen) = (Vec::new(), Vec::new());
