@@ -100,9 +100,13 @@ machete:
 advisories:
 	scripts/advisories
 
-# Builds the documentation as a book. Installs `mdbook` into target/tools once.
+# Builds the documentation as a book. Installs `mdbook` into target/tools once. The references of
+# commands, errors and metrics are generated into target/reference, where the pages include them.
 docs:
 	@test -x $(TARGET_DIR)/tools/bin/mdbook || $(CARGO) install --locked --quiet mdbook --root $(TARGET_DIR)/tools --debug
+	@mkdir -p target/reference
+	$(CARGO) run --locked --quiet -p longhaul-reference -- . target/reference
+	$(CARGO) run --locked --quiet -p longhaul-cli --bin longhaul -- reference >target/reference/commands.md
 	$(TARGET_DIR)/tools/bin/mdbook build --dest-dir $(TARGET_DIR)/book
 
 # Fuzzes every parser of network input and operators' files for FUZZ_SECONDS (600) each, FUZZ_JOBS

@@ -117,6 +117,8 @@ enum Command {
     Doctor(doctor::Doctor),
     Completions(manual::Completions),
     Man(manual::Man),
+    #[command(hide = true)]
+    Reference(manual::Reference),
 }
 
 fn main() -> ExitCode {
@@ -165,6 +167,7 @@ fn main() -> ExitCode {
         Command::Doctor(doctor) => doctor.run(),
         Command::Completions(completions) => completions.run(&mut Arguments::command()),
         Command::Man(man) => man.run(Arguments::command()),
+        Command::Reference(reference) => reference.run(&Arguments::command()),
     };
     let exit = match result {
         Ok(exit) => exit,

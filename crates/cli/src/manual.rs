@@ -1,5 +1,5 @@
-//! `longhaul completions` and `longhaul man`: shell completions and manual pages, generated from
-//! the command line's description.
+//! `longhaul completions`, `longhaul man` and the hidden `longhaul reference`: shell completions,
+//! manual pages and the book's command reference, generated from the command line's description.
 
 use std::path::PathBuf;
 
@@ -27,6 +27,10 @@ pub struct Man {
     directory: PathBuf,
 }
 
+/// Print the command reference of the book, in Markdown.
+#[derive(Args)]
+pub struct Reference {}
+
 impl Completions {
     /// Prints the completions.
     pub fn run(self, command: &mut Command) -> Result<Exit> {
@@ -43,6 +47,19 @@ impl Man {
         clap_mangen::generate_to(command, &self.directory).with_context(|| {
             format!("cannot write into {}", home::display_path(&self.directory))
         })?;
+        Ok(Exit::Success)
+    }
+}
+
+impl Reference {
+    /// Prints the reference. Its headings begin at the second level, below the page's title.
+    pub fn run(self, command: &Command) -> Result<Exit> {
+        let options = clapdown::Options::new()
+            .base_heading_level(2)
+            .table_of_contents(true);
+        // clapdown puts the parent's name before a usage that a command states itself.
+        let text = clapdown::render(command, &options).replace("`longhaul longhaul ", "`longhaul ");
+        longhaul_output::print_bytes(text.as_bytes());
         Ok(Exit::Success)
     }
 }

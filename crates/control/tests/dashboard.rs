@@ -1,4 +1,5 @@
-//! Tests of the Grafana dashboard: its form, and that all metrics it queries exist.
+//! Tests of the Grafana dashboard: its form, and that each panel queries metrics. A test of the
+//! metrics reference checks that they exist.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -7,7 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// Metrics of paths. `docs/operating.md` lists them and is checked against the sources.
+/// Metrics of paths, each of which some panel shows.
 const OF_PATHS: [&str; 4] = [
     "longhaul_control_path_rate_bits_per_second",
     "longhaul_control_path_rtt_seconds",
@@ -64,19 +65,12 @@ fn expressions(dashboard: &Value) -> Vec<String> {
 }
 
 #[test]
-fn dashboard_queries_existing_metrics() {
-    let operating = root("docs/operating.md");
+fn dashboard_queries_metrics() {
     let mut asked = BTreeSet::new();
     for expression in expressions(&dashboard()) {
         let found = metrics(&expression);
         assert!(!found.is_empty(), "{expression} names no metric");
-        for name in found {
-            assert!(
-                operating.contains(&format!("`{name}`")),
-                "{name} is no metric: {expression}"
-            );
-            asked.insert(name.to_owned());
-        }
+        asked.extend(found.into_iter().map(str::to_owned));
     }
     for name in OF_PATHS {
         assert!(asked.contains(name), "nothing shows {name}");

@@ -5,14 +5,48 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use drs::{Limit, LimitTally};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-/// A label set of one label.
-type LabelSet = [(&'static str, &'static str); 1];
+/// Reason why a connection was turned away.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+/// Status with which an OPEN was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StatusLabel {
+    status: &'static str,
+}
+
+/// Ending of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndingLabel {
+    ending: &'static str,
+}
+
+/// Outcome of a policy reload.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReloadLabel {
+    outcome: &'static str,
+}
+
+/// Direction of moved bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DirectionLabel {
+    direction: &'static str,
+}
+
+/// Limit of the incoming hop.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabel {
+    limit: &'static str,
+}
 
 /// All counters of an off-ramp.
 #[derive(Debug)]
@@ -20,25 +54,25 @@ pub(crate) struct OfframpMetrics {
     registry: Registry,
     pub(crate) accepted: Counter,
     pub(crate) accept_errors: Counter,
-    turned_away: Family<LabelSet, Counter>,
-    opens_refused: Family<LabelSet, Counter>,
-    sessions_ended: Family<LabelSet, Counter>,
+    turned_away: Family<ReasonLabel, Counter>,
+    opens_refused: Family<StatusLabel, Counter>,
+    sessions_ended: Family<EndingLabel, Counter>,
     pub(crate) sessions_active: Gauge,
     sessions_setting_up: Gauge,
     unauthenticated: Gauge,
-    policy_reloads: Family<LabelSet, Counter>,
+    policy_reloads: Family<ReloadLabel, Counter>,
     dial_time: Histogram,
     to_servers: Counter,
     from_servers: Counter,
-    limited: Family<LabelSet, Counter<f64, AtomicU64>>,
+    limited: Family<LimitLabel, Counter<f64, AtomicU64>>,
     buffer_bytes: Gauge,
 }
 
 impl OfframpMetrics {
     pub(crate) fn new() -> Arc<Self> {
         let mut registry = Registry::with_prefix("longhaul_offramp");
-        let bytes = Family::<LabelSet, Counter>::default();
-        let way = |direction| bytes.get_or_create_owned(&[("direction", direction)]);
+        let bytes = Family::<DirectionLabel, Counter>::default();
+        let counter = |direction| bytes.get_or_create_owned(&DirectionLabel { direction });
         let metrics = Self {
             accepted: Counter::default(),
             accept_errors: Counter::default(),
@@ -50,8 +84,8 @@ impl OfframpMetrics {
             unauthenticated: Gauge::default(),
             policy_reloads: Family::default(),
             dial_time: Histogram::new(exponential_buckets(0.000_1, 2.0, 17)),
-            to_servers: way("forward"),
-            from_servers: way("backward"),
+            to_servers: counter("forward"),
+            from_servers: counter("backward"),
             limited: Family::default(),
             buffer_bytes: Gauge::default(),
             registry: Registry::default(),
@@ -132,24 +166,26 @@ impl OfframpMetrics {
     }
 
     pub(crate) fn count_turned_away(&self, reason: &'static str) {
-        self.turned_away.get_or_create(&[("reason", reason)]).inc();
+        self.turned_away
+            .get_or_create(&ReasonLabel { reason })
+            .inc();
     }
 
     pub(crate) fn count_refused(&self, status: &'static str) {
         self.opens_refused
-            .get_or_create(&[("status", status)])
+            .get_or_create(&StatusLabel { status })
             .inc();
     }
 
     pub(crate) fn count_ended(&self, ending: &'static str) {
         self.sessions_ended
-            .get_or_create(&[("ending", ending)])
+            .get_or_create(&EndingLabel { ending })
             .inc();
     }
 
     pub(crate) fn count_reload(&self, outcome: &'static str) {
         self.policy_reloads
-            .get_or_create(&[("outcome", outcome)])
+            .get_or_create(&ReloadLabel { outcome })
             .inc();
     }
 
@@ -168,7 +204,9 @@ impl OfframpMetrics {
             let held = tally.time_of(limit).as_secs_f64();
             if held > 0.0 {
                 self.limited
-                    .get_or_create(&[("limit", limit.as_str())])
+                    .get_or_create(&LimitLabel {
+                        limit: limit.as_str(),
+                    })
                     .inc_by(held);
             }
         }
@@ -201,7 +239,7 @@ mod tests {
         metrics.count_bytes(7, 9);
         metrics.count_refused("replay");
         metrics.count_ended("finished");
-        metrics.count_turned_away("evicted");
+        metrics.count_turned_acounter("evicted");
         metrics.count_reload("loaded");
         metrics.observe_dial_time(Duration::from_millis(3));
         let mut tally = LimitTally::default();

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -21,19 +22,38 @@ pub(crate) enum ConnectionOutcome {
     Failed,
 }
 
+/// Entry and outcome of requested connections.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ConnectionLabels {
+    entry: &'static str,
+    outcome: &'static str,
+}
+
+/// Direction of moved bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DirectionLabel {
+    direction: &'static str,
+}
+
+/// Outcome of a reload.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReloadLabel {
+    outcome: &'static str,
+}
+
 /// All counters of an on-ramp.
 #[derive(Debug)]
 pub(crate) struct OnrampMetrics {
     registry: Registry,
     /// Copy of [`Self::listed`] from when the page was last rendered.
-    connections: Family<[(&'static str, &'static str); 2], Counter>,
+    connections: Family<ConnectionLabels, Counter>,
     /// Number of requested connections, by entry and outcome.
     listed: Mutex<BTreeMap<(&'static str, ConnectionOutcome), u64>>,
     pub(crate) carried: Gauge,
     sent: Counter,
     received: Counter,
     rules: Gauge,
-    reloads: Family<[(&'static str, &'static str); 1], Counter>,
+    reloads: Family<ReloadLabel, Counter>,
 }
 
 impl ConnectionOutcome {
@@ -50,21 +70,22 @@ impl ConnectionOutcome {
 impl OnrampMetrics {
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("longhaul_onramp");
-        let bytes = Family::<[(&'static str, &'static str); 1], Counter>::default();
-        let way = |direction| bytes.get_or_create_owned(&[("direction", direction)]);
+        let bytes = Family::<DirectionLabel, Counter>::default();
+        let counter = |direction| bytes.get_or_create_owned(&DirectionLabel { direction });
         let metrics = Self {
             registry: Registry::default(),
             connections: Family::default(),
             listed: Mutex::default(),
             carried: Gauge::default(),
-            sent: way("sent"),
-            received: way("received"),
+            sent: counter("sent"),
+            received: counter("received"),
             rules: Gauge::default(),
             reloads: Family::default(),
         };
         registry.register(
             "connections",
-            "Connections requested, by entry and outcome",
+            "Requested connections, by entry and outcome (direct, route, failed); those that a \
+             program makes directly count when it asks next, or ends",
             metrics.connections.clone(),
         );
         registry.register(
@@ -115,7 +136,7 @@ impl OnrampMetrics {
     }
 
     pub(crate) fn reloaded(&self, outcome: &'static str) {
-        self.reloads.get_or_create(&[("outcome", outcome)]).inc();
+        self.reloads.get_or_create(&ReloadLabel { outcome }).inc();
     }
 
     /// Returns the number of requested connections, by entry and outcome.
@@ -127,7 +148,8 @@ impl OnrampMetrics {
     pub(crate) fn page(&self, rules: usize) -> String {
         self.rules.set(i64::try_from(rules).unwrap_or(i64::MAX));
         for ((entry, outcome), count) in self.connections() {
-            let labels = [("entry", entry), ("outcome", outcome.word())];
+            let outcome = outcome.word();
+            let labels = ConnectionLabels { entry, outcome };
             let counter = self.connections.get_or_create(&labels);
             counter.inner().store(count, Ordering::Relaxed);
         }

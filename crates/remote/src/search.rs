@@ -89,7 +89,7 @@ impl LoginConnector {
             reason,
         };
         let port =
-            port.ok_or_else(|| refused("it can't listen, so no route leads to it".into()))?;
+            port.ok_or_else(|| refused("it cannot listen, so no route leads to it".into()))?;
         let server = far.ready.server.filter(|address| !address.is_loopback());
         let host = server.map_or_else(|| open_host(&far.host_name), Host::Ip);
         let base = ConnectOptions {

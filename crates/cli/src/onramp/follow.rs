@@ -36,8 +36,11 @@ pub struct Follower {
 enum FetchError {
     #[error(transparent)]
     Asked(#[from] ClientError),
+    /// The controller sent rules that this release does not accept. Tell its operator; the rules in
+    /// force stay.
     #[error("the controller's rules cannot be used: {0}")]
     Rules(#[from] longhaul_config::routes::RoutesError),
+    /// The file of rules cannot be written: check its directory and permissions.
     #[error("{}: {error}", home::display_path(.file))]
     File {
         file: PathBuf,

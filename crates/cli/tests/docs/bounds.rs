@@ -3,12 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::messages::files;
-use crate::pages::{root, text};
+use crate::pages::{files, root, text};
 
 const PAGE: &str = "docs/bounds.md";
-/// Crates for tests and measurements, which are no services.
-const LEFT_OUT: [&str; 3] = ["hostile", "circuit-trials", "figures"];
+/// Crates for tests, measurements and the book, which are no services.
+const LEFT_OUT: [&str; 4] = ["hostile", "circuit-trials", "figures", "reference"];
 /// Code that listens, or that accepts connections.
 const LISTENS: [&str; 13] = [
     "Listener::bind(",

@@ -1,6 +1,6 @@
 //! The documentation. Every command line of README.md, CONTRIBUTING.md and docs/*.md is run in a
-//! lab, or says why not and is checked against the programs' own arguments. Messages, metrics and
-//! layers are those of the sources. Links resolve. Modules do not use each other in a cycle.
+//! lab, or says why not and is checked against the programs' own arguments. Layers are those of
+//! the manifests. Links resolve. Modules do not use each other in a cycle.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
@@ -10,7 +10,6 @@ mod common;
 mod layers;
 mod lines;
 mod links;
-mod messages;
 mod modules;
 mod page;
 mod pages;

@@ -92,7 +92,7 @@ impl Metrics {
         );
         registry.register(
             "refused",
-            "Requests turned away, by reason",
+            "Requests refused, by reason (unauthenticated, forbidden, or overload: the disk is slow)",
             this.refused.clone(),
         );
         registry.register(
@@ -112,32 +112,34 @@ impl Metrics {
         );
         registry.register(
             "route_questions",
-            "Questions for routes that were answered",
+            "Requests for routes that were answered",
             this.questions.clone(),
         );
         registry.register(
             "series",
-            "Quantities of paths that are forecast, per reporter",
+            "Forecast series: quantities of paths, by reporter; some kilobytes of memory each",
             this.series.clone(),
         );
         registry.register(
             "depots",
-            "Depots on the map that are not stale",
+            "Depots on the map that routes may use",
             this.depots.clone(),
         );
         registry.register(
             "depots_stale",
-            "Depots on the map that no longer report",
+            "Depots on the map that have been silent for too long",
             this.stale.clone(),
         );
         registry.register(
             "reservations",
-            "Reservations, by state",
+            "Reservations, by state (held, reserved, provisioning, provisioned, releasing, failed, \
+             passed_end_time, terminated)",
             this.reservations.clone(),
         );
         registry.register(
             "circuits",
-            "Circuits of provisioned reservations, by state",
+            "Circuits of provisioned reservations, by standing (waiting, setting_up, set_up, failed, \
+             tearing_down, unmanaged)",
             this.circuits.clone(),
         );
         registry.register(

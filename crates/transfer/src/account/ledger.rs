@@ -37,8 +37,12 @@ impl Resource {
 /// A limit that was reached, formatted for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ResourceExhausted {
+    /// All clients together use all that the server has of a resource: copies, streams, open files,
+    /// buffers or memory. Try again when other copies have ended.
     #[error("the server has no free {}; retry later", .0.name())]
     All(Resource),
+    /// This key uses its full share of a resource of the server. Try again when its other copies
+    /// have ended, or run fewer at a time.
     #[error(
         "this key already uses its full share of the server's {}; retry when its other copies are \
          done",

@@ -20,8 +20,11 @@ const READ_BYTES: usize = 16 << 10;
 /// Reason why there is no line.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LineError {
+    /// The peer sent something that is no line of the files protocol. Use the same release at both
+    /// ends.
     #[error("a line is longer than {0} bytes")]
     TooLong(usize),
+    /// The session was cut within a line. Run the command again.
     #[error("the stream ends within a line")]
     Cut,
     #[error(transparent)]
