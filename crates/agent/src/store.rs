@@ -30,13 +30,15 @@ static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 /// A job cannot be stored, found or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The job does not exist.
+    /// The job does not exist. It never existed, or was removed from the history; `longhaul jobs`
+    /// lists those that exist.
     #[error("there is no job {0}")]
     Missing(i64),
     /// The job's state does not allow the change.
     #[error(transparent)]
     Refused(#[from] EventRefusal),
-    /// The job is a part, which cannot be changed by itself.
+    /// The job is a part, which cannot be changed by itself. Pause, resume, cancel, retry or remove
+    /// the whole job.
     #[error("job {part} is a part of job {job}: ask for that one")]
     IsPart {
         /// Number of the part.
@@ -44,10 +46,10 @@ pub enum StoreError {
         /// Number of its job.
         job: i64,
     },
-    /// The idempotency key was already used for another request.
+    /// The idempotency key was already used for another request. Give another `--key`, or none.
     #[error("the idempotency key {0:?} was used for another request")]
     KeyReused(String),
-    /// The stored job is malformed.
+    /// The stored job is malformed. Another program, or a newer release, wrote it.
     #[error("job {job} cannot be read from the store: {what}")]
     Unreadable {
         /// Number of the job.
@@ -55,7 +57,8 @@ pub enum StoreError {
         /// Description of the error.
         what: String,
     },
-    /// The store does not answer.
+    /// The store does not answer. The service asks again every second. An agent stops its copies
+    /// before their leases end.
     #[error("the store does not answer: {0}")]
     Sql(#[from] sqlx::Error),
 }

@@ -69,7 +69,7 @@ pub enum KeysError {
         /// Description of the error.
         why: &'static str,
     },
-    /// The file has no key, so nobody could call the service.
+    /// The file has no key, so nobody could call the service. Add a line with a key.
     #[error("{}: it lists no key: nobody could use the service", .path.display())]
     Empty {
         /// Path of the file.

@@ -59,10 +59,12 @@ pub enum OpenError {
          store in a file"
     )]
     Url,
-    /// The path contains characters that cannot be part of its URL.
+    /// The path contains characters that cannot be part of its URL. Set `LONGHAUL_STATE` to another
+    /// directory.
     #[error("the store's path, {0}, is not UTF-8")]
     Path(String),
-    /// The database does not answer, or does not belong to this service.
+    /// The database does not answer, or does not belong to this service. Check the file's
+    /// permissions, or the URL and the account of PostgreSQL.
     #[error("cannot open the store: {0}")]
     Connect(#[from] sqlx::Error),
     /// The database was created by a newer release or by another program.

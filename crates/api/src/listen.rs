@@ -21,7 +21,8 @@ pub enum ServiceListenError {
          the keys in that file"
     )]
     NotLoopback(SocketAddr),
-    /// The socket cannot be created.
+    /// The socket cannot be created. If the address is in use, another server runs; ports below
+    /// 1024 need root.
     #[error("cannot listen on {place}: {source}")]
     Socket {
         /// Path or address.

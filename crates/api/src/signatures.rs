@@ -43,10 +43,11 @@ impl Purpose {
 /// The request has no valid signature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// The request has no signature for this purpose.
+    /// The request has no signature for this purpose. Ask with `longhaul`, or sign requests as
+    /// docs/api.md describes.
     #[error("the request is not signed (RFC 9421, with the tag {0})")]
     Missing(&'static str),
-    /// The request has several signatures for this purpose.
+    /// The request has several signatures for this purpose. Send one.
     #[error("the request has several signatures with the tag {0}")]
     Several(&'static str),
     /// The signature fields are malformed.
@@ -58,7 +59,8 @@ pub enum SignatureError {
     /// The signature covers a field that the request does not have.
     #[error("the signature covers {0}, which the request does not have")]
     Absent(String),
-    /// The signature does not cover a required component.
+    /// The signature does not cover a required component. Sign the method, the target, the body and
+    /// the idempotency key.
     #[error("the signature does not cover {0}")]
     Uncovered(&'static str),
     /// The signature is by another key, or for another request.
@@ -70,7 +72,7 @@ pub enum SignatureError {
     /// The body does not match its hash.
     #[error("the body is not the one that was signed")]
     Digest,
-    /// The request cannot be signed.
+    /// The request cannot be signed. The key or the system's random number generator failed.
     #[error("the request cannot be signed: {0}")]
     CannotSign(String),
 }

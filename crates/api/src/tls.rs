@@ -51,13 +51,15 @@ pub enum TlsError {
     /// All users of the machine can read the private key.
     #[error("{}: everybody can read this private key: run chmod o-rwx on it", .0.display())]
     Exposed(PathBuf),
-    /// A certificate cannot contain this name.
+    /// A certificate cannot contain this name. Give a host name or an address to `--server-name`.
     #[error("{0}: not a name that a certificate can have")]
     Name(String),
-    /// The certificate and the key do not match, or their kind is not supported.
+    /// The certificate and the key do not match, or their kind is not supported. Check that
+    /// `--tls-cert` and `--tls-key` belong together, and that TLS 1.3 supports their kind.
     #[error("the certificate cannot be used: {0}")]
     Unusable(String),
-    /// This machine has no root certificates.
+    /// This machine has no root certificates. Install the package `ca-certificates`, or give
+    /// `--ca FILE`.
     #[error("this machine has no certificates of authorities (ca-certificates): {0}")]
     NoRoots(String),
 }

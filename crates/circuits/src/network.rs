@@ -118,7 +118,8 @@ impl CircuitLink {
 /// Fault of a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkFault {
-    /// The network exceeds [`MAX_NODES`] or [`MAX_LINKS`].
+    /// The network exceeds [`MAX_NODES`] or [`MAX_LINKS`]. Make the map smaller. Reservations use
+    /// the map before it.
     #[error("{nodes} nodes and {links} links: at most {MAX_NODES} and {MAX_LINKS} are supported")]
     TooLarge {
         /// Number of nodes.
@@ -145,7 +146,7 @@ pub enum NetworkFault {
     /// A link leads from a node to itself: remove it.
     #[error("link {} leads from a node to itself: remove it", .0.0)]
     Loop(LinkId),
-    /// The capacity of a link exceeds [`MAX_RATE`].
+    /// The capacity of a link exceeds [`MAX_RATE`]. Check the unit.
     #[error("link {} carries {capacity} bit/s: at most {MAX_RATE} bit/s are supported", link.0)]
     Capacity {
         /// The link.

@@ -32,6 +32,7 @@ const SERVICE: &str = "agent";
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The agent does not run, as its socket does not answer. Start it with `longhaul agent`.
+    /// `longhaul submit` starts one by itself.
     #[error("no agent runs here ({}): start it with longhaul agent", .0.display())]
     NotRunning(PathBuf),
     /// Starting the agent failed, for the reason given.

@@ -63,7 +63,7 @@ fn is_ignored(status: &str, signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// The copy was stopped by a signal.
+/// The copy was stopped by a signal. The same command resumes.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted by a signal")]
 pub struct Interrupted;

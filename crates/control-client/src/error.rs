@@ -17,7 +17,8 @@ pub enum ClientError {
         /// Cause.
         source: std::io::Error,
     },
-    /// The connection to the server failed.
+    /// The connection to the server failed. Check that the agent or the controller runs there, and
+    /// that no firewall is in between.
     #[error("cannot connect to the {service} at {server}: {source}")]
     Unreachable {
         /// Kind of service, in one word.
@@ -69,7 +70,8 @@ pub enum ClientError {
     /// The request cannot be signed.
     #[error(transparent)]
     Sign(#[from] SignatureError),
-    /// The request cannot be built.
+    /// The request cannot be built. An idempotency key may have characters that cannot be sent:
+    /// choose another.
     #[error("cannot send this request to the {service}: {why}")]
     Request {
         /// Kind of service, in one word.
@@ -80,7 +82,8 @@ pub enum ClientError {
     /// The service refused the request.
     #[error("{}", .0.detail)]
     Refused(Problem),
-    /// The connection failed before the answer was complete.
+    /// The connection failed before the answer was complete. The agent or the controller stopped
+    /// while it answered: try again.
     #[error("the connection to the {service} broke: {why}")]
     BrokeOff {
         /// Kind of service, in one word.
@@ -88,7 +91,8 @@ pub enum ClientError {
         /// Cause.
         why: String,
     },
-    /// The service did not answer in time.
+    /// The service did not answer in time. It is slow, or the network is down. Copies continue
+    /// without a controller.
     #[error("the {service} did not answer within {} ms", .within.as_millis())]
     Silent {
         /// Kind of service, in one word.
@@ -96,7 +100,9 @@ pub enum ClientError {
         /// Time limit.
         within: std::time::Duration,
     },
-    /// The answer cannot be parsed; the service may be of another release.
+    /// The answer cannot be parsed; the service may be of another release. A controller restarts as
+    /// the installed program on `kill -USR2`. If the program was upgraded under a running agent,
+    /// stop the agent (SIGTERM), and submit or start it again. Its jobs are kept.
     #[error(
         "cannot understand the {service}'s answer: {why}; if it runs another release, restart it"
     )]

@@ -68,7 +68,7 @@ pub enum ControllerTrust {
 /// Error of the settings file.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// The file cannot be read or written.
+    /// The file cannot be read or written. Check the permissions of `controller.toml`.
     #[error("{}: cannot {action} the settings of the controller: {source}", display_path(.file))]
     File {
         /// Path of the file.

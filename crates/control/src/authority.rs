@@ -62,7 +62,8 @@ pub enum AccessDenied {
         /// Requested resource.
         resource: &'static str,
     },
-    /// A role includes this permission, but not for this subject.
+    /// A role includes this permission, but not for this subject. A depot reports its own hops, and
+    /// a client its own paths and transfers. The operator can give a principal the name of a host.
     #[error("{who} may {permission} {resource} only {limits}")]
     Limited {
         /// Name of the caller.

@@ -37,7 +37,7 @@ pub const REQUEST_KEY_LIFE_MS: i64 = 24 * 3600 * 1000;
 /// Something cannot be stored or found.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The item does not exist.
+    /// The item does not exist. `longhaul control principals` lists roles and principals.
     #[error("there is no {what} {name}")]
     Missing {
         /// Kind of the item.
@@ -45,7 +45,7 @@ pub enum StoreError {
         /// Name of the item.
         name: String,
     },
-    /// The idempotency key was already used for another request.
+    /// The idempotency key was already used for another request. Give another `--key`, or none.
     #[error("the idempotency key {0:?} was used for another request")]
     KeyReused(String),
     /// The key has registered its maximum number of depot names.
@@ -58,7 +58,7 @@ pub enum StoreError {
         /// The key.
         key: String,
     },
-    /// A stored item cannot be read.
+    /// A stored item cannot be read. Another program, or a newer release, wrote it.
     #[error("cannot read a {what} in the store: {why}")]
     Unreadable {
         /// Kind of the item.
@@ -66,13 +66,14 @@ pub enum StoreError {
         /// Description of the error.
         why: String,
     },
-    /// Too many requests are waiting.
+    /// Too many requests are waiting. The disk is too slow. Send again what was not acknowledged.
     #[error("measurements arrive faster than they can be written: try again later")]
     Busy,
     /// The journal of reservations cannot be read at the moment.
     #[error("reservations cannot be read or written now: try again")]
     Behind,
-    /// Another controller leads and must be asked.
+    /// Another controller leads and must be asked. `longhaul controller add URL` names the others,
+    /// so that they are asked too.
     #[error("this controller does not lead: {}", ask_elsewhere(.leader.as_deref()))]
     NotLeading {
         /// URL of the leader, if known.
@@ -81,13 +82,15 @@ pub enum StoreError {
     /// The connections to the store were abandoned.
     #[error("the store no longer answers: try again")]
     Silent,
-    /// Another controller writes the journal of reservations.
+    /// Another controller writes the journal of reservations. Two controllers of one store received
+    /// requests at the same time.
     #[error("another controller has taken over the reservations: try again")]
     Fenced,
-    /// The controller is ending.
+    /// The controller is ending. It was stopped, or restarts.
     #[error("the controller is stopping: try again")]
     Ending,
-    /// The store does not answer.
+    /// The store does not answer. The service asks again every second. An agent stops its copies
+    /// before their leases end.
     #[error("the store does not answer: {0}")]
     Sql(#[from] sqlx::Error),
 }

@@ -65,7 +65,7 @@ pub enum AskError {
         MESSAGE_TIMEOUT.as_secs()
     )]
     Silent,
-    /// The far machine sent an unexpected answer.
+    /// The far machine sent an unexpected answer. Exit code 6.
     #[error("the far machine's answer is not a report of doctor: does it run the same release?")]
     NotUnderstood,
 }

@@ -28,13 +28,15 @@ pub struct DialledConnection {
 /// Reason why none of the addresses could be connected to: that of the attempt that ended last.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
-    /// There was no address to try.
+    /// There was no address to try. The name has addresses, but this machine can use none of them.
     #[error("no address")]
     NoAddress,
     /// The address and the configured source address are of different families (IPv4 and IPv6).
+    /// Give `--source` an address of the server's family.
     #[error("{0}: the source address belongs to the other IP family")]
     OtherFamily(SocketAddr),
-    /// The address did not answer in time.
+    /// The address did not answer in time. The machine is down, or a firewall drops the packets.
+    /// Check that TCP port 7511 (server) or 7510 (depot) is open.
     #[error("{0}: no answer in time")]
     Timeout(SocketAddr),
     /// The address refused or is unreachable, or this host lacks a resource.

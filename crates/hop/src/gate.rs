@@ -116,7 +116,7 @@ pub enum QuotaExceeded {
     /// All permits are in use.
     #[error("the maximum number of sessions is reached")]
     All,
-    /// This payer already uses its full share.
+    /// This payer already uses its full share. Use fewer streams, or fewer copies at a time.
     #[error("this key or source address already uses its full share of sessions")]
     Share,
 }

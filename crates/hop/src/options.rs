@@ -51,6 +51,8 @@ impl Default for HopOptions {
 }
 
 /// Error: the kernel does not let this process use that congestion control; choose a listed one.
+/// Choose one that the message lists. Users without privileges may choose those in
+/// `/proc/sys/net/ipv4/tcp_allowed_congestion_control`.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "congestion control {name:?} is not available here ({source}); the kernel has: {available}"

@@ -48,7 +48,8 @@ pub enum ResolveError {
     /// The name does not exist: check the spelling.
     #[error("the name does not exist or has no address")]
     NotFound,
-    /// The name servers did not answer.
+    /// The name servers did not answer. Check `/etc/resolv.conf` and the network, or give an
+    /// address instead of the name.
     #[error("no answer from the name servers")]
     NoAnswer,
     /// The system's settings cannot be used, or the name servers' answer is invalid.

@@ -179,10 +179,11 @@ pub enum EventRefusal {
     /// The state does not permit it.
     #[error("the job is {}", .0.word())]
     State(State),
-    /// It is not due yet.
+    /// It is not due yet. The agent asks again.
     #[error("the job is not due yet")]
     NotDue,
-    /// Another agent has taken the job since.
+    /// Another agent has taken the job since. This agent did not renew its lease in time, and
+    /// leaves the job to the other one.
     #[error("another agent has taken the job since")]
     Stale,
     /// The lease has not expired.

@@ -87,7 +87,8 @@ pub enum MapFault {
         /// The site.
         site: String,
     },
-    /// The coordinates are out of range: latitude is -90 to 90, longitude -180 to 180 degrees.
+    /// The coordinates are out of range: latitude is -90 to 90, longitude -180 to 180 degrees. The
+    /// two may be in the wrong order.
     #[error("{item}: latitude is -90 to 90 and longitude -180 to 180 degrees")]
     Position {
         /// The site.

@@ -66,7 +66,7 @@ pub enum EsnetError {
         /// The name.
         device: String,
     },
-    /// The coordinates are not numbers.
+    /// The coordinates are not numbers. Correct the device's latitude and longitude.
     #[error("the devices of the topology: {device:?}: coordinates {text:?} are invalid")]
     Coordinates {
         /// The device.

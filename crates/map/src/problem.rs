@@ -75,7 +75,8 @@ pub enum RegistrationProblem {
         /// Reason.
         conflict: NameConflict,
     },
-    /// The name belongs to another key: the depot appears with a part of its own key.
+    /// The name belongs to another key: the depot appears with a part of its own key. Give it
+    /// another name, or have the operator release this one (docs/control.md).
     #[error("the name {name:?} belongs to another key: the depot is shown as {shown_as:?}")]
     NameTaken {
         /// The name.
@@ -83,7 +84,7 @@ pub enum RegistrationProblem {
         /// Name on the map.
         shown_as: String,
     },
-    /// The map is full.
+    /// The map is full. Remove depots that are no longer used.
     #[error("the map is full: it holds at most {MAX_ITEMS} depots")]
     Full,
 }

@@ -33,13 +33,14 @@ pub struct ChosenRoute {
 /// Reason why a rule is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChosenRouteError {
-    /// The host is not on the map.
+    /// The host is not on the map. Add it, or name another.
     #[error("there is no host {0:?} on the map")]
     NoHost(String),
-    /// A depot is not on the map.
+    /// A depot is not on the map. Add it, or name another.
     #[error("there is no depot {0:?} on the map")]
     NoDepot(String),
-    /// A depot has fallen silent: choose another route.
+    /// A depot has fallen silent: choose another route. It has not registered in time; check that
+    /// it runs.
     #[error("the depot {0:?} no longer reports to the controller: choose another route")]
     StaleDepot(String),
     /// A destination is invalid.

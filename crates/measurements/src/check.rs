@@ -69,13 +69,14 @@ pub enum RecordFault {
         /// Time by which it is ahead, in seconds.
         ahead_s: f64,
     },
-    /// The measurement is too old.
+    /// The measurement is too old. Measurements of up to a year are accepted.
     #[error("the measurement is {age_s:.0} s old: that is too old to be stored")]
     Old {
         /// Age in seconds.
         age_s: f64,
     },
-    /// A number is out of range: check its unit.
+    /// A number is out of range: check its unit. Rates are in bits per second, times in seconds,
+    /// losses from 0 to 1.
     #[error("{field}: {value} is not within {least} to {most}: check its unit")]
     Value {
         /// Name of the field.

@@ -21,7 +21,8 @@ pub enum OnrampError {
     /// The directory of the socket cannot be created.
     #[error(transparent)]
     Home(#[from] HomeError),
-    /// Other users may enter the directory of the socket.
+    /// Other users may enter the directory of the socket. Anybody who can open the socket can use
+    /// this user's routes.
     #[error(
         "{}: other users can enter this directory: run chmod 700 on it, or name a socket elsewhere",
         display_path(directory)
@@ -30,7 +31,8 @@ pub enum OnrampError {
         /// The directory.
         directory: PathBuf,
     },
-    /// Another process already listens on the socket.
+    /// Another process already listens on the socket. One on-ramp serves all programs of a user.
+    /// Stop it, or give this one another `--socket`.
     #[error("an on-ramp already runs at {}", display_path(path))]
     Running {
         /// The socket.
@@ -53,7 +55,7 @@ pub enum OnrampError {
         /// Cause.
         source: io::Error,
     },
-    /// An address cannot be listened on.
+    /// An address cannot be listened on. Check that the address is this machine's and not in use.
     #[error("cannot listen on {address} for {entry}: {source}")]
     Listen {
         /// The address.
@@ -63,7 +65,8 @@ pub enum OnrampError {
         /// Cause.
         source: io::Error,
     },
-    /// The metrics page cannot be served there: choose another address, or none.
+    /// The metrics page cannot be served there: choose another address, or none. Check that the
+    /// address of `--metrics` is this machine's and not in use.
     #[error("{address}: cannot serve metrics: {source}")]
     Metrics {
         /// The address.

@@ -17,7 +17,8 @@ pub enum Error {
     /// A session ended in the middle: a hop or the peer died.
     #[error("the measurement broke off: {0}")]
     Cut(#[source] io::Error),
-    /// A session did not move for too long: the path or the peer is gone.
+    /// A session did not move for too long: the path or the peer is gone. Large packets may be
+    /// lost: see `longhaul doctor HOST`.
     #[error("the measurement broke off: nothing moved for {} s while {doing}", after.as_secs())]
     Silent {
         /// Action that was waiting.

@@ -45,7 +45,7 @@ pub enum MeasurementRefusal {
     /// The client has an incompatible release.
     #[error("it supports only version {VERSION} of the measurement protocol")]
     Version,
-    /// The number of streams is zero or too large.
+    /// The number of streams is zero or too large. Lower `-P`.
     #[error("it accepts 1 to {0} streams")]
     Streams(u16),
     /// The length is zero or too large.

@@ -129,7 +129,8 @@ pub enum OpenRefusal {
     /// The OPEN has passed this depot before: fix the route.
     #[error("the route passes this depot twice: name each depot once")]
     Loop,
-    /// The key is not listed: ask the operator to add it.
+    /// The key is not listed: ask the operator to add it. Send what `longhaul keys show` prints, or
+    /// choose another key with `--identity`.
     #[error("{0} is not listed: ask the operator to add it")]
     Unauthorised(PublicKey),
     /// The signature is not the principal's.

@@ -74,13 +74,16 @@ pub enum FailureKind {
     Acceptor(StatusCode),
     /// The first hop could not be connected to, so nothing left the initiator.
     NotConnected,
-    /// The stream ended before this hop answered.
+    /// The stream ended before this hop answered. Another program listens there, or the hop was
+    /// stopped or is flooded. Check the port, then try again.
     Closed,
-    /// Time ran out before this hop answered.
+    /// Time ran out before this hop answered. The hop is overloaded, or another program listens at
+    /// that port.
     TimedOut,
     /// The returned bytes are not a status record.
     Garbled(StatusError),
-    /// The statuses contradict each other or the route.
+    /// The statuses contradict each other or the route. The hop is faulty or hostile: use another
+    /// route.
     OutOfOrder,
     /// A status is not signed by the expected hop (LH-STATUS-8), so another party on the path
     /// forged it.

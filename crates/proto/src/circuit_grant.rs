@@ -87,19 +87,20 @@ pub enum GrantFault {
          under controllers in the policy"
     )]
     Issuer(PublicKey),
-    /// The grant is for another key.
+    /// The grant is for another key. A grant is valid only for the key that it names.
     #[error("the grant is for another key: ask the controller for one of this key")]
     Holder,
     /// The grant is for other depots.
     #[error("the grant is for other depots: take the route that the controller names with it")]
     Depot,
-    /// The signature is not the issuer's.
+    /// The signature is not the issuer's. It was changed in transit, or forged.
     #[error("the grant's signature does not match its issuer")]
     Signature,
-    /// The grant begins this many milliseconds from now.
+    /// The grant begins this many milliseconds from now. If it should have begun, check the clocks.
     #[error("the grant begins in {} s: wait until then", .0.div_ceil(1000))]
     NotYetValid(u64),
-    /// The grant ended this many milliseconds ago.
+    /// The grant ended this many milliseconds ago. Grants last a minute. If it is new, check the
+    /// clocks.
     #[error("the grant ended {} s ago: ask the controller for a new one", .0 / 1000)]
     Expired(u64),
     /// The remaining lifetime exceeds the maximum, so a withdrawal would take too long.

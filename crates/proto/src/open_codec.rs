@@ -256,7 +256,8 @@ impl Open {
 /// names the rule of `docs/protocol.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The peer speaks another protocol: check the port.
+    /// The peer speaks another protocol: check the port. In a log, a scanner or another program
+    /// connected to the port.
     #[error("not a Longhaul request: the peer speaks another protocol")]
     Magic,
     /// The protocol versions do not overlap: one side needs an upgrade.
@@ -271,16 +272,17 @@ pub enum OpenError {
     /// The frame was damaged in transit.
     #[error("the OPEN was corrupted on the way: its checksum does not match")]
     Crc,
-    /// The options do not fill the frame, or are out of order or repeated.
+    /// The options do not fill the frame, or are out of order or repeated. The client is faulty.
     #[error("malformed options in the OPEN: {0}")]
     Malformed(&'static str),
     /// The OPEN has a critical option unknown here: upgrade this end, or omit the option.
     #[error("the OPEN carries critical option {0}, which this release does not know")]
     UnknownCritical(u16),
-    /// A mandatory option is missing.
+    /// A mandatory option is missing. The client is faulty.
     #[error("the OPEN has no {0}")]
     Missing(&'static str),
-    /// An option's value or flags break a rule.
+    /// An option's value or flags break a rule. The client is faulty, or a name or path is too long
+    /// for a request.
     #[error("the OPEN's {option}: {why}")]
     Invalid {
         /// Name of the option.

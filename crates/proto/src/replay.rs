@@ -127,13 +127,13 @@ fn whole_ms(time: Duration) -> u64 {
 /// Reason why an OPEN is not fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// The OPEN was signed too long ago: sign again, or set the clocks.
+    /// The OPEN was signed too long ago: sign again, or set the clocks. At most 120 s are allowed.
     #[error("signed {} s ago, which is too long: retry, or check both clocks", by_ms / 1000)]
     Expired {
         /// Age of the signature, in milliseconds.
         by_ms: u64,
     },
-    /// The OPEN was signed in the future: set the clocks.
+    /// The OPEN was signed in the future: set the clocks. At most 10 s are allowed.
     #[error("signed {} s in the future: check both clocks", by_ms / 1000)]
     Future {
         /// Time by which the signature is ahead, in milliseconds.
@@ -142,7 +142,8 @@ pub enum ReplayError {
     /// The session id was seen before: the OPEN was sent twice.
     #[error("a request with this session id was already received")]
     Replay,
-    /// This payer opened too many sessions within the window: try later.
+    /// This payer opened too many sessions within the window: try later. Copy a directory in one
+    /// command instead of one file in each.
     #[error("too many new sessions within two minutes: retry later")]
     Full,
 }

@@ -51,7 +51,7 @@ impl FromStr for ServiceName {
     }
 }
 
-/// Error for a text that is not a service name.
+/// Error for a text that is not a service name. Only programs that use the library can cause it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a service: write 1 to 32 lower-case letters, digits and '-'")]
 pub struct ServiceNameError;

@@ -213,52 +213,64 @@ codes! {
     /// Success. A depot has dialled the next hop and relays from now on; the acceptor accepts the
     /// session.
     Ok = 0, "ok";
-    /// The OPEN breaks a rule of the codec.
+    /// The OPEN breaks a rule of the codec. Use the same release at both ends.
     BadOpen = 1, "could not parse the request";
-    /// The protocol versions do not overlap.
+    /// The protocol versions do not overlap. The hop's release is too old or too new: update the
+    /// older side.
     NoVersion = 2, "speaks no common protocol version";
-    /// The OPEN carries a critical option unknown to the reporter.
+    /// The OPEN carries a critical option unknown to the reporter. The hop runs an older release:
+    /// update it.
     UnknownOption = 3, "does not support an option of the request";
-    /// The principal is unknown to the reporter.
+    /// The principal is unknown to the reporter. Send the hop's operator what `longhaul keys show`
+    /// prints.
     Unauthorised = 4, "does not know this key";
-    /// The principal is known, but the policy does not grant this.
+    /// The principal is known, but the policy does not grant this. Ask the operator for a rule.
     Refused = 5, "refused by policy";
-    /// The signature is not the principal's.
+    /// The signature is not the principal's. The request was changed in transit.
     BadSignature = 6, "rejected the signature of the request";
-    /// The OPEN was seen before.
+    /// The OPEN was seen before. The request arrived twice: an attacker replays it, or a network
+    /// device repeats connections. Try again.
     Replay = 7, "has already seen this request";
-    /// The OPEN was signed too long ago or in the future: a clock is off.
+    /// The OPEN was signed too long ago or in the future: a clock is off. Set both clocks
+    /// (`timedatectl set-ntp true`).
     Expired = 8, "rejected the time at which the request was signed: check both clocks";
-    /// The OPEN had already passed this depot.
+    /// The OPEN had already passed this depot. Name each depot once in `--route`.
     Loop = 9, "found a loop in the route";
-    /// The hop limit is used up.
+    /// The hop limit is used up. Use a route with fewer depots.
     HopLimit = 10, "refused the route: it has too many hops";
-    /// The OPEN was meant for another kind of receiver.
+    /// The OPEN was meant for another kind of receiver. A server's port is named as a depot's, or
+    /// the reverse: depots listen on 7510, servers on 7511.
     Misrouted = 11, "is not the hop that the request is for";
-    /// The OPEN did not arrive in time.
+    /// The OPEN did not arrive in time. The client sent nothing, or the hop is flooded: try again.
     HeaderTimeout = 12, "received no request in time";
-    /// The acceptor does not offer the requested service.
+    /// The acceptor does not offer the requested service. For measurements, the server needs
+    /// `--perf`.
     NoService = 13, "does not offer this service";
     /// The size, rate or duration that the initiator states exceeds what the policy grants
-    /// (LH-WISH-1).
+    /// (LH-WISH-1). The text names the bound: state less, or ask the operator.
     WishRefused = 14, "does not permit the stated size, rate, duration or purpose";
     /// The circuit grant is invalid at this depot, or fully in use (LH-GRANT-2, LH-GRANT-3).
     GrantRefused = 15, "rejected the circuit's grant";
-    /// The next hop refused the connection.
+    /// The next hop refused the connection. Nothing listens at that port: check that the server
+    /// runs.
     DialRefused = 16, "was refused a connection by the next hop";
-    /// The next hop is unreachable.
+    /// The next hop is unreachable. The depot has no network path to it: check address and routing.
     DialUnreachable = 17, "cannot reach the next hop";
-    /// The next hop did not answer in time.
+    /// The next hop did not answer in time. The machine is down, or a firewall drops the packets.
     DialTimeout = 18, "got no answer from the next hop";
-    /// The name of the next hop does not resolve.
+    /// The name of the next hop does not resolve. Give the address of a name that only your network
+    /// knows.
     NameNotFound = 19, "cannot resolve the name of the next hop";
-    /// The set-up budget is used up.
+    /// The set-up budget is used up. The hops before it took too long. Try again; if it happens
+    /// again, leave out a depot.
     SetupTimeout = 20, "had no time left to connect";
-    /// The reporter already carries its maximum number of sessions.
+    /// The reporter already carries its maximum number of sessions. Try again later; its operator
+    /// can raise `--max-sessions`.
     Overloaded = 32, "is overloaded";
-    /// The reporter is draining: it finishes its sessions and accepts no new ones.
+    /// The reporter is draining: it finishes its sessions and accepts no new ones. It is being
+    /// stopped: try again in a minute, or use another depot.
     Draining = 33, "is draining";
-    /// The reporter failed for an internal reason.
+    /// The reporter failed for an internal reason. Its log says more.
     Internal = 34, "failed internally";
 }
 

@@ -176,7 +176,7 @@ pub enum StatusError {
     /// The peer speaks another protocol: check the port.
     #[error("not a Longhaul answer: the peer speaks another protocol")]
     Magic,
-    /// The peer answered with another protocol version.
+    /// The peer answered with another protocol version. It runs a newer release.
     #[error("a status record of protocol version {0}, which this release does not know")]
     Version(u8),
     /// The record is too long or too short.
@@ -188,7 +188,7 @@ pub enum StatusError {
     /// The record was damaged in transit.
     #[error("the status record was corrupted on the way: its checksum does not match")]
     Crc,
-    /// A field breaks a rule.
+    /// A field breaks a rule. The hop is faulty.
     #[error("malformed status record: {0}")]
     Malformed(&'static str),
 }

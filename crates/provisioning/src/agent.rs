@@ -89,7 +89,8 @@ pub enum AgentListenError {
     /// A file that is not a socket has that name: choose another name.
     #[error("{}: not a socket: name another path", .0.display())]
     NoSocket(PathBuf),
-    /// The operating system refuses.
+    /// The operating system refuses. If the address is in use, another server runs; ports below
+    /// 1024 need root.
     #[error("cannot listen on {}: {source}", path.display())]
     System {
         /// Path of the socket.

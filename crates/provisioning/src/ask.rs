@@ -108,31 +108,34 @@ pub struct Counters {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum DriverError {
-    /// The request can never succeed; a retry is useless.
+    /// The request can never succeed; a retry is useless. The node says why.
     #[error("refused: {why}")]
     Refused {
         /// Problem, location and remedy.
         why: String,
     },
-    /// Bandwidth is short at present; a retry may succeed later.
+    /// Bandwidth is short at present; a retry may succeed later. The controller asks again for a
+    /// minute.
     #[error("no room: {why}")]
     NoRoom {
         /// Problem, location and remedy.
         why: String,
     },
-    /// The part does not exist.
+    /// The part does not exist. The controller sets it up again.
     #[error("unknown circuit: {why}")]
     Missing {
         /// Id of the part.
         why: String,
     },
-    /// The request failed, or the driver did not answer. The part may be partly set up.
+    /// The request failed, or the driver did not answer. The part may be partly set up. The
+    /// controller asks again.
     #[error("failed: {why}")]
     Failed {
         /// Problem, location and remedy.
         why: String,
     },
-    /// The request or the answer could not be parsed. The part may be partly set up.
+    /// The request or the answer could not be parsed. The part may be partly set up. Update the
+    /// agent or the program at the node.
     #[error("not understood: {why}")]
     Nonsense {
         /// Problem, location and remedy.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::{MAX_MESSAGE_BYTES, VERSION};
 
 /// Error for a packet that is not a message: its sender uses another protocol, or is hostile.
+/// Another program, or another release, listens at `LONGHAUL_ONRAMP`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a message of the on-ramp's protocol: {0}")]
 pub struct Malformed(pub &'static str);

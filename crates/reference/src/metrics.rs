@@ -431,7 +431,7 @@ mod tests {
     "#;
 
     fn metrics() -> Vec<Metric> {
-        registered(&syn::parse_file(FILE).unwrap()).unwrap()
+        registered(&[&syn::parse_file(FILE).unwrap()]).unwrap()
     }
 
     #[test]
@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn unknown_types_are_an_error() {
         let file = "fn new() { registry.register(\"a\", \"b\", unknown); }";
-        let error = registered(&syn::parse_file(file).unwrap()).unwrap_err();
+        let error = registered(&[&syn::parse_file(file).unwrap()]).unwrap_err();
         assert!(error.to_string().contains("the metric a"), "{error}");
     }
 

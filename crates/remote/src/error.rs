@@ -17,7 +17,7 @@ pub enum Error {
         /// Text as typed.
         text: String,
     },
-    /// This machine has no ssh client. Install OpenSSH.
+    /// This machine has no ssh client. Install OpenSSH. `--ssh` names another one.
     #[error(
         "cannot run {program}: {source}; copies to user@host:path need an ssh client (OpenSSH) here"
     )]
@@ -27,7 +27,8 @@ pub enum Error {
         /// Reason.
         source: io::Error,
     },
-    /// ssh could not log in, for the reason that it gives.
+    /// ssh could not log in, for the reason that it gives. Nothing of Longhaul ran there.
+    /// `ssh HOST true` shows whether the login works.
     #[error("cannot log in to {host}: {reason}")]
     Login {
         /// Host.
@@ -102,7 +103,8 @@ pub enum Error {
         /// Host.
         host: String,
     },
-    /// The program arrived damaged, or could not be stored there.
+    /// The program arrived damaged, or could not be stored there. Check disk space, quota and
+    /// permissions of the home directory.
     #[error("cannot store longhaul in ~/.cache/longhaul at {host}: {reason}")]
     NotBrought {
         /// Host.
@@ -126,7 +128,8 @@ pub enum Error {
         /// Release of this program.
         here: String,
     },
-    /// The far side ended before it answered, for the reason given. Repeat the command.
+    /// The far side ended before it answered, for the reason given. Repeat the command. It was
+    /// killed, or the ssh connection broke.
     #[error("longhaul at {host} ended early: {reason}")]
     Ended {
         /// Host.
@@ -134,7 +137,8 @@ pub enum Error {
         /// Known reason.
         reason: String,
     },
-    /// The far side's answer does not fit the question.
+    /// The far side's answer does not fit the question. A startup file prints to standard output
+    /// there, or the releases differ.
     #[error("longhaul at {host} sent an unexpected answer: {what}")]
     Answer {
         /// Host.
@@ -164,7 +168,7 @@ pub enum Error {
         /// Attempts.
         reason: String,
     },
-    /// This machine lacks a resource for a copy over ssh.
+    /// This machine lacks a resource for a copy over ssh. Free descriptors or memory.
     #[error("cannot set up a copy over ssh: {0}")]
     Here(#[from] io::Error),
     /// A key could not be made, or a session not prepared.

@@ -40,25 +40,26 @@ const NONE_IS_QUICKER: &str = "according to the last table, no route is faster t
 /// Reason why a table or an answer is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IgnoreReason {
-    /// There is no table.
+    /// There is no table. No controller has sent one yet; the copy goes direct.
     #[error("there is no table of routes")]
     NoTable,
-    /// The table is too old.
+    /// The table is too old. The controller has not answered for a day; the copy goes direct.
     #[error("the table of routes is too old")]
     Stale,
     /// The table is dated ahead of this machine's clock.
     #[error("the table of routes is dated ahead of this machine's clock")]
     FromTheFuture,
-    /// The table is for the opposite direction.
+    /// The table is for the opposite direction. Sending and fetching have separate files. The copy
+    /// goes direct.
     #[error("the table of routes is for the other direction")]
     OtherDirection,
-    /// The table does not list the destination.
+    /// The table does not list the destination. The copy goes direct.
     #[error("the table of routes does not list this destination")]
     Unlisted,
-    /// The routes are invalid.
+    /// The routes are invalid. The copy goes direct.
     #[error("the table of routes is inconsistent")]
     Senseless,
-    /// The routes failed on this machine recently.
+    /// The routes failed on this machine recently. They are not used for ten minutes.
     #[error("these routes failed here recently")]
     Failed,
 }

@@ -22,7 +22,7 @@ pub trait RouteSource: Send + Sync {
 /// Reason why a source has no routes.
 #[derive(Debug, thiserror::Error)]
 pub enum NoRoutes {
-    /// The source does not know the destination.
+    /// The source does not know the destination. Add it to `routes.toml`, or use a controller.
     #[error("no routes to it are known")]
     UnknownDestination,
     /// The source's information is not usable.

@@ -24,7 +24,7 @@ pub enum Error {
         /// Cause.
         source: io::Error,
     },
-    /// Both the route and the direct connection failed.
+    /// Both the route and the direct connection failed. The message has both reasons.
     #[error("the route failed: {route}; the direct connection failed as well: {direct}")]
     FellBack {
         /// Failure of the route.
@@ -57,7 +57,8 @@ pub enum Error {
         /// Key that the server has.
         found: PublicKey,
     },
-    /// The server answered, but no secure session was established.
+    /// The server answered, but no secure session was established. The releases differ, or a device
+    /// in between changes bytes.
     #[error("no secure session with the server at {destination}: {source}")]
     Tls {
         /// The server.
@@ -68,7 +69,8 @@ pub enum Error {
     /// The kernel does not offer that congestion control: load its module, or name another.
     #[error(transparent)]
     Congestion(#[from] CongestionError),
-    /// The address cannot be listened on.
+    /// The address cannot be listened on. If the address is in use, another server runs; ports
+    /// below 1024 need root.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
@@ -152,7 +154,8 @@ pub enum Error {
         /// Details in words.
         detail: String,
     },
-    /// At the listener: the peer did not complete the set-up.
+    /// At the listener: the peer did not complete the set-up. A client or a scanner went away; this
+    /// is harmless if it is rare.
     #[error("the peer did not complete the set-up: {0}")]
     Peer(#[source] io::Error),
 }

@@ -16,32 +16,37 @@ pub enum FailureKind {
     Changed = 1,
     /// The walk found the entry, but it was gone when it was to be read.
     Vanished = 2,
-    /// The operating system denied reading or writing it.
+    /// The operating system denied reading or writing it. At a server, the user that runs
+    /// `longhaul serve` needs the permission.
     PermissionDenied = 3,
-    /// The destination's disk or quota is full.
+    /// The destination's disk or quota is full. Free space, then repeat the command.
     DiskFull = 4,
     /// The path is outside the permitted directory, or leads through a symbolic link, which is
     /// never followed. Or the target's file system refuses the name, or equates it with another
     /// name of the same copy.
     RefusedPath = 5,
-    /// The destination exists and `--overwrite` was not given.
+    /// The destination exists and `--overwrite` was not given. Give `--overwrite` to replace it, or
+    /// choose another name.
     Exists = 6,
-    /// A device, socket or FIFO: only files, directories and symbolic links are copied.
+    /// A device, socket or FIFO: only files, directories and symbolic links are copied. Leave it
+    /// out.
     NotRegular = 7,
     /// A directory is where a file should go, or the reverse, or a device, FIFO or socket is where
-    /// a file should go.
+    /// a file should go. `--overwrite` does not replace it either.
     WrongKind = 8,
-    /// The source does not exist.
+    /// The source does not exist. Check the path, and the directory above the destination.
     NotFound = 9,
     /// A directory, but `-r` was not given.
     IsDirectory = 10,
-    /// The received content does not have the hash that was sent. The file was discarded.
+    /// The received content does not have the hash that was sent. The file was discarded. If it
+    /// happens again, check memory and disks of both ends.
     Verification = 11,
     /// Any other error of the operating system, named in the detail.
     Io = 12,
     /// A limit of the peer was reached, such as open files or directories in one copy.
     Limit = 13,
-    /// The file was copied, but its permissions or times could not be set.
+    /// The file was copied, but its permissions or times could not be set. The file system does not
+    /// support them, or the file belongs to another user. The content is complete.
     Metadata = 14,
     /// A symbolic link at the server, but `-r` was not given.
     IsLink = 15,
@@ -232,7 +237,8 @@ pub enum Error {
     /// The server refused the request for a reason other than the key.
     #[error("the server refuses: {0}")]
     Refused(String),
-    /// All streams were lost and none was reopened in time.
+    /// All streams were lost and none was reopened in time. They are tried again for `--patience`.
+    /// The same command resumes.
     #[error("the copy broke off: {0}")]
     StreamsLost(String),
     /// The peer violated the protocol.
@@ -256,10 +262,12 @@ pub enum Error {
     /// A limit on what a key may hold at once was reached.
     #[error("{0}")]
     Limit(String),
-    /// The peer sent something that was not requested. The text says what and where.
+    /// The peer sent something that was not requested. The text says what and where. The server is
+    /// faulty or hostile; nothing beyond the request was written.
     #[error("the server did not send what was requested: {0}; do not trust what it sent")]
     NotAsked(String),
-    /// The two sides ended with different records of the copy.
+    /// The two sides ended with different records of the copy. If it happens again with the same
+    /// release at both ends, report it.
     #[error("verification failed: the two sides disagree on what was copied; copy again")]
     Disagreement,
 }

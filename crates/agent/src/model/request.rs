@@ -203,7 +203,7 @@ pub enum InvalidRequest {
     /// The request has no sources.
     #[error("sources: name what to copy")]
     NoSources,
-    /// A list has too many entries.
+    /// A list has too many entries. Name a directory, with `-r`.
     #[error("{0}: at most {MAX_LIST_ENTRIES} entries")]
     TooMany(&'static str),
     /// A text is empty, too long, or not a valid argument.
@@ -215,10 +215,11 @@ pub enum InvalidRequest {
     /// The priority is out of range.
     #[error("priority: between -{MAX_PRIORITY} and {MAX_PRIORITY}")]
     Priority,
-    /// The time is malformed.
+    /// The time is malformed. Write it as in RFC 3339, with `Z` or an offset.
     #[error("not_before: {0} is not a moment like 2030-01-31T18:00:00Z")]
     NotBefore(String),
-    /// There are too few or too many parts.
+    /// There are too few or too many parts. Three to ten times as many as there are nodes are
+    /// enough.
     #[error("split: between {MIN_PARTS} and {MAX_PARTS} parts")]
     Parts,
     /// The meaning of the destination depends on whether it exists, which the first part changes.
@@ -230,7 +231,7 @@ pub enum InvalidRequest {
     /// The data passes no agent, so it cannot be divided among agents.
     #[error("split: a copy between two other hosts cannot be divided among agents: leave it out")]
     SplitBetween,
-    /// The program's name is missing.
+    /// The program's name is missing. Name one, or leave the list out.
     #[error("on_end: name a program")]
     NoProgram,
     /// The URL is invalid.

@@ -24,13 +24,15 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 /// The receiver did not accept a notice.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PostError {
-    /// The URL is invalid, although it was valid at submission.
+    /// The URL is invalid, although it was valid at submission. Another program wrote into the
+    /// store.
     #[error("{0}: not an http or https URL")]
     Url(String),
-    /// The receiver took too long.
+    /// The receiver took too long. The agent sends the notice of the job's end again.
     #[error("the receiver did not answer in time")]
     Slow,
-    /// The connection to the receiver failed.
+    /// The connection to the receiver failed. Nothing listens there, or the system does not trust
+    /// its certificate. The agent tries again.
     #[error("cannot connect to the receiver {0}: {1}")]
     Connect(String, std::io::Error),
     /// TLS is not available on this machine.
@@ -39,10 +41,11 @@ pub(super) enum PostError {
     /// The notice cannot be signed.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// The connection broke off.
+    /// The connection broke off. It did not answer in HTTP, or not completely. The agent tries
+    /// again.
     #[error("the connection to the receiver {0} broke: {1}")]
     BrokeOff(String, hyper::Error),
-    /// The answer is not a success. A redirect counts as such an answer.
+    /// The answer is not a success. A redirect counts as such an answer. The agent tries again.
     #[error("the receiver {0} answered {1}")]
     Refused(String, StatusCode),
     /// The request cannot be built.

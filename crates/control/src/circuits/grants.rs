@@ -24,10 +24,10 @@ const LIFETIME_MS: u64 = MAX_GRANT_LIFETIME.as_millis() as u64;
 /// Reason why no grant is issued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrantRefusal {
-    /// The reservation is not provisioned.
+    /// The reservation is not provisioned. Depots get grants only for provisioned reservations.
     #[error("reservation {0} is not provisioned: run longhaul reservations {0} provision")]
     Released(u64),
-    /// The reservation was cancelled or has failed.
+    /// The reservation was cancelled or has failed. Its sessions continue as best effort.
     #[error("reservation {0} is cancelled or has failed: make a new one")]
     Ended(u64),
     /// All pieces of the reservation are over.
@@ -42,7 +42,8 @@ pub enum GrantRefusal {
              paths"
     )]
     Elsewhere(u64),
-    /// The grant cannot be signed.
+    /// The grant cannot be signed. The controller's key cannot sign, or a name on its map is
+    /// invalid.
     #[error("the grant cannot be issued: {0}")]
     Sign(String),
 }

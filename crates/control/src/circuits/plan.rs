@@ -32,10 +32,11 @@ pub enum CircuitError {
          that are not needed, and reserve again"
     )]
     Ports,
-    /// A name on the map is not valid for drivers.
+    /// A name on the map is not valid for drivers. Names for drivers are one line of at most 128
+    /// bytes.
     #[error("{0}: rename it on the map")]
     Name(String),
-    /// No site on its paths has a driver.
+    /// No site on its paths has a driver. Without a driver, a reservation sets nothing up.
     #[error("no site on its paths has a driver: name one in the controller's control.toml")]
     NoDriver,
 }

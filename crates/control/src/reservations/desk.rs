@@ -117,7 +117,8 @@ pub enum CircuitResult {
 /// A command was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReservationError {
-    /// The reservation does not exist, or the caller may not see it.
+    /// The reservation does not exist, or the caller may not see it. Reservations are removed a
+    /// week after their end.
     #[error("there is no reservation {0} that you may see: longhaul reservations lists them")]
     Unknown(u64),
     /// The caller does not have the right.

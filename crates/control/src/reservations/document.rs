@@ -33,10 +33,11 @@ const MAX_LIFE_S: i64 = REQUEST_KEY_LIFE_MS / 1_000;
 /// The document is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentFault {
-    /// It is not a JWS.
+    /// It is not a JWS. Signed requests are described in docs/reservations.md.
     #[error("the document is not a JWS, compact or flattened (RFC 7515): {0}")]
     Form(String),
-    /// Its header is not supported.
+    /// Its header is not supported. `alg` must be `EdDSA`, `x5c` or `jwk` must have an Ed25519 key,
+    /// and there must be no `crit`.
     #[error("the document's header is not accepted: {0}")]
     Header(String),
     /// Its signature is not valid.
@@ -54,13 +55,13 @@ pub enum DocumentFault {
     /// Its content is invalid.
     #[error("the document's content is not accepted: {0}")]
     Content(String),
-    /// It is addressed to another controller.
+    /// It is addressed to another controller. Use the key that `longhaul control` prints.
     #[error("the document is not addressed to this controller: sign one with \"aud\": \"{0}\"")]
     Audience(String),
     /// It has expired.
     #[error("the document expired {0} s ago: sign a new one")]
     Expired(i64),
-    /// It was signed in the future.
+    /// It was signed in the future. A difference of a minute is allowed.
     #[error("the document was signed {0} s in the future: check both clocks")]
     Early(i64),
     /// It is valid for too long.

@@ -17,7 +17,7 @@ const SECOND_MS: i64 = 1_000;
 /// The recurrence is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleFault {
-    /// The rule cannot be parsed.
+    /// The rule cannot be parsed. Write UNTIL in UTC: `UNTIL=20261231T000000Z`.
     #[error("recurrence: {0}: write one rule as in RFC 5545, such as FREQ=WEEKLY;COUNT=4")]
     Rule(String),
     /// The time zone is unknown.

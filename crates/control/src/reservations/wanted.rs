@@ -26,7 +26,7 @@ pub enum InvalidReservation {
     /// Both ends are at one site.
     #[error("both ends are at site {0}: there is no link between them to reserve")]
     OneSite(String),
-    /// A site or a link to avoid is not on the map.
+    /// A site or a link to avoid is not on the map. Check the spelling.
     #[error("avoid: there is no {what} {name} on the map: leave it out")]
     Avoid {
         /// Kind: a site or a link.
@@ -34,7 +34,8 @@ pub enum InvalidReservation {
         /// Name of the site or link.
         name: String,
     },
-    /// An end is slower than the requested rate.
+    /// An end is slower than the requested rate. The map has it as `access` of a host, or as a
+    /// limit of a depot.
     #[error("the ends can send and receive at most {most} bit/s: ask for less")]
     Access {
         /// Maximum rate of the slower end, in bit/s.
@@ -48,7 +49,8 @@ pub enum InvalidReservation {
         /// Description of the error.
         why: String,
     },
-    /// `pin` was requested, but the addresses of the ends are unknown.
+    /// `pin` was requested, but the addresses of the ends are unknown. Ports alone do not identify
+    /// a stream.
     #[error(
         "pin: the map has no addresses of the ends: name them with from_address and to_address"
     )]
@@ -75,7 +77,7 @@ pub enum InvalidReservation {
          milliseconds"
     )]
     Window,
-    /// The window began too long ago.
+    /// The window began too long ago. Check this machine's clock.
     #[error("the window began {} s ago: begin it now or later", .0 / 1000)]
     Past(i64),
 }

@@ -62,7 +62,7 @@ pub enum ProbeFailure {
     /// The depot refuses the session.
     #[error(transparent)]
     Refused(#[from] Box<ChainFailure>),
-    /// The depot does not prove the expected key.
+    /// The depot does not prove the expected key. Compare the depot's key with the one on the map.
     #[error("{0} does not show the expected key")]
     UnexpectedKey(Endpoint),
     /// The depot did not answer in time.

@@ -10,7 +10,8 @@ const NAMES: [&str; 2] = ["liblonghaul-preload.so", "liblonghaul_preload_object.
 /// Reason why there is no object to preload. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
-    /// The variable does not name a file.
+    /// The variable does not name a file. `LONGHAUL_PRELOAD` and `DRS_PRELOAD` name the preload
+    /// object.
     #[error("{0} names {1}, which is not a file: unset it or correct it")]
     NoFile(&'static str, PathBuf),
     /// The object is in none of the usual places.

@@ -17,12 +17,14 @@ const MAX_RECORD_BYTES: u64 = 16 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// Another router keeps its record in the directory: stop it, or choose another directory.
+    /// `longhaul router` runs twice with one `--state`.
     #[error(
         "{}: another router uses this directory: stop it, or name another directory",
         .0.display()
     )]
     Taken(PathBuf),
-    /// The record is malformed: remove it, and everything that is set up will be torn down.
+    /// The record is malformed: remove it, and everything that is set up will be torn down. The
+    /// controller sets up again what is to be there.
     #[error(
         "{}: cannot read the record of circuits ({why}): remove it to have all of them torn down",
         path.display()
@@ -33,7 +35,7 @@ pub enum RecordError {
         /// Fault.
         why: String,
     },
-    /// The operating system refuses.
+    /// The operating system refuses. Check that the directory of `--state` is writable.
     #[error("{}: cannot write the record of circuits: {source}", path.display())]
     System {
         /// The file or directory.

@@ -36,7 +36,7 @@ pub enum CircuitStatus {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CircuitFailure {
-    /// A part could not be set up.
+    /// A part could not be set up. The reservation fails. Repair the cause, and reserve again.
     #[error("{node}, link {link}, by driver {driver}: {why}")]
     Part {
         /// Driver that was asked.

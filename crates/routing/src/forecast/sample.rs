@@ -61,10 +61,12 @@ pub enum SampleBound {
 /// Reason why a sample does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
 pub enum SampleRejection {
-    /// The value is not a number, or infinite: leave out such samples.
+    /// The value is not a number, or infinite: leave out such samples. The measurement is kept,
+    /// without a forecast.
     #[error("the value is not a finite number: leave such samples out")]
     NotFinite,
-    /// The value is outside the quantity's range.
+    /// The value is outside the quantity's range. Rates are in bits per second, times in seconds,
+    /// losses from 0 to 1.
     #[error("the value {value} is outside of {least} to {most}: check its unit")]
     OutOfRange {
         /// The value.

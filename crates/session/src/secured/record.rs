@@ -57,10 +57,12 @@ pub(super) enum RecordError {
     /// The outer type, version or length is not that of a protected record.
     #[error("received data that is not a protected TLS record")]
     Malformed,
-    /// The record was modified in transit, or belongs elsewhere in the stream.
+    /// The record was modified in transit, or belongs elsewhere in the stream. A faulty or hostile
+    /// device changes bytes. Nothing of the record is used; try another route.
     #[error("cannot decrypt a TLS record: it was changed on the way")]
     Forged,
-    /// The padding has no content type, or the content type is not allowed here.
+    /// The padding has no content type, or the content type is not allowed here. One of the ends is
+    /// faulty: report it, with both releases.
     #[error("unexpected type of TLS record")]
     Unexpected,
     /// The key has reached its limit of records (section 5.5).

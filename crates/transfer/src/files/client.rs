@@ -27,13 +27,13 @@ pub enum FilesError {
     /// The server refuses this client because of its key.
     #[error("the server refuses: {0}")]
     Unauthorised(String),
-    /// The session broke.
+    /// The session broke. What was done stays; check with `longhaul ls`.
     #[error("the session with the server broke off: {0}")]
     Broken(#[from] io::Error),
-    /// The server was silent for too long.
+    /// The server was silent for too long. It is very busy, or the network is down.
     #[error("the server sent nothing for {} s", SILENCE_TIMEOUT.as_secs())]
     Silent,
-    /// The response does not match the request.
+    /// The response does not match the request. Use the same release at both ends.
     #[error("the server violated the files protocol: {0}; do both sides run the same release?")]
     Protocol(String),
 }

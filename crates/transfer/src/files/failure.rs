@@ -29,13 +29,16 @@ pub struct FilesFailure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FilesFailureKind {
-    /// There is no such entry.
+    /// There is no such entry. Check the path, and the directory above the destination.
     NotFound,
-    /// An entry of that name exists.
+    /// An entry of that name exists. Give `-p` to `longhaul mkdir`, or `--overwrite` to
+    /// `longhaul mv`. A directory is never replaced.
     Exists,
-    /// The operating system denied access.
+    /// The operating system denied access. At a server, the user that runs `longhaul serve` needs
+    /// the permission.
     PermissionDenied,
-    /// The server's grants do not permit it to this key. The detail is the whole sentence.
+    /// The server's grants do not permit it to this key. The detail is the whole sentence. Ask the
+    /// server's operator for the grant.
     NotGranted,
     /// The path leads out of the served directory or through a symbolic link, or is the served
     /// directory itself.
@@ -44,17 +47,18 @@ pub enum FilesFailureKind {
     NotADirectory,
     /// The entry is a directory.
     IsDirectory,
-    /// The directory is not empty.
+    /// The directory is not empty. If another program wrote into it, remove it again.
     NotEmpty,
     /// Names beginning with `.longhaul-` belong to copies.
     ReservedName,
-    /// The new name is in another file system.
+    /// The new name is in another file system. `longhaul mv` only renames.
     OtherFileSystem,
     /// A directory would be moved into itself.
     IntoItself,
     /// The disk is full, or a quota is exhausted.
     DiskFull,
-    /// A limit was reached.
+    /// A limit was reached. The detail names it: this key's share of the server, the length of a
+    /// path, or descriptors.
     Limit,
     /// The request is not understood.
     NotUnderstood,
