@@ -41,8 +41,8 @@ pub enum ClientError {
     },
     /// The server presented another key than before.
     #[error(
-        "the {service} at {server} shows key {found}, but {expected} is expected: somebody may be \
-        in between"
+        "the {service} at {server} shows key {found}, but {expected} is expected: someone may be \
+        intercepting the connection"
     )]
     OtherKey {
         /// Kind of service, in one word.

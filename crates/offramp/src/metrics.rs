@@ -239,7 +239,7 @@ mod tests {
         metrics.count_bytes(7, 9);
         metrics.count_refused("replay");
         metrics.count_ended("finished");
-        metrics.count_turned_acounter("evicted");
+        metrics.count_turned_away("evicted");
         metrics.count_reload("loaded");
         metrics.observe_dial_time(Duration::from_millis(3));
         let mut tally = LimitTally::default();

@@ -105,7 +105,7 @@ fn jobs_are_managed_from_another_machine() {
     let wrong = remote.ask(&stage, "me", &["jobs", "--host-key", &stage.key("other")]);
     assert_eq!(wrong.status.code(), Some(4));
     assert!(
-        errors(&wrong).contains("somebody may be in between"),
+        errors(&wrong).contains("someone may be intercepting"),
         "{}",
         errors(&wrong)
     );
