@@ -102,11 +102,13 @@ advisories:
 
 # Builds the documentation as a book. Installs `mdbook` into target/tools once. The references of
 # commands, errors and metrics are generated into target/reference, where the pages include them.
-docs:
+docs: web
 	@test -x $(TARGET_DIR)/tools/bin/mdbook || $(CARGO) install --locked --quiet mdbook --root $(TARGET_DIR)/tools --debug
+	@# As `make build PROFILE=dev` does, so that nothing is compiled again after `make test`.
+	$(CARGO) build --workspace --locked --lib --bins --examples
 	@mkdir -p target/reference
-	$(CARGO) run --locked --quiet -p longhaul-reference -- . target/reference
-	$(CARGO) run --locked --quiet -p longhaul-cli --bin longhaul -- reference >target/reference/commands.md
+	$(TARGET_DIR)/debug/longhaul-reference . target/reference
+	$(TARGET_DIR)/debug/longhaul reference >target/reference/commands.md
 	$(TARGET_DIR)/tools/bin/mdbook build --dest-dir $(TARGET_DIR)/book
 
 # Fuzzes every parser of network input and operators' files for FUZZ_SECONDS (600) each, FUZZ_JOBS
