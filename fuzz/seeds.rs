@@ -3,11 +3,11 @@
 
 use std::fs;
 
-use longhaul_proto::fuzzing::corpus;
+use longhaul_proto::fuzzing::corpus_dir;
 
 fn main() -> std::io::Result<()> {
     for target in longhaul_fuzz::all() {
-        let folder = corpus(target.name);
+        let folder = corpus_dir(target.name);
         fs::create_dir_all(&folder)?;
         for (name, bytes) in (target.seeds)() {
             fs::write(folder.join(name), bytes)?;

@@ -1,10 +1,10 @@
 //! Fuzz targets of every crate. The module `fuzzing` of each crate defines the property that its
 //! parsers must satisfy.
 
-use longhaul_proto::fuzzing::Target;
+use longhaul_proto::fuzzing::FuzzTarget;
 
 /// Returns every target.
-pub fn all() -> impl Iterator<Item = &'static Target> {
+pub fn all() -> impl Iterator<Item = &'static FuzzTarget> {
     [
         longhaul_proto::fuzzing::TARGETS,
         longhaul_session::fuzzing::TARGETS,
