@@ -50,7 +50,7 @@ pub enum KeysError {
         source: io::Error,
     },
     /// Others may write the file, and so could admit anybody.
-    #[error("{}: users other than its owner may write it (mode {mode:04o}), or its owner is \
+    #[error("{}: users other than its owner can write it (mode {mode:04o}), or its owner is \
              neither this user nor root", .path.display())]
     Exposed {
         /// Path of the file.

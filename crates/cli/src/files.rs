@@ -33,7 +33,7 @@ pub struct Ls {
     /// Also list what copies have not finished (.longhaul-...).
     #[arg(short, long)]
     all: bool,
-    /// Print one JSON object per line for each entry.
+    /// Print each entry as one line of JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

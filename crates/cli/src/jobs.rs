@@ -44,7 +44,7 @@ pub struct JobsCommand {
     /// List parts of jobs too.
     #[arg(long)]
     parts: bool,
-    /// Print one JSON object per line for each.
+    /// Print each job as one line of JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -80,7 +80,7 @@ macro_rules! request {
             /// Numbers of the jobs.
             #[arg(required = true, value_name = "ID")]
             ids: Vec<i64>,
-            /// Print one JSON object per line for each.
+            /// Print each job as one line of JSON.
             #[arg(long)]
             json: bool,
             #[command(flatten)]

@@ -50,10 +50,10 @@ pub struct RunCommand {
     /// Size of each connection, such as 10G.
     #[arg(long, value_name = "BYTES", value_parser = quantity::positive_bytes)]
     size: Option<ByteCount>,
-    /// Desired rate, such as 500M.
+    /// Desired rate of each connection, such as 500M.
     #[arg(long, value_name = "R", value_parser = quantity::positive_rate)]
     rate: Option<Rate>,
-    /// Maximum duration of each, such as 2h.
+    /// Maximum duration of each connection, such as 2h.
     #[arg(long = "for", value_name = "DURATION", value_parser = quantity::positive_time)]
     duration: Option<Time>,
     /// Without a route or an on-ramp, refuse the connection (ENETUNREACH) instead of connecting

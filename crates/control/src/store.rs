@@ -66,8 +66,9 @@ pub enum StoreError {
         /// Description of the error.
         why: String,
     },
-    /// Too many requests are waiting. The disk is too slow. Send again what was not acknowledged.
-    #[error("measurements arrive faster than they can be written: try again later")]
+    /// Too many requests are waiting: the disk is too slow, another controller writes at the same
+    /// time, or this key has its share of requests waiting. Send again what was not acknowledged.
+    #[error("too many requests are waiting at the controller: try again later")]
     Busy,
     /// The journal of reservations cannot be read at the moment.
     #[error("reservations cannot be read or written now: try again")]

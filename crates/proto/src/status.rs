@@ -246,7 +246,7 @@ codes! {
     /// The acceptor does not offer the requested service. For measurements, the server needs
     /// `--perf`.
     NoService = 13, "does not offer this service";
-    /// The size, rate or duration that the initiator states exceeds what the policy grants
+    /// The size, rate, duration or purpose that the initiator states is not what the policy permits
     /// (LH-WISH-1). The text names the bound: state less, or ask the operator.
     WishRefused = 14, "does not permit the stated size, rate, duration or purpose";
     /// The circuit grant is invalid at this depot, or fully in use (LH-GRANT-2, LH-GRANT-3).

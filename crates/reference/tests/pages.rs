@@ -1,5 +1,5 @@
-//! The pages of the book, and the dashboards, agree with the sources: messages and metrics that they name exist, and the
-//! generated references explain everything they list.
+//! The pages of the book, and the dashboards, agree with the sources: messages and metrics that
+//! they name exist, and the generated references explain everything they list.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 

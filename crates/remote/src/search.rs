@@ -1,4 +1,4 @@
-//! Searches a route to one far side, as [`RouteChoice`] decides.
+//! Searches for a route to one far side, as [`RouteChoice`] decides.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

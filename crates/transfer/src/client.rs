@@ -100,7 +100,7 @@ pub struct ConnectError {
 pub enum ConnectFailure {
     /// The server could not be reached over any route.
     NoRoute,
-    /// A depot or the server knows this key and denies access.
+    /// A depot or the server refuses this key, or the server's key is not the expected one.
     Unauthorised,
     /// The server does not offer the service that was requested.
     NotOffered,

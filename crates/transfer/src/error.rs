@@ -53,6 +53,7 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
+    /// Returns the kind with this code. A new kind must be added to this list.
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         use FailureKind::*;
         [
@@ -76,7 +77,7 @@ impl FailureKind {
         .find(|kind| *kind as u8 == code)
     }
 
-    /// Returns one line with the cause and the remedy.
+    /// Returns one line with the cause, and with the remedy if there is one.
     fn text(self) -> &'static str {
         match self {
             Self::Changed => {
@@ -231,7 +232,8 @@ pub enum Error {
     /// reason.
     #[error("{0}")]
     Connect(String),
-    /// A depot or the server knows this key and denies access. The text names it.
+    /// A depot or the server refuses this key, or the server's key is unknown or not the expected
+    /// one. The text says which.
     #[error("{0}")]
     Unauthorised(String),
     /// The server refused the request for a reason other than the key.

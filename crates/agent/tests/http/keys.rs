@@ -141,7 +141,7 @@ async fn other_callers_are_refused_with_the_reason() {
             .service
             .signed(&keyed.read, "POST", "/api/v1/jobs", &copy()),
         403,
-        "may read",
+        "may only read",
     )
     .await;
     // There is no page, and nothing that opens one.

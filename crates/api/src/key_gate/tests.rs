@@ -259,7 +259,7 @@ fn read_only_key_changes_nothing() {
                 ..bench.ask()
             },
             403,
-            "ben may read",
+            "ben may only read",
         );
     }
 }

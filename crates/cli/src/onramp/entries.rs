@@ -21,7 +21,7 @@ const FORWARD: &str = "LISTEN=HOST:PORT[,purpose=TEXT][,size=SIZE][,rate=RATE][,
 /// Entries and their settings.
 #[derive(Args)]
 pub struct Entries {
-    /// Socket for programs with a hook or the C API [default: onramp/socket in the state
+    /// Unix socket for `longhaul run` and the C API [default: onramp/socket in the state
     /// directory].
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
@@ -32,8 +32,8 @@ pub struct Entries {
     /// /proxy.pac; a port alone means 127.0.0.1. Repeatable.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub http: Vec<SocketAddr>,
-    /// Carry connections to one address on to one destination, by the route that the rules say;
-    /// their purpose may follow it. A port alone means 127.0.0.1. Repeatable.
+    /// Forward connections made to one address to one destination, over the route that the rules
+    /// name; their purpose may follow it. A port alone means 127.0.0.1. Repeatable.
     #[arg(long, value_name = FORWARD, value_parser = forward)]
     pub forward: Vec<Forward>,
     /// Take connections that the firewall redirects (nftables redirect) to this address; a port

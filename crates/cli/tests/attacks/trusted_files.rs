@@ -63,7 +63,7 @@ fn files_writable_by_others_are_refused() {
             let reported = errors(&output);
             assert!(!output.status.success(), "{arguments:?}: {reported}");
             assert!(
-                reported.contains("others than its owner may write it"),
+                reported.contains("users other than its owner can write it"),
                 "{arguments:?}: {reported}"
             );
             set_permissions(world.stage.path(file), Permissions::from_mode(0o644)).unwrap();
@@ -86,7 +86,7 @@ fn reloading_a_file_writable_by_others_changes_nothing() {
     let deadline = Instant::now() + HONEST;
     while !std::fs::read_to_string(world.log("server"))
         .unwrap()
-        .contains("may write it")
+        .contains("can write it")
     {
         assert!(Instant::now() < deadline, "the reload is not reported");
     }

@@ -161,7 +161,7 @@ fn jobs_are_managed_from_another_machine() {
     let refused = remote.ask(&stage, "other", &[&["retry", "2"], &trust[..]].concat());
     assert_eq!(refused.status.code(), Some(4));
     assert!(
-        errors(&refused).contains("the key of ben may read"),
+        errors(&refused).contains("the key of ben may only read"),
         "{}",
         errors(&refused)
     );
@@ -222,7 +222,7 @@ fn without_keys_only_loopback_is_served() {
     fs::set_permissions(stage.path("keys"), fs::Permissions::from_mode(0o666)).unwrap();
     let (code, reported) = agent(&["--listen", "0.0.0.0:0", "--authorized-keys", "keys"]);
     assert!(
-        code == Some(2) && reported.contains("may write it"),
+        code == Some(2) && reported.contains("can write it"),
         "{reported}"
     );
 }

@@ -260,7 +260,7 @@ fn a_client_that_dies_leaves_the_server_serving() {
     refused(
         &perf(&stage, &server, &["-n", "1K"]),
         1,
-        "carries 1 measurements",
+        "already runs 1 measurements",
     );
     child.kill().unwrap();
     child.wait().unwrap();

@@ -19,7 +19,7 @@ const LISTENS: [&str; 13] = [
     ".incoming()",
     "metrics::listen(",
     "listen::loopback(",
-    "listen::anywhere(",
+    "listen::any_address(",
     "listen::unix(",
     "agent::bind(",
     "net::listen(",

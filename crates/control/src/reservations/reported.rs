@@ -320,8 +320,8 @@ fn state(machine: ReservationMachine) -> ReservationState {
     }
 }
 
-/// Returns the start and end of a reservation: of what is promised or held, otherwise of its
-/// request.
+/// Returns the earliest start and the latest end of what is promised and held; those of the request
+/// if there is neither.
 #[must_use]
 pub fn span(reservation: &book::Reservation) -> (MomentMs, MomentMs) {
     let held = reservation.held.as_ref().map(|held| held.plan.window());

@@ -88,7 +88,7 @@ pub struct JournalWriter {
 
 impl std::fmt::Debug for JournalWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer")
+        f.debug_struct("JournalWriter")
             .field("epoch", &self.epoch)
             .finish_non_exhaustive()
     }

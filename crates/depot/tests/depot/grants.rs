@@ -181,7 +181,7 @@ async fn a_grant_with_wrong_issuer_holder_or_time_is_refused() {
     // reach the depot.
     bed.refused(
         &bed.open(None, |grant| grant.end_unix_ms = now + 60 * MINUTE_MS),
-        "a depot accepts 70 s at most",
+        "a depot accepts at most 70 s",
     )
     .await;
     // A grant of another key that this client has seen.

@@ -127,7 +127,10 @@ mod tests {
         assert_eq!(mode(None, Some("2G")), ReservationMode::Rate(2e9));
         assert!(wanted(None, Some("auto")).unwrap_err().contains("--by"));
         for by in ["2001-01-01", "now"] {
-            assert!(wanted(Some(by), None).unwrap_err().contains("over"), "{by}");
+            assert!(
+                wanted(Some(by), None).unwrap_err().contains("in the past"),
+                "{by}"
+            );
         }
         assert_eq!(
             mode(Some("2001-01-01T00:00:00Z"), None),

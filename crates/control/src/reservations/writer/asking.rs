@@ -85,7 +85,7 @@ pub struct ReservationsHandle {
 
 impl std::fmt::Debug for ReservationsHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Book").finish_non_exhaustive()
+        f.debug_struct("ReservationsHandle").finish_non_exhaustive()
     }
 }
 
