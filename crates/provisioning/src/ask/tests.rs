@@ -85,7 +85,7 @@ fn malformed_requests_are_reported_in_one_line() {
             "is not a valid name",
         ),
         (&no_rate, "a rate of 0 bit/s"),
-        (&long, "at most 16384 are read"),
+        (&long, "at most 16384 are accepted"),
     ] {
         let error = read_request(line.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(why), "{line}: {error}");

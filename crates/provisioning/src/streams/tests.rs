@@ -8,7 +8,7 @@ fn an_invalid_prefix_is_refused_in_one_line() {
     for (text, why) in [
         ("", "not an IP address"),
         ("10.0.0.1/33", "more bits"),
-        ("10.0.0.1/+3", "no number"),
+        ("10.0.0.1/+3", "not a number"),
         ("10.0.0.1/8", "beyond its length"),
         ("::1/0", "beyond its length"),
         ("10.0.0.0/999999999999", "more bits"),

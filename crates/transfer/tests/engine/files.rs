@@ -342,7 +342,7 @@ async fn lh_files_4_sessions_are_shared_and_idle_ones_are_closed() {
         writer.write_all(HELLO.as_bytes()).await.unwrap();
         let mut answers = BufReader::new(reader).lines();
         let line = answers.next_line().await.unwrap().unwrap();
-        held.push((line.contains("ready"), answers, writer));
+        held.push((line.contains("\"ready\""), answers, writer));
     }
     // One key gets half of the limit, and another still gets its own share.
     assert_eq!(held.iter().filter(|(ready, ..)| *ready).count(), 2);
