@@ -15,7 +15,7 @@
 //!     "lhk1:qkpvm2v5fo7pw4i4fjbx5kuoeqwpvm3ltcn27g7jyo3v7dzyzq5a".parse()?,
 //! );
 //! let options = ConnectOptions::new(
-//!     Service::COPY,
+//!     ServiceName::COPY,
 //!     "depot.example".parse()?,
 //!     "server.example:7511".parse()?,
 //!     identity,
