@@ -7,7 +7,7 @@
 //! ```no_run
 //! # async fn example() -> Result<(), longhaul_session::Error> {
 //! use std::{path::Path, sync::Arc};
-//! use longhaul_session::{ConnectOptions, Identity, ServerTrust, Service, connect};
+//! use longhaul_session::{ConnectOptions, Identity, ServerTrust, ServiceName, connect};
 //! use tokio::io::AsyncWriteExt;
 //!
 //! let identity = Arc::new(Identity::load(Path::new("identity"))?);
