@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
+mod attacks;
 mod bounds;
 #[path = "../common/mod.rs"]
 mod common;
