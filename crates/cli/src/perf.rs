@@ -140,7 +140,12 @@ struct PerfServeOptions {
     #[arg(long, value_name = "ADDRESS", requires = "serve")]
     listen: Option<std::net::SocketAddr>,
     /// Maximum streams in each direction of one measurement.
-    #[arg(long, value_name = "N", requires = "serve", default_value_t = MeasurementLimits::default().streams)]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "serve",
+        default_value_t = MeasurementLimits::default().streams
+    )]
     max_streams: u16,
     /// Maximum time of a measurement.
     #[arg(
@@ -152,7 +157,12 @@ struct PerfServeOptions {
     )]
     max_time: Time,
     /// Maximum simultaneous measurements.
-    #[arg(long, value_name = "N", requires = "serve", default_value_t = MeasurementLimits::default().concurrent)]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "serve",
+        default_value_t = MeasurementLimits::default().concurrent
+    )]
     max_tests: usize,
     /// Measurements that one key may begin per minute.
     #[arg(

@@ -36,7 +36,12 @@ pub struct ReserveCommand {
     #[arg(value_name = "TO")]
     destination: String,
     /// Constant rate for the whole time: 5G, 800 Mbit/s.
-    #[arg(long, value_name = "RATE", value_parser = positive_rate, required_unless_present = "bytes")]
+    #[arg(
+        long,
+        value_name = "RATE",
+        value_parser = positive_rate,
+        required_unless_present = "bytes"
+    )]
     rate: Option<Rate>,
     /// Volume to move in that time: 10T, 500 GiB.
     #[arg(long, value_name = "SIZE", value_parser = positive_bytes, conflicts_with = "rate")]
@@ -59,7 +64,12 @@ pub struct ReserveCommand {
     )]
     until: Option<String>,
     /// Duration instead of --until: 2h, 90 min.
-    #[arg(long = "for", value_name = "TIME", value_parser = positive_time, conflicts_with = "until")]
+    #[arg(
+        long = "for",
+        value_name = "TIME",
+        value_parser = positive_time,
+        conflicts_with = "until"
+    )]
     for_time: Option<Time>,
     /// Maximum number of simultaneous paths.
     #[arg(

@@ -35,7 +35,8 @@ proptest! {
     ) {
         let wish = ConnectionWish { purpose: Some(&purpose), size, rate, duration };
         let ask = RampRequest::Ask(RouteQuery {
-            address, name: Some(&name), port, route: Some(&route), wish, v6, route_required: closed, acceptor,
+            address, name: Some(&name), port, route: Some(&route), wish, v6,
+            route_required: closed, acceptor,
             key, remembers,
         });
         let bytes = ask.encode();

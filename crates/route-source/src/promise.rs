@@ -197,7 +197,11 @@ mod tests {
                 .map(|bytes| DirectTime { bytes, seconds: next() })
                 .collect();
             let found = direct_time(&times, bytes);
-            let all = [found, scale_time(&chosen, typical, bytes, &times), combined_time(&[chosen, chosen])];
+            let all = [
+                found,
+                scale_time(&chosen, typical, bytes, &times),
+                combined_time(&[chosen, chosen]),
+            ];
             for promised in all.into_iter().flatten() {
                 prop_assert!(is_sound(&promised), "{promised:?}");
             }

@@ -457,7 +457,11 @@ proptest! {
                         pace: VolumePace::Early,
                     };
                     kept.hold(
-                        &request(&network, window, if volume { early } else { Demand::Rate(amount) }),
+                        &request(
+                            &network,
+                            window,
+                            if volume { early } else { Demand::Rate(amount) },
+                        ),
                         now,
                     );
                 }

@@ -142,10 +142,14 @@ proptest! {
                 prop_assert!(held);
                 held = false;
             }
-            prop_assert_eq!(held, matches!(machine.reserve, ReservePhase::Held | ReservePhase::Committing));
+            prop_assert_eq!(
+                held,
+                matches!(machine.reserve, ReservePhase::Held | ReservePhase::Committing)
+            );
             if machine.life == LifecyclePhase::Terminated {
                 prop_assert!(
-                    machine.apply(ReservationEvent::Reserve).is_err() && machine.apply(ReservationEvent::Provision).is_err()
+                    machine.apply(ReservationEvent::Reserve).is_err()
+                        && machine.apply(ReservationEvent::Provision).is_err()
                 );
             }
         }

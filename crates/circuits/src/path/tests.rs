@@ -91,7 +91,8 @@ proptest! {
             Preference::LeastLatency,
             Preference::MostRoom
         ][usize::from(preference)];
-        let field = BandwidthField::new(&network, |link| network.link(link).map(|link| link.capacity));
+        let field =
+            BandwidthField::new(&network, |link| network.link(link).map(|link| link.capacity));
         let ends = ends(0, network.nodes() - 1);
         let mut all = simple_paths(&network, ends);
         let widest = all.iter().map(|path| field.width(path)).max().filter(|width| *width > 0);
@@ -120,7 +121,8 @@ proptest! {
         nodes in any::<bool>(),
     ) {
         let diversity = if nodes { Diversity::Nodes } else { Diversity::Links };
-        let field = BandwidthField::new(&network, |link| network.link(link).map(|link| link.capacity));
+        let field =
+            BandwidthField::new(&network, |link| network.link(link).map(|link| link.capacity));
         let ends = ends(0, network.nodes() - 1);
         let mut all = simple_paths(&network, ends);
         all.retain(|path| field.width(path) > 0);

@@ -93,7 +93,8 @@ proptest! {
         }
         let left = &all[cut..];
         let window = Window::new(start, start + length);
-        let levels: Vec<BitsPerSecond> = (start..start + length).map(|at| brute(left, at)).collect();
+        let levels: Vec<BitsPerSecond> =
+            (start..start + length).map(|at| brute(left, at)).collect();
         let most = levels.iter().copied().max().unwrap_or(0);
         prop_assert_eq!(steps.max_rate(window), most);
         prop_assert_eq!(
@@ -105,7 +106,8 @@ proptest! {
         }
         let changes = (start + 1..start + length)
             .filter(|at| brute(left, *at) != brute(left, at - 1));
-        let changes: Vec<(MomentMs, BitsPerSecond)> = changes.map(|at| (at, brute(left, at))).collect();
+        let changes: Vec<(MomentMs, BitsPerSecond)> =
+            changes.map(|at| (at, brute(left, at))).collect();
         prop_assert_eq!(steps.changes_within(window).collect::<Vec<_>>(), changes);
         if length > 0 {
             let peak = steps.peak(window);

@@ -92,7 +92,8 @@ impl Metrics {
         );
         registry.register(
             "refused",
-            "Requests refused, by reason (unauthenticated, forbidden, or overload: the disk is slow)",
+            "Requests refused, by reason (unauthenticated, forbidden, or overload: the disk is \
+             slow)",
             this.refused.clone(),
         );
         registry.register(

@@ -317,7 +317,8 @@ fn fixed_rate_is_reserved_and_extended() {
     assert!(
         matches!(
             actions[..],
-            [PlannerAction::Change(BandwidthRequest::Rate { until, .. })] if until == late + MIN_RATE_WINDOW_MS
+            [PlannerAction::Change(BandwidthRequest::Rate { until, .. })]
+                if until == late + MIN_RATE_WINDOW_MS
         ),
         "{actions:?}"
     );
@@ -589,7 +590,8 @@ proptest! {
         let total = (rate * MBIT / BITS * (minutes * 60) as f64 * part) as u64;
         let steady = Second { best_effort: rate, answer: 0, path: 5, found: 0 };
         let seconds = vec![steady; (minutes * 60) as usize];
-        let (_, run) = run(Some(deadline), ReservationMode::Auto, total, rates(rate * MBIT), &seconds);
+        let rates = rates(rate * MBIT);
+        let (_, run) = run(Some(deadline), ReservationMode::Auto, total, rates, &seconds);
         prop_assert!(run.asked.is_empty() && run.warned.is_empty());
         prop_assert!(run.took.is_some_and(|took| took <= minutes * 60_000));
     }

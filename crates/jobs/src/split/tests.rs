@@ -228,7 +228,10 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => end().prop_map(Step::EndWhole),
         1 => Just(Step::LostWhole),
         2 => prop_oneof![
-            Just(JobEvent::Pause), Just(JobEvent::Resume), Just(JobEvent::Cancel), Just(JobEvent::Retry)
+            Just(JobEvent::Pause),
+            Just(JobEvent::Resume),
+            Just(JobEvent::Cancel),
+            Just(JobEvent::Retry)
         ].prop_map(Step::Ask),
     ]
 }

@@ -172,7 +172,12 @@ proptest! {
     ) {
         let rule = rules().get(which).cloned();
         let asked = ConnectionFacts {
-            is_local, program_choice: asks, size, route_required: closed, acceptor, is_offramp_unknown: false,
+            is_local,
+            program_choice: asks,
+            size,
+            route_required: closed,
+            acceptor,
+            is_offramp_unknown: false,
         };
         let known = DestinationFacts { rtt: rtt.map(Duration::from_micros), usually_below };
         let Decision { action, reason } = choose(rule.as_ref(), &asked, &known);
@@ -190,7 +195,10 @@ proptest! {
         let foreign = if speaks { ConnectionAction::Direct } else { ConnectionAction::Session };
         prop_assert_ne!(action, foreign);
         if closed && !is_local && !named && !speaks {
-            prop_assert_eq!(action, if ruled { ConnectionAction::Route } else { ConnectionAction::Refuse });
+            prop_assert_eq!(
+                action,
+                if ruled { ConnectionAction::Route } else { ConnectionAction::Refuse }
+            );
         }
         prop_assert!(closed && !speaks || action != ConnectionAction::Refuse);
         // `always` takes the route unless the program itself requests a direct connection.

@@ -130,7 +130,8 @@ proptest! {
         ),
     ) {
         let different: BTreeSet<_> = all.iter().collect();
-        let ids: BTreeSet<_> = all.iter().map(|(a, b, c, s)| PartId::for_streams(a, b, c, s)).collect();
+        let ids: BTreeSet<_> =
+            all.iter().map(|(a, b, c, s)| PartId::for_streams(a, b, c, s)).collect();
         prop_assert_eq!(different.len(), ids.len());
         for id in ids {
             prop_assert_eq!(id.as_str().parse::<PartId>(), Ok(id.clone()));
@@ -146,7 +147,10 @@ proptest! {
         let pieces = cuts.windows(2).map(|pair| (pair[0], pair[1], vec![])).collect();
         let circuit = circuit(pieces);
         prop_assert_eq!(circuit.check(), Ok(()));
-        let there = circuit.provisioning_windows(SETUP_LEAD_MS).filter(|(held, _)| held.contains(now)).count();
+        let there = circuit
+            .provisioning_windows(SETUP_LEAD_MS)
+            .filter(|(held, _)| held.contains(now))
+            .count();
         prop_assert!(there <= 1);
         let within = circuit.window().contains(now);
         prop_assert!(!within || there == 1);

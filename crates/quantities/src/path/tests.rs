@@ -238,7 +238,10 @@ proptest! {
 
     #[test]
     fn more_bytes_take_longer(hop in hops(), bytes in 0..1u64 << 50, more in 0..1u64 << 50) {
-        prop_assert!(at_most(hop.transfer_time(ByteCount(bytes)), hop.transfer_time(ByteCount(bytes + more))));
+        prop_assert!(at_most(
+            hop.transfer_time(ByteCount(bytes)),
+            hop.transfer_time(ByteCount(bytes + more))
+        ));
     }
 
     #[test]
@@ -247,14 +250,20 @@ proptest! {
         let longer = Hop { rtt: hop.rtt.mul_f64(factor), ..hop };
         prop_assert!(longer.steady_rate().rate.bits_per_second() <= hop.steady_rate()
             .rate.bits_per_second() * (1.0 + 1e-9));
-        prop_assert!(at_most(hop.transfer_time(ByteCount(bytes)), longer.transfer_time(ByteCount(bytes))));
+        prop_assert!(at_most(
+            hop.transfer_time(ByteCount(bytes)),
+            longer.transfer_time(ByteCount(bytes))
+        ));
     }
 
     #[test]
     fn more_loss_takes_longer(hop in hops(), bytes in 0..1u64 << 40, factor in 1.0..1000.0f64) {
         let worse = Hop { loss: Probability::nearest(hop.loss.value() * factor), ..hop };
         prop_assert!(worse.steady_rate().rate <= hop.steady_rate().rate);
-        prop_assert!(at_most(hop.transfer_time(ByteCount(bytes)), worse.transfer_time(ByteCount(bytes))));
+        prop_assert!(at_most(
+            hop.transfer_time(ByteCount(bytes)),
+            worse.transfer_time(ByteCount(bytes))
+        ));
     }
 
     #[test]
@@ -262,9 +271,15 @@ proptest! {
         factor in 1.0..100.0f64) {
         let wider = Hop { window: hop.window.map(
             |window| ByteCount::nearest(window.0 as f64 * factor)), ..hop };
-        prop_assert!(at_most(wider.transfer_time(ByteCount(bytes)), hop.transfer_time(ByteCount(bytes))));
+        prop_assert!(at_most(
+            wider.transfer_time(ByteCount(bytes)),
+            hop.transfer_time(ByteCount(bytes))
+        ));
         let faster = Hop { rate: Rate::nearest(hop.rate.bits_per_second() * factor), ..hop };
-        prop_assert!(at_most(faster.transfer_time(ByteCount(bytes)), hop.transfer_time(ByteCount(bytes))));
+        prop_assert!(at_most(
+            faster.transfer_time(ByteCount(bytes)),
+            hop.transfer_time(ByteCount(bytes))
+        ));
     }
 
     #[test]
@@ -292,7 +307,11 @@ proptest! {
             control: if cubic { CongestionControl::Cubic } else { CongestionControl::Reno },
             initial_window,
         };
-        let _ = (hop.transfer_time(ByteCount(bytes)), hop.slow_start_phase(ByteCount(bytes)), hop.recovery());
+        let _ = (
+            hop.transfer_time(ByteCount(bytes)),
+            hop.slow_start_phase(ByteCount(bytes)),
+            hop.recovery(),
+        );
         prop_assert!(hop.max_harmless_loss().value() <= 1.0
             && hop.steady_rate().rate.bits_per_second().is_finite());
     }

@@ -195,7 +195,10 @@ mod tests {
             let mut ledger = PromiseLedger::default();
             for ([p10, p50, p90], seconds, over) in promises {
                 let before = ledger.report();
-                let ending = if over { CopyEnding::Took(seconds) } else { CopyEnding::MoreThan(seconds) };
+                let ending = match over {
+                    true => CopyEnding::Took(seconds),
+                    false => CopyEnding::MoreThan(seconds),
+                };
                 if ledger.score(Quantiles { p10, p50, p90 }, ending).is_err() {
                     prop_assert_eq!(ledger.report(), before);
                 }

@@ -200,7 +200,8 @@ mod tests {
             streams in 1usize..32,
             most in 3_000u64..5_000_000,
         ) {
-            if let Some(left) = bytes_left_at_join(bytes, streams, slow_start(streams as u64, most)) {
+            let slow_start = slow_start(streams as u64, most);
+            if let Some(left) = bytes_left_at_join(bytes, streams, slow_start) {
                 let pace = most.min(streams as u64 * 14_480);
                 prop_assert!(left >= u64::from(MIN_LEFT_RTTS) * pace * 9 / 10, "{left} {pace}");
             }

@@ -279,7 +279,8 @@ mod tests {
             // this size.
             asked in prop::collection::vec((0u8..8, prop::option::of(0u32..7)), 1..60),
         ) {
-            let (mut ahead, mut server) = (PagePrefetch::default(), SimulatedServer::new(names, knows_more));
+            let mut ahead = PagePrefetch::default();
+            let mut server = SimulatedServer::new(names, knows_more);
             let mut plain = SimulatedServer::new(names, true);
             let (mut path, mut after) = ("a", None);
             for (what, limit) in asked {

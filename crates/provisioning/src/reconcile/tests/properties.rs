@@ -156,10 +156,14 @@ proptest! {
             let standing = reconciler.status(&circuit.id, quiet).unwrap();
             let parts = circuit.parts_at(&name("us"), quiet, SETUP_LEAD_MS);
             match standing {
-                CircuitStatus::Failed { left, .. } | CircuitStatus::Over { left } => prop_assert_eq!(left, 0),
+                CircuitStatus::Failed { left, .. } | CircuitStatus::Over { left } => {
+                    prop_assert_eq!(left, 0)
+                }
                 CircuitStatus::Provisioned => prop_assert!(!parts.is_empty()),
                 CircuitStatus::Waiting => prop_assert!(parts.is_empty()),
-                CircuitStatus::SettingUp => prop_assert!(false, "{} is still being set up", circuit.id),
+                CircuitStatus::SettingUp => {
+                    prop_assert!(false, "{} is still being set up", circuit.id)
+                }
             }
             if !matches!(standing, CircuitStatus::Failed { .. }) {
                 let driver = |part: &CircuitPart| name(&format!("driver of {}", part.node));

@@ -275,7 +275,9 @@ proptest! {
         }
         if bytes > policy.small {
             let rank =
-                |time: f64, via: &RouteDepots| time * (1.0 + policy.tolerance).powi(via.len() as i32);
+                |time: f64, via: &RouteDepots| {
+                    time * (1.0 + policy.tolerance).powi(via.len() as i32)
+                };
             let took = rank(choice.expected.unwrap().time.p50, &choice.via);
             for via in all_routes(&map, FROM, NodeId(5)) {
                 let other = map.expected(FROM, &via, NodeId(5), &request.transfer, 0.0).unwrap();
@@ -294,7 +296,8 @@ proptest! {
         let outcomes = TransferOutcomes::default();
         let mut account = ExplorationAccount::default();
         for (bytes, urgent, seed) in sizes {
-            let request = RouteRequest { to: NodeId(5), urgent, seed, now: 1000.0, ..request(bytes) };
+            let to = NodeId(5);
+            let request = RouteRequest { to, urgent, seed, now: 1000.0, ..request(bytes) };
             let choice = Chooser::new(&map, &outcomes, &policy).choose(&request, None, &account);
             let explored = choice.explore.map_or(0, |(_, bytes)| bytes);
             prop_assert!(explored == 0 || (!urgent && bytes >= policy.bulk));

@@ -173,7 +173,13 @@ proptest! {
         let loss = max_loss_at(rate, rtt);
         prop_assert!(loss > 0.0 && loss <= 1.0);
         let hop =
-            HopConnection { rtt, rate: f64::INFINITY, loss, window: f64::INFINITY, control: CongestionModel::Cubic };
+            HopConnection {
+                rtt,
+                rate: f64::INFINITY,
+                loss,
+                window: f64::INFINITY,
+                control: CongestionModel::Cubic,
+            };
         // With that loss CUBIC has exactly that rate; if all packets are lost, no less than it has.
         prop_assert!(
             loss == 1.0 || (hop.under_loss() / rate - 1.0).abs() < 1e-6,

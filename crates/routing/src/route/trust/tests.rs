@@ -173,10 +173,19 @@ proptest! {
             .take(NodeId(reporter), NodeId(0), NodeId(5), &RouteDepots::DIRECT, &outcome, 0.0);
         prop_assert_eq!(said, Err(ReportRejection::NotAnEnd));
         prop_assert_eq!(
-            outcomes.record_failure(NodeId(reporter), NodeId(0), NodeId(5), &RouteDepots::DIRECT, 0.0),
+            outcomes.record_failure(
+                NodeId(reporter),
+                NodeId(0),
+                NodeId(5),
+                &RouteDepots::DIRECT,
+                0.0,
+            ),
             Err(ReportRejection::NotAnEnd)
         );
-        prop_assert_eq!(outcomes.factor(NodeId(0), NodeId(5), &RouteDepots::DIRECT, 0.0), Some(1.0));
+        prop_assert_eq!(
+            outcomes.factor(NodeId(0), NodeId(5), &RouteDepots::DIRECT, 0.0),
+            Some(1.0)
+        );
     }
 }
 

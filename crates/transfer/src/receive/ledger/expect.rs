@@ -330,7 +330,8 @@ mod tests {
                     prop_assert!(source < 3);
                     prop_assert!(
                         recursive
-                            || (path.is_empty() && matches!(sent, SentKind::File | SentKind::Failed))
+                            || (path.is_empty()
+                                && matches!(sent, SentKind::File | SentKind::Failed))
                     );
                     admitted.push((id, source, path, sent));
                 }

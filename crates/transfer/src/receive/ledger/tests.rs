@@ -564,7 +564,11 @@ fn lh_copy_46_link_is_recorded_or_wanted_as_a_file() {
     let linked = result(1, Ok(EntryOutcome::Linked));
     assert!(matches!(
         &out[..],
-        [LedgerAction::Count(_), LedgerAction::Report(report), LedgerAction::Answer(_, (frame, None))]
+        [
+            LedgerAction::Count(_),
+            LedgerAction::Report(report),
+            LedgerAction::Answer(_, (frame, None)),
+        ]
             if *frame == linked && report.content == Some((BLOCK, None))
     ));
     out.clear();

@@ -73,7 +73,9 @@ proptest! {
     /// yields the same reservation store, and a follower of changes knows the same as a complete
     /// look.
     #[test]
-    fn same_journal_yields_the_same_reservations(steps in proptest::collection::vec(step(), 1..40)) {
+    fn same_journal_yields_the_same_reservations(
+        steps in proptest::collection::vec(step(), 1..40),
+    ) {
         let mut kept = Kept::new(&map(10e9));
         kept.desk = kept.desk.with_managed_sites(Arc::new(["west".to_owned()].into()));
         let mut following = ReservationTracker::default();

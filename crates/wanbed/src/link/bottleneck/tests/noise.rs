@@ -303,7 +303,9 @@ proptest! {
             while let Some(look) = looks.next_if(|look| *look < now) {
                 let promised = watched.next_event();
                 let passed = watched.until(look);
-                let arrived = passed.iter().filter(|p| matches!(p.fate, SegmentFate::Arrives { .. }));
+                let arrived = passed
+                    .iter()
+                    .filter(|p| matches!(p.fate, SegmentFate::Arrives { .. }));
                 // A change, or catching up, may come first; nothing arrives before the promised
                 // time.
                 for piece in arrived {
