@@ -190,7 +190,10 @@ fn read_text(path: &Path) -> Result<String> {
 }
 
 /// Returns the Rust files in a folder, in order of their paths, except files of tests.
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+///
+/// # Errors
+/// A folder cannot be read.
+pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let entries =
         fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::pages::{files, root, text};
+use longhaul_reference::sources::files;
+
+use crate::pages::{root, text};
 
 const PAGE: &str = "docs/bounds.md";
 /// Crates for tests, measurements and the book, which are no services.
@@ -95,7 +97,7 @@ fn sources() -> BTreeMap<String, String> {
     let crates = crates.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let served = crates.filter(|name| !LEFT_OUT.contains(&name.as_str()));
     served
-        .flat_map(|name| files(&root().join("crates").join(name).join("src")))
+        .flat_map(|name| files(&root().join("crates").join(name).join("src")).unwrap())
         .map(|file| {
             let path = file.strip_prefix(root().join("crates")).unwrap();
             let path = path.to_str().unwrap().to_owned();

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use longhaul_reference::sources::files;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::pages::root;
@@ -38,22 +39,18 @@ fn is_test(module: &Module) -> bool {
     })
 }
 
-/// Reads the sources below `dir` into `sources`.
-fn read(src: &Path, dir: &Path, sources: &mut BTreeMap<Module, TokenStream>) {
-    for entry in std::fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            read(src, &path, sources);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let module = module_of(path.strip_prefix(src).unwrap());
-            let text = std::fs::read_to_string(&path).unwrap();
-            if !is_test(&module) {
-                let tokens = text.parse();
-                let tokens = tokens.unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-                sources.insert(module, tokens);
-            }
-        }
-    }
+/// Reads the modules of a crate from its folder `src`, without tests.
+fn read(src: &Path) -> BTreeMap<Module, TokenStream> {
+    let files = files(src).unwrap().into_iter();
+    let modules = files.map(|path| (module_of(path.strip_prefix(src).unwrap()), path));
+    modules
+        .filter(|(module, _)| !is_test(module))
+        .map(|(module, path)| {
+            let tokens = std::fs::read_to_string(&path).unwrap().parse();
+            let tokens = tokens.unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+            (module, tokens)
+        })
+        .collect()
 }
 
 /// Collects the paths in `tokens` that begin with `crate`, `self`, `super` or follow `use`.
@@ -217,9 +214,7 @@ fn modules_do_not_use_each_other() {
     for entry in std::fs::read_dir(root().join("crates")).unwrap() {
         let folder = entry.unwrap().path();
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-        let mut sources = BTreeMap::new();
-        read(&folder.join("src"), &folder.join("src"), &mut sources);
-        for cycle in cycles(&sources) {
+        for cycle in cycles(&read(&folder.join("src"))) {
             let modules: Vec<String> = cycle.iter().map(|module| module.join("::")).collect();
             faults.push(format!("crates/{name}: {}", modules.join(", ")));
         }

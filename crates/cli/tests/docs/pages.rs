@@ -47,19 +47,3 @@ fn read(name: &str) -> Doc {
         page,
     }
 }
-
-/// Returns the sources in a folder, except those with tests alone.
-pub fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() && !path.ends_with("tests") && !path.ends_with("fuzzing") {
-            found.extend(files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs")
-            && !path.ends_with("tests.rs")
-        {
-            found.push(path);
-        }
-    }
-    found
-}
