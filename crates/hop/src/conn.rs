@@ -1,212 +1,86 @@
-//! One hop's TCP connection as the relay needs it: readiness from tokio, bytes by plain system
-//! calls.
-//!
-//! Writes are attempted first, and wait only after the kernel refuses (`EAGAIN`). So a write costs
-//! one system call in the common case. It also leaves the write side's readiness free for another
-//! message, "this connection is broken". [`Conn::poll_broken`] waits for that even when there is
-//! nothing to write.
+//! A hop's connection, whatever its transport.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use drs::TcpInfo;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
-use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connected, non-blocking TCP socket.
+use crate::TcpConn;
+
+/// A connected byte stream that has no TCP socket of its own, such as a stream of a QUIC
+/// connection.
 ///
-/// From the start it is set to end with a reset (SO_LINGER 0, by
-/// [`HopOptions`](crate::HopOptions)). So neither a code path nor the death of the process can make
-/// a truncated session look complete (LH-END-3). A clean end is explicit: by [`Conn::close`],
-/// [`Conn::end_cleanly`], or by shutting it down as an asynchronous stream.
-#[derive(Debug)]
-pub struct Conn {
-    /// `None` once the reactor has refused a new registration.
-    reactor: Option<AsyncFd<Arc<OwnedFd>>>,
-    socket: Arc<OwnedFd>,
-    /// True if the reactor does not report bytes to read; see [`Conn::pause_reading`].
-    reading_paused: bool,
-    /// True if the last write was refused: the next waits until the kernel reports room.
-    write_blocked: AtomicBool,
-    /// Error of the socket that an operation other than a read received.
+/// Like a [`TcpConn`], it ends with a reset unless it is ended explicitly (LH-END-3).
+/// `poll_shutdown` ends the sending direction, and makes a later drop clean.
+pub trait TransportStream: AsyncRead + AsyncWrite + std::fmt::Debug + Send + Sync + Unpin {
+    /// Completes once the stream is broken, even without a read or write. Polled only while the
+    /// sending direction is open.
+    fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error>;
+
+    /// Ends the sending direction once everything written before has been sent.
     ///
-    /// The kernel reports it once. After that, reads of a reset socket return end of stream.
-    taken_error: OnceLock<Errno>,
+    /// # Errors
+    /// The stream is broken.
+    fn shutdown_write(&mut self) -> io::Result<()>;
+
+    /// Makes a later drop clean instead of a reset.
+    fn end_cleanly(&mut self);
+
+    /// Returns the address of the peer.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    fn peer_addr(&self) -> io::Result<SocketAddr>;
+
+    /// Returns the local address.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    fn local_addr(&self) -> io::Result<SocketAddr>;
+
+    /// Returns the smoothed round trip of the connection, once measured.
+    fn round_trip(&self) -> Option<Duration>;
+
+    /// Records that the peer has proved its right to a session on the connection.
+    fn mark_verified(&self) {}
+}
+
+/// A hop's connection: an asynchronous byte stream that ends cleanly only on request (LH-END-3).
+///
+/// A clean end is explicit: by [`Conn::close`], [`Conn::end_cleanly`], or by shutting it down as an
+/// asynchronous stream. Otherwise dropping it resets it.
+#[derive(Debug)]
+pub enum Conn {
+    /// A TCP connection. It lends its descriptor to splice(2), and the kernel measures it.
+    Tcp(TcpConn),
+    /// A stream of another transport.
+    Stream(Box<dyn TransportStream>),
 }
 
 impl Conn {
-    /// Wraps a non-blocking socket. Fails if it cannot be registered with tokio's reactor.
+    /// Wraps a non-blocking TCP socket. Fails if it cannot be registered with tokio's reactor.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
-        let socket = Arc::new(fd);
-        let reactor = Some(register(&socket, Interest::READABLE | Interest::WRITABLE)?);
-        Ok(Self {
-            reactor,
-            socket,
-            reading_paused: false,
-            write_blocked: AtomicBool::new(false),
-            taken_error: OnceLock::new(),
-        })
+        TcpConn::new(fd).map(Self::Tcp)
     }
 
-    /// Connects to `addr`. `prepare` sets the options that are needed before the first packet.
-    pub async fn connect(
-        addr: SocketAddr,
-        prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
-    ) -> io::Result<Self> {
-        use rustix::net::{AddressFamily, SocketFlags, SocketType};
-        let family = if addr.is_ipv4() {
-            AddressFamily::INET
-        } else {
-            AddressFamily::INET6
-        };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-        prepare(fd.as_fd())?;
-        // Registered before it connects, so that no event is missed.
-        let conn = match rustix::net::connect(&fd, &addr) {
-            Ok(()) => return Self::new(fd),
-            Err(Errno::INPROGRESS | Errno::INTR) => Self::new(fd)?,
-            Err(error) => return Err(error.into()),
-        };
-        loop {
-            let mut guard = conn.reactor()?.writable().await?;
-            sockopt::socket_error(&conn.socket)??;
-            // A spurious wake-up during the handshake: the socket has neither a peer nor an error.
-            match rustix::net::getpeername(&conn.socket) {
-                Ok(_) => break,
-                Err(Errno::NOTCONN) => guard.clear_ready(),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(conn)
-    }
-
-    /// Calls `read` when bytes, an end or an error may be available. Returns `PendingRoute` once it
-    /// fails with `EAGAIN`. A muted connection then has no waker registered: call
-    /// [`Conn::resume_reading`] next.
-    ///
-    /// `read` returns the number of bytes read. 0 is the end of stream, or becomes an error if the
-    /// connection has failed (LH-END-3).
-    pub fn poll_read_with(
-        &self,
-        cx: &mut Context<'_>,
-        mut read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            let guard = if self.reading_paused {
-                None
-            } else {
-                Some(ready!(self.reactor()?.poll_read_ready(cx))?)
-            };
-            match read(self.socket.as_fd()) {
-                Err(Errno::AGAIN) => match guard {
-                    Some(mut guard) => guard.clear_ready(),
-                    None => return Poll::Pending,
-                },
-                Err(Errno::INTR) => {}
-                Ok(0) => return Poll::Ready(self.check_end_of_stream().map(|()| 0)),
-                other => return Poll::Ready(other.map_err(Into::into)),
-            }
+    /// Returns the TCP connection, if it is one. Its socket can be measured, tuned and spliced.
+    #[must_use]
+    pub const fn tcp(&self) -> Option<&TcpConn> {
+        match self {
+            Self::Tcp(tcp) => Some(tcp),
+            Self::Stream(_) => None,
         }
     }
 
-    /// Returns `Ok` for a genuine end of stream, or the error that a write already consumed.
-    fn check_end_of_stream(&self) -> io::Result<()> {
-        self.taken_error
-            .get()
-            .map_or(Ok(()), |&errno| Err(errno.into()))
-    }
-
-    /// Keeps an error for later reads.
-    fn keep_error(&self, errno: Errno) {
-        // EPIPE means that this direction had already ended, at this end or at the peer. The peer's
-        // data is complete.
-        if errno != Errno::PIPE {
-            let _ = self.taken_error.set(errno);
-        }
-    }
-
-    /// Completes when bytes, an end or an error may be available to read.
-    ///
-    /// A muted connection always reports ready. The first read that finds nothing must then be
-    /// followed by [`Conn::resume_reading`].
-    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.reading_paused {
-            Poll::Ready(Ok(()))
-        } else {
-            self.reactor()?.poll_read_ready(cx).map_ok(drop)
-        }
-    }
-
-    /// Stops the reactor from reporting bytes to read, if there are any. A reader that is held up
-    /// elsewhere calls this, so that incoming packets do not wake its thread in vain.
-    pub fn pause_reading(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if self.reading_paused || self.reactor()?.poll_read_ready(cx)?.is_pending() {
-            return Ok(());
-        }
-        self.reading_paused = true;
-        self.reregister(cx, Interest::WRITABLE)
-    }
-
-    /// Makes the reactor report bytes to read again.
-    pub fn resume_reading(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if !self.reading_paused {
-            return Ok(());
-        }
-        self.reading_paused = false;
-        self.reregister(cx, Interest::READABLE | Interest::WRITABLE)
-    }
-
-    fn reregister(&mut self, cx: &mut Context<'_>, interest: Interest) -> io::Result<()> {
-        // The old registration must be dropped first: a reactor watches a socket only once.
-        self.reactor = None;
-        self.reactor = Some(register(&self.socket, interest)?);
-        // Wakers of the old registration are lost, so everything is polled again.
-        cx.waker().wake_by_ref();
-        Ok(())
-    }
-
-    fn reactor(&self) -> io::Result<&AsyncFd<Arc<OwnedFd>>> {
-        self.reactor
-            .as_ref()
-            .ok_or_else(|| io::ErrorKind::NotConnected.into())
-    }
-
-    /// Calls `write` at once, or, if the last write was refused, when there is room again.
-    pub fn poll_write_with<R>(
-        &self,
-        cx: &mut Context<'_>,
-        mut write: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<R>,
-    ) -> Poll<io::Result<R>> {
-        loop {
-            let guard = if self.write_blocked.load(Ordering::Relaxed) {
-                Some(ready!(self.reactor()?.poll_write_ready(cx))?)
-            } else {
-                None
-            };
-            match write(self.socket.as_fd()) {
-                Err(Errno::AGAIN) => {
-                    self.write_blocked.store(true, Ordering::Relaxed);
-                    if let Some(mut guard) = guard {
-                        guard.clear_ready();
-                    }
-                }
-                Err(Errno::INTR) => {}
-                other => {
-                    self.write_blocked.store(false, Ordering::Relaxed);
-                    return Poll::Ready(other.map_err(|errno| {
-                        self.keep_error(errno);
-                        errno.into()
-                    }));
-                }
-            }
+    /// Returns the TCP connection, if it is one; see [`Conn::tcp`].
+    pub const fn tcp_mut(&mut self) -> Option<&mut TcpConn> {
+        match self {
+            Self::Tcp(tcp) => Some(tcp),
+            Self::Stream(_) => None,
         }
     }
 
@@ -215,27 +89,9 @@ impl Conn {
     /// Only a caller that has not shut down writing may poll this. A hang-up then means that the
     /// peer or the path has died.
     pub fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        let reactor = match self.reactor() {
-            Ok(reactor) => reactor,
-            Err(error) => return Poll::Ready(error),
-        };
-        loop {
-            match reactor.poll_write_ready(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Err(error)) => return Poll::Ready(error),
-                Poll::Ready(Ok(mut guard)) => {
-                    if guard.ready().is_write_closed() {
-                        return Poll::Ready(self.take_error());
-                    }
-                    if self.write_blocked.load(Ordering::Relaxed) {
-                        // This event reports room for a refused write. It belongs to the writer, so
-                        // it is not cleared here.
-                        cx.waker().wake_by_ref();
-                        return Poll::Pending;
-                    }
-                    guard.clear_ready();
-                }
-            }
+        match self {
+            Self::Tcp(tcp) => tcp.poll_broken(cx),
+            Self::Stream(stream) => stream.poll_broken(cx),
         }
     }
 
@@ -245,80 +101,74 @@ impl Conn {
     }
 
     /// Returns the address of the peer.
+    ///
+    /// # Errors
+    /// The connection is closed.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        let peer = rustix::net::getpeername(&self.socket)?;
-        peer.and_then(|peer| SocketAddr::try_from(peer).ok())
-            .ok_or_else(|| io::ErrorKind::NotConnected.into())
+        match self {
+            Self::Tcp(tcp) => tcp.peer_addr(),
+            Self::Stream(stream) => stream.peer_addr(),
+        }
     }
 
     /// Returns the local address.
     ///
     /// # Errors
-    /// Errors of the system call.
+    /// The connection is closed.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        let local = rustix::net::getsockname(&self.socket)?;
-        Ok(SocketAddr::try_from(local)?)
+        match self {
+            Self::Tcp(tcp) => tcp.local_addr(),
+            Self::Stream(stream) => stream.local_addr(),
+        }
     }
 
-    /// Ends this direction (FIN), and leaves the other open.
-    pub fn shutdown_write(&self) -> io::Result<()> {
-        Ok(rustix::net::shutdown(&self.socket, Shutdown::Write)?)
+    /// Returns the smoothed round trip, once measured.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        match self {
+            Self::Tcp(tcp) => tcp.info().ok().map(|info| info.rtt),
+            Self::Stream(stream) => stream.round_trip(),
+        }
+    }
+
+    /// Records that the peer has proved its right to a session. Transports that carry several
+    /// sessions then stop treating the connection as a stranger's.
+    pub fn mark_verified(&self) {
+        if let Self::Stream(stream) = self {
+            stream.mark_verified();
+        }
+    }
+
+    /// Ends this direction, and leaves the other open.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn shutdown_write(&mut self) -> io::Result<()> {
+        match self {
+            Self::Tcp(tcp) => tcp.shutdown_write(),
+            Self::Stream(stream) => stream.shutdown_write(),
+        }
     }
 
     /// Closes without a reset. Used once both directions have ended.
-    pub fn close(self) {
+    pub fn close(mut self) {
         self.end_cleanly();
     }
 
     /// Makes a later close clean instead of a reset. Used by callers that end their direction in
     /// another way, or that do not signal an end.
-    pub fn end_cleanly(&self) {
-        // Fails only on a socket that is already dead, which leaves nobody to report to.
-        let _ = sockopt::set_socket_linger(&self.socket, None);
-    }
-
-    /// Returns true if the kernel can move bytes between this connection and a pipe (splice(2)),
-    /// through the descriptor that [`Conn::poll_read_with`] and [`Conn::poll_write_with`] lend.
-    ///
-    /// Otherwise bytes are read and written as with any stream.
-    #[must_use]
-    pub const fn supports_splice(&self) -> bool {
-        true
-    }
-
-    /// Returns the kernel's TCP_INFO of the connection.
-    ///
-    /// # Errors
-    /// Errors of the system call.
-    pub fn info(&self) -> io::Result<TcpInfo> {
-        TcpInfo::read(self).map_err(io::Error::other)
-    }
-
-    /// Returns the pending error of the socket, and clears it.
-    fn take_error(&self) -> io::Error {
-        match sockopt::socket_error(&self.socket) {
-            Ok(Err(errno)) | Err(errno) => {
-                self.keep_error(errno);
-                errno.into()
-            }
-            Ok(Ok(())) => io::ErrorKind::ConnectionReset.into(),
+    pub fn end_cleanly(&mut self) {
+        match self {
+            Self::Tcp(tcp) => tcp.end_cleanly(),
+            Self::Stream(stream) => stream.end_cleanly(),
         }
     }
 }
 
-/// Registers `socket` with the current runtime's reactor.
-pub(crate) fn register(
-    socket: &Arc<OwnedFd>,
-    interest: Interest,
-) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
-    #[allow(
-        unsafe_code,
-        reason = "AsyncFd requires this guarantee since tokio 1.54"
-    )]
-    // SAFETY: an OwnedFd names the same open descriptor until it is dropped, and the AsyncFd holds
-    // it for as long as it lives: what the reactor watches is what was registered.
-    let registered = unsafe { AsyncFd::register_with_interest(Arc::clone(socket), interest) };
-    Ok(registered?)
+impl From<TcpConn> for Conn {
+    fn from(tcp: TcpConn) -> Self {
+        Self::Tcp(tcp)
+    }
 }
 
 impl AsyncRead for Conn {
@@ -327,25 +177,9 @@ impl AsyncRead for Conn {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let reactor = self.reactor()?;
-        loop {
-            let mut guard = ready!(reactor.poll_read_ready(cx))?;
-            let room = buffer.initialize_unfilled();
-            let wanted = room.len();
-            match rustix::net::recv(&self.socket, room, RecvFlags::empty()) {
-                Err(Errno::AGAIN) => guard.clear_ready(),
-                Err(Errno::INTR) => {}
-                Err(error) => return Poll::Ready(Err(error.into())),
-                Ok((0, _)) if wanted > 0 => return Poll::Ready(self.check_end_of_stream()),
-                Ok((received, _)) => {
-                    // A short read has emptied the socket, so the next read need not try.
-                    if received < wanted {
-                        guard.clear_ready();
-                    }
-                    buffer.advance(received);
-                    return Poll::Ready(Ok(()));
-                }
-            }
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buffer),
+            Self::Stream(stream) => Pin::new(stream.as_mut()).poll_read(cx, buffer),
         }
     }
 }
@@ -356,7 +190,10 @@ impl AsyncWrite for Conn {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_write_with(cx, |fd| rustix::net::send(fd, data, SendFlags::NOSIGNAL))
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write(cx, data),
+            Self::Stream(stream) => Pin::new(stream.as_mut()).poll_write(cx, data),
+        }
     }
 
     fn poll_write_vectored(
@@ -364,30 +201,31 @@ impl AsyncWrite for Conn {
         cx: &mut Context<'_>,
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_write_with(cx, |fd| {
-            let mut none = SendAncillaryBuffer::default();
-            rustix::net::sendmsg(fd, data, &mut none, SendFlags::NOSIGNAL)
-        })
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write_vectored(cx, data),
+            Self::Stream(stream) => Pin::new(stream.as_mut()).poll_write_vectored(cx, data),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
+        match self {
+            Self::Tcp(tcp) => tcp.is_write_vectored(),
+            Self::Stream(stream) => stream.is_write_vectored(),
+        }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
+            Self::Stream(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
+        }
     }
 
     /// Ends this direction, and makes the later close a clean one.
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.shutdown_write()?;
-        self.end_cleanly();
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsFd for Conn {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Self::Stream(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
+        }
     }
 }

@@ -10,7 +10,7 @@ use longhaul_proto::StatusCode;
 use rustix::io::Errno;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{Conn, HopOptions};
+use crate::{Conn, HopOptions, TcpConn};
 
 /// Delay between the start of one attempt and the next, unless the first fails sooner (RFC 8305,
 /// section 5: the recommended value).
@@ -97,14 +97,17 @@ pub async fn dial(
             failure = DialError::OtherFamily(address);
             continue;
         }
-        let attempt = Conn::connect(address, move |fd| {
+        let attempt = TcpConn::connect(address, move |fd| {
             options.apply(fd)?;
             options.bind_source(fd, address)
         });
         attempts.push((address, attempt));
     }
     let (address, conn) = race(attempts, failure, deadline).await?;
-    Ok(DialledConnection { conn, address })
+    Ok(DialledConnection {
+        conn: conn.into(),
+        address,
+    })
 }
 
 /// Interleaves the addresses of the first one's family with those of the other, each in their order

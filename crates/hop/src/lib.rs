@@ -1,9 +1,9 @@
 //! One transport connection between two hops of a route: dialling, listening, keep-alive, ending,
 //! and the admission of pending connections. Both ends of a session and the depots use it.
 //!
-//! - [`Conn`] is a connection: an asynchronous byte stream that ends cleanly only on request. It
-//!   lends its descriptor to splice(2) and reports the kernel's statistics. Today every connection
-//!   is TCP; its users check [`Conn::supports_splice`] and do not rely on a descriptor.
+//! - [`Conn`] is a connection: an asynchronous byte stream that ends cleanly only on request. A
+//!   [`TcpConn`] lends its descriptor to splice(2) and reports the kernel's statistics; a
+//!   [`TransportStream`] of another transport has no descriptor.
 //! - [`Resolver`] turns an endpoint into addresses, and [`dial`] turns those into a [`Conn`].
 //! - [`Listener`] accepts connections; [`ConnectionGate`] decides which pending connections stay
 //!   when there are too many.
@@ -30,10 +30,11 @@ mod options;
 mod places;
 mod rate;
 mod resolve;
+mod tcp_conn;
 mod trusted_file;
 
 pub use clock::unix_ms;
-pub use conn::Conn;
+pub use conn::{Conn, TransportStream};
 pub use dial::{DialError, DialledConnection, dial};
 pub use event_log::EventLog;
 pub use gate::{
@@ -48,4 +49,5 @@ pub use options::{CongestionError, HopOptions, check_congestion};
 pub use places::{HeldPermit, SharedPermits};
 pub use rate::{DrawOutcome, RateLimit};
 pub use resolve::{ResolveError, Resolver};
+pub use tcp_conn::TcpConn;
 pub use trusted_file::read_trusted_file;

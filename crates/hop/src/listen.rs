@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::conn::register;
+use crate::tcp_conn::register;
 use crate::{CongestionError, HopOptions, check_congestion};
 
 const BACKLOG: i32 = 1024;

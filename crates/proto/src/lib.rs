@@ -38,6 +38,7 @@ mod status;
 mod status_codec;
 pub mod text;
 mod tlv;
+mod transport;
 
 pub use admission::{Admission, OpenRefusal};
 pub use chain::{Chain, ChainFailure, ChainProgress, FailureKind};
@@ -58,6 +59,7 @@ pub use session_id::SessionId;
 pub use shares::{ExhaustedBound, Shares};
 pub use status::{Status, StatusCode};
 pub use status_codec::{StatusDecoder, StatusError};
+pub use transport::{Transport, UnknownTransport};
 
 /// Maximum size of an OPEN, in bytes, header included (LH-OPEN-3).
 pub const MAX_OPEN_BYTES: usize = 8192;

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::{
     CircuitGrant, DEFAULT_HOP_LIMIT, Endpoint, Hop, KeyError, MAX_PASSED_DEPOTS, OpenRefusal,
-    PublicKey, Route, ServiceName, SessionId, SigningKey, VERSION,
+    PublicKey, Route, ServiceName, SessionId, SigningKey, Transport, VERSION,
 };
 
 /// A request to carry a session. [`Open::new`] creates one; [`Open::sign`] must follow before it is
@@ -24,6 +24,9 @@ pub struct Open {
     pub destination: Endpoint,
     /// Depots to pass.
     pub route: Route,
+    /// Transport by which the destination must be dialled; chosen by the dialler if `None`
+    /// (LH-OPEN-17).
+    pub destination_transport: Option<Transport>,
     /// Number of positions of the route (its hops, then the destination) that have been dialled;
     /// see [`Open::next_receiver`] (LH-ROUTE-1).
     pub cursor: u8,
@@ -139,6 +142,7 @@ impl Open {
             service,
             destination,
             route,
+            destination_transport: None,
             cursor: 0,
             passed: Vec::new(),
             hop_limit: DEFAULT_HOP_LIMIT,

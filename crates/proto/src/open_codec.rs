@@ -1,4 +1,4 @@
-//! Encoding of OPEN: the rules LH-OPEN-1 to LH-OPEN-14, and the signed part (LH-SIGN-1).
+//! Encoding of OPEN: the rules LH-OPEN-1 to LH-OPEN-17, and the signed part (LH-SIGN-1).
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use bytes::{BufMut, BytesMut};
 
 use crate::{
     CircuitGrant, Endpoint, MAX_OPEN_BYTES, MAX_PADDING_BYTES, MAX_PASSED_DEPOTS, Open, PublicKey,
-    Route, ServiceName, SessionId, TraceContext, UnknownOption, VERSION, VersionRange,
+    Route, ServiceName, SessionId, TraceContext, Transport, UnknownOption, VERSION, VersionRange,
     frame::{self, FrameError, FrameReader},
     text,
     tlv::{self, CRITICAL, FieldReader, FieldResult, MUTABLE, NUMBER},
@@ -40,8 +40,9 @@ const DURATION: u16 = 17;
 const ONWARD: u16 = CRITICAL | 18;
 const GRANT: u16 = 19;
 const PADDING: u16 = 20;
+const TRANSPORTS: u16 = 21;
 /// Highest option number that this version knows; those of [`UnknownOption`] are above it.
-pub const LAST_KNOWN_OPTION: u16 = PADDING;
+pub const LAST_KNOWN_OPTION: u16 = TRANSPORTS;
 
 /// Incremental decoder of an OPEN. Buffers at most [`MAX_OPEN_BYTES`] bytes, and never more than
 /// have arrived.
@@ -178,9 +179,21 @@ impl Open {
         if let Some(padding) = self.padding {
             put(PADDING, &|out| out.put_u16(padding));
         }
+        if self.transports().any(|transport| transport.is_some()) {
+            put(TRANSPORTS, &|out| {
+                self.transports()
+                    .for_each(|transport| out.put_u8(transport.map_or(0, Transport::code)));
+            });
+        }
         for option in &self.unknown {
             put(option.kind, &|out| out.put_slice(&option.value));
         }
+    }
+
+    /// Returns the required transport of each position of the route (LH-OPEN-17).
+    fn transports(&self) -> impl Iterator<Item = Option<Transport>> {
+        let hops = self.route.hops().iter().map(|hop| hop.transport);
+        hops.chain([self.destination_transport])
     }
 
     /// Checks the rules that the type system does not enforce (LH-OPEN-6 to LH-OPEN-10, LH-OPEN-14,
@@ -339,6 +352,7 @@ struct DecodedOptions {
     onward: Option<Endpoint>,
     grant: Option<Box<CircuitGrant>>,
     padding: Option<u16>,
+    transports: Option<Vec<Option<Transport>>>,
     trace: Option<TraceContext>,
     principal: Option<PublicKey>,
     signed_at_unix_ms: Option<u64>,
@@ -429,17 +443,23 @@ impl DecodedOptions {
                 store(&mut self.grant, CircuitGrant::take(value).map(Box::new)),
             ),
             PADDING => ("padding", store(&mut self.padding, value.u16())),
+            TRANSPORTS => (
+                "transports",
+                store(&mut self.transports, read_transports(value)),
+            ),
             _ => ("known options", Err("flags other than the option's own")),
         }
     }
 
     fn into_open(self, versions: VersionRange) -> Result<Open, OpenError> {
-        let open = Open {
+        let transports = self.transports.unwrap_or_default();
+        let mut open = Open {
             versions,
             session_id: self.session_id.ok_or(OpenError::Missing("session id"))?,
             service: self.service.ok_or(OpenError::Missing("service"))?,
             destination: self.destination.ok_or(OpenError::Missing("destination"))?,
             route: self.route.ok_or(OpenError::Missing("route"))?,
+            destination_transport: None,
             cursor: self.cursor.ok_or(OpenError::Missing("cursor"))?,
             passed: self
                 .passed
@@ -464,6 +484,16 @@ impl DecodedOptions {
             signature: self.signature.ok_or(OpenError::Missing("signature"))?,
             unknown: self.unknown,
         };
+        if let Some((last, hops)) = transports.split_last() {
+            if hops.len() != open.route.hops().len() {
+                return Err(OpenError::Invalid {
+                    option: "transports",
+                    why: "not one for each hop and the destination",
+                });
+            }
+            open.destination_transport = *last;
+            open.route.set_transports(hops.iter().copied());
+        }
         // Rules that involve several options, checked as before encoding.
         open.check()?;
         Ok(open)
@@ -473,6 +503,21 @@ impl DecodedOptions {
 fn store<T>(slot: &mut Option<T>, value: FieldResult<T>) -> FieldResult<()> {
     *slot = Some(value?);
     Ok(())
+}
+
+/// Reads the transports (LH-OPEN-17). At least one is named, so that an OPEN has one encoding.
+fn read_transports(value: &mut FieldReader<'_>) -> FieldResult<Vec<Option<Transport>>> {
+    let mut transports = Vec::new();
+    while !value.0.is_empty() {
+        transports.push(match value.u8()? {
+            0 => None,
+            code => Some(Transport::from_code(code).ok_or("an unknown transport")?),
+        });
+    }
+    match transports.iter().any(Option::is_some) {
+        true => Ok(transports),
+        false => Err("no transport that is named"),
+    }
 }
 
 fn read_passed(value: &mut FieldReader<'_>) -> FieldResult<Vec<PublicKey>> {

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use bytes::BufMut;
 
 use crate::{
-    DEPOT_PORT, Endpoint, EndpointError, KeyError, MAX_HOPS, PublicKey,
+    DEPOT_PORT, Endpoint, EndpointError, KeyError, MAX_HOPS, PublicKey, Transport,
     tlv::{FieldReader, FieldResult},
 };
 
@@ -14,8 +14,8 @@ const FLAG_KEYED: u8 = 2;
 
 /// One depot of a route.
 ///
-/// Text: `host[:port]`, preceded by its key and `@` if the key is named (`lhk1:...@host`), and by
-/// `~` if the hop is loose.
+/// Text: `host[:port]`, preceded by its key and `@` if the key is named (`lhk1:...@host`), before
+/// that by the transport and `:` if it is named (`quic:host`), and by `~` if the hop is loose.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hop {
     /// Endpoint of the depot.
@@ -25,6 +25,9 @@ pub struct Hop {
     pub strict: bool,
     /// Key that the depot must prove (LH-ROUTE-8, LH-STATUS-8); any if `None`.
     pub key: Option<PublicKey>,
+    /// Transport by which the hop must be dialled; chosen by the dialler if `None`. It has its own
+    /// option in an OPEN (LH-OPEN-17).
+    pub transport: Option<Transport>,
 }
 
 /// Depots to pass, in order; empty means direct. Text: `direct`, or hops separated by commas.
@@ -101,15 +104,26 @@ impl Route {
                 endpoint,
                 strict: flags & FLAG_STRICT != 0,
                 key,
+                transport: None,
             });
         }
         Ok(Self { hops })
+    }
+
+    /// Sets the transport of each hop.
+    pub(crate) fn set_transports(&mut self, transports: impl Iterator<Item = Option<Transport>>) {
+        for (hop, transport) in self.hops.iter_mut().zip(transports) {
+            hop.transport = transport;
+        }
     }
 }
 
 impl fmt::Display for Hop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.strict { "" } else { "~" })?;
+        if let Some(transport) = self.transport {
+            write!(f, "{transport}:")?;
+        }
         if let Some(key) = &self.key {
             write!(f, "{key}@")?;
         }
@@ -142,6 +156,7 @@ impl FromStr for Route {
                 Some(rest) => (false, rest),
                 None => (true, part),
             };
+            let (transport, rest) = Transport::split_prefix(rest);
             let (key, endpoint) = match rest.split_once('@') {
                 Some((key, endpoint)) => (Some(key.parse()?), endpoint),
                 None => (None, rest),
@@ -150,6 +165,7 @@ impl FromStr for Route {
                 endpoint: Endpoint::parse_with_port(endpoint, DEPOT_PORT)?,
                 strict,
                 key,
+                transport,
             });
         }
         Self::new(hops)
@@ -159,7 +175,8 @@ impl FromStr for Route {
 /// Error in a route.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
-    /// A hop is ill-formed. `--route` takes `HOST`, `HOST:PORT` or `KEY@HOST`, separated by commas.
+    /// A hop is ill-formed. `--route` takes `HOST`, `HOST:PORT` or `KEY@HOST`, separated by commas, each optionally after
+    /// `tcp:` or `quic:`.
     #[error("invalid hop in the route: {0}")]
     Hop(#[from] EndpointError),
     /// The text before an `@` is not a key.
@@ -190,6 +207,14 @@ mod tests {
         let keyed: Route = format!("{key}@h1,~{key}@[::1]:9").parse().unwrap();
         assert_eq!(keyed.to_string(), format!("{key}@h1:7510,~{key}@[::1]:9"));
         assert!(keyed.hops().iter().all(|hop| hop.key == Some(key)));
+        let text = format!("quic:h1:7510,~tcp:{key}@[::1]:9,quic:7510");
+        let pinned: Route = text.parse().unwrap();
+        assert_eq!(pinned.to_string(), text);
+        let transports: Vec<_> = pinned.hops().iter().map(|hop| hop.transport).collect();
+        assert_eq!(
+            transports,
+            [Some(Transport::Quic), Some(Transport::Tcp), None]
+        );
         assert_eq!("direct".parse::<Route>().unwrap(), Route::direct());
         assert_eq!(Route::direct().to_string(), "direct");
     }

@@ -13,10 +13,11 @@ use std::{
 
 use data_encoding::BASE64;
 use longhaul_proto::{KeyError, PublicKey, SigningKey};
+use longhaul_raw_keys::certified_key;
 use rustls::sign::CertifiedKey;
 use zeroize::Zeroizing;
 
-use crate::{Error, tls};
+use crate::Error;
 
 const BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const END: &str = "-----END PRIVATE KEY-----";
@@ -151,7 +152,7 @@ impl Identity {
     }
 
     fn from_key(key: SigningKey) -> Result<Self, Error> {
-        let certified = tls::certified_key(&key).map_err(|_| KeyError::NotPkcs8)?;
+        let certified = certified_key(&key).map_err(|_| KeyError::NotPkcs8)?;
         Ok(Self {
             key,
             certified: Arc::new(certified),

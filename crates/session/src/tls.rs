@@ -7,7 +7,8 @@ use std::{
 };
 
 use data_encoding::HEXLOWER;
-use longhaul_proto::{Endpoint, PublicKey, SigningKey};
+use longhaul_proto::{Endpoint, PublicKey};
+use longhaul_raw_keys::{SCHEMES, only_tls13, presented_key, verify_handshake};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, ServerConfig,
     SignatureScheme,
@@ -15,17 +16,12 @@ use rustls::{
         AlwaysResolvesClientRawPublicKeys, Resumption,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
-    crypto::{
-        CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls13_signature_with_raw_key,
-    },
-    pki_types::{
-        CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
-    },
+    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs},
+    pki_types::{CertificateDer, ServerName, UnixTime},
     server::{
         AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage,
         danger::{ClientCertVerified, ClientCertVerifier},
     },
-    sign::CertifiedKey,
 };
 
 use crate::{Error, Identity};
@@ -97,16 +93,6 @@ fn application_protocol(binding: &[u8; 32]) -> Vec<u8> {
 /// offers no protocol would pass.
 pub(crate) fn is_bound(connection: &rustls::CommonState, binding: &[u8; 32]) -> bool {
     connection.alpn_protocol() == Some(&application_protocol(binding))
-}
-
-/// Converts the key to the form that rustls presents.
-pub(crate) fn certified_key(key: &SigningKey) -> Result<CertifiedKey, Error> {
-    let document = key.to_pkcs8()?;
-    let document = PrivatePkcs8KeyDer::from(document.as_slice());
-    let signing = aws_lc_rs::sign::any_eddsa_type(&document)
-        .map_err(|_| longhaul_proto::KeyError::NotPkcs8)?;
-    let spki = key.public().to_spki();
-    Ok(CertifiedKey::new(vec![CertificateDer::from(spki)], signing))
 }
 
 /// Returns the initiator's configuration for one connection.
@@ -219,7 +205,7 @@ impl ServerCertVerifier for ServerKey {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let found = raw_key(end_entity)?;
+        let found = presented_key(end_entity)?;
         let (_, verdict) = self
             .seen
             .get_or_init(|| (found, self.trust.verdict(&self.destination, &found)));
@@ -244,7 +230,7 @@ impl ServerCertVerifier for ServerKey {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_raw(
+        verify_handshake(
             message,
             cert,
             dss,
@@ -253,7 +239,7 @@ impl ServerCertVerifier for ServerKey {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
+        SCHEMES.to_vec()
     }
 
     fn requires_raw_public_keys(&self) -> bool {
@@ -279,7 +265,7 @@ impl ClientCertVerifier for ClientKey {
         _intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        if raw_key(end_entity)? == self.principal {
+        if presented_key(end_entity)? == self.principal {
             Ok(ClientCertVerified::assertion())
         } else {
             Err(CertificateError::ApplicationVerificationFailure.into())
@@ -301,36 +287,14 @@ impl ClientCertVerifier for ClientKey {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_raw(message, cert, dss, &self.algorithms)
+        verify_handshake(message, cert, dss, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
+        SCHEMES.to_vec()
     }
 
     fn requires_raw_public_keys(&self) -> bool {
         true
     }
-}
-
-fn raw_key(spki: &CertificateDer<'_>) -> Result<PublicKey, rustls::Error> {
-    PublicKey::from_spki(spki).ok_or_else(|| CertificateError::BadEncoding.into())
-}
-
-fn verify_raw(
-    message: &[u8],
-    spki: &CertificateDer<'_>,
-    dss: &DigitallySignedStruct,
-    algorithms: &WebPkiSupportedAlgorithms,
-) -> Result<HandshakeSignatureValid, rustls::Error> {
-    verify_tls13_signature_with_raw_key(
-        message,
-        &SubjectPublicKeyInfoDer::from(spki.as_ref()),
-        dss,
-        algorithms,
-    )
-}
-
-fn only_tls13() -> rustls::Error {
-    rustls::Error::General("TLS 1.3 only".into())
 }

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use super::Seed;
 use crate::{
     CircuitGrant, Endpoint, Open, PublicKey, Route, ServiceName, SessionId, SigningKey, Status,
-    StatusCode, TraceContext, UnknownOption, VersionRange,
+    StatusCode, TraceContext, Transport, UnknownOption, VersionRange,
 };
 
 /// Size of the frame header before the options, in bytes.
@@ -47,6 +47,7 @@ fn set_every_option(open: &mut Open) {
     open.rate = Some(u64::MAX);
     open.duration = Some(1);
     open.padding = Some(11_920);
+    open.destination_transport = Some(Transport::Quic);
     open.circuit = Some(b"circuit-7".to_vec());
     open.trace = Some(TraceContext {
         trace_id: [7; 16],
@@ -217,6 +218,15 @@ pub(super) fn open_seeds() -> Vec<Seed> {
         ),
         ("body-padding-0", with_option(&full, 20, Some(&[0; 2]))),
         ("body-padding-short", with_option(&full, 20, Some(&[9]))),
+        (
+            "body-transports-none",
+            with_option(&full, 21, Some(&[0; 3])),
+        ),
+        ("body-transports-few", with_option(&full, 21, Some(&[2]))),
+        (
+            "body-transports-odd",
+            with_option(&full, 21, Some(&[0, 0, 9])),
+        ),
         ("body-rate-0", with_option(&server, 16, Some(&[0; 8]))),
         (
             "body-duration-short",

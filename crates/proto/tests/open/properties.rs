@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use longhaul_proto::{
     Endpoint, LAST_KNOWN_OPTION, MAX_OPEN_BYTES, MAX_PADDING_BYTES, Open, OpenDecoder, PublicKey,
-    Route, ServiceName, SessionId, UnknownOption,
+    Route, ServiceName, SessionId, Transport, UnknownOption,
 };
 use proptest::prelude::*;
 
@@ -24,12 +24,23 @@ prop_compose! {
     }
 }
 
+type AnyHop = (Endpoint, bool, Option<[u8; 32]>, Option<Transport>);
+
+fn any_transport() -> impl Strategy<Value = Option<Transport>> {
+    prop::option::of(prop::sample::select(&Transport::ALL[..]))
+}
+
+fn any_hop() -> impl Strategy<Value = AnyHop> {
+    let key = prop::option::of(any::<[u8; 32]>());
+    (any_endpoint(), any::<bool>(), key, any_transport())
+}
+
 prop_compose! {
     fn any_open()(
         id in any::<[u8; 16]>(),
         destination in any_endpoint(),
         hops in prop::collection::vec(
-            (any_endpoint(), any::<bool>(), prop::option::of(any::<[u8; 32]>())), 0..=16),
+            any_hop(), 0..=16),
         passed in prop::collection::vec(any::<[u8; 32]>(), 0..=32),
         cursor in any::<prop::sample::Index>(),
         hop_limit: u8,
@@ -48,9 +59,15 @@ prop_compose! {
         duration in prop::option::of(1u64..),
         onward in prop::option::of(any_endpoint()),
         padding in prop::option::of(1..=MAX_PADDING_BYTES),
+        destination_transport in any_transport(),
     ) -> Open {
-        let hop = |(endpoint, strict, key): (Endpoint, bool, Option<[u8; 32]>)| {
-            longhaul_proto::Hop { endpoint, strict, key: key.map(PublicKey::from_bytes) }
+        let hop = |(endpoint, strict, key, transport): AnyHop| {
+            longhaul_proto::Hop {
+                endpoint,
+                strict,
+                key: key.map(PublicKey::from_bytes),
+                transport,
+            }
         };
         let hops = hops.into_iter().map(hop).collect();
         let route = Route::new(hops).unwrap();
@@ -58,6 +75,7 @@ prop_compose! {
         let (id, service) = (SessionId::from_bytes(id), service.parse().unwrap());
         let budget = Duration::from_millis(budget.into());
         let mut open = Open::new(id, service, route, destination, budget);
+        open.destination_transport = destination_transport;
         open.cursor = u8::try_from(cursor.index(places)).unwrap();
         open.passed = passed.into_iter().map(PublicKey::from_bytes).collect();
         (open.hop_limit, open.size) = (hop_limit, size);

@@ -1,0 +1,160 @@
+//! Accepts connections, and hands out their streams.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_hop::{AdmittedConnection, Conn, ConnectionGate, GateLimits};
+use longhaul_proto::SigningKey;
+use s2n_quic::provider::tls::rustls as tls_provider;
+use s2n_quic::{Connection, Server};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::limits::{AttemptLimiter, ConnectionLimiter, QuicLimits, WindowBudget};
+use crate::shared::SharedConnection;
+use crate::socket::endpoint_io;
+use crate::{controller, tls};
+
+/// Accepted streams that wait for [`QuicListener::accept`].
+const BACKLOG: usize = 128;
+/// Time limit for the first verified session of a connection, and the limit when there are many
+/// such connections.
+const FIRST_SESSION_TIMEOUT: Duration = Duration::from_secs(20);
+const LEAST_FIRST_SESSION_TIMEOUT: Duration = Duration::from_secs(4);
+/// Application error code of a connection that is closed because it has no verified session.
+const NO_SESSION_CODE: u32 = 2;
+
+/// A listening UDP socket whose connections' streams are accepted one by one.
+///
+/// Connections without a verified session are pending: they are bounded by a [`ConnectionGate`] of
+/// their own, which closes the oldest of the fullest source. Streams are not admitted here; their
+/// receiver treats each like an accepted TCP connection.
+#[derive(Debug)]
+pub struct QuicListener {
+    address: SocketAddr,
+    streams: mpsc::Receiver<(Conn, SocketAddr)>,
+    _accepting: JoinSet<()>,
+}
+
+impl QuicListener {
+    /// Listens on the UDP port `address` and proves `key` to clients. Must be called within a tokio
+    /// runtime, which then runs the connections.
+    ///
+    /// # Errors
+    /// The address cannot be bound: check for another program on the port.
+    pub fn bind(address: SocketAddr, key: &SigningKey, limits: QuicLimits) -> io::Result<Self> {
+        let budget = WindowBudget::new(limits.memory);
+        let socket = UdpSocket::bind(address)?;
+        let address = socket.local_addr()?;
+        let server = Server::builder()
+            .with_tls(tls_provider::Server::from(tls::server_config(key)?))
+            .map_err(io::Error::other)?
+            .with_io(endpoint_io(socket)?)
+            .map_err(io::Error::other)?
+            .with_limits(ConnectionLimiter {
+                budget: Arc::clone(&budget),
+                streams: limits.streams,
+            })
+            .map_err(io::Error::other)?
+            .with_endpoint_limits(AttemptLimiter {
+                connections: limits.connections,
+            })
+            .map_err(io::Error::other)?
+            .with_congestion_controller(controller::endpoint())
+            .map_err(io::Error::other)?
+            .start()
+            .map_err(io::Error::other)?;
+        let (sender, streams) = mpsc::channel(BACKLOG);
+        let mut accepting = JoinSet::new();
+        accepting.spawn(accept_connections(server, budget, limits, sender));
+        Ok(Self {
+            address,
+            streams,
+            _accepting: accepting,
+        })
+    }
+
+    /// Returns the local address, with the actual port if port 0 was requested.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the next stream and its peer. Never completes once the endpoint has failed.
+    pub async fn accept(&mut self) -> (Conn, SocketAddr) {
+        match self.streams.recv().await {
+            Some(accepted) => accepted,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Accepts connections for as long as the endpoint lives. Those that exist are closed when this is
+/// dropped.
+async fn accept_connections(
+    mut server: Server,
+    budget: Arc<WindowBudget>,
+    limits: QuicLimits,
+    streams: mpsc::Sender<(Conn, SocketAddr)>,
+) {
+    let gate = ConnectionGate::new(GateLimits {
+        newcomers: limits.connections,
+        verified: limits.connections,
+        header: FIRST_SESSION_TIMEOUT,
+        least_header: LEAST_FIRST_SESSION_TIMEOUT,
+    });
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            connection = server.accept() => {
+                let Some(connection) = connection else { return };
+                let Ok(peer) = connection.remote_addr() else { continue };
+                let admitted = gate.admit(peer.ip());
+                let window = budget.promise();
+                let streams = streams.clone();
+                connections.spawn(async move {
+                    // An error has ended the connection, and each of its streams reports it.
+                    let ended = serve_connection(connection, admitted, streams).await;
+                    tracing::debug!(%peer, ?ended, "QUIC connection ended");
+                    drop(window);
+                });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// Hands out the streams of one connection until it ends, or is evicted as a stranger's.
+async fn serve_connection(
+    connection: Connection,
+    admitted: AdmittedConnection,
+    streams: mpsc::Sender<(Conn, SocketAddr)>,
+) -> io::Result<()> {
+    let AdmittedConnection {
+        permit,
+        mut eviction,
+        header,
+    } = admitted;
+    let shared = SharedConnection::new(connection.handle())?;
+    let mut permit = Some(permit);
+    let mut limit = Box::pin(tokio::time::sleep(header));
+    let (_, mut acceptor) = connection.split();
+    loop {
+        tokio::select! {
+            stream = acceptor.accept_bidirectional_stream() => {
+                let Some(stream) = stream? else { return Ok(()) };
+                let conn = Conn::Stream(Box::new(shared.adopt(stream)));
+                if streams.send((conn, shared.peer)).await.is_err() {
+                    return Ok(());
+                }
+            }
+            () = shared.verified(), if permit.is_some() => permit = None,
+            () = eviction.wait(), if permit.is_some() => break,
+            () = limit.as_mut(), if permit.is_some() => break,
+        }
+    }
+    shared.handle().close(NO_SESSION_CODE.into());
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! A connection as its streams see it: one keep-alive for all of them, and its end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use s2n_quic::connection::Handle;
+use s2n_quic::stream::BidirectionalStream;
+use tokio::sync::Notify;
+
+use crate::stream::QuicStream;
+
+/// Connection that streams share. It stays open while one of them, or its owner, holds it.
+#[derive(Debug)]
+pub(crate) struct SharedConnection {
+    handle: Mutex<Handle>,
+    /// Number of open streams. While there are any, the connection is kept alive.
+    streams: Mutex<usize>,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+    verified: AtomicBool,
+    on_verified: Notify,
+}
+
+impl SharedConnection {
+    /// Wraps a connection whose handshake is complete.
+    pub(crate) fn new(handle: Handle) -> std::io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            peer: handle.remote_addr()?,
+            local: handle.local_addr()?,
+            handle: Mutex::new(handle),
+            streams: Mutex::new(0),
+            verified: AtomicBool::new(false),
+            on_verified: Notify::new(),
+        }))
+    }
+
+    /// Returns a handle of the connection, to open streams.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle.lock().clone()
+    }
+
+    /// Wraps a stream of the connection.
+    pub(crate) fn adopt(self: &Arc<Self>, stream: BidirectionalStream) -> QuicStream {
+        let mut streams = self.streams.lock();
+        *streams += 1;
+        if *streams == 1 {
+            self.keep_alive(true);
+        }
+        QuicStream::new(stream, Arc::clone(self))
+    }
+
+    /// Records the end of a stream that was adopted.
+    pub(crate) fn release(&self) {
+        let mut streams = self.streams.lock();
+        *streams = streams.saturating_sub(1);
+        if *streams == 0 {
+            self.keep_alive(false);
+        }
+    }
+
+    fn keep_alive(&self, enabled: bool) {
+        // Fails only on a connection that is closed.
+        let _ = self.handle.lock().keep_alive(enabled);
+    }
+
+    pub(crate) fn mark_verified(&self) {
+        if !self.verified.swap(true, Ordering::AcqRel) {
+            self.on_verified.notify_one();
+        }
+    }
+
+    /// Completes once a session on the connection has been verified.
+    pub(crate) async fn verified(&self) {
+        if !self.verified.load(Ordering::Acquire) {
+            self.on_verified.notified().await;
+        }
+    }
+}
