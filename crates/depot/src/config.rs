@@ -1,5 +1,6 @@
 //! Configuration of a depot. Every field has a default that is safe to run with.
 
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use longhaul_hop::{GateLimits, ListenerConfig};
 use longhaul_metrics::MetricsPage;
 use longhaul_policy::{HostPattern, Policy};
-use longhaul_proto::{DEPOT_PORT, Endpoint, Host, SigningKey, text::printable};
+use longhaul_proto::{DEPOT_PORT, Endpoint, Host, SigningKey, Transport, text::printable};
+use longhaul_quic::QuicLimits;
 
 use crate::observe::HopObserver;
 
@@ -28,6 +30,12 @@ pub struct DepotConfig {
     pub extra_metrics: Option<MetricsPage>,
     /// Congestion control towards next hops; the first match applies, else the kernel's default.
     pub next_congestion: Vec<NextCongestion>,
+    /// Transport towards next hops for which the route names none; the first match applies, else
+    /// TCP.
+    pub next_transport: Vec<NextTransport>,
+    /// Limits of QUIC connections, which are accepted at the UDP ports of the same numbers and
+    /// dialled; no QUIC if `None`.
+    pub quic: Option<QuicLimits>,
     /// Limits on the load.
     pub limits: RelayLimits,
     /// Time limits.
@@ -56,6 +64,8 @@ impl DepotConfig {
             metrics: None,
             extra_metrics: None,
             next_congestion: Vec::new(),
+            next_transport: Vec::new(),
+            quic: Some(QuicLimits::default()),
             limits: RelayLimits::default(),
             timeouts: DepotTimeouts::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
@@ -65,21 +75,26 @@ impl DepotConfig {
     }
 }
 
-/// Congestion control towards some next hops.
+/// Congestion control towards some next hops, by the kernel's name.
+pub type NextCongestion = NextHopSetting<String>;
+/// Transport towards some next hops, unless the route names one.
+pub type NextTransport = NextHopSetting<Transport>;
+
+/// Setting for some next hops.
 ///
-/// Text: `HOP=NAME`, where HOP is a host pattern ([`HostPattern`]), optionally with a port, such as
+/// Text: `HOP=VALUE`, where HOP is a host pattern ([`HostPattern`]), optionally with a port, such as
 /// `*=bbr` or `10.0.0.0/8=cubic`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NextCongestion {
+pub struct NextHopSetting<T> {
     /// Pattern of the hosts.
     pub host: HostPattern,
     /// Port; any when `None`.
     pub port: Option<u16>,
-    /// The kernel's name of the algorithm.
-    pub name: String,
+    /// Value for these hops.
+    pub value: T,
 }
 
-impl NextCongestion {
+impl<T> NextHopSetting<T> {
     /// Returns true if this applies to a connection to `address`, to which `endpoint` resolved.
     pub(crate) fn applies(&self, endpoint: &Endpoint, address: SocketAddr) -> bool {
         let host = match (&self.host, &endpoint.host) {
@@ -92,7 +107,7 @@ impl NextCongestion {
     }
 }
 
-impl FromStr for NextCongestion {
+impl<T: FromStr<Err: Display>> FromStr for NextHopSetting<T> {
     type Err = String;
 
     /// Parses the text. The error is always one printable line.
@@ -101,19 +116,22 @@ impl FromStr for NextCongestion {
     }
 }
 
-impl NextCongestion {
+impl<T: FromStr<Err: Display>> NextHopSetting<T> {
     fn read(text: &str) -> Result<Self, String> {
-        let (hop, name) = text
+        let (hop, value) = text
             .split_once('=')
-            .filter(|(hop, name)| !hop.is_empty() && !name.is_empty())
+            .filter(|(hop, value)| !hop.is_empty() && !value.is_empty())
             .ok_or_else(|| {
                 format!("{text:?} is not HOP=NAME: write, for example, depot.example=bbr or *=bbr")
             })?;
+        let value = value
+            .parse()
+            .map_err(|error: T::Err| format!("{text:?}: {error}"))?;
         if let Ok(host) = hop.parse() {
             return Ok(Self {
                 host,
                 port: None,
-                name: name.to_owned(),
+                value,
             });
         }
         let (host, port) = hop.rsplit_once(':').unwrap_or((hop, ""));
@@ -123,7 +141,7 @@ impl NextCongestion {
         Ok(Self {
             host: host.parse()?,
             port: Some(port),
-            name: name.to_owned(),
+            value,
         })
     }
 }

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use longhaul_hop::{
@@ -13,6 +12,7 @@ use longhaul_hop::{
 use longhaul_metrics::MetricsPage;
 use longhaul_policy::{ActivePolicy, OwnAddressReader, ReloadResult};
 use longhaul_proto::{Admission, LogRate, ReplayMemory};
+use longhaul_quic::{QuicDialler, QuicListener};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -50,6 +50,8 @@ pub async fn run(config: DepotConfig, shutdown: impl Future<Output = ()>) -> Res
 #[derive(Debug)]
 pub struct Depot {
     listeners: Vec<Listener>,
+    /// QUIC on the ports of `listeners`.
+    streams: Vec<QuicListener>,
     page: Option<TcpListener>,
     extra_metrics: Option<MetricsPage>,
     hangup: Option<Signal>,
@@ -82,12 +84,13 @@ impl Depot {
         config
             .next_congestion
             .iter()
-            .try_for_each(|next| check_congestion(&next.name))?;
+            .try_for_each(|next| check_congestion(&next.value))?;
         let listeners = config
             .listen
             .iter()
             .map(|at| listen(at, &config))
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
+        let streams = listen_quic(&listeners, &config)?;
         let page = match config.metrics {
             None => None,
             Some(address) => {
@@ -113,6 +116,8 @@ impl Depot {
             dialler: Dialler::new(
                 config.limits.lookups,
                 config.next_congestion,
+                config.next_transport,
+                config.quic.map(QuicDialler::new),
                 config.timeouts.unacknowledged,
                 OwnAddressReader::new().map_err(Error::OwnAddresses)?,
             ),
@@ -127,6 +132,7 @@ impl Depot {
         let workers = Arc::new(Workers::start(config.workers).map_err(Error::Threads)?);
         Ok(Self {
             listeners,
+            streams,
             page,
             extra_metrics: config.extra_metrics,
             hangup,
@@ -170,6 +176,7 @@ impl Depot {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let Self {
             listeners,
+            streams,
             page,
             extra_metrics: beside,
             hangup,
@@ -179,12 +186,20 @@ impl Depot {
         let (life, phases) = ServiceLife::start();
         let mut tasks = JoinSet::new();
         for listener in listeners {
-            let door = AcceptLoop {
-                listener,
+            let admission = StreamAdmission {
                 shared: Arc::clone(&shared),
                 workers: Arc::clone(&workers),
+                phases: phases.clone(),
             };
-            tasks.spawn(door.accept(phases.clone()));
+            tasks.spawn(accept(listener, admission));
+        }
+        for listener in streams {
+            let admission = StreamAdmission {
+                shared: Arc::clone(&shared),
+                workers: Arc::clone(&workers),
+                phases: phases.clone(),
+            };
+            tasks.spawn(accept_streams(listener, admission));
         }
         let mut services = JoinSet::new();
         if let Some(listener) = page {
@@ -226,44 +241,70 @@ fn listen(at: &ListenerConfig, config: &DepotConfig) -> Result<Listener, Error> 
         })
 }
 
-/// One listener and the resources for its connections.
-struct AcceptLoop {
-    listener: Listener,
-    shared: Arc<DepotState>,
-    workers: Arc<Workers>,
+/// Opens QUIC on the ports of the listeners, if it is enabled.
+fn listen_quic(listeners: &[Listener], config: &DepotConfig) -> Result<Vec<QuicListener>, Error> {
+    let Some(limits) = config.quic else {
+        return Ok(Vec::new());
+    };
+    listeners
+        .iter()
+        .filter_map(|listener| listener.local_addr().ok())
+        .map(|address| {
+            QuicListener::bind(address, &config.key, limits)
+                .map_err(|source| Error::ListenQuic { address, source })
+        })
+        .collect()
 }
 
-impl AcceptLoop {
-    /// Accepts connections until it is dropped. Each connection's task holds a clone of
-    /// `phases`.
-    async fn accept(mut self, phases: PhaseReceiver) {
-        // Bounds the log for a shortage of descriptors, however long it lasts.
-        let mut warnings = LogRate::new(3, 1);
-        let began = tokio::time::Instant::now();
-        loop {
-            let metrics = &self.shared.metrics;
-            let failed = |error: &io::Error| {
-                metrics.accept_errors.inc();
-                if let Some(left_out) = warnings.admit(began.elapsed()) {
-                    tracing::warn!(%error, left_out, "cannot accept connections; retrying");
-                }
-            };
-            let (fd, peer) = self.listener.accept(failed).await;
-            self.shared.metrics.accepted.inc();
-            self.admit(fd, peer, &phases);
-        }
-    }
+/// Resources for the connections of a listener. Each connection's task holds a clone of `phases`.
+struct StreamAdmission {
+    shared: Arc<DepotState>,
+    workers: Arc<Workers>,
+    phases: PhaseReceiver,
+}
 
-    fn admit(&self, fd: OwnedFd, peer: SocketAddr, phases: &PhaseReceiver) {
+impl StreamAdmission {
+    /// Serves a connection on one of the workers, which `register` registers there.
+    fn admit(
+        &self,
+        peer: SocketAddr,
+        register: impl FnOnce() -> io::Result<Conn> + Send + 'static,
+    ) {
+        self.shared.metrics.accepted.inc();
         let entered = self.shared.gate.admit(peer.ip());
-        let (shared, phases) = (Arc::clone(&self.shared), phases.clone());
+        let (shared, phases) = (Arc::clone(&self.shared), self.phases.clone());
         self.workers.spawn(async move {
-            match Conn::new(fd) {
+            match register() {
                 Ok(conn) => serve(shared, conn, peer, entered, phases.clone()).await,
                 Err(_) => drop(shared.metrics.accept_errors.inc()),
             }
             drop(phases);
         });
+    }
+}
+
+/// Accepts TCP connections until it is dropped.
+async fn accept(mut listener: Listener, admission: StreamAdmission) {
+    // Bounds the log for a shortage of descriptors, however long it lasts.
+    let mut warnings = LogRate::new(3, 1);
+    let began = tokio::time::Instant::now();
+    loop {
+        let failed = |error: &io::Error| {
+            admission.shared.metrics.accept_errors.inc();
+            if let Some(left_out) = warnings.admit(began.elapsed()) {
+                tracing::warn!(%error, left_out, "cannot accept connections; retrying");
+            }
+        };
+        let (fd, peer) = listener.accept(failed).await;
+        admission.admit(peer, move || Conn::new(fd));
+    }
+}
+
+/// Accepts QUIC streams until it is dropped.
+async fn accept_streams(mut listener: QuicListener, admission: StreamAdmission) {
+    loop {
+        let (conn, peer) = listener.accept().await;
+        admission.admit(peer, move || Ok(conn));
     }
 }
 

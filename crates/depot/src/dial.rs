@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::{DialError, DialledConnection, HopOptions, Payer, dial};
+use longhaul_hop::{DialError, DialledConnection, HopOptions, Payer, dial, dial_stream};
 use longhaul_policy::{
     AccessRequest, Candidates, Finder, OwnAddressReader, OwnAddresses, ResolvedTarget, Unreachable,
 };
-use longhaul_proto::{Open, StatusCode};
+use longhaul_proto::{Open, StatusCode, Transport};
+use longhaul_quic::QuicDialler;
 use tokio::time::Instant;
 
-use crate::config::NextCongestion;
+use crate::config::{NextCongestion, NextTransport};
 use crate::refusal::DepotRefusal;
 
 /// State of the depot that dialling needs.
@@ -18,6 +19,8 @@ use crate::refusal::DepotRefusal;
 pub(crate) struct Dialler {
     finder: Finder,
     next_congestion: Vec<NextCongestion>,
+    next_transport: Vec<NextTransport>,
+    quic: Option<Arc<QuicDialler>>,
     unacknowledged: Duration,
 }
 
@@ -25,12 +28,16 @@ impl Dialler {
     pub(crate) fn new(
         lookups: usize,
         next_congestion: Vec<NextCongestion>,
+        next_transport: Vec<NextTransport>,
+        quic: Option<Arc<QuicDialler>>,
         unacknowledged: Duration,
         own: OwnAddressReader,
     ) -> Self {
         Self {
             finder: Finder::new(lookups, own),
             next_congestion,
+            next_transport,
+            quic,
             unacknowledged,
         }
     }
@@ -54,10 +61,12 @@ impl Dialler {
             .await?)
     }
 
-    /// Connects to the first address of `way` that answers.
+    /// Connects to the first address of `way` that answers, by the transport that the route or the
+    /// configuration names.
     pub(crate) async fn dial(
         &self,
         way: &ResolvedTarget,
+        open: &Open,
         deadline: Instant,
     ) -> Result<DialledConnection, DepotRefusal> {
         let options = |address| {
@@ -66,14 +75,36 @@ impl Dialler {
                 user_timeout: self.unacknowledged,
                 congestion: choices
                     .find(|choice| choice.applies(&way.endpoint, address))
-                    .map(|choice| choice.name.clone()),
+                    .map(|choice| choice.value.clone()),
                 source: None,
                 source_ports: None,
             }
         };
-        dial(&way.addresses, options, deadline)
-            .await
-            .map_err(|error: DialError| DepotRefusal::new(error.code(), error.to_string()))
+        let key = open.next_receiver().key();
+        let tcp = dial(&way.addresses, options, deadline);
+        let dialled = match (&self.quic, open.next_transport()) {
+            (Some(quic), Some(Transport::Quic)) => {
+                dial_stream(&way.addresses, quic.as_ref(), key, deadline).await
+            }
+            (None, Some(Transport::Quic)) => Err(DialError::NoQuic),
+            (Some(quic), None) if self.prefers_quic(way) => {
+                quic.dial_or_tcp(&way.addresses, key, deadline, tcp).await
+            }
+            _ => tcp.await,
+        };
+        dialled.map_err(|error: DialError| DepotRefusal::new(error.code(), error.to_string()))
+    }
+
+    /// Returns true if the configuration names QUIC for the target.
+    fn prefers_quic(&self, way: &ResolvedTarget) -> bool {
+        let applies = |choice: &&NextTransport| {
+            let mut addresses = way.addresses.iter();
+            addresses.any(|address| choice.applies(&way.endpoint, *address))
+        };
+        self.next_transport
+            .iter()
+            .find(applies)
+            .is_some_and(|choice| choice.value == Transport::Quic)
     }
 }
 

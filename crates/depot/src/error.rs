@@ -19,6 +19,15 @@ pub enum Error {
         /// Cause.
         source: io::Error,
     },
+    /// QUIC cannot be listened for: check for another program on the UDP port, or turn QUIC off
+    /// (`--no-quic`).
+    #[error("{address} (UDP): cannot listen for QUIC: {source}")]
+    ListenQuic {
+        /// Address of the listener.
+        address: SocketAddr,
+        /// Cause.
+        source: io::Error,
+    },
     /// The configuration names no address to listen on: give at least one.
     #[error("no address to listen on: give at least one")]
     NoListener,

@@ -29,11 +29,14 @@ mod setup;
 mod state;
 mod workers;
 
-pub use config::{DepotConfig, DepotTimeouts, NextCongestion, RelayLimits};
+pub use config::{
+    DepotConfig, DepotTimeouts, NextCongestion, NextHopSetting, NextTransport, RelayLimits,
+};
 pub use depot::{Activity, Depot, run};
 pub use error::Error;
 pub use grants_in_use::{GrantInUse, GrantsInUse};
 pub use longhaul_hop::ListenerConfig;
 pub use longhaul_policy::{HostPattern, Network, Policy, PolicyError};
+pub use longhaul_quic::QuicLimits;
 pub use observe::{HopEnd, HopObservation, HopObserver, HopReport};
 pub use probe::{PROBE_TIMEOUT, ProbeFailure, ProbeFigures, ProbePlan, Train, probe};

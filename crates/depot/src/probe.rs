@@ -12,7 +12,6 @@ use std::io;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use drs::TcpInfo;
 use longhaul_hop::{Conn, ConnectionPermit, Payer, unix_ms};
 use longhaul_proto::{
     MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open, OpenRefusal, PROBE_MESSAGE_BYTES, ProbeMessage,
@@ -90,7 +89,7 @@ pub(crate) async fn serve(
     };
     // Both ends of a hop report, so that neither can make it look better than it is.
     if let (Some(observer), Some(train)) = (&shared.observer, arrived) {
-        let rtt = TcpInfo::read(upstream).map(|info| info.rtt);
+        let rtt = upstream.round_trip();
         (observer.0)(HopReport {
             from: HopEnd::Key(open.principal),
             to: HopEnd::Here,
@@ -186,7 +185,7 @@ async fn receive_train(
             }
         }
         looks.sample(began.elapsed(), || {
-            let all = u64::from(TcpInfo::read(&*from.conn).ok()?.data_segments_received?);
+            let all = u64::from(from.conn.tcp()?.info().ok()?.data_segments_received?);
             Some(all.saturating_sub(*segments_before.get_or_insert(all)))
         });
     }

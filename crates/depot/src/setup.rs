@@ -141,7 +141,7 @@ pub(crate) async fn set_up(
 /// Paces both hops from their first byte on (`SO_MAX_PACING_RATE`), each in the direction in which
 /// this depot sends.
 fn pace(grant: &GrantSession, upstream: &Conn, downstream: &Conn) {
-    for hop in [upstream, downstream] {
+    for hop in [upstream, downstream].into_iter().filter_map(Conn::tcp) {
         if let Err(error) = drs::set_max_pacing_rate(hop, Some(grant.pacing_rate())) {
             // The rate limit bounds the sum in any case, only less smoothly.
             tracing::debug!(%error, "cannot pace a hop of the circuit");
@@ -236,7 +236,7 @@ async fn dial(
             NoPermit::Gone => policy_refusal(open),
         })?;
     let began = Instant::now();
-    let next = shared.dialler.dial(&way, limit).await?;
+    let next = shared.dialler.dial(&way, open, limit).await?;
     shared.metrics.observe_dial_time(began.elapsed());
     Ok((way, rule, next))
 }

@@ -1,5 +1,6 @@
 //! A hop's connection, whatever its transport.
 
+use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -7,7 +8,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use longhaul_proto::PublicKey;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
 
 use crate::TcpConn;
 
@@ -47,6 +50,23 @@ pub trait TransportStream: AsyncRead + AsyncWrite + std::fmt::Debug + Send + Syn
 
     /// Records that the peer has proved its right to a session on the connection.
     fn mark_verified(&self) {}
+}
+
+/// Future of a stream that is being opened.
+pub type OpeningStream<'a> = Pin<Box<dyn Future<Output = io::Result<Conn>> + Send + 'a>>;
+
+/// Opener of streams by a transport other than TCP.
+pub trait StreamDialler: std::fmt::Debug + Send + Sync {
+    /// Opens a stream to the server at `address`, which must prove `key` if one is given.
+    ///
+    /// # Errors
+    /// Of the future: the server does not answer before `deadline`, refuses, or has another key.
+    fn open(
+        &self,
+        address: SocketAddr,
+        key: Option<PublicKey>,
+        deadline: Instant,
+    ) -> OpeningStream<'_>;
 }
 
 /// A hop's connection: an asynchronous byte stream that ends cleanly only on request (LH-END-3).

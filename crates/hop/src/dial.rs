@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use longhaul_proto::StatusCode;
+use longhaul_proto::{PublicKey, StatusCode};
 use rustix::io::Errno;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{Conn, HopOptions, TcpConn};
+use crate::{Conn, HopOptions, StreamDialler, TcpConn};
 
 /// Delay between the start of one attempt and the next, unless the first fails sooner (RFC 8305,
 /// section 5: the recommended value).
@@ -39,6 +39,9 @@ pub enum DialError {
     /// Check that TCP port 7511 (server) or 7510 (depot) is open.
     #[error("{0}: no answer in time")]
     Timeout(SocketAddr),
+    /// The route names QUIC, which this program was told not to use.
+    #[error("QUIC is disabled here")]
+    NoQuic,
     /// The address refused or is unreachable, or this host lacks a resource.
     #[error("{address}: {source}")]
     Failed {
@@ -54,7 +57,7 @@ impl DialError {
     #[must_use]
     pub fn code(&self) -> StatusCode {
         match self {
-            Self::NoAddress | Self::OtherFamily(_) => StatusCode::DialUnreachable,
+            Self::NoAddress | Self::OtherFamily(_) | Self::NoQuic => StatusCode::DialUnreachable,
             Self::Timeout(_) => StatusCode::DialTimeout,
             Self::Failed { source, .. } => status_code_of(source),
         }
@@ -65,6 +68,7 @@ impl From<DialError> for io::Error {
     fn from(error: DialError) -> Self {
         let kind = match &error {
             DialError::NoAddress => io::ErrorKind::NotFound,
+            DialError::NoQuic => io::ErrorKind::Unsupported,
             DialError::OtherFamily(_) => io::ErrorKind::AddrNotAvailable,
             DialError::Timeout(_) => io::ErrorKind::TimedOut,
             DialError::Failed { source, .. } => source.kind(),
@@ -108,6 +112,25 @@ pub async fn dial(
         conn: conn.into(),
         address,
     })
+}
+
+/// Opens a stream to the first of `addresses` that answers before `deadline`, like [`dial`]. The
+/// server must prove `key` if one is given.
+///
+/// # Errors
+/// [`DialError`], of the attempt that ended last.
+pub async fn dial_stream(
+    addresses: &[SocketAddr],
+    dialler: &dyn StreamDialler,
+    key: Option<PublicKey>,
+    deadline: Instant,
+) -> Result<DialledConnection, DialError> {
+    let attempts = interleave_families(addresses)
+        .into_iter()
+        .map(|address| (address, dialler.open(address, key, deadline)))
+        .collect();
+    let (address, conn) = race(attempts, DialError::NoAddress, deadline).await?;
+    Ok(DialledConnection { conn, address })
 }
 
 /// Interleaves the addresses of the first one's family with those of the other, each in their order

@@ -34,8 +34,8 @@ mod tcp_conn;
 mod trusted_file;
 
 pub use clock::unix_ms;
-pub use conn::{Conn, TransportStream};
-pub use dial::{DialError, DialledConnection, dial};
+pub use conn::{Conn, OpeningStream, StreamDialler, TransportStream};
+pub use dial::{DialError, DialledConnection, dial, dial_stream};
 pub use event_log::EventLog;
 pub use gate::{
     AdmittedConnection, ConnectionGate, ConnectionPermit, Eviction, GateLimits, Payer,

@@ -186,7 +186,6 @@ impl AcceptLoop {
 
 /// Returns the local address of the connection.
 pub(crate) fn local_address(conn: &Conn) -> Option<SocketAddr> {
-    let address = rustix::net::getsockname(conn).ok()?;
-    let address = SocketAddr::try_from(address).ok()?;
+    let address = conn.local_addr().ok()?;
     Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
 }

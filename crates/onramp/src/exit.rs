@@ -24,7 +24,7 @@ impl Exit {
     /// Returns the local address, if it is meaningful to the client.
     pub(crate) fn local_address(&self) -> Option<SocketAddr> {
         match self {
-            Self::Direct(conn) => SocketAddr::try_from(rustix::net::getsockname(conn).ok()?).ok(),
+            Self::Direct(conn) => conn.local_addr().ok(),
             Self::Session(_) => None,
         }
     }
@@ -33,7 +33,7 @@ impl Exit {
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         match self {
             Self::Direct(conn) => {
-                let info = conn.info().ok()?;
+                let info = conn.tcp()?.info().ok()?;
                 Some(info.min_rtt.unwrap_or(info.rtt)).filter(|rtt| !rtt.is_zero())
             }
             Self::Session(_) => None,

@@ -108,10 +108,11 @@ fn is_local_address(address: IpAddr) -> bool {
 
 /// Returns the destination that a connection had before it was redirected.
 fn original_destination(conn: &Conn) -> io::Result<SocketAddr> {
+    let socket = conn.tcp().ok_or(io::ErrorKind::Unsupported)?;
     // An IPv6 socket may carry an IPv4 connection.
     match local_address(conn) {
-        Some(SocketAddr::V6(_)) => Ok(sockopt::ipv6_original_dst(conn)?.into()),
-        _ => Ok(sockopt::ip_original_dst(conn)?.into()),
+        Some(SocketAddr::V6(_)) => Ok(sockopt::ipv6_original_dst(socket)?.into()),
+        _ => Ok(sockopt::ip_original_dst(socket)?.into()),
     }
 }
 

@@ -559,7 +559,9 @@ async fn discard(program: &mut Conn, fill: u32) -> io::Result<()> {
         left -= read;
     }
     // Until it is acknowledged, the fill takes space in the program's send buffer.
-    let _ = rustix::net::sockopt::set_tcp_quickack(&*program, true);
+    if let Some(socket) = program.tcp() {
+        let _ = rustix::net::sockopt::set_tcp_quickack(socket, true);
+    }
     Ok(())
 }
 

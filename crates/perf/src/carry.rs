@@ -95,28 +95,32 @@ pub(crate) async fn carry(
     let mut moving = JoinSet::new();
     let share = INITIAL_WINDOW_BYTES / u32::from(hello.streams.max(1));
     for stream in streams {
-        if hello.right_size {
+        let tcp = stream.session.tcp();
+        if let Some(tcp) = tcp.filter(|_| hello.right_size) {
             let fitted = match stream.sends {
-                true => window::limit_unsent(&stream.session, MAX_UNSENT_BYTES),
-                false => drs::open_receive_window(&stream.session, share),
+                true => window::limit_unsent(tcp, MAX_UNSENT_BYTES),
+                false => drs::open_receive_window(tcp, share),
             };
             if let Err(error) = fitted {
                 tracing::warn!(%error, "cannot size socket buffers; leaving them to the kernel");
             }
         }
         let count = Arc::new(AtomicU64::new(0));
-        let socket = stream.session.as_fd().try_clone_to_owned();
-        watched.push(WatchedStream {
-            stream: stream.number,
-            sends: stream.sends,
-            socket: socket.map_err(|source| Error::Socket {
-                doing: "watch a socket",
-                source,
-            })?,
-            count: count.clone(),
-            // Parallel streams share the path by TCP's own rules.
-            right_size: hello.right_size && hello.streams == 1,
-        });
+        // Other transports have no socket of their own to watch.
+        if let Some(tcp) = tcp {
+            let socket = tcp.as_fd().try_clone_to_owned();
+            watched.push(WatchedStream {
+                stream: stream.number,
+                sends: stream.sends,
+                socket: socket.map_err(|source| Error::Socket {
+                    doing: "watch a socket",
+                    source,
+                })?,
+                count: count.clone(),
+                // Parallel streams share the path by TCP's own rules.
+                right_size: hello.right_size && hello.streams == 1,
+            });
+        }
         over.insert(stream.number, (stream.sends, count.clone(), Duration::ZERO));
         let lane = StreamPump::new(stream.session, hello.protection);
         let (number, block) = (stream.number, block.clone());
@@ -253,5 +257,8 @@ fn incompressible_block() -> Vec<u8> {
 }
 
 fn congestion(session: &Session) -> String {
-    rustix::net::sockopt::tcp_congestion(session).unwrap_or_default()
+    session
+        .tcp()
+        .and_then(|tcp| rustix::net::sockopt::tcp_congestion(tcp).ok())
+        .unwrap_or_default()
 }

@@ -267,20 +267,24 @@ fn combine_counts(local: EndCounts, remote: EndReport) -> Result<MeasurementOutc
 impl StreamConnection {
     fn from_stream(stream: &MeasuredStream) -> Self {
         let addresses = || {
-            let local = rustix::net::getsockname(&stream.session)
-                .ok()?
-                .try_into()
-                .ok()?;
-            Some((local, stream.session.info().first_hop?))
+            Some((
+                stream.session.local_address()?,
+                stream.session.info().first_hop?,
+            ))
         };
+        let tcp = stream.session.tcp();
         Self {
             stream: stream.number,
             addresses: addresses(),
-            mss: drs::TcpInfo::read(&stream.session).map_or(0, |info| info.send_mss),
-            buffers: (
-                sockopt::socket_send_buffer_size(&stream.session).unwrap_or(0),
-                sockopt::socket_recv_buffer_size(&stream.session).unwrap_or(0),
-            ),
+            mss: tcp
+                .and_then(|tcp| tcp.info().ok())
+                .map_or(0, |info| info.send_mss),
+            buffers: tcp.map_or((0, 0), |tcp| {
+                (
+                    sockopt::socket_send_buffer_size(tcp).unwrap_or(0),
+                    sockopt::socket_recv_buffer_size(tcp).unwrap_or(0),
+                )
+            }),
         }
     }
 }

@@ -121,6 +121,15 @@ impl NextReceiver<'_> {
             Self::Here => None,
         }
     }
+
+    /// Returns the key that it must prove, if the route names one.
+    #[must_use]
+    pub const fn key(&self) -> Option<PublicKey> {
+        match self {
+            Self::Hop(hop) => hop.key,
+            _ => None,
+        }
+    }
 }
 
 impl Open {
@@ -217,6 +226,17 @@ impl Open {
                 NextReceiver::Destination(&self.destination)
             }
             None => NextReceiver::Here,
+        }
+    }
+
+    /// Returns the transport by which [`Open::next_receiver`] must be dialled, if the route names
+    /// one (LH-OPEN-17).
+    #[must_use]
+    pub fn next_transport(&self) -> Option<Transport> {
+        match self.next_receiver() {
+            NextReceiver::Hop(hop) => hop.transport,
+            NextReceiver::Destination(_) => self.destination_transport,
+            NextReceiver::Here => None,
         }
     }
 

@@ -1,25 +1,32 @@
 //! Opens streams, each on a connection that exists already if possible.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
 
-use longhaul_hop::Conn;
+use longhaul_hop::{Conn, DialError, DialledConnection, OpeningStream, StreamDialler, dial_stream};
 use longhaul_proto::PublicKey;
 use parking_lot::Mutex;
 use s2n_quic::Client;
 use s2n_quic::client::Connect;
 use s2n_quic::provider::tls::rustls as tls_provider;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::limits::{ConnectionLimiter, QuicLimits, WindowBudget};
+use crate::reachability::Reachability;
 use crate::shared::SharedConnection;
 use crate::socket::endpoint_io;
 use crate::{controller, tls};
 
 /// Maximum number of connections kept for later streams.
 const MAX_POOLED: usize = 256;
+/// Time for the handshake before TCP is tried instead. It leaves time for a lost first packet on a
+/// path of 300 ms.
+const QUIC_PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Opens streams to servers. All streams to the same address and key share one connection.
 #[derive(Debug)]
@@ -29,6 +36,10 @@ pub struct QuicDialler {
     /// Endpoint of each address family, opened when first needed.
     endpoints: Mutex<Endpoints>,
     pool: Mutex<HashMap<PoolKey, Arc<PoolEntry>>>,
+    reachability: Mutex<Reachability>,
+    created: Instant,
+    /// Runtime of the connections.
+    runtime: Handle,
 }
 
 /// Address, and the key that the server must prove.
@@ -43,7 +54,10 @@ struct Endpoints {
 }
 
 impl QuicDialler {
-    /// Creates a dialler without connections.
+    /// Creates a dialler without connections. The current tokio runtime will run them.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     #[must_use]
     pub fn new(limits: QuicLimits) -> Arc<Self> {
         Arc::new(Self {
@@ -51,16 +65,50 @@ impl QuicDialler {
             limits,
             endpoints: Mutex::default(),
             pool: Mutex::default(),
+            reachability: Mutex::default(),
+            created: Instant::now(),
+            runtime: Handle::current(),
         })
     }
 
-    /// Opens a stream to the server at `address`, which must prove `key` if one is given. Must be
-    /// called within a tokio runtime.
+    /// Dials one of `addresses` by QUIC, or by TCP with `dial_tcp` if QUIC does not get through. A
+    /// server that did not answer by QUIC is dialled by TCP at once for the next ten minutes.
     ///
     /// # Errors
-    /// The server does not answer before `deadline`, refuses, or has another key
-    /// ([`io::ErrorKind::ConnectionReset`]).
-    pub async fn open(
+    /// Those of `dial_tcp`.
+    pub async fn dial_or_tcp(
+        &self,
+        addresses: &[SocketAddr],
+        key: Option<PublicKey>,
+        deadline: Instant,
+        dial_tcp: impl Future<Output = Result<DialledConnection, DialError>>,
+    ) -> Result<DialledConnection, DialError> {
+        let Some(first) = addresses.first() else {
+            return dial_tcp.await;
+        };
+        if self
+            .reachability
+            .lock()
+            .may_dial(*first, self.created.elapsed())
+        {
+            let limit = deadline.min(Instant::now() + QUIC_PATIENCE);
+            match dial_stream(addresses, self, key, limit).await {
+                Ok(dialled) => {
+                    self.reachability.lock().record_success(*first);
+                    return Ok(dialled);
+                }
+                Err(error) => {
+                    let now = self.created.elapsed();
+                    if self.reachability.lock().record_failure(*first, now) {
+                        tracing::warn!(server = %first, %error, "no QUIC: using TCP");
+                    }
+                }
+            }
+        }
+        dial_tcp.await
+    }
+
+    async fn open_stream(
         &self,
         address: SocketAddr,
         key: Option<PublicKey>,
@@ -128,7 +176,7 @@ impl QuicDialler {
         Client::builder()
             .with_tls(tls_provider::Client::from(tls::client_config()?))
             .map_err(io::Error::other)?
-            .with_io(endpoint_io(UdpSocket::bind(address)?)?)
+            .with_io(endpoint_io(UdpSocket::bind(address)?, &self.runtime)?)
             .map_err(io::Error::other)?
             .with_limits(ConnectionLimiter {
                 budget: Arc::clone(&self.budget),
@@ -139,6 +187,17 @@ impl QuicDialler {
             .map_err(io::Error::other)?
             .start()
             .map_err(io::Error::other)
+    }
+}
+
+impl StreamDialler for QuicDialler {
+    fn open(
+        &self,
+        address: SocketAddr,
+        key: Option<PublicKey>,
+        deadline: Instant,
+    ) -> OpeningStream<'_> {
+        Box::pin(self.open_stream(address, key, deadline))
     }
 }
 

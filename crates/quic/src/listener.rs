@@ -9,6 +9,7 @@ use longhaul_hop::{AdmittedConnection, Conn, ConnectionGate, GateLimits};
 use longhaul_proto::SigningKey;
 use s2n_quic::provider::tls::rustls as tls_provider;
 use s2n_quic::{Connection, Server};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -51,7 +52,7 @@ impl QuicListener {
         let server = Server::builder()
             .with_tls(tls_provider::Server::from(tls::server_config(key)?))
             .map_err(io::Error::other)?
-            .with_io(endpoint_io(socket)?)
+            .with_io(endpoint_io(socket, &Handle::current())?)
             .map_err(io::Error::other)?
             .with_limits(ConnectionLimiter {
                 budget: Arc::clone(&budget),
@@ -91,8 +92,8 @@ impl QuicListener {
     }
 }
 
-/// Accepts connections for as long as the endpoint lives. Those that exist are closed when this is
-/// dropped.
+/// Accepts connections for as long as the endpoint lives. Those that exist outlive this future, as
+/// accepted sessions do.
 async fn accept_connections(
     mut server: Server,
     budget: Arc<WindowBudget>,
@@ -105,24 +106,19 @@ async fn accept_connections(
         header: FIRST_SESSION_TIMEOUT,
         least_header: LEAST_FIRST_SESSION_TIMEOUT,
     });
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            connection = server.accept() => {
-                let Some(connection) = connection else { return };
-                let Ok(peer) = connection.remote_addr() else { continue };
-                let admitted = gate.admit(peer.ip());
-                let window = budget.promise();
-                let streams = streams.clone();
-                connections.spawn(async move {
-                    // An error has ended the connection, and each of its streams reports it.
-                    let ended = serve_connection(connection, admitted, streams).await;
-                    tracing::debug!(%peer, ?ended, "QUIC connection ended");
-                    drop(window);
-                });
-            }
-            Some(_) = connections.join_next() => {}
-        }
+    while let Some(connection) = server.accept().await {
+        let Ok(peer) = connection.remote_addr() else {
+            continue;
+        };
+        let admitted = gate.admit(peer.ip());
+        let window = budget.promise();
+        let streams = streams.clone();
+        tokio::spawn(async move {
+            // An error has ended the connection, and each of its streams reports it.
+            let ended = serve_connection(connection, admitted, streams).await;
+            tracing::debug!(%peer, ?ended, "QUIC connection ended");
+            drop(window);
+        });
     }
 }
 
@@ -146,9 +142,9 @@ async fn serve_connection(
             stream = acceptor.accept_bidirectional_stream() => {
                 let Some(stream) = stream? else { return Ok(()) };
                 let conn = Conn::Stream(Box::new(shared.adopt(stream)));
-                if streams.send((conn, shared.peer)).await.is_err() {
-                    return Ok(());
-                }
+                // Once nobody accepts any more, the stream is dropped, and so reset. Those that
+                // were accepted go on.
+                let _ = streams.send((conn, shared.peer)).await;
             }
             () = shared.verified(), if permit.is_some() => permit = None,
             () = eviction.wait(), if permit.is_some() => break,

@@ -11,11 +11,12 @@ use std::{
 
 use bytes::BytesMut;
 use longhaul_hop::{
-    Conn, DialledConnection, HopOptions, Resolver, check_congestion, dial, unix_ms,
+    Conn, DialledConnection, HopOptions, Resolver, StreamDialler, check_congestion, dial,
+    dial_stream, unix_ms,
 };
 use longhaul_proto::{
     Chain, ChainFailure, CircuitGrant, Endpoint, MAX_PADDING_BYTES, Open, Route, ServiceName,
-    SessionId, payload_rate,
+    SessionId, Transport, payload_rate,
 };
 use quantities::path::INITIAL_WINDOW;
 use rustls::client::UnbufferedClientConnection;
@@ -55,6 +56,11 @@ pub struct ConnectOptions {
     pub identity: Arc<Identity>,
     /// Check of the server's key.
     pub server: ServerTrust,
+    /// Dialler of QUIC streams, if the first hop may use them.
+    pub quic: Option<Arc<dyn StreamDialler>>,
+    /// Transport by which the destination must be dialled; chosen by its dialler if `None`. The
+    /// route's hops name their own.
+    pub destination_transport: Option<Transport>,
     /// TCP congestion control of the first hop; the system's default if `None`.
     pub congestion: Option<String>,
     /// Local address from which the first hop is dialled; chosen by the system if `None`.
@@ -123,6 +129,8 @@ impl ConnectOptions {
             destination,
             identity,
             server,
+            quic: None,
+            destination_transport: None,
             congestion: None,
             source: None,
             source_ports: None,
@@ -202,7 +210,7 @@ async fn connect_along(
         (true, None) => options.destination_filter.as_ref(),
         _ => None,
     };
-    let dialled = dial_endpoint(first, options, filter, deadline)
+    let dialled = dial_endpoint(first, options, route, filter, deadline)
         .await
         .map_err(|source| Error::NotConnected {
             endpoint: first.clone(),
@@ -223,7 +231,8 @@ async fn connect_along(
 /// Paces the first hop of a circuit to `rate`, in bit/s of payload, as the depots do for the later
 /// hops (LH-GRANT-4).
 fn pace(conn: &Conn, rate: u64) {
-    if let Err(error) = drs::set_max_pacing_rate(conn, Some((rate / BITS_PER_BYTE).max(1))) {
+    let Some(tcp) = conn.tcp() else { return };
+    if let Err(error) = drs::set_max_pacing_rate(tcp, Some((rate / BITS_PER_BYTE).max(1))) {
         // The depot enforces the rate as well.
         tracing::debug!(%error, "cannot pace the first hop of the circuit");
     }
@@ -277,7 +286,7 @@ fn padding(conn: &Conn, options: &ConnectOptions, route: &Route) -> Option<u16> 
     if !options.is_fetch {
         return None;
     }
-    let info = conn.info().ok()?;
+    let info = conn.tcp()?.info().ok()?;
     if info.rtt < MIN_LONG_PATH_RTT && route.is_direct() {
         return None;
     }
@@ -291,6 +300,7 @@ fn padding(conn: &Conn, options: &ConnectOptions, route: &Route) -> Option<u16> 
 async fn dial_endpoint(
     endpoint: &Endpoint,
     options: &ConnectOptions,
+    route: &Route,
     filter: Option<&AddressFilter>,
     deadline: Instant,
 ) -> io::Result<DialledConnection> {
@@ -305,6 +315,17 @@ async fn dial_endpoint(
             let denied = "it has no address that may be connected to";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, denied));
         }
+    }
+    let (transport, key) = route.hops().first().map_or(
+        (options.destination_transport, options.server.pinned()),
+        |hop| (hop.transport, hop.key),
+    );
+    if transport == Some(Transport::Quic) {
+        let Some(dialler) = &options.quic else {
+            let unsupported = "this program does not dial by QUIC: leave the transport out";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, unsupported));
+        };
+        return Ok(dial_stream(&addresses, dialler.as_ref(), key, deadline).await?);
     }
     let hop = HopOptions::with_congestion(options.congestion.clone())
         .with_source(options.source)
@@ -332,6 +353,7 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
         options.destination.clone(),
         budget,
     );
+    open.destination_transport = options.destination_transport;
     open.purpose = options.purpose.clone();
     open.size = options.size;
     open.rate = options.rate;

@@ -54,6 +54,10 @@ impl<S> HopStream<S> {
         &self.inner
     }
 
+    pub(crate) const fn inner_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
     /// Returns the chain until it is established.
     pub(crate) fn pending_chain(&self) -> Option<&Chain> {
         self.chain.as_ref().filter(|_| !self.established)

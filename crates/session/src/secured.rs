@@ -153,6 +153,10 @@ impl<S> TlsStream<S> {
         &self.io
     }
 
+    pub(crate) const fn hop_mut(&mut self) -> &mut HopStream<S> {
+        &mut self.io
+    }
+
     /// Returns the handle that marks the next bytes as plaintext.
     pub(crate) const fn plaintext_ranges(&self) -> &Arc<PlaintextRanges> {
         &self.clear

@@ -3,7 +3,6 @@
 use std::{
     io,
     net::SocketAddr,
-    os::fd::{AsFd, BorrowedFd},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -11,7 +10,7 @@ use std::{
 };
 
 use drs::TcpInfo;
-use longhaul_hop::Conn;
+use longhaul_hop::{Conn, TcpConn};
 use longhaul_proto::{Endpoint, Open, PublicKey, Route, ServiceName, SessionId, Status};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
@@ -118,7 +117,8 @@ impl Session {
     /// # Errors
     /// Errors of the kernel.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
-        self.hop().info()
+        self.tcp()
+            .map_or_else(|| Err(io::ErrorKind::Unsupported.into()), TcpConn::info)
     }
 
     /// Starts to watch the flow of this end's hop, and to right-size it as `mode` allows. `side` is
@@ -131,7 +131,7 @@ impl Session {
 
     fn sample_flow(&self) {
         if let Some(watch) = &self.watch {
-            watch.sample(self.hop());
+            self.tcp().into_iter().for_each(|tcp| watch.sample(tcp));
         }
     }
 
@@ -158,7 +158,7 @@ impl Session {
     /// No byte may use the session itself any more, and dropping it no longer resets the
     /// connection. An end of file here proves nothing (LH-PLAIN-2).
     pub fn plaintext_stream(&mut self) -> PlaintextStream<'_> {
-        self.hop().end_cleanly();
+        self.tls.hop_mut().inner_mut().end_cleanly();
         PlaintextStream(self)
     }
 
@@ -175,12 +175,18 @@ impl Session {
         self.hop().poll_broken(cx)
     }
 
+    /// Returns the TCP connection of this end's hop, to measure and tune it; `None` if the hop has
+    /// another transport.
+    #[must_use]
+    pub fn tcp(&self) -> Option<&TcpConn> {
+        self.hop().tcp()
+    }
+
     fn hop(&self) -> &Conn {
         self.tls.hop().inner()
     }
 }
 
-/// The connection of this end's hop, for measuring it and setting its options.
 impl Drop for Session {
     /// Releases the fitted rate, so that a later reader of the watch does not keep the connection
     /// open (LH-END-3).
@@ -188,12 +194,6 @@ impl Drop for Session {
         if let Some(watch) = &self.watch {
             watch.stop_fitting();
         }
-    }
-}
-
-impl AsFd for Session {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.hop().as_fd()
     }
 }
 

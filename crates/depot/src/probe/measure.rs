@@ -2,12 +2,10 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use drs::TcpInfo;
-use longhaul_hop::{Conn, HopOptions, Resolver, check_congestion, dial, unix_ms};
+use longhaul_hop::{Conn, HopOptions, Resolver, TcpConn, check_congestion, dial, unix_ms};
 use longhaul_proto::{
     Chain, ChainFailure, ChainProgress, Endpoint, MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open,
     PROBE_MESSAGE_BYTES, ProbeMessage, PublicKey, Route, ServiceName, SessionId, SigningKey,
@@ -151,7 +149,7 @@ async fn measure(
     exchange(&mut conn, plan, &mut figures)
         .await
         .map_err(broke)?;
-    if let Ok(info) = TcpInfo::read(&conn) {
+    if let Some(Ok(info)) = conn.tcp().map(TcpConn::info) {
         let segments = info.bytes_sent.unwrap_or(0) / u64::from(info.send_mss.max(1));
         figures.segments = Some((segments, u64::from(info.retransmits)));
     }
@@ -180,11 +178,7 @@ async fn establish(
     }
 }
 
-async fn exchange<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
-    conn: &mut S,
-    plan: ProbePlan,
-    figures: &mut ProbeFigures,
-) -> io::Result<()> {
+async fn exchange(conn: &mut Conn, plan: ProbePlan, figures: &mut ProbeFigures) -> io::Result<()> {
     let round_trips = match plan {
         ProbePlan::RoundTrips(count) => count.clamp(1, MAX_PROBE_EXCHANGES),
         // One exchange, to subtract the transit time of the answer from the train's time.
@@ -208,14 +202,14 @@ async fn exchange<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Sends a train, samples its progress, and waits for the answer.
-async fn send_train<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
-    conn: &mut S,
+async fn send_train(
+    conn: &mut Conn,
     bytes: u64,
     least_round_trip: Duration,
 ) -> io::Result<Option<Train>> {
     let began = Instant::now();
-    let through = |conn: &S| {
-        let info = TcpInfo::read(conn).ok()?;
+    let through = |conn: &Conn| {
+        let info = conn.tcp()?.info().ok()?;
         // Bytes acknowledged in order, and those received after a gap.
         Some(info.bytes_acked? + u64::from(info.sacked) * u64::from(info.send_mss))
     };
@@ -224,7 +218,7 @@ async fn send_train<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
     let chunk = vec![0; CHUNK_BYTES];
     let header = ProbeMessage::Train(bytes).encode();
     conn.write_all(&header).await?;
-    let look = |looks: &mut ProgressSampler, conn: &S| {
+    let look = |looks: &mut ProgressSampler, conn: &Conn| {
         looks.sample(began.elapsed(), || {
             Some(through(conn)?.saturating_sub(before))
         });
