@@ -1,0 +1,1 @@
+//! Changes of the path and of the application while a flow runs.

@@ -1,0 +1,10 @@
+//! The controller on emulated paths, in virtual time with fixed seeds: rates under random loss,
+//! shares beside other flows, and changes of the path. `--nocapture` prints the results.
+
+mod changes;
+mod cubic;
+mod fairness;
+mod flow;
+mod link;
+mod network;
+mod rates;
