@@ -7,6 +7,7 @@ use crate::{
     cycle::{GainCycle, PathState},
     delivery::{DeliveryTracker, PacketStamp, Pressure, RateSample, carried_bytes, rate},
     filters::{BaseRoundTrip, RoundsMaximum},
+    limit::InFlightLimit,
     loss::LossComparison,
     pacer::{Pacer, quantum_bytes},
 };
@@ -32,18 +33,10 @@ const INITIAL_ROUND_TRIP: Duration = Duration::from_millis(100);
 /// Lowest pacing rate, in packets per second.
 const MIN_PACKET_RATE: u64 = 4;
 
-/// Part by which congestion lowers the amount in flight, at least.
-const WINDOW_REDUCTION: f64 = 0.15;
 /// Part by which congestion lowers the bandwidth, unless more is still delivered.
 const BANDWIDTH_REDUCTION: f64 = 0.1;
-/// Largest part by which congestion lowers either.
-const MAX_REDUCTION: f64 = 0.9;
-/// Growth of the limit in a round.
-const LIMIT_GROWTH: f64 = 0.015;
-/// Growth of the limit in a round without a queue, after `RECOVERY_ROUNDS` without congestion: then
-/// what filled the queue has left.
-const FAST_LIMIT_GROWTH: f64 = 0.25;
-const RECOVERY_ROUNDS: u32 = 16;
+/// Largest part by which it does.
+const MAX_BANDWIDTH_REDUCTION: f64 = 0.9;
 
 /// Shortest time with little in flight in which the base round trip is measured.
 const BASE_PROBE_TIME: Duration = Duration::from_millis(200);
@@ -78,7 +71,7 @@ pub struct Controller {
     in_flight_bytes: u32,
     window_bytes: u64,
     /// Limit of the window after congestion.
-    limit: Option<Limit>,
+    limit: Option<InFlightLimit>,
     /// Amount delivered when congestion was last responded to. Losses of packets sent before are
     /// part of it.
     responded_at_bytes: u64,
@@ -107,14 +100,6 @@ struct BaseProbe {
     minimum: Duration,
     /// End of the measurement. `None` until the amount in flight has shrunk.
     ends_at: Option<Duration>,
-}
-
-/// Limit of the amount in flight after congestion.
-#[derive(Clone, Copy, Debug)]
-struct Limit {
-    bytes: f64,
-    /// Rounds since the last congestion.
-    rounds: u32,
 }
 
 impl Controller {
@@ -195,7 +180,7 @@ impl Controller {
         bytes: u32,
         app_limited: Option<bool>,
     ) -> PacketStamp {
-        self.was_idle |= self.in_flight_bytes == 0;
+        self.was_idle |= bytes > 0 && self.in_flight_bytes == 0;
         let stamp = self.delivery.stamp(
             now,
             bytes,
@@ -228,7 +213,7 @@ impl Controller {
             .delivery
             .on_ack(newest_sent_at, bytes, newest, base, now);
         if delivery.round_ended {
-            self.end_round();
+            self.end_round(now);
         }
         self.aggregation.on_ack(bytes, self.bandwidth(), now);
         if newest.delivered_bytes() >= self.responded_at_bytes {
@@ -291,7 +276,7 @@ impl Controller {
         self.in_flight_bytes = self.in_flight_bytes.saturating_sub(bytes);
     }
 
-    fn end_round(&mut self) {
+    fn end_round(&mut self, now: Duration) {
         self.is_queued = self.loss.end_round(self.base_round_trip());
         self.aggregation.begin_round();
         // The estimate outlives rounds that the application limits.
@@ -299,14 +284,8 @@ impl Controller {
             self.end_full_round();
         }
         if let Some(limit) = &mut self.limit {
-            limit.rounds = limit.rounds.saturating_add(1);
-            let has_recovered = limit.rounds > RECOVERY_ROUNDS && !self.is_queued;
-            let growth = if has_recovered {
-                FAST_LIMIT_GROWTH
-            } else {
-                LIMIT_GROWTH
-            };
-            limit.bytes *= 1.0 + growth;
+            // A measurement of the base drains the queue itself, so it says nothing about others.
+            limit.end_round(self.is_queued || self.base_probe.is_some(), now);
         }
     }
 
@@ -404,9 +383,11 @@ impl Controller {
         if matches!(self.mode, Mode::StartUp(_)) {
             target = target.max(self.initial_window_bytes());
         }
-        match self.limit {
-            Some(limit) if limit.bytes < target as f64 => target = limit.bytes as u64,
-            _ => self.limit = None,
+        let limit = self.limit_bytes();
+        if limit < target {
+            target = limit;
+        } else {
+            self.limit = None;
         }
         let grown = self.window_bytes.saturating_add(acked_bytes);
         self.window_bytes = grown.min(target).max(self.min_window_bytes());
@@ -416,18 +397,12 @@ impl Controller {
     /// lost does not fit, so more loss lowers the window and the bandwidth more.
     fn respond(&mut self, in_flight_bytes: u32, now: Duration) {
         let excess = self.loss.excess_loss();
-        let kept = 1.0 - excess.clamp(WINDOW_REDUCTION, MAX_REDUCTION);
-        let bytes = f64::from(in_flight_bytes) * kept;
-        self.limit = Some(Limit {
-            bytes: bytes.max(self.min_window_bytes() as f64),
-            rounds: 0,
-        });
-        self.window_bytes = self
-            .window_bytes
-            .min(bytes as u64)
-            .max(self.min_window_bytes());
+        let packets = self.packets(in_flight_bytes.into());
+        self.limit = Some(InFlightLimit::new(packets, excess, now));
+        let window = self.window_bytes.min(self.limit_bytes());
+        self.window_bytes = window.max(self.min_window_bytes());
 
-        let kept = 1.0 - excess.clamp(BANDWIDTH_REDUCTION, MAX_REDUCTION);
+        let kept = 1.0 - excess.clamp(BANDWIDTH_REDUCTION, MAX_BANDWIDTH_REDUCTION);
         let reduced = (self.bandwidth() as f64 * kept) as u64;
         self.bandwidth.limit(reduced.max(self.bandwidth.latest()));
 
@@ -481,6 +456,13 @@ impl Controller {
     /// Returns the window in which the base round trip is measured.
     fn base_probe_bytes(&self) -> u64 {
         (self.product_bytes() / 2).max(self.min_window_bytes())
+    }
+
+    /// Returns the limit after congestion.
+    fn limit_bytes(&self) -> u64 {
+        self.limit.map_or(u64::MAX, |limit| {
+            (limit.packets() * f64::from(self.max_datagram_bytes)) as u64
+        })
     }
 
     fn initial_window_bytes(&self) -> u64 {

@@ -8,6 +8,7 @@
 //! | `delivery` | rounds, and samples of the delivery rate |
 //! | `filters` | maximum of recent rounds, minimum of recent round trips |
 //! | `loss` | comparison of losses with and without a queue |
+//! | `limit` | amount in flight after congestion |
 //! | `aggregation` | bytes that bursts of acknowledgements need in addition |
 //! | `cycle` | probing for more bandwidth |
 //! | `pacer` | departure times |
@@ -45,6 +46,7 @@ pub mod controller;
 mod cycle;
 mod delivery;
 mod filters;
+mod limit;
 mod loss;
 mod pacer;
 
