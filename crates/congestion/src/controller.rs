@@ -406,7 +406,7 @@ impl Controller {
         let reduced = (self.bandwidth() as f64 * kept) as u64;
         self.bandwidth.limit(reduced.max(self.bandwidth.latest()));
 
-        self.loss.forget_queued();
+        self.loss.forget_loaded();
         self.responded_at_bytes = self.delivery.delivered_bytes();
         let bandwidth = self.bandwidth();
         match &mut self.mode {
@@ -421,7 +421,7 @@ impl Controller {
         self.mode = Mode::StartUp(StartUp::default());
         self.bandwidth.clear();
         self.has_full_sample = false;
-        self.loss.forget_queued();
+        self.loss.forget_loaded();
         self.limit = None;
         self.window_bytes = self.min_window_bytes();
         self.responded_at_bytes = self.delivery.delivered_bytes();
@@ -438,6 +438,7 @@ impl Controller {
 
     fn pressure(&self) -> Pressure {
         match self.gain() {
+            _ if matches!(self.mode, Mode::StartUp(_)) => Pressure::Steady,
             gain if gain > 1.0 => Pressure::Rising,
             gain if gain < 1.0 => Pressure::Falling,
             _ => Pressure::Steady,

@@ -11,6 +11,8 @@ const DRAIN_GAIN: f64 = 0.75;
 const PROBE: usize = 0;
 /// Phase that sends less.
 const DRAIN: usize = 1;
+/// First phase at the bandwidth. The last packets of a probe are acknowledged in it.
+const CRUISE: usize = 2;
 /// Growth of the bandwidth that makes the next probe follow at once.
 const GROWTH: f64 = 1.1;
 
@@ -77,7 +79,7 @@ impl GainCycle {
         }
         let grew = path.bandwidth as f64 >= GROWTH * self.probed_bandwidth as f64;
         let next = match self.phase {
-            DRAIN if grew && !path.is_queued => PROBE,
+            DRAIN..=CRUISE if grew && !path.is_queued => PROBE,
             phase => (phase + 1) % GAINS.len(),
         };
         self.enter(next, path.bandwidth, now);

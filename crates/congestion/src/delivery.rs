@@ -28,9 +28,9 @@ impl PacketStamp {
 /// Relation of the pacing rate to the estimated bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pressure {
-    /// Above the bandwidth: a queue may grow.
+    /// Above the bandwidth: a queue grows.
     Rising,
-    /// At the bandwidth.
+    /// At the bandwidth, or before the bandwidth is known.
     Steady,
     /// Below the bandwidth: a queue of this connection shrinks, so it cannot overflow.
     Falling,

@@ -1,9 +1,10 @@
 //! Comparison of losses with and without a queue: decides if loss is congestion.
 //!
-//! Acknowledgements and losses are counted as *queued* while the round trip is well above its base,
-//! and as *unqueued* otherwise. Random loss hits both equally. A queue that overflows is full, so
-//! its losses are queued. The counts are forgotten exponentially, so that the loss of several
-//! rounds decides, and a path may change.
+//! Packets count as *loaded* if the round trip was well above its base when they were acknowledged
+//! or lost, or if they were sent in a probe for more bandwidth, and as *unloaded* otherwise. Random
+//! loss hits both equally. A queue that overflows is full, so the lost packets were loaded. Probes
+//! count because the queues of some paths are too short to show. The counts are forgotten
+//! exponentially, so that the loss of several rounds decides, and a path may change.
 //!
 //! Losses are counted in bursts of adjacent packets, because the test takes them as independent.
 
@@ -21,18 +22,18 @@ const QUEUE_MARGIN: Duration = Duration::from_millis(1);
 /// so that an overflow falls into other parts than the growth of the queue.
 const PARTS_OF_ROUND: u32 = 8;
 
-/// Standard deviations by which queued loss has to exceed unqueued loss.
+/// Standard deviations by which the loss of loaded packets has to exceed that of unloaded ones.
 const SIGNIFICANCE: f64 = 3.0;
-/// Smallest number of queued losses that can be congestion.
+/// Smallest number of losses of loaded packets that can be congestion.
 const MIN_LOSSES: f64 = 5.0;
-/// Ratio by which queued loss has to exceed unqueued loss.
+/// Ratio by which the loss of loaded packets has to exceed that of unloaded ones.
 const MIN_RATIO: f64 = 1.25;
 
-/// Rounds over which queued packets are remembered.
-const QUEUED_ROUNDS: f64 = 8.0;
-/// Rounds over which unqueued packets and those of falling pressure are remembered. More than
-/// those of queued packets, because they say how the path is, not what happens on it.
-const UNQUEUED_ROUNDS: f64 = 32.0;
+/// Rounds over which loaded packets are remembered.
+const LOADED_ROUNDS: f64 = 8.0;
+/// Rounds over which unloaded packets and those of falling pressure are remembered. They are more,
+/// because random loss is a property of the path, and congestion is an event.
+const UNLOADED_ROUNDS: f64 = 32.0;
 
 /// Packets after which the random loss is known well enough to send more by it.
 const MIN_RANDOM_PACKETS: f64 = 200.0;
@@ -78,7 +79,7 @@ impl Tally {
     }
 }
 
-/// Losses with and without a queue.
+/// Losses of loaded and unloaded packets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LossComparison {
     part_ends_at: Duration,
@@ -87,8 +88,8 @@ pub(crate) struct LossComparison {
     is_queued: bool,
     /// Smallest round trip of this round. `None` before its first sample.
     round_minimum: Option<Duration>,
-    queued: Tally,
-    unqueued: Tally,
+    loaded: Tally,
+    unloaded: Tally,
     falling: Tally,
 }
 
@@ -109,7 +110,7 @@ impl LossComparison {
         self.part_minimum = self.part_minimum.min(round_trip);
         self.round_minimum = Some(self.round_minimum.unwrap_or(round_trip).min(round_trip));
         self.is_queued = shows_queue(self.part_minimum, base);
-        self.class().add_acked(packets);
+        self.class(newest).add_acked(packets);
         if newest.pressure == Pressure::Falling && !self.is_queued {
             self.falling.add_acked(packets);
         }
@@ -120,29 +121,29 @@ impl LossComparison {
         if stamp.pressure == Pressure::Falling && !self.is_queued {
             self.falling.add_lost(packets, new_burst);
         }
-        self.class().add_lost(packets, new_burst);
-        self.is_queued && exceeds(&self.queued, &self.unqueued)
+        self.class(stamp).add_lost(packets, new_burst);
+        self.is_loaded(stamp) && exceeds(&self.loaded, &self.unloaded)
     }
 
     /// Ends a round. Returns true if it showed a queue from its beginning to its end.
     pub fn end_round(&mut self, base: Duration) -> bool {
-        let packets = self.queued.recent + self.unqueued.recent;
-        self.queued.end_round(packets, QUEUED_ROUNDS);
-        self.unqueued.end_round(packets, UNQUEUED_ROUNDS);
-        self.falling.end_round(packets, UNQUEUED_ROUNDS);
+        let packets = self.loaded.recent + self.unloaded.recent;
+        self.loaded.end_round(packets, LOADED_ROUNDS);
+        self.unloaded.end_round(packets, UNLOADED_ROUNDS);
+        self.falling.end_round(packets, UNLOADED_ROUNDS);
         self.round_minimum
             .take()
             .is_some_and(|minimum| shows_queue(minimum, base))
     }
 
-    /// Forgets the queued losses, because the controller has responded to them.
-    pub fn forget_queued(&mut self) {
-        self.queued = Tally::default();
+    /// Forgets the loaded packets, because the controller has responded to their loss.
+    pub fn forget_loaded(&mut self) {
+        self.loaded = Tally::default();
     }
 
-    /// Returns the part of the queued packets that was lost beyond the random loss.
+    /// Returns the part of the loaded packets that was lost beyond the random loss.
     pub fn excess_loss(&self) -> f64 {
-        (self.queued.loss() - self.unqueued.loss()).clamp(0.0, 1.0)
+        (self.loaded.loss() - self.unloaded.loss()).clamp(0.0, 1.0)
     }
 
     /// Returns the random loss: the part that was lost while this connection could not overflow a
@@ -154,12 +155,16 @@ impl LossComparison {
         self.falling.loss().min(MAX_RANDOM_LOSS)
     }
 
-    fn class(&mut self) -> &mut Tally {
-        if self.is_queued {
-            &mut self.queued
+    fn class(&mut self, stamp: &PacketStamp) -> &mut Tally {
+        if self.is_loaded(stamp) {
+            &mut self.loaded
         } else {
-            &mut self.unqueued
+            &mut self.unloaded
         }
+    }
+
+    fn is_loaded(&self, stamp: &PacketStamp) -> bool {
+        self.is_queued || stamp.pressure == Pressure::Rising
     }
 }
 
@@ -170,19 +175,19 @@ fn shows_queue(round_trip: Duration, base: Duration) -> bool {
             .saturating_add(QUEUE_MARGIN)
 }
 
-/// Returns true if queued packets are lost significantly more often than unqueued ones.
+/// Returns true if loaded packets are lost significantly more often than unloaded ones.
 ///
 /// The statistic is the signed root of the likelihood ratio of two proportions, which holds for few
-/// losses as well. With few unqueued packets the test would never see congestion, so their rate
+/// losses as well. With few unloaded packets the test would never see congestion, so their rate
 /// counts as if as many had been observed.
-fn exceeds(queued: &Tally, unqueued: &Tally) -> bool {
-    let trials = queued.packets.max(queued.bursts);
-    let rate = queued.bursts / trials.max(1.0);
-    let other_rate = unqueued.bursts / unqueued.packets.max(unqueued.bursts).max(1.0);
-    if queued.bursts < MIN_LOSSES || rate <= other_rate * MIN_RATIO {
+fn exceeds(loaded: &Tally, unloaded: &Tally) -> bool {
+    let trials = loaded.packets.max(loaded.bursts);
+    let rate = loaded.bursts / trials.max(1.0);
+    let other_rate = unloaded.bursts / unloaded.packets.max(unloaded.bursts).max(1.0);
+    if loaded.bursts < MIN_LOSSES || rate <= other_rate * MIN_RATIO {
         return false;
     }
-    let other_trials = unqueued.packets.max(trials);
+    let other_trials = unloaded.packets.max(trials);
     let pooled = (rate * trials + other_rate * other_trials) / (trials + other_trials);
     let ratio = trials * divergence(rate, pooled) + other_trials * divergence(other_rate, pooled);
     2.0 * ratio > SIGNIFICANCE * SIGNIFICANCE
