@@ -150,7 +150,11 @@ impl Controller {
 
     /// Returns the number of bytes to send at once.
     pub fn send_quantum_bytes(&self) -> u32 {
-        quantum_bytes(self.pacing_rate(), self.max_datagram_bytes)
+        quantum_bytes(
+            self.pacing_rate(),
+            self.base_round_trip(),
+            self.max_datagram_bytes,
+        )
     }
 
     /// Returns the estimated bandwidth of the path, in bytes per second. 0 before the first sample.

@@ -3,9 +3,17 @@
 
 use std::time::Duration;
 
-/// Time that a quantum takes at the pacing rate, and the longest delay of the sender that it may
-/// make up for.
+use crate::delivery::carried_bytes;
+
+/// Longest time that a quantum takes at the pacing rate, and the longest delay of the sender that
+/// it may make up for.
 const QUANTUM: Duration = Duration::from_millis(1);
+/// Part of the base round trip that a quantum takes at most. A queue of a tenth of the
+/// bandwidth-delay product has to hold several.
+const QUANTUM_SHARE: u32 = 32;
+/// Base round trips up to which quanta take the longest time nevertheless. Within a site, queues are
+/// longer than the bandwidth-delay product, and small quanta would cost processor time.
+const SITE_ROUND_TRIP: Duration = Duration::from_millis(2);
 /// Packets of the smallest quantum.
 const MIN_QUANTUM_PACKETS: u32 = 2;
 /// Bytes of the largest quantum: what the kernel segments at once.
@@ -41,9 +49,14 @@ impl Pacer {
     }
 }
 
-/// Returns the bytes that are sent at once at a rate.
-pub(crate) fn quantum_bytes(rate: u64, max_datagram_bytes: u32) -> u32 {
-    let bytes = crate::delivery::carried_bytes(rate, QUANTUM);
+/// Returns the bytes that are sent at once at a rate, on a path with a base round trip.
+pub(crate) fn quantum_bytes(rate: u64, base: Duration, max_datagram_bytes: u32) -> u32 {
+    let time = if base <= SITE_ROUND_TRIP {
+        QUANTUM
+    } else {
+        QUANTUM.min(base / QUANTUM_SHARE)
+    };
+    let bytes = carried_bytes(rate, time);
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     bytes
         .min(MAX_QUANTUM_BYTES)
@@ -54,6 +67,8 @@ pub(crate) fn quantum_bytes(rate: u64, max_datagram_bytes: u32) -> u32 {
 mod tests {
     use super::*;
 
+    const BASE: Duration = Duration::from_millis(100);
+
     /// Sends packets of 1,000 bytes at the earliest times after `start`, and returns the time of
     /// the last one. The sender wakes `late` after each departure.
     fn send(pacer: &mut Pacer, packets: u32, start: Duration, late: Duration) -> Duration {
@@ -63,7 +78,7 @@ mod tests {
             if departure > now {
                 now = departure + late;
             }
-            pacer.on_sent(1000, 10_000_000, quantum_bytes(10_000_000, 1000), now);
+            pacer.on_sent(1000, 10_000_000, quantum_bytes(10_000_000, BASE, 1000), now);
         }
         now
     }
@@ -87,8 +102,10 @@ mod tests {
 
     #[test]
     fn quanta_are_a_millisecond_within_bounds() {
-        assert_eq!(quantum_bytes(100, 1472), 2944);
-        assert_eq!(quantum_bytes(20_000_000, 1472), 20_000);
-        assert_eq!(quantum_bytes(u64::MAX, 1472), 64 * 1024);
+        assert_eq!(quantum_bytes(100, BASE, 1472), 2944);
+        assert_eq!(quantum_bytes(20_000_000, BASE, 1472), 20_000);
+        assert_eq!(quantum_bytes(20_000_000, BASE / 10, 1472), 6_250);
+        assert_eq!(quantum_bytes(20_000_000, BASE / 100, 1472), 20_000);
+        assert_eq!(quantum_bytes(u64::MAX, BASE, 1472), 64 * 1024);
     }
 }
