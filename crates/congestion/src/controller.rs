@@ -7,7 +7,7 @@ use crate::{
     cycle::{GainCycle, PathState},
     delivery::{DeliveryTracker, PacketStamp, Pressure, RateSample, carried_bytes, rate},
     filters::{BaseRoundTrip, RoundsMaximum},
-    limit::InFlightLimit,
+    limit::{InFlightLimit, Level},
     loss::LossComparison,
     pacer::{Pacer, quantum_bytes},
 };
@@ -32,6 +32,9 @@ const MIN_WINDOW_PACKETS: u64 = 4;
 const INITIAL_ROUND_TRIP: Duration = Duration::from_millis(100);
 /// Lowest pacing rate, in packets per second.
 const MIN_PACKET_RATE: u64 = 4;
+
+/// Highest rate, in bytes per second. Samples beyond it are errors of clocks.
+const MAX_RATE: u64 = 10_u64.pow(13);
 
 /// Part by which congestion lowers the bandwidth, unless more is still delivered.
 const BANDWIDTH_REDUCTION: f64 = 0.1;
@@ -75,6 +78,8 @@ pub struct Controller {
     /// Amount delivered when congestion was last responded to. Losses of packets sent before are
     /// part of it.
     responded_at_bytes: u64,
+    /// If true, no packet that was sent after the response has been acknowledged.
+    awaits_effect: bool,
     /// If true, the last round showed a queue from its beginning to its end.
     is_queued: bool,
 }
@@ -125,6 +130,7 @@ impl Controller {
             window_bytes: INITIAL_WINDOW_PACKETS * u64::from(max_datagram_bytes),
             limit: None,
             responded_at_bytes: 0,
+            awaits_effect: false,
             is_queued: false,
         }
     }
@@ -173,7 +179,9 @@ impl Controller {
         };
         let delivered = 1.0 - self.loss.random_loss();
         let rate = bandwidth as f64 * self.gain() / delivered;
-        (rate as u64).max(u64::from(self.max_datagram_bytes) * MIN_PACKET_RATE)
+        (rate as u64)
+            .min(MAX_RATE)
+            .max(u64::from(self.max_datagram_bytes) * MIN_PACKET_RATE)
     }
 
     /// Notes a sent packet. `app_limited` is true if there is too little data to fill the window,
@@ -256,9 +264,7 @@ impl Controller {
 
     /// Notes that routers marked packets (ECN). It counts as congestion once a round.
     pub fn on_congestion_mark(&mut self, now: Duration) {
-        let delivered = self.delivery.delivered_bytes();
-        let flight = u64::from(self.in_flight_bytes);
-        if self.responded_at_bytes == 0 || delivered >= self.responded_at_bytes + flight {
+        if !self.awaits_effect {
             self.respond(self.in_flight_bytes, now);
         }
     }
@@ -313,8 +319,9 @@ impl Controller {
     }
 
     fn update_bandwidth(&mut self, sample: RateSample) {
-        if !sample.app_limited || sample.rate > self.bandwidth() {
-            self.bandwidth.add(sample.rate);
+        let rate = sample.rate.min(MAX_RATE);
+        if !sample.app_limited || rate > self.bandwidth() {
+            self.bandwidth.add(rate);
         }
         self.has_full_sample |= !sample.app_limited;
     }
@@ -400,9 +407,16 @@ impl Controller {
     /// Responds to congestion of packets that were sent with `in_flight_bytes` in flight. What is
     /// lost does not fit, so more loss lowers the window and the bandwidth more.
     fn respond(&mut self, in_flight_bytes: u32, now: Duration) {
-        let excess = self.loss.excess_loss();
-        let packets = self.packets(in_flight_bytes.into());
-        self.limit = Some(InFlightLimit::new(packets, excess, now));
+        // The start-up sends up to three times what fits. What it loses says little about the rate.
+        let excess = match self.mode {
+            Mode::StartUp(_) => 0.0,
+            Mode::Drain | Mode::Cycle(_) => self.loss.excess_loss(),
+        };
+        let level = Level {
+            in_flight: self.packets(in_flight_bytes.into()),
+            sufficient: self.packets(self.sufficient_bytes()),
+        };
+        self.limit = Some(InFlightLimit::new(level, excess, self.limit, now));
         let window = self.window_bytes.min(self.limit_bytes());
         self.window_bytes = window.max(self.min_window_bytes());
 
@@ -412,6 +426,7 @@ impl Controller {
 
         self.loss.forget_loaded();
         self.responded_at_bytes = self.delivery.delivered_bytes();
+        self.awaits_effect = true;
         let bandwidth = self.bandwidth();
         match &mut self.mode {
             Mode::StartUp(_) => self.mode = Mode::Drain,
@@ -461,6 +476,12 @@ impl Controller {
     /// Returns the window in which the base round trip is measured.
     fn base_probe_bytes(&self) -> u64 {
         (self.product_bytes() / 2).max(self.min_window_bytes())
+    }
+
+    /// Returns the bytes in flight that deliver what is delivered now, without a queue.
+    fn sufficient_bytes(&self) -> u64 {
+        let product = carried_bytes(self.bandwidth.latest(), self.base_round_trip());
+        (product as f64 / (1.0 - self.loss.random_loss())) as u64
     }
 
     /// Returns the limit after congestion.

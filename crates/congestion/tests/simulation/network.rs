@@ -1,27 +1,25 @@
 //! Flows that share one bottleneck, in virtual time.
 
-use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use crate::{
     flow::Flow,
     link::{Link, PAYLOAD_BYTES, Packet, Queue, Random},
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Time between two checks of the timeouts.
+const TIMER: Duration = Duration::from_millis(50);
+
+#[derive(Clone, Copy, Debug)]
 enum Event {
     /// The bottleneck has sent a packet.
     Sent,
-    Acked {
-        flow: usize,
-        number: u64,
-    },
+    /// An acknowledgement arrives.
+    Acked,
     /// A flow may send.
-    Departure {
-        flow: usize,
-    },
-    Timeout {
-        flow: usize,
-    },
+    Departure(usize),
+    /// Timeouts are checked.
+    Timer,
 }
 
 pub struct Network {
@@ -30,11 +28,13 @@ pub struct Network {
     pub now: Duration,
     queue: Queue,
     random: Random,
-    events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
-    event_number: u64,
-    /// Time of the next departure event of each flow.
+    /// Time at which the bottleneck has sent its packet. `None` if it is idle.
+    sent_at: Option<Duration>,
+    /// Acknowledgements on their way, in order.
+    acks: VecDeque<(Duration, Packet)>,
+    /// Time at which each flow sends next.
     departures: Vec<Option<Duration>>,
-    last_ack_at: Duration,
+    timer_at: Duration,
 }
 
 impl Network {
@@ -45,10 +45,10 @@ impl Network {
             now: Duration::ZERO,
             queue: Queue::default(),
             random: Random(seed),
-            events: BinaryHeap::new(),
-            event_number: 0,
+            sent_at: None,
+            acks: VecDeque::new(),
             departures: Vec::new(),
-            last_ack_at: Duration::ZERO,
+            timer_at: Duration::ZERO,
         }
     }
 
@@ -60,31 +60,19 @@ impl Network {
     }
 
     pub fn add(&mut self, flow: Flow) {
-        let index = self.flows.len();
         self.flows.push(flow);
         self.departures.push(None);
-        self.schedule(self.now, Event::Timeout { flow: index });
-        self.wake(index);
+        self.wake(self.flows.len() - 1);
     }
 
-    /// Lets a flow send after its supply changed.
+    /// Lets a flow send after its supply or its window changed.
     pub fn wake(&mut self, flow: usize) {
-        let due = self.flows[flow].next_departure(self.now);
-        if let Some(due) = due
-            && self.departures[flow].is_none_or(|next| due < next)
-        {
-            self.departures[flow] = Some(due);
-            self.schedule(due, Event::Departure { flow });
-        }
+        self.departures[flow] = self.flows[flow].next_departure(self.now);
     }
 
     /// Runs until a time.
     pub fn run_until(&mut self, end: Duration) {
-        while self
-            .events
-            .peek()
-            .is_some_and(|Reverse((at, ..))| *at <= end)
-        {
+        while self.next_event().0 <= end {
             self.step();
         }
         self.now = end;
@@ -115,35 +103,42 @@ impl Network {
             .collect()
     }
 
-    fn schedule(&mut self, at: Duration, event: Event) {
-        self.event_number += 1;
-        self.events.push(Reverse((at, self.event_number, event)));
+    fn next_event(&self) -> (Duration, Event) {
+        let acked = self.acks.front().map(|(at, _)| (*at, Event::Acked));
+        let sent = self.sent_at.map(|at| (at, Event::Sent));
+        let departures = self.departures.iter().enumerate();
+        departures
+            .filter_map(|(flow, at)| Some(((*at)?, Event::Departure(flow))))
+            .chain(acked)
+            .chain(sent)
+            .fold((self.timer_at, Event::Timer), |next, event| {
+                if event.0 < next.0 { event } else { next }
+            })
     }
 
     fn step(&mut self) {
-        let Reverse((at, _, event)) = self.events.pop().expect("flows have timers");
+        let (at, event) = self.next_event();
         self.now = at;
         match event {
             Event::Sent => self.on_sent(),
-            Event::Acked { flow, number } => {
-                self.flows[flow].on_ack(number, at);
-                self.wake(flow);
-            }
-            Event::Departure { flow } => {
-                if self.departures[flow] == Some(at) {
-                    self.departures[flow] = None;
-                    self.depart(flow);
+            Event::Acked => {
+                if let Some((_, packet)) = self.acks.pop_front() {
+                    self.flows[packet.flow].on_ack(packet.number, at);
+                    self.wake(packet.flow);
                 }
             }
-            Event::Timeout { flow } => {
-                if self.flows[flow]
-                    .timeout()
-                    .is_some_and(|timeout| timeout <= at)
-                {
-                    self.flows[flow].on_timeout(at);
-                    self.wake(flow);
+            Event::Departure(flow) => self.depart(flow),
+            Event::Timer => {
+                self.timer_at = at + TIMER;
+                for flow in 0..self.flows.len() {
+                    if self.flows[flow]
+                        .timeout()
+                        .is_some_and(|timeout| timeout <= at)
+                    {
+                        self.flows[flow].on_timeout(at);
+                        self.wake(flow);
+                    }
                 }
-                self.schedule(at + Duration::from_millis(50), event);
             }
         }
     }
@@ -153,7 +148,7 @@ impl Network {
             let number = self.flows[flow].send(self.now);
             let is_lost = self.link.loss > 0.0 && self.random.next() < self.link.loss;
             if !is_lost && self.queue.push(Packet { flow, number }, &self.link) {
-                self.schedule(self.now + self.link.packet_time(), Event::Sent);
+                self.sent_at = Some(self.now + self.link.packet_time());
             }
         }
         self.wake(flow);
@@ -164,17 +159,9 @@ impl Network {
             return;
         };
         let jitter = self.link.jitter.mul_f64(self.random.next());
-        let at = (self.now + self.link.round_trip + jitter).max(self.last_ack_at);
-        self.last_ack_at = at;
-        self.schedule(
-            at,
-            Event::Acked {
-                flow: packet.flow,
-                number: packet.number,
-            },
-        );
-        if more {
-            self.schedule(self.now + self.link.packet_time(), Event::Sent);
-        }
+        let last = self.acks.back().map_or(Duration::ZERO, |(at, _)| *at);
+        let at = (self.now + self.link.round_trip + jitter).max(last);
+        self.acks.push_back((at, packet));
+        self.sent_at = more.then(|| self.now + self.link.packet_time());
     }
 }
