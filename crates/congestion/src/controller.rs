@@ -156,11 +156,7 @@ impl Controller {
 
     /// Returns the number of bytes to send at once.
     pub fn send_quantum_bytes(&self) -> u32 {
-        quantum_bytes(
-            self.pacing_rate(),
-            self.base_round_trip(),
-            self.max_datagram_bytes,
-        )
+        self.quantum_bytes_at(self.pacing_rate())
     }
 
     /// Returns the estimated bandwidth of the path, in bytes per second. 0 before the first sample.
@@ -202,8 +198,9 @@ impl Controller {
         );
         if bytes > 0 {
             self.in_flight_bytes = stamp.in_flight_bytes;
+            let rate = self.pacing_rate();
             self.pacer
-                .on_sent(bytes, self.pacing_rate(), self.send_quantum_bytes(), now);
+                .on_sent(bytes, rate, self.quantum_bytes_at(rate), now);
         }
         stamp
     }
@@ -444,6 +441,10 @@ impl Controller {
         self.limit = None;
         self.window_bytes = self.min_window_bytes();
         self.responded_at_bytes = self.delivery.delivered_bytes();
+    }
+
+    fn quantum_bytes_at(&self, rate: u64) -> u32 {
+        quantum_bytes(rate, self.base_round_trip(), self.max_datagram_bytes)
     }
 
     fn gain(&self) -> f64 {

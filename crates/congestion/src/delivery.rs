@@ -143,17 +143,35 @@ impl DeliveryTracker {
     }
 }
 
+/// Nanoseconds of a second.
+const SECOND_NANOS: u64 = 1_000_000_000;
+
 /// Returns the rate of an amount in a time, in bytes per second.
 pub(crate) fn rate(bytes: u64, elapsed: Duration) -> u64 {
-    let nanos = elapsed.as_nanos().max(1);
-    let rate = u128::from(bytes).saturating_mul(1_000_000_000) / nanos;
-    u64::try_from(rate).unwrap_or(u64::MAX)
+    scale(bytes, SECOND_NANOS, nanos(elapsed))
 }
 
 /// Returns the amount that a rate carries in a time.
 pub(crate) fn carried_bytes(rate: u64, elapsed: Duration) -> u64 {
-    let bytes = u128::from(rate).saturating_mul(elapsed.as_nanos()) / 1_000_000_000;
-    u64::try_from(bytes).unwrap_or(u64::MAX)
+    scale(rate, nanos(elapsed), SECOND_NANOS)
+}
+
+/// Returns a duration in nanoseconds. 64 bits hold 584 years.
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Returns `value * factor / divisor`. Common values need no division of 128 bits, which takes
+/// longer than the rest of an event.
+fn scale(value: u64, factor: u64, divisor: u64) -> u64 {
+    let divisor = divisor.max(1);
+    match value.checked_mul(factor) {
+        Some(product) => product / divisor,
+        None => {
+            let product = u128::from(value) * u128::from(factor);
+            u64::try_from(product / u128::from(divisor)).unwrap_or(u64::MAX)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -72,8 +72,12 @@ impl Network {
 
     /// Runs until a time.
     pub fn run_until(&mut self, end: Duration) {
-        while self.next_event().0 <= end {
-            self.step();
+        loop {
+            let next = self.next_event();
+            if next.0 > end {
+                break;
+            }
+            self.step(next);
         }
         self.now = end;
     }
@@ -83,7 +87,7 @@ impl Network {
         let began_at = self.now;
         let packets = self.flows[flow].delivered + payload_bytes.div_ceil(PAYLOAD_BYTES);
         while self.flows[flow].delivered < packets {
-            self.step();
+            self.step(self.next_event());
             assert!(
                 self.now - began_at < Duration::from_secs(3600),
                 "the flow stalls"
@@ -104,20 +108,22 @@ impl Network {
     }
 
     fn next_event(&self) -> (Duration, Event) {
-        let acked = self.acks.front().map(|(at, _)| (*at, Event::Acked));
-        let sent = self.sent_at.map(|at| (at, Event::Sent));
-        let departures = self.departures.iter().enumerate();
-        departures
-            .filter_map(|(flow, at)| Some(((*at)?, Event::Departure(flow))))
-            .chain(acked)
-            .chain(sent)
-            .fold((self.timer_at, Event::Timer), |next, event| {
-                if event.0 < next.0 { event } else { next }
-            })
+        let mut next = (self.timer_at, Event::Timer);
+        if let Some(at) = self.sent_at.filter(|at| *at < next.0) {
+            next = (at, Event::Sent);
+        }
+        if let Some((at, _)) = self.acks.front().filter(|(at, _)| *at < next.0) {
+            next = (*at, Event::Acked);
+        }
+        for (flow, at) in self.departures.iter().enumerate() {
+            if let Some(at) = at.filter(|at| *at < next.0) {
+                next = (at, Event::Departure(flow));
+            }
+        }
+        next
     }
 
-    fn step(&mut self) {
-        let (at, event) = self.next_event();
+    fn step(&mut self, (at, event): (Duration, Event)) {
         self.now = at;
         match event {
             Event::Sent => self.on_sent(),
