@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{
     delivery::{carried_bytes, rate},
-    filters::RoundsMaximum,
+    maximum::RoundsMaximum,
 };
 
 /// Longest gap between acknowledgements that the window bridges.

@@ -4,25 +4,15 @@ use std::time::Duration;
 
 use crate::{
     aggregation::AckAggregation,
+    base::{BaseRoundTrip, Flight},
     cycle::{GainCycle, PathState},
     delivery::{DeliveryTracker, PacketStamp, Pressure, RateSample, carried_bytes, rate},
-    filters::{BaseRoundTrip, RoundsMaximum},
     limit::{InFlightLimit, Level},
     loss::LossComparison,
+    maximum::RoundsMaximum,
+    mode::{Mode, StartUp},
     pacer::{Pacer, quantum_bytes},
 };
-
-/// Pacing gain of the start-up: the smallest that can double the rate each round.
-const START_UP_GAIN: f64 = 2.77;
-/// Pacing gain after the start-up, until its queue is drained.
-const DRAIN_GAIN: f64 = 0.36;
-/// Bandwidth-delay products in flight after the start-up. The second one bridges delayed
-/// acknowledgements, and the round in which losses are repaired.
-const WINDOW_GAIN: f64 = 2.0;
-/// Growth of the bandwidth in a round that continues the start-up.
-const START_UP_GROWTH: f64 = 1.25;
-/// Rounds without such growth that end the start-up.
-const START_UP_ROUNDS: u32 = 3;
 
 /// Packets of the first window (RFC 9002, section 7.2).
 const INITIAL_WINDOW_PACKETS: u64 = 10;
@@ -40,9 +30,6 @@ const MAX_RATE: u64 = 10_u64.pow(13);
 const BANDWIDTH_REDUCTION: f64 = 0.1;
 /// Largest part by which it does.
 const MAX_BANDWIDTH_REDUCTION: f64 = 0.9;
-
-/// Shortest time with little in flight in which the base round trip is measured.
-const BASE_PROBE_TIME: Duration = Duration::from_millis(200);
 
 /// Round trips that the connection measured.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +51,6 @@ pub struct Controller {
     /// If true, the current round has a sample that the application did not limit.
     has_full_sample: bool,
     base: BaseRoundTrip,
-    base_probe: Option<BaseProbe>,
     loss: LossComparison,
     aggregation: AckAggregation,
     pacer: Pacer,
@@ -84,29 +70,6 @@ pub struct Controller {
     is_queued: bool,
 }
 
-#[derive(Clone, Debug)]
-enum Mode {
-    StartUp(StartUp),
-    Drain,
-    Cycle(GainCycle),
-}
-
-/// Growth that the start-up has seen.
-#[derive(Clone, Debug, Default)]
-struct StartUp {
-    bandwidth: u64,
-    flat_rounds: u32,
-}
-
-/// Measurement of the base round trip with little in flight.
-#[derive(Clone, Copy, Debug)]
-struct BaseProbe {
-    /// Smallest round trip of the measurement.
-    minimum: Duration,
-    /// End of the measurement. `None` until the amount in flight has shrunk.
-    ends_at: Option<Duration>,
-}
-
 impl Controller {
     /// Returns the controller of a new path. `seed` decides when it probes for bandwidth:
     /// connections need different ones.
@@ -120,7 +83,6 @@ impl Controller {
             bandwidth: RoundsMaximum::default(),
             has_full_sample: false,
             base: BaseRoundTrip::default(),
-            base_probe: None,
             loss: LossComparison::default(),
             aggregation: AckAggregation::default(),
             pacer: Pacer::default(),
@@ -137,10 +99,12 @@ impl Controller {
 
     /// Returns the largest number of bytes that may be in flight.
     pub fn window_bytes(&self) -> u32 {
-        let window = match self.base_probe {
-            Some(_) => self.window_bytes.min(self.base_probe_bytes()),
-            None => self.window_bytes,
+        let bound = if self.base.is_probing() {
+            self.base_probe_bytes()
+        } else {
+            u64::MAX
         };
+        let window = self.window_bytes.min(bound);
         u32::try_from(window.max(self.min_window_bytes())).unwrap_or(u32::MAX)
     }
 
@@ -292,25 +256,12 @@ impl Controller {
         }
         if let Some(limit) = &mut self.limit {
             // A measurement of the base drains the queue itself, so it says nothing about others.
-            limit.end_round(self.is_queued || self.base_probe.is_some(), now);
+            limit.end_round(self.is_queued || self.base.is_probing(), now);
         }
     }
 
     fn end_full_round(&mut self) {
-        let bandwidth = self.bandwidth();
-        if let Mode::StartUp(start_up) = &mut self.mode {
-            if bandwidth as f64 >= START_UP_GROWTH * start_up.bandwidth as f64 {
-                *start_up = StartUp {
-                    bandwidth,
-                    flat_rounds: 0,
-                };
-            } else {
-                start_up.flat_rounds += 1;
-            }
-            if start_up.flat_rounds >= START_UP_ROUNDS {
-                self.mode = Mode::Drain;
-            }
-        }
+        self.mode.end_round(self.bandwidth());
         self.bandwidth.begin_round();
         self.has_full_sample = false;
     }
@@ -323,40 +274,14 @@ impl Controller {
         self.has_full_sample |= !sample.app_limited;
     }
 
-    /// Updates the base round trip. If it expired, begins or ends its measurement.
     fn update_base(&mut self, sample: Duration, now: Duration) {
-        let is_expired = self.base.is_expired(now);
-        let was_idle = std::mem::take(&mut self.was_idle);
-        if is_expired && was_idle && self.base_probe.is_none() {
-            self.base.replace(sample, now);
-        } else {
-            self.base.add(sample, now);
-        }
-        let target = self.base_probe_bytes();
-        let hold = BASE_PROBE_TIME.max(self.smoothed.unwrap_or_default());
-        match &mut self.base_probe {
-            Some(probe) => {
-                probe.minimum = probe.minimum.min(sample);
-                match probe.ends_at {
-                    None if u64::from(self.in_flight_bytes) <= target => {
-                        probe.ends_at = Some(now.saturating_add(hold));
-                        probe.minimum = sample;
-                    }
-                    Some(ends_at) if now >= ends_at => {
-                        self.base.replace(probe.minimum, now);
-                        self.base_probe = None;
-                    }
-                    _ => {}
-                }
-            }
-            None if is_expired && !was_idle => {
-                self.base_probe = Some(BaseProbe {
-                    minimum: sample,
-                    ends_at: None,
-                });
-            }
-            None => {}
-        }
+        let flight = Flight {
+            was_idle: std::mem::take(&mut self.was_idle),
+            bytes: self.in_flight_bytes.into(),
+            probe_bytes: self.base_probe_bytes(),
+            round_trip: self.smoothed.unwrap_or_default(),
+        };
+        self.base.add(sample, flight, now);
     }
 
     fn advance_mode(&mut self, now: Duration) {
@@ -380,15 +305,11 @@ impl Controller {
     }
 
     fn grow_window(&mut self, acked_bytes: u64) {
-        let gain = match self.mode {
-            Mode::StartUp(_) => START_UP_GAIN,
-            Mode::Drain | Mode::Cycle(_) => WINDOW_GAIN,
-        };
         let product = self.product_bytes() as f64;
         let quanta = 3 * u64::from(self.send_quantum_bytes());
         let extra = quanta.saturating_add(self.aggregation.excess_bytes());
-        let mut target = ((product * gain) as u64).saturating_add(extra);
-        if matches!(self.mode, Mode::StartUp(_)) {
+        let mut target = ((product * self.mode.window_gain()) as u64).saturating_add(extra);
+        if self.mode.is_start_up() {
             target = target.max(self.initial_window_bytes());
         }
         let limit = self.limit_bytes();
@@ -405,9 +326,10 @@ impl Controller {
     /// lost does not fit, so more loss lowers the window and the bandwidth more.
     fn respond(&mut self, in_flight_bytes: u32, now: Duration) {
         // The start-up sends up to three times what fits. What it loses says little about the rate.
-        let excess = match self.mode {
-            Mode::StartUp(_) => 0.0,
-            Mode::Drain | Mode::Cycle(_) => self.loss.excess_loss(),
+        let excess = if self.mode.is_start_up() {
+            0.0
+        } else {
+            self.loss.excess_loss()
         };
         let level = Level {
             in_flight: self.packets(in_flight_bytes.into()),
@@ -448,17 +370,16 @@ impl Controller {
     }
 
     fn gain(&self) -> f64 {
-        match &self.mode {
-            _ if self.base_probe.is_some() => 1.0,
-            Mode::StartUp(_) => START_UP_GAIN,
-            Mode::Drain => DRAIN_GAIN,
-            Mode::Cycle(cycle) => cycle.gain(),
+        if self.base.is_probing() {
+            1.0
+        } else {
+            self.mode.pacing_gain()
         }
     }
 
     fn pressure(&self) -> Pressure {
         match self.gain() {
-            _ if matches!(self.mode, Mode::StartUp(_)) => Pressure::Steady,
+            _ if self.mode.is_start_up() => Pressure::Steady,
             gain if gain > 1.0 => Pressure::Rising,
             gain if gain < 1.0 => Pressure::Falling,
             _ => Pressure::Steady,

@@ -6,7 +6,9 @@
 //! |---|---|
 //! | [`controller`] | the state machine: events of the connection in, window and pacing out |
 //! | `delivery` | rounds, and samples of the delivery rate |
-//! | `filters` | maximum of recent rounds, minimum of recent round trips |
+//! | `maximum` | maximum of recent rounds |
+//! | `base` | smallest round trip, and its measurement |
+//! | `mode` | start-up, draining, and the cycle |
 //! | `loss` | comparison of losses with and without a queue |
 //! | `limit` | amount in flight after congestion |
 //! | `aggregation` | bytes that bursts of acknowledgements need in addition |
@@ -42,12 +44,14 @@
 #![forbid(unsafe_code)]
 
 mod aggregation;
+mod base;
 pub mod controller;
 mod cycle;
 mod delivery;
-mod filters;
 mod limit;
 mod loss;
+mod maximum;
+mod mode;
 mod pacer;
 
 pub use controller::{Controller, RoundTrip};
