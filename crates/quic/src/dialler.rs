@@ -183,7 +183,7 @@ impl QuicDialler {
                 streams: self.limits.streams,
             })
             .map_err(io::Error::other)?
-            .with_congestion_controller(controller::endpoint())
+            .with_congestion_controller(controller::Controllers::default())
             .map_err(io::Error::other)?
             .start()
             .map_err(io::Error::other)

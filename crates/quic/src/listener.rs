@@ -63,7 +63,7 @@ impl QuicListener {
                 connections: limits.connections,
             })
             .map_err(io::Error::other)?
-            .with_congestion_controller(controller::endpoint())
+            .with_congestion_controller(controller::Controllers::default())
             .map_err(io::Error::other)?
             .start()
             .map_err(io::Error::other)?;
@@ -149,6 +149,7 @@ async fn serve_connection(
             () = shared.verified(), if permit.is_some() => permit = None,
             () = eviction.wait(), if permit.is_some() => break,
             () = limit.as_mut(), if permit.is_some() => break,
+            () = streams.closed(), if permit.is_some() => break,
         }
     }
     shared.handle().close(NO_SESSION_CODE.into());
