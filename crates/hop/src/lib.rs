@@ -5,6 +5,8 @@
 //!   lends its descriptor to splice(2) and reports the kernel's statistics. Today every connection
 //!   is TCP; its users check [`Conn::supports_splice`] and do not rely on a descriptor.
 //! - [`Resolver`] turns an endpoint into addresses, and [`dial`] turns those into a [`Conn`].
+//! - [`Duplex`] moves bytes in both directions between two connections, or other streams. It is the
+//!   relay of a depot, and joins sessions with ordinary connections.
 //! - [`Listener`] accepts connections; [`ConnectionGate`] decides which pending connections stay
 //!   when there are too many.
 //! - [`receive_open`] reads an OPEN; [`answer_and_linger`] refuses it and ensures that the answer
@@ -19,6 +21,7 @@
 mod clock;
 mod conn;
 mod dial;
+mod duplex;
 mod event_log;
 mod gate;
 mod life;
@@ -35,6 +38,10 @@ mod trusted_file;
 pub use clock::unix_ms;
 pub use conn::Conn;
 pub use dial::{DialError, DialledConnection, dial};
+pub use duplex::{
+    BufferPool, Duplex, DuplexEnding, DuplexObserver, DuplexOptions, DuplexOutcome, DuplexSide,
+    EndPolicy, IdleLimits, PipeBounds, PipePool,
+};
 pub use event_log::EventLog;
 pub use gate::{
     AdmittedConnection, ConnectionGate, ConnectionPermit, Eviction, GateLimits, Payer,

@@ -1,10 +1,10 @@
 //! Observes the limits of the two hops of a relayed session. Takes occasional samples as data
 //! passes, and never changes a setting.
 
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use drs::{Estimator, Limit, LimitTally, Sampler, Side};
+use longhaul_hop::{Conn, DuplexSide};
 use tokio::time::Instant;
 
 use crate::observe::{HopEnd, HopObservation, HopReport};
@@ -12,9 +12,6 @@ use crate::observe::{HopEnd, HopObservation, HopReport};
 /// Interval between samples: rare enough that a busy relay shows no measurable cost, frequent
 /// enough for a verdict per second.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
-/// Minimum bytes moved before a session has a bulk direction and is observed. Smaller sessions cost
-/// no memory for it.
-const MIN_BULK_BYTES: u64 = 256 * 1024;
 
 /// Watches both hops of one session.
 #[derive(Debug)]
@@ -77,11 +74,8 @@ pub(crate) struct HopTallies {
 }
 
 impl HopWatches {
-    /// Begins to observe once a session has a bulk direction.
-    pub(super) fn for_bulk(forward: u64, backward: u64) -> Option<Box<Self>> {
-        if forward.max(backward) < MIN_BULK_BYTES {
-            return None;
-        }
+    /// Begins to observe. `forward` is true if the bulk data moves towards the acceptor.
+    pub(super) fn new(forward: bool) -> Self {
         let now = Instant::now();
         let hop = |side| HopWatch {
             sampler: Sampler::new(),
@@ -90,17 +84,17 @@ impl HopWatches {
             first: None,
             latest: HopObservation::default(),
         };
-        Some(Box::new(Self {
+        Self {
             begun: now,
             next: now,
-            forward: forward >= backward,
+            forward,
             sending: hop(Side::Sending),
             receiving: hop(Side::Receiving),
-        }))
+        }
     }
 
     /// Samples both hops, if that is due.
-    pub(super) fn sample(&mut self, upstream: &impl AsFd, downstream: &impl AsFd) {
+    pub(super) fn sample(&mut self, upstream: &mut Conn, downstream: &mut Conn) {
         let now = Instant::now();
         if now < self.next {
             return;
@@ -141,9 +135,13 @@ impl HopWatches {
 }
 
 impl HopWatch {
-    fn sample(&mut self, socket: &impl AsFd, at: Duration) {
+    /// Samples a hop that has a TCP socket.
+    fn sample(&mut self, hop: &mut Conn, at: Duration) {
+        let Some(socket) = hop.splice_conn() else {
+            return;
+        };
         // A socket that cannot be sampled is about to fail, which is reported elsewhere.
-        let Ok(sample) = self.sampler.sample(socket, at) else {
+        let Ok(sample) = self.sampler.sample(&*socket, at) else {
             return;
         };
         if let Some(verdict) = self.estimator.observe(&sample) {
