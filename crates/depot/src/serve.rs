@@ -8,15 +8,12 @@ use longhaul_hop::{
     AdmittedConnection, Conn, Duplex, DuplexEnding, DuplexOptions, DuplexOutcome, EndPolicy,
     IdleLimits, Phase, PhaseReceiver,
 };
-use longhaul_policy::RateLimits;
 use tokio::time::Instant;
 
 use crate::grants::CountedGrant;
 use crate::metrics::{EndingLabel, ReasonLabel, StatusLabel};
-use crate::observe;
 use crate::refuse::refuse;
-use crate::relay::hops::HopTallies;
-use crate::relay::{RelayObservations, RelayObserver};
+use crate::relay::{HopTallies, RelayObserver};
 use crate::setup::{EstablishedSession, SetupFailure, set_up};
 use crate::state::DepotState;
 
@@ -111,14 +108,12 @@ async fn relay(
         let granted = grant.as_ref().and_then(|grant| grant.session.limits());
         granted.unwrap_or_else(|| rule.limits())
     };
-    let RateLimits { forward, backward } = limits(&grant);
     let options = DuplexOptions {
         idle_limits: IdleLimits {
             open: shared.timeouts.idle,
             half_closed: shared.timeouts.half_closed,
         },
-        forward,
-        backward,
+        limits: limits(&grant),
         max_bytes: most_bytes.unwrap_or(u64::MAX),
         ends: EndPolicy::Revocable,
         pipes: Some(Arc::clone(&shared.pipes)),
@@ -134,19 +129,16 @@ async fn relay(
             biased;
             outcome = &mut relay => break outcome,
             () = phases.wait_until(Phase::Aborting) => break relay.abort(),
-            () = CountedGrant::wait_for_change(&mut grant) => {
-                let RateLimits { forward, backward } = limits(&grant);
-                relay.set_limits(forward, backward);
-            }
+            () = CountedGrant::wait_for_change(&mut grant) => relay.set_limits(limits(&grant)),
         }
     };
-    drop(relay);
+    let observer = relay.into_observer();
     let DuplexOutcome {
         ending,
         forward,
         backward,
-        observations: RelayObservations { tallies, hops },
     } = outcome;
+    let tallies = observer.tallies();
     let (name, error) = describe(&ending);
     shared
         .metrics
@@ -159,10 +151,9 @@ async fn relay(
     shared
         .metrics
         .add_limit_times("downstream", &tallies.downstream);
-    if let (Some(observer), Some(hops)) = (&shared.observer, hops) {
-        let (initiator, acceptor) = observe::hop_ends(&open);
-        for report in hops.reports(initiator, acceptor) {
-            (observer.0)(report);
+    if let (Some(callback), Some(reports)) = (&shared.observer, observer.into_reports(&open)) {
+        for report in reports {
+            (callback.0)(report);
         }
     }
     let moved = forward + backward + early as u64;

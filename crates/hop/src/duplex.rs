@@ -24,9 +24,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-use crate::RateLimit;
+use crate::RateLimits;
 pub use buffers::BufferPool;
-use direction::{Direction, DirectionProgress};
+use direction::{Direction, DirectionError};
 pub use pipe::{PipeBounds, PipePool};
 pub use side::DuplexSide;
 
@@ -42,10 +42,8 @@ const MIN_BULK_BYTES: u64 = 256 * 1024;
 pub struct DuplexOptions {
     /// Maximum idle times.
     pub idle_limits: IdleLimits,
-    /// Initial rate limit from the first side to the second.
-    pub forward: Arc<RateLimit>,
-    /// Initial rate limit from the second side to the first.
-    pub backward: Arc<RateLimit>,
+    /// Initial rate limits. The forward direction is that from the first side to the second.
+    pub limits: RateLimits,
     /// Maximum number of bytes that each direction may carry (LH-WISH-2).
     pub max_bytes: u64,
     /// Meaning of an end that has been relayed.
@@ -87,8 +85,7 @@ impl Default for DuplexOptions {
                 open: Duration::from_secs(3600),
                 half_closed: Duration::from_secs(600),
             },
-            forward: Arc::new(RateLimit::new(None)),
-            backward: Arc::new(RateLimit::new(None)),
+            limits: RateLimits::new(None),
             max_bytes: u64::MAX,
             ends: EndPolicy::Final,
             pipes: None,
@@ -99,30 +96,16 @@ impl Default for DuplexOptions {
 
 /// Observer of a [`Duplex`] between an `A` and a `B`.
 pub trait DuplexObserver<A, B>: Unpin {
-    /// Observations that the outcome contains.
-    type Observations;
-
     /// Counts bytes that have just been moved: to the second side, and to the first.
-    fn count(&mut self, forward: u64, backward: u64);
+    fn count(&mut self, _forward: u64, _backward: u64) {}
 
     /// Watches the sides. Called after each attempt to move bytes, once one direction has moved
-    /// bulk data. `forward` is true if the second side has received most of the bytes.
-    fn watch(&mut self, first: &mut A, second: &mut B, forward: bool);
-
-    /// Returns the observations, at the end.
-    fn finish(&mut self) -> Self::Observations;
+    /// bulk data. The last argument is true if the second side has received most of the bytes.
+    fn watch(&mut self, _first: &mut A, _second: &mut B, _forward: bool) {}
 }
 
 /// Observes nothing.
-impl<A, B> DuplexObserver<A, B> for () {
-    type Observations = ();
-
-    fn count(&mut self, _: u64, _: u64) {}
-
-    fn watch(&mut self, _: &mut A, _: &mut B, _: bool) {}
-
-    fn finish(&mut self) {}
-}
+impl<A, B> DuplexObserver<A, B> for () {}
 
 /// Ending of a [`Duplex`]. Only [`DuplexEnding::Finished`] is clean.
 #[derive(Debug)]
@@ -148,15 +131,13 @@ pub enum DuplexEnding {
 
 /// Result of a [`Duplex`].
 #[derive(Debug)]
-pub struct DuplexOutcome<O> {
+pub struct DuplexOutcome {
     /// How it ended.
     pub ending: DuplexEnding,
     /// Bytes that the second side accepted.
     pub forward: u64,
     /// Bytes that the first side accepted.
     pub backward: u64,
-    /// What the observer returned.
-    pub observations: O,
 }
 
 /// Future that moves the bytes. When it completes or is dropped, both sides are closed: cleanly
@@ -197,8 +178,8 @@ where
             && second.splice_conn().is_some();
         Self {
             sides: Some((first, second)),
-            forward: Direction::new(options.forward.clone(), splices),
-            backward: Direction::new(options.backward.clone(), splices),
+            forward: Direction::new(options.limits.forward.clone(), splices),
+            backward: Direction::new(options.limits.backward.clone(), splices),
             timer: Box::pin(tokio::time::sleep(options.idle_limits.open)),
             options,
             observer,
@@ -213,17 +194,23 @@ where
     }
 
     /// Replaces the rate limits. The future must be polled afterwards.
-    pub fn set_limits(&mut self, forward: Arc<RateLimit>, backward: Arc<RateLimit>) {
-        self.forward.set_limit(forward);
-        self.backward.set_limit(backward);
+    pub fn set_limits(&mut self, limits: RateLimits) {
+        self.forward.set_limit(limits.forward);
+        self.backward.set_limit(limits.backward);
+    }
+
+    /// Returns the observer. This aborts a duplex that has not completed.
+    #[must_use]
+    pub fn into_observer(self) -> O {
+        self.observer
     }
 
     /// Aborts now, with resets.
-    pub fn abort(&mut self) -> DuplexOutcome<O::Observations> {
+    pub fn abort(&mut self) -> DuplexOutcome {
         self.finish(DuplexEnding::Aborted)
     }
 
-    fn finish(&mut self, ending: DuplexEnding) -> DuplexOutcome<O::Observations> {
+    fn finish(&mut self, ending: DuplexEnding) -> DuplexOutcome {
         if let Some((first, second)) = self.sides.take()
             && matches!(ending, DuplexEnding::Finished)
         {
@@ -234,7 +221,6 @@ where
             ending,
             forward: self.forward.moved,
             backward: self.backward.moved,
-            observations: self.observer.finish(),
         }
     }
 
@@ -257,19 +243,19 @@ where
             self.observer.watch(first, second, forward >= backward);
         }
         match (there, back) {
-            (DirectionProgress::CannotRead(error), _)
-            | (_, DirectionProgress::CannotWrite(error)) => {
+            (Poll::Ready(Err(DirectionError::Read(error))), _)
+            | (_, Poll::Ready(Err(DirectionError::Write(error)))) => {
                 return Some(DuplexEnding::FirstDied(error));
             }
-            (_, DirectionProgress::CannotRead(error)) => {
+            (_, Poll::Ready(Err(DirectionError::Read(error)))) => {
                 return Some(DuplexEnding::SecondDied(error));
             }
-            (DirectionProgress::CannotWrite(error), _) => {
-                if let Some(ending) = self.lose_second(cx, error) {
+            (Poll::Ready(Err(DirectionError::Write(error))), _) => {
+                if let Some(ending) = self.handle_second_error(cx, error) {
                     return Some(ending);
                 }
             }
-            (DirectionProgress::Ended, DirectionProgress::Ended) => {
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => {
                 return Some(match self.forward.discards() {
                     true => DuplexEnding::Closed,
                     false => DuplexEnding::Finished,
@@ -285,7 +271,7 @@ where
     ///
     /// Linux reports the reset of such a peer as EPIPE, and any other as ECONNRESET. The data of
     /// such a peer is complete, and may still have to be read.
-    fn lose_second(&mut self, cx: &Context<'_>, error: io::Error) -> Option<DuplexEnding> {
+    fn handle_second_error(&mut self, cx: &Context<'_>, error: io::Error) -> Option<DuplexEnding> {
         if self.options.ends != EndPolicy::Final || error.kind() != io::ErrorKind::BrokenPipe {
             return Some(DuplexEnding::SecondDied(error));
         }
@@ -303,7 +289,7 @@ where
         if self.forward.expects_more()
             && let Poll::Ready(error) = second.poll_broken(cx)
         {
-            return self.lose_second(cx, error);
+            return self.handle_second_error(cx, error);
         }
         if self.backward.expects_more()
             && let Poll::Ready(error) = first.poll_broken(cx)
@@ -351,7 +337,7 @@ where
     B: DuplexSide,
     O: DuplexObserver<A, B>,
 {
-    type Output = DuplexOutcome<O::Observations>;
+    type Output = DuplexOutcome;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.advance(cx) {

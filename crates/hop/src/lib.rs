@@ -53,6 +53,6 @@ pub use listen::{ListenError, Listener, ListenerConfig};
 pub use open::{ReceiveOpenError, receive_open};
 pub use options::{CongestionError, HopOptions, check_congestion};
 pub use places::{HeldPermit, SharedPermits};
-pub use rate::{DrawOutcome, RateLimit};
+pub use rate::{DrawOutcome, RateLimit, RateLimits};
 pub use resolve::{ResolveError, Resolver};
 pub use trusted_file::read_trusted_file;

@@ -8,7 +8,6 @@ use longhaul_hop::{
     AdmittedConnection, Conn, Duplex, DuplexEnding, DuplexOptions, DuplexOutcome, EndPolicy, Payer,
     Phase, PhaseReceiver,
 };
-use longhaul_policy::RateLimits;
 use longhaul_proto::{Open, StatusCode};
 use longhaul_session::{Error, JoinObserver, Session, SessionRefusal};
 use tokio::time::Instant;
@@ -107,11 +106,9 @@ async fn carry(
         rule,
         most_bytes,
     } = reached;
-    let RateLimits { forward, backward } = rule.limits();
     let options = DuplexOptions {
         idle_limits: shared.timeouts.idle_limits(),
-        forward,
-        backward,
+        limits: rule.limits(),
         max_bytes: most_bytes.unwrap_or(u64::MAX),
         ends: EndPolicy::Final,
         pipes: None,
@@ -119,19 +116,22 @@ async fn carry(
     };
     let metrics = Arc::clone(&shared.metrics);
     let on_moved = move |to_server, to_session| metrics.count_bytes(to_server, to_session);
-    let observer = JoinObserver::new(shared.sizing, Arc::new(on_moved));
+    let observer = JoinObserver {
+        sizing: shared.sizing,
+        on_moved: Some(Arc::new(on_moved)),
+        flow: None,
+    };
     let mut join = Duplex::new(session, conn, options, observer);
     let joined = tokio::select! {
         biased;
         joined = &mut join => joined,
         () = phases.wait_until(Phase::Aborting) => join.abort(),
     };
-    drop(join);
+    let flow = join.into_observer().flow;
     let DuplexOutcome {
         ending,
-        forward: to_server,
-        backward: to_session,
-        observations: flow,
+        forward,
+        backward,
     } = joined;
     let (name, error) = describe(&ending);
     shared.metrics.count_ended(name);
@@ -151,8 +151,8 @@ async fn carry(
             size = open.size,
             rate = open.rate,
             duration = open.duration,
-            forward_bytes = to_server,
-            backward_bytes = to_session,
+            forward_bytes = forward,
+            backward_bytes = backward,
             seconds = began.elapsed().as_secs_f64(),
             limited_by = tally.dominant_limit().map(|(limit, _)| Limit::as_str(limit)),
             ending = name,

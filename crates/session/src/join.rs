@@ -20,22 +20,12 @@ pub type OnMoved = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// Counts the bytes of a joined session, and watches the session's own hop once it moves bulk data.
 pub struct JoinObserver {
-    sizing: Mode,
-    on_moved: Option<OnMoved>,
-    flow: Option<Arc<FlowWatch>>,
-}
-
-impl JoinObserver {
-    /// Creates an observer that right-sizes the session's own hop as `sizing` allows, and counts
-    /// with `on_moved`.
-    #[must_use]
-    pub fn new(sizing: Mode, on_moved: OnMoved) -> Self {
-        Self {
-            sizing,
-            on_moved: Some(on_moved),
-            flow: None,
-        }
-    }
+    /// Right-sizing mode for that hop.
+    pub sizing: Mode,
+    /// Callback that counts moved bytes.
+    pub on_moved: Option<OnMoved>,
+    /// Observations of the hop, once it moves bulk data.
+    pub flow: Option<Arc<FlowWatch>>,
 }
 
 impl Default for JoinObserver {
@@ -50,8 +40,6 @@ impl Default for JoinObserver {
 }
 
 impl DuplexObserver<Session, Conn> for JoinObserver {
-    type Observations = Option<Arc<FlowWatch>>;
-
     fn count(&mut self, to_tcp: u64, to_session: u64) {
         if let Some(on_moved) = &self.on_moved {
             on_moved(to_tcp, to_session);
@@ -65,10 +53,6 @@ impl DuplexObserver<Session, Conn> for JoinObserver {
         };
         self.flow
             .get_or_insert_with(|| session.watch(self.sizing, side));
-    }
-
-    fn finish(&mut self) -> Option<Arc<FlowWatch>> {
-        self.flow.take()
     }
 }
 

@@ -69,14 +69,10 @@ enum HeldBytes {
     },
 }
 
-/// Result of an attempt to move bytes.
-pub(super) enum DirectionProgress {
-    /// Progress needs a wake-up.
-    Waiting,
-    /// The end of stream has been relayed.
-    Ended,
-    CannotRead(io::Error),
-    CannotWrite(io::Error),
+/// Failure of one of the two sides.
+pub(super) enum DirectionError {
+    Read(io::Error),
+    Write(io::Error),
 }
 
 impl Direction {
@@ -126,48 +122,55 @@ impl Direction {
         !self.has_ended() && !self.discards
     }
 
-    /// Moves bytes until one of the sides, the rate limit or the turn limit stops it.
+    /// Moves bytes until one of the sides, the rate limit or the turn limit stops it. Ready once the
+    /// end of stream has been relayed.
     pub(super) fn advance(
         &mut self,
         cx: &mut Context<'_>,
         from: &mut impl DuplexSide,
         to: &mut impl DuplexSide,
         options: &DuplexOptions,
-    ) -> DirectionProgress {
+    ) -> Poll<Result<(), DirectionError>> {
         let mut turn = MAX_BYTES_PER_TURN;
-        if let Some(conn) = self.lent(from) {
+        if let Some(conn) = self.borrow_conn(from) {
             self.batch.check_deadline(cx, conn);
         }
         loop {
-            match self.write(cx, to) {
-                Poll::Pending => {
-                    // Nothing is read until this is written, so further arrivals need not wake the
-                    // task.
-                    if self.state == DirectionState::Open
-                        && let Some(conn) = self.lent(from)
-                        && let Err(error) = conn.pause_reading(cx)
-                    {
-                        return DirectionProgress::CannotRead(error);
-                    }
-                    return DirectionProgress::Waiting;
+            let written = self.write(cx, to).map_err(DirectionError::Write)?;
+            if written.is_pending() {
+                // Nothing is read until this is written, so further arrivals need not wake the
+                // task.
+                if self.state == DirectionState::Open
+                    && let Some(conn) = self.borrow_conn(from)
+                {
+                    conn.pause_reading(cx).map_err(DirectionError::Read)?;
                 }
-                Poll::Ready(Err(error)) => return DirectionProgress::CannotWrite(error),
-                Poll::Ready(Ok(())) => {}
+                return Poll::Pending;
             }
             match self.state {
-                DirectionState::Ended => return DirectionProgress::Ended,
-                DirectionState::Ending => return self.relay_end(cx, to, options.ends),
+                DirectionState::Ended => return Poll::Ready(Ok(())),
+                DirectionState::Ending => {
+                    let ended = self.relay_end(cx, to, options.ends);
+                    return ended.map_err(DirectionError::Write);
+                }
                 DirectionState::Open => {}
             }
             if turn == 0 {
                 cx.waker().wake_by_ref();
-                return DirectionProgress::Waiting;
+                return Poll::Pending;
             }
-            match self.read(cx, from, options) {
-                Poll::Pending => return self.wait_for_bytes(cx, from, to),
-                Poll::Ready(Err(error)) => return DirectionProgress::CannotRead(error),
-                Poll::Ready(Ok(0)) => self.state = DirectionState::Ending,
-                Poll::Ready(Ok(n)) => {
+            match self.read(cx, from, options).map_err(DirectionError::Read)? {
+                Poll::Pending => {
+                    self.await_bytes(cx, from).map_err(DirectionError::Read)?;
+                    // Data that a session has sealed must not wait for more.
+                    if !self.discards {
+                        let flushed = Pin::new(to).poll_flush(cx);
+                        let _ = flushed.map_err(DirectionError::Write)?;
+                    }
+                    return Poll::Pending;
+                }
+                Poll::Ready(0) => self.state = DirectionState::Ending,
+                Poll::Ready(n) => {
                     self.batch.on_read();
                     turn = turn.saturating_sub(n);
                 }
@@ -176,39 +179,25 @@ impl Direction {
     }
 
     /// Returns the connection of a side whose socket this direction uses itself.
-    fn lent<'a>(&self, side: &'a mut impl DuplexSide) -> Option<&'a mut Conn> {
+    fn borrow_conn<'a>(&self, side: &'a mut impl DuplexSide) -> Option<&'a mut Conn> {
         match self.lane {
             Lane::Spliced | Lane::Copied => side.splice_conn(),
             Lane::Buffered => None,
         }
     }
 
-    fn wait_for_bytes(
-        &mut self,
-        cx: &mut Context<'_>,
-        from: &mut impl DuplexSide,
-        to: &mut impl DuplexSide,
-    ) -> DirectionProgress {
+    /// Prepares for a wake-up when bytes arrive, or when the rate limit permits more.
+    fn await_bytes(&mut self, cx: &mut Context<'_>, from: &mut impl DuplexSide) -> io::Result<()> {
         // Nothing is held, so another session may use the pipe or buffer.
         self.held = HeldBytes::Nothing;
-        if let Some(conn) = self.lent(from) {
-            let attention = if self.pause.is_some() {
-                conn.pause_reading(cx)
-            } else {
-                self.batch.on_empty(cx, conn, self.moved);
-                conn.resume_reading(cx)
-            };
-            if let Err(error) = attention {
-                return DirectionProgress::CannotRead(error);
-            }
+        let Some(conn) = self.borrow_conn(from) else {
+            return Ok(());
+        };
+        if self.pause.is_some() {
+            return conn.pause_reading(cx);
         }
-        // Data that a session has sealed must not wait for more.
-        if !self.discards
-            && let Poll::Ready(Err(error)) = Pin::new(to).poll_flush(cx)
-        {
-            return DirectionProgress::CannotWrite(error);
-        }
-        DirectionProgress::Waiting
+        self.batch.on_empty(cx, conn, self.moved);
+        conn.resume_reading(cx)
     }
 
     fn relay_end(
@@ -216,27 +205,21 @@ impl Direction {
         cx: &mut Context<'_>,
         to: &mut impl DuplexSide,
         policy: EndPolicy,
-    ) -> DirectionProgress {
+    ) -> Poll<io::Result<()>> {
         self.held = HeldBytes::Nothing;
-        let ended = match policy {
+        let ended = ready!(match policy {
             _ if self.discards => Poll::Ready(Ok(())),
             EndPolicy::Revocable => to.poll_end(cx),
-            EndPolicy::Final => match Pin::new(to).poll_shutdown(cx) {
-                // The connection is closed; its other direction shows how it ended.
-                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::NotConnected => {
-                    Poll::Ready(Ok(()))
-                }
-                ended => ended,
-            },
-        };
+            EndPolicy::Final => Pin::new(to).poll_shutdown(cx),
+        });
+        // A connection that is closed already shows in its other direction how it ended.
         match ended {
-            Poll::Pending => DirectionProgress::Waiting,
-            Poll::Ready(Err(error)) => DirectionProgress::CannotWrite(error),
-            Poll::Ready(Ok(())) => {
-                self.state = DirectionState::Ended;
-                DirectionProgress::Ended
-            }
+            Err(error)
+                if error.kind() == io::ErrorKind::NotConnected && policy == EndPolicy::Final => {}
+            ended => ended?,
         }
+        self.state = DirectionState::Ended;
+        Poll::Ready(Ok(()))
     }
 
     /// Writes all held bytes.
@@ -282,7 +265,7 @@ impl Direction {
                 self.pause = None;
             }
             // Checked before a pipe is taken, which might not be needed.
-            if let Some(conn) = self.lent(from) {
+            if let Some(conn) = self.borrow_conn(from) {
                 ready!(conn.poll_readable(cx))?;
             }
             let room = self.take_room(options);
@@ -346,10 +329,10 @@ impl Direction {
         from: &mut impl DuplexSide,
         granted: usize,
     ) -> Poll<io::Result<usize>> {
-        let lent = self.lent(from);
+        let conn = self.borrow_conn(from);
         let (buffer, start, end) = match &mut self.held {
             HeldBytes::Pipe(pipe) => {
-                let (Some((_, write_end)), Some(conn)) = (pipe.ends(), lent) else {
+                let (Some((_, write_end)), Some(conn)) = (pipe.ends(), conn) else {
                     return Poll::Ready(Ok(0));
                 };
                 return conn
@@ -360,7 +343,7 @@ impl Direction {
             HeldBytes::Nothing => return Poll::Ready(Ok(0)),
         };
         let room = buffer.bytes.get_mut(..granted).unwrap_or_default();
-        let length = match lent {
+        let length = match conn {
             Some(conn) => ready!(conn.poll_read_with(cx, |fd| {
                 rustix::net::recv(fd, &mut *room, RecvFlags::empty()).map(|(n, _)| n)
             }))?,

@@ -85,7 +85,7 @@ impl TestLane {
     }
 
     /// Runs a [`Duplex`] to its end.
-    async fn run(self, first: Conn, second: Conn, options: DuplexOptions) -> DuplexOutcome<()> {
+    async fn run(self, first: Conn, second: Conn, options: DuplexOptions) -> DuplexOutcome {
         match self {
             Self::Buffered => Duplex::new(first, Opaque(second), options, ()).await,
             _ => Duplex::new(first, second, options, ()).await,
@@ -263,8 +263,6 @@ struct Sum {
 }
 
 impl<A, B> DuplexObserver<A, B> for Sum {
-    type Observations = ((u64, u64), Option<bool>);
-
     fn count(&mut self, forward: u64, backward: u64) {
         self.counted.0 += forward;
         self.counted.1 += backward;
@@ -273,10 +271,15 @@ impl<A, B> DuplexObserver<A, B> for Sum {
     fn watch(&mut self, _: &mut A, _: &mut B, forward: bool) {
         self.watched = Some(forward);
     }
+}
 
-    fn finish(&mut self) -> Self::Observations {
-        (self.counted, self.watched)
-    }
+async fn observe<A: DuplexSide>(
+    first: A,
+    second: Conn,
+    options: DuplexOptions,
+) -> (DuplexOutcome, Sum) {
+    let mut duplex = Duplex::new(first, second, options, Sum::default());
+    ((&mut duplex).await, duplex.into_observer())
 }
 
 /// Sends `sent`, ends the direction, and returns what arrives.
@@ -310,19 +313,17 @@ proptest! {
         let (there, back) = (noise(sizes.0, 1), noise(sizes.1, 2));
         let ends = if final_ends { EndPolicy::Final } else { EndPolicy::Revocable };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (outcome, received, returned) = runtime.block_on(async {
+        let ((outcome, sum), received, returned) = runtime.block_on(async {
             let (first, initiator) = pair().await;
             let (second, acceptor) = pair().await;
             let options = DuplexOptions {
-                forward: Arc::new(RateLimit::new(rate)),
+                limits: RateLimits::new(rate),
                 ..lane.options(ends)
             };
             let moving = async {
                 match lane {
-                    TestLane::Buffered => {
-                        Duplex::new(Opaque(first), second, options, Sum::default()).await
-                    }
-                    _ => Duplex::new(first, second, options, Sum::default()).await,
+                    TestLane::Buffered => observe(Opaque(first), second, options).await,
+                    _ => observe(first, second, options).await,
                 }
             };
             let (outcome, returned, received) = tokio::join!(
@@ -336,8 +337,7 @@ proptest! {
         prop_assert!(matches!(outcome.ending, DuplexEnding::Finished), "{:?}", outcome.ending);
         let moved = (there.len() as u64, back.len() as u64);
         prop_assert_eq!((outcome.forward, outcome.backward), moved);
-        let (counted, watched) = outcome.observations;
-        prop_assert_eq!(counted, moved);
-        prop_assert_eq!(watched.is_some(), moved.0.max(moved.1) >= MIN_BULK_BYTES);
+        prop_assert_eq!(sum.counted, moved);
+        prop_assert_eq!(sum.watched.is_some(), moved.0.max(moved.1) >= MIN_BULK_BYTES);
     }
 }

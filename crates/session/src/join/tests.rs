@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul_hop::{
     BufferPool, DialledConnection, DuplexEnding, DuplexOptions, DuplexOutcome, HopOptions,
-    IdleLimits, RateLimit, dial,
+    IdleLimits, RateLimits, dial,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,11 +22,9 @@ const MORE_THAN_BUFFERED: usize = 24 << 20;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-type JoinOutcome = DuplexOutcome<Option<Arc<FlowWatch>>>;
-
 /// Returns the initiator's end of a session, the program's end of a TCP connection, and the task
 /// that joins them.
-async fn joined(options: DuplexOptions) -> (Session, TcpStream, JoinHandle<JoinOutcome>) {
+async fn joined(options: DuplexOptions) -> (Session, TcpStream, JoinHandle<DuplexOutcome>) {
     let (near, program, join) = unjoined(options).await;
     (near, program, tokio::spawn(join))
 }
@@ -83,9 +81,12 @@ async fn both_directions_carry_bytes_and_end_separately() {
         let mut moved = counted.lock().unwrap();
         *moved = (moved.0 + to_tcp, moved.1 + to_session);
     });
-    let observer = JoinObserver::new(Mode::Auto, on_moved);
-    let (near, program, join) = observed(DuplexOptions::default(), observer).await;
-    let join = tokio::spawn(join);
+    let observer = JoinObserver {
+        on_moved: Some(on_moved),
+        ..JoinObserver::default()
+    };
+    let (near, program, mut join) = observed(DuplexOptions::default(), observer).await;
+    let join = tokio::spawn(async move { ((&mut join).await, join.into_observer().flow) });
     let (asked, answered) = (
         bytes(MORE_THAN_BUFFERED, 1),
         bytes(MORE_THAN_BUFFERED / 2, 2),
@@ -110,7 +111,7 @@ async fn both_directions_carry_bytes_and_end_separately() {
     read.unwrap();
     returned.unwrap();
     assert!(there == asked && back == answered, "bytes differ");
-    let done = join.await.unwrap();
+    let (done, flow) = join.await.unwrap();
     assert!(
         matches!(done.ending, DuplexEnding::Finished),
         "{:?}",
@@ -121,7 +122,7 @@ async fn both_directions_carry_bytes_and_end_separately() {
         (asked.len() as u64, answered.len() as u64)
     );
     assert_eq!(*moved.lock().unwrap(), (done.forward, done.backward));
-    assert!(done.observations.is_some(), "bulk data is watched");
+    assert!(flow.is_some(), "bulk data is watched");
 }
 
 #[tokio::test]
@@ -324,8 +325,7 @@ async fn a_direction_beyond_its_size_ends_the_join() {
 async fn a_rate_is_kept_without_loss() {
     let options = DuplexOptions {
         // A burst of 64 KiB, and then 10 MB a second.
-        forward: Arc::new(RateLimit::new(Some(80_000_000))),
-        backward: Arc::new(RateLimit::new(Some(80_000_000))),
+        limits: RateLimits::new(Some(80_000_000)),
         ..DuplexOptions::default()
     };
     let (mut near, mut program, join) = joined(options).await;
