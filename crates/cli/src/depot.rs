@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::Args;
 use longhaul_control_api::map::DepotLimits;
-use longhaul_depot::{Depot, DepotConfig, ListenerConfig, NextCongestion};
+use longhaul_depot::{Depot, DepotConfig, ListenerConfig, NextCongestion, NextTransport};
 use longhaul_offramp::{Offramp, OfframpConfig};
 use longhaul_policy::Policy;
 use longhaul_session::Identity;
@@ -48,6 +48,13 @@ pub struct DepotCommand {
     /// repeatable, the first match counts.
     #[arg(long, value_name = "HOP=NAME")]
     next_congestion: Vec<NextCongestion>,
+    /// Transport towards some next hops, such as `*=quic` or `depot.example=tcp`; repeatable, the
+    /// first match counts [default: tcp]. Where QUIC does not get through, TCP is used.
+    #[arg(long, value_name = "HOP=tcp|quic")]
+    next_transport: Vec<NextTransport>,
+    /// Neither accept nor dial QUIC, which uses the UDP ports of the addresses.
+    #[arg(long)]
+    no_quic: bool,
     /// Address of the OpenMetrics page [default: none]. Anyone who can connect there can read it.
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
@@ -97,6 +104,10 @@ impl DepotCommand {
             listen.congestion.clone_from(&self.congestion);
         }
         config.next_congestion = self.next_congestion;
+        config.next_transport = self.next_transport;
+        if self.no_quic {
+            config.quic = None;
+        }
         config.metrics = self.metrics;
         if let Some(sessions) = self.max_sessions {
             config.limits.sessions = sessions;

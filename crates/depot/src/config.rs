@@ -159,7 +159,8 @@ pub struct RelayLimits {
     pub lookups: usize,
     /// Requested size of a pipe, in bytes.
     pub pipe_bytes: usize,
-    /// Maximum total size of all pipes, in bytes. Beyond it, directions copy instead.
+    /// Maximum total size of all pipes, in bytes. Beyond it, directions copy instead. The same
+    /// limit applies to the buffers of hops that cannot be spliced.
     pub total_pipe_bytes: usize,
 }
 

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_hop::{
-    Conn, ConnectionGate, EventLog, ListenError, Listener, ListenerConfig, PhaseReceiver,
-    ServiceLife, check_congestion,
+    BufferPool, Conn, ConnectionGate, EventLog, ListenError, Listener, ListenerConfig,
+    PhaseReceiver, PipeBounds, PipePool, ServiceLife, check_congestion,
 };
 use longhaul_metrics::MetricsPage;
 use longhaul_policy::{ActivePolicy, OwnAddressReader, ReloadResult};
@@ -23,7 +23,6 @@ use crate::dial::Dialler;
 use crate::error::Error;
 use crate::grants_in_use::GrantsInUse;
 use crate::metrics::{DepotMetrics, ReloadLabel};
-use crate::relay::pipe::{PipeBounds, PipePool};
 use crate::serve::serve;
 use crate::state::DepotState;
 use crate::workers::Workers;
@@ -125,6 +124,7 @@ impl Depot {
             timeouts: config.timeouts,
             events: EventLog::new(),
             pipes: PipePool::new(pipes),
+            buffers: BufferPool::new(config.limits.total_pipe_bytes),
             metrics: DepotMetrics::new(),
             observer: config.hop_observer,
             grants: Arc::default(),

@@ -19,7 +19,7 @@ fn check_congestion_text(data: &[u8]) {
         return;
     };
     match text.parse::<NextCongestion>() {
-        Ok(next) => assert!(!next.name.is_empty() && text.ends_with(&next.name)),
+        Ok(next) => assert!(!next.value.is_empty() && text.ends_with(&next.value)),
         Err(error) => assert_one_line(&error),
     }
 }

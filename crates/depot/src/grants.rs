@@ -21,8 +21,8 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use longhaul_hop::RateLimit;
-use longhaul_policy::{Policy, RateLimits};
+use longhaul_hop::RateLimits;
+use longhaul_policy::Policy;
 use longhaul_proto::{CircuitGrant, Open, PublicKey, StatusCode, payload_rate};
 use parking_lot::{Mutex, MutexGuard};
 use quantities::Rate;
@@ -204,7 +204,6 @@ fn drop_expired(accounts: &mut HashMap<AccountKey, CircuitAccount>, now: ClockRe
 
 impl CircuitAccount {
     fn new(grant: &CircuitGrant) -> Self {
-        let limit = || Arc::new(RateLimit::new(Some(payload_rate(grant.rate))));
         Self {
             sessions: 0,
             stated: 0,
@@ -212,10 +211,7 @@ impl CircuitAccount {
             newest_unix_ms: 0,
             max_sessions: grant.sessions,
             rate: grant.rate,
-            limits: RateLimits {
-                forward: limit(),
-                backward: limit(),
-            },
+            limits: RateLimits::new(Some(payload_rate(grant.rate))),
             holders: HashMap::new(),
         }
     }
@@ -227,9 +223,7 @@ impl CircuitAccount {
         }
         self.newest_unix_ms = grant.end_unix_ms;
         (self.max_sessions, self.rate) = (grant.sessions, grant.rate);
-        for limit in [&self.limits.forward, &self.limits.backward] {
-            limit.set(Some(payload_rate(grant.rate)));
-        }
+        self.limits.set(Some(payload_rate(grant.rate)));
     }
 
     /// Checks that one more session with this stated rate fits the grant.

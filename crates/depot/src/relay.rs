@@ -1,332 +1,206 @@
-//! Moves a session's bytes unread in both directions (LH-DEPOT-3) until both sides have ended or
-//! one has died.
+//! Observes a session while [`longhaul_hop::Duplex`] moves its bytes unread (LH-DEPOT-3): counts
+//! them, and samples the limits of its two hops. Never changes a setting.
 //!
-//! One future drives both directions, so a wake-up on either socket costs one task switch. Its
-//! guarantees are the table in `docs/close-states.md`. An end of stream on one side becomes a FIN
-//! on the other once everything before it has been delivered to the kernel (LH-END-1). A death on
-//! one side becomes a reset on the other (LH-END-3).
-//!
-//! Besides these, only the idle timeout, the half-close timeout, a size beyond the stated one and
-//! the end of a drain end a session, and those are resets too.
+//! The first side of the duplex is the upstream hop, on which the OPEN arrived. The second is the
+//! downstream hop, which was dialled.
 
-mod batch;
-mod direction;
-pub(crate) mod hops;
-pub(crate) mod pipe;
-
-use std::future::Future;
-use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use longhaul_hop::Conn;
-use longhaul_policy::RateLimits;
-use tokio::time::{Instant, Sleep};
+use drs::{Estimator, Limit, LimitTally, Sampler, Side};
+use longhaul_hop::{Conn, DuplexObserver};
+use longhaul_proto::Open;
+use tokio::time::Instant;
 
 use crate::metrics::Traffic;
-use direction::{RelayDirection, RelayProgress, SocketFailure};
-use hops::{HopObservations, HopTallies, HopWatches};
-use pipe::PipePool;
+use crate::observe::{HopEnd, HopObservation, HopReport, hop_ends};
 
-/// Side of the relayed session: towards the initiator, or towards the acceptor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RelaySide {
-    /// The hop on which the OPEN arrived.
-    Upstream,
-    /// The hop that was dialled.
-    Downstream,
-}
+/// Interval between samples: rare enough that a busy relay shows no measurable cost, frequent
+/// enough for a verdict per second.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Outcome of a relayed session. Only [`RelayEnding::Finished`] is clean.
+/// Counts the bytes of a relayed session, and watches its hops once it moves bulk data.
 #[derive(Debug)]
-pub(crate) enum RelayEnding {
-    /// Both directions ended with a FIN and everything was delivered.
-    Finished,
-    /// A side was reset, timed out or became unreachable; the other was reset.
-    Died(RelaySide, io::Error),
-    /// The idle timeout passed without a byte moving; both sides were reset.
-    Idle,
-    /// One direction had ended and no byte moved in the other for the half-close timeout; both were
-    /// reset.
-    HalfClosed,
-    /// One direction exceeded the size stated by the initiator, under a rule that bounds it
-    /// (LH-WISH-2); both were reset.
-    BeyondSize,
-    /// The depot was told to stop and the drain deadline passed; both were reset.
-    Drained,
-}
-
-/// Maximum idle times of a session.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RelayIdleLimits {
-    /// Limit while both directions are open.
-    pub(crate) open: Duration,
-    /// Limit once one direction has ended.
-    pub(crate) half_closed: Duration,
-}
-
-/// State of the depot that a relay needs.
-#[derive(Debug, Clone)]
-pub(crate) struct RelayContext {
-    pub(crate) pipes: Arc<PipePool>,
-    pub(crate) silence: RelayIdleLimits,
-    pub(crate) traffic: Traffic,
-    /// Initial rate limits: those of the policy rule, or of the granted circuit.
-    pub(crate) limits: RateLimits,
-    /// Maximum number of bytes that each direction may carry.
-    pub(crate) max_bytes: u64,
-}
-
-/// Result of a relayed session.
-#[derive(Debug)]
-pub(crate) struct RelayReport {
-    pub(crate) ending: RelayEnding,
-    /// Bytes that the kernel accepted for the acceptor's side, without those sent before the relay
-    /// began.
-    pub(crate) forward: u64,
-    /// Bytes that the kernel accepted for the initiator's side.
-    pub(crate) backward: u64,
-    /// Time spent under each limit at both hops.
-    pub(crate) hops: HopTallies,
-    /// Further observations of the hops; `None` if too few bytes moved.
-    pub(crate) seen: Option<HopObservations>,
-}
-
-/// Future that relays. It completes with the sockets closed: cleanly after
-/// [`RelayEnding::Finished`], otherwise with resets.
-pub(crate) struct SessionRelay {
-    /// `None` once closed.
-    sides: Option<(Conn, Conn)>,
-    forward: RelayDirection,
-    backward: RelayDirection,
-    context: RelayContext,
-    timer: Pin<Box<Sleep>>,
-    /// Bytes moved when the timer was last set. Comparing it measures silence without resetting the
-    /// timer for every byte.
-    moved_at_check: u64,
-    half_closed_at_check: bool,
-    /// Set once the session moves bulk data.
+pub(crate) struct RelayObserver {
+    traffic: Traffic,
     hops: Option<Box<HopWatches>>,
 }
 
-impl SessionRelay {
-    /// Relays between `upstream` and `downstream`. `upstream_ended` is true if the upstream's end
-    /// of stream has already been read (with the early data).
-    pub(crate) fn new(
-        upstream: Conn,
-        downstream: Conn,
-        upstream_ended: bool,
-        context: RelayContext,
-    ) -> Self {
-        let timer = Box::pin(tokio::time::sleep(context.silence.open));
-        let splices = upstream.supports_splice() && downstream.supports_splice();
-        let RateLimits { forward, backward } = context.limits.clone();
+/// Watches both hops of one session.
+#[derive(Debug)]
+struct HopWatches {
+    begun: Instant,
+    next: Instant,
+    forward: bool,
+    sending: HopWatch,
+    receiving: HopWatch,
+}
+
+#[derive(Debug)]
+struct HopWatch {
+    sampler: Sampler,
+    estimator: Estimator,
+    sends: bool,
+    first: Option<(Duration, u64)>,
+    latest: HopObservation,
+}
+
+/// Time spent under each limit, at each hop of a session.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct HopTallies {
+    /// The hop towards the initiator.
+    pub(crate) upstream: LimitTally,
+    /// The hop towards the acceptor.
+    pub(crate) downstream: LimitTally,
+}
+
+impl RelayObserver {
+    pub(crate) fn new(traffic: Traffic) -> Self {
         Self {
-            sides: Some((upstream, downstream)),
-            forward: RelayDirection::new(forward, upstream_ended, splices),
-            backward: RelayDirection::new(backward, false, splices),
-            context,
-            timer,
-            moved_at_check: 0,
-            half_closed_at_check: false,
+            traffic,
             hops: None,
         }
     }
 
-    /// Replaces the rate limits. The relay must be polled afterwards.
-    pub(crate) fn set_limits(&mut self, limits: RateLimits) {
-        self.forward.set_limit(limits.forward);
-        self.backward.set_limit(limits.backward);
+    /// Returns the time spent under each limit so far.
+    pub(crate) fn tallies(&self) -> HopTallies {
+        self.hops
+            .as_ref()
+            .map(|hops| hops.tallies())
+            .unwrap_or_default()
     }
 
-    /// Ends the session now, with resets.
-    pub(crate) fn abort(&mut self, ending: RelayEnding) -> RelayReport {
-        self.sides = None;
-        self.report(ending)
-    }
-
-    fn report(&self, ending: RelayEnding) -> RelayReport {
-        RelayReport {
-            ending,
-            forward: self.forward.moved,
-            backward: self.backward.moved,
-            hops: self
-                .hops
-                .as_ref()
-                .map(|hops| hops.tallies())
-                .unwrap_or_default(),
-            seen: self.hops.as_ref().map(|hops| hops.observations()),
-        }
-    }
-
-    /// Moves as many bytes as possible. Returns `Some` when the session has ended.
-    fn advance(&mut self, cx: &mut Context<'_>) -> Option<RelayEnding> {
-        let Some((upstream, downstream)) = &mut self.sides else {
-            return Some(RelayEnding::Finished);
+    /// Returns a report of each hop, in the direction that carried most of the bytes; `None` if too
+    /// few bytes moved.
+    pub(crate) fn into_reports(self, open: &Open) -> Option<[HopReport; 2]> {
+        let hops = *self.hops?;
+        let (initiator, acceptor) = hop_ends(open);
+        let (source, sink) = match hops.forward {
+            true => (initiator, acceptor),
+            false => (acceptor, initiator),
         };
-        let before = (self.forward.moved, self.backward.moved);
-        let pipes = &self.context.pipes;
-        let there = self.forward.advance(cx, upstream, downstream, pipes);
-        let back = self.backward.advance(cx, downstream, upstream, pipes);
-        self.context.traffic.count(
-            self.forward.moved - before.0,
-            self.backward.moved - before.1,
-        );
-        if self.forward.moved.max(self.backward.moved) > self.context.max_bytes {
-            return Some(RelayEnding::BeyondSize);
-        }
-        if self.hops.is_none() {
-            self.hops = HopWatches::for_bulk(self.forward.moved, self.backward.moved);
-        }
-        if let Some(hops) = &mut self.hops {
-            hops.sample(upstream, downstream);
-        }
-        match (there, back) {
-            (RelayProgress::Failed(SocketFailure::Reading(error)), _)
-            | (_, RelayProgress::Failed(SocketFailure::Writing(error))) => {
-                return Some(RelayEnding::Died(RelaySide::Upstream, error));
-            }
-            (RelayProgress::Failed(SocketFailure::Writing(error)), _)
-            | (_, RelayProgress::Failed(SocketFailure::Reading(error))) => {
-                return Some(RelayEnding::Died(RelaySide::Downstream, error));
-            }
-            (RelayProgress::Ended, RelayProgress::Ended) => return Some(RelayEnding::Finished),
-            _ => {}
-        }
-        // A side that is still owed bytes may die while nothing is read from it, because it has
-        // ended its own direction or that direction is held up. The detection must not wait for the
-        // next byte.
-        if !self.forward.has_ended()
-            && let Poll::Ready(error) = downstream.poll_broken(cx)
-        {
-            return Some(RelayEnding::Died(RelaySide::Downstream, error));
-        }
-        if !self.backward.has_ended()
-            && let Poll::Ready(error) = upstream.poll_broken(cx)
-        {
-            return Some(RelayEnding::Died(RelaySide::Upstream, error));
-        }
-        self.check_silence(cx)
+        let report = |from, to, observation| HopReport {
+            from,
+            to,
+            observation,
+            train: None,
+        };
+        Some([
+            report(source, HopEnd::Here, hops.receiving.latest),
+            report(HopEnd::Here, sink, hops.sending.latest),
+        ])
+    }
+}
+
+impl DuplexObserver<Conn, Conn> for RelayObserver {
+    fn count(&mut self, forward: u64, backward: u64) {
+        self.traffic.count(forward, backward);
     }
 
-    fn check_silence(&mut self, cx: &mut Context<'_>) -> Option<RelayEnding> {
-        let half_closed = self.forward.has_ended() || self.backward.has_ended();
-        let moved = self.forward.moved.wrapping_add(self.backward.moved);
-        let allowed = if half_closed {
-            self.context.silence.half_closed
+    fn watch(&mut self, upstream: &mut Conn, downstream: &mut Conn, forward: bool) {
+        self.hops
+            .get_or_insert_with(|| Box::new(HopWatches::new(forward)))
+            .sample(upstream, downstream);
+    }
+}
+
+impl HopWatches {
+    /// Begins to observe. `forward` is true if the bulk data moves towards the acceptor.
+    fn new(forward: bool) -> Self {
+        let now = Instant::now();
+        let hop = |side| HopWatch {
+            sampler: Sampler::new(),
+            estimator: Estimator::new(side),
+            sends: matches!(side, Side::Sending),
+            first: None,
+            latest: HopObservation::default(),
+        };
+        Self {
+            begun: now,
+            next: now,
+            forward,
+            sending: hop(Side::Sending),
+            receiving: hop(Side::Receiving),
+        }
+    }
+
+    /// Samples both hops, if that is due.
+    fn sample(&mut self, upstream: &mut Conn, downstream: &mut Conn) {
+        let now = Instant::now();
+        if now < self.next {
+            return;
+        }
+        self.next = now + SAMPLE_INTERVAL;
+        let at = now - self.begun;
+        if self.forward {
+            self.receiving.sample(upstream, at);
+            self.sending.sample(downstream, at);
         } else {
-            self.context.silence.open
+            self.receiving.sample(downstream, at);
+            self.sending.sample(upstream, at);
+        }
+    }
+
+    fn tallies(&self) -> HopTallies {
+        let (sending, receiving) = (self.sending.latest.tally, self.receiving.latest.tally);
+        if self.forward {
+            HopTallies {
+                upstream: receiving,
+                downstream: sending,
+            }
+        } else {
+            HopTallies {
+                upstream: sending,
+                downstream: receiving,
+            }
+        }
+    }
+}
+
+impl HopWatch {
+    /// Samples a hop that has a TCP socket.
+    fn sample(&mut self, hop: &mut Conn, at: Duration) {
+        let Some(socket) = hop.tcp() else {
+            return;
         };
-        if half_closed != self.half_closed_at_check {
-            self.half_closed_at_check = half_closed;
-            self.moved_at_check = moved;
-            self.timer.as_mut().reset(Instant::now() + allowed);
+        // A socket that cannot be sampled is about to fail, which is reported elsewhere.
+        let Ok(sample) = self.sampler.sample(socket, at) else {
+            return;
+        };
+        if let Some(verdict) = self.estimator.observe(&sample) {
+            self.latest.tally.add(&verdict);
         }
-        while self.timer.as_mut().poll(cx).is_ready() {
-            if moved == self.moved_at_check {
-                return Some(if half_closed {
-                    RelayEnding::HalfClosed
-                } else {
-                    RelayEnding::Idle
-                });
-            }
-            self.moved_at_check = moved;
-            self.timer.as_mut().reset(Instant::now() + allowed);
-        }
-        None
-    }
-}
-
-impl Future for SessionRelay {
-    type Output = RelayReport;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<RelayReport> {
-        let relay = &mut *self;
-        match relay.advance(cx) {
-            None => Poll::Pending,
-            Some(RelayEnding::Finished) => {
-                if let Some((upstream, downstream)) = relay.sides.take() {
-                    upstream.close();
-                    downstream.close();
-                }
-                Poll::Ready(relay.report(RelayEnding::Finished))
-            }
-            Some(ending) => Poll::Ready(relay.abort(ending)),
+        let info = &sample.info;
+        let moved = if self.sends {
+            info.bytes_acked
+        } else {
+            info.bytes_received
+        };
+        let (Some(moved), latest) = (moved, &mut self.latest) else {
+            return;
+        };
+        let (begun, before) = *self.first.get_or_insert((at, moved));
+        latest.bytes = moved.saturating_sub(before);
+        latest.time = at.saturating_sub(begun);
+        latest.rtt = info.rtt;
+        if self.sends {
+            latest.segments = info.bytes_sent.unwrap_or(0) / u64::from(info.send_mss.max(1));
+            latest.lost = u64::from(info.retransmits);
+            sample
+                .congestion
+                .name
+                .as_str()
+                .clone_into(&mut latest.congestion);
+        } else if info.receive_rtt > Duration::ZERO && info.rtt.is_zero() {
+            latest.rtt = info.receive_rtt;
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use longhaul_hop::{DialledConnection, HopOptions, RateLimit, dial};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::{TcpListener, TcpStream};
-
-    use super::pipe::PipeBounds;
-    use super::*;
-    use crate::metrics::DepotMetrics;
-
-    /// Returns a connection over loopback: the depot's end, and the other.
-    async fn pair() -> (Conn, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let dialled = dial(
-            std::slice::from_ref(&address),
-            |_| HopOptions::default(),
-            deadline,
-        );
-        let (dialled, accepted) = tokio::join!(dialled, listener.accept());
-        let DialledConnection { conn, .. } = dialled.unwrap();
-        (conn, accepted.unwrap().0)
-    }
-
-    fn context() -> RelayContext {
-        let hour = Duration::from_secs(3600);
-        RelayContext {
-            pipes: PipePool::new(PipeBounds {
-                size: 1 << 16,
-                total: 1 << 20,
-                spare: 1,
-            }),
-            silence: RelayIdleLimits {
-                open: hour,
-                half_closed: hour,
-            },
-            traffic: DepotMetrics::new().traffic.clone(),
-            limits: RateLimits {
-                forward: Arc::new(RateLimit::new(None)),
-                backward: Arc::new(RateLimit::new(None)),
-            },
-            max_bytes: u64::MAX,
-        }
-    }
-
-    /// LH-END-3: if a side dies before bytes for it arrive, writing them consumes its error. The
-    /// end that a read then appears to return must not be relayed.
-    #[tokio::test]
-    async fn a_death_found_by_a_write_is_not_an_end_of_stream() {
-        for initiator_dies in [false, true] {
-            let (upstream, initiator) = pair().await;
-            let (downstream, acceptor) = pair().await;
-            let (dies, mut lives, at) = if initiator_dies {
-                (initiator, acceptor, RelaySide::Upstream)
-            } else {
-                (acceptor, initiator, RelaySide::Downstream)
-            };
-            lives.write_all(b"x").await.unwrap();
-            dies.set_zero_linger().unwrap();
-            drop(dies);
-            let report = SessionRelay::new(upstream, downstream, false, context()).await;
-            assert!(
-                matches!(&report.ending, RelayEnding::Died(side, error)
-                    if *side == at && error.kind() == io::ErrorKind::ConnectionReset),
-                "{report:?}"
-            );
-            let error = lives.read_u8().await.unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
-        }
+impl HopTallies {
+    /// Returns the dominant limit at a hop, as a word.
+    pub(crate) fn dominant_limit(tally: &LimitTally) -> Option<&'static str> {
+        tally
+            .dominant_limit()
+            .map(|(limit, _)| Limit::as_str(limit))
     }
 }

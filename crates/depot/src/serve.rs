@@ -4,17 +4,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use longhaul_hop::{AdmittedConnection, Conn, Phase, PhaseReceiver};
+use longhaul_hop::{
+    AdmittedConnection, Conn, Duplex, DuplexEnding, DuplexOptions, DuplexOutcome, EndPolicy,
+    IdleLimits, Phase, PhaseReceiver,
+};
 use tokio::time::Instant;
 
 use crate::grants::CountedGrant;
 use crate::metrics::{EndingLabel, ReasonLabel, StatusLabel};
-use crate::observe;
 use crate::refuse::refuse;
-use crate::relay::hops::HopTallies;
-use crate::relay::{
-    RelayContext, RelayEnding, RelayIdleLimits, RelayReport, RelaySide, SessionRelay,
-};
+use crate::relay::{HopTallies, RelayObserver};
 use crate::setup::{EstablishedSession, SetupFailure, set_up};
 use crate::state::DepotState;
 
@@ -49,6 +48,7 @@ pub(crate) async fn serve(
     };
     match setup {
         Ok(session) => {
+            upstream.mark_verified();
             shared.metrics.sessions_active.inc();
             relay(&shared, session, upstream, peer, began, phases).await;
             shared.metrics.sessions_active.dec();
@@ -109,47 +109,52 @@ async fn relay(
         let granted = grant.as_ref().and_then(|grant| grant.session.limits());
         granted.unwrap_or_else(|| rule.limits())
     };
-    let context = RelayContext {
-        pipes: Arc::clone(&shared.pipes),
-        silence: RelayIdleLimits {
+    let options = DuplexOptions {
+        idle_limits: IdleLimits {
             open: shared.timeouts.idle,
             half_closed: shared.timeouts.half_closed,
         },
-        traffic: shared.metrics.traffic.clone(),
         limits: limits(&grant),
         max_bytes: most_bytes.unwrap_or(u64::MAX),
+        ends: EndPolicy::Revocable,
+        pipes: Some(Arc::clone(&shared.pipes)),
+        buffers: Arc::clone(&shared.buffers),
     };
-    let mut relay = SessionRelay::new(upstream, downstream, upstream_ended, context);
-    let report = loop {
+    let observer = RelayObserver::new(shared.metrics.traffic.clone());
+    let mut relay = Duplex::new(upstream, downstream, options, observer);
+    if upstream_ended {
+        relay.end_first();
+    }
+    let outcome = loop {
         tokio::select! {
             biased;
-            report = &mut relay => break report,
-            () = phases.wait_until(Phase::Aborting) => break relay.abort(RelayEnding::Drained),
+            outcome = &mut relay => break outcome,
+            () = phases.wait_until(Phase::Aborting) => break relay.abort(),
             () = CountedGrant::wait_for_change(&mut grant) => relay.set_limits(limits(&grant)),
         }
     };
-    drop(relay);
-    let RelayReport {
+    let observer = relay.into_observer();
+    let DuplexOutcome {
         ending,
         forward,
         backward,
-        hops,
-        seen,
-    } = report;
+    } = outcome;
+    let tallies = observer.tallies();
     let (name, error) = describe(&ending);
     shared
         .metrics
         .sessions_ended
         .get_or_create(&EndingLabel::new(name))
         .inc();
-    shared.metrics.add_limit_times("upstream", &hops.upstream);
     shared
         .metrics
-        .add_limit_times("downstream", &hops.downstream);
-    if let (Some(observer), Some(seen)) = (&shared.observer, seen) {
-        let (initiator, acceptor) = observe::hop_ends(&open);
-        for report in seen.reports(initiator, acceptor) {
-            (observer.0)(report);
+        .add_limit_times("upstream", &tallies.upstream);
+    shared
+        .metrics
+        .add_limit_times("downstream", &tallies.downstream);
+    if let (Some(callback), Some(reports)) = (&shared.observer, observer.into_reports(&open)) {
+        for report in reports {
+            (callback.0)(report);
         }
     }
     let moved = forward + backward + early as u64;
@@ -176,8 +181,8 @@ async fn relay(
             forward_bytes = forward + early as u64,
             backward_bytes = backward,
             seconds = began.elapsed().as_secs_f64(),
-            upstream_limited_by = HopTallies::dominant_limit(&hops.upstream),
-            downstream_limited_by = HopTallies::dominant_limit(&hops.downstream),
+            upstream_limited_by = HopTallies::dominant_limit(&tallies.upstream),
+            downstream_limited_by = HopTallies::dominant_limit(&tallies.downstream),
             ending = name,
             error = error.map(tracing::field::display),
             left_out,
@@ -187,14 +192,15 @@ async fn relay(
 }
 
 /// Returns the ending as a word for logs and metrics, and its error.
-fn describe(ending: &RelayEnding) -> (&'static str, Option<&io::Error>) {
+fn describe(ending: &DuplexEnding) -> (&'static str, Option<&io::Error>) {
     match ending {
-        RelayEnding::Finished => ("finished", None),
-        RelayEnding::Died(RelaySide::Upstream, error) => ("initiator side died", Some(error)),
-        RelayEnding::Died(RelaySide::Downstream, error) => ("next hop died", Some(error)),
-        RelayEnding::Idle => ("idle", None),
-        RelayEnding::HalfClosed => ("half-closed too long", None),
-        RelayEnding::BeyondSize => ("more than stated", None),
-        RelayEnding::Drained => ("drained", None),
+        // Revocable ends do not permit the second of these.
+        DuplexEnding::Finished | DuplexEnding::Closed => ("finished", None),
+        DuplexEnding::FirstDied(error) => ("initiator side died", Some(error)),
+        DuplexEnding::SecondDied(error) => ("next hop died", Some(error)),
+        DuplexEnding::Idle => ("idle", None),
+        DuplexEnding::HalfClosed => ("half-closed too long", None),
+        DuplexEnding::BeyondSize => ("more than stated", None),
+        DuplexEnding::Aborted => ("drained", None),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longhaul_hop::{ConnectionGate, EventLog, Payer};
+use longhaul_hop::{BufferPool, ConnectionGate, EventLog, Payer, PipePool};
 use longhaul_policy::ActivePolicy;
 use longhaul_proto::{Admission, ReplayMemory, SigningKey};
 use parking_lot::Mutex;
@@ -12,7 +12,6 @@ use crate::dial::Dialler;
 use crate::grants::Grants;
 use crate::metrics::DepotMetrics;
 use crate::observe::HopObserver;
-use crate::relay::pipe::PipePool;
 
 /// State shared by all connections of a depot.
 #[derive(Debug)]
@@ -25,6 +24,8 @@ pub(crate) struct DepotState {
     pub(crate) timeouts: DepotTimeouts,
     pub(crate) gate: Arc<ConnectionGate>,
     pub(crate) pipes: Arc<PipePool>,
+    /// Buffers for hops that cannot be spliced.
+    pub(crate) buffers: Arc<BufferPool>,
     pub(crate) metrics: Arc<DepotMetrics>,
     pub(crate) events: EventLog,
     /// Observer of the relayed hops.

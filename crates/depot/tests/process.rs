@@ -154,6 +154,7 @@ impl Other {
             endpoint: self.address.into(),
             strict: true,
             key: None,
+            transport: None,
         }])
         .expect("route");
         let id = SessionId::from_bytes(rand::random());

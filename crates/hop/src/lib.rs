@@ -5,6 +5,8 @@
 //!   [`TcpConn`] lends its descriptor to splice(2) and reports the kernel's statistics; a
 //!   [`TransportStream`] of another transport has no descriptor.
 //! - [`Resolver`] turns an endpoint into addresses, and [`dial`] turns those into a [`Conn`].
+//! - [`Duplex`] moves bytes in both directions between two connections, or other streams. It is the
+//!   relay of a depot, and joins sessions with ordinary connections.
 //! - [`Listener`] accepts connections; [`ConnectionGate`] decides which pending connections stay
 //!   when there are too many.
 //! - [`receive_open`] reads an OPEN; [`answer_and_linger`] refuses it and ensures that the answer
@@ -19,6 +21,7 @@
 mod clock;
 mod conn;
 mod dial;
+mod duplex;
 mod event_log;
 mod gate;
 mod life;
@@ -36,6 +39,10 @@ mod trusted_file;
 pub use clock::unix_ms;
 pub use conn::{Conn, OpeningStream, StreamDialler, TransportStream};
 pub use dial::{DialError, DialledConnection, dial, dial_stream};
+pub use duplex::{
+    BufferPool, Duplex, DuplexEnding, DuplexObserver, DuplexOptions, DuplexOutcome, DuplexSide,
+    EndPolicy, IdleLimits, PipeBounds, PipePool,
+};
 pub use event_log::EventLog;
 pub use gate::{
     AdmittedConnection, ConnectionGate, ConnectionPermit, Eviction, GateLimits, Payer,
@@ -47,7 +54,7 @@ pub use listen::{ListenError, Listener, ListenerConfig};
 pub use open::{ReceiveOpenError, receive_open};
 pub use options::{CongestionError, HopOptions, check_congestion};
 pub use places::{HeldPermit, SharedPermits};
-pub use rate::{DrawOutcome, RateLimit};
+pub use rate::{DrawOutcome, RateLimit, RateLimits};
 pub use resolve::{ResolveError, Resolver};
 pub use tcp_conn::TcpConn;
 pub use trusted_file::read_trusted_file;

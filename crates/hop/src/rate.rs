@@ -1,7 +1,7 @@
 //! A token bucket that limits the bytes per second of all users in one direction.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -20,6 +20,15 @@ pub struct RateLimit {
     /// True if there is a rate. Without one, no user takes the lock.
     capped: AtomicBool,
     bucket: Mutex<Bucket>,
+}
+
+/// Rate limits of both directions. Clones share them.
+#[derive(Debug, Clone)]
+pub struct RateLimits {
+    /// Direction towards the acceptor, or the second side of a [`Duplex`](crate::Duplex).
+    pub forward: Arc<RateLimit>,
+    /// Direction towards the initiator, or the first side.
+    pub backward: Arc<RateLimit>,
 }
 
 /// The bucket itself; time is an argument.
@@ -84,6 +93,23 @@ impl RateLimit {
 
     fn bucket(&self) -> MutexGuard<'_, Bucket> {
         self.bucket.lock()
+    }
+}
+
+impl RateLimits {
+    /// Creates two full buckets of the same rate; see [`RateLimit::new`].
+    #[must_use]
+    pub fn new(bits_per_second: Option<u64>) -> Self {
+        Self {
+            forward: Arc::new(RateLimit::new(bits_per_second)),
+            backward: Arc::new(RateLimit::new(bits_per_second)),
+        }
+    }
+
+    /// Changes both rates; see [`RateLimit::set`].
+    pub fn set(&self, bits_per_second: Option<u64>) {
+        self.forward.set(bits_per_second);
+        self.backward.set(bits_per_second);
     }
 }
 

@@ -133,7 +133,7 @@ async fn the_next_address_is_tried_and_the_last_failure_reported() {
         .await
         .unwrap();
     assert_eq!(dialled.address, answers);
-    assert!(dialled.conn.supports_splice() && dialled.conn.info().is_ok());
+    assert!(dialled.conn.tcp().is_some_and(|tcp| tcp.info().is_ok()));
     let error = dial(&[closed], |_| HopOptions::default(), soon())
         .await
         .unwrap_err();

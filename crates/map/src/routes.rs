@@ -125,6 +125,7 @@ impl ChosenRoute {
                 endpoint: address.endpoint.clone(),
                 strict: true,
                 key: Some(depot.key),
+                transport: None,
             })
         });
         Ok(Self {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drs::Mode;
-use longhaul_hop::{GateLimits, ListenerConfig};
+use longhaul_hop::{BufferPool, GateLimits, IdleLimits, ListenerConfig};
 use longhaul_policy::Policy;
 use longhaul_proto::OFFRAMP_PORT;
-use longhaul_session::{BufferPool, Identity, JoinIdleLimits, SESSION_BYTES};
+use longhaul_session::{Identity, SESSION_BYTES};
 
 /// Configuration of an off-ramp: its listeners, identity, policy and limits.
 #[derive(Debug, Clone)]
@@ -126,8 +126,8 @@ pub struct OfframpTimeouts {
 }
 
 impl OfframpTimeouts {
-    pub(crate) const fn idle_limits(&self) -> JoinIdleLimits {
-        JoinIdleLimits {
+    pub(crate) const fn idle_limits(&self) -> IdleLimits {
+        IdleLimits {
             open: self.idle,
             half_closed: self.half_closed,
         }

@@ -7,13 +7,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use longhaul_hop::{
-    Conn, ConnectionGate, EventLog, ListenError, Listener, ListenerConfig, PhaseReceiver,
-    ServiceLife,
+    BufferPool, Conn, ConnectionGate, EventLog, ListenError, Listener, ListenerConfig,
+    PhaseReceiver, ServiceLife,
 };
 use longhaul_metrics::MetricsPage;
 use longhaul_policy::{ActivePolicy, Finder, OwnAddressReader, ReloadResult, Role};
 use longhaul_proto::{LogRate, ServiceName};
-use longhaul_session::{Acceptor, BufferPool, ListenOptions};
+use longhaul_session::{Acceptor, ListenOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;

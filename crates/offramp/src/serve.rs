@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use drs::Limit;
-use longhaul_hop::{AdmittedConnection, Conn, Payer, Phase, PhaseReceiver, RateLimit};
-use longhaul_policy::{RateLimits, RuleSession};
-use longhaul_proto::{Open, StatusCode};
-use longhaul_session::{
-    Error, Join, JoinEnding, JoinOptions, JoinOutcome, JoinSide, Session, SessionRefusal,
+use longhaul_hop::{
+    AdmittedConnection, Conn, Duplex, DuplexEnding, DuplexOptions, DuplexOutcome, EndPolicy, Payer,
+    Phase, PhaseReceiver,
 };
+use longhaul_proto::{Open, StatusCode};
+use longhaul_session::{Error, JoinObserver, Session, SessionRefusal};
 use tokio::time::Instant;
 
 use crate::setup::{ConnectedServer, admit, connect_server};
@@ -106,22 +106,32 @@ async fn carry(
         rule,
         most_bytes,
     } = reached;
-    let options = JoinOptions {
+    let options = DuplexOptions {
+        idle_limits: shared.timeouts.idle_limits(),
+        limits: rule.limits(),
         max_bytes: most_bytes.unwrap_or(u64::MAX),
-        ..join_options(shared, &rule)
+        ends: EndPolicy::Final,
+        pipes: None,
+        buffers: Arc::clone(&shared.buffers),
     };
-    let mut join = Join::new(session, conn, options);
+    let metrics = Arc::clone(&shared.metrics);
+    let on_moved = move |to_server, to_session| metrics.count_bytes(to_server, to_session);
+    let observer = JoinObserver {
+        sizing: shared.sizing,
+        on_moved: Some(Arc::new(on_moved)),
+        flow: None,
+    };
+    let mut join = Duplex::new(session, conn, options, observer);
     let joined = tokio::select! {
         biased;
         joined = &mut join => joined,
         () = phases.wait_until(Phase::Aborting) => join.abort(),
     };
-    drop(join);
-    let JoinOutcome {
+    let flow = join.into_observer().flow;
+    let DuplexOutcome {
         ending,
-        to_tcp,
-        to_session,
-        flow,
+        forward,
+        backward,
     } = joined;
     let (name, error) = describe(&ending);
     shared.metrics.count_ended(name);
@@ -141,8 +151,8 @@ async fn carry(
             size = open.size,
             rate = open.rate,
             duration = open.duration,
-            forward_bytes = to_tcp,
-            backward_bytes = to_session,
+            forward_bytes = forward,
+            backward_bytes = backward,
             seconds = began.elapsed().as_secs_f64(),
             limited_by = tally.dominant_limit().map(|(limit, _)| Limit::as_str(limit)),
             ending = name,
@@ -151,23 +161,6 @@ async fn carry(
             "session ended"
         );
     });
-}
-
-fn join_options(shared: &Arc<OfframpState>, rule: &RuleSession) -> JoinOptions {
-    let RateLimits { forward, backward }: RateLimits = rule.limits();
-    let [to_tcp, to_session]: [Arc<RateLimit>; 2] = [forward, backward];
-    let metrics = Arc::clone(&shared.metrics);
-    JoinOptions {
-        idle_limits: shared.timeouts.idle_limits(),
-        buffers: Arc::clone(&shared.buffers),
-        to_tcp,
-        to_session,
-        sizing: shared.sizing,
-        on_moved: Some(Arc::new(move |to_tcp, to_session| {
-            metrics.count_bytes(to_tcp, to_session)
-        })),
-        ..JoinOptions::default()
-    }
 }
 
 /// Counts and logs a connection that became no session. Its peer has already been told why, if an
@@ -212,15 +205,15 @@ fn log_refused(
 }
 
 /// Returns the ending as a word for logs and metrics, and its error.
-fn describe(ending: &JoinEnding) -> (&'static str, Option<&std::io::Error>) {
+fn describe(ending: &DuplexEnding) -> (&'static str, Option<&std::io::Error>) {
     match ending {
-        JoinEnding::Finished => ("finished", None),
-        JoinEnding::Closed => ("server closed", None),
-        JoinEnding::Died(JoinSide::Session, error) => ("initiator side died", Some(error)),
-        JoinEnding::Died(JoinSide::Tcp, error) => ("server died", Some(error)),
-        JoinEnding::Idle => ("idle", None),
-        JoinEnding::HalfClosed => ("half-closed too long", None),
-        JoinEnding::BeyondSize => ("more than stated", None),
-        JoinEnding::Aborted => ("drained", None),
+        DuplexEnding::Finished => ("finished", None),
+        DuplexEnding::Closed => ("server closed", None),
+        DuplexEnding::FirstDied(error) => ("initiator side died", Some(error)),
+        DuplexEnding::SecondDied(error) => ("server died", Some(error)),
+        DuplexEnding::Idle => ("idle", None),
+        DuplexEnding::HalfClosed => ("half-closed too long", None),
+        DuplexEnding::BeyondSize => ("more than stated", None),
+        DuplexEnding::Aborted => ("drained", None),
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use drs::Mode;
-use longhaul_hop::{ConnectionGate, EventLog};
+use longhaul_hop::{BufferPool, ConnectionGate, EventLog};
 use longhaul_policy::{ActivePolicy, Finder};
-use longhaul_session::{Acceptor, BufferPool};
+use longhaul_session::Acceptor;
 
 use crate::config::OfframpTimeouts;
 use crate::metrics::OfframpMetrics;

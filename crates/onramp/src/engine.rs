@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use longhaul_config::routes::{Author, RouteRule, SessionEnd};
 use longhaul_hop::{
-    Conn, DialledConnection, EventLog, HopOptions, Phase, PhaseReceiver, Resolver, dial,
+    BufferPool, Conn, DialledConnection, Duplex, DuplexEnding, DuplexObserver, DuplexOptions,
+    DuplexSide, EventLog, HopOptions, IdleLimits, Phase, PhaseReceiver, Resolver, dial,
 };
 use longhaul_policy::{OwnAddressReader, is_local};
 use longhaul_proto::{Endpoint, PublicKey, Route};
 use longhaul_session::{
-    AddressFilter, BufferPool, ConnectOptions, Error, Identity, Join, JoinEnding, JoinIdleLimits,
-    JoinOptions, JoinOutcome, JoinSide, JoinableStream, KeyVerdict, KnownHosts, ServerTrust,
-    ServiceName, connect, errno_of,
+    AddressFilter, ConnectOptions, Error, Identity, JoinObserver, KeyVerdict, KnownHosts,
+    ServerTrust, ServiceName, connect, errno_of,
 };
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -40,7 +40,7 @@ const DIRECT_UNACKNOWLEDGED: Duration = Duration::from_secs(15 * 60);
 
 /// Maximum idle times of a connection: unlimited, as programs may be silent for as long as they
 /// like. Depots and off-ramps on the route have limits of their own.
-const IDLE_LIMITS: JoinIdleLimits = JoinIdleLimits {
+const IDLE_LIMITS: IdleLimits = IdleLimits {
     open: UNLIMITED_TIME,
     half_closed: UNLIMITED_TIME,
 };
@@ -548,29 +548,37 @@ impl Engine {
                 began,
                 early.len() as u64,
                 0,
-                &JoinEnding::Died(JoinSide::Session, error),
+                &DuplexEnding::FirstDied(error),
             );
         }
-        let joined = match exit {
-            Exit::Direct(conn) => self.join(conn, program).await,
-            Exit::Session(session) => self.join(*session, program).await,
+        let (sent, received, ending) = match exit {
+            // The kernel sizes a plain connection, as it would a program's own.
+            Exit::Direct(conn) => self.join(conn, program, ()).await,
+            Exit::Session(session) => self.join(*session, program, JoinObserver::default()).await,
         };
-        let sent = joined.to_session.saturating_add(early.len() as u64);
-        self.record_ending(request, began, sent, joined.to_tcp, &joined.ending);
+        let sent = sent.saturating_add(early.len() as u64);
+        self.record_ending(request, began, sent, received, &ending);
     }
 
-    async fn join<F: JoinableStream>(&self, far: F, program: Conn) -> JoinOutcome {
-        let options = JoinOptions {
+    /// Moves the bytes of a connection. Returns the bytes sent and received, and how it ended.
+    async fn join<F: DuplexSide, O: DuplexObserver<F, Conn>>(
+        &self,
+        far: F,
+        program: Conn,
+        observer: O,
+    ) -> (u64, u64, DuplexEnding) {
+        let options = DuplexOptions {
             idle_limits: IDLE_LIMITS,
             buffers: Arc::clone(&self.buffers),
-            ..JoinOptions::default()
+            ..DuplexOptions::default()
         };
-        let mut join = Join::new(far, program, options);
+        let mut join = Duplex::new(far, program, options, observer);
         let mut phases = self.phases.clone();
-        tokio::select! {
+        let joined = tokio::select! {
             joined = &mut join => joined,
             () = phases.wait_until(Phase::Aborting) => join.abort(),
-        }
+        };
+        (joined.backward, joined.forward, joined.ending)
     }
 
     /// Records the size of a connection, and logs its ending.
@@ -580,7 +588,7 @@ impl Engine {
         began: Instant,
         sent: u64,
         received: u64,
-        ending: &JoinEnding,
+        ending: &DuplexEnding,
     ) {
         let destination = &request.destination;
         let bytes = sent.saturating_add(received);
@@ -588,20 +596,18 @@ impl Engine {
         self.memory()
             .record_size(destination, bytes, self.began.elapsed());
         let (how, errno) = match ending {
-            JoinEnding::Finished => ("finished", None),
-            JoinEnding::Closed => (
+            DuplexEnding::Finished => ("finished", None),
+            DuplexEnding::Closed => (
                 "finished; the program had closed before it received everything",
                 None,
             ),
-            JoinEnding::Died(JoinSide::Tcp, error) => {
+            DuplexEnding::SecondDied(error) => {
                 ("the program's connection broke off", Some(errno_of(error)))
             }
-            JoinEnding::Died(JoinSide::Session, error) => {
-                ("the session broke off", Some(errno_of(error)))
-            }
-            JoinEnding::Idle | JoinEnding::HalfClosed => ("idle for too long", None),
-            JoinEnding::BeyondSize => ("reset: it carried more bytes than stated", None),
-            JoinEnding::Aborted => ("reset: the on-ramp is stopping", None),
+            DuplexEnding::FirstDied(error) => ("the session broke off", Some(errno_of(error))),
+            DuplexEnding::Idle | DuplexEnding::HalfClosed => ("idle for too long", None),
+            DuplexEnding::BeyondSize => ("reset: it carried more bytes than stated", None),
+            DuplexEnding::Aborted => ("reset: the on-ramp is stopping", None),
         };
         let seconds = began.elapsed().as_secs_f64();
         self.events.log(Some(request.asker.payer()), |left_out| {

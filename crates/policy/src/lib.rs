@@ -62,7 +62,7 @@ use longhaul_proto::{ACCEPTOR_PORT, Endpoint, Host, NextReceiver, Open, PublicKe
 pub use file::PolicyError;
 pub use find::{Finder, ResolvedTarget, Unreachable};
 pub use in_force::{ActivePolicy, ReloadResult};
-pub use live::{NoPermit, RateLimits, RuleSession, RuleUsage};
+pub use live::{NoPermit, RuleSession, RuleUsage};
 pub use network::Network;
 pub use own::OwnAddressReader;
 pub use pattern::HostPattern;

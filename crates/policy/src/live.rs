@@ -11,7 +11,7 @@ mod counts;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use longhaul_hop::RateLimit;
+use longhaul_hop::RateLimits;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Policy, Rule};
@@ -27,15 +27,6 @@ struct UsageState {
     counts: SessionCounts,
     /// Rate limits of the rules in `counts`.
     limits: HashMap<Arc<str>, RateLimits>,
-}
-
-/// Rate limit of a rule, shared by all its sessions.
-#[derive(Debug, Clone)]
-pub struct RateLimits {
-    /// Direction towards the acceptor.
-    pub forward: Arc<RateLimit>,
-    /// Direction towards the initiator.
-    pub backward: Arc<RateLimit>,
 }
 
 /// Permit of one session under its rule, returned when dropped.
@@ -114,26 +105,12 @@ impl Drop for RuleSession {
     }
 }
 
-impl RateLimits {
-    fn new(bits_per_second: Option<u64>) -> Self {
-        Self {
-            forward: Arc::new(RateLimit::new(bits_per_second)),
-            backward: Arc::new(RateLimit::new(bits_per_second)),
-        }
-    }
-
-    fn set(&self, bits_per_second: Option<u64>) {
-        self.forward.set(bits_per_second);
-        self.backward.set(bits_per_second);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use super::*;
-    use longhaul_hop::DrawOutcome;
+    use longhaul_hop::{DrawOutcome, RateLimit};
 
     fn policy(rules: &[(&str, &str)]) -> Policy {
         let rule = |(name, more): &(&str, &str)| {

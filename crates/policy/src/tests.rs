@@ -30,6 +30,7 @@ fn dialled(
         endpoint: hop.parse().expect("hop"),
         strict: true,
         key: None,
+        transport: None,
     });
     let next = hop
         .as_ref()
@@ -150,6 +151,7 @@ fn wide_network_excludes_own_addresses() {
             endpoint: at(hop),
             strict: true,
             key: None,
+            transport: None,
         };
         assert_eq!(
             admits(NextReceiver::Hop(&hop), &at("20.0.0.3:7511")),

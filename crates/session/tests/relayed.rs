@@ -141,6 +141,7 @@ async fn ends(relays: &[SocketAddr]) -> (Listener, ConnectOptions) {
             endpoint: address.into(),
             strict: true,
             key: None,
+            transport: None,
         })
         .collect();
     let route = Route::new(hops).unwrap();

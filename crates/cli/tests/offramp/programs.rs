@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use longhaul_hop::{Conn, HopOptions, Listener};
-use longhaul_session::{Join, JoinOptions, connect};
+use longhaul_hop::{Conn, DuplexOptions, HopOptions, Listener};
+use longhaul_session::{Join, JoinObserver, connect};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bed::*;
@@ -149,7 +149,9 @@ fn iperf3_measures_both_directions_through_an_offramp() {
                     let to = to.clone();
                     tokio::spawn(async move {
                         let session = connect(&to).await.unwrap();
-                        Join::new(session, Conn::new(fd).unwrap(), JoinOptions::default()).await
+                        let conn = Conn::new(fd).unwrap();
+                        let observer = JoinObserver::default();
+                        Join::new(session, conn, DuplexOptions::default(), observer).await
                     });
                 }
             });

@@ -315,6 +315,7 @@ impl<'a> DepotsOnPath<'a> {
                 endpoint: address(depot)?.clone(),
                 strict: true,
                 key: Some(depot.key),
+                transport: None,
             })
         });
         let route = Route::new(hops.collect()).ok()?;

@@ -49,6 +49,7 @@ pub fn open(relay: SocketAddr, sink: &Sink, key: &SigningKey) -> BytesMut {
         endpoint: relay.into(),
         strict: true,
         key: None,
+        transport: None,
     }])
     .expect("route");
     let id = SessionId::from_bytes(rand::random());

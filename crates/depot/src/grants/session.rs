@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longhaul_policy::RateLimits;
+use longhaul_hop::RateLimits;
 use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
 use tokio::sync::watch;

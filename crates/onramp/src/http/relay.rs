@@ -15,8 +15,7 @@ use hyper::header::{
 };
 use hyper::{StatusCode, Uri};
 use hyper_util::rt::TokioIo;
-use longhaul_hop::Phase;
-use longhaul_session::{JoinEnding, JoinSide};
+use longhaul_hop::{DuplexEnding, Phase};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
@@ -71,10 +70,10 @@ pub(super) async fn relay(
         let began = Instant::now();
         let ending = tokio::select! {
             ended = connection => match ended {
-                Ok(()) => JoinEnding::Finished,
-                Err(error) => JoinEnding::Died(JoinSide::Session, io::Error::other(error)),
+                Ok(()) => DuplexEnding::Finished,
+                Err(error) => DuplexEnding::FirstDied(io::Error::other(error)),
             },
-            () = phases.wait_until(Phase::Aborting) => JoinEnding::Aborted,
+            () = phases.wait_until(Phase::Aborting) => DuplexEnding::Aborted,
         };
         let (sent, received) = (
             moved.sent.load(Ordering::Relaxed),

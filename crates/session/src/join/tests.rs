@@ -1,11 +1,16 @@
 //! A session and a TCP connection, joined over loopback.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
-use longhaul_hop::{DialledConnection, HopOptions, dial};
+use longhaul_hop::{
+    BufferPool, DialledConnection, DuplexEnding, DuplexOptions, DuplexOutcome, HopOptions,
+    IdleLimits, RateLimits, dial,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::*;
 use crate::{
@@ -19,13 +24,17 @@ const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCA
 
 /// Returns the initiator's end of a session, the program's end of a TCP connection, and the task
 /// that joins them.
-async fn joined(options: JoinOptions) -> (Session, TcpStream, JoinHandle<JoinOutcome>) {
+async fn joined(options: DuplexOptions) -> (Session, TcpStream, JoinHandle<DuplexOutcome>) {
     let (near, program, join) = unjoined(options).await;
     (near, program, tokio::spawn(join))
 }
 
 /// Returns the same before the join runs.
-async fn unjoined(options: JoinOptions) -> (Session, TcpStream, Join) {
+async fn unjoined(options: DuplexOptions) -> (Session, TcpStream, Join) {
+    observed(options, JoinObserver::default()).await
+}
+
+async fn observed(options: DuplexOptions, observer: JoinObserver) -> (Session, TcpStream, Join) {
     let server = Arc::new(Identity::generate().unwrap());
     let trust = ServerTrust::Pinned(server.public());
     let listen = ListenOptions::new(
@@ -53,7 +62,7 @@ async fn unjoined(options: JoinOptions) -> (Session, TcpStream, Join) {
     );
     let (dialled, accepted) = tokio::join!(dialled, programs.accept());
     let DialledConnection { conn, .. } = dialled.unwrap();
-    let join = Join::new(far.unwrap(), conn, options);
+    let join = Join::new(far.unwrap(), conn, options, observer);
     (near.unwrap(), accepted.unwrap().0, join)
 }
 
@@ -68,14 +77,16 @@ fn bytes(length: usize, seed: u8) -> Vec<u8> {
 async fn both_directions_carry_bytes_and_end_separately() {
     let moved = Arc::new(std::sync::Mutex::new((0, 0)));
     let counted = moved.clone();
-    let options = JoinOptions {
-        on_moved: Some(Arc::new(move |to_tcp, to_session| {
-            let mut moved = counted.lock().unwrap();
-            *moved = (moved.0 + to_tcp, moved.1 + to_session);
-        })),
-        ..JoinOptions::default()
+    let on_moved: OnMoved = Arc::new(move |to_tcp, to_session| {
+        let mut moved = counted.lock().unwrap();
+        *moved = (moved.0 + to_tcp, moved.1 + to_session);
+    });
+    let observer = JoinObserver {
+        on_moved: Some(on_moved),
+        ..JoinObserver::default()
     };
-    let (near, program, join) = joined(options).await;
+    let (near, program, mut join) = observed(DuplexOptions::default(), observer).await;
+    let join = tokio::spawn(async move { ((&mut join).await, join.into_observer().flow) });
     let (asked, answered) = (
         bytes(MORE_THAN_BUFFERED, 1),
         bytes(MORE_THAN_BUFFERED / 2, 2),
@@ -100,24 +111,24 @@ async fn both_directions_carry_bytes_and_end_separately() {
     read.unwrap();
     returned.unwrap();
     assert!(there == asked && back == answered, "bytes differ");
-    let done = join.await.unwrap();
+    let (done, flow) = join.await.unwrap();
     assert!(
-        matches!(done.ending, JoinEnding::Finished),
+        matches!(done.ending, DuplexEnding::Finished),
         "{:?}",
         done.ending
     );
     assert_eq!(
-        (done.to_tcp, done.to_session),
+        (done.forward, done.backward),
         (asked.len() as u64, answered.len() as u64)
     );
-    assert_eq!(*moved.lock().unwrap(), (done.to_tcp, done.to_session));
-    assert!(done.flow.is_some(), "bulk data is watched");
+    assert_eq!(*moved.lock().unwrap(), (done.forward, done.backward));
+    assert!(flow.is_some(), "bulk data is watched");
 }
 
 #[tokio::test]
 async fn a_side_that_has_ended_still_receives() {
     for session_first in [true, false] {
-        let (mut near, mut program, join) = joined(JoinOptions::default()).await;
+        let (mut near, mut program, join) = joined(DuplexOptions::default()).await;
         let mut received = String::new();
         if session_first {
             near.write_all(b"question").await.unwrap();
@@ -135,30 +146,30 @@ async fn a_side_that_has_ended_still_receives() {
             program.read_to_string(&mut received).await.unwrap();
         }
         assert_eq!(received, "questionanswer");
-        assert!(matches!(join.await.unwrap().ending, JoinEnding::Finished));
+        assert!(matches!(join.await.unwrap().ending, DuplexEnding::Finished));
     }
 }
 
 #[tokio::test]
 async fn a_reset_of_one_side_is_a_reset_of_the_other() {
-    let (mut near, program, join) = joined(JoinOptions::default()).await;
+    let (mut near, program, join) = joined(DuplexOptions::default()).await;
     program.set_zero_linger().unwrap();
     drop(program);
     let error = near.read_u8().await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
     let done = join.await.unwrap();
     assert!(
-        matches!(done.ending, JoinEnding::Died(JoinSide::Tcp, _)),
+        matches!(done.ending, DuplexEnding::SecondDied(_)),
         "{done:?}"
     );
 
-    let (near, mut program, join) = joined(JoinOptions::default()).await;
+    let (near, mut program, join) = joined(DuplexOptions::default()).await;
     drop(near);
     let error = program.read_u8().await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
     let done = join.await.unwrap();
     assert!(
-        matches!(done.ending, JoinEnding::Died(JoinSide::Session, _)),
+        matches!(done.ending, DuplexEnding::FirstDied(_)),
         "{done:?}"
     );
 }
@@ -167,7 +178,7 @@ async fn a_reset_of_one_side_is_a_reset_of_the_other() {
 /// read then appears to return end of stream, which must not make the session look complete.
 #[tokio::test]
 async fn a_death_found_by_a_write_is_not_an_end_of_stream() {
-    let (mut near, program, join) = unjoined(JoinOptions::default()).await;
+    let (mut near, program, join) = unjoined(DuplexOptions::default()).await;
     near.write_all(b"x").await.unwrap();
     near.flush().await.unwrap();
     program.set_zero_linger().unwrap();
@@ -176,7 +187,7 @@ async fn a_death_found_by_a_write_is_not_an_end_of_stream() {
     assert!(
         matches!(
             &done.ending,
-            JoinEnding::Died(JoinSide::Tcp, error) if error.kind() == io::ErrorKind::ConnectionReset
+            DuplexEnding::SecondDied(error) if error.kind() == io::ErrorKind::ConnectionReset
         ),
         "{done:?}"
     );
@@ -188,7 +199,7 @@ async fn a_death_found_by_a_write_is_not_an_end_of_stream() {
 /// be written to it.
 #[tokio::test]
 async fn a_death_is_noticed_behind_blocked_writes() {
-    let (mut near, program, join) = joined(JoinOptions::default()).await;
+    let (mut near, program, join) = joined(DuplexOptions::default()).await;
     let chunk = bytes(1 << 20, 3);
     // Far more than fits: this ends only when the program's reset has arrived.
     let sending = async {
@@ -207,7 +218,7 @@ async fn a_death_is_noticed_behind_blocked_writes() {
     tokio::join!(sending, dying);
     let done = join.await.unwrap();
     assert!(
-        matches!(done.ending, JoinEnding::Died(JoinSide::Tcp, _)),
+        matches!(done.ending, DuplexEnding::SecondDied(_)),
         "{done:?}"
     );
 }
@@ -216,7 +227,7 @@ async fn a_death_is_noticed_behind_blocked_writes() {
 /// and the program's kernel answered with a reset.
 #[tokio::test]
 async fn data_sent_before_a_close_arrives() {
-    let (near, mut program, join) = joined(JoinOptions::default()).await;
+    let (near, mut program, join) = joined(DuplexOptions::default()).await;
     // As much as the sockets and buffers on the path hold.
     let answer = bytes(192 << 10, 4);
     let (mut reads, mut writes) = tokio::io::split(near);
@@ -250,27 +261,27 @@ async fn data_sent_before_a_close_arrives() {
     );
     writes.shutdown().await.unwrap();
     let done = join.await.unwrap();
-    assert!(matches!(done.ending, JoinEnding::Closed), "{done:?}");
-    assert_eq!(done.to_session, answer.len() as u64);
+    assert!(matches!(done.ending, DuplexEnding::Closed), "{done:?}");
+    assert_eq!(done.backward, answer.len() as u64);
 }
 
 #[tokio::test]
 async fn silence_ends_a_joined_session() {
     let short = Duration::from_millis(20);
-    let idle_limits = JoinIdleLimits {
+    let idle_limits = IdleLimits {
         open: short,
         half_closed: short,
     };
-    let options = || JoinOptions {
+    let options = || DuplexOptions {
         idle_limits,
-        ..JoinOptions::default()
+        ..DuplexOptions::default()
     };
     let (mut near, _program, join) = joined(options()).await;
-    assert!(matches!(join.await.unwrap().ending, JoinEnding::Idle));
+    assert!(matches!(join.await.unwrap().ending, DuplexEnding::Idle));
     assert!(near.read_u8().await.is_err());
 
-    let (mut near, mut program, join) = joined(JoinOptions {
-        idle_limits: JoinIdleLimits {
+    let (mut near, mut program, join) = joined(DuplexOptions {
+        idle_limits: IdleLimits {
             open: Duration::from_secs(3600),
             ..idle_limits
         },
@@ -279,7 +290,10 @@ async fn silence_ends_a_joined_session() {
     .await;
     near.shutdown().await.unwrap();
     assert_eq!(program.read(&mut [0]).await.unwrap(), 0);
-    assert!(matches!(join.await.unwrap().ending, JoinEnding::HalfClosed));
+    assert!(matches!(
+        join.await.unwrap().ending,
+        DuplexEnding::HalfClosed
+    ));
     assert!(program.read_u8().await.is_err());
 }
 
@@ -287,18 +301,21 @@ async fn silence_ends_a_joined_session() {
 #[tokio::test]
 async fn a_direction_beyond_its_size_ends_the_join() {
     for max_bytes in [1000, 999] {
-        let options = JoinOptions {
+        let options = DuplexOptions {
             max_bytes,
-            ..JoinOptions::default()
+            ..DuplexOptions::default()
         };
         let (mut near, mut program, join) = joined(options).await;
         near.write_all(&bytes(1000, 3)).await.unwrap();
         near.shutdown().await.unwrap();
         if max_bytes == 1000 {
             program.shutdown().await.unwrap();
-            assert!(matches!(join.await.unwrap().ending, JoinEnding::Finished));
+            assert!(matches!(join.await.unwrap().ending, DuplexEnding::Finished));
         } else {
-            assert!(matches!(join.await.unwrap().ending, JoinEnding::BeyondSize));
+            assert!(matches!(
+                join.await.unwrap().ending,
+                DuplexEnding::BeyondSize
+            ));
             assert!(near.read_u8().await.is_err());
         }
     }
@@ -306,11 +323,10 @@ async fn a_direction_beyond_its_size_ends_the_join() {
 
 #[tokio::test]
 async fn a_rate_is_kept_without_loss() {
-    let options = JoinOptions {
+    let options = DuplexOptions {
         // A burst of 64 KiB, and then 10 MB a second.
-        to_tcp: Arc::new(RateLimit::new(Some(80_000_000))),
-        to_session: Arc::new(RateLimit::new(Some(80_000_000))),
-        ..JoinOptions::default()
+        limits: RateLimits::new(Some(80_000_000)),
+        ..DuplexOptions::default()
     };
     let (mut near, mut program, join) = joined(options).await;
     let sent = bytes(2 << 20, 6);
@@ -333,14 +349,14 @@ async fn a_rate_is_kept_without_loss() {
     // At least as long as the rate implies, on any machine: a burst is worth a tenth of a second.
     let least = Duration::from_secs_f64((2.0 * (f64::from(2 << 20) - 1e6)) / 1e7);
     assert!(began.elapsed() >= least, "{:?}", began.elapsed());
-    assert!(matches!(join.await.unwrap().ending, JoinEnding::Finished));
+    assert!(matches!(join.await.unwrap().ending, DuplexEnding::Finished));
 }
 
 #[tokio::test]
 async fn without_buffer_memory_a_join_still_works() {
-    let options = JoinOptions {
+    let options = DuplexOptions {
         buffers: BufferPool::new(0),
-        ..JoinOptions::default()
+        ..DuplexOptions::default()
     };
     let (mut near, mut program, join) = joined(options).await;
     let sent = bytes(1 << 20, 7);
@@ -354,5 +370,5 @@ async fn without_buffer_memory_a_join_still_works() {
     assert!(received == sent);
     program.shutdown().await.unwrap();
     near.read_to_end(&mut Vec::new()).await.unwrap();
-    assert!(matches!(join.await.unwrap().ending, JoinEnding::Finished));
+    assert!(matches!(join.await.unwrap().ending, DuplexEnding::Finished));
 }

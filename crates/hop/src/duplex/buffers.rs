@@ -1,12 +1,12 @@
-//! Buffer pool of joined sessions. A direction holds a buffer only while it contains bytes, so idle
-//! sessions hold none.
+//! Pool of the buffers for bytes that are not spliced. A direction holds a buffer only while it
+//! contains bytes, so an idle session holds none.
 
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
 
 /// Size of a buffer, in bytes: as much as a session reads ahead and seals at once.
-pub(super) const BUFFER_BYTES: usize = 128 * 1024;
+const BUFFER_BYTES: usize = 128 * 1024;
 /// Size of a buffer when the pool is exhausted, in bytes.
 const SMALL_BUFFER_BYTES: usize = 16 * 1024;
 /// Maximum number of free buffers that are kept.
@@ -67,6 +67,14 @@ impl BufferPool {
         drop(pool);
         Buffer {
             bytes: spare.unwrap_or_else(|| vec![0; size].into_boxed_slice()),
+            of: Arc::clone(self),
+        }
+    }
+
+    /// Returns a small buffer, which does not count towards the limit.
+    pub(super) fn take_small(self: &Arc<Self>) -> Buffer {
+        Buffer {
+            bytes: vec![0; SMALL_BUFFER_BYTES].into_boxed_slice(),
             of: Arc::clone(self),
         }
     }

@@ -1,5 +1,5 @@
 //! Pool of the pipes through which splice(2) moves bytes. A direction holds a pipe only while it
-//! contains bytes. So an idle session holds none, and a busy depot creates few.
+//! contains bytes. So an idle session holds none, and a busy relay creates few.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,19 +14,19 @@ const DEFAULT_PIPE_BYTES: usize = 64 * 1024;
 
 /// Bounds of a [`PipePool`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PipeBounds {
+pub struct PipeBounds {
     /// Requested size of a pipe, in bytes.
-    pub(crate) size: usize,
+    pub size: usize,
     /// Maximum total size of all pipes, in bytes. Beyond it, directions copy through small buffers
     /// instead.
-    pub(crate) total: usize,
+    pub total: usize,
     /// Maximum number of empty pipes kept for reuse.
-    pub(crate) spare: usize,
+    pub spare: usize,
 }
 
-/// All pipes of a depot.
+/// All pipes of a process, with a limit on their total size.
 #[derive(Debug)]
-pub(crate) struct PipePool {
+pub struct PipePool {
     bounds: PipeBounds,
     /// Total size of existing pipes, in use or free, in bytes.
     allocated: AtomicUsize,
@@ -42,15 +42,17 @@ struct RawPipe {
 
 /// A pipe from the pool. It returns to the pool when dropped, unless bytes are left in it.
 #[derive(Debug)]
-pub(crate) struct Pipe {
+pub(super) struct Pipe {
     raw: Option<RawPipe>,
     pool: Arc<PipePool>,
     /// Bytes currently in the pipe, maintained by the code that splices.
-    pub(crate) held: usize,
+    pub(super) held: usize,
 }
 
 impl PipePool {
-    pub(crate) fn new(bounds: PipeBounds) -> Arc<Self> {
+    /// Creates an empty pool.
+    #[must_use]
+    pub fn new(bounds: PipeBounds) -> Arc<Self> {
         Arc::new(Self {
             bounds,
             allocated: AtomicUsize::new(0),
@@ -60,7 +62,7 @@ impl PipePool {
 
     /// Returns an empty pipe, or `None` if the bound or the system's limits allow no more. Callers
     /// then copy.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<Pipe> {
+    pub(super) fn take(self: &Arc<Self>) -> Option<Pipe> {
         let spare = self.spare.lock().pop();
         let raw = match spare {
             Some(raw) => raw,
@@ -74,7 +76,8 @@ impl PipePool {
     }
 
     /// Returns the total size of existing pipes, in bytes.
-    pub(crate) fn allocated(&self) -> usize {
+    #[must_use]
+    pub fn allocated(&self) -> usize {
         self.allocated.load(Ordering::Relaxed)
     }
 
@@ -140,12 +143,12 @@ impl PipePool {
 
 impl Pipe {
     /// Returns its capacity in bytes if every page is full; small packets fill it sooner.
-    pub(crate) fn capacity(&self) -> usize {
+    pub(super) fn capacity(&self) -> usize {
         self.raw.as_ref().map_or(0, |raw| raw.capacity)
     }
 
     /// Returns the two ends, the reading end first. It is never `None` while the pipe lives.
-    pub(crate) fn ends(&self) -> Option<(&OwnedFd, &OwnedFd)> {
+    pub(super) fn ends(&self) -> Option<(&OwnedFd, &OwnedFd)> {
         self.raw.as_ref().map(|raw| (&raw.read, &raw.write))
     }
 }
