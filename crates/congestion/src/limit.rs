@@ -8,9 +8,9 @@ const KEPT: f64 = 0.7;
 /// Part that remains, at least.
 const MIN_KEPT: f64 = 0.1;
 /// Constant of the curve, in packets per cubic second.
-const CURVE: f64 = 12.0;
+const CURVE: f64 = 4.0;
 /// Growth in a round, in packets, that Reno would have with the same reduction (section 4.3).
-const RENO_GROWTH: f64 = 1.0;
+const RENO_GROWTH: f64 = 3.0 * (1.0 - KEPT) / (1.0 + KEPT);
 /// Rounds without a queue after which the limit grows fast: what filled the queue has left.
 const RECOVERY_ROUNDS: u32 = 8;
 /// Factor of a round of fast growth.
