@@ -36,7 +36,7 @@ fn two_flows_share_a_path() {
             network.add(Flow::longhaul(seed, Duration::ZERO));
             network.run_until(second(3));
             network.add(Flow::longhaul(seed + 100, network.now));
-            network.run_until(network.now + second(10));
+            network.run_until(network.now + second(20));
             let rates = network.measure(second(20));
             let share = rates[1] / (rates[0] + rates[1]);
             println!(
