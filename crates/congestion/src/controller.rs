@@ -34,7 +34,7 @@ const MAX_BANDWIDTH_REDUCTION: f64 = 0.9;
 /// Round trips that the connection measured.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundTrip {
-    /// Latest sample.
+    /// Latest sample. The delay that the peer reports for its acknowledgement may be subtracted.
     pub latest: Duration,
     /// Smoothed round trip.
     pub smoothed: Duration,
@@ -144,7 +144,8 @@ impl Controller {
             .max(u64::from(self.max_datagram_bytes) * MIN_PACKET_RATE)
     }
 
-    /// Notes a sent packet. `app_limited` is true if there is too little data to fill the window,
+    /// Notes a sent packet. Packets that are not congestion controlled have 0 bytes. `app_limited`
+    /// is true if there is too little data to fill the window,
     /// and `None` for packets of the handshake. The stamp belongs to the packet.
     pub fn on_packet_sent(
         &mut self,
@@ -157,7 +158,7 @@ impl Controller {
             now,
             bytes,
             self.in_flight_bytes,
-            app_limited.unwrap_or(true),
+            bytes > 0 && app_limited.unwrap_or(true),
             self.pressure(),
         );
         if bytes > 0 {

@@ -36,6 +36,13 @@
 //! is full, so the round trip is long. Rule 4 compares the two loss rates by a likelihood-ratio
 //! test over several rounds, because a single round of a hundred packets cannot show 0.1 %.
 //!
+//! # Limits
+//!
+//! Where the queue is much shorter than the bandwidth-delay product, CUBIC flows on the same path
+//! get little: they shrink at each overflow, and this controller keeps what fills the path. Where
+//! jitter is longer than a twentieth of the round trip, it looks like a queue, so loss counts as
+//! congestion rather early.
+//!
 //! # Units
 //!
 //! Times are durations since an origin that the caller chooses once. Rates are bytes per second,

@@ -23,9 +23,9 @@ const QUEUE_MARGIN: Duration = Duration::from_millis(1);
 const PARTS_OF_ROUND: u32 = 8;
 
 /// Standard deviations by which the loss of loaded packets has to exceed that of unloaded ones.
-const SIGNIFICANCE: f64 = 3.0;
+const SIGNIFICANCE: f64 = 2.5;
 /// Smallest number of losses of loaded packets that can be congestion.
-const MIN_LOSSES: f64 = 5.0;
+const MIN_LOSSES: f64 = 3.0;
 /// Ratio by which the loss of loaded packets has to exceed that of unloaded ones.
 const MIN_RATIO: f64 = 1.25;
 
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn equal_losses_are_random() {
         assert!(!exceeds(&tally(10_000.0, 100.0), &tally(10_000.0, 100.0)));
-        assert!(!exceeds(&tally(130.0, 3.0), &tally(4_000.0, 4.0)));
+        assert!(!exceeds(&tally(130.0, 2.0), &tally(4_000.0, 4.0)));
         assert!(!exceeds(&tally(1_000.0, 12.0), &tally(4_000.0, 40.0)));
     }
 

@@ -156,3 +156,26 @@ fn short_queues_are_not_taken_for_random_loss() {
         assert!(lost < 0.03, "{lost}");
     }
 }
+
+#[test]
+fn late_loss_and_bursts_of_acks_hardly_slow_a_flow() {
+    for (late_loss, ack_interval_ms) in [(0.0, 5), (0.001, 10), (0.01, 0), (0.05, 0), (0.01, 20)] {
+        let ack_interval = Duration::from_millis(ack_interval_ms);
+        let link = Link {
+            late_loss,
+            ack_interval,
+            ..Link::new(155.0, 60, 0.0)
+        };
+        let mut network = Network::with_one_flow(link, 1);
+        network.run_until(seconds(3.0));
+        let (sent, lost) = (network.flows[0].sent, network.flows[0].lost);
+        let share = utilisation(&mut network, 20.0);
+        let lost = (network.flows[0].lost - lost) as f64 / (network.flows[0].sent - sent) as f64;
+        println!(
+            "late loss {late_loss}, acks every {ack_interval_ms} ms: {share:.2} of the rate, \
+             lost {lost:.4}"
+        );
+        assert!(share > 0.9, "{share}");
+        assert!(lost < late_loss + 0.01, "{lost}");
+    }
+}

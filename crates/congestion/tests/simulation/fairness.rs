@@ -11,7 +11,7 @@ fn second(seconds: u64) -> Duration {
 #[test]
 fn a_cubic_flow_keeps_its_share() {
     for products in [1.0, 4.0] {
-        for seed in 1..=2 {
+        for seed in 1..=3 {
             let mut network = Network::new(Link::new(500.0, 40, 0.0).with_queue(products), seed);
             network.add(Flow::cubic(Duration::ZERO));
             network.run_until(second(5) + Duration::from_millis(700 * seed));
@@ -31,12 +31,12 @@ fn a_cubic_flow_keeps_its_share() {
 #[test]
 fn two_flows_share_a_path() {
     for products in [0.5, 1.0] {
-        for seed in 1..=2 {
+        for seed in 1..=3 {
             let mut network = Network::new(Link::new(500.0, 40, 0.0).with_queue(products), seed);
             network.add(Flow::longhaul(seed, Duration::ZERO));
             network.run_until(second(3));
             network.add(Flow::longhaul(seed + 100, network.now));
-            network.run_until(network.now + second(10));
+            network.run_until(network.now + second(20));
             let rates = network.measure(second(20));
             let share = rates[1] / (rates[0] + rates[1]);
             println!(
@@ -45,41 +45,5 @@ fn two_flows_share_a_path() {
             );
             assert!((0.3..=0.7).contains(&share), "share {share}");
         }
-    }
-}
-
-#[test]
-#[ignore]
-fn explore() {
-    for (mbps, rtt, products) in [
-        (100.0, 20, 1.0),
-        (100.0, 20, 4.0),
-        (50.0, 100, 1.0),
-        (500.0, 40, 0.3),
-        (500.0, 40, 2.0),
-        (500.0, 40, 8.0),
-        (300.0, 100, 1.0),
-        (20.0, 30, 2.0),
-    ] {
-        let mut network = Network::new(Link::new(mbps, rtt, 0.0).with_queue(products), 5);
-        network.add(Flow::cubic(Duration::ZERO));
-        network.run_until(second(7));
-        network.add(Flow::longhaul(5, network.now));
-        network.run_until(network.now + second(5));
-        let rates = network.measure(second(30));
-        let share = rates[1] / (rates[0] + rates[1]);
-        let rates2 = network.measure(second(30));
-        let share2 = rates2[1] / (rates2[0] + rates2[1]);
-        let mut network = Network::new(Link::new(mbps, rtt, 0.0).with_queue(products), 5);
-        network.add(Flow::longhaul(5, Duration::ZERO));
-        network.run_until(second(4));
-        network.add(Flow::longhaul(105, network.now));
-        network.run_until(network.now + second(10));
-        let rates3 = network.measure(second(20));
-        let share3 = rates3[1] / (rates3[0] + rates3[1]);
-        println!(
-            "{mbps} {rtt} {products}: share {share:.2}, later {share2:.2}, together {:.2}; pair {share3:.2}",
-            (rates[0] + rates[1]) / network.link.goodput_bps()
-        );
     }
 }

@@ -21,6 +21,10 @@ pub struct Link {
     /// Largest random delay of an acknowledgement. Packets stay in order.
     pub jitter: Duration,
     pub queue_bytes: u64,
+    /// Probability of random loss after the queue.
+    pub late_loss: f64,
+    /// Time between two bursts of acknowledgements. Zero if each arrives on its own.
+    pub ack_interval: Duration,
 }
 
 impl Link {
@@ -33,6 +37,8 @@ impl Link {
             loss,
             jitter: Duration::ZERO,
             queue_bytes: 0,
+            late_loss: 0.0,
+            ack_interval: Duration::ZERO,
         };
         link.with_queue(1.0)
     }
@@ -48,7 +54,8 @@ impl Link {
 
     /// Returns the largest payload rate, in bits per second.
     pub fn goodput_bps(&self) -> f64 {
-        self.bps * (1.0 - self.loss) * PAYLOAD_BYTES as f64 / PACKET_BYTES as f64
+        self.bps * (1.0 - self.loss) * (1.0 - self.late_loss) * PAYLOAD_BYTES as f64
+            / PACKET_BYTES as f64
     }
 
     pub fn packet_time(&self) -> Duration {

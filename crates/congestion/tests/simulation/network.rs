@@ -164,10 +164,17 @@ impl Network {
         let Some((packet, more)) = self.queue.pop() else {
             return;
         };
+        self.sent_at = more.then(|| self.now + self.link.packet_time());
+        if self.link.late_loss > 0.0 && self.random.next() < self.link.late_loss {
+            return;
+        }
         let jitter = self.link.jitter.mul_f64(self.random.next());
         let last = self.acks.back().map_or(Duration::ZERO, |(at, _)| *at);
-        let at = (self.now + self.link.round_trip + jitter).max(last);
+        let mut at = (self.now + self.link.round_trip + jitter).max(last);
+        if !self.link.ack_interval.is_zero() {
+            let bursts = at.as_nanos().div_ceil(self.link.ack_interval.as_nanos());
+            at = self.link.ack_interval * bursts as u32;
+        }
         self.acks.push_back((at, packet));
-        self.sent_at = more.then(|| self.now + self.link.packet_time());
     }
 }
