@@ -43,6 +43,7 @@ mod place;
 mod places;
 mod process;
 mod quantity;
+mod quic;
 mod report;
 mod reservations;
 mod reserve;

@@ -58,6 +58,10 @@ struct PerfMeasureOptions {
     /// Depots to pass, in order, or `direct`.
     #[arg(long, value_name = "HOP[,HOP...]|direct", default_value = "direct")]
     route: Route,
+    /// Transport of the last hop, to the server [default: tcp]. The route's hops name theirs, as in
+    /// `quic:depot.example`.
+    #[arg(long, value_name = "tcp|quic")]
+    transport: Option<Transport>,
     /// A controller's grant for a circuit over the route's depots, as
     /// `longhaul reservations ID grants` shows it.
     #[arg(long, value_name = "GRANT", requires = "route")]
@@ -172,6 +176,9 @@ struct PerfServeOptions {
         default_value_t = MeasurementLimits::default().per_minute,
     )]
     max_per_minute: u32,
+    /// Accept TCP only, and not QUIC, which uses the UDP port of the same number.
+    #[arg(long)]
+    no_quic: bool,
 }
 
 #[derive(Args)]

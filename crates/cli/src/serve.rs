@@ -98,6 +98,9 @@ pub struct ServeCommand {
     /// unencrypted.
     #[arg(long)]
     allow_no_encrypt: bool,
+    /// Accept TCP only, and not QUIC, which uses the UDP port of the same number.
+    #[arg(long)]
+    no_quic: bool,
     /// Let the keys that are granted anything here measure the path as well (`longhaul perf`).
     #[arg(long)]
     perf: bool,
@@ -232,6 +235,9 @@ impl ServeCommand {
                 }
             }
         };
+        if !self.no_quic {
+            crate::quic::listen(&listener, identity.signing_key())?;
+        }
         let mut stop_signals = StopSignals::take()?;
         self.announce(&served, listener.local_addr(), &key.to_string());
         let reload = async {

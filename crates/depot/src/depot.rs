@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use longhaul_hop::{
     BufferPool, Conn, ConnectionGate, EventLog, ListenError, Listener, ListenerConfig,
-    PhaseReceiver, PipeBounds, PipePool, ServiceLife, check_congestion,
+    PhaseReceiver, PipeBounds, PipePool, ServiceLife, StreamListener, check_congestion,
 };
 use longhaul_metrics::MetricsPage;
 use longhaul_policy::{ActivePolicy, OwnAddressReader, ReloadResult};

@@ -69,6 +69,15 @@ pub trait StreamDialler: std::fmt::Debug + Send + Sync {
     ) -> OpeningStream<'_>;
 }
 
+/// Future of a stream that is being accepted.
+pub type AcceptingStream<'a> = Pin<Box<dyn Future<Output = (Conn, SocketAddr)> + Send + 'a>>;
+
+/// Listener for streams of a transport other than TCP.
+pub trait StreamListener: std::fmt::Debug + Send {
+    /// Returns the next stream, and the address of its peer.
+    fn accept(&mut self) -> AcceptingStream<'_>;
+}
+
 /// A hop's connection: an asynchronous byte stream that ends cleanly only on request (LH-END-3).
 ///
 /// A clean end is explicit: by [`Conn::close`], [`Conn::end_cleanly`], or by shutting it down as an

@@ -37,7 +37,9 @@ mod tcp_conn;
 mod trusted_file;
 
 pub use clock::unix_ms;
-pub use conn::{Conn, OpeningStream, StreamDialler, TransportStream};
+pub use conn::{
+    AcceptingStream, Conn, OpeningStream, StreamDialler, StreamListener, TransportStream,
+};
 pub use dial::{DialError, DialledConnection, dial, dial_stream};
 pub use duplex::{
     BufferPool, Duplex, DuplexEnding, DuplexObserver, DuplexOptions, DuplexOutcome, DuplexSide,

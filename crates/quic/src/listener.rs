@@ -5,7 +5,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::{AdmittedConnection, Conn, ConnectionGate, GateLimits};
+use longhaul_hop::{
+    AcceptingStream, AdmittedConnection, Conn, ConnectionGate, GateLimits, StreamListener,
+};
 use longhaul_proto::SigningKey;
 use s2n_quic::provider::tls::rustls as tls_provider;
 use s2n_quic::{Connection, Server};
@@ -82,13 +84,17 @@ impl QuicListener {
     pub const fn local_addr(&self) -> SocketAddr {
         self.address
     }
+}
 
+impl StreamListener for QuicListener {
     /// Returns the next stream and its peer. Never completes once the endpoint has failed.
-    pub async fn accept(&mut self) -> (Conn, SocketAddr) {
-        match self.streams.recv().await {
-            Some(accepted) => accepted,
-            None => std::future::pending().await,
-        }
+    fn accept(&mut self) -> AcceptingStream<'_> {
+        Box::pin(async {
+            match self.streams.recv().await {
+                Some(accepted) => accepted,
+                None => std::future::pending().await,
+            }
+        })
     }
 }
 

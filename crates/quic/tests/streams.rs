@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::{Conn, StreamDialler};
+use longhaul_hop::{Conn, StreamDialler, StreamListener};
 use longhaul_proto::SigningKey;
 use longhaul_quic::{QuicDialler, QuicLimits, QuicListener};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -4,11 +4,12 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use longhaul_hop::{
     AdmittedConnection, Conn, ConnectionGate, EventLog, GateLimits, HopOptions, ListenError, Payer,
+    StreamListener,
 };
 use longhaul_proto::{PublicKey, ServiceName};
 use tokio::{
     sync::{Mutex, mpsc},
-    task::{AbortHandle, JoinSet},
+    task::JoinSet,
 };
 
 use crate::{Error, Identity, Session, SessionInfo, accept::Acceptor};
@@ -72,7 +73,8 @@ impl ListenOptions {
 pub struct Listener {
     address: SocketAddr,
     ready: Mutex<mpsc::Receiver<Session>>,
-    task: AbortHandle,
+    set_ups: Arc<SetUps>,
+    tasks: parking_lot::Mutex<JoinSet<()>>,
 }
 
 impl Listener {
@@ -93,15 +95,26 @@ impl Listener {
             })?;
         let address = listener.local_addr().map_err(failed)?;
         let (sender, ready) = mpsc::channel(MAX_READY_SESSIONS);
-        let gate = ConnectionGate::new(options.gate);
-        let acceptor = Arc::new(Acceptor::new(options));
-        let events = Arc::new(EventLog::new());
-        let task = tokio::spawn(serve(listener, gate, acceptor, events, sender)).abort_handle();
+        let set_ups = Arc::new(SetUps {
+            gate: ConnectionGate::new(options.gate),
+            acceptor: Acceptor::new(options),
+            events: EventLog::new(),
+            ready: sender,
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(accept_connections(listener, Arc::clone(&set_ups)));
         Ok(Self {
             address,
             ready: Mutex::new(ready),
-            task,
+            set_ups,
+            tasks: parking_lot::Mutex::new(tasks),
         })
+    }
+
+    /// Accepts sessions over the streams of `listener` as well, under the same limits.
+    pub fn serve_streams(&self, listener: impl StreamListener + 'static) {
+        let set_ups = Arc::clone(&self.set_ups);
+        self.tasks.lock().spawn(accept_streams(listener, set_ups));
     }
 
     /// Returns the next established session. Failed set-ups are logged and not returned.
@@ -119,61 +132,85 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn serve(
-    mut listener: longhaul_hop::Listener,
-    gate: Arc<ConnectionGate>,
-    acceptor: Arc<Acceptor>,
-    events: Arc<EventLog>,
-    ready: mpsc::Sender<Session>,
-) {
-    let mut set_ups = JoinSet::new();
+/// Accepts TCP connections. Dropping it ends the set-ups that it started.
+async fn accept_connections(mut listener: longhaul_hop::Listener, set_ups: Arc<SetUps>) {
+    let mut running = JoinSet::new();
     loop {
         let failed = |error: &io::Error| {
-            events.log(None, |left_out| {
+            set_ups.events.log(None, |left_out| {
                 tracing::warn!(%error, left_out, "cannot accept connections; retrying");
             });
         };
         let (fd, peer) = listener.accept(failed).await;
-        while set_ups.try_join_next().is_some() {}
+        set_ups.start(&mut running, peer, move || Conn::new(fd));
+    }
+}
+
+/// Accepts streams. Dropping it ends the set-ups that it started.
+async fn accept_streams(mut listener: impl StreamListener, set_ups: Arc<SetUps>) {
+    let mut running = JoinSet::new();
+    loop {
+        let (conn, peer) = listener.accept().await;
+        set_ups.start(&mut running, peer, move || Ok(conn));
+    }
+}
+
+/// Set-ups of sessions, which all sockets of a [`Listener`] share.
+struct SetUps {
+    gate: Arc<ConnectionGate>,
+    acceptor: Acceptor,
+    events: EventLog,
+    ready: mpsc::Sender<Session>,
+}
+
+impl SetUps {
+    /// Starts the set-up of a connection as one of the `running` tasks.
+    fn start(
+        self: &Arc<Self>,
+        running: &mut JoinSet<()>,
+        peer: SocketAddr,
+        register: impl FnOnce() -> io::Result<Conn> + Send + 'static,
+    ) {
+        while running.try_join_next().is_some() {}
         // The gate admits a connection before anything is known of it, and evicts one if there are
         // too many (LH-ACCEPT-1).
-        let entered = gate.admit(peer.ip());
-        let (acceptor, events, ready) = (Arc::clone(&acceptor), Arc::clone(&events), ready.clone());
-        set_ups.spawn(async move {
-            let conn = match Conn::new(fd) {
-                Ok(conn) => conn,
-                Err(error) => return log_failed_set_up(&events, peer, None, &Error::Peer(error)),
-            };
-            let mut principal = None;
-            let AdmittedConnection {
-                permit: mut place,
-                mut eviction,
-                header,
-            } = entered;
-            let verified = |key| {
-                let payer = *principal.insert(Payer::Key(key));
-                place.charge_to(payer)
-            };
-            let set_up = set_up(&acceptor, conn, peer, header, verified);
-            let done = tokio::select! {
-                done = set_up => done,
-                // Dropping the connection resets it: a flood gets no answer.
-                () = eviction.wait() => return,
-            };
-            match done {
-                // The permit is held until the session is accepted, so sessions that nobody accepts
-                // hold back new ones.
-                Ok(session) => drop(ready.send(session).await),
-                Err(error) => log_failed_set_up(&events, peer, principal, &error),
+        let admitted = self.gate.admit(peer.ip());
+        let set_ups = Arc::clone(self);
+        running.spawn(async move {
+            match register() {
+                Ok(conn) => set_ups.run(conn, peer, admitted).await,
+                Err(error) => log_failed_set_up(&set_ups.events, peer, None, &Error::Peer(error)),
             }
-            drop(place);
         });
+    }
+
+    async fn run(&self, conn: Conn, peer: SocketAddr, admitted: AdmittedConnection) {
+        let mut principal = None;
+        let AdmittedConnection {
+            permit: mut place,
+            mut eviction,
+            header,
+        } = admitted;
+        let verified = |key| {
+            let payer = *principal.insert(Payer::Key(key));
+            place.charge_to(payer)
+        };
+        let set_up = set_up(&self.acceptor, conn, peer, header, verified);
+        let done = tokio::select! {
+            done = set_up => done,
+            // Dropping the connection resets it: a flood gets no answer.
+            () = eviction.wait() => return,
+        };
+        match done {
+            // The permit is held until the session is accepted, so sessions that nobody accepts
+            // hold back new ones.
+            Ok(session) => {
+                session.mark_verified();
+                drop(self.ready.send(session).await);
+            }
+            Err(error) => log_failed_set_up(&self.events, peer, principal, &error),
+        }
+        drop(place);
     }
 }
 

@@ -182,6 +182,11 @@ impl Session {
         self.hop().tcp()
     }
 
+    /// Records that the peer has proved its right to the session; see [`Conn::mark_verified`].
+    pub(crate) fn mark_verified(&self) {
+        self.hop().mark_verified();
+    }
+
     fn hop(&self) -> &Conn {
         self.tls.hop().inner()
     }

@@ -173,6 +173,8 @@ async fn options(perf: &Perf, server: &Endpoint) -> Result<(ConnectOptions, Pend
     let mut options = ConnectOptions {
         congestion: perf.congestion.clone(),
         grant: perf.measure.grant.clone().map(Box::new),
+        quic: Some(crate::quic::dialler()),
+        destination_transport: perf.measure.transport,
         ..ConnectOptions::new(
             ServiceName::PERF,
             perf.measure.route.clone(),

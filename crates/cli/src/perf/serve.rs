@@ -54,6 +54,9 @@ async fn listen(perf: &Perf) -> Result<Exit> {
             Err(_) => Listener::bind(options((Ipv4Addr::UNSPECIFIED, SERVER_PORT).into())).await?,
         },
     };
+    if !perf.serve.no_quic {
+        crate::quic::listen(&listener, identity.signing_key())?;
+    }
     let server = MeasurementServer::new(MeasurementLimits {
         streams: perf.serve.max_streams,
         time: perf.serve.max_time.0,

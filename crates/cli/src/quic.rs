@@ -1,0 +1,24 @@
+//! QUIC of the programs that end sessions themselves.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use longhaul_hop::StreamDialler;
+use longhaul_proto::SigningKey;
+use longhaul_quic::{QuicDialler, QuicLimits, QuicListener};
+use longhaul_session::Listener;
+
+/// Returns a dialler for sessions to any server.
+pub fn dialler() -> Arc<dyn StreamDialler> {
+    QuicDialler::new(QuicLimits::default())
+}
+
+/// Accepts sessions by QUIC as well, on the UDP port of the listener's number.
+pub fn listen(listener: &Listener, key: &SigningKey) -> Result<()> {
+    let address = listener.local_addr();
+    let streams = QuicListener::bind(address, key, QuicLimits::default()).with_context(|| {
+        format!("{address} (UDP): cannot listen for QUIC; turn it off with --no-quic")
+    })?;
+    listener.serve_streams(streams);
+    Ok(())
+}
