@@ -1,19 +1,16 @@
 //! Joins a session with an ordinary TCP connection.
 //!
-//! [`Duplex`] moves the bytes: the session is its first side, the TCP connection the second. A
-//! truncated session fails to be read, so it becomes a reset (LH-END-3).
+//! [`longhaul_hop::Duplex`] moves the bytes: the session is its first side, the TCP connection the
+//! second. A truncated session fails to be read, so it becomes a reset (LH-END-3).
 
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use drs::{Mode, Side};
-use longhaul_hop::{Conn, Duplex, DuplexObserver, DuplexSide};
+use longhaul_hop::{Conn, DuplexObserver, DuplexSide};
 
 use crate::{FlowWatch, Session};
-
-/// Future that joins a session with an ordinary TCP connection.
-pub type Join = Duplex<Session, Conn, JoinObserver>;
 
 /// Callback for byte counts as they move: bytes written to the TCP connection, and to the session.
 pub type OnMoved = Arc<dyn Fn(u64, u64) + Send + Sync>;

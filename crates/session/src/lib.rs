@@ -57,7 +57,7 @@ pub use errno::errno_of;
 pub use error::{Error, FirstHop};
 pub use flow_watch::{FlowObservations, FlowWatch};
 pub use identity::Identity;
-pub use join::{Join, JoinObserver, OnMoved};
+pub use join::{JoinObserver, OnMoved};
 pub use known_hosts::KnownHosts;
 pub use listener::{ListenOptions, Listener};
 pub use longhaul_hop::read_trusted_file;

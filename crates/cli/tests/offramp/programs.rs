@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use longhaul_hop::{Conn, DuplexOptions, HopOptions, Listener};
-use longhaul_session::{Join, JoinObserver, connect};
+use longhaul_hop::{Conn, Duplex, DuplexOptions, HopOptions, Listener};
+use longhaul_session::{JoinObserver, connect};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bed::*;
@@ -151,7 +151,7 @@ fn iperf3_measures_both_directions_through_an_offramp() {
                         let session = connect(&to).await.unwrap();
                         let conn = Conn::new(fd).unwrap();
                         let observer = JoinObserver::default();
-                        Join::new(session, conn, DuplexOptions::default(), observer).await
+                        Duplex::new(session, conn, DuplexOptions::default(), observer).await
                     });
                 }
             });

@@ -122,8 +122,8 @@ impl Direction {
         !self.has_ended() && !self.discards
     }
 
-    /// Moves bytes until one of the sides, the rate limit or the turn limit stops it. Ready once the
-    /// end of stream has been relayed.
+    /// Moves bytes until one of the sides, the rate limit or the turn limit stops it. Completes
+    /// once the end of stream has been relayed.
     pub(super) fn advance(
         &mut self,
         cx: &mut Context<'_>,

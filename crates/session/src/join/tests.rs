@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use longhaul_hop::{
-    BufferPool, DialledConnection, DuplexEnding, DuplexOptions, DuplexOutcome, HopOptions,
+    BufferPool, DialledConnection, Duplex, DuplexEnding, DuplexOptions, DuplexOutcome, HopOptions,
     IdleLimits, RateLimits, dial,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,6 +21,8 @@ use crate::{
 const MORE_THAN_BUFFERED: usize = 24 << 20;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+type Join = Duplex<Session, Conn, JoinObserver>;
 
 /// Returns the initiator's end of a session, the program's end of a TCP connection, and the task
 /// that joins them.
@@ -62,7 +64,7 @@ async fn observed(options: DuplexOptions, observer: JoinObserver) -> (Session, T
     );
     let (dialled, accepted) = tokio::join!(dialled, programs.accept());
     let DialledConnection { conn, .. } = dialled.unwrap();
-    let join = Join::new(far.unwrap(), conn, options, observer);
+    let join = Duplex::new(far.unwrap(), conn, options, observer);
     (near.unwrap(), accepted.unwrap().0, join)
 }
 
