@@ -233,6 +233,10 @@ impl Connector for RememberingConnector {
         self.sessions.plan()
     }
 
+    fn on_random_loss(&self) {
+        self.sessions.on_random_loss();
+    }
+
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
         let session = self.sessions.connect(route).await?;
         self.first.remember_key();

@@ -142,6 +142,9 @@ pub trait Connector: Send + Sync + 'static {
     fn plan(&self) -> Option<watch::Receiver<RoutePlan>> {
         None
     }
+    /// Called once losses without a queue slow the copy down. The plan may then gain a path whose
+    /// transport is not slowed down by them.
+    fn on_random_loss(&self) {}
     /// Opens a stream over route number `route`.
     fn connect(
         &self,

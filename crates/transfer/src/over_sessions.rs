@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use longhaul_proto::text::printable;
-use longhaul_proto::{CircuitGrant, PublicKey, Route};
+use longhaul_proto::{CircuitGrant, PublicKey, Route, Transport as HopTransport};
 use longhaul_session::{ConnectOptions, FlowWatch, PlaintextRanges, Session, connect};
 use parking_lot::Mutex;
 
@@ -20,6 +20,8 @@ use crate::server::Server;
 const FROM_SEPARATOR: &str = " from ";
 /// Text before the granted source ports, in a route name.
 const FROM_PORTS_SEPARATOR: &str = " from ports ";
+/// Text before the transport of the direct route, in a route name.
+const TRANSPORT_SEPARATOR: &str = " by ";
 /// Text before the granted circuit, in a route name.
 const CIRCUIT_SEPARATOR: &str = " by circuit ";
 
@@ -27,7 +29,7 @@ const CIRCUIT_SEPARATOR: &str = " by circuit ";
 #[must_use]
 pub fn depots_of(route_name: &str) -> &str {
     let cut = |name: &'_ str, at: &str| name.find(at).unwrap_or(name.len());
-    let end = cut(route_name, FROM_SEPARATOR).min(cut(route_name, CIRCUIT_SEPARATOR));
+    let end = cut(route_name, FROM_SEPARATOR).min(cut(route_name, TRANSPORT_SEPARATOR));
     route_name.get(..end).unwrap_or(route_name)
 }
 
@@ -111,6 +113,8 @@ impl ReservedRoute {
 struct ConnectorPaths {
     all: Vec<ConnectorPath>,
     chosen: Vec<usize>,
+    /// The direct route by QUIC, once there are random losses.
+    against_loss: Option<usize>,
     reserved: Vec<usize>,
     awaited: bool,
 }
@@ -141,8 +145,10 @@ impl ConnectorPaths {
             }
             once
         };
+        let mut beside = self.chosen.clone();
+        beside.extend(self.against_loss);
         RoutePlan {
-            beside: once(&self.chosen),
+            beside: once(&beside),
             reserved: once(&self.reserved),
             awaited: self.awaited,
         }
@@ -153,12 +159,13 @@ impl ConnectorPaths {
 /// grant is renewed is not.
 const MAX_ROUTES: usize = 256;
 
-/// A path to the server: the depots, the source address unless the system chooses it, and the mark
-/// of a reserved path.
+/// A path to the server: the depots, the source address unless the system chooses it, the transport
+/// to the server unless its dialler chooses it, and the mark of a reserved path.
 #[derive(Clone)]
 struct ConnectorPath {
     route: Route,
     source: Option<IpAddr>,
+    transport: Option<HopTransport>,
     mark: Option<ReservationMark>,
 }
 
@@ -172,7 +179,8 @@ impl ConnectorPath {
             }
             (one, other) => one == other,
         };
-        is_one_mark && (&self.route, self.source) == (&other.route, other.source)
+        let ends = |path: &Self| (path.source, path.transport);
+        is_one_mark && self.route == other.route && ends(self) == ends(other)
     }
 }
 
@@ -193,6 +201,7 @@ impl SessionConnector {
             let path = |source| ConnectorPath {
                 route: route.clone(),
                 source,
+                transport: base.destination_transport,
                 mark: None,
             };
             match sources {
@@ -229,6 +238,7 @@ impl SessionConnector {
                 paths.path_number(ConnectorPath {
                     route: route.clone(),
                     source,
+                    transport: None,
                     mark: None,
                 })
             });
@@ -245,6 +255,7 @@ impl SessionConnector {
                 paths.path_number(ConnectorPath {
                     route: reserved.route.clone(),
                     source,
+                    transport: None,
                     mark: Some(reserved.mark.clone()),
                 })
             });
@@ -296,6 +307,10 @@ impl Connector for SessionConnector {
             (None, None) => path.route.to_string(),
             (None, Some(source)) => format!("{}{FROM_SEPARATOR}{source}", path.route),
         };
+        let name = |path: &ConnectorPath| match path.transport {
+            Some(transport) => format!("{}{TRANSPORT_SEPARATOR}{transport}", name(path)),
+            None => name(path),
+        };
         self.paths.lock().all.iter().map(name).collect()
     }
 
@@ -303,11 +318,26 @@ impl Connector for SessionConnector {
         self.plan.as_ref().map(watch::Sender::subscribe)
     }
 
+    fn on_random_loss(&self) {
+        if self.base.quic.is_none() || self.base.destination_transport.is_some() {
+            return;
+        }
+        self.use_paths(|paths, source| {
+            paths.against_loss = paths.path_number(ConnectorPath {
+                route: Route::direct(),
+                source,
+                transport: Some(HopTransport::Quic),
+                mark: None,
+            });
+        });
+    }
+
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
         let mut options = self.base.clone();
         let path = self.paths.lock().all.get(route).cloned();
         if let Some(path) = path {
             (options.route, options.source) = (path.route, path.source);
+            options.destination_transport = path.transport;
             match path.mark {
                 Some(ReservationMark::Ports(ports)) => options.source_ports = Some(ports),
                 Some(ReservationMark::Grant(grant)) => {

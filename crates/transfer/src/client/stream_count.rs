@@ -146,6 +146,8 @@ pub(super) struct StreamCount {
     slow_start: Option<Window>,
     /// True once losses that preceded any queue have been answered.
     answered_first_losses: bool,
+    /// True once streams were added because losses without a queue limit the copy.
+    grew_for_losses: bool,
     trial: Option<StepTrial>,
     /// Time before which no streams are added, because a step did not pay.
     grow_after: Duration,
@@ -201,6 +203,7 @@ impl StreamCount {
             rate_before: None,
             slow_start: None,
             answered_first_losses: false,
+            grew_for_losses: false,
             trial: None,
             grow_after: Duration::ZERO,
             unpaid_from: 0,
@@ -345,6 +348,11 @@ impl StreamCount {
             self.judged = true;
             self.set_target(next, view);
         }
+    }
+
+    /// Returns true once losses without a queue have slowed the copy down.
+    pub(super) fn has_random_losses(&self) -> bool {
+        self.answered_first_losses || self.grew_for_losses
     }
 
     /// Returns the number of streams to begin with.
@@ -512,6 +520,7 @@ impl StreamCount {
             response::streams_for(full, each).clamp(self.wanted + 1, next)
         });
         let next = next.min(self.bounded_by_work(view, BYTES_PER_NEW_STREAM));
+        self.grew_for_losses |= limit == Limit::Loss;
         if next <= self.wanted {
             return;
         }

@@ -48,6 +48,8 @@ pub(super) struct Supervisor<'a, C> {
     /// True if routes other than the direct one are worth opening, and the logic that decides it.
     spreads: bool,
     joining: JoinPolicy,
+    /// True once the connector was told of random losses.
+    told_of_losses: bool,
     side: ClientRole,
     tasks: JoinSet<AttemptEnd>,
     slots: Vec<Slot>,
@@ -99,6 +101,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             plan,
             spreads: false,
             joining: JoinPolicy::default(),
+            told_of_losses: false,
             side,
             tasks: JoinSet::new(),
             slots: Vec::new(),

@@ -59,6 +59,10 @@ impl<C: Connector> Supervisor<'_, C> {
             .set_standstill(stands_still.then_some(standstill));
         let before = self.count.target();
         self.count.observe(&view);
+        if self.count.has_random_losses() && !self.told_of_losses {
+            self.told_of_losses = true;
+            self.client.connector.on_random_loss();
+        }
         if self.steering.is_some() && !self.spreads {
             let lasts = self.joining.observe(&JoinObservation {
                 now: view.now,
