@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub(crate) use request::is_location;
-pub use request::{CopyOptions, InvalidRequest, JobRequest, MAX_PARTS, MAX_PRIORITY, MIN_PARTS};
+pub use request::{InvalidRequest, JobRequest, MAX_PARTS, MAX_PRIORITY, MIN_PARTS};
 
 /// Reason why a running job is being stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

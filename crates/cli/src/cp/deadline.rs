@@ -36,7 +36,7 @@ pub mod report;
 mod ways;
 
 pub use kept::{give_back, leftover_records};
-pub use options::{DeadlineOptions, DeadlineSettings};
+pub use options::DeadlineSettings;
 use report::DeadlineReport;
 
 use book::CopyReservation;
