@@ -191,9 +191,11 @@ impl Cp {
             routing.looked_up(&watch.progress).await;
         }
         let mut report = Report::new(job.name(), started.elapsed(), &watch, outcome);
-        report.kept =
-            !self.options.no_resume && matches!(report.exit(), Exit::BrokeOff | Exit::Interrupted);
-        if self.options.no_encrypt && report.encrypted == Some(true) && report.ok() {
+        let exit = report.summary.exit_code;
+        report.summary.kept =
+            !self.options.no_resume && matches!(exit, Exit::BrokeOff | Exit::Interrupted);
+        let is_done = report.summary.ok;
+        if self.options.no_encrypt && report.encrypted == Some(true) && is_done {
             watch.notice(
                 "nothing went unencrypted: the server does not allow it (longhaul serve \
                  --allow-no-encrypt), or no file was large enough",
@@ -201,10 +203,10 @@ impl Cp {
         }
         let judged = watch.judged();
         if let Some(routing) = routing {
-            report.routing = routing.report(judged.clone(), report.seconds, report.ok());
+            report.routing = routing.report(judged.clone(), report.summary.seconds, is_done);
         }
         if let Some(deadline) = beside.deadline.get() {
-            report.deadline = Some(deadline.end(report.ok()).await);
+            report.deadline = Some(deadline.end(is_done).await);
         }
         watch.finish(&report);
         // The result is reported already; only an orderly close remains.
@@ -219,7 +221,7 @@ impl Cp {
             routing.end(&report, &judged, &watch.progress);
         }
         tokio::join!(closing, beside.end());
-        Ok(report.exit())
+        Ok(exit)
     }
 
     async fn carry_out(
