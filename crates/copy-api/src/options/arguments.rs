@@ -54,108 +54,90 @@ fn words(arg: &Arg, value: &Value) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-    use std::path::PathBuf;
-
     use clap::FromArgMatches;
-    use longhaul_deadline::ReservationMode;
-    use longhaul_proto::PublicKey;
-    use proptest::collection::vec;
-    use proptest::option;
     use proptest::prelude::*;
+    use proptest::sample::select;
 
     use super::*;
-    use crate::SshOptions;
 
-    fn parsed(arguments: &[String]) -> CopyOptions {
-        let command = CopyOptions::augment_args(Command::new("cp").no_binary_name(true));
-        let matches = command.try_get_matches_from(arguments).unwrap();
-        CopyOptions::from_arg_matches(&matches).unwrap()
+    fn command() -> Command {
+        CopyOptions::augment_args(Command::new("cp").no_binary_name(true))
     }
 
-    fn text() -> impl Strategy<Value = String> {
-        prop_oneof!["[=-]{0,2}[a-z]{0,3}", "\\PC{0,8}"]
+    /// Returns the options of a command line. `None` if it is invalid.
+    fn parse(arguments: &[String]) -> Option<CopyOptions> {
+        let matches = command().try_get_matches_from(arguments).ok()?;
+        CopyOptions::from_arg_matches(&matches).ok()
     }
 
-    fn file() -> impl Strategy<Value = Option<PathBuf>> {
-        let text = text().prop_filter("a file has a name", |text| !text.is_empty());
-        option::of(text.prop_map(PathBuf::from))
-    }
-
-    fn ssh_options() -> impl Strategy<Value = SshOptions> {
-        let ports = option::of("[1-9]{1,4}".prop_map(|text| text.parse().unwrap()));
-        let files = (file(), file(), file(), option::of(text()));
-        let flags = (any::<bool>(), 0..3);
-        let options = vec(text().prop_map(Into::into), 0..3);
-        (flags, ports, files, any::<Option<u16>>(), options).prop_map(
-            |((bootstrap, family), port_range, files, ssh_port, ssh_options)| SshOptions {
-                bootstrap,
-                port_range,
-                ssh_program: files.0,
-                ssh_port,
-                ssh_key: files.1,
-                ssh_config: files.2,
-                ssh_jump: files.3,
-                ssh_options,
-                batch: false,
-                ipv4: family == 1,
-                ipv6: family == 2,
-            },
-        )
-    }
-
-    fn copy_options() -> impl Strategy<Value = CopyOptions> {
-        let route = prop_oneof!["direct", "[a-z]{1,5}\\.example,~[a-z]{1,5}\\.example:7"];
-        let route = route.prop_map(|text| text.parse().unwrap());
-        let reserve = prop_oneof![
-            Just(ReservationMode::Auto),
-            Just(ReservationMode::Never),
-            (1e-3..1e13).prop_map(ReservationMode::Rate)
+    /// An option that a job can have, alone or with a value.
+    fn argument() -> impl Strategy<Value = String> {
+        let flags: Vec<String> = command().get_arguments().filter_map(flag).collect();
+        let key = longhaul_proto::PublicKey::from_bytes([1; 32]).to_string();
+        let values = select(vec![
+            "direct",
+            "a.example,~b.example:7",
+            "192.0.2.1",
+            "7",
+            "never",
+            "2.5G",
+            "50-60",
+        ]);
+        let value = prop_oneof![
+            Just(key),
+            values.prop_map(str::to_owned),
+            "[=-]{0,2}[a-z]{0,3}",
+            "\\PC{0,8}"
         ];
-        let trust = prop_oneof![
-            any::<bool>().prop_map(|accept_new| (accept_new, None)),
-            any::<[u8; 32]>().prop_map(|key| (false, Some(PublicKey::from_bytes(key)))),
-        ];
-        let texts = (option::of(text()), file(), option::of(text()));
-        let numbers = (option::of(1..=64u32), option::of(reserve));
-        let lists = (vec(route, 0..3), vec(any::<IpAddr>(), 0..3));
-        (
-            any::<[bool; 8]>(),
-            trust,
-            texts,
-            numbers,
-            lists,
-            ssh_options(),
-        )
-            .prop_map(|(flags, trust, texts, numbers, lists, ssh)| CopyOptions {
-                recursive: flags[0],
-                overwrite: flags[1],
-                fsync: flags[2],
-                no_resume: flags[3],
-                no_encrypt: flags[4],
-                checksum: flags[5],
-                hard_links: flags[6],
-                fall_back: flags[7],
-                routes: lists.0,
-                source_addresses: lists.1,
-                streams: numbers.0,
-                congestion: texts.0,
-                host_key: trust.1,
-                accept_new: trust.0,
-                identity: texts.1,
-                by: texts.2,
-                reserve: numbers.1,
-                ssh,
+        (select(flags), value)
+            .prop_map(|(flag, value)| [format!("{flag}={value}"), flag])
+            .prop_filter_map("no such option", |words| {
+                words
+                    .into_iter()
+                    .find(|word| parse(std::slice::from_ref(word)).is_some())
             })
+    }
+
+    fn flag(arg: &Arg) -> Option<String> {
+        let long = arg.get_long().map(|long| format!("--{long}"));
+        let short = arg.get_short().map(|short| format!("-{short}"));
+        long.or(short).filter(|flag| flag != "-B")
     }
 
     proptest! {
         #[test]
-        fn options_survive_the_command_line_and_json(options in copy_options()) {
-            prop_assert_eq!(&parsed(&options.arguments()), &options);
-            let text = serde_json::to_string(&options).unwrap();
-            prop_assert_eq!(serde_json::from_str::<CopyOptions>(&text).unwrap(), options);
+        fn options_survive_the_command_line_and_json(
+            arguments in prop::collection::vec(argument(), 0..6)
+        ) {
+            // Some options exclude each other, and most may be given once.
+            if let Some(options) = parse(&arguments) {
+                let again = parse(&options.arguments());
+                prop_assert_eq!(again.as_ref(), Some(&options));
+                let text = serde_json::to_string(&options).unwrap();
+                prop_assert_eq!(serde_json::from_str::<CopyOptions>(&text).unwrap(), options);
+            }
         }
+    }
+
+    #[test]
+    fn every_option_has_its_name_in_json() {
+        let options = CopyOptions {
+            by: Some("+2h".to_owned()),
+            reserve: Some(longhaul_deadline::ReservationMode::Auto),
+            ..CopyOptions::default()
+        };
+        let mut names: Vec<String> = options
+            .to_json()
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        names.push("batch".to_owned());
+        names.sort();
+        let command = command();
+        let ids = command.get_arguments().map(|arg| arg.get_id().to_string());
+        let mut ids: Vec<String> = ids.collect();
+        ids.sort();
+        assert_eq!(ids, names);
     }
 
     #[test]
