@@ -4,16 +4,15 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use longhaul_copy_api::{CopyEvent, CopyReport, Exit, Progress};
 use longhaul_jobs::AttemptResult;
 use longhaul_proto::text::printable;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::model::Progress;
 use crate::store::AttemptEnd;
 
 /// Maximum time for a copy to make its data durable when asked to stop. It takes ten seconds at
@@ -95,8 +94,8 @@ pub async fn run(
         }
     };
     let was_stopped = stop.has_changed().is_err() || *stop.borrow();
-    let come = progress.borrow().clone();
-    attempt_result(status, was_stopped, report, &errors, come)
+    let last = progress.borrow().clone();
+    attempt_result(status, was_stopped, report, &errors, last)
 }
 
 /// Asks the process to stop gracefully.
@@ -108,11 +107,18 @@ fn request_stop(child: &Child) {
     }
 }
 
+/// The closing report of a copy.
+struct ReceivedReport {
+    report: CopyReport,
+    /// The report verbatim, with all fields.
+    text: String,
+}
+
 /// Reads the JSON lines of the output and returns the last one, the report.
 async fn read_reports(
     out: Option<impl AsyncRead + Unpin>,
     progress: &watch::Sender<Option<Progress>>,
-) -> Option<Value> {
+) -> Option<ReceivedReport> {
     let mut lines = BufReader::new(out?);
     let mut report = None;
     let mut line = Vec::new();
@@ -126,16 +132,16 @@ async fn read_reports(
             return report;
         }
         // The rest of a line that is too long is not valid JSON either.
-        let Ok(value) = serde_json::from_slice::<Value>(&line) else {
-            continue;
-        };
-        match value.get("event").and_then(Value::as_str) {
-            Some("progress") => {
-                if let Ok(come) = serde_json::from_value(value) {
-                    progress.send_replace(Some(come));
-                }
+        match serde_json::from_slice(&line) {
+            Ok(CopyEvent::Progress { progress: now, .. }) => {
+                progress.send_replace(Some(now));
             }
-            Some("report") => report = Some(value),
+            Ok(CopyEvent::Report(received)) => {
+                report = Some(ReceivedReport {
+                    report: received,
+                    text: String::from_utf8_lossy(line.trim_ascii()).into_owned(),
+                });
+            }
             _ => {}
         }
     }
@@ -163,81 +169,77 @@ async fn read_error_output(errors: Option<impl AsyncRead + Unpin>) -> String {
 fn attempt_result(
     status: Option<ExitStatus>,
     was_stopped: bool,
-    report: Option<Value>,
+    received: Option<ReceivedReport>,
     errors: &str,
-    come: Option<Progress>,
+    last: Option<Progress>,
 ) -> FinishedAttempt {
-    const DONE: i32 = 0;
-    const NO_ROUTE: i32 = 3;
-    const BROKE_OFF: i32 = 5;
-    const INTERRUPTED: i32 = 130;
-    let number = |name: &str| report.as_ref()?.get(name)?.as_u64();
-    let there = number("bytes")
-        .or(come.as_ref().map(|come| come.bytes))
-        .unwrap_or(0);
-    let before =
-        ["resumed_bytes", "unchanged_bytes", "linked_bytes"].map(|name| number(name).unwrap_or(0));
-    let travelled = there.saturating_sub(before.iter().sum());
+    let report = received.as_ref().map(|received| &received.report);
+    let travelled = match (report, &last) {
+        (Some(report), _) => report.transferred_bytes(),
+        (None, Some(last)) => last.bytes,
+        (None, None) => 0,
+    };
     let advanced = travelled > 0;
-    let code = status.and_then(|status| status.code());
-    let worth_retrying = report
-        .as_ref()
-        .and_then(|report| report.get("worth_retrying")?.as_bool());
-    let end = match code {
-        Some(DONE) => AttemptResult::Done,
+    let code = status.and_then(|status| status.code()).map(i64::from);
+    let worth_retrying = report.map(|report| report.worth_retrying);
+    let end = match (code, code.and_then(Exit::from_code)) {
+        (_, Some(Exit::Success)) => AttemptResult::Done,
         _ if was_stopped => AttemptResult::Stopped,
         _ if worth_retrying == Some(true) => AttemptResult::BrokeOff { advanced },
         // A host that never answers stays so until a person changes it.
-        Some(NO_ROUTE) if worth_retrying == Some(false) => AttemptResult::Failed,
-        Some(NO_ROUTE | BROKE_OFF | INTERRUPTED) | None => AttemptResult::BrokeOff { advanced },
-        Some(_) => AttemptResult::Failed,
+        (_, Some(Exit::NoRoute)) if worth_retrying == Some(false) => AttemptResult::Failed,
+        (None, _) | (_, Some(Exit::NoRoute | Exit::BrokeOff | Exit::Interrupted)) => {
+            AttemptResult::BrokeOff { advanced }
+        }
+        _ => AttemptResult::Failed,
     };
-    let said = report
-        .as_ref()
-        .and_then(|report| report.get("error")?.as_str().map(str::to_owned));
-    let failures = number("failed").filter(|failed| *failed > 0);
     let error = match end {
-        AttemptResult::Done => None,
-        AttemptResult::Stopped => None,
-        _ => said
-            .or(failures.map(|failed| match failed {
-                1 => "1 file was not copied: the report names it".to_owned(),
-                failed => format!("{failed} files were not copied: the report names them"),
-            }))
-            .or((!errors.is_empty()).then(|| errors.to_owned()))
-            .or(Some("the process of the copy was killed".to_owned())),
+        AttemptResult::Done | AttemptResult::Stopped => None,
+        _ => Some(error_text(report, errors)),
     };
     FinishedAttempt {
         end,
         with: AttemptEnd {
             error,
-            exit_code: code.map(i64::from),
-            progress: final_progress(report.as_ref(), come)
-                .and_then(|come| serde_json::to_string(&come).ok()),
+            exit_code: code,
+            progress: final_progress(report, last)
+                .and_then(|progress| serde_json::to_string(&progress).ok()),
             travelled: i64::try_from(travelled).unwrap_or(i64::MAX),
-            report: report.map(|report| report.to_string()),
+            report: received.map(|received| received.text),
         },
     }
 }
 
+/// Returns why an attempt ended before all was copied.
+fn error_text(report: Option<&CopyReport>, errors: &str) -> String {
+    let reported = report.and_then(|report| match (&report.error, report.failed) {
+        (Some(error), _) => Some(error.clone()),
+        (None, 0) => None,
+        (None, 1) => Some("1 file was not copied: the report names it".to_owned()),
+        (None, failed) => Some(format!(
+            "{failed} files were not copied: the report names them"
+        )),
+    });
+    reported.unwrap_or_else(|| match errors.is_empty() {
+        false => errors.to_owned(),
+        true => "the process of the copy was killed".to_owned(),
+    })
+}
+
 /// Returns the final progress: the last values, replaced by those of the closing report.
-fn final_progress(report: Option<&Value>, last: Option<Progress>) -> Option<Progress> {
+fn final_progress(report: Option<&CopyReport>, last: Option<Progress>) -> Option<Progress> {
     let Some(report) = report else {
         return last;
     };
-    let number = |name: &str| report.get(name).and_then(Value::as_u64);
-    let rate = |name: &str| report.get(name).and_then(Value::as_f64);
     let last = last.unwrap_or_default();
-    let bytes = number("bytes").unwrap_or(last.bytes);
-    let is_done = report.get("ok").and_then(Value::as_bool) == Some(true);
     Some(Progress {
-        seconds: rate("seconds").unwrap_or(last.seconds),
-        bytes,
-        bytes_found: last.bytes_found.max(bytes),
-        walk_complete: last.walk_complete || is_done,
-        files: number("files").unwrap_or(last.files),
-        entries_found: number("entries").unwrap_or(last.entries_found),
-        bps: rate("goodput_bps").unwrap_or(last.bps),
+        seconds: report.seconds,
+        bytes: report.bytes,
+        bytes_found: last.bytes_found.max(report.bytes),
+        walk_complete: last.walk_complete || report.ok,
+        files: report.files,
+        entries_found: report.entries,
+        bps: report.goodput_bps,
         routes_bps: last.routes_bps,
     })
 }
@@ -246,15 +248,17 @@ fn final_progress(report: Option<&Value>, last: Option<Progress>) -> Option<Prog
 mod tests {
     use std::os::unix::process::ExitStatusExt;
 
-    use serde_json::json;
-
     use super::*;
 
-    fn with_code(code: i32, was_stopped: bool, report: Option<Value>) -> FinishedAttempt {
+    fn with_code(code: i32, was_stopped: bool, report: Option<CopyReport>) -> FinishedAttempt {
+        let received = report.map(|report| ReceivedReport {
+            report,
+            text: String::new(),
+        });
         attempt_result(
             Some(ExitStatus::from_raw(code << 8)),
             was_stopped,
-            report,
+            received,
             "",
             None,
         )
@@ -263,7 +267,13 @@ mod tests {
     #[test]
     fn exit_codes_decide_if_an_attempt_is_retried() {
         let report = |bytes: u64, resumed: u64| {
-            Some(json!({"bytes": bytes, "resumed_bytes": resumed, "error": "the path is gone"}))
+            Some(CopyReport {
+                bytes,
+                resumed_bytes: resumed,
+                error: Some("the path is gone".to_owned()),
+                worth_retrying: true,
+                ..CopyReport::default()
+            })
         };
         assert_eq!(with_code(0, false, None).end, AttemptResult::Done);
         // It was complete when it was told to stop.
@@ -285,22 +295,30 @@ mod tests {
                 AttemptResult::Stopped
             );
         }
-        let for_good = with_code(3, false, Some(json!({"worth_retrying": false})));
+        let for_good = with_code(3, false, Some(CopyReport::default()));
         assert_eq!(for_good.end, AttemptResult::Failed);
-        let busy = with_code(1, false, Some(json!({"worth_retrying": true})));
+        let busy = CopyReport {
+            worth_retrying: true,
+            ..CopyReport::default()
+        };
+        let busy = with_code(1, false, Some(busy));
         assert_eq!(busy.end, AttemptResult::BrokeOff { advanced: false });
         let broke = with_code(5, false, report(10, 4));
         assert_eq!(broke.with.error.as_deref(), Some("the path is gone"));
         assert_eq!((broke.with.travelled, broke.with.exit_code), (6, Some(5)));
         // A short copy reports no progress before its end.
-        let short = with_code(
-            0,
-            false,
-            Some(json!({"ok": true, "bytes": 7, "files": 1, "seconds": 0.1, "goodput_bps": 560.0})),
-        );
-        let come: Progress = serde_json::from_str(&short.with.progress.unwrap()).unwrap();
+        let short = CopyReport {
+            ok: true,
+            bytes: 7,
+            files: 1,
+            seconds: 0.1,
+            goodput_bps: 560.0,
+            ..CopyReport::default()
+        };
+        let short = with_code(0, false, Some(short));
+        let last: Progress = serde_json::from_str(&short.with.progress.unwrap()).unwrap();
         assert_eq!(
-            (come.bytes, come.bytes_found, come.walk_complete, come.files),
+            (last.bytes, last.bytes_found, last.walk_complete, last.files),
             (7, 7, true, 1)
         );
         let killed = attempt_result(Some(ExitStatus::from_raw(9)), false, None, "", None);
@@ -313,7 +331,8 @@ mod tests {
         let lines = b"not json\n{\"event\":\"progress\",\"bytes\":7,\"later\":1}\n\
             {\"event\":\"report\",\"bytes\":9}\n";
         let report = read_reports(Some(&lines[..]), &progress).await.unwrap();
-        assert_eq!(report["bytes"], 9);
+        assert_eq!(report.report.bytes, 9);
+        assert_eq!(report.text, "{\"event\":\"report\",\"bytes\":9}");
         assert_eq!(seen.borrow().as_ref().unwrap().bytes, 7);
         let many = [b"x".repeat(5000), b"\nthe last \x1bline\n".to_vec()].concat();
         assert_eq!(

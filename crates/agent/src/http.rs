@@ -25,6 +25,7 @@ use longhaul_api::access::{guard, guard_origin};
 use longhaul_api::key_gate::{MAX_BODY_BYTES, guard_keys};
 use longhaul_api::problem::{JsonBody, PathParams, QueryParams};
 use longhaul_api::{Caller, KeyGate, LocalGate, Problem, ProblemKind};
+use longhaul_copy_api::CopyOptions;
 use longhaul_jobs::JobEvent;
 pub use places::{NewDirectory, NewName, PlaceList, PlaceTest, Removal};
 use serde::{Deserialize, Serialize};
@@ -34,7 +35,7 @@ pub use web::{PageAddress, Ticket, Web};
 
 use crate::agent::Agent;
 pub use crate::asset::Asset;
-use crate::model::{CopyOptions, Job, JobParts, JobRequest, JobState, PartOf, Progress, Stopping};
+use crate::model::{Job, JobParts, JobRequest, JobState, PartOf, Progress, Stopping};
 use crate::places::{FileEntry, FileKind, FilePage, Place, PlaceRoot};
 use crate::store::{JobSelection, StoreError};
 

@@ -24,5 +24,5 @@ pub mod places;
 pub mod store;
 
 pub use agent::{Agent, AgentSettings};
-pub use model::{CopyOptions, Job, JobRequest, JobState, Progress};
+pub use model::{Job, JobRequest, JobState, Progress};
 pub use store::{JobStore, StoreError};

@@ -157,7 +157,9 @@ impl JobStore {
             .fetch_optional(&mut *transaction)
             .await?;
             if let Some(known) = known {
-                if known.try_get::<String, _>("request")? != text {
+                // Compared as requests: another release may write them differently.
+                let before: Result<JobRequest, _> = serde_json::from_str(known.try_get("request")?);
+                if before.ok().as_ref() != Some(request) {
                     return Err(StoreError::KeyReused(key.to_owned()));
                 }
                 let known = known.try_get("job")?;

@@ -2,7 +2,6 @@
 //! over one route or several.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,17 +9,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jiff::Zoned;
+use longhaul_copy_api::CopyOptions;
 use longhaul_route_source::ClientSource;
-use longhaul_session::{ConnectOptions, PublicKey, Route, ServiceName};
+use longhaul_session::{ConnectOptions, ServiceName};
 use longhaul_transfer::{
     Client, Compare, CopyDestination, CopyOutcome, CopyRequest, CopyToken, DEFAULT_PATIENCE, Error,
-    Hello, MAX_STREAMS, Portion, SessionConnector, Sources, StreamMemory, WriteOptions, copy_local,
+    Hello, Portion, SessionConnector, Sources, StreamMemory, WriteOptions, copy_local,
 };
 use quantities::Time;
 
 use crate::exit::Exit;
 use crate::report::Report;
-use crate::ssh_options::SshOptions;
 use crate::stop::{Interrupted, StopSignals};
 use crate::target::Remote;
 use crate::trust::RememberingConnector;
@@ -41,7 +40,7 @@ mod scp_options;
 
 pub use as_job::{ATTEMPT_PATIENCE, check_request};
 use beside::CopyCompanion;
-use deadline::{Deadline, DeadlineOptions};
+use deadline::{Deadline, DeadlineSettings};
 use job::CopyJob;
 use routing::Routing;
 use scp_options::ScpOptions;
@@ -65,69 +64,12 @@ pub struct Cp {
     /// is a directory.
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
     paths: Vec<OsString>,
-    /// Copy directories with all they hold.
-    #[arg(short, long)]
-    recursive: bool,
-    /// Replace files that exist and differ.
-    #[arg(long)]
-    overwrite: bool,
-    /// Force names to disk as well as content before the copy counts as done (without it, a power
-    /// failure can take away files copied in the last seconds, but never leaves wrong ones).
-    #[arg(long)]
-    fsync: bool,
-    /// Start every file from its beginning, and keep nothing of unfinished ones.
-    #[arg(long)]
-    no_resume: bool,
-    /// Send the content of large files unencrypted, for networks that nobody else can look into;
-    /// names, small files and hashes stay encrypted, and every byte is still verified. A server
-    /// must allow it (`serve --allow-no-encrypt`), or the copy is encrypted.
-    #[arg(long)]
-    no_encrypt: bool,
-    /// Compare existing files by the hash of their content instead of by size and modification
-    /// time: both ends read them.
-    #[arg(long)]
-    checksum: bool,
-    /// Keep hard links: several names of one file in the sources become several names of one file,
-    /// which is transferred once.
-    #[arg(short = 'H', long)]
-    hard_links: bool,
-    /// Depots to pass, in order, or `direct`. Repeatable: streams spread over the routes, and the
-    /// faster ones carry more. [default: the routes from routes.toml or the controller, in addition
-    /// to the direct route; direct if there is neither]
-    #[arg(long, value_name = "HOP[,HOP...]|direct")]
-    route: Vec<Route>,
-    /// Local address that sessions start from. Repeatable: streams spread over all addresses, and
-    /// over all routes from each [default: the system's choice].
-    #[arg(long, value_name = "ADDRESS")]
-    source: Vec<IpAddr>,
-    /// Streams in all [default: one per route at first, and more while they make the copy faster].
-    #[arg(
-        long,
-        value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STREAMS)),
-    )]
-    streams: Option<u32>,
-    /// TCP congestion control of this host's connections [default: the system's].
-    #[arg(long, value_name = "NAME")]
-    congestion: Option<String>,
-    /// When a route fails before anything was sent, connect directly instead.
-    #[arg(long)]
-    fall_back: bool,
-    /// The server's key, as `longhaul serve` prints it; nothing else is trusted then.
-    #[arg(long, value_name = "KEY")]
-    host_key: Option<PublicKey>,
-    /// Trust a server that is not known yet, and remember its key.
-    #[arg(long, conflicts_with = "host_key")]
-    accept_new: bool,
-    /// The key to authenticate with [default: the default key, made when first needed].
-    #[arg(long, value_name = "FILE")]
-    identity: Option<PathBuf>,
+    #[command(flatten)]
+    options: CopyOptions,
     /// Time to wait once nothing arrives from the server any more, after a stream was established;
     /// time for which this machine is suspended does not count [default: 5 min].
     #[arg(long, value_name = "TIME", value_parser = quantity::positive_time)]
     patience: Option<Time>,
-    #[command(flatten)]
-    deadline: DeadlineOptions,
     /// Write events and a closing report as JSON lines to standard output.
     #[arg(long)]
     json: bool,
@@ -157,8 +99,6 @@ pub struct Cp {
     parent: Option<i32>,
     #[command(flatten)]
     scp: ScpOptions,
-    #[command(flatten)]
-    ssh: SshOptions,
 }
 
 /// A copy that finished, and the far sides still to be ended.
@@ -202,24 +142,26 @@ impl Cp {
     fn parse_job(&self) -> Result<CopyJob> {
         self.scp.check()?;
         let job = CopyJob::read(&self.paths)?;
-        if !self.source.is_empty() && !matches!(job, CopyJob::Push { .. } | CopyJob::Pull { .. }) {
+        if !self.options.source_addresses.is_empty()
+            && !matches!(job, CopyJob::Push { .. } | CopyJob::Pull { .. })
+        {
             bail!(
                 "--source is for lh:// only: over ssh the two hosts find the addresses by \
                  themselves"
             );
         }
         if job.is_with_server()
-            && let Some((flag, instead)) = self.ssh.meaningless_for_servers()
+            && let Some((flag, instead)) = self.options.ssh.meaningless_for_servers()
         {
             bail!("{flag} is for user@host:path, and no path here is one: {instead}");
         }
-        if self.deadline.is_given() && !job.is_with_server() {
+        if (self.options.by.is_some() || self.options.reserve.is_some()) && !job.is_with_server() {
             bail!(
                 "--by and --reserve are for lh:// only: for other copies the two ends to reserve \
                  between are not known"
             );
         }
-        self.deadline.settings(&Zoned::now())?;
+        self.deadline()?;
         if self.part.is_some() && matches!(job, CopyJob::Between { .. }) {
             bail!("--part is not for copies between two other hosts: leave it out");
         }
@@ -232,13 +174,13 @@ impl Cp {
             json: self.json,
             quiet: self.quiet,
             explain: self.explain,
-            suggests_overwrite: !self.overwrite,
+            suggests_overwrite: !self.options.overwrite,
         };
         let watch = CopyWatch::start(show, started);
         if let Some(destination) = self.paths.last() {
             watch.set_destination(destination);
         }
-        let beside = CopyCompanion::with_deadline(self.deadline.settings(&Zoned::now())?);
+        let beside = CopyCompanion::with_deadline(self.deadline()?);
         let result = tokio::select! {
             result = self.carry_out(&job, &watch, &beside) => result,
             () = stop_signals.received() => Err(anyhow!(Interrupted)),
@@ -249,9 +191,11 @@ impl Cp {
             routing.looked_up(&watch.progress).await;
         }
         let mut report = Report::new(job.name(), started.elapsed(), &watch, outcome);
-        report.kept =
-            !self.no_resume && matches!(report.exit(), Exit::BrokeOff | Exit::Interrupted);
-        if self.no_encrypt && report.encrypted == Some(true) && report.ok() {
+        let exit = report.summary.exit_code;
+        report.summary.kept =
+            !self.options.no_resume && matches!(exit, Exit::BrokeOff | Exit::Interrupted);
+        let is_done = report.summary.ok;
+        if self.options.no_encrypt && report.encrypted == Some(true) && is_done {
             watch.notice(
                 "nothing went unencrypted: the server does not allow it (longhaul serve \
                  --allow-no-encrypt), or no file was large enough",
@@ -259,10 +203,10 @@ impl Cp {
         }
         let judged = watch.judged();
         if let Some(routing) = routing {
-            report.routing = routing.report(judged.clone(), report.seconds, report.ok());
+            report.routing = routing.report(judged.clone(), report.summary.seconds, is_done);
         }
         if let Some(deadline) = beside.deadline.get() {
-            report.deadline = Some(deadline.end(report.ok()).await);
+            report.deadline = Some(deadline.end(is_done).await);
         }
         watch.finish(&report);
         // The result is reported already; only an orderly close remains.
@@ -277,7 +221,7 @@ impl Cp {
             routing.end(&report, &judged, &watch.progress);
         }
         tokio::join!(closing, beside.end());
-        Ok(report.exit())
+        Ok(exit)
     }
 
     async fn carry_out(
@@ -287,9 +231,9 @@ impl Cp {
         beside: &CopyCompanion,
     ) -> Result<FinishedCopy> {
         let options = WriteOptions {
-            overwrite: self.overwrite,
-            fsync: self.fsync,
-            resume: !self.no_resume,
+            overwrite: self.options.overwrite,
+            fsync: self.options.fsync,
+            resume: !self.options.no_resume,
         };
         let outcome = match job {
             CopyJob::PushOverSsh {
@@ -314,11 +258,11 @@ impl Cp {
                 sources,
                 destination,
             } => {
-                let (found, names) = Sources::local(sources, self.recursive)?;
+                let (found, names) = Sources::local(sources, self.options.recursive)?;
                 let destination =
                     CopyDestination::local(destination, names, options, CopyToken::random()?)?;
                 let progress = watch.progress.clone();
-                let (compare, hard_links) = (self.compare(), self.hard_links);
+                let (compare, hard_links) = (self.compare(), self.options.hard_links);
                 copy_local(
                     found.restricted_to(self.portion(), hard_links),
                     shown(sources),
@@ -334,12 +278,12 @@ impl Cp {
                 sources,
                 destination,
             } => {
-                let (found, names) = Sources::local(sources, self.recursive)?;
+                let (found, names) = Sources::local(sources, self.options.recursive)?;
                 let request = CopyRequest::Push {
                     destination: destination.path.clone(),
                     into: destination.is_directory || names.len() > 1,
-                    overwrite: self.overwrite,
-                    fsync: self.fsync,
+                    overwrite: self.options.overwrite,
+                    fsync: self.options.fsync,
                     names,
                 };
                 let size = routing::total_size(sources);
@@ -361,7 +305,7 @@ impl Cp {
                 };
                 let paths = sources.iter().map(|source| source.path.clone()).collect();
                 let request = CopyRequest::Pull {
-                    recursive: self.recursive,
+                    recursive: self.options.recursive,
                     sources: paths,
                 };
                 let client = self.client(first, request, watch, None, beside).await?;
@@ -380,6 +324,12 @@ impl Cp {
         Ok(outcome.into())
     }
 
+    /// Returns the deadline, and what may be reserved for it.
+    fn deadline(&self) -> Result<Option<DeadlineSettings>> {
+        let CopyOptions { by, reserve, .. } = &self.options;
+        DeadlineSettings::parse(by.as_deref(), *reserve, &Zoned::now())
+    }
+
     /// Returns the portion of the sources to copy.
     fn portion(&self) -> Portion {
         self.part.unwrap_or_default()
@@ -393,7 +343,7 @@ impl Cp {
 
     /// Returns how existing files are compared.
     fn compare(&self) -> Compare {
-        match self.checksum {
+        match self.options.checksum {
             true => Compare::Content,
             false => Compare::SizeAndTime,
         }
@@ -404,11 +354,11 @@ impl Cp {
         let hello = Hello {
             token: CopyToken::random()?,
             request,
-            resume: !self.no_resume,
-            clear: self.no_encrypt,
+            resume: !self.options.no_resume,
+            clear: self.options.no_encrypt,
             offer: None,
-            hard_links: self.hard_links,
-            single: self.streams == Some(1),
+            hard_links: self.options.hard_links,
+            single: self.options.streams == Some(1),
             portion: self.portion(),
             placement: None,
             reports_not_kept: false,
@@ -430,11 +380,11 @@ impl Cp {
         watch.set_server(remote.server.host.to_string());
         let push = matches!(request, CopyRequest::Push { .. });
         let hello = self.hello(request)?;
-        let identity = Arc::new(home::identity(self.identity.as_deref())?);
+        let identity = Arc::new(home::identity(self.options.identity.as_deref())?);
         let owner = identity.public().to_string();
         let wanted = trust::HostKeyOptions {
-            key: self.host_key,
-            accept_new: self.accept_new,
+            key: self.options.host_key,
+            accept_new: self.options.accept_new,
         };
         let routing = self
             .routing(&remote.server, size, identity.signing_key(), push, watch)
@@ -447,14 +397,14 @@ impl Cp {
             .and_then(|routing| routing.route_from_file());
         let (routes, fall_back) = match settled {
             Some((route, fall_back)) => (vec![route], fall_back),
-            None => (self.route.clone(), self.fall_back),
+            None => (self.options.routes.clone(), self.options.fall_back),
         };
         let route = routes.first().cloned().unwrap_or_default();
         let mut options = ConnectOptions {
-            congestion: self.congestion.clone(),
+            congestion: self.options.congestion.clone(),
             fall_back,
             // Source address of the first session, which may ask the user to accept the server.
-            source: self.source.first().copied(),
+            source: self.options.source_addresses.first().copied(),
             is_fetch: !push,
             ..ConnectOptions::new(
                 ServiceName::COPY,
@@ -468,7 +418,7 @@ impl Cp {
         let planned = routing.as_ref().filter(|routing| routing.is_planned());
         let sessions = match planned {
             Some(_) => SessionConnector::with_plan(options),
-            None => SessionConnector::from_sources(options, routes, &self.source),
+            None => SessionConnector::from_sources(options, routes, &self.options.source_addresses),
         };
         let connector = Arc::new(RememberingConnector::new(sessions, first));
         if let Some(routing) = planned {
@@ -491,9 +441,9 @@ impl Cp {
                 pins: push && connector.is_planned(),
                 // The size of one of several parts is unknown before the walk.
                 size: size.filter(|_| !self.portion().is_one_of_several()),
-                streams: self.streams,
-                congestion: self.congestion.clone(),
-                routes: self.route.clone(),
+                streams: self.options.streams,
+                congestion: self.options.congestion.clone(),
+                routes: self.options.routes.clone(),
             };
             let begin = || Deadline::begin(of, connector.clone(), watch.clone());
             beside.deadline.get_or_init(begin);
@@ -502,7 +452,7 @@ impl Cp {
             connector,
             hello,
             compare: self.compare(),
-            streams: self.streams,
+            streams: self.options.streams,
             memory: remembered_streams(remote.server.to_string()),
             patience: self.patience(),
             progress: watch.progress.clone(),
@@ -528,10 +478,17 @@ impl Cp {
             }
         };
         // A single stream takes one route, and explicit source addresses leave nothing to choose.
-        let chooses = self.route.is_empty() && self.source.is_empty() && self.streams != Some(1);
-        let question =
-            routing::question(server, push, size, self.streams, self.congestion.as_deref());
-        let key = (key.clone(), self.identity.clone());
+        let chooses = self.options.routes.is_empty()
+            && self.options.source_addresses.is_empty()
+            && self.options.streams != Some(1);
+        let question = routing::question(
+            server,
+            push,
+            size,
+            self.options.streams,
+            self.options.congestion.as_deref(),
+        );
+        let key = (key.clone(), self.options.identity.clone());
         Some(Routing::new(source, question, key, push, chooses))
     }
 

@@ -254,7 +254,10 @@ impl JobCommand {
         Ok(match job.state {
             JobState::Done => Exit::Success,
             JobState::Cancelled => Exit::Interrupted,
-            _ => Exit::from_code(job.exit_code).unwrap_or(Exit::SomeFailed),
+            _ => job
+                .exit_code
+                .and_then(Exit::from_code)
+                .unwrap_or(Exit::SomeFailed),
         })
     }
 }

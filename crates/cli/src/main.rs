@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use longhaul_output::message;
 use longhaul_proto::text::printable;
 
-use crate::exit::Exit;
+use crate::exit::{Exit, for_error, with_output};
 
 mod agent;
 mod agent_client;
@@ -178,17 +178,17 @@ fn main() -> ExitCode {
                 "longhaul: {}",
                 printable(failure::format_line(&failure).as_bytes())
             );
-            Exit::for_error(&failure)
+            for_error(&failure)
         }
     };
-    exit.with_output(longhaul_output::stdout_error()).into()
+    with_output(exit, longhaul_output::stdout_error()).into()
 }
 
 /// Prints the help, the version, or the error in the command line.
 fn print_answer(answer: &clap::Error) -> ExitCode {
     match answer.print() {
         Err(error) if !answer.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
-            Exit::Success.with_output(Some(error)).into()
+            with_output(Exit::Success, Some(error)).into()
         }
         _ => u8::try_from(answer.exit_code()).map_or(Exit::Usage.into(), ExitCode::from),
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
+use longhaul_copy_api::SshOptions;
 use longhaul_proto::text::printable;
 use longhaul_remote::FarSide;
 use longhaul_session::{Endpoint, ServiceName};
@@ -18,11 +19,10 @@ use longhaul_transfer::files::message::{
 use longhaul_transfer::files::{AllowAll, Files, FilesClient, FilesError};
 use longhaul_transfer::store::confine::Dir;
 
-use crate::home;
 use crate::server_options::ServerOptions;
-use crate::ssh_options::SshOptions;
 use crate::target::Target;
 use crate::trust::{self, RememberingConnector};
+use crate::{home, ssh_options};
 
 /// Options for reaching places.
 #[derive(Args)]
@@ -175,9 +175,9 @@ impl Place {
                     server: server.clone(),
                 }
             }
-            Location::Login(host) => {
-                Self::Login(Box::new(FarSide::start(&options.ssh.start(), host).await?))
-            }
+            Location::Login(host) => Self::Login(Box::new(
+                FarSide::start(&ssh_options::start(&options.ssh), host).await?,
+            )),
             Location::Here(directory) => {
                 let opened = Dir::open(directory);
                 let shown = home::display_path(directory);

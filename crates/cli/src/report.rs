@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use drs::{Limit, LimitTally};
+use longhaul_copy_api::{CopyReport, FailedEntry};
 use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_transfer::{
@@ -16,47 +17,21 @@ use serde::Serialize;
 
 use crate::cp::deadline::report::DeadlineReport;
 use crate::cp::routing::report::RoutingReport;
-use crate::exit::Exit;
+use crate::exit::{Exit, for_error, is_worth_retrying};
 use crate::failure;
 use crate::hex::hex;
 use crate::stop::Interrupted;
-use crate::watch::{CopyWatch, FailedEntry};
+use crate::watch::CopyWatch;
 
 /// Result of a copy. Field for field what `--json` prints last; documented in `docs/json.md`.
 #[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "report")]
 pub struct Report {
-    event: &'static str,
+    /// Result and totals.
+    #[serde(flatten)]
+    pub summary: CopyReport,
     /// `push`, `pull`, `local` or `between`.
     direction: String,
-    /// True if everything was copied.
-    ok: bool,
-    exit_code: u8,
-    /// The error that ended the copy early, in one line.
-    error: Option<String>,
-    /// True if another attempt may succeed: there was no route, the copy broke off, or a limit on
-    /// simultaneous use was reached.
-    worth_retrying: bool,
-    /// True if the copy ended early, and the parts of large files are kept for the next copy.
-    pub kept: bool,
-    /// Bytes of the committed files, holes included.
-    pub bytes: u64,
-    /// Bytes among them that an earlier copy had left, and that were not transferred again.
-    resumed_bytes: u64,
-    /// Committed files that existed already and were not transferred, and their bytes.
-    unchanged_files: u64,
-    unchanged_bytes: u64,
-    /// Committed files that are other names of one of them and so were not transferred, and their
-    /// bytes.
-    linked_files: u64,
-    linked_bytes: u64,
-    /// Committed files.
-    pub files: u64,
-    /// Files, directories and links found.
-    entries: u64,
-    /// Seconds from the start of the command to the verified end.
-    pub seconds: f64,
-    /// File content that this copy committed, in bits per second.
-    pub goodput_bps: f64,
     /// True if everything was encrypted; null within this machine.
     pub encrypted: Option<bool>,
     streams: Vec<StreamReport>,
@@ -75,9 +50,8 @@ pub struct Report {
     /// Properties of the sources that were not kept, counted by the end that reads them: all zero
     /// in a pull.
     not_kept: NotKeptCounts,
+    /// The first failures.
     failures: Vec<FailedEntry>,
-    /// Number of all failures, including those beyond the list.
-    pub failed: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -132,7 +106,7 @@ impl Report {
             Ok(_) if watch.has_no_source() => Exit::Usage,
             Ok(_) => Exit::SomeFailed,
             Err(error) if error.is::<Interrupted>() => Exit::Interrupted,
-            Err(error) => Exit::for_error(error),
+            Err(error) => for_error(error),
         };
         let bytes = progress.bytes_done.load(Ordering::Relaxed);
         let seconds = elapsed.as_secs_f64();
@@ -150,15 +124,13 @@ impl Report {
             (Ok(outcome), None) => Some(("tree", outcome.manifest)),
             (Err(_), _) => None,
         };
-        Self {
-            event: "report",
-            direction: direction.to_owned(),
+        let summary = CopyReport {
             ok: exit == Exit::Success,
-            exit_code: exit.code(),
+            exit_code: exit,
             error: result
                 .err()
                 .map(|error| printable(failure::format_line(error).as_bytes())),
-            worth_retrying: result.is_err_and(Exit::is_worth_retrying),
+            worth_retrying: result.is_err_and(is_worth_retrying),
             kept: false,
             bytes,
             resumed_bytes,
@@ -170,6 +142,11 @@ impl Report {
             entries: progress.entries_found.load(Ordering::Relaxed),
             seconds,
             goodput_bps,
+            failed,
+        };
+        Self {
+            summary,
+            direction: direction.to_owned(),
             encrypted: (direction != "local")
                 .then(|| progress.bytes_plaintext.load(Ordering::Relaxed) == 0),
             streams: streams
@@ -191,13 +168,7 @@ impl Report {
             },
             not_kept: progress.not_kept.counts(),
             failures: watch.failures(),
-            failed,
         }
-    }
-
-    /// Returns true if everything was copied.
-    pub fn ok(&self) -> bool {
-        self.ok
     }
 
     /// Returns the streams of each route.
@@ -205,61 +176,52 @@ impl Report {
         &self.routes
     }
 
-    /// Returns the error that ended the copy early.
-    pub fn error(&self) -> Option<&str> {
-        self.error.as_deref()
-    }
-
-    /// Returns the exit code.
-    pub fn exit(&self) -> Exit {
-        Exit::from_code(Some(i64::from(self.exit_code))).unwrap_or(Exit::Usage)
-    }
-
     /// Prints the report for people on standard error. With `explain`, adds what limited the copy.
     pub fn print(&self, quiet: bool, explain: bool) {
-        if let Some(error) = &self.error {
+        let copied = &self.summary;
+        if let Some(error) = &copied.error {
             message!("longhaul: {error}");
         }
-        if self.kept && !quiet {
+        if copied.kept && !quiet {
             message!(
                 "longhaul: what was copied so far is kept; the same command resumes from there"
             );
         }
-        if !quiet && (self.error.is_none() || self.files > 0) {
+        if !quiet && (copied.error.is_none() || copied.files > 0) {
             // A hash over failures alone means nothing.
             let root = self.verification.root.as_deref();
-            let root =
-                root.filter(|_| self.files > 0 || self.failed == 0)
-                    .map_or(String::new(), |root| match self.unchanged_files {
-                        0 => format!(", verified: BLAKE3 {root}"),
-                        _ => format!(", transferred data verified: BLAKE3 {root}"),
-                    });
-            let some = match self.failed {
+            let root = root
+                .filter(|_| copied.files > 0 || copied.failed == 0)
+                .map_or(String::new(), |root| match copied.unchanged_files {
+                    0 => format!(", verified: BLAKE3 {root}"),
+                    _ => format!(", transferred data verified: BLAKE3 {root}"),
+                });
+            let some = match copied.failed {
                 0 => String::new(),
                 n => format!("; {n} not copied"),
             };
-            let unchanged = match self.unchanged_files {
+            let unchanged = match copied.unchanged_files {
                 0 => String::new(),
                 n => format!(
                     " ({n}, {}, were there already)",
-                    ByteCount(self.unchanged_bytes)
+                    ByteCount(copied.unchanged_bytes)
                 ),
             };
-            let linked = match self.linked_files {
+            let linked = match copied.linked_files {
                 0 => String::new(),
-                n => format!(" ({n}, {}, as hard links)", ByteCount(self.linked_bytes)),
+                n => format!(" ({n}, {}, as hard links)", ByteCount(copied.linked_bytes)),
             };
-            let is_there = self.failed == 0 && self.unchanged_files + self.linked_files > 0;
-            let how = match is_there && self.goodput_bps == 0.0 {
+            let is_there = copied.failed == 0 && copied.unchanged_files + copied.linked_files > 0;
+            let how = match is_there && copied.goodput_bps == 0.0 {
                 true => "nothing had to be transferred".to_owned(),
-                false => format!("{}{some}{root}", Rate::nearest(self.goodput_bps)),
+                false => format!("{}{some}{root}", Rate::nearest(copied.goodput_bps)),
             };
             message!(
                 "{} file{}, {}{unchanged}{linked} in {}, {how}",
-                self.files,
-                if self.files == 1 { "" } else { "s" },
-                ByteCount(self.bytes),
-                Time::from_seconds(self.seconds),
+                copied.files,
+                if copied.files == 1 { "" } else { "s" },
+                ByteCount(copied.bytes),
+                Time::from_seconds(copied.seconds),
             );
         }
         if !quiet && let Some(not_kept) = self.not_kept.line() {

@@ -4,7 +4,7 @@
 mod finish;
 mod lines;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use longhaul_copy_api::{CopyEvent, FailedEntry, Progress, RouteVerdict};
 use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_transfer::{
@@ -20,11 +21,9 @@ use longhaul_transfer::{
 use parking_lot::{Mutex, MutexGuard};
 use quantities::{ByteCount, Time};
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use self::lines::{BAR_TEMPLATE, ProgressState, RecentLines, waiting_message};
 use crate::answer;
-use crate::cp::routing::report::RouteVerdict;
 use crate::hex::hex;
 
 /// Maximum failures listed in the report; all are counted and reported as they happen.
@@ -164,18 +163,22 @@ impl CopyWatch {
         // Files that existed already have no speed.
         let speed = rates.total(progress.bytes_travelled());
         if self.show.json {
-            let routes: HashMap<_, _> = routes
-                .iter()
-                .map(|(route, bps)| (route.clone(), bps.round()))
-                .collect();
-            self.line(json!({
-                "event": "progress", "seconds": self.started.elapsed().as_secs_f64(), "bytes": done,
-                "bytes_found": found,
-                "walk_complete": complete, "files": progress.files_done.load(Ordering::Relaxed),
-                "entries_found": progress.entries_found.load(Ordering::Relaxed),
-                "bps": speed.round(), "routes_bps": routes,
-                "waiting_seconds": progress.silence().map(|silence| silence.as_secs()),
-            }));
+            let routes = routes.iter();
+            self.line(CopyEvent::Progress {
+                progress: Progress {
+                    seconds: self.started.elapsed().as_secs_f64(),
+                    bytes: done,
+                    bytes_found: found,
+                    walk_complete: complete,
+                    files: progress.files_done.load(Ordering::Relaxed),
+                    entries_found: progress.entries_found.load(Ordering::Relaxed),
+                    bps: speed.round(),
+                    routes_bps: routes
+                        .map(|(route, bps)| (route.clone(), bps.round()))
+                        .collect(),
+                },
+                waiting_seconds: progress.silence().map(|silence| silence.as_secs()),
+            });
         } else if drawn
             && (found > 0 || !routes.is_empty())
             && self.started.elapsed() >= PROGRESS_LINE_AFTER
@@ -209,24 +212,28 @@ impl CopyWatch {
         }
     }
 
-    /// Prints one JSON line on standard output, if that is wanted.
-    pub fn event(&self, value: Value) {
+    /// Prints an event, if JSON is wanted.
+    pub fn print_event(&self, event: CopyEvent) {
         if self.show.json {
-            self.line(value);
+            self.line(event);
         }
     }
 
-    /// Prints one JSON line on standard output.
-    fn line(&self, value: Value) {
-        self.write(&value, false);
+    /// Prints an event on standard output.
+    fn line(&self, event: CopyEvent) {
+        self.write(&event, false);
     }
 
-    /// Prints one JSON line. Nothing follows the last one.
-    fn write(&self, value: &Value, is_last: bool) {
+    /// Prints one JSON line, with sorted keys. Nothing follows the last one.
+    fn write(&self, line: &impl Serialize, is_last: bool) {
+        // Text, numbers and lists of them can always be serialized.
+        let Ok(line) = serde_json::to_value(line) else {
+            return;
+        };
         let mut seen = self.seen();
         if !seen.finished {
             seen.finished = is_last;
-            answer::write_line(value);
+            answer::write_line(line);
         }
     }
 
@@ -234,7 +241,7 @@ impl CopyWatch {
     pub fn notice(&self, text: &str) {
         let text = printable(text.as_bytes());
         if self.show.json {
-            self.line(json!({ "event": "notice", "message": text }));
+            self.line(CopyEvent::Notice { message: text });
         } else if !self.show.quiet {
             self.bar.suspend(|| message!("longhaul: {text}"));
         }
@@ -248,10 +255,8 @@ impl CopyWatch {
     }
 
     /// Returns true if this failure was already reported for a copy that was lost.
-    fn was_reported(&self, path: &str, message: &str) -> bool {
-        let seen = self.seen();
-        let is_same = |entry: &FailedEntry| entry.path == path && entry.message == message;
-        seen.earlier_failures.iter().any(is_same)
+    fn was_reported(&self, entry: &FailedEntry) -> bool {
+        self.seen().earlier_failures.contains(entry)
     }
 
     /// Sets the remote sources of a copy, as failures name them.
@@ -298,11 +303,7 @@ impl Observer for CopyWatch {
         let shown = |text: String| printable(text.as_bytes());
         match event {
             TransferEvent::StreamOpened { stream, route } => {
-                if self.show.json {
-                    self.line(
-                        json!({ "event": "stream_opened", "stream": stream, "route": route }),
-                    );
-                }
+                self.print_event(CopyEvent::StreamOpened { stream, route });
             }
             TransferEvent::StreamLost {
                 stream,
@@ -318,10 +319,11 @@ impl Observer for CopyWatch {
                     }
                 }
                 if self.show.json {
-                    self.line(json!({
-                        "event": "stream_lost", "stream": stream, "route": route,
-                        "reason": reason
-                    }));
+                    self.line(CopyEvent::StreamLost {
+                        stream,
+                        route,
+                        reason,
+                    });
                 } else if stream.is_some()
                     && !is_silent
                     && !self.show.quiet
@@ -335,10 +337,11 @@ impl Observer for CopyWatch {
                 let (seconds, server) = (silence.as_secs(), self.server());
                 let patience_seconds = patience.as_secs();
                 if self.show.json {
-                    self.line(json!({
-                        "event": "waiting", "for": server, "seconds": seconds,
-                        "patience_seconds": patience_seconds,
-                    }));
+                    self.line(CopyEvent::Waiting {
+                        server: server.to_owned(),
+                        seconds,
+                        patience_seconds,
+                    });
                 } else {
                     let patience = Time(Duration::from_secs(patience_seconds));
                     self.print_unless_quiet(&format!(
@@ -350,7 +353,8 @@ impl Observer for CopyWatch {
             TransferEvent::ArrivalResumed { after } => {
                 let (seconds, server) = (after.as_secs(), self.server());
                 if self.show.json {
-                    self.line(json!({ "event": "back", "for": server, "seconds": seconds }));
+                    let server = server.to_owned();
+                    self.line(CopyEvent::Back { server, seconds });
                 } else {
                     self.print_unless_quiet(&format!("{server} answers again after {seconds} s"));
                 }
@@ -366,7 +370,7 @@ impl Observer for CopyWatch {
                 drop(seen);
                 let reason = shown(reason);
                 if self.show.json {
-                    self.line(json!({ "event": "begun_again", "reason": reason }));
+                    self.line(CopyEvent::BegunAgain { reason });
                 } else {
                     self.print_unless_quiet(&format!(
                         "{reason}; starting another copy, which resumes from what is there"
@@ -378,27 +382,21 @@ impl Observer for CopyWatch {
                 standing,
                 reason,
             } => {
-                let (route, reason) = (shown(route), shown(reason));
-                if self.show.json {
-                    self.line(json!({
-                        "event": "route", "route": route, "standing": standing, "reason": reason
-                    }));
-                }
+                let verdict = RouteVerdict {
+                    route: shown(route),
+                    standing,
+                    reason: shown(reason),
+                };
+                self.print_event(CopyEvent::Route(verdict.clone()));
                 let mut seen = self.seen();
                 if seen.judged.len() < MAX_VERDICTS {
-                    seen.judged.push(RouteVerdict {
-                        route,
-                        standing,
-                        reason,
-                    });
+                    seen.judged.push(verdict);
                 }
             }
             TransferEvent::Resumed { path, bytes, size } => {
                 let path = shown(path);
                 if self.show.json {
-                    self.line(
-                        json!({ "event": "resumed", "path": path, "bytes": bytes, "size": size }),
-                    );
+                    self.line(CopyEvent::Resumed { path, bytes, size });
                 } else if !self.show.quiet {
                     let (there, whole) = (ByteCount(bytes), ByteCount(size));
                     self.bar.suspend(|| {
@@ -419,32 +417,32 @@ impl Observer for CopyWatch {
                     seen.last_hash = Some(hash);
                 }
                 if self.show.json {
-                    let hash = hash.map(|hash| hex(&hash));
-                    self.line(json!({
-                        "event": "done", "path": path, "bytes": bytes, "blake3": hash, "same": same
-                    }));
+                    self.line(CopyEvent::Done {
+                        path,
+                        bytes,
+                        blake3: hash.map(|hash| hex(&hash)),
+                        same,
+                    });
                 }
             }
             TransferEvent::Failed { path, failure } => {
-                let (path, message) = (shown(path), shown(self.failure_text(&failure)));
+                let entry = FailedEntry {
+                    path: shown(path),
+                    kind: failure.kind,
+                    message: shown(self.failure_text(&failure)),
+                };
                 if self.show.json {
-                    self.line(json!({
-                        "event": "failed", "path": path, "kind": failure.kind,
-                        "message": message
-                    }));
-                } else if !self.was_reported(&path, &message) {
+                    self.line(CopyEvent::Failed(entry.clone()));
+                } else if !self.was_reported(&entry) {
+                    let FailedEntry { path, message, .. } = &entry;
                     self.bar.suspend(|| message!("longhaul: {path}: {message}"));
                 }
                 let mut seen = self.seen();
-                if failure.kind == FailureKind::NotFound && seen.sources.contains(&path) {
+                if entry.kind == FailureKind::NotFound && seen.sources.contains(&entry.path) {
                     seen.missing += 1;
                 }
                 if seen.failures.len() < MAX_LISTED_FAILURES {
-                    seen.failures.push(FailedEntry {
-                        path,
-                        kind: failure.kind,
-                        message,
-                    });
+                    seen.failures.push(entry);
                 }
             }
         }
@@ -519,17 +517,6 @@ impl Rates {
         }
         list
     }
-}
-
-/// An entry that was not copied.
-#[derive(Debug, Clone, Serialize)]
-pub struct FailedEntry {
-    /// Path of the entry.
-    pub path: String,
-    /// Reason, for programs.
-    pub kind: FailureKind,
-    /// Reason, for people.
-    pub message: String,
 }
 
 #[cfg(test)]

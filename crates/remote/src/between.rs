@@ -42,7 +42,7 @@ pub struct CopyBetween {
     /// If true, every completed entry is reported, not only counted.
     pub report_done: bool,
     /// Ports to listen on.
-    pub ports: Option<crate::PortRange>,
+    pub ports: Option<longhaul_proto::PortRange>,
     /// TCP congestion control.
     pub congestion: Option<String>,
     /// If true, the data of large files is sent as plaintext.

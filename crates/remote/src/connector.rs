@@ -1,6 +1,6 @@
 //! Streams of a copy with one far side. A route is found once, and each stream then takes it.
 
-use longhaul_proto::{Host, PublicKey};
+use longhaul_proto::{Host, PortRange, PublicKey};
 use longhaul_session::{Route, Session};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{ConnectError, ConnectFailure, Connector, SessionConnector};
@@ -12,7 +12,7 @@ use crate::RouteMemory;
 use crate::message::{Access, FarAnswer, FarQuestion, PathBytes, ServeAsk};
 use crate::reverse::ReverseListener;
 use crate::ways::DataRoute;
-use crate::{ClientClock, Error, FarSide, PortRange};
+use crate::{ClientClock, Error, FarSide};
 
 /// Paths that the far side is to serve, and how to reach it.
 #[derive(Debug, Clone)]

@@ -42,7 +42,6 @@ pub use dial::{AddressFamily, FailedAttempt, FailedAttempts};
 pub use error::Error;
 pub use far::serve_over_stdio;
 pub use login::Login;
-pub use ports::{PortRange, PortRangeError};
 pub use remembered_way::RouteMemory;
 pub use ssh::Ssh;
 pub use start::{FarSide, Start};

@@ -4,17 +4,15 @@
 //! order. Fields may be added within a [`VERSION`]; unknown ones are ignored. Public keys are
 //! exchanged here, private ones never.
 
-use std::fmt::Display;
 use std::net::IpAddr;
-use std::str::FromStr;
 
-use longhaul_proto::PublicKey;
+use longhaul_proto::{PortRange, PublicKey};
 use longhaul_transfer::FailureKind;
 pub use longhaul_transfer::files::message::PathBytes;
 use longhaul_transfer::files::message::{FilesRequest, FilesResponse};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use crate::{ClientClock, PortRange};
+use crate::ClientClock;
 
 /// Version of these messages.
 pub const VERSION: u32 = 2;
@@ -52,7 +50,6 @@ pub enum FarQuestion {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServeAsk {
     /// Key of the client.
-    #[serde(with = "as_text")]
     pub client: PublicKey,
     /// Operations that it may do.
     pub access: Access,
@@ -61,7 +58,7 @@ pub struct ServeAsk {
     /// If true, a source that is a symbolic link is followed.
     pub follow: bool,
     /// Ports to listen on; any free port if `None`.
-    #[serde(default, with = "as_optional_text")]
+    #[serde(default)]
     pub ports: Option<PortRange>,
     /// TCP congestion control.
     pub congestion: Option<String>,
@@ -91,7 +88,6 @@ pub enum Access {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopyAsk {
     /// The other far side's key.
-    #[serde(with = "as_text")]
     pub server: PublicKey,
     /// Names and addresses of the other far side, the likeliest first.
     pub hosts: Vec<String>,
@@ -206,7 +202,6 @@ pub struct Ready {
     /// Release of longhaul.
     pub release: String,
     /// The far side's key, made for this login alone.
-    #[serde(with = "as_text")]
     pub key: PublicKey,
     /// Source address of ssh's connection, as the host saw it.
     pub client: Option<IpAddr>,
@@ -335,52 +330,6 @@ pub enum CopyErrorKind {
     Disagreement,
     /// A path can't be used.
     Path,
-}
-
-/// Serialization of types by their text form.
-mod as_text {
-    use super::*;
-
-    pub fn serialize<T: Display, S: Serializer>(
-        value: &T,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(value)
-    }
-
-    pub fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
-    where
-        T: FromStr<Err: Display>,
-        D: Deserializer<'de>,
-    {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-/// Serialization of optional values by their text form.
-mod as_optional_text {
-    use super::*;
-
-    pub fn serialize<T: Display, S: Serializer>(
-        value: &Option<T>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(value) => serializer.collect_str(value),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
-    where
-        T: FromStr<Err: Display>,
-        D: Deserializer<'de>,
-    {
-        let text = Option::<String>::deserialize(deserializer)?;
-        text.map(|text| text.parse().map_err(serde::de::Error::custom))
-            .transpose()
-    }
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_hop::{AdmittedConnection, Conn, ConnectionGate, GateLimits, HopOptions};
+use longhaul_proto::PortRange;
 use longhaul_session::{ConnectOptions, Session, connect_over};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use crate::PortRange;
-use crate::ports::everywhere;
+use crate::ports::{candidates, everywhere};
 
 /// Maximum established sessions that wait to be taken.
 const MAX_READY: usize = 16;
@@ -43,7 +43,7 @@ impl ReverseListener {
     pub(crate) fn listen(ports: Option<PortRange>, options: ConnectOptions) -> io::Result<Self> {
         let hop = HopOptions::with_congestion(options.congestion.clone());
         let mut failed = io::Error::from(io::ErrorKind::AddrInUse);
-        for port in PortRange::candidates(ports) {
+        for port in candidates(ports) {
             for address in everywhere(port) {
                 match longhaul_hop::Listener::bind(address, &hop) {
                     Ok(listener) => return Self::accept(listener, options),

@@ -1,6 +1,8 @@
 //! Parts of the API's description that all requests share.
 
-use utoipa::Modify;
+use std::collections::BTreeMap;
+
+use longhaul_copy_api::SshOptions;
 use utoipa::openapi::link::Link;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::Schema;
@@ -8,6 +10,7 @@ use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
 use utoipa::openapi::{OpenApi, PathItem, RefOr};
+use utoipa::{Modify, PartialSchema};
 
 /// Names of the methods of authentication.
 const TOKEN: &str = "token";
@@ -50,6 +53,7 @@ impl Modify for CommonParts {
         components.add_security_scheme(TOKEN, SecurityScheme::Http(token));
         components.add_security_scheme(PAGE, SecurityScheme::ApiKey(page));
         components.add_security_scheme(SIGNATURE, SecurityScheme::ApiKey(signature));
+        merge_ssh_options(&mut components.schemas);
         let nothing = Vec::<String>::new();
         for (path, item) in &mut description.paths.paths {
             for operation in operations(item) {
@@ -73,6 +77,15 @@ impl Modify for CommonParts {
                 link_jobs(submit);
             }
         }
+    }
+}
+
+/// Adds the options of ssh to those of a copy, as both are one object.
+fn merge_ssh_options(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
+    if let (Some(RefOr::T(Schema::Object(options))), RefOr::T(Schema::Object(ssh))) =
+        (schemas.get_mut("CopyOptions"), SshOptions::schema())
+    {
+        options.properties.extend(ssh.properties);
     }
 }
 

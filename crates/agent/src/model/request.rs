@@ -1,7 +1,9 @@
 //! Job requests: the copy, its options, and their validation.
 
 use jiff::Timestamp;
+use longhaul_copy_api::CopyOptions;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::notice::Receiver;
@@ -18,7 +20,7 @@ pub const MAX_PARTS: u32 = 1000;
 pub const MAX_PRIORITY: i64 = 100;
 
 /// The requested copy: the arguments of `longhaul cp`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobRequest {
     /// Sources: absolute paths on this machine, `user@host:path`, or `lh://host[:port]/path`.
@@ -63,140 +65,6 @@ pub struct JobRequest {
     pub on_end_url: Option<String>,
 }
 
-/// Options of `longhaul cp`, with the same names.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct CopyOptions {
-    /// Copy directories with all their content.
-    pub recursive: bool,
-    /// Replace files that exist and differ.
-    pub overwrite: bool,
-    /// Force every file to disk before it counts as copied.
-    pub fsync: bool,
-    /// Copy every file from its start.
-    pub no_resume: bool,
-    /// Send the content of large files unencrypted, if the server allows it.
-    pub no_encrypt: bool,
-    /// Compare the content of existing files by hash.
-    pub checksum: bool,
-    /// Preserve hard links.
-    pub hard_links: bool,
-    /// If a route fails before any data was sent, connect directly.
-    pub fall_back: bool,
-    /// Trust an unknown server, and remember its key.
-    pub accept_new: bool,
-    /// Install this program on the host over ssh.
-    pub bootstrap: bool,
-    /// Routes, each with its depots in order and commas between them, or `direct`. Streams are
-    /// spread over the routes.
-    pub routes: Vec<String>,
-    /// Local addresses from which sessions are opened.
-    pub source_addresses: Vec<String>,
-    /// Deadline of the copy (RFC 3339).
-    // Left out if unused, so that older releases can read stored jobs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(format = "date-time")]
-    pub by: Option<String>,
-    /// Bandwidth to reserve: `auto`, `never`, or a rate in bit/s.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reserve: Option<String>,
-    /// Total number of streams.
-    pub streams: Option<u32>,
-    /// TCP congestion control of this host's connections.
-    pub congestion: Option<String>,
-    /// Key of the server; no other key is trusted.
-    pub host_key: Option<String>,
-    /// File with the client's own key.
-    pub identity: Option<String>,
-    /// Range of TCP ports for the data of copies over ssh.
-    pub port_range: Option<String>,
-    /// Port of the host's ssh server.
-    pub ssh_port: Option<u16>,
-    /// File with the key for the ssh login.
-    pub ssh_key: Option<String>,
-    /// ssh configuration file.
-    pub ssh_config: Option<String>,
-    /// Jump host for the ssh login.
-    pub ssh_jump: Option<String>,
-    /// Options of ssh_config(5).
-    pub ssh_options: Vec<String>,
-    /// The ssh program.
-    pub ssh_program: Option<String>,
-    /// Connect to the host over IPv4 only.
-    pub ipv4: bool,
-    /// Connect to the host over IPv6 only.
-    pub ipv6: bool,
-}
-
-impl CopyOptions {
-    /// Returns the options as command-line arguments of `longhaul cp`.
-    pub fn arguments(&self) -> Vec<String> {
-        let flags = [
-            (self.recursive, "--recursive"),
-            (self.overwrite, "--overwrite"),
-            (self.fsync, "--fsync"),
-            (self.no_resume, "--no-resume"),
-            (self.no_encrypt, "--no-encrypt"),
-            (self.checksum, "--checksum"),
-            (self.hard_links, "--hard-links"),
-            (self.fall_back, "--fall-back"),
-            (self.accept_new, "--accept-new"),
-            (self.bootstrap, "--bootstrap"),
-            (self.ipv4, "-4"),
-            (self.ipv6, "-6"),
-        ];
-        let mut arguments: Vec<String> = flags
-            .iter()
-            .filter(|(set, _)| *set)
-            .map(|(_, flag)| (*flag).to_owned())
-            .collect();
-        // As one word with the value, so that a value cannot be taken for a flag.
-        let mut long = |flag: &str, values: &mut dyn Iterator<Item = String>| {
-            arguments.extend(values.map(|value| format!("--{flag}={value}")));
-        };
-        long("route", &mut self.routes.iter().cloned());
-        long("source", &mut self.source_addresses.iter().cloned());
-        long("streams", &mut self.streams.iter().map(u32::to_string));
-        long("by", &mut self.by.iter().cloned());
-        long("reserve", &mut self.reserve.iter().cloned());
-        long("congestion", &mut self.congestion.iter().cloned());
-        long("host-key", &mut self.host_key.iter().cloned());
-        long("identity", &mut self.identity.iter().cloned());
-        long("ssh", &mut self.ssh_program.iter().cloned());
-        long("port-range", &mut self.port_range.iter().cloned());
-        let mut short = |flag: &str, values: &mut dyn Iterator<Item = String>| {
-            arguments.extend(values.map(|value| format!("-{flag}{value}")));
-        };
-        short("P", &mut self.ssh_port.iter().map(u16::to_string));
-        short("i", &mut self.ssh_key.iter().cloned());
-        short("F", &mut self.ssh_config.iter().cloned());
-        short("J", &mut self.ssh_jump.iter().cloned());
-        short("o", &mut self.ssh_options.iter().cloned());
-        arguments
-    }
-
-    /// Returns all text in the options.
-    fn texts(&self) -> impl Iterator<Item = &String> {
-        let single = [
-            &self.by,
-            &self.reserve,
-            &self.congestion,
-            &self.host_key,
-            &self.identity,
-            &self.port_range,
-            &self.ssh_key,
-            &self.ssh_config,
-            &self.ssh_jump,
-            &self.ssh_program,
-        ];
-        let lists = [&self.routes, &self.source_addresses, &self.ssh_options];
-        lists
-            .into_iter()
-            .flatten()
-            .chain(single.into_iter().flatten())
-    }
-}
-
 /// The request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRequest {
@@ -205,7 +73,7 @@ pub enum InvalidRequest {
     NoSources,
     /// A list has too many entries. Name a directory, with `-r`.
     #[error("{0}: at most {MAX_LIST_ENTRIES} entries")]
-    TooMany(&'static str),
+    TooMany(String),
     /// A text is empty, too long, or not a valid argument.
     #[error("{0}: empty, longer than {MAX_TEXT_BYTES} bytes, or with a NUL byte")]
     Text(&'static str),
@@ -253,33 +121,34 @@ impl JobRequest {
         if self.sources.is_empty() {
             return Err(InvalidRequest::NoSources);
         }
-        let lists = [
-            ("sources", self.sources.len()),
-            ("routes", self.options.routes.len()),
-            ("source_addresses", self.options.source_addresses.len()),
-            ("ssh_options", self.options.ssh_options.len()),
-            ("on_end", self.on_end.as_ref().map_or(0, Vec::len)),
-        ];
-        if let Some((name, _)) = lists
+        let options = self.options.to_json();
+        let option_lists = options
             .iter()
-            .find(|(_, entries)| *entries > MAX_LIST_ENTRIES)
-        {
-            return Err(InvalidRequest::TooMany(name));
+            .filter_map(|(name, value)| Some((name.as_str(), value.as_array()?.len())));
+        let mut lists = option_lists.chain([
+            ("sources", self.sources.len()),
+            ("on_end", self.on_end.as_ref().map_or(0, Vec::len)),
+        ]);
+        if let Some((name, _)) = lists.find(|(_, entries)| *entries > MAX_LIST_ENTRIES) {
+            return Err(InvalidRequest::TooMany(name.to_owned()));
         }
-        let is_text = |text: &String| {
-            !text.is_empty() && text.len() <= MAX_TEXT_BYTES && !text.contains('\0')
+        let is_text =
+            |text: &str| !text.is_empty() && text.len() <= MAX_TEXT_BYTES && !text.contains('\0');
+        let is_option = |value: &Value| value.as_str().is_none_or(is_text);
+        let are_options = |value: &Value| match value.as_array() {
+            Some(list) => list.iter().all(is_option),
+            None => is_option(value),
         };
-        let texts: [(&str, Box<dyn Iterator<Item = &String> + '_>); 5] = [
-            ("sources", Box::new(self.sources.iter())),
-            ("destination", Box::new(std::iter::once(&self.destination))),
-            ("options", Box::new(self.options.texts())),
-            ("label", Box::new(self.label.iter())),
-            ("on_end", Box::new(self.on_end.iter().flatten())),
+        let are_texts = |texts: &[String]| texts.iter().all(|text| is_text(text));
+        let texts = [
+            ("sources", are_texts(&self.sources)),
+            ("destination", is_text(&self.destination)),
+            ("options", options.values().all(are_options)),
+            ("label", self.label.as_deref().is_none_or(is_text)),
+            ("on_end", self.on_end.as_deref().is_none_or(are_texts)),
         ];
-        for (name, mut texts) in texts {
-            if !texts.all(is_text) {
-                return Err(InvalidRequest::Text(name));
-            }
+        if let Some((name, _)) = texts.iter().find(|(_, valid)| !valid) {
+            return Err(InvalidRequest::Text(name));
         }
         if let Some(path) = self
             .paths()

@@ -1,3 +1,5 @@
+use longhaul_copy_api::CopyOptions;
+
 use super::*;
 
 fn request(sources: &[&str], destination: &str) -> JobRequest {
@@ -52,7 +54,7 @@ fn invalid_job_requests_are_refused() {
     );
     assert_eq!(
         reported(request(&["/a"; 1001], "/b")),
-        InvalidRequest::TooMany("sources")
+        InvalidRequest::TooMany("sources".into())
     );
     let bad = JobRequest {
         priority: i64::MIN,
@@ -132,23 +134,4 @@ fn progress_of_parts_is_summed() {
     // The total is unknown while a part has not begun.
     assert!(!Progress::sum(&[part(3, true), part(5, true)], 3).walk_complete);
     assert!(!Progress::sum(&[part(3, true), part(5, false)], 2).walk_complete);
-}
-
-#[test]
-fn values_cannot_be_taken_for_flags() {
-    let mut request = request(&["--overwrite"], "/b");
-    request.options.host_key = Some("--json".into());
-    request.options.ssh_options = vec!["-v".into()];
-    request.options.recursive = true;
-    assert_eq!(
-        request.arguments(),
-        [
-            "--recursive",
-            "--host-key=--json",
-            "-o-v",
-            "--",
-            "--overwrite",
-            "/b"
-        ]
-    );
 }

@@ -13,7 +13,8 @@ mod postgres;
 mod stores;
 
 use longhaul_agent::store::{Holder, LostAgents};
-use longhaul_agent::{CopyOptions, JobRequest, JobStore};
+use longhaul_agent::{JobRequest, JobStore};
+use longhaul_copy_api::CopyOptions;
 use longhaul_jobs::JobLimits;
 
 use jobs::*;
@@ -92,6 +93,54 @@ async fn stored_data_survives_reopening() {
     let again = JobStore::sqlite(&file).await.unwrap();
     assert_eq!(again.recover_lost(&LostAgents::All).await.unwrap(), 1);
     assert_eq!(claim(&again, 1).await, [id]);
+}
+
+/// The request of a job, as earlier releases stored it.
+const EARLIER_REQUEST: &str = r#"{"sources":["/data"],"destination":"dtn:/a","options":{
+    "recursive":true,"overwrite":false,"fsync":false,"no_resume":false,"no_encrypt":false,
+    "checksum":false,"hard_links":true,"fall_back":false,"accept_new":false,"bootstrap":true,
+    "routes":["direct","one.example:7510,~two.example:7510"],"source_addresses":["192.0.2.1"],
+    "by":"2100-01-01T00:00:00Z","reserve":"2000000000","streams":3,"congestion":"bbr",
+    "host_key":null,"identity":"/key","port_range":"5000-5010","ssh_port":2222,"ssh_key":"/id",
+    "ssh_config":null,"ssh_jump":"jump","ssh_options":["User=x"],"ssh_program":null,"ipv4":true,
+    "ipv6":false},"label":null,"priority":0,"not_before":null,"on_end":null}"#;
+
+#[tokio::test]
+async fn jobs_of_earlier_releases_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("jobs.sqlite");
+    let store = JobStore::sqlite(&file).await.unwrap();
+    let request: JobRequest = serde_json::from_str(EARLIER_REQUEST).unwrap();
+    let (job, _) = store
+        .submit("ana", &request, None, Some("key"))
+        .await
+        .unwrap();
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&file);
+    let raw = sqlx::SqlitePool::connect_with(options).await.unwrap();
+    for update in [
+        "UPDATE jobs SET request = ?",
+        "UPDATE request_keys SET request = ?",
+    ] {
+        sqlx::query(update)
+            .bind(EARLIER_REQUEST)
+            .execute(&raw)
+            .await
+            .unwrap();
+    }
+    let kept = store.job(job.id).await.unwrap().job;
+    assert_eq!(kept.request, request);
+    assert_eq!(
+        kept.arguments().join(" "),
+        "--recursive --hard-links --route=direct --route=one.example:7510,~two.example:7510 \
+         --source=192.0.2.1 --streams=3 --congestion=bbr --identity=/key \
+         --by=2100-01-01T00:00:00Z --reserve=2000000000 --bootstrap --port-range=5000-5010 -P2222 \
+         -i/id -Jjump -oUser=x -4 -- /data dtn:/a"
+    );
+    let again = store
+        .submit("ana", &request, None, Some("key"))
+        .await
+        .unwrap();
+    assert_eq!((again.0.id, again.1), (job.id, false));
 }
 
 #[tokio::test]

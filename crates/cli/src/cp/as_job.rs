@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Command, FromArgMatches};
-use jiff::Zoned;
-use longhaul_agent::{CopyOptions, JobRequest};
+use longhaul_agent::JobRequest;
+use longhaul_copy_api::SshOptions;
 use longhaul_proto::text::printable;
 use quantities::Time;
 
@@ -50,48 +50,29 @@ impl Cp {
         let destination = paths
             .pop()
             .ok_or_else(|| anyhow!("name what to copy and where to"))?;
-        let file = |path: &Option<std::path::PathBuf>| {
-            path.as_deref()
-                .map(|path| absolute_file(path, of))
-                .transpose()
-        };
-        let texts = |values: &[OsString]| -> Result<Vec<String>> {
-            values.iter().map(|value| text(value)).collect()
-        };
-        let ssh = &self.ssh;
-        let (by, reserve) = self.deadline.for_job(&Zoned::now())?;
+        let mut options = self.options.clone();
+        let SshOptions {
+            ssh_key,
+            ssh_config,
+            ..
+        } = &mut options.ssh;
+        for file in [&mut options.identity, ssh_key, ssh_config] {
+            *file = match file.as_deref() {
+                Some(file) => Some(absolute_file(file, of)?.into()),
+                None => None,
+            };
+        }
+        let program = options.ssh.ssh_program.iter().map(|file| file.as_os_str());
+        let arguments = options.ssh.ssh_options.iter().map(OsString::as_os_str);
+        for value in program.chain(arguments) {
+            text(value)?;
+        }
+        let by = self.deadline()?.and_then(|deadline| deadline.by);
+        options.by = by.map(|by| by.timestamp().to_string());
         Ok(JobRequest {
             sources: paths,
             destination,
-            options: CopyOptions {
-                recursive: self.recursive,
-                overwrite: self.overwrite,
-                fsync: self.fsync,
-                no_resume: self.no_resume,
-                no_encrypt: self.no_encrypt,
-                checksum: self.checksum,
-                hard_links: self.hard_links,
-                fall_back: self.fall_back,
-                accept_new: self.accept_new,
-                bootstrap: ssh.bootstrap,
-                routes: self.route.iter().map(ToString::to_string).collect(),
-                source_addresses: self.source.iter().map(ToString::to_string).collect(),
-                by,
-                reserve,
-                streams: self.streams,
-                congestion: self.congestion.clone(),
-                host_key: self.host_key.map(|key| key.to_string()),
-                identity: file(&self.identity)?,
-                port_range: ssh.port_range.map(|range| range.to_string()),
-                ssh_port: ssh.port,
-                ssh_key: file(&ssh.login_key)?,
-                ssh_config: file(&ssh.settings)?,
-                ssh_jump: ssh.jump.as_deref().map(text).transpose()?,
-                ssh_options: texts(&ssh.option)?,
-                ssh_program: (ssh.ssh != "ssh").then(|| text(&ssh.ssh)).transpose()?,
-                ipv4: ssh.ipv4,
-                ipv6: ssh.ipv6,
-            },
+            options,
             label: None,
             priority: 0,
             not_before: None,
@@ -268,13 +249,14 @@ mod tests {
     #[test]
     fn invalid_jobs_are_refused_at_submission() {
         let mut asked = request(&["/a", "lh://dtn.example/b"]).unwrap();
-        asked.options.ssh_jump = Some("jump".into());
+        asked.options.ssh.ssh_jump = Some("jump".into());
         assert!(check_request(&asked).unwrap_err().contains("-J"));
-        asked.options.ssh_jump = None;
+        asked.options.ssh.ssh_jump = None;
         asked.options.streams = Some(1_000_000);
         assert!(check_request(&asked).unwrap_err().contains("1000000"));
         asked.options.streams = None;
-        asked.options.host_key = Some("lhk1:short".into());
+        asked.options.host_key = Some(longhaul_session::PublicKey::from_bytes([1; 32]));
+        asked.options.accept_new = true;
         assert!(!check_request(&asked).unwrap_err().contains('\n'));
     }
 }

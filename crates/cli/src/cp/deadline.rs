@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use jiff::{Timestamp, Zoned};
 use longhaul_control_api::reservations::Offers;
 use longhaul_control_client::ControllerClient;
+use longhaul_copy_api::{CopyEvent, DeadlineDetails, DeadlineEvent, DeadlineStatus};
 use longhaul_deadline::{Outlook, Planner, PlannerAction, PlannerEvent, ReservationMode};
 use longhaul_hop::unix_ms;
 use longhaul_proto::Endpoint;
 use parking_lot::Mutex;
-use serde_json::json;
 use tokio::sync::watch as flag;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -36,7 +36,7 @@ pub mod report;
 mod ways;
 
 pub use kept::{give_back, leftover_records};
-pub use options::{DeadlineOptions, DeadlineSettings};
+pub use options::DeadlineSettings;
 use report::DeadlineReport;
 
 use book::CopyReservation;
@@ -253,15 +253,11 @@ impl DeadlineTask {
         self.with(|shared| shared.ways = report);
         for changed in changed {
             self.step(&changed.line);
-            let state = if changed.works {
-                "way-back"
-            } else {
-                "way-failed"
+            let state = match changed.works {
+                true => DeadlineStatus::WayBack,
+                false => DeadlineStatus::WayFailed,
             };
-            self.watch.event(json!({
-                "event": "deadline", "state": state, "reservation": self.book.id(),
-                "message": changed.line, "error": null,
-            }));
+            self.report_state(state, self.book.id(), Some(changed.line), None);
             let (path, works) = (changed.path, changed.works);
             self.handle(PlannerEvent::Path { path, works }).await;
         }
@@ -334,11 +330,24 @@ impl DeadlineTask {
             self.ways.reset_failures();
         }
         if let Some(state) = done.state {
-            self.watch.event(json!({
-                "event": "deadline", "state": state, "reservation": reservation, "message": line,
-                "error": done.error,
-            }));
+            self.report_state(state, reservation, line, done.error.clone());
         }
+    }
+
+    /// Publishes the state of a reservation as an event.
+    fn report_state(
+        &self,
+        state: DeadlineStatus,
+        reservation: Option<u64>,
+        message: Option<String>,
+        error: Option<String>,
+    ) {
+        let details = DeadlineDetails::Reservation { reservation, error };
+        self.watch.print_event(CopyEvent::Deadline(DeadlineEvent {
+            state,
+            message,
+            details,
+        }));
     }
 
     /// Warns at once that the deadline is at risk.
@@ -370,11 +379,15 @@ impl DeadlineTask {
         }
         self.with(|shared| shared.steps.push(line.clone()));
         self.watch.notice(&line);
-        self.watch.event(json!({
-            "event": "deadline", "state": "at-risk", "is_missed": outlook.is_missed,
-            "message": line,
-            "expected_end_ms": outlook.expected_end, "later_ms": outlook.instead.later,
-            "volume_bytes": outlook.instead.volume,
+        self.watch.print_event(CopyEvent::Deadline(DeadlineEvent {
+            state: DeadlineStatus::AtRisk,
+            message: Some(line),
+            details: DeadlineDetails::Outlook {
+                is_missed: outlook.is_missed,
+                expected_end_ms: outlook.expected_end,
+                later_ms: outlook.instead.later,
+                volume_bytes: outlook.instead.volume,
+            },
         }));
     }
 }

@@ -16,8 +16,8 @@ use longhaul_transfer::{
 use tokio::task::JoinSet;
 
 use super::{Cp, FinishedCopy, remembered_streams, shown};
-use crate::home;
 use crate::watch::CopyWatch;
+use crate::{home, ssh_options};
 
 /// Remote processes of a finished copy, to be ended in good order.
 pub enum FarSides {
@@ -54,8 +54,8 @@ impl Cp {
         destination: &Login,
         watch: &Arc<CopyWatch>,
     ) -> Result<FinishedCopy> {
-        let (found, names) = Sources::local(sources, self.recursive)?;
-        let access = if self.overwrite {
+        let (found, names) = Sources::local(sources, self.options.recursive)?;
+        let access = if self.options.overwrite {
             Access::Write
         } else {
             Access::Create
@@ -67,8 +67,8 @@ impl Cp {
         let request = CopyRequest::Push {
             destination: paths.into_iter().next().unwrap_or_default(),
             into: destination.is_directory() || names.len() > 1,
-            overwrite: self.overwrite,
-            fsync: self.fsync,
+            overwrite: self.options.overwrite,
+            fsync: self.options.fsync,
             names,
         };
         let client = self.client_over_ssh(&connector, &destination.host, request, watch)?;
@@ -91,15 +91,15 @@ impl Cp {
             .far_side(&first.host, Access::Read, typed, watch)
             .await?;
         let request = CopyRequest::Pull {
-            recursive: self.recursive,
+            recursive: self.options.recursive,
             sources: paths,
         };
         let client = self.client_over_ssh(&connector, &first.host, request, watch)?;
         let names = sources.iter().map(Login::name).collect();
         let options = WriteOptions {
-            overwrite: self.overwrite,
-            fsync: self.fsync,
-            resume: !self.no_resume,
+            overwrite: self.options.overwrite,
+            fsync: self.options.fsync,
+            resume: !self.options.no_resume,
         };
         let destination = CopyDestination::local(destination, names, options, client.hello.token)?;
         let labels: Vec<String> = sources.iter().map(Login::to_string).collect();
@@ -118,7 +118,7 @@ impl Cp {
         let Some(first) = sources.first() else {
             bail!("name what to copy")
         };
-        if !self.route.is_empty() {
+        if !self.options.routes.is_empty() {
             bail!("a copy between two hosts takes no --route: run it on one of the two");
         }
         watch.set_server(destination.host.clone());
@@ -129,19 +129,19 @@ impl Cp {
         let between = CopyBetween {
             sources: sources.to_vec(),
             destination: destination.clone(),
-            recursive: self.recursive,
-            overwrite: self.overwrite,
-            fsync: self.fsync,
-            resume: !self.no_resume,
-            checksum: self.checksum,
-            hard_links: self.hard_links,
-            streams: self.streams,
+            recursive: self.options.recursive,
+            overwrite: self.options.overwrite,
+            fsync: self.options.fsync,
+            resume: !self.options.no_resume,
+            checksum: self.options.checksum,
+            hard_links: self.options.hard_links,
+            streams: self.options.streams,
             patience: self.patience(),
             // The report names the hash if a single file was copied.
-            report_done: self.json || (!self.recursive && sources.len() == 1),
-            ports: self.ssh.port_range,
-            congestion: self.congestion.clone(),
-            no_encrypt: self.no_encrypt,
+            report_done: self.json || (!self.options.recursive && sources.len() == 1),
+            ports: self.options.ssh.port_range,
+            congestion: self.options.congestion.clone(),
+            no_encrypt: self.options.no_encrypt,
         };
         let labels: Vec<String> = sources.iter().map(Login::to_string).collect();
         watch.expect_sources(&labels);
@@ -166,7 +166,7 @@ impl Cp {
 
     /// Returns the options for starting far sides.
     fn start(&self) -> Start {
-        let mut start = self.ssh.start();
+        let mut start = ssh_options::start(&self.options.ssh);
         if self.scp.verbose {
             start.ssh.options.push("-v".into());
         }
@@ -183,7 +183,7 @@ impl Cp {
     ) -> Result<(Arc<LoginConnector>, Vec<RelPath>)> {
         let far = FarSide::start(&self.start(), host).await?;
         let memory = home::state_dir()
-            .filter(|_| self.route.is_empty())
+            .filter(|_| self.options.routes.is_empty())
             .map(|state| RouteMemory {
                 file: state.join("ways"),
                 host: host.to_owned(),
@@ -195,11 +195,11 @@ impl Cp {
         let serve = ServeRequest {
             access,
             paths,
-            follow: !self.recursive,
-            ports: self.ssh.port_range,
-            congestion: self.congestion.clone(),
-            no_encrypt: self.no_encrypt,
-            routes: self.route.clone(),
+            follow: !self.options.recursive,
+            ports: self.options.ssh.port_range,
+            congestion: self.options.congestion.clone(),
+            no_encrypt: self.options.no_encrypt,
+            routes: self.options.routes.clone(),
             last_way,
         };
         let FoundRoute {
@@ -231,7 +231,11 @@ impl Cp {
             connector: connector.clone(),
             hello,
             compare: self.compare(),
-            streams: if only_one { Some(1) } else { self.streams },
+            streams: if only_one {
+                Some(1)
+            } else {
+                self.options.streams
+            },
             memory: remembered_streams(format!("ssh {host}")),
             patience: self.patience(),
             progress: watch.progress.clone(),

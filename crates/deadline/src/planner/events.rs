@@ -1,11 +1,19 @@
 //! Inputs and outputs of the planner.
 
+use std::fmt;
+use std::str::FromStr;
+
+use quantities::Rate;
+use serde::{Deserialize, Serialize};
+
 use crate::UnixMillis;
 use crate::estimate::{RateMeasurement, Rates};
 use crate::promise::{PathId, PromisedPiece};
 
-/// Kind of reservation that a copy may make.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// Kind of reservation that a copy may make. Text: `auto`, `never`, or a rate, which is bit/s if it
+/// has no unit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum ReservationMode {
     /// The bandwidth that the deadline needs.
     Auto,
@@ -13,6 +21,46 @@ pub enum ReservationMode {
     Never,
     /// This rate, in bit/s, for as long as the copy is expected to take.
     Rate(f64),
+}
+
+impl FromStr for ReservationMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "never" => Ok(Self::Never),
+            rate => match rate.parse::<Rate>() {
+                Ok(rate) if rate > Rate::ZERO => Ok(Self::Rate(rate.bits_per_second())),
+                Ok(_) => Err("write auto, never or a rate over 0".to_owned()),
+                Err(error) => Err(format!("write auto, never or a rate: {error}")),
+            },
+        }
+    }
+}
+
+impl TryFrom<String> for ReservationMode {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl fmt::Display for ReservationMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Never => f.write_str("never"),
+            Self::Rate(bps) => bps.fmt(f),
+        }
+    }
+}
+
+impl From<ReservationMode> for String {
+    fn from(mode: ReservationMode) -> Self {
+        mode.to_string()
+    }
 }
 
 /// Sample of a copy's progress.

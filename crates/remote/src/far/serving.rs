@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_hop::{Conn, HopOptions};
-use longhaul_proto::PublicKey;
+use longhaul_proto::{PortRange, PublicKey};
 use longhaul_session::{Acceptor, Identity, ListenOptions, Listener, ServiceName, Session};
 use longhaul_transfer::store::confine::Dir;
 use longhaul_transfer::{Access, Grants, Server, ServerLimits, serve_session};
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::resolve;
 use crate::dial::{self, FailedAttempts};
 use crate::message::{self, FarAnswer, PathBytes, ServeAsk};
-use crate::ports::{PortRange, everywhere};
+use crate::ports::{candidates, everywhere};
 
 /// Time limit of a connection to the client, including its session.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(4);
@@ -194,7 +194,7 @@ async fn listen(
     options: impl Fn(std::net::SocketAddr) -> ListenOptions,
 ) -> Result<Listener, String> {
     let mut failed = String::new();
-    for port in PortRange::candidates(ports) {
+    for port in candidates(ports) {
         for address in everywhere(port) {
             match Listener::bind(options(address)).await {
                 Ok(listener) => return Ok(listener),

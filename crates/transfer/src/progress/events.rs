@@ -126,7 +126,7 @@ impl fmt::Display for Standstill {
 }
 
 /// Standing of a route compared with the direct one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RouteStanding {
     /// It joined the copy.

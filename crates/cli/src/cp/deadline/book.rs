@@ -11,6 +11,7 @@ use longhaul_control_api::reservations::{
 };
 use longhaul_control_client::controller::{ReservationAction as Act, ReservationAnswer};
 use longhaul_control_client::{ClientError, ControllerClient};
+use longhaul_copy_api::{DeadlineStatus, RouteVerdict};
 use longhaul_deadline::{
     BandwidthRequest, PathId, PlannerAction, PlannerEvent, Promise, UnixMillis,
 };
@@ -25,7 +26,6 @@ use super::ends::{self, MapEnds};
 use super::granted::{GrantedPaths, is_held_by_network, refusal, renewal_due};
 use super::kept::{LockedRecord, ReservationRecord};
 use super::looks::ConcurrentReservation;
-use crate::cp::routing::report::RouteVerdict;
 
 /// Interval between queries for the state of a reservation.
 const STATE_POLL_INTERVAL: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ pub struct ActionResult {
     /// Event that informs the planner.
     pub event: PlannerEvent,
     /// The state in one word, for programs.
-    pub state: Option<&'static str>,
+    pub state: Option<DeadlineStatus>,
     /// Offers that came with a refusal.
     pub offers: Option<Offers>,
     /// Reason of a failure.
@@ -52,7 +52,7 @@ pub struct ActionResult {
 }
 
 impl ActionResult {
-    const fn new(event: PlannerEvent, state: Option<&'static str>) -> Self {
+    const fn new(event: PlannerEvent, state: Option<DeadlineStatus>) -> Self {
         Self {
             event,
             state,
@@ -64,7 +64,10 @@ impl ActionResult {
     fn failed(error: String, is_passing: bool) -> Self {
         Self {
             error: Some(error),
-            ..Self::new(PlannerEvent::Failed { is_passing }, Some("failed"))
+            ..Self::new(
+                PlannerEvent::Failed { is_passing },
+                Some(DeadlineStatus::Failed),
+            )
         }
     }
 }
@@ -151,7 +154,10 @@ impl CopyReservation {
             PlannerAction::Commit => self.commit(&controller).await,
             PlannerAction::Abort if self.is_change => self.act(&controller, Act::Abort, None).await,
             PlannerAction::Abort => self.cancel(&controller, None).await,
-            PlannerAction::Release => self.cancel(&controller, Some("returned")).await,
+            PlannerAction::Release => {
+                self.cancel(&controller, Some(DeadlineStatus::Returned))
+                    .await
+            }
             PlannerAction::Warn(_) => {
                 ActionResult::new(PlannerEvent::Failed { is_passing: true }, None)
             }
@@ -243,7 +249,7 @@ impl CopyReservation {
                 offers: Some(refused.refusal.offers.clone()),
                 ..ActionResult::new(
                     PlannerEvent::Refused(refusal(&refused.refusal.offers)),
-                    Some("refused"),
+                    Some(DeadlineStatus::Refused),
                 )
             },
             Err(error) => error.into(),
@@ -270,9 +276,9 @@ impl CopyReservation {
             }
         }
         let state = if self.is_change {
-            "changed"
+            DeadlineStatus::Changed
         } else {
-            "reserved"
+            DeadlineStatus::Reserved
         };
         let done = self.act(controller, Act::Commit, Some(state)).await;
         match done.event {
@@ -289,7 +295,7 @@ impl CopyReservation {
     async fn cancel(
         &mut self,
         controller: &ControllerClient,
-        state: Option<&'static str>,
+        state: Option<DeadlineStatus>,
     ) -> ActionResult {
         let done = self
             .act(controller, Act::Cancel { series: false }, state)
@@ -315,7 +321,7 @@ impl CopyReservation {
         &self,
         controller: &ControllerClient,
         act: Act,
-        state: Option<&'static str>,
+        state: Option<DeadlineStatus>,
     ) -> ActionResult {
         let (Some(id), Ok(key)) = (self.id, key()) else {
             return ActionResult::new(PlannerEvent::Failed { is_passing: false }, None);

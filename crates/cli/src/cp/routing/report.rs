@@ -1,7 +1,7 @@
 //! The part of a copy's report about its routes.
 
+use longhaul_copy_api::RouteVerdict;
 use longhaul_route_source::{ChosenRoute, Origin, Spread};
-use longhaul_transfer::RouteStanding;
 use serde::Serialize;
 
 use super::Routing;
@@ -29,17 +29,6 @@ pub struct RoutingReport {
     /// Lines for people.
     #[serde(skip)]
     lines: Vec<String>,
-}
-
-/// A change in a route's share of the streams.
-#[derive(Debug, Clone, Serialize)]
-pub struct RouteVerdict {
-    /// The route, as `--route` takes it.
-    pub route: String,
-    /// Its standing from then on.
-    pub standing: RouteStanding,
-    /// Reason, for people.
-    pub reason: String,
 }
 
 /// Lines that `--explain` prints.

@@ -4,12 +4,12 @@ use longhaul_control_api::measurements::Batch;
 use longhaul_control_api::transfers::{Outcome, RouteUsed, TransferReport};
 use longhaul_control_client::Spool;
 use longhaul_control_client::spool::SpoolEntry;
+use longhaul_copy_api::RouteVerdict;
 use longhaul_proto::{Route, SessionId};
 use longhaul_route_source::Choice;
 use longhaul_transfer::{TransferProgress, depots_of, is_reserved};
 
 use super::Routing;
-use super::report::RouteVerdict;
 use crate::controller::sync;
 use crate::cp::measured::{CopySummary, measured};
 use crate::exit::Exit;
@@ -29,7 +29,7 @@ impl Routing {
         if let Some(asking) = self.asking().take() {
             asking.task.abort();
         }
-        if report.ok() {
+        if report.summary.ok {
             for route in failed(judged) {
                 if let Ok(route) = depots_of(&route).parse() {
                     self.source.hold_back(&self.question.destination, &route);
@@ -85,8 +85,8 @@ impl Routing {
             to,
             bytes,
             began_ms: self.begun_ms,
-            seconds: report.seconds,
-            outcome: match report.exit() {
+            seconds: report.summary.seconds,
+            outcome: match report.summary.exit_code {
                 Exit::Success => Outcome::Done,
                 Exit::SomeFailed => Outcome::Incomplete,
                 Exit::Interrupted => Outcome::Cancelled,
@@ -94,14 +94,14 @@ impl Routing {
             },
             promised: self.said().promised.map(|(promised, _)| promised),
             routes: routes.collect(),
-            error: report.error().map(str::to_owned),
+            error: report.summary.error.as_deref().map(str::to_owned),
         }));
         let whole = CopySummary {
             me: &me,
             host: &host,
             push: self.push,
             begun_ms: self.begun_ms,
-            seconds: report.seconds,
+            seconds: report.summary.seconds,
             transfer: &id.to_string(),
         };
         let measurements = measured(&whole, &progress.streams(), names);
