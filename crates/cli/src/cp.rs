@@ -395,12 +395,14 @@ impl Cp {
         let settled = routing
             .as_ref()
             .and_then(|routing| routing.route_from_file());
-        let (routes, fall_back) = match settled {
+        let (routes, fall_back) = match settled.clone() {
             Some((route, fall_back)) => (vec![route], fall_back),
             None => (self.options.routes.clone(), self.options.fall_back),
         };
         let route = routes.first().cloned().unwrap_or_default();
         let mut options = ConnectOptions {
+            quic: Some(crate::quic::dialler()),
+            destination_transport: self.options.transport,
             congestion: self.options.congestion.clone(),
             fall_back,
             // Source address of the first session, which may ask the user to accept the server.
@@ -416,9 +418,11 @@ impl Cp {
         };
         let first = trust::settle(&wanted, &mut options).await?;
         let planned = routing.as_ref().filter(|routing| routing.is_planned());
-        let sessions = match planned {
-            Some(_) => SessionConnector::with_plan(options),
-            None => SessionConnector::from_sources(options, routes, &self.options.source_addresses),
+        let sessions = match self.chooses_paths() && settled.is_none() {
+            true => SessionConnector::with_plan(options),
+            false => {
+                SessionConnector::from_sources(options, routes, &self.options.source_addresses)
+            }
         };
         let connector = Arc::new(RememberingConnector::new(sessions, first));
         if let Some(routing) = planned {
@@ -477,10 +481,6 @@ impl Cp {
                 return None;
             }
         };
-        // A single stream takes one route, and explicit source addresses leave nothing to choose.
-        let chooses = self.options.routes.is_empty()
-            && self.options.source_addresses.is_empty()
-            && self.options.streams != Some(1);
         let question = routing::question(
             server,
             push,
@@ -489,7 +489,21 @@ impl Cp {
             self.options.congestion.as_deref(),
         );
         let key = (key.clone(), self.options.identity.clone());
-        Some(Routing::new(source, question, key, push, chooses))
+        Some(Routing::new(
+            source,
+            question,
+            key,
+            push,
+            self.chooses_paths(),
+        ))
+    }
+
+    /// Returns true if the options leave the choice of paths to the copy. A single stream takes one
+    /// path, and explicit source addresses leave nothing to choose.
+    fn chooses_paths(&self) -> bool {
+        self.options.routes.is_empty()
+            && self.options.source_addresses.is_empty()
+            && self.options.streams != Some(1)
     }
 
     /// Adds to the error what to do about an unknown server.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use longhaul_deadline::ReservationMode;
-use longhaul_proto::{PublicKey, Route};
+use longhaul_proto::{PublicKey, Route, Transport};
 use longhaul_transfer::MAX_STREAMS;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -70,6 +70,13 @@ pub struct CopyOptions {
     /// TCP congestion control of this host's connections [default: the system's].
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
+    /// Transport of the last hop, to the server [default: tcp, and also quic once random losses slow
+    /// the copy down]. The hops of --route name theirs, as in `quic:depot.example`.
+    // Left out if unused, so that older releases can read stored jobs.
+    #[arg(long, value_name = "tcp|quic")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub transport: Option<Transport>,
     /// When a route fails before anything was sent, connect directly instead.
     #[arg(long)]
     pub fall_back: bool,

@@ -7,11 +7,14 @@ use longhaul_hop::{DialError, DialledConnection, HopOptions, Payer, dial, dial_s
 use longhaul_policy::{
     AccessRequest, Candidates, Finder, OwnAddressReader, OwnAddresses, ResolvedTarget, Unreachable,
 };
-use longhaul_proto::{Open, StatusCode, Transport};
+use longhaul_proto::{Endpoint, Open, StatusCode, Transport};
 use longhaul_quic::QuicDialler;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::config::{NextCongestion, NextTransport};
+use crate::experience::HopExperiences;
+use crate::observe::HopObservation;
 use crate::refusal::DepotRefusal;
 
 /// State of the depot that dialling needs.
@@ -22,6 +25,8 @@ pub(crate) struct Dialler {
     next_transport: Vec<NextTransport>,
     quic: Option<Arc<QuicDialler>>,
     unacknowledged: Duration,
+    experiences: Mutex<HopExperiences>,
+    created: Instant,
 }
 
 impl Dialler {
@@ -39,6 +44,8 @@ impl Dialler {
             next_transport,
             quic,
             unacknowledged,
+            experiences: Mutex::default(),
+            created: Instant::now(),
         }
     }
 
@@ -62,7 +69,7 @@ impl Dialler {
     }
 
     /// Connects to the first address of `way` that answers, by the transport that the route or the
-    /// configuration names.
+    /// configuration names. Otherwise earlier sessions decide.
     pub(crate) async fn dial(
         &self,
         way: &ResolvedTarget,
@@ -87,7 +94,7 @@ impl Dialler {
                 dial_stream(&way.addresses, quic.as_ref(), key, deadline).await
             }
             (None, Some(Transport::Quic)) => Err(DialError::NoQuic),
-            (Some(quic), None) if self.prefers_quic(way) => {
+            (Some(quic), None) if self.chosen_transport(way) == Transport::Quic => {
                 quic.dial_or_tcp(&way.addresses, key, deadline, tcp).await
             }
             _ => tcp.await,
@@ -95,16 +102,37 @@ impl Dialler {
         dialled.map_err(|error: DialError| DepotRefusal::new(error.code(), error.to_string()))
     }
 
-    /// Returns true if the configuration names QUIC for the target.
-    fn prefers_quic(&self, way: &ResolvedTarget) -> bool {
+    /// Returns the transport for a target for which the route names none.
+    fn chosen_transport(&self, way: &ResolvedTarget) -> Transport {
         let applies = |choice: &&NextTransport| {
             let mut addresses = way.addresses.iter();
             addresses.any(|address| choice.applies(&way.endpoint, *address))
         };
-        self.next_transport
-            .iter()
-            .find(applies)
-            .is_some_and(|choice| choice.value == Transport::Quic)
+        if let Some(configured) = self.next_transport.iter().find(applies) {
+            return configured.value;
+        }
+        let now = self.created.elapsed();
+        let choice = self.experiences.lock().choose(&way.endpoint, now);
+        tracing::debug!(hop = %way.endpoint, %choice, "transport chosen");
+        choice.transport
+    }
+
+    /// Learns from a session that was dialled to `hop`. `sent` is what TCP experienced while it sent
+    /// there; QUIC carried `bytes` in `time`.
+    pub(crate) fn learn(
+        &self,
+        hop: &Endpoint,
+        transport: Transport,
+        sent: Option<&HopObservation>,
+        (bytes, time): (u64, Duration),
+    ) {
+        let now = self.created.elapsed();
+        let mut experiences = self.experiences.lock();
+        match (transport, sent) {
+            (Transport::Quic, _) => experiences.record_quic(hop, bytes, time, now),
+            (Transport::Tcp, Some(sent)) => experiences.record_tcp(hop, sent, now),
+            (Transport::Tcp, None) => {}
+        }
     }
 }
 

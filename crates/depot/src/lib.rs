@@ -13,6 +13,7 @@ mod config;
 mod depot;
 mod dial;
 mod error;
+mod experience;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -69,6 +69,12 @@ impl RelayObserver {
             .unwrap_or_default()
     }
 
+    /// Returns what the downstream hop experienced while this depot sent bulk data over it.
+    pub(crate) fn sent_downstream(&self) -> Option<&HopObservation> {
+        let hops = self.hops.as_ref().filter(|hops| hops.forward)?;
+        Some(&hops.sending.latest)
+    }
+
     /// Returns a report of each hop, in the direction that carried most of the bytes; `None` if too
     /// few bytes moved.
     pub(crate) fn into_reports(self, open: &Open) -> Option<[HopReport; 2]> {

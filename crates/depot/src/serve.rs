@@ -98,6 +98,7 @@ async fn relay(
         upstream_ended,
         rule,
         payer,
+        next: (next_hop, transport),
         to,
         early,
         most_bytes,
@@ -140,6 +141,7 @@ async fn relay(
         backward,
     } = outcome;
     let tallies = observer.tallies();
+    let sent = observer.sent_downstream().cloned();
     let (name, error) = describe(&ending);
     shared
         .metrics
@@ -158,6 +160,12 @@ async fn relay(
         }
     }
     let moved = forward + backward + early as u64;
+    shared.dialler.learn(
+        &next_hop,
+        transport,
+        sent.as_ref(),
+        (moved, began.elapsed()),
+    );
     let carried = grant.as_ref().map(|grant| {
         shared.metrics.granted_bytes.inc_by(moved);
         grant.session.count_carried(moved)
@@ -171,6 +179,7 @@ async fn relay(
             rule = rule.rule(),
             from = %peer,
             %to,
+            transport = %transport,
             destination = %open.destination,
             service = %open.service,
             server = open.onward.as_ref().map(tracing::field::display),

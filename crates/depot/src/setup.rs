@@ -17,7 +17,9 @@ use longhaul_hop::{
 use longhaul_policy::{
     Candidates, NoPermit, ResolvedTarget, Role, RuleSession, StatedWishes, Unreachable,
 };
-use longhaul_proto::{MAX_EARLY_DATA_BYTES, Open, OpenRefusal, Status, StatusCode};
+use longhaul_proto::{
+    Endpoint, MAX_EARLY_DATA_BYTES, Open, OpenRefusal, Status, StatusCode, Transport,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -39,6 +41,8 @@ pub(crate) struct EstablishedSession {
     pub(crate) upstream_ended: bool,
     pub(crate) rule: RuleSession,
     pub(crate) payer: Payer,
+    /// Next hop, and its transport.
+    pub(crate) next: (Endpoint, Transport),
     /// Address of the next hop.
     pub(crate) to: SocketAddr,
     /// Bytes of early data forwarded with the OPEN.
@@ -121,6 +125,11 @@ pub(crate) async fn set_up(
     })?;
     let early = early.len();
     let most_bytes = way.rule.max_bytes(onward.size);
+    let transport = match next.conn.tcp() {
+        Some(_) => Transport::Tcp,
+        None => Transport::Quic,
+    };
+    let next_hop = (way.endpoint.clone(), transport);
     answer_ok(shared, upstream, &onward, way, early)
         .await
         .map_err(SetupFailure::Abandoned)?;
@@ -131,6 +140,7 @@ pub(crate) async fn set_up(
         upstream_ended,
         rule,
         payer,
+        next: next_hop,
         to: next.address,
         early,
         most_bytes,

@@ -3,7 +3,7 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{PortRange, PublicKey, Route};
+use crate::{PortRange, PublicKey, Route, Transport};
 
 macro_rules! serde_as_text {
     ($($type:ty),*) => {$(
@@ -21,4 +21,4 @@ macro_rules! serde_as_text {
     )*};
 }
 
-serde_as_text!(PortRange, PublicKey, Route);
+serde_as_text!(PortRange, PublicKey, Route, Transport);
