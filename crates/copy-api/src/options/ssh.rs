@@ -8,52 +8,55 @@ use longhaul_proto::PortRange;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// Heading of the options in the help. Each option names it, as a heading of the whole struct would
+/// also apply to the options after it.
+const HEADING: &str = "Copies to and from user@host:path (also in ~/.ssh/config)";
+
 /// Options for copies to and from user@host:path.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize, ToSchema)]
-#[command(next_help_heading = "Copies to and from user@host:path (also in ~/.ssh/config)")]
 #[serde(default)]
 pub struct SshOptions {
     /// Have the host use a copy of this very program: brought over ssh, checked, and kept in
     /// ~/.cache/longhaul there.
-    #[arg(long)]
+    #[arg(help_heading = HEADING, long)]
     pub bootstrap: bool,
     /// TCP ports for the data, at the side that accepts the connection [default: any].
-    #[arg(long, value_name = "FIRST-LAST")]
+    #[arg(help_heading = HEADING, long, value_name = "FIRST-LAST")]
     #[schema(value_type = Option<String>)]
     pub port_range: Option<PortRange>,
     /// The ssh program [default: ssh].
-    #[arg(short = 'S', long = "ssh", value_name = "PROGRAM")]
+    #[arg(help_heading = HEADING, short = 'S', long = "ssh", value_name = "PROGRAM")]
     #[schema(value_type = Option<String>)]
     pub ssh_program: Option<PathBuf>,
     /// Port of the host's ssh server.
-    #[arg(short = 'P', value_name = "PORT")]
+    #[arg(help_heading = HEADING, short = 'P', value_name = "PORT")]
     pub ssh_port: Option<u16>,
     /// File with the key to log in with.
-    #[arg(short = 'i', value_name = "FILE")]
+    #[arg(help_heading = HEADING, short = 'i', value_name = "FILE")]
     #[schema(value_type = Option<String>)]
     pub ssh_key: Option<PathBuf>,
     /// File with ssh's settings.
-    #[arg(short = 'F', value_name = "FILE")]
+    #[arg(help_heading = HEADING, short = 'F', value_name = "FILE")]
     #[schema(value_type = Option<String>)]
     pub ssh_config: Option<PathBuf>,
     /// Host to jump through when logging in.
-    #[arg(short = 'J', value_name = "HOST")]
+    #[arg(help_heading = HEADING, short = 'J', value_name = "HOST")]
     pub ssh_jump: Option<String>,
     /// Any option of ssh_config(5). Repeatable.
-    #[arg(short = 'o', value_name = "OPTION")]
+    #[arg(help_heading = HEADING, short = 'o', value_name = "OPTION")]
     #[serde(with = "utf8_list")]
     #[schema(value_type = Vec<String>)]
     pub ssh_options: Vec<OsString>,
     /// Never ask for a password or a passphrase: fail instead.
     // A job never asks.
-    #[arg(short = 'B')]
+    #[arg(help_heading = HEADING, short = 'B')]
     #[serde(skip)]
     pub batch: bool,
     /// Connect to the host by IPv4 alone.
-    #[arg(short = '4', conflicts_with = "ipv6")]
+    #[arg(help_heading = HEADING, short = '4', conflicts_with = "ipv6")]
     pub ipv4: bool,
     /// Connect to the host by IPv6 alone.
-    #[arg(short = '6')]
+    #[arg(help_heading = HEADING, short = '6')]
     pub ipv6: bool,
 }
 
