@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use longhaul_perf::{MeasurementLimits, plan::Mtu};
-use longhaul_proto::CircuitGrant;
+use longhaul_proto::{CircuitGrant, Transport};
 use longhaul_session::{PublicKey, Route};
 use quantities::{ByteCount, Probability, Rate, Time, path::CongestionControl};
 

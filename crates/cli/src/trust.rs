@@ -237,6 +237,10 @@ impl Connector for RememberingConnector {
         self.sessions.on_random_loss();
     }
 
+    fn max_streams(&self, route: usize) -> usize {
+        self.sessions.max_streams(route)
+    }
+
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
         let session = self.sessions.connect(route).await?;
         self.first.remember_key();

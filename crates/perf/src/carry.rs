@@ -106,21 +106,18 @@ pub(crate) async fn carry(
             }
         }
         let count = Arc::new(AtomicU64::new(0));
-        // Other transports have no socket of their own to watch.
-        if let Some(tcp) = tcp {
-            let socket = tcp.as_fd().try_clone_to_owned();
-            watched.push(WatchedStream {
-                stream: stream.number,
-                sends: stream.sends,
-                socket: socket.map_err(|source| Error::Socket {
-                    doing: "watch a socket",
-                    source,
-                })?,
-                count: count.clone(),
-                // Parallel streams share the path by TCP's own rules.
-                right_size: hello.right_size && hello.streams == 1,
-            });
-        }
+        let socket = tcp.map(|tcp| tcp.as_fd().try_clone_to_owned());
+        watched.push(WatchedStream {
+            stream: stream.number,
+            sends: stream.sends,
+            socket: socket.transpose().map_err(|source| Error::Socket {
+                doing: "watch a socket",
+                source,
+            })?,
+            count: count.clone(),
+            // Parallel streams share the path by TCP's own rules.
+            right_size: hello.right_size && hello.streams == 1,
+        });
         over.insert(stream.number, (stream.sends, count.clone(), Duration::ZERO));
         let lane = StreamPump::new(stream.session, hello.protection);
         let (number, block) = (stream.number, block.clone());

@@ -24,12 +24,19 @@ pub(crate) struct WatchedStream {
     pub(crate) stream: u16,
     /// True if this end sends on it.
     pub(crate) sends: bool,
-    /// Duplicate descriptor, so that the counters can still be read when the session is closed.
-    pub(crate) socket: OwnedFd,
+    /// Duplicate descriptor, so that the counters can still be read when the session is closed;
+    /// `None` for transports without a socket of their own.
+    pub(crate) socket: Option<OwnedFd>,
     /// Payload moved so far, in bytes.
     pub(crate) count: Arc<AtomicU64>,
     /// True if the sending rate is fitted to the path.
     pub(crate) right_size: bool,
+}
+
+impl WatchedStream {
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        TcpInfo::read(self.socket.as_ref()?).ok()
+    }
 }
 
 /// Counts between two moments of a measurement.
@@ -125,8 +132,8 @@ impl EndWatch {
                 },
                 host,
             ),
-            next_step: Some(Duration::ZERO),
-            before: TcpInfo::read(&watched.socket).map_or(0, |info| info.retransmits.into()),
+            next_step: watched.socket.as_ref().map(|_| Duration::ZERO),
+            before: watched.tcp_info().map_or(0, |info| info.retransmits.into()),
             fit: (watched.right_size && watched.sends)
                 .then(|| RateFitting::begin(&watched))
                 .flatten(),
@@ -206,8 +213,11 @@ impl StreamWatch {
         self.fit = self.fit.take().and_then(|fit| fit.follow_state(stream));
         let fitted_rate = self.fit.as_ref().and_then(|fit| fit.guard.fitted_rate());
         self.flow.set_fitted_rate(fitted_rate);
+        let Some(socket) = &self.watched.socket else {
+            return;
+        };
         // A closed socket yields no more samples.
-        self.next_step = match self.flow.step(&self.watched.socket, now) {
+        self.next_step = match self.flow.step(socket, now) {
             Ok(step) => {
                 self.verdict = step.verdict.or(self.verdict);
                 Some(now + SAMPLE_PERIOD)
@@ -217,7 +227,7 @@ impl StreamWatch {
     }
 
     fn close(&mut self) -> StreamInterval {
-        let tcp = TcpInfo::read(&self.watched.socket).ok();
+        let tcp = self.watched.tcp_info();
         if let Some(info) = &tcp {
             self.seen.record(info, self.before);
         }
@@ -238,7 +248,7 @@ impl StreamWatch {
 
 impl RateFitting {
     fn begin(watched: &WatchedStream) -> Option<Self> {
-        match RateFitter::global().add(&watched.socket, None) {
+        match RateFitter::global().add(watched.socket.as_ref()?, None) {
             Ok(guard) => Some(Self {
                 guard,
                 state: FitState::Searching,
@@ -301,7 +311,7 @@ mod tests {
         let watched = WatchedStream {
             stream: 0,
             sends: true,
-            socket: stream.into(),
+            socket: Some(stream.into()),
             count: count.clone(),
             right_size: false,
         };

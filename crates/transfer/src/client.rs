@@ -145,6 +145,10 @@ pub trait Connector: Send + Sync + 'static {
     /// Called once losses without a queue slow the copy down. The plan may then gain a path whose
     /// transport is not slowed down by them.
     fn on_random_loss(&self) {}
+    /// Returns the maximum number of streams that help on route number `route`.
+    fn max_streams(&self, _route: usize) -> usize {
+        usize::MAX
+    }
     /// Opens a stream over route number `route`.
     fn connect(
         &self,

@@ -159,6 +159,10 @@ impl ConnectorPaths {
 /// grant is renewed is not.
 const MAX_ROUTES: usize = 256;
 
+/// Maximum number of streams of a path by QUIC. All of them share one connection and its rate, so
+/// more of them only occupy memory.
+const MAX_QUIC_STREAMS: usize = 2;
+
 /// A path to the server: the depots, the source address unless the system chooses it, the transport
 /// to the server unless its dialler chooses it, and the mark of a reserved path.
 #[derive(Clone)]
@@ -330,6 +334,14 @@ impl Connector for SessionConnector {
                 mark: None,
             });
         });
+    }
+
+    fn max_streams(&self, route: usize) -> usize {
+        let paths = self.paths.lock();
+        match paths.all.get(route).and_then(|path| path.transport) {
+            Some(HopTransport::Quic) => MAX_QUIC_STREAMS,
+            _ => usize::MAX,
+        }
     }
 
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {

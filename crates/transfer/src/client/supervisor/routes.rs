@@ -22,9 +22,10 @@ impl<C: Connector> Supervisor<'_, C> {
 
     /// Returns the maximum number of streams of `route`.
     pub(super) fn max_streams_on(&self, route: usize) -> usize {
-        self.steering.as_ref().map_or(usize::MAX, |steering| {
+        let steered = self.steering.as_ref().map_or(usize::MAX, |steering| {
             steering.max_streams(route, self.count.target())
-        })
+        });
+        steered.min(self.client.connector.max_streams(route))
     }
 
     /// Returns true if `route` is a reserved path.
