@@ -1,5 +1,6 @@
 //! QUIC of the programs that end sessions themselves.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -14,11 +15,21 @@ pub fn dialler() -> Arc<dyn StreamDialler> {
 }
 
 /// Accepts sessions by QUIC as well, on the UDP port of the listener's number.
-pub fn listen(listener: &Listener, key: &SigningKey) -> Result<()> {
+///
+/// `requested` is the address that the user asked for.
+pub fn listen(listener: &Listener, requested: Option<SocketAddr>, key: &SigningKey) -> Result<()> {
     let address = listener.local_addr();
-    let streams = QuicListener::bind(address, key, QuicLimits::default()).with_context(|| {
+    let streams = QuicListener::bind_beside(
+        address,
+        requested.unwrap_or(address),
+        key,
+        QuicLimits::default(),
+    )
+    .with_context(|| {
         format!("{address} (UDP): cannot listen for QUIC; turn it off with --no-quic")
     })?;
-    listener.serve_streams(streams);
+    if let Some(streams) = streams {
+        listener.serve_streams(streams);
+    }
     Ok(())
 }

@@ -236,7 +236,7 @@ impl ServeCommand {
             }
         };
         if !self.no_quic {
-            crate::quic::listen(&listener, identity.signing_key())?;
+            crate::quic::listen(&listener, self.listen, identity.signing_key())?;
         }
         let mut stop_signals = StopSignals::take()?;
         self.announce(&served, listener.local_addr(), &key.to_string());

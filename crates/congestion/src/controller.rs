@@ -14,8 +14,9 @@ use crate::{
     pacer::{Pacer, quantum_bytes},
 };
 
-/// Packets of the first window (RFC 9002, section 7.2).
-const INITIAL_WINDOW_PACKETS: u64 = 10;
+/// Packets of the first window. RFC 9002 (section 7.2) recommends ten for senders that may send
+/// them in one burst; these are spread over a round trip.
+const INITIAL_WINDOW_PACKETS: u64 = 32;
 /// Packets of the smallest window.
 const MIN_WINDOW_PACKETS: u64 = 4;
 /// Round trip that is assumed before the first sample.
@@ -130,12 +131,13 @@ impl Controller {
 
     /// Returns the rate at which packets leave, in bytes per second.
     pub fn pacing_rate(&self) -> u64 {
-        let bandwidth = match self.bandwidth() {
-            0 => rate(
+        let bandwidth = match self.mode.is_start_up() {
+            // The first samples are of a few small packets, and say little about the path.
+            true => self.bandwidth().max(rate(
                 self.initial_window_bytes(),
                 self.smoothed.unwrap_or(INITIAL_ROUND_TRIP),
-            ),
-            bandwidth => bandwidth,
+            )),
+            false => self.bandwidth(),
         };
         let delivered = 1.0 - self.loss.random_loss();
         let rate = bandwidth as f64 * self.gain() / delivered;

@@ -175,3 +175,25 @@ fn a_controller_can_be_cloned_sent_and_shown() {
     assert_traits::<Controller>();
     assert_traits::<PacketStamp>();
 }
+
+/// The first samples are of a handshake: few packets, far apart. They must not slow down the data
+/// that follows, which still leaves within a round trip.
+#[test]
+fn small_packets_at_the_start_do_not_lower_the_rate() {
+    let round_trip = Duration::from_millis(60);
+    let mut controller = Controller::new(1200, 1);
+    let before = controller.window_bytes();
+    let mut now = Duration::ZERO;
+    for _ in 0..3 {
+        let stamp = controller.on_packet_sent(now, 100, Some(true));
+        let sent_at = now;
+        now += round_trip;
+        let sample = RoundTrip {
+            latest: round_trip,
+            smoothed: round_trip,
+        };
+        controller.on_ack(sent_at, 100, &stamp, sample, now);
+    }
+    let paced = controller.pacing_rate() as f64 * round_trip.as_secs_f64();
+    assert!(paced >= f64::from(before), "{paced} of {before} bytes a round trip");
+}

@@ -248,10 +248,12 @@ fn listen_quic(listeners: &[Listener], config: &DepotConfig) -> Result<Vec<QuicL
     };
     listeners
         .iter()
-        .filter_map(|listener| listener.local_addr().ok())
-        .map(|address| {
-            QuicListener::bind(address, &config.key, limits)
+        .zip(&config.listen)
+        .filter_map(|(listener, requested)| Some((listener.local_addr().ok()?, requested.address)))
+        .filter_map(|(address, requested)| {
+            QuicListener::bind_beside(address, requested, &config.key, limits)
                 .map_err(|source| Error::ListenQuic { address, source })
+                .transpose()
         })
         .collect()
 }

@@ -79,6 +79,26 @@ impl QuicListener {
         })
     }
 
+    /// Listens on the UDP port of the same number as a TCP listener at `address`. If the system chose
+    /// that number (`requested` has port 0) and UDP's is in use, returns `None` and logs it.
+    ///
+    /// # Errors
+    /// As [`QuicListener::bind`].
+    pub fn bind_beside(
+        address: SocketAddr,
+        requested: SocketAddr,
+        key: &SigningKey,
+        limits: QuicLimits,
+    ) -> io::Result<Option<Self>> {
+        match Self::bind(address, key, limits) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && requested.port() == 0 => {
+                tracing::warn!(%address, %error, "no QUIC at this address");
+                Ok(None)
+            }
+            bound => bound.map(Some),
+        }
+    }
+
     /// Returns the local address, with the actual port if port 0 was requested.
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {

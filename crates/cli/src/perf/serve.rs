@@ -55,7 +55,7 @@ async fn listen(perf: &Perf) -> Result<Exit> {
         },
     };
     if !perf.serve.no_quic {
-        crate::quic::listen(&listener, identity.signing_key())?;
+        crate::quic::listen(&listener, perf.serve.listen, identity.signing_key())?;
     }
     let server = MeasurementServer::new(MeasurementLimits {
         streams: perf.serve.max_streams,

@@ -27,6 +27,7 @@ mod perf;
 #[path = "../../../api/tests/support/postgres.rs"]
 mod postgres;
 mod power;
+mod quic;
 mod reservations;
 mod resuming;
 mod roots;

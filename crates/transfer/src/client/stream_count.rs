@@ -350,9 +350,12 @@ impl StreamCount {
         }
     }
 
-    /// Returns true once losses without a queue have slowed the copy down.
+    /// Returns true once losses without a queue slow the copy down, or did so on this path before.
     pub(super) fn has_random_losses(&self) -> bool {
-        self.answered_first_losses || self.grew_for_losses
+        self.answered_first_losses
+            || self.grew_for_losses
+            || self.loss_windows > 0
+            || self.without_memory.is_some()
     }
 
     /// Returns the number of streams to begin with.
