@@ -13,7 +13,7 @@ use bytes::BytesMut;
 use longhaul_hop::{
     Conn, ConnectionPermit, Payer, Phase, PhaseReceiver, ReceiveOpenError, receive_open,
 };
-use longhaul_policy::{ResolvedTarget, Role, RuleSession};
+use longhaul_policy::{Role, RuleSession};
 use longhaul_proto::{Hop, MAX_EARLY_DATA_BYTES, Open, OpenRefusal, Status, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -121,7 +121,7 @@ pub(crate) async fn set_up(
     })?;
     let early = early.len();
     let most_bytes = next.target.rule.max_bytes(onward.size);
-    answer_ok(shared, upstream, &onward, next.target, early)
+    answer_ok(shared, upstream, &onward, &next, early)
         .await
         .map_err(SetupFailure::Abandoned)?;
     shared.metrics.traffic.count(early as u64, 0);
@@ -268,7 +268,7 @@ async fn answer_ok(
     shared: &DepotState,
     upstream: &mut Conn,
     onward: &Open,
-    way: ResolvedTarget,
+    next: &DialledHop,
     early: usize,
 ) -> io::Result<()> {
     // The forwarded OPEN lists this depot among those passed, so their number is its position.
@@ -276,7 +276,8 @@ async fn answer_ok(
         StatusCode::Ok,
         u8::try_from(onward.passed.len()).unwrap_or(u8::MAX),
     );
-    status.at = Some(way.endpoint);
+    status.at = Some(next.target.endpoint.clone());
+    status.dialled = Some(next.connection.conn.details());
     status.payload_forwarded = early > 0;
     status.sign(&shared.key, onward).map_err(io::Error::other)?;
     let mut bytes = BytesMut::new();

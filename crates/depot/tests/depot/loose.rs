@@ -7,7 +7,7 @@ use std::time::Duration;
 use longhaul_depot::{DepotConfig, ForwardingTable, Policy};
 use longhaul_proto::{
     Chain, ChainProgress, Endpoint, Open, PublicKey, Route, ServiceName, SigningKey, Status,
-    StatusCode,
+    StatusCode, Transport,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -116,6 +116,12 @@ async fn a_loose_hop_is_reached_through_an_added_depot() {
         let at: Vec<Option<Endpoint>> = statuses.iter().map(|status| status.at.clone()).collect();
         let tried = [second.address, third.address, address].map(|at| Some(at.into()));
         assert_eq!(at[..3], tried, "each names the endpoint that it dialled");
+        // LH-STATUS-11.
+        for status in &statuses[..3] {
+            let details = status.dialled.as_ref().expect("details of the hop");
+            assert_eq!(details.transport, Transport::Tcp);
+            assert!(details.round_trip.is_some() && details.congestion.is_some());
+        }
     }
     let page = first.metrics.expect("page");
     let dialled = metric(page, "longhaul_depot_added_hops_total{outcome=\"dialled\"}").await;
