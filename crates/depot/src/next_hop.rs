@@ -1,6 +1,8 @@
 //! Choice of the next hop, and the dial: depots of the forwarding table before a loose hop, then
 //! the hop itself (LH-ROUTE-9).
 
+use std::time::Duration;
+
 use longhaul_hop::{DialledConnection, Payer};
 use longhaul_policy::{
     AccessRequest, Candidates, NoPermit, Policy, ResolvedTarget, RuleSession, StatedWishes,
@@ -12,6 +14,10 @@ use tokio::time::Instant;
 use crate::dial::{policy_refusal, policy_request};
 use crate::refusal::DepotRefusal;
 use crate::state::DepotState;
+
+/// Maximum time for an attempt, unless it is the last. A depot that does not answer delays each
+/// session by this much.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Receivers that the literal policy lets an OPEN go to, in the order in which they are tried.
 pub(crate) struct NextHops {
@@ -86,7 +92,8 @@ impl NextHops {
         self.attempts.is_empty()
     }
 
-    /// Dials them in turn until one answers. All but the last have half of the time left.
+    /// Dials them in turn until one answers. All but the last have half of the time left, and at most
+    /// [`ATTEMPT_TIMEOUT`].
     pub(crate) async fn dial(
         self,
         shared: &DepotState,
@@ -99,7 +106,7 @@ impl NextHops {
         while let Some(attempt) = attempts.next() {
             let now = Instant::now();
             let limit = match attempts.peek() {
-                Some(_) => now + limit.saturating_duration_since(now) / 2,
+                Some(_) => now + (limit.saturating_duration_since(now) / 2).min(ATTEMPT_TIMEOUT),
                 None => limit,
             };
             let added = attempt.added.clone();
