@@ -14,7 +14,7 @@ use clap::Args;
 use longhaul_control_api::map::DepotLimits;
 use longhaul_depot::{Depot, DepotConfig, ListenerConfig, NextCongestion, NextTransport};
 use longhaul_offramp::{Offramp, OfframpConfig};
-use longhaul_policy::Policy;
+use longhaul_policy::{ForwardingTable, Policy};
 use longhaul_session::Identity;
 use quantities::Time;
 use tokio::sync::watch;
@@ -27,8 +27,8 @@ use renewals::GrantRenewer;
 /// Relay sessions towards servers and further depots.
 ///
 /// A depot denies by default: the policy file says which keys may go where. It sees the client's
-/// key and the destination, and nothing of the content. SIGHUP reads the policy again; SIGTERM or
-/// SIGINT lets the sessions under way finish, then ends.
+/// key and the destination, and nothing of the content. SIGHUP reads the policy and the forwarding
+/// table again; SIGTERM or SIGINT lets the sessions under way finish, then ends.
 #[derive(Args)]
 pub struct DepotCommand {
     /// Address to listen at; repeatable [default: every address, port 7510]. Port 0 takes a free
@@ -38,6 +38,9 @@ pub struct DepotCommand {
     /// Policy of keys and their destinations (TOML; see docs/depot.md).
     #[arg(long, value_name = "FILE")]
     policy: PathBuf,
+    /// Table of the depots to add before loose hops (TOML; see docs/depot.md) [default: none].
+    #[arg(long, value_name = "FILE")]
+    forwarding: Option<PathBuf>,
     /// The depot's own key [default: the default key].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
@@ -91,6 +94,9 @@ impl DepotCommand {
         let offramp = self.offramp(&identity, &policy)?;
         let has_controllers = policy.has_controllers();
         let mut config = DepotConfig::new(identity.signing_key().clone(), policy);
+        if let Some(file) = &self.forwarding {
+            config.forwarding = ForwardingTable::load(file)?;
+        }
         config.extra_metrics = offramp.as_ref().map(Offramp::metrics);
         if !self.listen.is_empty() {
             config.listen = self

@@ -59,6 +59,7 @@ mod submit;
 mod systemd;
 mod target;
 mod tls_service;
+mod trace;
 mod trust;
 mod ui;
 mod watch;
@@ -86,6 +87,7 @@ struct Arguments {
 enum Command {
     Cp(cp::Cp),
     Route(route::RouteCommand),
+    Trace(trace::TraceCommand),
     Controller(controller::ControllerCommand),
     Reserve(Box<reserve::ReserveCommand>),
     Reservations(reservations::Reservations),
@@ -136,6 +138,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Cp(cp) => cp.run(started),
         Command::Route(route) => route.run(),
+        Command::Trace(trace) => trace.run(),
         Command::Controller(controller) => controller.run(),
         Command::Reserve(reserve) => reserve.run(),
         Command::Reservations(reservations) => reservations.run(),

@@ -195,5 +195,8 @@ fn small_packets_at_the_start_do_not_lower_the_rate() {
         controller.on_ack(sent_at, 100, &stamp, sample, now);
     }
     let paced = controller.pacing_rate() as f64 * round_trip.as_secs_f64();
-    assert!(paced >= f64::from(before), "{paced} of {before} bytes a round trip");
+    assert!(
+        paced >= f64::from(before),
+        "{paced} of {before} bytes a round trip"
+    );
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longhaul_hop::{GateLimits, ListenerConfig};
 use longhaul_metrics::MetricsPage;
-use longhaul_policy::{HostPattern, Policy};
+use longhaul_policy::{ForwardingTable, HostPattern, Policy};
 use longhaul_proto::{DEPOT_PORT, Endpoint, Host, SigningKey, Transport, text::printable};
 use longhaul_quic::QuicLimits;
 
@@ -23,6 +23,8 @@ pub struct DepotConfig {
     pub key: SigningKey,
     /// Policy that decides which principal may connect to which destination.
     pub policy: Policy,
+    /// Depots to add before loose hops; none if empty.
+    pub forwarding: ForwardingTable,
     /// Address of the OpenMetrics page (`/metrics`, plain HTTP); not served if `None`. Anyone who
     /// can connect to it can read it, so it belongs on loopback.
     pub metrics: Option<SocketAddr>,
@@ -45,7 +47,8 @@ pub struct DepotConfig {
     pub workers: usize,
     /// Observer of the hops that the depot relays over.
     pub hop_observer: Option<HopObserver>,
-    /// If true, reloads the policy's file on SIGHUP. A policy that did not come from a file stays.
+    /// If true, reloads the files of the policy and of the forwarding table on SIGHUP. What did not
+    /// come from a file stays.
     pub reload_on_hangup: bool,
 }
 
@@ -61,6 +64,7 @@ impl DepotConfig {
             ))],
             key,
             policy,
+            forwarding: ForwardingTable::default(),
             metrics: None,
             extra_metrics: None,
             next_congestion: Vec::new(),

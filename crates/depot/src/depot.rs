@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use crate::config::DepotConfig;
 use crate::dial::Dialler;
 use crate::error::Error;
+use crate::forwarding::Forwarding;
 use crate::grants_in_use::GrantsInUse;
 use crate::metrics::{DepotMetrics, ReloadLabel};
 use crate::serve::serve;
@@ -97,7 +98,8 @@ impl Depot {
                 Some(opened.map_err(|source| Error::Metrics { address, source })?)
             }
         };
-        let hangup = if config.reload_on_hangup && config.policy.file().is_some() {
+        let has_files = config.policy.file().is_some() || config.forwarding.file().is_some();
+        let hangup = if config.reload_on_hangup && has_files {
             Some(signal(SignalKind::hangup()).map_err(Error::Signals)?)
         } else {
             None
@@ -109,6 +111,7 @@ impl Depot {
         };
         let shared = Arc::new(DepotState {
             policy: ActivePolicy::new(config.policy),
+            forwarding: Forwarding::new(config.forwarding),
             admission: Admission::new(config.key.public()),
             replays: Mutex::new(ReplayMemory::new()),
             key: config.key,
@@ -310,25 +313,49 @@ async fn accept_streams(mut listener: QuicListener, admission: StreamAdmission) 
     }
 }
 
-/// Reloads the policy on each SIGHUP. An invalid policy changes nothing.
+/// Reloads the policy and the forwarding table on each SIGHUP. An invalid file changes nothing.
 async fn reload(mut hangup: Signal, shared: Arc<DepotState>) {
     while hangup.recv().await.is_some() {
-        let Some(reloaded) = shared.policy.reload().await else {
-            return;
-        };
-        match &reloaded {
-            ReloadResult::Loaded(policy) => tracing::info!(rules = policy.len(), "policy reloaded"),
-            ReloadResult::Refused(error) => {
-                tracing::error!(%error, "policy not reloaded: keeping the previous one");
-            }
-            ReloadResult::Failed => {}
-        }
-        shared
-            .metrics
-            .policy_reloads
-            .get_or_create(&ReloadLabel::new(reloaded.as_str()))
-            .inc();
+        reload_policy(&shared).await;
+        reload_forwarding(&shared).await;
     }
+}
+
+async fn reload_forwarding(shared: &DepotState) {
+    let Some(reloaded) = shared.forwarding.reload().await else {
+        return;
+    };
+    let outcome = match reloaded {
+        Ok(table) => {
+            tracing::info!(patterns = table.len(), "forwarding table reloaded");
+            "loaded"
+        }
+        Err(error) => {
+            tracing::error!(%error, "forwarding table not reloaded: keeping the previous one");
+            "refused"
+        }
+    };
+    let label = ReloadLabel::new(outcome);
+    let metric = &shared.metrics.forwarding_reloads;
+    metric.get_or_create(&label).inc();
+}
+
+async fn reload_policy(shared: &DepotState) {
+    let Some(reloaded) = shared.policy.reload().await else {
+        return;
+    };
+    match &reloaded {
+        ReloadResult::Loaded(policy) => tracing::info!(rules = policy.len(), "policy reloaded"),
+        ReloadResult::Refused(error) => {
+            tracing::error!(%error, "policy not reloaded: keeping the previous one");
+        }
+        ReloadResult::Failed => {}
+    }
+    shared
+        .metrics
+        .policy_reloads
+        .get_or_create(&ReloadLabel::new(reloaded.as_str()))
+        .inc();
 }
 
 /// Renders the metrics page. Gauges are read from the gate, which counts connections anyway.

@@ -7,7 +7,7 @@ use longhaul_hop::{DialError, DialledConnection, HopOptions, Payer, dial, dial_s
 use longhaul_policy::{
     AccessRequest, Candidates, Finder, OwnAddressReader, OwnAddresses, ResolvedTarget, Unreachable,
 };
-use longhaul_proto::{Endpoint, Open, StatusCode, Transport};
+use longhaul_proto::{Endpoint, Open, PublicKey, StatusCode, Transport};
 use longhaul_quic::QuicDialler;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -54,26 +54,24 @@ impl Dialler {
         self.finder.own_addresses()
     }
 
-    /// Finds the addresses to which the `candidates` let `open` go (LH-ADMIT-3).
+    /// Finds the addresses to which the `candidates` let a session go that `asked` (LH-ADMIT-3).
     pub(crate) async fn authorise(
         &self,
         candidates: Candidates,
-        open: &Open,
+        asked: AccessRequest<'_>,
         payer: Payer,
         deadline: Instant,
     ) -> Result<ResolvedTarget, DepotRefusal> {
-        Ok(self
-            .finder
-            .find(candidates, policy_request(open)?, payer, deadline)
-            .await?)
+        Ok(self.finder.find(candidates, asked, payer, deadline).await?)
     }
 
-    /// Connects to the first address of `way` that answers, by the transport that the route or the
-    /// configuration names. Otherwise earlier sessions decide.
+    /// Connects to the first address of `way` that answers, by `transport`, or else by the one that
+    /// the configuration names or that earlier sessions recommend. Over QUIC, it must prove `key`.
     pub(crate) async fn dial(
         &self,
         way: &ResolvedTarget,
-        open: &Open,
+        key: Option<PublicKey>,
+        transport: Option<Transport>,
         deadline: Instant,
     ) -> Result<DialledConnection, DepotRefusal> {
         let options = |address| {
@@ -87,9 +85,8 @@ impl Dialler {
                 source_ports: None,
             }
         };
-        let key = open.next_receiver().key();
         let tcp = dial(&way.addresses, options, deadline);
-        let dialled = match (&self.quic, open.next_transport()) {
+        let dialled = match (&self.quic, transport) {
             (Some(quic), Some(Transport::Quic)) => {
                 dial_stream(&way.addresses, quic.as_ref(), key, deadline).await
             }

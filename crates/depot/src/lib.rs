@@ -14,12 +14,14 @@ mod depot;
 mod dial;
 mod error;
 mod experience;
+mod forwarding;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod grants;
 mod grants_in_use;
 mod metrics;
+mod next_hop;
 mod observe;
 mod probe;
 mod refusal;
@@ -37,7 +39,9 @@ pub use depot::{Activity, Depot, run};
 pub use error::Error;
 pub use grants_in_use::{GrantInUse, GrantsInUse};
 pub use longhaul_hop::ListenerConfig;
-pub use longhaul_policy::{HostPattern, Network, Policy, PolicyError};
+pub use longhaul_policy::{
+    ForwardingError, ForwardingTable, HostPattern, Network, Policy, PolicyError,
+};
 pub use longhaul_quic::QuicLimits;
 pub use observe::{HopEnd, HopObservation, HopObserver, HopReport};
 pub use probe::{PROBE_TIMEOUT, ProbeFailure, ProbeFigures, ProbePlan, Train, probe};

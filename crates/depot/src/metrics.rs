@@ -40,8 +40,12 @@ label!(
     StatusLabel { status }
 );
 label!(
-    /// Result of a policy reload.
+    /// Result of a reload of the policy or the forwarding table.
     ReloadLabel { outcome }
+);
+label!(
+    /// Result of dialling a depot of the forwarding table.
+    AddedHopLabel { outcome }
 );
 label!(
     /// Direction of relayed bytes.
@@ -86,6 +90,8 @@ pub(crate) struct DepotMetrics {
     pub(crate) sessions_setting_up: Gauge,
     pub(crate) unauthenticated: Gauge,
     pub(crate) policy_reloads: Family<ReloadLabel, Counter>,
+    pub(crate) forwarding_reloads: Family<ReloadLabel, Counter>,
+    pub(crate) added_hops: Family<AddedHopLabel, Counter>,
     pub(crate) dial_time: Histogram,
     pub(crate) traffic: Traffic,
     pub(crate) granted_sessions: Gauge,
@@ -108,6 +114,8 @@ impl DepotMetrics {
             sessions_setting_up: Gauge::default(),
             unauthenticated: Gauge::default(),
             policy_reloads: Family::default(),
+            forwarding_reloads: Family::default(),
+            added_hops: Family::default(),
             dial_time: Histogram::new(exponential_buckets(0.001, 2.0, 14)),
             traffic: Traffic {
                 forward: bytes.get_or_create_owned(&DirectionLabel::new("forward")),
@@ -174,6 +182,16 @@ impl DepotMetrics {
             "Reloads of the policy file, by outcome",
             metrics.policy_reloads.clone(),
         );
+        registry.register(
+            "forwarding_reloads",
+            "Reloads of the forwarding table, by outcome",
+            metrics.forwarding_reloads.clone(),
+        );
+        registry.register(
+            "added_hops",
+            "Depots of the forwarding table dialled before loose hops, by outcome",
+            metrics.added_hops.clone(),
+        );
         registry.register_with_unit(
             "dial",
             "Time to connect to the next hop",
@@ -230,6 +248,12 @@ impl DepotMetrics {
                 self.limited.get_or_create(&label).inc_by(held);
             }
         }
+    }
+
+    /// Counts a depot of the forwarding table that was dialled, or could not be.
+    pub(crate) fn count_added_hop(&self, outcome: &'static str) {
+        let label = AddedHopLabel::new(outcome);
+        self.added_hops.get_or_create(&label).inc();
     }
 
     pub(crate) fn observe_dial_time(&self, took: Duration) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drs::LimitTally;
-use longhaul_proto::{Endpoint, Open, PublicKey};
+use longhaul_proto::{Endpoint, Hop, Open, PublicKey};
 
 use crate::probe::train::Train;
 
@@ -64,15 +64,17 @@ impl fmt::Debug for HopObserver {
 }
 
 /// Returns the other ends of the two hops of a forwarded session, from its forwarded OPEN: towards
-/// the initiator, and towards the acceptor.
-pub(crate) fn hop_ends(open: &Open) -> (HopEnd, HopEnd) {
+/// the initiator, and towards the acceptor. The latter is `added` if this depot added a hop.
+pub(crate) fn hop_ends(open: &Open, added: Option<&Hop>) -> (HopEnd, HopEnd) {
     // The last passed depot is this one.
     let before = open.passed.iter().rev().nth(1).copied();
     let upstream = HopEnd::Key(before.unwrap_or(open.principal));
-    let dialled = usize::from(open.cursor)
-        .checked_sub(1)
-        .and_then(|place| open.route.hops().get(place));
-    let downstream = match dialled {
+    let listed = || {
+        open.route
+            .hops()
+            .get(usize::from(open.cursor).checked_sub(1)?)
+    };
+    let downstream = match added.or_else(listed) {
         Some(hop) => match hop.key {
             Some(key) => HopEnd::Key(key),
             None => HopEnd::At(hop.endpoint.clone()),
@@ -98,13 +100,23 @@ mod tests {
         open.passed = vec![me];
         open.cursor = 2;
         assert_eq!(
-            hop_ends(&open),
+            hop_ends(&open, None),
             (HopEnd::Key(other), HopEnd::At("b:2".parse().unwrap()))
         );
         open.passed = vec![other, me];
         open.cursor = 3;
-        assert_eq!(hop_ends(&open), (HopEnd::Key(other), HopEnd::Key(next)));
+        assert_eq!(
+            hop_ends(&open, None),
+            (HopEnd::Key(other), HopEnd::Key(next))
+        );
         open.cursor = 4;
-        assert_eq!(hop_ends(&open).1, HopEnd::At("h:9".parse().unwrap()));
+        assert_eq!(hop_ends(&open, None).1, HopEnd::At("h:9".parse().unwrap()));
+        // An added depot leaves the cursor as it is.
+        open.cursor = 1;
+        let added: Route = "d:8".parse().unwrap();
+        assert_eq!(
+            hop_ends(&open, added.hops().first()).1,
+            HopEnd::At("d:8".parse().unwrap())
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use longhaul_hop::{Payer, QuotaExceeded};
 use longhaul_policy::Unreachable;
-use longhaul_proto::{OpenRefusal, StatusCode};
+use longhaul_proto::{Endpoint, OpenRefusal, StatusCode};
 
 /// Reason why an OPEN is not forwarded: the code and the detail of the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub(crate) struct DepotRefusal {
     pub(crate) detail: String,
     /// True if early data may have been forwarded (LH-FALLBACK-1).
     pub(crate) forwarded: bool,
+    /// Endpoint that was tried, if it is not the OPEN's next receiver.
+    pub(crate) tried: Option<Endpoint>,
     /// Payer to whom the log line is charged; `None` until the OPEN is verified.
     pub(crate) payer: Option<Payer>,
 }
@@ -21,7 +23,16 @@ impl DepotRefusal {
             code,
             detail: detail.into(),
             forwarded: false,
+            tried: None,
             payer: None,
+        }
+    }
+
+    /// Names the endpoint that was tried.
+    pub(crate) fn tried(self, endpoint: Endpoint) -> Self {
+        Self {
+            tried: Some(endpoint),
+            ..self
         }
     }
 

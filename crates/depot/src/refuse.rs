@@ -22,6 +22,7 @@ pub(crate) async fn refuse(
         code,
         detail,
         forwarded,
+        tried,
         payer,
     } = why;
     shared
@@ -43,7 +44,7 @@ pub(crate) async fn refuse(
     });
     // A depot that could not read the OPEN does not know its position and reports 0 (LH-CHAIN-2).
     let mut status = Status::new(code, open.map_or(0, Open::position));
-    status.at = open.and_then(|open| open.next_receiver().endpoint().cloned());
+    status.at = tried.or_else(|| open?.next_receiver().endpoint().cloned());
     status.payload_forwarded = forwarded;
     status.detail = detail;
     if code == StatusCode::Expired {

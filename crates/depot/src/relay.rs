@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use drs::{Estimator, Limit, LimitTally, Sampler, Side};
 use longhaul_hop::{Conn, DuplexObserver};
-use longhaul_proto::Open;
+use longhaul_proto::{Hop, Open};
 use tokio::time::Instant;
 
 use crate::metrics::Traffic;
@@ -77,9 +77,9 @@ impl RelayObserver {
 
     /// Returns a report of each hop, in the direction that carried most of the bytes; `None` if too
     /// few bytes moved.
-    pub(crate) fn into_reports(self, open: &Open) -> Option<[HopReport; 2]> {
+    pub(crate) fn into_reports(self, open: &Open, added: Option<&Hop>) -> Option<[HopReport; 2]> {
         let hops = *self.hops?;
-        let (initiator, acceptor) = hop_ends(open);
+        let (initiator, acceptor) = hop_ends(open, added);
         let (source, sink) = match hops.forward {
             true => (initiator, acceptor),
             false => (acceptor, initiator),

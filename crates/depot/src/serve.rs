@@ -94,6 +94,7 @@ async fn relay(
 ) {
     let EstablishedSession {
         open,
+        added,
         downstream,
         upstream_ended,
         rule,
@@ -154,7 +155,8 @@ async fn relay(
     shared
         .metrics
         .add_limit_times("downstream", &tallies.downstream);
-    if let (Some(callback), Some(reports)) = (&shared.observer, observer.into_reports(&open)) {
+    let reports = observer.into_reports(&open, added.as_ref());
+    if let (Some(callback), Some(reports)) = (&shared.observer, reports) {
         for report in reports {
             (callback.0)(report);
         }
@@ -180,6 +182,7 @@ async fn relay(
             from = %peer,
             %to,
             transport = %transport,
+            added = added.as_ref().map(tracing::field::display),
             destination = %open.destination,
             service = %open.service,
             server = open.onward.as_ref().map(tracing::field::display),

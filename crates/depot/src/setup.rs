@@ -11,20 +11,18 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use longhaul_hop::{
-    Conn, ConnectionPermit, DialledConnection, Payer, Phase, PhaseReceiver, ReceiveOpenError,
-    receive_open,
+    Conn, ConnectionPermit, Payer, Phase, PhaseReceiver, ReceiveOpenError, receive_open,
 };
-use longhaul_policy::{
-    Candidates, NoPermit, ResolvedTarget, Role, RuleSession, StatedWishes, Unreachable,
-};
+use longhaul_policy::{Role, RuleSession};
 use longhaul_proto::{
-    Endpoint, MAX_EARLY_DATA_BYTES, Open, OpenRefusal, Status, StatusCode, Transport,
+    Endpoint, Hop, MAX_EARLY_DATA_BYTES, Open, OpenRefusal, Status, StatusCode, Transport,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::dial::{deadline, policy_refusal, policy_request};
+use crate::dial::{deadline, policy_refusal};
 use crate::grants::{ClockReading, GrantSession};
+use crate::next_hop::{DialledHop, NextHops};
 use crate::probe;
 use crate::refusal::DepotRefusal;
 use crate::state::DepotState;
@@ -36,6 +34,8 @@ const CHUNK_BYTES: usize = 4096;
 pub(crate) struct EstablishedSession {
     /// OPEN as forwarded.
     pub(crate) open: Open,
+    /// Depot that was added before the loose hop, if one was.
+    pub(crate) added: Option<Hop>,
     pub(crate) downstream: Conn,
     /// True if the upstream's end of stream came with the early data.
     pub(crate) upstream_ended: bool,
@@ -95,53 +95,54 @@ pub(crate) async fn set_up(
             |()| SetupFailure::Empty,
         ));
     }
-    let (candidates, payer, grant) = match admit(shared, peer.ip(), &open, place, phases) {
+    let (next_hops, payer, grant) = match admit(shared, peer.ip(), &open, place, phases) {
         Ok(admitted) => admitted,
         Err(why) => return Err(SetupFailure::Refused(Some(Box::new(open)), why)),
     };
     let mut upstream_ended = false;
     let limit = deadline(&open, began, shared.timeouts.dial);
     let dialled = tokio::select! {
-        dialled = dial(shared, candidates, &open, payer, limit) => dialled,
+        dialled = next_hops.dial(shared, &open, payer, limit) => dialled,
         error = read_early_data(upstream, &mut early, &mut upstream_ended) => {
             return Err(SetupFailure::Abandoned(error));
         }
     };
     let went_on = match dialled {
-        Ok((way, rule, mut next)) => {
+        Ok(mut next) => {
             if let Some(grant) = &grant {
-                pace(grant, upstream, &next.conn);
+                pace(grant, upstream, &next.connection.conn);
             }
-            let passed_on = forward_open(shared, &open, &early, began, limit, &mut next.conn).await;
-            passed_on.map(|onward| (way, rule, next, onward))
+            let passed_on = forward_open(shared, &open, &early, began, limit, &mut next).await;
+            passed_on.map(|onward| (next, onward))
         }
         Err(why) => Err(why),
     };
-    let (way, rule, next, onward) = went_on.map_err(|mut why| {
+    let (next, onward) = went_on.map_err(|mut why| {
         if why.code == StatusCode::DialTimeout && began.elapsed() >= open.setup_budget {
             why.code = StatusCode::SetupTimeout;
         }
         SetupFailure::Refused(Some(Box::new(open)), why.charged_to(payer))
     })?;
     let early = early.len();
-    let most_bytes = way.rule.max_bytes(onward.size);
-    let transport = match next.conn.tcp() {
+    let most_bytes = next.target.rule.max_bytes(onward.size);
+    let transport = match next.connection.conn.tcp() {
         Some(_) => Transport::Tcp,
         None => Transport::Quic,
     };
-    let next_hop = (way.endpoint.clone(), transport);
-    answer_ok(shared, upstream, &onward, way, early)
+    let next_hop = (next.target.endpoint.clone(), transport);
+    answer_ok(shared, upstream, &onward, &next, early)
         .await
         .map_err(SetupFailure::Abandoned)?;
     shared.metrics.traffic.count(early as u64, 0);
     Ok(EstablishedSession {
         open: onward,
-        downstream: next.conn,
+        added: next.added,
+        downstream: next.connection.conn,
         upstream_ended,
-        rule,
+        rule: next.rule,
         payer,
         next: next_hop,
-        to: next.address,
+        to: next.connection.address,
         early,
         most_bytes,
         grant,
@@ -167,26 +168,21 @@ fn admit(
     open: &Open,
     place: &mut ConnectionPermit,
     phases: &PhaseReceiver,
-) -> Result<(Candidates, Payer, Option<GrantSession>), DepotRefusal> {
+) -> Result<(NextHops, Payer, Option<GrantSession>), DepotRefusal> {
     let at = ClockReading::read();
     let now = at.unix_ms;
     let policy = shared.policy.policy();
     shared.admission.check_at_depot(open, now, |principal| {
         policy.has_rules_for(principal, Role::Depot)
     })?;
-    let own = shared.dialler.own_addresses();
-    let candidates = policy.candidates(&open.principal, policy_request(open)?, &own);
-    // LH-WISH-1.
-    let candidates = candidates
-        .retain_within(&open.principal, &StatedWishes::from(open))
-        .map_err(|unmet| Unreachable::from_unmet(&unmet))?;
-    let payer = match candidates.listed {
+    let next_hops = NextHops::find(shared, &policy, open)?;
+    let payer = match next_hops.lists_principal {
         true => Payer::Key(open.principal),
         false => Payer::from_address(peer),
     };
     let entered = if phases.current() != Phase::Running {
         Err(DepotRefusal::new(StatusCode::Draining, ""))
-    } else if candidates.rules.is_empty() {
+    } else if next_hops.is_empty() {
         Err(policy_refusal(open))
     } else {
         take_shared(shared, open, place, payer, now)
@@ -197,7 +193,7 @@ fn admit(
         shared.grants.enter(open, &me, &policy, at)
     });
     match granted {
-        Ok(grant) => Ok((candidates, payer, grant)),
+        Ok(grant) => Ok((next_hops, payer, grant)),
         Err(why) => Err(why.charged_to(payer)),
     }
 }
@@ -218,60 +214,32 @@ fn take_shared(
     Ok(())
 }
 
-/// Finds a route by the policy, takes a permit under its rule, and connects.
-async fn dial(
-    shared: &DepotState,
-    candidates: Candidates,
-    open: &Open,
-    payer: Payer,
-    limit: Instant,
-) -> Result<(ResolvedTarget, RuleSession, DialledConnection), DepotRefusal> {
-    let way = shared
-        .dialler
-        .authorise(candidates, open, payer, limit)
-        .await?;
-    let rule = shared
-        .policy
-        .live()
-        .admit_session(&way.rule)
-        .map_err(|no| match no {
-            NoPermit::Full => DepotRefusal::new(
-                StatusCode::Overloaded,
-                format!(
-                    "{}: its maximum number of sessions is reached (max_sessions)",
-                    way.rule.name()
-                ),
-            ),
-            // The policy changed while the name was looked up.
-            NoPermit::Gone => policy_refusal(open),
-        })?;
-    let began = Instant::now();
-    let next = shared.dialler.dial(&way, open, limit).await?;
-    shared.metrics.observe_dial_time(began.elapsed());
-    Ok((way, rule, next))
-}
-
-/// Sends the OPEN, advanced by one hop, together with the early data in one write. Returns the OPEN
-/// as forwarded.
+/// Sends the OPEN together with the early data in one write. It is advanced by one hop, unless the
+/// next one was added. Returns the OPEN as forwarded.
 async fn forward_open(
     shared: &DepotState,
     open: &Open,
     early: &[u8],
     began: Instant,
     limit: Instant,
-    downstream: &mut Conn,
+    next: &mut DialledHop,
 ) -> Result<Open, DepotRefusal> {
     // LH-ROUTE-5, LH-ROUTE-6, LH-ROUTE-7; nothing else changes (LH-DEPOT-7).
-    let onward = open.forwarded(shared.key.public(), began.elapsed())?;
+    let me = shared.key.public();
+    let onward = match &next.added {
+        None => open.forwarded(me, began.elapsed())?,
+        Some(_) => open.detour(me, began.elapsed())?,
+    };
     let mut flight = BytesMut::with_capacity(1024 + early.len());
     onward.encode(&mut flight).map_err(OpenRefusal::from)?;
     flight.extend_from_slice(early);
     let failed = |code: StatusCode, detail: String| DepotRefusal {
         forwarded: !early.is_empty(),
+        tried: next.added.as_ref().map(|hop| hop.endpoint.clone()),
         ..DepotRefusal::new(code, detail)
     };
     // A next hop that opens no window blocks only this write, and only until the limit.
-    match timeout_at(limit, downstream.write_all(&flight)).await {
+    match timeout_at(limit, next.connection.conn.write_all(&flight)).await {
         Ok(Ok(())) => Ok(onward),
         Ok(Err(error)) => Err(failed(
             StatusCode::DialRefused,
@@ -310,7 +278,7 @@ async fn answer_ok(
     shared: &DepotState,
     upstream: &mut Conn,
     onward: &Open,
-    way: ResolvedTarget,
+    next: &DialledHop,
     early: usize,
 ) -> io::Result<()> {
     // The forwarded OPEN lists this depot among those passed, so their number is its position.
@@ -318,7 +286,8 @@ async fn answer_ok(
         StatusCode::Ok,
         u8::try_from(onward.passed.len()).unwrap_or(u8::MAX),
     );
-    status.at = Some(way.endpoint);
+    status.at = Some(next.target.endpoint.clone());
+    status.dialled = Some(next.connection.conn.details());
     status.payload_forwarded = early > 0;
     status.sign(&shared.key, onward).map_err(io::Error::other)?;
     let mut bytes = BytesMut::new();

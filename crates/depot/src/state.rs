@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::config::DepotTimeouts;
 use crate::dial::Dialler;
+use crate::forwarding::Forwarding;
 use crate::grants::Grants;
 use crate::metrics::DepotMetrics;
 use crate::observe::HopObserver;
@@ -18,6 +19,7 @@ use crate::observe::HopObserver;
 pub(crate) struct DepotState {
     pub(crate) key: SigningKey,
     pub(crate) policy: ActivePolicy,
+    pub(crate) forwarding: Forwarding,
     pub(crate) admission: Admission,
     pub(crate) replays: Mutex<ReplayMemory<Payer>>,
     pub(crate) dialler: Dialler,

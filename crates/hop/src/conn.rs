@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use longhaul_proto::PublicKey;
+use longhaul_proto::{HopDetails, PublicKey, Transport};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
@@ -157,6 +157,20 @@ impl Conn {
         match self {
             Self::Tcp(tcp) => tcp.info().ok().map(|info| info.rtt),
             Self::Stream(stream) => stream.round_trip(),
+        }
+    }
+
+    /// Returns what is known of the connection: its transport, round trip and congestion control.
+    #[must_use]
+    pub fn details(&self) -> HopDetails {
+        let congestion = |tcp: &TcpConn| rustix::net::sockopt::tcp_congestion(tcp).ok();
+        HopDetails {
+            transport: match self {
+                Self::Tcp(_) => Transport::Tcp,
+                Self::Stream(_) => Transport::Quic,
+            },
+            round_trip: self.round_trip(),
+            congestion: self.tcp().and_then(congestion),
         }
     }
 

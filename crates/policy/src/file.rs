@@ -9,12 +9,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longhaul_proto::text::{is_printable, printable};
+use longhaul_proto::text::is_printable;
 use longhaul_proto::{DEPOT_PORT, PublicKey};
 use quantities::{ByteCount, Rate, Time};
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
+use super::position::{line_of, one_line};
 use super::wishes::Bounds;
 use super::{NextHop, PortRange, Ports, Principals, Rule, RuleTarget};
 
@@ -418,16 +419,6 @@ fn purpose(text: &str) -> Result<String, String> {
         ));
     }
     Ok(text.to_owned())
-}
-
-/// Returns the line number, from 1, of byte `at`.
-fn line_of(text: &str, at: usize) -> usize {
-    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
-}
-
-/// Formats text as one printable line, as TOML's messages quote the file.
-fn one_line(text: impl Display) -> String {
-    printable(text.to_string().replace('\n', " ").as_bytes())
 }
 
 fn is_one_line(text: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Properties of any policy and any pattern, for [`longhaul_proto::fuzzing`].
+//! Properties of any policy, forwarding table and pattern, for [`longhaul_proto::fuzzing`].
 
 #![allow(clippy::unwrap_used)] // a broken property is to panic
 
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use longhaul_proto::fuzzing::{FuzzTarget, Seed, assert_one_line, text_seeds};
 
-use crate::{HostPattern, Policy};
+use crate::{ForwardingTable, HostPattern, Policy};
 
 /// Fuzz targets of this crate.
 pub const TARGETS: &[FuzzTarget] = &[
@@ -19,6 +19,11 @@ pub const TARGETS: &[FuzzTarget] = &[
         name: "pattern",
         property: pattern,
         seeds: patterns,
+    },
+    FuzzTarget {
+        name: "forwarding",
+        property: forwarding,
+        seeds: tables,
     },
 ];
 
@@ -33,6 +38,20 @@ fn policy(data: &[u8]) {
         Err(error) => {
             assert_one_line(&error);
             assert!(error.to_string().starts_with("policy.toml:"), "{error}");
+        }
+    }
+}
+
+/// Parses any text as a forwarding table: it yields entries, or a one-line error with its position.
+fn forwarding(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    match ForwardingTable::parse(text, Path::new("forwarding.toml")) {
+        Ok(table) => assert!(table.len() <= text.len()),
+        Err(error) => {
+            assert_one_line(&error);
+            assert!(error.to_string().starts_with("forwarding.toml:"), "{error}");
         }
     }
 }
@@ -110,6 +129,36 @@ purposes = ["nightly copy", "tests"]
         ("unclosed", "[[allow]]\nname = \"\u{2028}"),
         ("control-character", "[[allow]]\nname = \u{1b}\n"),
         ("wrong-type", "allow = 5"),
+    ])
+}
+
+fn tables() -> Vec<Seed> {
+    let entry = |to: &str, next_hops: &str| {
+        format!("[[forward]]\nto = [{to}]\nnext_hops = [{next_hops}]\n")
+    };
+    let keyed = "\"quic:lhk1:aeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaq@d.example\"";
+    text_seeds(&[
+        ("empty", ""),
+        ("entry", &entry("\"192.0.2.0/24\", \"*.example\"", keyed)),
+        ("direct", &entry("\"*\"", "\"direct\"")),
+        (
+            "several",
+            &entry("\"2001:db8::/32\"", "\"a\", \"tcp:b:99\", \"[::1]\""),
+        ),
+        (
+            "same-pattern",
+            &format!("{0}{0}", entry("\"*\"", "\"direct\"")),
+        ),
+        ("loose", &entry("\"*\"", "\"~a\"")),
+        ("two-hops", &entry("\"*\"", "\"a,b\"")),
+        ("no-hops", &entry("\"*\"", "")),
+        ("no-pattern", &entry("", "\"a\"")),
+        (
+            "steering",
+            &entry("\"\u{202e}\\u001b\"", "\"\u{2028}\\u001b[2J\""),
+        ),
+        ("unknown-field", "[[forward]]\n\"\u{202e}\\u001b\" = 1\n"),
+        ("wrong-type", "forward = 5"),
     ])
 }
 

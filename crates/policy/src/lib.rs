@@ -30,6 +30,8 @@
 //! checked, and the connection goes to an address that passed. [`HostPattern`] documents what a
 //! pattern grants.
 //!
+//! A depot may also have a [`ForwardingTable`], which names the depots that it adds before loose hops.
+//!
 //! The [`Policy`] is pure except for [`Policy::load`]: the machine's own addresses are passed in.
 //! The [`Finder`] reads those and resolves names. [`RuleUsage`] counts sessions and rates by the
 //! names of rules.
@@ -38,6 +40,7 @@
 
 mod file;
 mod find;
+mod forwarding;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -46,6 +49,7 @@ mod live;
 mod network;
 mod own;
 mod pattern;
+mod position;
 mod reach;
 mod wishes;
 
@@ -61,6 +65,7 @@ use longhaul_proto::{ACCEPTOR_PORT, Endpoint, Host, NextReceiver, Open, PublicKe
 
 pub use file::PolicyError;
 pub use find::{Finder, ResolvedTarget, Unreachable};
+pub use forwarding::{ForwardingError, ForwardingTable};
 pub use in_force::{ActivePolicy, ReloadResult};
 pub use live::{NoPermit, RuleSession, RuleUsage};
 pub use network::Network;

@@ -468,7 +468,8 @@ proptest! {
             |hop| longhaul_proto::Hop {
                 endpoint: hop.parse().expect("hop"),
                 strict: true,
-                key: None
+                key: None,
+                transport: None,
             }
         );
         let next = hop.as_ref().map_or(NextReceiver::Destination(&destination), NextReceiver::Hop);

@@ -162,6 +162,12 @@ impl Chain {
         &self.statuses
     }
 
+    /// Returns the key that signed `status` as an answer to this chain's OPEN, if one did.
+    #[must_use]
+    pub fn signer(&self, status: &Status) -> Option<PublicKey> {
+        status.verify(&self.open_signature)
+    }
+
     /// Returns true if the status fits its position in the chain (LH-CHAIN-2).
     ///
     /// Positions count up from 1. Position 0 is allowed only in a failure by a hop that could not

@@ -24,6 +24,7 @@ mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod hop_details;
 mod key;
 mod log_rate;
 mod open;
@@ -49,6 +50,7 @@ pub use circuit_grant::{
     payload_rate,
 };
 pub use endpoint::{Endpoint, EndpointError, Host};
+pub use hop_details::HopDetails;
 pub use key::{KeyError, PublicKey, SigningKey};
 pub use log_rate::LogRate;
 pub use open::{NextReceiver, Open, TraceContext, UnknownOption, VersionRange};

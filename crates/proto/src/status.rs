@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::BytesMut;
 
-use crate::{Endpoint, KeyError, Open, PublicKey, SigningKey, UnknownOption};
+use crate::{Endpoint, HopDetails, KeyError, Open, PublicKey, SigningKey, UnknownOption};
 
 /// Maximum length of a detail, in bytes of UTF-8; longer ones are truncated when encoded
 /// (LH-STATUS-4).
@@ -39,6 +39,8 @@ pub struct Status {
     /// The reporter's clock in milliseconds since 1970-01-01 UTC, if it refuses the signing time
     /// (LH-STATUS-10).
     pub clock_unix_ms: Option<u64>,
+    /// Details of the connection that the reporter dialled, if it tells them (LH-STATUS-11).
+    pub dialled: Option<HopDetails>,
     /// Non-critical options unknown to this version, which the signature covers (LH-STATUS-5).
     /// Their numbers ascend.
     pub unknown: Vec<UnknownOption>,
@@ -59,6 +61,7 @@ impl Status {
             signature: None,
             padding: 0,
             clock_unix_ms: None,
+            dialled: None,
             unknown: Vec::new(),
         }
     }

@@ -3,8 +3,8 @@
 use bytes::{BufMut, BytesMut};
 
 use crate::{
-    Endpoint, MAX_PADDING_BYTES, MAX_STATUS_BYTES, PublicKey, Status, StatusCode, UnknownOption,
-    VERSION,
+    Endpoint, HopDetails, MAX_PADDING_BYTES, MAX_STATUS_BYTES, PublicKey, Status, StatusCode,
+    UnknownOption, VERSION,
     frame::{self, FrameError, FrameReader},
     status::MAX_DETAIL_BYTES,
     text,
@@ -22,7 +22,8 @@ const DETAIL: u16 = 3;
 const SIGNATURE: u16 = 4;
 const PADDING: u16 = 5;
 const CLOCK: u16 = 6;
-const LAST_KNOWN: u16 = CLOCK;
+const DIALLED: u16 = 7;
+const LAST_KNOWN: u16 = DIALLED;
 /// Domain separation: prevents the signature from being valid for any other message (LH-STATUS-7).
 const SIGNATURE_CONTEXT: &[u8] = b"longhaul STATUS signature v1\0";
 
@@ -107,7 +108,7 @@ impl Status {
             };
             body.clear();
             known.put_body(&mut body, true);
-            // At most 2 + 36 + 262 + 260 + 68 + 12 bytes, plus padding: always within MAX_STATUS
+            // At most 2 + 36 + 262 + 260 + 68 + 12 + 25 bytes, plus padding: always within MAX_STATUS
             // plus padding.
             let written = frame::write_frame(out, MAGIC, own, longest, &body);
             debug_assert!(written.is_ok(), "a status record is bounded by its parts");
@@ -163,6 +164,9 @@ impl Status {
         }
         if let Some(clock) = self.clock_unix_ms {
             tlv::put_option(body, CLOCK, |out| out.put_u64(clock));
+        }
+        if let Some(details) = &self.dialled {
+            tlv::put_option(body, DIALLED, |out| details.encode(out));
         }
         for option in &self.unknown {
             tlv::put_option(body, option.kind, |out| out.put_slice(&option.value));
@@ -224,6 +228,7 @@ fn decode(flags: u8, body: &[u8]) -> FieldResult<Status> {
             SIGNATURE => status.signature = Some(value.array()?),
             PADDING => status.padding = read_padding(&mut value)?,
             CLOCK => status.clock_unix_ms = Some(value.u64()?),
+            DIALLED => status.dialled = Some(HopDetails::decode(&mut value)?),
             // LH-STATUS-5: as in an OPEN. Nobody forwards a record, so unknown options are kept
             // only for the signature.
             _ if kind & CRITICAL != 0 => return Err("an unknown critical option"),

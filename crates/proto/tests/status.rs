@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used)] // failed tests panic, also in helpers
 
+use std::time::Duration;
+
 use bytes::BytesMut;
 use longhaul_proto::{
-    Endpoint, MAX_PADDING_BYTES, MAX_STATUS_BYTES, PublicKey, Status, StatusCode, StatusDecoder,
-    StatusError,
+    Endpoint, HopDetails, MAX_PADDING_BYTES, MAX_STATUS_BYTES, PublicKey, Status, StatusCode,
+    StatusDecoder, StatusError, Transport,
 };
 use proptest::prelude::*;
 
@@ -27,6 +29,7 @@ fn full() -> Status {
         signature: Some([6; 64]),
         padding: 0,
         clock_unix_ms: None,
+        dialled: None,
         unknown: Vec::new(),
     }
 }
@@ -204,6 +207,47 @@ fn padding_is_accepted_only_if_requested() {
     assert_eq!(found.padding, MAX_PADDING_BYTES);
 }
 
+/// LH-STATUS-11.
+#[test]
+fn details_of_a_hop_have_one_encoding() {
+    let mut status = full();
+    let names = ["bbr", "", "seventeen-letters", "a b", "\u{e9}"];
+    let found = names.map(|name| {
+        status.dialled = Some(HopDetails {
+            transport: Transport::Tcp,
+            round_trip: Some(Duration::from_nanos(1500)),
+            congestion: Some(name.to_owned()),
+        });
+        let fed = StatusDecoder::new().feed(&bytes(&status)).unwrap();
+        let details = fed.unwrap().0.dialled.unwrap();
+        assert_eq!(details.round_trip, Some(Duration::from_micros(1)));
+        details.congestion
+    });
+    assert_eq!(found, [Some("bbr".to_owned()), None, None, None, None]);
+    // A transport that does not exist, and a name that cannot be one.
+    for value in [&[9, 0, 0, 0, 1][..], &[1, 0, 0, 0, 1, b' '], &[1, 0]] {
+        let mut frame = bytes(&full());
+        frame.extend([0, 7, 0, value.len() as u8]);
+        frame.extend(value);
+        let fed = StatusDecoder::new().feed(&resealed(frame));
+        assert!(matches!(fed, Err(StatusError::Malformed(_))), "{value:?}");
+    }
+}
+
+prop_compose! {
+    fn any_details()(
+        transport in prop::sample::select(&Transport::ALL[..]),
+        micros in prop::option::of(1..=u32::MAX),
+        congestion in prop::option::of("[!-~]{1,16}"),
+    ) -> HopDetails {
+        HopDetails {
+            transport,
+            round_trip: micros.map(|micros| Duration::from_micros(micros.into())),
+            congestion,
+        }
+    }
+}
+
 prop_compose! {
     fn any_status()(
         code: u8,
@@ -216,6 +260,7 @@ prop_compose! {
         detail in "[a-z :äé]{0,100}",
         padding in prop_oneof![Just(0), 1..=MAX_PADDING_BYTES],
         clock: Option<u64>,
+        dialled in prop::option::of(any_details()),
     ) -> Status {
         let at = at.map(|(ip, port)| Endpoint::new(longhaul_proto::Host::Ip(ip.into()), port));
         Status {
@@ -229,6 +274,7 @@ prop_compose! {
             signature: signature.map(|byte| [byte; 64]),
             padding,
             clock_unix_ms: clock,
+            dialled,
             unknown: Vec::new(),
         }
     }

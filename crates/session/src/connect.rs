@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use crate::{
-    Error, FirstHop, Identity, ServerTrust, Session, SessionInfo,
+    Error, FirstHop, Identity, ServerTrust, Session, SessionInfo, SetupEvent, SetupObserver,
     hop_stream::HopStream,
     secured::TlsStream,
     tls::{self, ServerKey},
@@ -94,6 +94,8 @@ pub struct ConnectOptions {
     /// Filter for addresses of the destination that may be dialled from here; any if `None`. It is
     /// applied to each resolved address, also when a session falls back to a direct connection.
     pub destination_filter: Option<AddressFilter>,
+    /// Observer of the set-up; none if `None`.
+    pub setup_observer: Option<SetupObserver>,
 }
 
 /// Predicate that returns true if an address may be dialled.
@@ -144,6 +146,7 @@ impl ConnectOptions {
             grant: None,
             is_fetch: false,
             destination_filter: None,
+            setup_observer: None,
         }
     }
 
@@ -222,6 +225,10 @@ async fn connect_along(
             source,
         })?;
     let DialledConnection { conn, address } = dialled;
+    if let Some(observer) = &options.setup_observer {
+        let details = &conn.details();
+        observer.notify(SetupEvent::Connected { address, details });
+    }
     if let Some(grant) = &options.grant {
         pace(&conn, payload_rate(options.rate.unwrap_or(grant.rate)));
     }
@@ -371,7 +378,8 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
     let config = tls::client_config(&options.identity, Arc::clone(&key), &binding)
         .map_err(|error| key.handshake_error(error))?;
     let name = tls::server_name().map_err(|error| key.handshake_error(error))?;
-    let mut hop = HopStream::initiating(stream, bytes.freeze(), chain);
+    let observer = options.setup_observer.clone();
+    let mut hop = HopStream::initiating(stream, bytes.freeze(), chain, observer);
     let mut connection = UnbufferedClientConnection::new(Arc::new(config), name)
         .map_err(|error| key.handshake_error(io::Error::other(error)))?;
     let handshake = TlsStream::handshake(&mut hop, &mut connection, |state| {

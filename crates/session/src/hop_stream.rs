@@ -11,6 +11,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use longhaul_proto::{Chain, ChainProgress, Status};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::{SetupEvent, SetupObserver};
+
 /// Size of a read while statuses are expected, in bytes.
 const READ_BYTES: usize = 4096;
 
@@ -24,18 +26,25 @@ pub(crate) struct HopStream<S> {
     read_prefix: Bytes,
     chain: Option<Chain>,
     established: bool,
+    observer: Option<SetupObserver>,
 }
 
 impl<S> HopStream<S> {
     /// Creates the initiator's side. `open` is sent with the first bytes, and reads wait until the
-    /// chain is established.
-    pub(crate) const fn initiating(inner: S, open: Bytes, chain: Chain) -> Self {
+    /// chain is established. Each answer is reported to `observer`.
+    pub(crate) const fn initiating(
+        inner: S,
+        open: Bytes,
+        chain: Chain,
+        observer: Option<SetupObserver>,
+    ) -> Self {
         Self {
             inner,
             write_prefix: open,
             read_prefix: Bytes::new(),
             chain: Some(chain),
             established: false,
+            observer,
         }
     }
 
@@ -47,6 +56,7 @@ impl<S> HopStream<S> {
             read_prefix: early,
             chain: None,
             established: true,
+            observer: None,
         }
     }
 
@@ -82,7 +92,15 @@ impl<S: AsyncRead + Unpin> HopStream<S> {
                 return Poll::Ready(Err(io::Error::other(chain.closed())));
             }
             received.truncate(length);
-            match chain.feed(&received) {
+            let answered = chain.statuses().len();
+            let progress = chain.feed(&received);
+            if let Some(observer) = &self.observer {
+                for status in chain.statuses().iter().skip(answered) {
+                    let signer = chain.signer(status);
+                    observer.notify(SetupEvent::Answered { status, signer });
+                }
+            }
+            match progress {
                 Ok(ChainProgress::Waiting) => {}
                 Ok(ChainProgress::Established { consumed }) => {
                     received.advance(consumed);

@@ -48,6 +48,7 @@ mod known_hosts;
 mod listener;
 mod secured;
 mod session;
+mod setup_observer;
 mod tls;
 
 pub use accept::{Acceptor, IncomingSession, RejectedConnection, SessionRefusal};
@@ -61,7 +62,8 @@ pub use join::{JoinObserver, OnMoved};
 pub use known_hosts::KnownHosts;
 pub use listener::{ListenOptions, Listener};
 pub use longhaul_hop::read_trusted_file;
-pub use longhaul_proto::{Endpoint, PublicKey, Route, ServiceName, SessionId, Status};
+pub use longhaul_proto::{Endpoint, HopDetails, PublicKey, Route, ServiceName, SessionId, Status};
 pub use secured::SESSION_BYTES;
 pub use session::{PlaintextStream, Session, SessionInfo};
+pub use setup_observer::{SetupEvent, SetupObserver};
 pub use tls::{KeyVerdict, ServerKeyCallback, ServerTrust};

@@ -21,6 +21,7 @@ mod leftovers;
 mod limits;
 mod logins;
 mod logs;
+mod loose;
 mod mounts;
 mod notices;
 mod perf;

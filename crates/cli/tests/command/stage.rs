@@ -181,6 +181,23 @@ impl Stage {
 
     /// Starts a depot that carries sessions of `me` to loopback, at most at this rate.
     pub fn depot(&self, name: &str, max_rate: Option<&str>) -> Service {
+        let command = self.depot_command(name, max_rate);
+        self.service(command, "addresses")
+    }
+
+    /// Starts a depot that adds `next_hop` before loose hops, with its log in the file `NAME.log`.
+    pub fn adding_depot(&self, name: &str, next_hop: &str) -> Service {
+        let table = self.path(&format!("{name}-forwarding.toml"));
+        let entry = format!("[[forward]]\nto = [\"*\"]\nnext_hops = [\"{next_hop}\"]\n");
+        std::fs::write(&table, entry).unwrap();
+        let log = std::fs::File::create(self.path(&format!("{name}.log"))).unwrap();
+        let mut command = self.depot_command(name, None);
+        command.arg("--forwarding").arg(table);
+        command.env("RUST_LOG", "info").stderr(log);
+        self.service(command, "addresses")
+    }
+
+    fn depot_command(&self, name: &str, max_rate: Option<&str>) -> Command {
         let rate = max_rate.map_or(String::new(), |rate| format!("max_rate = \"{rate}\"\n"));
         let policy = format!(
             "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n\
@@ -193,7 +210,7 @@ impl Stage {
         command
             .args(["depot", "--listen", "127.0.0.1:0", "--policy"])
             .arg(file);
-        self.service(command, "addresses")
+        command
     }
 
     /// Makes a file of random bytes.

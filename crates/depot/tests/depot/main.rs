@@ -14,6 +14,7 @@ mod faults;
 mod grants;
 mod hostile;
 mod life;
+mod loose;
 mod probes;
 mod refusals;
 mod reload;

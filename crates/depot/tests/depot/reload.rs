@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use longhaul_depot::Policy;
+use longhaul_depot::{ForwardingTable, Policy};
 use longhaul_proto::{PublicKey, StatusCode};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,11 +16,12 @@ use crate::bed::*;
 /// A signal reaches the whole process, so each test that sends one holds this lock.
 static HANGUP: Mutex<()> = Mutex::const_new(());
 
-/// A depot whose policy is in a file.
+/// A depot whose policy and forwarding table are in files.
 struct Reloading {
     depot: RunningDepot,
     page: SocketAddr,
     file: PathBuf,
+    table: PathBuf,
     _directory: TempDir,
     _alone: MutexGuard<'static, ()>,
 }
@@ -31,12 +32,18 @@ impl Reloading {
         let directory = tempfile::tempdir().expect("directory");
         let file = directory.path().join("policy.toml");
         std::fs::write(&file, policy).expect("write policy");
-        let depot = depot_with(Policy::load(&file).expect("load"), with_page);
+        let table = directory.path().join("forwarding.toml");
+        std::fs::write(&table, "").expect("write table");
+        let depot = depot_with(Policy::load(&file).expect("load"), |config| {
+            config.forwarding = ForwardingTable::load(&table).expect("load");
+            with_page(config);
+        });
         let page = depot.metrics.expect("page");
         Self {
             depot,
             page,
             file,
+            table,
             _directory: directory,
             _alone: alone,
         }
@@ -44,9 +51,19 @@ impl Reloading {
 
     /// Writes `policy` to the file and waits until it is `loaded` or `refused`.
     async fn reload(&self, policy: &str, outcome: &str) {
-        let name = format!("longhaul_depot_policy_reloads_total{{outcome=\"{outcome}\"}}");
-        let before = metric(self.page, &name).await.unwrap_or(0.0);
         std::fs::write(&self.file, policy).expect("write policy");
+        self.hang_up("policy", outcome).await;
+    }
+
+    /// Writes `table` to the file and waits until it is `loaded` or `refused`.
+    async fn reload_table(&self, table: &str, outcome: &str) {
+        std::fs::write(&self.table, table).expect("write table");
+        self.hang_up("forwarding", outcome).await;
+    }
+
+    async fn hang_up(&self, what: &str, outcome: &str) {
+        let name = format!("longhaul_depot_{what}_reloads_total{{outcome=\"{outcome}\"}}");
+        let before = metric(self.page, &name).await.unwrap_or(0.0);
         let me = rustix::process::getpid();
         rustix::process::kill_process(me, rustix::process::Signal::HUP).expect("kill");
         wait_for_metric(self.page, &name, before + 1.0).await;
@@ -75,6 +92,35 @@ async fn a_hangup_reloads_the_policy_and_mistakes_change_nothing() {
         with_timeout(read_status(&mut stream)).await.code,
         StatusCode::Unauthorised
     );
+}
+
+#[tokio::test]
+async fn a_hangup_reloads_the_forwarding_table() {
+    let key = new_key();
+    let policy = rule(key.public(), "next_hops = [\"direct\", \"127.0.0.0/8:*\"]");
+    let bed = Reloading::new(&policy).await;
+    let (added, last) = (depot(&key), depot(&key));
+    let (listener, address) = acceptor().await;
+    let passed = async || {
+        let mut open = open_via(&key, &[bed.depot.address, last.address], address);
+        let route = format!("{},~{}", bed.depot.address, last.address);
+        open.route = route.parse().expect("route");
+        open.sign(&key, now_ms()).expect("sign");
+        let _initiator = initiate(bed.depot.address, &open, b"").await;
+        accept_session(&listener).await.1.passed
+    };
+    let table = format!(
+        "[[forward]]\nto = [\"127.0.0.0/8\"]\nnext_hops = [\"{}\"]\n",
+        added.address
+    );
+    let me = bed.depot.key;
+    assert_eq!(with_timeout(passed()).await, [me, last.key]);
+    with_timeout(bed.reload_table(&table, "loaded")).await;
+    assert_eq!(with_timeout(passed()).await, [me, added.key, last.key]);
+    with_timeout(bed.reload_table("[[forward]]\n", "refused")).await;
+    assert_eq!(with_timeout(passed()).await, [me, added.key, last.key]);
+    with_timeout(bed.reload_table("", "loaded")).await;
+    assert_eq!(with_timeout(passed()).await, [me, last.key]);
 }
 
 /// `max_sessions` bounds sessions, not sessions since the last reload.

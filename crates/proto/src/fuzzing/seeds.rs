@@ -6,8 +6,8 @@ use bytes::BytesMut;
 
 use super::Seed;
 use crate::{
-    CircuitGrant, Endpoint, Open, PublicKey, Route, ServiceName, SessionId, SigningKey, Status,
-    StatusCode, TraceContext, Transport, UnknownOption, VersionRange,
+    CircuitGrant, Endpoint, HopDetails, Open, PublicKey, Route, ServiceName, SessionId, SigningKey,
+    Status, StatusCode, TraceContext, Transport, UnknownOption, VersionRange,
 };
 
 /// Size of the frame header before the options, in bytes.
@@ -313,6 +313,14 @@ pub(super) fn status_seeds() -> Vec<Seed> {
     failed.unknown = unknown_options().into_iter().take(1).collect();
     let mut steering = failed.clone();
     steering.detail = "\u{1b}[2J\u{202e}\u{2028}\u{200b}".repeat(20);
+    let detailed = Status {
+        dialled: Some(HopDetails {
+            transport: Transport::Tcp,
+            round_trip: Some(Duration::from_micros(88_000)),
+            congestion: Some("cubic".to_owned()),
+        }),
+        ..all(1)
+    };
     let established = signed(all(1), 2);
     let chain = [
         established.clone(),
@@ -331,6 +339,7 @@ pub(super) fn status_seeds() -> Vec<Seed> {
     [
         ("established", established.clone()),
         ("unsigned", encoded(&all(1))),
+        ("details-of-a-hop", signed(detailed, 2)),
         ("a-whole-chain", chain),
         ("failed", full.clone()),
         ("detail-that-steers", signed(steering, 2)),
