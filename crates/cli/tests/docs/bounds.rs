@@ -11,8 +11,10 @@ const PAGE: &str = "docs/bounds.md";
 /// Crates for tests, measurements and the book, which are no services.
 const LEFT_OUT: [&str; 4] = ["hostile", "circuit-trials", "figures", "reference"];
 /// Code that listens, or that accepts connections.
-const LISTENS: [&str; 13] = [
+const LISTENS: [&str; 15] = [
     "Listener::bind(",
+    "Listener::bind_beside(",
+    "Server::builder()",
     "Listener::bind_prepared(",
     "listener.accept(",
     "acceptfrom_with(",
@@ -27,7 +29,8 @@ const LISTENS: [&str; 13] = [
     "net::listen(",
 ];
 /// Code that connects, sends datagrams, or looks names up.
-const CONNECTS: [&str; 16] = [
+const CONNECTS: [&str; 17] = [
+    "Client::builder()",
     "TcpStream::connect(",
     "UnixStream::connect(",
     "UnixSeqpacket::connect(",
