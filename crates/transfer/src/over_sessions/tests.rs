@@ -17,6 +17,7 @@ fn reserved_path(end_unix_ms: u64, rate: u64) -> ConnectorPath {
     ConnectorPath {
         route: "192.0.2.1:7510".parse().unwrap(),
         source: None,
+        transport: None,
         mark: Some(ReservationMark::Grant(Arc::new(grant))),
     }
 }
