@@ -154,12 +154,13 @@ impl TraceCommand {
     ) {
         if self.json {
             let hops: Vec<_> = hops.iter().map(TracedHop::to_json).collect();
+            let line = |error| printable(crate::failure::format_line(error).as_bytes());
             answer::write_line(json!({
                 "schema": "longhaul-trace/1",
                 "destination": destination.to_string(),
                 "route": route.to_string(),
                 "hops": hops,
-                "error": error.map(|error| printable(crate::failure::format_line(error).as_bytes())),
+                "error": error.map(line),
             }));
         } else if !hops.is_empty() {
             answer::write_lines(hops::table(hops).into_iter());

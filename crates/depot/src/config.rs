@@ -86,8 +86,8 @@ pub type NextTransport = NextHopSetting<Transport>;
 
 /// Setting for some next hops.
 ///
-/// Text: `HOP=VALUE`, where HOP is a host pattern ([`HostPattern`]), optionally with a port, such as
-/// `*=bbr` or `10.0.0.0/8=cubic`.
+/// Text: `HOP=VALUE`, where HOP is a host pattern ([`HostPattern`]), optionally with a port, such
+/// as `*=bbr` or `10.0.0.0/8=cubic`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextHopSetting<T> {
     /// Pattern of the hosts.

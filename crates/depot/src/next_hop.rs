@@ -92,8 +92,8 @@ impl NextHops {
         self.attempts.is_empty()
     }
 
-    /// Dials them in turn until one answers. All but the last have half of the time left, and at most
-    /// [`ATTEMPT_TIMEOUT`].
+    /// Dials them in turn until one answers. All but the last have half of the time left, and at
+    /// most [`ATTEMPT_TIMEOUT`].
     pub(crate) async fn dial(
         self,
         shared: &DepotState,

@@ -10,8 +10,8 @@
 //! next_hops = ["direct"]                      # add none
 //! ```
 //!
-//! The table is pure except for [`ForwardingTable::load`]. It decides by the OPEN alone: it resolves
-//! no name, and a network matches only hops that the route names by their address.
+//! The table is pure except for [`ForwardingTable::load`]. It decides by the OPEN alone: it
+//! resolves no name, and a network matches only hops that the route names by their address.
 #![deny(clippy::indexing_slicing)]
 
 mod file;
@@ -92,8 +92,8 @@ impl ForwardingTable {
         self.next_hops(open, me).next()
     }
 
-    /// Iterates over the depots that may be added to `open` at the depot whose key is `me`, in order
-    /// of preference. There are none unless the next hop is loose.
+    /// Iterates over the depots that may be added to `open` at the depot whose key is `me`, in
+    /// order of preference. There are none unless the next hop is loose.
     ///
     /// None of them makes the route a loop or leaves too few depots for its listed hops
     /// (LH-ROUTE-9).

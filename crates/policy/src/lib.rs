@@ -30,7 +30,8 @@
 //! checked, and the connection goes to an address that passed. [`HostPattern`] documents what a
 //! pattern grants.
 //!
-//! A depot may also have a [`ForwardingTable`], which names the depots that it adds before loose hops.
+//! A depot may also have a [`ForwardingTable`], which names the depots that it adds before loose
+//! hops.
 //!
 //! The [`Policy`] is pure except for [`Policy::load`]: the machine's own addresses are passed in.
 //! The [`Finder`] reads those and resolves names. [`RuleUsage`] counts sessions and rates by the

@@ -108,8 +108,8 @@ impl Status {
             };
             body.clear();
             known.put_body(&mut body, true);
-            // At most 2 + 36 + 262 + 260 + 68 + 12 + 25 bytes, plus padding: always within MAX_STATUS
-            // plus padding.
+            // At most 2 + 36 + 262 + 260 + 68 + 12 + 25 bytes, plus padding: always within
+            // MAX_STATUS plus padding.
             let written = frame::write_frame(out, MAGIC, own, longest, &body);
             debug_assert!(written.is_ok(), "a status record is bounded by its parts");
         }

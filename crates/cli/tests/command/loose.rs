@@ -91,10 +91,8 @@ fn a_trace_shows_each_hop_and_who_chose_it() {
         assert_eq!(hop["endpoint"], service.address.as_str(), "{hop}");
         assert_eq!(hop["key"], service.key.as_str(), "{hop}");
         assert_eq!(hop["chosen_by"], chooser, "{hop}");
-        assert_eq!(
-            (&hop["transport"], &hop["verdict"]),
-            (&"tcp".into(), &"allowed".into())
-        );
+        assert_eq!(hop["transport"], "tcp", "{hop}");
+        assert_eq!(hop["verdict"], "allowed", "{hop}");
         assert!(hop["key_proven"].as_bool().unwrap(), "{hop}");
         assert!(hop["congestion"].is_string(), "{hop}");
         assert!(hop["set_up_seconds"].as_f64() >= Some(0.0), "{hop}");

@@ -210,7 +210,10 @@ proptest! {
     /// that suffice for the listed hops still do (LH-ROUTE-4 to LH-ROUTE-6).
     #[test]
     fn tables_form_no_loops_and_keep_the_limits(
-        next in proptest::collection::vec(proptest::collection::vec((0usize..8, any::<bool>()), 1..4), 8),
+        next in proptest::collection::vec(
+            proptest::collection::vec((0usize..8, any::<bool>()), 1..4),
+            8,
+        ),
         hop_limit in 0u8..24,
         passed in 0usize..32,
         ahead in 1usize..8,
@@ -259,7 +262,8 @@ proptest! {
             let mut rest = open;
             rest = rest.forwarded(key(holder as u8), Duration::ZERO).expect("the loose hop");
             for number in 0..ahead {
-                rest = rest.forwarded(key(200 + number as u8), Duration::ZERO).expect("a hop ahead");
+                let hop = key(200 + number as u8);
+                rest = rest.forwarded(hop, Duration::ZERO).expect("a hop ahead");
             }
         }
     }
