@@ -21,7 +21,7 @@ use crate::time::BitsPerSecond;
 pub const MAX_VIA: usize = 16;
 
 /// Maximum number of links to follow in one search.
-pub const MAX_FOLLOWED_LINKS: usize = 50_000;
+pub const MAX_FOLLOWED_LINKS: usize = 10_000;
 
 /// Maximum number of paths that one search returns.
 const MAX_FOUND_PATHS: usize = 256;
@@ -108,6 +108,18 @@ impl PathBounds {
         field: &BandwidthField<'_>,
         ends: PathEnds,
     ) -> Option<(LinkPath, BitsPerSecond)> {
+        if !self.via.is_empty() {
+            // All paths are as hard to find as one of them.
+            let found = self.all_paths(field, ends, 1, Preference::FewestHops);
+            let widths = found.paths.into_iter().map(|path| {
+                let width = field.width(&path);
+                (path, width)
+            });
+            return widths.min_by_key(|(path, width)| {
+                let cost = field.cost_of(path, Preference::FewestHops);
+                (Reverse(*width), cost, path.clone())
+            });
+        }
         let rates: Vec<BitsPerSecond> = field.distinct_rates().into_iter().collect();
         let path_at = |rate| self.best_path(field, ends, rate, Preference::FewestHops);
         let mut best = None;
