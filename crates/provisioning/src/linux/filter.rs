@@ -155,7 +155,7 @@ fn assemble(steps: &[FilterStep]) -> Vec<Instruction> {
     let mut program = Vec::with_capacity(steps.len() + 2);
     for (at, step) in steps.iter().enumerate() {
         // After the last step come the return for a match and that for no match. There are at most
-        // 32 steps.
+        // 40 steps.
         let out = u8::try_from(steps.len() - at).unwrap_or(u8::MAX);
         let (code, k, if_true, if_false) = match *step {
             FilterStep::Do(code, k) => (code, k, 0, 0),
