@@ -258,12 +258,17 @@ fn cause_text(cause: &RefusalCause) -> String {
             to,
             needed_bps,
             left_bps,
-        } => format!(
-            "path {path} needs {} from {from} to {to}, and {} is free there for paths that are not \
-             divided",
-            rate(*needed_bps),
-            rate(*left_bps)
-        ),
+        } => {
+            let (needed, left) = (rate(*needed_bps), rate(*left_bps));
+            // Several links may have enough only together.
+            let not_one = match left_bps >= needed_bps {
+                true => ", but not on one link for each path",
+                false => "",
+            };
+            format!(
+                "path {path} needs {needed} from {from} to {to}, and {left} is free there{not_one}"
+            )
+        }
         ConstraintCause::Disjoint => format!("no set of disjoint paths {free}"),
         ConstraintCause::Via { sites } => format!("no path via {} {free}", sites.join(", ")),
         ConstraintCause::OnlyLinks { links } => {

@@ -114,7 +114,7 @@ fn a_refusal_names_the_constraint_that_caused_it() {
                 asked.paths = 2;
                 asked.constraints.paths = vec![path("north", 3), path("south", 3)];
             }),
-            "path 2 needs 3 Gbit/s from south to east, and 2 Gbit/s is free there",
+            "path 2 needs 3 Gbit/s from west to south, and 2 Gbit/s is free there;",
         ),
     ];
     for (asked, why) in cases {
@@ -344,7 +344,7 @@ const OLD_RECORD: &str = r#"{"entry":{"entry":{"number":0,"at":0,"change":{"held
     {"id":0,"request":{"ends":{"from":0,"to":3},"window":{"start":0,"end":3600000},
     "wish":{"rate":100},"paths":1,"diversity":"any","preference":"fewest_hops",
     "elements":{"only_nodes":null,"only_links":null,"no_nodes":[1],"no_links":[]}},
-    "plan":[{"window":{"start":0,"end":3600000},"routes":[{"path":[4,6],"rate":100}]}]}],
+    "plan":[{"window":{"start":0,"end":3600000},"routes":[{"path":[1,5],"rate":100}]}]}],
     "until":60000}}},"details":{"0":{"owner":"operator","owner_name":"root",
     "from":{"name":"west","site":"west","address":"192.0.2.1"},
     "to":{"name":"east","site":"east","address":"198.51.100.1"},"ports":10240,"created":0}}}}"#;
