@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use longhaul_circuits::admit::{Admission, CounterOfferMode};
 use longhaul_circuits::book::{DecisionTerms, ReservationBook};
 use longhaul_circuits::network::{CircuitLink, CircuitNetwork, NodeId};
-use longhaul_circuits::path::{Diversity, PathEnds, Preference};
+use longhaul_circuits::path::{Diversity, PathBounds, PathEnds, Preference};
 use longhaul_circuits::policy::RequestLimits;
 use longhaul_circuits::request::{CircuitRequest, Demand, PathElements, VolumePace};
 use longhaul_circuits::time::{BitsPerSecond, MomentMs, Volume, Window};
@@ -125,6 +125,7 @@ fn request(
         diversity: Diversity::Any,
         preference: Preference::FewestHops,
         elements: PathElements::default(),
+        bounds: PathBounds::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use longhaul_circuits::network::{CircuitLink, CircuitNetwork, LinkId, NodeId};
-use longhaul_circuits::path::{Diversity, PathEnds, Preference};
+use longhaul_circuits::path::{Diversity, PathBounds, PathEnds, Preference};
 use longhaul_circuits::request::{CircuitRequest, Demand, PathElements, VolumePace};
 use longhaul_circuits::time::{BitsPerSecond, MomentMs, Volume, Window};
 use rand::{RngExt, SeedableRng};
@@ -118,6 +118,7 @@ impl RandomRequests {
                 diversity,
                 preference,
                 elements,
+                bounds: PathBounds::default(),
             },
         )
     }

@@ -179,6 +179,7 @@ fn kind(proof: &RefusalProof) -> &'static str {
         RefusalProof::Volume { .. } => "volume",
         RefusalProof::Stretches { .. } => "stretches",
         RefusalProof::Searched { .. } => "searched",
+        RefusalProof::Constrained { .. } => "constrained",
         RefusalProof::Unknown => "unknown",
     }
 }

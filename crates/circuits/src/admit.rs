@@ -1,6 +1,7 @@
 //! Admission of requests. Each answer proves itself: a plan, or the full cut and the time at which
 //! it frees up, with counter-offers.
 
+mod cause;
 mod offer;
 mod over_time;
 mod search;
@@ -20,6 +21,7 @@ use crate::request::{CircuitRequest, Demand, RequestFault, ReservationPlan};
 use crate::split::{Cut, RateEvidence, find_routes};
 use crate::time::{BitsPerSecond, MomentMs, Volume, Window};
 
+pub use cause::{PathConstraint, RefusalCause};
 pub use search::OfferSearch;
 
 /// Answer to a request.
@@ -49,6 +51,10 @@ pub enum AdmissionRefusal {
 pub struct InsufficientBandwidth {
     /// Evidence that the request does not fit.
     pub proof: RefusalProof,
+    /// Constraints on the paths without which it would fit. `None` if bandwidth is short whatever
+    /// paths are allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<RefusalCause>,
     /// Counter-offers.
     pub offers: CounterOffers,
 }
@@ -85,6 +91,13 @@ pub enum RefusalProof {
     Searched {
         /// Rate of all paths together, in bit/s.
         all: BitsPerSecond,
+    },
+    /// No choice of paths within the constraints of the request carries the rate.
+    Constrained {
+        /// Most that was found, in bit/s.
+        found: BitsPerSecond,
+        /// If true, every choice was tried.
+        complete: bool,
     },
     /// Missing evidence: no choice was found, but there are too many to try them all. More paths,
     /// or a choice that was not tried, would carry the rate.
@@ -186,9 +199,14 @@ pub fn decide_without_offers(
         Err(short) => short,
     };
     let proof = prove_refusal((&view, ledger), request, &short);
+    let cause = cause::find_cause(&view, request, limits, &short);
     let search = OfferSearch::new(&view, request, limits, now, (short, &proof));
     let offers = CounterOffers::default();
-    let none = Box::new(InsufficientBandwidth { proof, offers });
+    let none = Box::new(InsufficientBandwidth {
+        proof,
+        cause,
+        offers,
+    });
     (
         Admission::Refused(AdmissionRefusal::NoRoom(none)),
         Some(search),
@@ -286,6 +304,10 @@ fn prove_refusal(
             }
             RateEvidence::Searched(all) => RefusalProof::Searched { all: *all },
             RateEvidence::Unknown(_) => RefusalProof::Unknown,
+            RateEvidence::Bounded { found, complete } => RefusalProof::Constrained {
+                found: *found,
+                complete: *complete,
+            },
         },
         (RequestShortfall::Volume(short), _) => match &short.known {
             over_time::VolumeEvidence::Cut(cut, volume) => RefusalProof::Volume {

@@ -290,7 +290,7 @@ impl ReservationBook {
                     plan: whole,
                 };
                 Some(BookChange::Changing {
-                    hold,
+                    hold: Box::new(hold),
                     until: now.saturating_add_unsigned(terms.hold),
                 })
             }

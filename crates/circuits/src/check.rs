@@ -129,7 +129,11 @@ impl<'a> Checker<'a> {
             })
     }
 
-    fn available_rates(&self, request: &CircuitRequest, window: Window) -> AvailableRates<'_> {
+    fn available_rates<'b>(
+        &'b self,
+        request: &'b CircuitRequest,
+        window: Window,
+    ) -> AvailableRates<'b> {
         AvailableRates::new(self.network, &self.taken, request, window)
     }
 
@@ -172,13 +176,9 @@ impl<'a> Checker<'a> {
     /// Checks that an offer fits and matches the request in all that it does not give up.
     fn check_offer(&self, request: &CircuitRequest, offer: &CounterOffer) -> Result<(), String> {
         let other = &offer.request;
-        let same = (other.ends, other.paths, other.diversity, &other.elements)
-            == (
-                request.ends,
-                request.paths,
-                request.diversity,
-                &request.elements,
-            );
+        let same = (other.ends, other.paths, other.diversity)
+            == (request.ends, request.paths, request.diversity)
+            && (&other.elements, &other.bounds) == (&request.elements, &request.bounds);
         if !same || other.window.start < request.window.start {
             return Err(format!("an offer of something else: {other:?}"));
         }

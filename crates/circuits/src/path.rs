@@ -1,6 +1,7 @@
 //! Paths through the available bandwidth of a network: by fewest hops, least latency or greatest
 //! width; the k best; and disjoint ones.
 
+mod bounds;
 mod disjoint;
 pub(crate) mod flow;
 #[cfg(test)]
@@ -12,9 +13,11 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::network::{CircuitNetwork, LinkId, NodeId};
+use crate::network::{CircuitLink, CircuitNetwork, LinkId, NodeId};
 use crate::time::BitsPerSecond;
 
+pub(crate) use bounds::latency_of;
+pub use bounds::{ExplicitPath, MAX_FOLLOWED_LINKS, MAX_VIA, PathBounds};
 pub use disjoint::disjoint_paths;
 pub use yen::k_best_paths;
 
@@ -151,6 +154,28 @@ impl<'a> BandwidthField<'a> {
             {
                 *room = 0;
             }
+        }
+    }
+
+    /// Returns true if two paths share what disjoint paths must not share.
+    #[must_use]
+    pub fn conflict(&self, one: &LinkPath, other: &LinkPath, diversity: Diversity) -> bool {
+        let links = |path: &LinkPath| -> Vec<CircuitLink> {
+            let links = path.0.iter().filter_map(|link| self.network.link(*link));
+            links.copied().collect()
+        };
+        let (one, other) = (links(one), links(other));
+        let shares = |of: fn(&CircuitLink) -> u32, first: usize| {
+            let values: BTreeSet<u32> = one.iter().skip(first).map(of).collect();
+            other
+                .iter()
+                .skip(first)
+                .any(|link| values.contains(&of(link)))
+        };
+        match diversity {
+            Diversity::Any => false,
+            Diversity::Links => shares(|link| link.cable, 0),
+            Diversity::Nodes => shares(|link| link.cable, 0) || shares(|link| link.from.0, 1),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::network::{CircuitNetwork, LinkId, NodeId};
-use crate::path::{Diversity, PathEnds, Preference};
+use crate::path::{Diversity, ExplicitPath, MAX_VIA, PathBounds, PathEnds, Preference};
 use crate::split::{MAX_PATHS, PathConstraints, RatedPath, total_rate};
 use crate::time::{BitsPerSecond, MAX_RATE, MomentMs, Volume, Window};
 
@@ -97,6 +97,9 @@ pub struct CircuitRequest {
     /// Nodes and links that the paths may use.
     #[serde(default)]
     pub elements: PathElements,
+    /// Constraints on each path.
+    #[serde(default, skip_serializing_if = "PathBounds::is_empty")]
+    pub bounds: PathBounds,
 }
 
 /// Fault of a request.
@@ -142,6 +145,28 @@ pub enum RequestFault {
     /// The number of paths is not supported: request 1 to [`MAX_PATHS`].
     #[error("{0} paths: ask for 1 to {MAX_PATHS}")]
     Paths(usize),
+    /// A node to pass is an end, is named twice, or is not on the network: name each node once.
+    #[error("node {} cannot be passed on the way: name each node once, and no end", .0.0)]
+    Via(NodeId),
+    /// There are too many nodes to pass: name at most [`MAX_VIA`].
+    #[error("{0} nodes to pass: name at most {MAX_VIA}")]
+    ViaCount(usize),
+    /// Paths can have no links at all: allow at least one hop.
+    #[error("a path has at least one hop: allow 1 or more")]
+    Hops,
+    /// An explicit path does not lead from end to end over existing links without a loop, or is
+    /// named twice.
+    #[error(
+        "path {0} does not lead from end to end over links of the network, passes a node twice, or \
+         is named twice: name its nodes in order"
+    )]
+    Explicit(usize),
+    /// The rates of explicit paths do not add up to the requested rate, or a volume is requested.
+    #[error("the paths carry {0} bit/s together: ask for exactly that rate")]
+    ExplicitRate(BitsPerSecond),
+    /// Explicit paths are combined with constraints on paths: request one of both.
+    #[error("the paths are named: leave out all other constraints on them")]
+    ExplicitAndBounds,
 }
 
 impl CircuitRequest {
@@ -164,6 +189,7 @@ impl CircuitRequest {
         if self.paths == 0 || self.paths > MAX_PATHS {
             return Err(RequestFault::Paths(self.paths));
         }
+        self.check_bounds(network)?;
         match self.wish {
             Demand::Rate(rate) if rate == 0 || rate > MAX_RATE => Err(RequestFault::Rate(rate)),
             Demand::Rate(_) => Ok(()),
@@ -179,14 +205,84 @@ impl CircuitRequest {
         }
     }
 
+    fn check_bounds(&self, network: &CircuitNetwork) -> Result<(), RequestFault> {
+        let PathBounds {
+            via,
+            max_hops,
+            max_latency,
+            explicit,
+        } = &self.bounds;
+        if via.len() > MAX_VIA {
+            return Err(RequestFault::ViaCount(via.len()));
+        }
+        for (place, node) in via.iter().enumerate() {
+            let is_end = *node == self.ends.from || *node == self.ends.to;
+            let before = via.get(..place).unwrap_or_default();
+            if is_end || node.0 >= network.nodes() || before.contains(node) {
+                return Err(RequestFault::Via(*node));
+            }
+        }
+        if *max_hops == Some(0) {
+            return Err(RequestFault::Hops);
+        }
+        if explicit.is_empty() {
+            return Ok(());
+        }
+        let is_bounded = !via.is_empty() || max_hops.is_some() || max_latency.is_some();
+        if is_bounded || self.elements != PathElements::default() || self.is_disjoint() {
+            return Err(RequestFault::ExplicitAndBounds);
+        }
+        self.check_explicit(network, explicit)
+    }
+
+    fn is_disjoint(&self) -> bool {
+        self.diversity != Diversity::Any
+    }
+
+    fn check_explicit(
+        &self,
+        network: &CircuitNetwork,
+        explicit: &[ExplicitPath],
+    ) -> Result<(), RequestFault> {
+        if explicit.len() > self.paths {
+            return Err(RequestFault::Paths(explicit.len()));
+        }
+        let joins = |from: NodeId, to: NodeId| network.links_from(from).any(|(_, l)| l.to == to);
+        for (place, path) in explicit.iter().enumerate() {
+            let nodes = &path.nodes;
+            let mut passed = BTreeSet::new();
+            let is_path = nodes.first() == Some(&self.ends.from)
+                && nodes.last() == Some(&self.ends.to)
+                && nodes.iter().all(|node| passed.insert(*node))
+                && nodes
+                    .iter()
+                    .zip(nodes.iter().skip(1))
+                    .all(|(from, to)| joins(*from, *to));
+            let before = explicit.get(..place).unwrap_or_default();
+            if !is_path || before.iter().any(|other| other.nodes == *nodes) {
+                return Err(RequestFault::Explicit(place + 1));
+            }
+            if path.rate == 0 || path.rate > MAX_RATE {
+                return Err(RequestFault::Rate(path.rate));
+            }
+        }
+        let rates = explicit.iter().map(|path| path.rate);
+        let together = rates.fold(0, BitsPerSecond::saturating_add);
+        match self.wish {
+            Demand::Rate(rate) if rate == together => Ok(()),
+            _ => Err(RequestFault::ExplicitRate(together)),
+        }
+    }
+
     /// Returns the constraints on the paths.
     #[must_use]
-    pub const fn path_constraints(&self) -> PathConstraints {
+    pub fn path_constraints(&self) -> PathConstraints {
         PathConstraints {
             ends: self.ends,
             paths: self.paths,
             diversity: self.diversity,
             preference: self.preference,
+            bounds: self.bounds.clone(),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod bound;
 mod candidates;
+mod explicit;
 mod rates;
 mod search;
 #[cfg(test)]
@@ -15,7 +16,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use crate::network::LinkId;
-use crate::path::{BandwidthField, Diversity, LinkPath, PathEnds, Preference};
+use crate::path::{BandwidthField, Diversity, LinkPath, PathBounds, PathEnds, Preference};
 use crate::time::BitsPerSecond;
 
 pub(crate) use bound::minimum_cut;
@@ -23,6 +24,7 @@ pub use bound::narrowest_cut;
 use bound::narrowest_cut_above;
 pub use candidates::greedy as widest_first;
 pub(crate) use candidates::greedy_behind as widest_behind;
+pub(crate) use explicit::assign_links;
 pub use rates::joint_rates;
 
 /// Maximum number of paths of one request.
@@ -47,7 +49,7 @@ pub fn total_rate(routes: &[RatedPath]) -> BitsPerSecond {
 }
 
 /// Constraints on the paths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathConstraints {
     /// Ends of the paths.
     pub ends: PathEnds,
@@ -57,6 +59,28 @@ pub struct PathConstraints {
     pub diversity: Diversity,
     /// Criterion for the path, if one suffices.
     pub preference: Preference,
+    /// Constraints on each path.
+    pub bounds: PathBounds,
+}
+
+impl PathConstraints {
+    /// Returns the best path that has `at_least` bit/s left.
+    fn best_path(&self, field: &BandwidthField<'_>, at_least: BitsPerSecond) -> Option<LinkPath> {
+        match self.bounds.is_bounded() {
+            true => self
+                .bounds
+                .best_path(field, self.ends, at_least, self.preference),
+            false => field.best_path(self.ends, at_least, self.preference),
+        }
+    }
+
+    /// Returns the path with the most bandwidth left on its fullest link, and that rate.
+    fn widest_path(&self, field: &BandwidthField<'_>) -> Option<(LinkPath, BitsPerSecond)> {
+        match self.bounds.is_bounded() {
+            true => self.bounds.widest_path(field, self.ends),
+            false => field.widest_path(self.ends),
+        }
+    }
 }
 
 /// Links that every path between two ends crosses, and what they can carry.
@@ -80,6 +104,13 @@ pub enum RateEvidence {
     /// Missing evidence: there are too many choices to try them all. All paths together would carry
     /// this rate, in bit/s.
     Unknown(BitsPerSecond),
+    /// No choice of paths within the constraints of the request carries more, or none was found.
+    Bounded {
+        /// Most that was found, in bit/s.
+        found: BitsPerSecond,
+        /// If true, every choice was tried.
+        complete: bool,
+    },
 }
 
 /// A rate that does not fit.
@@ -115,7 +146,10 @@ fn find_routes_with(
     widest: impl FnOnce() -> Vec<RatedPath>,
     narrower: impl FnOnce() -> Option<Cut>,
 ) -> Result<Vec<RatedPath>, RateShortfall> {
-    if let Some(path) = field.best_path(ask.ends, want, ask.preference) {
+    if !ask.bounds.explicit.is_empty() {
+        return explicit::explicit_routes(field, ask);
+    }
+    if let Some(path) = ask.best_path(field, want) {
         return Ok(vec![RatedPath { path, rate: want }]);
     }
     let mut best = widest();
@@ -140,6 +174,13 @@ fn find_routes_with(
     keep_better(&mut best, found);
     if total_rate(&best) >= want {
         return Ok(best);
+    }
+    if ask.bounds.is_bounded() {
+        let found = total_rate(&best);
+        return Err(RateShortfall {
+            routes: best,
+            known: RateEvidence::Bounded { found, complete },
+        });
     }
     let all = minimum_cut(field, ask.ends).rate;
     let known = if complete {
@@ -179,7 +220,7 @@ pub fn max_rate_routes(
         Ok(routes) => (routes, limit),
         Err(RateShortfall {
             routes,
-            known: RateEvidence::Searched(_),
+            known: RateEvidence::Searched(_) | RateEvidence::Bounded { complete: true, .. },
         }) => {
             let found = total_rate(&routes);
             (routes, found)

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::network::{CircuitLink, CircuitNetwork, LinkId, LinkShare, NodeId};
-use crate::path::{Diversity, LinkPath, PathEnds, Preference};
+use crate::path::{Diversity, LinkPath, PathBounds, PathEnds, Preference};
 use crate::request::{CircuitRequest, Demand, PathElements};
 use crate::time::{BitsPerSecond, Window};
 
@@ -49,6 +49,7 @@ pub(crate) fn request(
         diversity: Diversity::Any,
         preference: Preference::FewestHops,
         elements: PathElements::default(),
+        bounds: PathBounds::default(),
     }
 }
 

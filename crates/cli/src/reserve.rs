@@ -6,7 +6,8 @@ use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use jiff::Zoned;
 use longhaul_control_api::reservations::{
-    Disjoint, Pace, Preference, Recurrence, ReservationRequest, Wish,
+    Disjoint, MAX_DSCP, NamedPath, Pace, PacketFilter, Preference, Recurrence, ReservationRequest,
+    RouteConstraints, SourcePortRange, Wish,
 };
 use longhaul_control_client::controller::ReservationAnswer;
 use longhaul_output::message;
@@ -40,7 +41,7 @@ pub struct ReserveCommand {
         long,
         value_name = "RATE",
         value_parser = positive_rate,
-        required_unless_present = "bytes"
+        required_unless_present_any = ["bytes", "path"]
     )]
     rate: Option<Rate>,
     /// Volume to move in that time: 10T, 500 GiB.
@@ -71,14 +72,13 @@ pub struct ReserveCommand {
         conflicts_with = "until"
     )]
     for_time: Option<Time>,
-    /// Maximum number of simultaneous paths.
+    /// Maximum number of simultaneous paths [default: 1].
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=8),
     )]
-    paths: u32,
+    paths: Option<u32>,
     /// Paths share no link; with =sites, no site between the ends either.
     #[arg(
         long,
@@ -97,6 +97,38 @@ pub struct ReserveCommand {
     /// Avoid this link. Repeatable.
     #[arg(long, value_name = "LINK")]
     avoid_link: Vec<String>,
+    /// Each path passes this site, or the site of this host or depot. Repeatable, in order.
+    #[arg(long, value_name = "NODE")]
+    via: Vec<String>,
+    /// Use only these links, in either direction.
+    #[arg(long, value_name = "LINK", value_delimiter = ',')]
+    only_links: Vec<String>,
+    /// Maximum number of links of each path.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_hops: Option<u32>,
+    /// Maximum one-way latency of each path, by the map: 20 ms.
+    #[arg(long, value_name = "TIME", value_parser = positive_time)]
+    max_latency: Option<Time>,
+    /// Begin the paths at this site instead of that of FROM; the role must allow it.
+    #[arg(long, value_name = "NODE")]
+    ingress: Option<String>,
+    /// End the paths at this site instead of that of TO; the role must allow it.
+    #[arg(long, value_name = "NODE")]
+    egress: Option<String>,
+    /// This very path at exactly this rate, instead of --rate: west,north,east=2G. Repeatable, for
+    /// several paths at once.
+    #[arg(long, value_name = "NODES=RATE", value_parser = named_path)]
+    path: Vec<NamedPath>,
+    /// Only for TCP packets with these source ports; several paths share them evenly.
+    #[arg(long, value_name = "LOW-HIGH", value_parser = port_range)]
+    ports: Option<SourcePortRange>,
+    /// Only for packets with this DSCP, 0 to 63.
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u8).range(..=i64::from(MAX_DSCP)),
+    )]
+    dscp: Option<u8>,
     /// Repeat it by a recurrence rule (RFC 5545): FREQ=WEEKLY;COUNT=4. All are granted, or none.
     #[arg(long, value_name = "RRULE")]
     every: Option<String>,
@@ -125,6 +157,34 @@ pub struct ReserveCommand {
     /// Print one JSON object: the reservation, or the refusal.
     #[arg(long)]
     json: bool,
+}
+
+/// Parses a path with its rate.
+fn named_path(text: &str) -> Result<NamedPath, String> {
+    let form = || "write its sites in order and its rate, as in west,north,east=2G".to_owned();
+    let (sites, rate) = text.rsplit_once('=').ok_or_else(form)?;
+    let sites: Vec<String> = sites.split(',').map(str::to_owned).collect();
+    if sites.len() < 2 || sites.iter().any(String::is_empty) {
+        return Err(form());
+    }
+    let rate = positive_rate(rate)?;
+    Ok(NamedPath {
+        sites,
+        rate_bps: rate.bits_per_second() as u64,
+    })
+}
+
+/// Parses a range of ports.
+fn port_range(text: &str) -> Result<SourcePortRange, String> {
+    let ports = text.split_once('-').and_then(|(first, last)| {
+        Some(SourcePortRange {
+            first: first.parse().ok().filter(|port| *port > 0)?,
+            last: last.parse().ok()?,
+        })
+    });
+    ports
+        .filter(|ports| ports.first <= ports.last)
+        .ok_or_else(|| "write the first and the last port, as in 50000-50099".to_owned())
 }
 
 /// Kinds of elements that paths must not share.
@@ -209,7 +269,10 @@ impl ReserveCommand {
         let milliseconds =
             |moment: &Zoned| moment::milliseconds(moment).map_err(anyhow::Error::msg);
         let bps = |rate: Rate| rate.bits_per_second() as u64;
+        let by_path = self.path.iter().map(|path| path.rate_bps);
+        let by_path = by_path.fold(0, u64::saturating_add);
         let wish = match (self.rate, self.bytes) {
+            (None, None) if by_path > 0 => Wish::Rate { rate_bps: by_path },
             (Some(rate), _) => Wish::Rate {
                 rate_bps: bps(rate),
             },
@@ -229,13 +292,14 @@ impl ReserveCommand {
             rule: rule.clone(),
             time_zone: zone.map(str::to_owned),
         });
-        Ok(ReservationRequest {
+        let path_count = u32::try_from(self.path.len().max(1)).unwrap_or(u32::MAX);
+        let request = ReservationRequest {
             from: self.source.clone(),
             to: self.destination.clone(),
             wish,
             start_ms: begin.as_ref().map(milliseconds).transpose()?,
             end_ms: milliseconds(&end)?,
-            paths: self.paths,
+            paths: self.paths.unwrap_or(path_count),
             disjoint: match self.disjoint {
                 None => Disjoint::No,
                 Some(DisjointElements::Links) => Disjoint::Links,
@@ -248,6 +312,19 @@ impl ReserveCommand {
             },
             avoid_sites: self.avoid_site.clone(),
             avoid_links: self.avoid_link.clone(),
+            constraints: RouteConstraints {
+                via: self.via.clone(),
+                only_links: self.only_links.clone(),
+                max_hops: self.max_hops,
+                max_latency_us: self.max_latency.map(microseconds),
+                ingress: self.ingress.clone(),
+                egress: self.egress.clone(),
+                paths: self.path.clone(),
+            },
+            filter: PacketFilter {
+                source_ports: self.ports,
+                dscp: self.dscp,
+            },
             recurrence,
             hold: self.hold,
             provision: self.provision,
@@ -255,6 +332,15 @@ impl ReserveCommand {
             from_address: self.from_address.map(|address| address.to_string()),
             to_address: self.to_address.map(|address| address.to_string()),
             description: self.description.clone(),
-        })
+        };
+        request.check_options()?;
+        Ok(request)
     }
 }
+
+fn microseconds(time: Time) -> u64 {
+    u64::try_from(time.0.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! Access control: a principal has roles, and a role is a list of rights of the form (resource,
 //! permission, constraint), as in OSCARS.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -93,6 +95,178 @@ pub enum Constraint {
     Site(String),
 }
 
+/// Option of a reservation by which its requester chooses paths or packets. The words are those of
+/// `longhaul reserve`.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathOption {
+    /// Sites that paths avoid.
+    AvoidSite,
+    /// Links that paths avoid.
+    AvoidLink,
+    /// The path to prefer if one is enough.
+    Prefer,
+    /// Paths that share no link or site.
+    Disjoint,
+    /// Sites that each path passes.
+    Via,
+    /// Links that paths may use.
+    OnlyLinks,
+    /// Maximum number of hops.
+    MaxHops,
+    /// Maximum latency.
+    MaxLatency,
+    /// Site at which the paths begin, instead of that of the source.
+    Ingress,
+    /// Site at which the paths end, instead of that of the destination.
+    Egress,
+    /// Paths named by their sites, with rates.
+    Path,
+    /// Source ports of the packets.
+    Ports,
+    /// Differentiated services code point of the packets.
+    Dscp,
+}
+
+impl PathOption {
+    /// All options.
+    pub const ALL: [Self; 13] = [
+        Self::AvoidSite,
+        Self::AvoidLink,
+        Self::Prefer,
+        Self::Disjoint,
+        Self::Via,
+        Self::OnlyLinks,
+        Self::MaxHops,
+        Self::MaxLatency,
+        Self::Ingress,
+        Self::Egress,
+        Self::Path,
+        Self::Ports,
+        Self::Dscp,
+    ];
+
+    /// Returns the word of the option.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::AvoidSite => "avoid-site",
+            Self::AvoidLink => "avoid-link",
+            Self::Prefer => "prefer",
+            Self::Disjoint => "disjoint",
+            Self::Via => "via",
+            Self::OnlyLinks => "only-links",
+            Self::MaxHops => "max-hops",
+            Self::MaxLatency => "max-latency",
+            Self::Ingress => "ingress",
+            Self::Egress => "egress",
+            Self::Path => "path",
+            Self::Ports => "ports",
+            Self::Dscp => "dscp",
+        }
+    }
+
+    /// Returns true if the option narrows the choice of paths, which named paths leave none of.
+    #[must_use]
+    pub const fn chooses_paths(self) -> bool {
+        matches!(
+            self,
+            Self::AvoidSite
+                | Self::AvoidLink
+                | Self::Prefer
+                | Self::Disjoint
+                | Self::Via
+                | Self::OnlyLinks
+                | Self::MaxHops
+                | Self::MaxLatency
+        )
+    }
+}
+
+impl fmt::Display for PathOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// Set of path options, as a list in JSON.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(from = "Vec<PathOption>", into = "Vec<PathOption>")]
+pub struct PathOptionSet(u16);
+
+impl PathOptionSet {
+    /// Returns the set of all options.
+    #[must_use]
+    pub fn all() -> Self {
+        PathOption::ALL.into_iter().collect()
+    }
+
+    /// Returns the options that a right allows if it lists none: all but those that move a path
+    /// away from the sites of its ends.
+    #[must_use]
+    pub fn default_allowed() -> Self {
+        let moves_end =
+            |option: &PathOption| matches!(option, PathOption::Ingress | PathOption::Egress);
+        let all = PathOption::ALL.into_iter();
+        all.filter(|option| !moves_end(option)).collect()
+    }
+
+    /// Returns true if the set has an option.
+    #[must_use]
+    pub const fn contains(self, option: PathOption) -> bool {
+        self.0 & (1 << option as u16) != 0
+    }
+
+    /// Returns the options of the set that another set does not have.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Returns true if the set is empty.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Returns the options in order.
+    pub fn iter(self) -> impl Iterator<Item = PathOption> {
+        let all = PathOption::ALL.into_iter();
+        all.filter(move |option| self.contains(*option))
+    }
+}
+
+impl FromIterator<PathOption> for PathOptionSet {
+    fn from_iter<I: IntoIterator<Item = PathOption>>(options: I) -> Self {
+        let bits = options.into_iter().map(|option| 1 << option as u16);
+        Self(bits.fold(0, |all, bit: u16| all | bit))
+    }
+}
+
+impl From<Vec<PathOption>> for PathOptionSet {
+    fn from(options: Vec<PathOption>) -> Self {
+        options.into_iter().collect()
+    }
+}
+
+impl From<PathOptionSet> for Vec<PathOption> {
+    fn from(set: PathOptionSet) -> Self {
+        set.iter().collect()
+    }
+}
+
+/// Options in words, separated by commas.
+impl fmt::Display for PathOptionSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<&str> = self.iter().map(PathOption::word).collect();
+        f.write_str(&words.join(", "))
+    }
+}
+
 /// Limits of a right to create or modify reservations. A limit that is left out has its stated
 /// default, or does not apply. A right to write any reservation, without limits, is an operator's,
 /// and none of these defaults apply to it.
@@ -137,6 +311,11 @@ pub struct ReservationLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 100)]
     pub link_share_percent: Option<u8>,
+    /// Path options that requests may use; all but `ingress` and `egress` if left out. An empty
+    /// list allows none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<PathOption>>)]
+    pub path_options: Option<PathOptionSet>,
 }
 
 /// One right of a role.

@@ -13,6 +13,7 @@
 //! addresses of its ends. If it has several paths at once, or requests `pin`, each path has source
 //! ports of its own.
 
+mod constraints;
 mod refusal;
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,11 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{End, Moment};
 
-pub use refusal::{FullLink, NotLeadingProblem, Offer, Offers, Proof, Refusal, RefusedProblem};
+pub use constraints::{MAX_DSCP, NamedPath, OptionConflict, PacketFilter, RouteConstraints};
+pub use refusal::{
+    ConstraintCause, FullLink, NotLeadingProblem, Offer, Offers, Proof, Refusal, RefusalCause,
+    RefusedProblem,
+};
 
 /// Rate or volume to reserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -134,6 +139,12 @@ pub struct ReservationRequest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 100)]
     pub avoid_links: Vec<String>,
+    /// Further constraints on each path.
+    #[serde(default, skip_serializing_if = "RouteConstraints::is_empty")]
+    pub constraints: RouteConstraints,
+    /// Packets that use the reservation; all between its ends, if left out.
+    #[serde(default, skip_serializing_if = "PacketFilter::is_empty")]
+    pub filter: PacketFilter,
     /// Repetitions. Either all occurrences are granted, or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recurrence: Option<Recurrence>,
@@ -445,6 +456,12 @@ pub struct Reservation {
     pub disjoint: Disjoint,
     /// Choice among several possible paths.
     pub preference: Preference,
+    /// Further constraints on each path.
+    #[serde(default, skip_serializing_if = "RouteConstraints::is_empty")]
+    pub constraints: RouteConstraints,
+    /// Packets that use the reservation; all between its ends, if left out.
+    #[serde(default, skip_serializing_if = "PacketFilter::is_empty")]
+    pub filter: PacketFilter,
     /// Purpose, for people to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,

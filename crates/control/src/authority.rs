@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use longhaul_control_api::principals::{
-    Constraint, Permission, ReservationLimits, Resource, Right, Role,
+    Constraint, PathOptionSet, Permission, ReservationLimits, Resource, Right, Role,
 };
 
 /// Subject of a request, as constraints see it.
@@ -74,6 +74,18 @@ pub enum AccessDenied {
         resource: &'static str,
         /// Subjects for which it would be allowed.
         limits: String,
+    },
+    /// No role allows these path options for such a reservation. Leave them out, or have the
+    /// operator add them to `path_options` in the limits of a right.
+    #[error(
+        "no role of {who} allows {options} for such a reservation: leave it out, or have the \
+         operator add it to path_options in the limits of its role"
+    )]
+    PathOptions {
+        /// Name of the caller.
+        who: String,
+        /// The options.
+        options: String,
     },
 }
 
@@ -145,7 +157,12 @@ pub const DEFAULT_HOLDS: u32 = 500;
 fn limits_of(right: &Right) -> ReservationLimits {
     let is_operators = right.permission == Permission::Write && right.constraint == Constraint::Any;
     let limits = match right.limits {
-        None if is_operators => return ReservationLimits::default(),
+        None if is_operators => {
+            return ReservationLimits {
+                path_options: Some(PathOptionSet::all()),
+                ..ReservationLimits::default()
+            };
+        }
         limits => limits.unwrap_or_default(),
     };
     ReservationLimits {

@@ -211,6 +211,7 @@ impl MapIndex {
                 site: site.name.clone(),
                 access: None,
                 address: None,
+                path_site: None,
             });
         };
         let of_depot = || map.depot(end).and_then(|depot| depot.limits.max_rate);
@@ -220,6 +221,7 @@ impl MapIndex {
             site: self.site(end)?.to_owned(),
             access: access.map(|rate| rate.bits_per_second() as u64),
             address: None,
+            path_site: None,
         })
     }
 

@@ -66,6 +66,7 @@ fn reserve(name: &str, bps: u64, hold: bool) -> ReservationCommand {
         site: site.to_owned(),
         access: None,
         address: None,
+        path_site: None,
     };
     ReservationCommand::Reserve {
         request: Box::new(serde_json::from_value(request).unwrap()),

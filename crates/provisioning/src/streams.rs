@@ -10,6 +10,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+/// Largest differentiated services code point: six bits.
+pub const MAX_DSCP: u8 = 63;
+
 /// An address prefix, such as `10.0.0.0/8` or `2001:db8::/32`. A single address is written without
 /// its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -244,6 +247,9 @@ pub struct StreamSelector {
     /// Source ports, if the circuit carries only some of the streams between the ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_ports: Option<SourcePorts>,
+    /// Differentiated services code point (RFC 2474), if the circuit carries only packets with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<u8>,
     /// Mark that the machine's firewall or a socket (`SO_MARK`) sets on the packets. It does not
     /// leave that machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -267,6 +273,9 @@ pub enum SelectorFault {
         .0.first, .0.last
     )]
     Ports(SourcePorts),
+    /// The code point has more than six bits: use 0 to 63.
+    #[error("code point {0} does not exist: use 0 to {MAX_DSCP}")]
+    Dscp(u8),
     /// The mark is 0, which packets without a mark have: choose another.
     #[error("mark 0 is on every unmarked packet: use another")]
     NoMark,
@@ -280,6 +289,7 @@ impl StreamSelector {
             from: Prefix::single(from),
             to: Prefix::single(to),
             source_ports: None,
+            dscp: None,
             mark: None,
         }
     }
@@ -305,6 +315,9 @@ impl StreamSelector {
             Some(ports) if ports.first == 0 || ports.first > ports.last => {
                 Err(SelectorFault::Ports(ports))
             }
+            _ if self.dscp.is_some_and(|dscp| dscp > MAX_DSCP) => {
+                Err(SelectorFault::Dscp(self.dscp.unwrap_or_default()))
+            }
             _ if self.mark == Some(0) => Err(SelectorFault::NoMark),
             _ => Ok(()),
         }
@@ -323,6 +336,9 @@ impl fmt::Display for StreamSelector {
                 ports.first,
                 ports.last
             )?;
+        }
+        if let Some(dscp) = self.dscp {
+            write!(f, ",dscp={dscp}")?;
         }
         if let Some(mark) = self.mark {
             write!(f, ",mark={mark:#x}")?;

@@ -65,12 +65,14 @@ fn any_ports() -> impl Strategy<Value = SourcePorts> {
 pub fn any_streams() -> impl Strategy<Value = StreamSelector> {
     let ends = prop_oneof![(v4(), v4()), (v6(), v6())];
     let mark = proptest::option::of(1..=u32::MAX);
-    (ends, proptest::option::of(any_ports()), mark).prop_map(|((from, to), source_ports, mark)| {
-        StreamSelector {
+    let dscp = proptest::option::of(0..=63_u8);
+    (ends, proptest::option::of(any_ports()), dscp, mark).prop_map(
+        |((from, to), source_ports, dscp, mark)| StreamSelector {
             from,
             to,
             source_ports,
+            dscp,
             mark,
-        }
-    })
+        },
+    )
 }

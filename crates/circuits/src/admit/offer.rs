@@ -39,6 +39,16 @@ pub(super) fn find_offers(
         })
     };
     match (short, request.wish) {
+        // Explicit paths have explicit rates, so only another time can be offered.
+        (RequestShortfall::Rate(short), Demand::Rate(rate))
+            if !request.bounds.explicit.is_empty() =>
+        {
+            let rate = (rate, &short.known, frees);
+            CounterOffers {
+                later: offer_later_start(view, request, limits, now, rate, goes_on),
+                ..CounterOffers::default()
+            }
+        }
         (RequestShortfall::Rate(short), Demand::Rate(rate)) => {
             let slower = goes_on()
                 .then(|| offer_lower_rate(view, request, limits, now, (rate, &short.routes)))
@@ -144,7 +154,7 @@ fn offer_later_start(
                     until::earliest_free_start(view, &cut.links, request.paths, rate, asked.window)?
                 }
             },
-            RateEvidence::Searched(_) | RateEvidence::Unknown(_) => {
+            RateEvidence::Searched(_) | RateEvidence::Unknown(_) | RateEvidence::Bounded { .. } => {
                 searched += 1;
                 if searched > MAX_UNGUIDED_STARTS {
                     return None;

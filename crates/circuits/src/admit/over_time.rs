@@ -257,7 +257,7 @@ impl<'a> Sweep<'a> {
     /// Fills one stretch after another until the goal is met. `together` neighbours count as one
     /// stretch, with the rate left throughout.
     fn fill(&self, goal: &Goal, together: usize, look: SearchEffort) -> Filling {
-        let mut filling = Filling::new(goal, self.ask, look);
+        let mut filling = Filling::new(goal, self.ask.clone(), look);
         let mut field = self.field.clone();
         let mut start = self.window.start;
         // Least rate left since the stretch began.

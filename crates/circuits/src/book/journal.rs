@@ -33,7 +33,7 @@ pub enum BookChange {
     /// Bandwidth is held for a change of a reservation, in addition to what is promised.
     Changing {
         /// The hold.
-        hold: Hold,
+        hold: Box<Hold>,
         /// Time at which it expires.
         until: MomentMs,
     },

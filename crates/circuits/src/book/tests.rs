@@ -439,6 +439,25 @@ fn consistent(book: &ReservationBook) {
     );
 }
 
+/// An entry as it was written before requests had constraints on each path.
+const OLD_ENTRY: &str = r#"{"number":0,"at":5,"change":{"held":{"holds":[{"id":0,"request":{
+    "ends":{"from":0,"to":2},"window":{"start":10,"end":20},"wish":{"rate":3},"paths":1,
+    "diversity":"any","preference":"fewest_hops",
+    "elements":{"only_nodes":null,"only_links":null,"no_nodes":[],"no_links":[0]}},
+    "plan":[{"window":{"start":10,"end":20},"routes":[{"path":[2],"rate":3}]}]}],"until":60}}}"#;
+
+#[test]
+fn entries_from_before_path_constraints_are_replayed() {
+    let read: JournalEntry = serde_json::from_str(OLD_ENTRY).unwrap();
+    let mut book = ReservationBook::new(network(3, &[(0, 1, 9), (0, 2, 9)]));
+    book.apply(&read).unwrap();
+    let held = book.reservation(ReservationId(0)).unwrap();
+    assert!(held.request.bounds.is_empty());
+    // Without constraints, entries are written as before.
+    let compact: String = OLD_ENTRY.split_whitespace().collect();
+    assert_eq!(serde_json::to_string(&read).unwrap(), compact);
+}
+
 proptest! {
     #[test]
     fn the_same_journal_makes_the_same_book(

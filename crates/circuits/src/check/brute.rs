@@ -58,6 +58,30 @@ pub(super) fn is_allowed(request: &CircuitRequest, number: u32, link: &CircuitLi
     listed && elements.no_links.iter().all(|id| id.0 != number) && node(link.from) && node(link.to)
 }
 
+/// Returns true if a path satisfies the constraints of a request on hops, latency and nodes to
+/// pass.
+pub(super) fn is_within_bounds(
+    network: &CircuitNetwork,
+    request: &CircuitRequest,
+    path: &[usize],
+) -> bool {
+    let bounds = &request.bounds;
+    let links = || path.iter().map(|link| network.links()[*link]);
+    let latency: u64 = links().map(|link| link.latency).sum();
+    let order: Vec<NodeId> = links().map(|link| link.to).collect();
+    let places: Vec<Option<usize>> = bounds
+        .via
+        .iter()
+        .map(|via| order.iter().position(|node| node == via))
+        .collect();
+    bounds
+        .max_hops
+        .is_none_or(|most| path.len() <= most as usize)
+        && bounds.max_latency.is_none_or(|most| latency <= most)
+        && places.iter().all(Option::is_some)
+        && places.is_sorted()
+}
+
 /// Returns the volume that links carry within a window.
 pub(super) fn passing_volume(
     network: &CircuitNetwork,
@@ -108,6 +132,7 @@ pub(super) struct AvailableRates<'a> {
     network: &'a CircuitNetwork,
     from: usize,
     to: usize,
+    request: &'a CircuitRequest,
     room: Vec<BitsPerSecond>,
     allowed: Vec<bool>,
 }
@@ -116,7 +141,7 @@ impl<'a> AvailableRates<'a> {
     pub(super) fn new(
         network: &'a CircuitNetwork,
         taken: &[PromisedRates],
-        request: &CircuitRequest,
+        request: &'a CircuitRequest,
         window: Window,
     ) -> Self {
         let links = || (0..).zip(network.links());
@@ -139,6 +164,7 @@ impl<'a> AvailableRates<'a> {
             network,
             from: request.ends.from.0 as usize,
             to: request.ends.to.0 as usize,
+            request,
             room,
             allowed,
         }
@@ -273,7 +299,7 @@ impl<'a> AvailableRates<'a> {
         Some(most)
     }
 
-    /// Returns all loop-free paths with bandwidth left, or `None` if there are too many.
+    /// Returns all loop-free paths that a request allows, with bandwidth left, or `None` if there are too many.
     fn paths(&self, most: usize) -> Option<Vec<Vec<usize>>> {
         let mut whole = Vec::new();
         let mut open: Vec<Vec<usize>> = vec![Vec::new()];
@@ -288,7 +314,9 @@ impl<'a> AvailableRates<'a> {
                 .last()
                 .map_or(self.from, |link| links[*link].to.0 as usize);
             if at == self.to {
-                whole.push(path);
+                if is_within_bounds(self.network, self.request, &path) {
+                    whole.push(path);
+                }
                 continue;
             }
             for (number, link) in links.iter().enumerate() {

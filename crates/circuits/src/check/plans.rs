@@ -6,6 +6,7 @@ use super::{Checker, brute};
 use crate::network::NodeId;
 use crate::path::{Diversity, LinkPath};
 use crate::request::{CircuitRequest, Demand, ReservationPlan};
+use crate::split::RatedPath;
 
 impl Checker<'_> {
     /// Checks that a plan matches the request and fits in addition to all promises.
@@ -41,6 +42,7 @@ impl Checker<'_> {
                 }
                 rate += route.rate;
             }
+            self.check_explicit(request, &piece.routes)?;
             self.check_disjoint(
                 request.diversity,
                 &piece
@@ -100,10 +102,35 @@ impl Checker<'_> {
             }
             at = link.to;
         }
-        if at == request.ends.to {
+        if at != request.ends.to {
+            return Err(format!("does not arrive: {path:?}"));
+        }
+        let links = path.0.iter().map(|id| id.0 as usize).collect::<Vec<_>>();
+        if brute::is_within_bounds(self.network, request, &links) {
             Ok(())
         } else {
-            Err(format!("does not arrive: {path:?}"))
+            Err(format!("breaks a constraint of the request: {path:?}"))
+        }
+    }
+
+    /// Checks that routes are the explicit ones of a request, if it has any.
+    fn check_explicit(&self, request: &CircuitRequest, routes: &[RatedPath]) -> Result<(), String> {
+        let named = request.bounds.explicit.iter();
+        let mut named: Vec<(Vec<NodeId>, u64)> =
+            named.map(|path| (path.nodes.clone(), path.rate)).collect();
+        let planned = routes.iter().map(|route| {
+            let links = route.path.0.iter();
+            let to = links.map(|id| self.network.links()[id.0 as usize].to);
+            let nodes = [request.ends.from].into_iter().chain(to).collect();
+            (nodes, route.rate)
+        });
+        let mut planned: Vec<(Vec<NodeId>, u64)> = planned.collect();
+        named.sort();
+        planned.sort();
+        if named.is_empty() || named == planned {
+            Ok(())
+        } else {
+            Err(format!("not the explicit paths: {routes:?}"))
         }
     }
 

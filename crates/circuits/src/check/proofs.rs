@@ -52,6 +52,11 @@ impl Checker<'_> {
             {
                 Ok(())
             }
+            (RefusalProof::Constrained { found, .. }, Demand::Rate(asked))
+                if *found < asked && !request.bounds.is_empty() =>
+            {
+                Ok(())
+            }
             (RefusalProof::Searched { .. }, Demand::Rate(_)) | (RefusalProof::Unknown, _) => Ok(()),
             _ => Err(format!("a proof of something else: {proof:?}")),
         }

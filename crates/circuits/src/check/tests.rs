@@ -11,7 +11,7 @@ use crate::admit::{
 };
 use crate::ledger::{BandwidthLedger, LedgerSnapshot, ReservationId, View};
 use crate::network::{CircuitNetwork, NodeId};
-use crate::path::{Diversity, PathEnds, Preference};
+use crate::path::{Diversity, PathBounds, PathEnds, Preference};
 use crate::policy::RequestLimits;
 use crate::request::{CircuitRequest, Demand, PathElements, VolumePace};
 use crate::testing::{network, request, small_networks};
@@ -83,6 +83,7 @@ fn wrong_answers_are_found() {
     let refused = |proof| {
         Admission::Refused(AdmissionRefusal::NoRoom(Box::new(InsufficientBandwidth {
             proof,
+            cause: None,
             offers: CounterOffers::default(),
         })))
     };
@@ -163,9 +164,10 @@ fn asked(network: &CircuitNetwork) -> impl Strategy<Value = CircuitRequest> + us
         1..4_usize,
         0..8_u8,
         prop::option::of(0..links),
+        bounds(nodes),
     );
     what.prop_map(
-        move |(from, on, start, length, wish, paths, kind, without)| CircuitRequest {
+        move |(from, on, start, length, wish, paths, kind, without, bounds)| CircuitRequest {
             ends: PathEnds {
                 from: NodeId(from),
                 to: NodeId((from + on) % nodes),
@@ -191,8 +193,26 @@ fn asked(network: &CircuitNetwork) -> impl Strategy<Value = CircuitRequest> + us
                     .collect(),
                 ..PathElements::default()
             },
+            bounds,
         },
     )
+}
+
+/// Generates constraints on each path, and mostly none.
+fn bounds(nodes: u32) -> impl Strategy<Value = PathBounds> {
+    let via = prop::collection::btree_set((0..nodes).prop_map(NodeId), 1..3);
+    let some = (
+        prop::option::weighted(0.4, via.prop_map(|via| via.into_iter().collect())),
+        prop::option::of(1..5_u32),
+        prop::option::of(1..12_u64),
+    );
+    let some = some.prop_map(|(via, max_hops, max_latency)| PathBounds {
+        via: via.unwrap_or_default(),
+        max_hops,
+        max_latency,
+        explicit: Vec::new(),
+    });
+    prop_oneof![Just(PathBounds::default()), some]
 }
 
 fn world() -> impl Strategy<Value = (CircuitNetwork, Vec<CircuitRequest>)> {
@@ -228,6 +248,10 @@ proptest! {
                     !matches!(none.proof, RefusalProof::Unknown),
                     "small networks are searched through: {request:?}"
                 );
+                prop_assert!(
+                    !matches!(none.proof, RefusalProof::Constrained { complete: false, .. }),
+                    "small networks are searched through: {request:?}"
+                );
                 prop_assert_ne!(verdict, Ok(CheckVerdict::Open));
                 for offer in [&none.offers.later, &none.offers.slower, &none.offers.volume]
                     .into_iter()
@@ -239,7 +263,7 @@ proptest! {
                 if let Some(later) = &none.offers.later {
                     let bounded = checker.earlier_start(request, later);
                     prop_assert!(
-                        bounded.is_none() || request.paths > 1,
+                        bounded.is_none() || request.paths > 1 || !request.bounds.is_empty(),
                         "{later:?}, but free from {bounded:?}"
                     );
                 }
@@ -280,6 +304,7 @@ proptest! {
                     Some(search)
                 ) => {
                     prop_assert_eq!(&none.proof, &opened.proof);
+                    prop_assert_eq!(&none.cause, &opened.cause);
                     prop_assert_eq!(opened.offers, CounterOffers::default());
                     found.push((search, LedgerSnapshot::new(shared.clone(), &ledger), none.offers));
                 }

@@ -37,7 +37,7 @@ pub(crate) fn greedy_behind(
         left.remove_conflicts(&route.path, ask.diversity);
     }
     while routes.len() < ask.paths && total_rate(&routes) < want {
-        let Some((path, width)) = left.widest_path(ask.ends) else {
+        let Some((path, width)) = ask.widest_path(&left) else {
             break;
         };
         let rate = width.min(want - total_rate(&routes));
@@ -55,6 +55,9 @@ pub(super) fn improved_routes(
     ask: &PathConstraints,
     want: BitsPerSecond,
 ) -> Vec<RatedPath> {
+    if ask.bounds.is_bounded() {
+        return equal_rate_bounded(field, ask, want);
+    }
     let mut best = equal_rate_routes(field, ask, want);
     if total_rate(&best) >= want || ask.paths < 2 {
         return best;
@@ -94,6 +97,32 @@ fn equal_rate_routes(
                 .into_iter()
                 .map(|path| RatedPath { path, rate: part })
                 .collect();
+            return trim(merge_same_path(routes), want);
+        }
+    }
+    Vec::new()
+}
+
+/// Finds routes of equal rates within constraints: the best path of what the previous ones leave.
+fn equal_rate_bounded(
+    field: &BandwidthField<'_>,
+    ask: &PathConstraints,
+    want: BitsPerSecond,
+) -> Vec<RatedPath> {
+    for count in 2..=ask.paths.min(MAX_PATHS) {
+        let part = want
+            .div_ceil(BitsPerSecond::try_from(count).unwrap_or(BitsPerSecond::MAX))
+            .max(1);
+        let mut left = field.clone();
+        let mut routes = Vec::new();
+        while routes.len() < count
+            && let Some(path) = ask.best_path(&left, part)
+        {
+            left.deduct(&path, part);
+            left.remove_conflicts(&path, ask.diversity);
+            routes.push(RatedPath { path, rate: part });
+        }
+        if routes.len() == count {
             return trim(merge_same_path(routes), want);
         }
     }

@@ -36,6 +36,9 @@ pub(super) fn search(
     want: BitsPerSecond,
     least: BitsPerSecond,
 ) -> (Vec<RatedPath>, bool) {
+    if ask.bounds.is_bounded() {
+        return search_bounded(field, ask, want, least);
+    }
     if ask.paths == 2 || ask.diversity != Diversity::Any {
         return wide::search_widest_first(field, ask, want, least);
     }
@@ -49,6 +52,45 @@ pub(super) fn search(
         least,
         sets: 0,
         complete,
+    };
+    search.extend(0, &mut Vec::new(), 0);
+    (search.best, search.complete)
+}
+
+/// Searches among the paths within the constraints of a request.
+fn search_bounded(
+    field: &BandwidthField<'_>,
+    ask: &PathConstraints,
+    want: BitsPerSecond,
+    least: BitsPerSecond,
+) -> (Vec<RatedPath>, bool) {
+    if ask.paths == 1 && ask.bounds.via.is_empty() {
+        // The widest path within hops and latency is known exactly.
+        return (Vec::new(), true);
+    }
+    // A single path helps only if it carries more than what is known.
+    let at_least = match ask.paths {
+        1 => least.saturating_add(1),
+        _ => 1,
+    };
+    let all = ask
+        .bounds
+        .all_paths(field, ask.ends, at_least, ask.preference);
+    let paths = all.paths.into_iter().map(|path| {
+        let width = field.width(&path);
+        (path, width)
+    });
+    let mut paths: Vec<(LinkPath, BitsPerSecond)> = paths.collect();
+    sort_widest_first(&mut paths);
+    let mut search = SplitSearch {
+        field,
+        ask,
+        want,
+        paths,
+        best: Vec::new(),
+        least,
+        sets: 0,
+        complete: all.complete,
     };
     search.extend(0, &mut Vec::new(), 0);
     (search.best, search.complete)
@@ -69,6 +111,9 @@ impl SplitSearch<'_, '_> {
             {
                 return;
             }
+            if self.conflicts(place, chosen) {
+                continue;
+            }
             if self.sets >= MAX_PATH_SETS {
                 self.complete = false;
                 return;
@@ -80,6 +125,16 @@ impl SplitSearch<'_, '_> {
             }
             chosen.pop();
         }
+    }
+
+    /// Returns true if a path shares with a chosen one what paths must not share.
+    fn conflicts(&self, place: usize, chosen: &[usize]) -> bool {
+        let path = |place: usize| self.paths.get(place).map(|(path, _)| path);
+        let Some(new) = path(place).filter(|_| self.ask.diversity != Diversity::Any) else {
+            return false;
+        };
+        let mut chosen = chosen.iter().filter_map(|place| path(*place));
+        chosen.any(|known| self.field.conflict(known, new, self.ask.diversity))
     }
 
     /// Returns an upper bound of what these paths carry. Keeps their routes if they are the best so
@@ -149,10 +204,14 @@ fn simple_paths(
         set_seen(&mut seen, Some(link.to), true);
         stack.extend(open(link.to, trail.len()));
     }
-    found.sort_by(|(one, width), (other, narrower)| {
+    sort_widest_first(&mut found);
+    (found, complete)
+}
+
+fn sort_widest_first(paths: &mut [(LinkPath, BitsPerSecond)]) {
+    paths.sort_by(|(one, width), (other, narrower)| {
         narrower.cmp(width).then_with(|| one.cmp(other))
     });
-    (found, complete)
 }
 
 fn set_seen(seen: &mut [bool], node: Option<NodeId>, to: bool) {

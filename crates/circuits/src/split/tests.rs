@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{PathConstraints, RateEvidence, RatedPath, find_routes, joint_rates, total_rate};
 use crate::network::{CircuitNetwork, NodeId};
-use crate::path::{BandwidthField, Diversity, LinkPath, PathEnds, Preference};
+use crate::path::{BandwidthField, Diversity, LinkPath, PathBounds, PathEnds, Preference};
 use crate::testing::{network, simple_paths, small_networks};
 use crate::time::BitsPerSecond;
 
@@ -27,6 +27,7 @@ fn ask(network: &CircuitNetwork, paths: usize, diversity: Diversity) -> PathCons
         paths,
         diversity,
         preference: Preference::FewestHops,
+        bounds: PathBounds::default(),
     }
 }
 
@@ -123,7 +124,7 @@ proptest! {
                     match short.known {
                         RateEvidence::Cut(cut) => prop_assert!(cut.rate < want),
                         RateEvidence::Searched(all) => prop_assert!(all >= want),
-                        RateEvidence::Unknown(_) => prop_assert!(
+                        RateEvidence::Unknown(_) | RateEvidence::Bounded { .. } => prop_assert!(
                             false,
                             "small networks are searched through"
                         ),

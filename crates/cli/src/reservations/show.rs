@@ -5,11 +5,12 @@
 use jiff::civil::Date;
 use jiff::{Timestamp, Zoned};
 use longhaul_control_api::reservations::{
-    Circuit, CircuitStanding, FullLink, LifeState, LinkDirection, Offer, PathGrants, Piece, Proof,
-    ProvisionState, Refusal, Reservation, ReserveState, SourcePortRange, Wish,
+    Circuit, CircuitStanding, FullLink, LifeState, LinkDirection, Offer, PacketFilter, PathGrants,
+    Piece, Proof, ProvisionState, Refusal, Reservation, ReserveState, RouteConstraints,
+    SourcePortRange, Wish,
 };
 use longhaul_proto::text::printable;
-use quantities::{ByteCount, Rate};
+use quantities::{ByteCount, Rate, Time};
 
 /// Hours of a day, each one character of its bar.
 const HOURS_PER_DAY: i64 = 24;
@@ -153,6 +154,7 @@ pub fn details(reservation: &Reservation, now: &Zoned) -> Vec<String> {
         text(&reservation.to),
         window(reservation.start_ms, reservation.end_ms, now)
     )];
+    lines.extend(constraints(reservation));
     lines.extend(pieces(&reservation.pieces, now));
     if let Some(held) = &reservation.held {
         let until = moment(held.until_ms, now);
@@ -184,6 +186,46 @@ pub fn details(reservation: &Reservation, now: &Zoned) -> Vec<String> {
         lines.push(format!("  for: {}", text(description)));
     }
     lines
+}
+
+/// Formats the constraints on the paths and packets of a reservation, if there are any, as the
+/// options that request them.
+fn constraints(reservation: &Reservation) -> Option<String> {
+    let RouteConstraints {
+        via,
+        only_links,
+        max_hops,
+        max_latency_us,
+        ingress,
+        egress,
+        paths,
+    } = &reservation.constraints;
+    let mut words: Vec<String> = via
+        .iter()
+        .map(|site| format!("--via {}", text(site)))
+        .collect();
+    if !only_links.is_empty() {
+        words.push(format!("--only-links {}", text(&only_links.join(","))));
+    }
+    words.extend(max_hops.map(|most| format!("--max-hops {most}")));
+    words.extend(max_latency_us.map(|us| {
+        let most = Time(std::time::Duration::from_micros(us));
+        format!("--max-latency '{most}'")
+    }));
+    words.extend(
+        ingress
+            .iter()
+            .map(|site| format!("--ingress {}", text(site))),
+    );
+    words.extend(egress.iter().map(|site| format!("--egress {}", text(site))));
+    words.extend(paths.iter().map(|path| {
+        let sites = text(&path.sites.join(","));
+        format!("--path {sites}={}", path.rate_bps)
+    }));
+    let PacketFilter { source_ports, dscp } = reservation.filter;
+    words.extend(source_ports.map(|ports| format!("--ports {}-{}", ports.first, ports.last)));
+    words.extend(dscp.map(|dscp| format!("--dscp {dscp}")));
+    (!words.is_empty()).then(|| format!("  {}", words.join(" ")))
 }
 
 /// Formats the state of a circuit.
@@ -221,7 +263,10 @@ pub fn refusal(refusal: &Refusal, now: &Zoned) -> Vec<String> {
             }
         }
         Proof::Volume { links, .. } => lines.extend(links.iter().map(full)),
-        Proof::Stretches { .. } | Proof::Searched { .. } | Proof::Unknown => {}
+        Proof::Stretches { .. }
+        | Proof::Searched { .. }
+        | Proof::Constrained { .. }
+        | Proof::Unknown => {}
     }
     let offers = &refusal.offers;
     for (what, found) in [
@@ -401,6 +446,25 @@ mod tests {
                 "3 reserved: 1 Gbit/s from dtn1 to store, Fri 27 Nov 18:00 - 20:00",
                 "  1 Gbit/s  west - north - east",
             ]
+        );
+    }
+
+    #[test]
+    fn constraints_are_shown_as_options() {
+        let mut constrained = reservation(3, 18..20);
+        constrained.constraints = serde_json::from_value(serde_json::json!({
+            "via": ["north"], "only_links": ["a", "b"], "max_hops": 2, "max_latency_us": 20_000,
+            "ingress": "west", "egress": "east"
+        }))
+        .unwrap();
+        constrained.filter = serde_json::from_value(serde_json::json!({
+            "source_ports": {"first": 50_000, "last": 50_009}, "dscp": 46
+        }))
+        .unwrap();
+        assert_eq!(
+            details(&constrained, &now())[1],
+            "  --via north --only-links a,b --max-hops 2 --max-latency '20 ms' --ingress west \
+             --egress east --ports 50000-50009 --dscp 46"
         );
     }
 

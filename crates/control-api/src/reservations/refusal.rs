@@ -55,6 +55,13 @@ pub enum Proof {
         /// Rate that all paths together carry, in bit/s.
         all_bps: u64,
     },
+    /// No choice of paths within the constraints of the request carries it.
+    Constrained {
+        /// Maximum rate that was found, in bit/s.
+        most_bps: u64,
+        /// If true, all choices were tried.
+        complete: bool,
+    },
     /// Unproven: no choice was found, but there are too many to try all. More paths may carry the
     /// request.
     Unknown,
@@ -104,6 +111,81 @@ impl Offers {
     }
 }
 
+/// Constraint of a request that makes it fail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum ConstraintCause {
+    /// Sites to pass.
+    Via {
+        /// The sites.
+        sites: Vec<String>,
+    },
+    /// Links to which paths are limited.
+    OnlyLinks {
+        /// The links.
+        links: Vec<String>,
+    },
+    /// Sites to avoid.
+    AvoidSite {
+        /// The sites.
+        sites: Vec<String>,
+    },
+    /// Links to avoid.
+    AvoidLink {
+        /// The links.
+        links: Vec<String>,
+    },
+    /// Maximum number of hops.
+    MaxHops {
+        /// The maximum.
+        most: u32,
+        /// Hops that the request needs without this constraint.
+        needed: u32,
+        /// If true, no path is that short, even if nothing is reserved.
+        unreachable: bool,
+    },
+    /// Maximum latency.
+    MaxLatency {
+        /// The maximum, in microseconds.
+        most_us: u64,
+        /// Latency that the request needs without this constraint, in microseconds.
+        needed_us: u64,
+        /// If true, no path is that fast, even if nothing is reserved.
+        unreachable: bool,
+    },
+    /// Paths that share no link or site.
+    Disjoint,
+    /// A named path has a hop without enough bandwidth.
+    Path {
+        /// Number of the path in the request, from 1.
+        path: u32,
+        /// Site at which the hop begins.
+        from: String,
+        /// Site at which the hop ends.
+        to: String,
+        /// Rate of all named paths over the hop, in bit/s.
+        needed_bps: u64,
+        /// Rate left on the hop, in bit/s.
+        left_bps: u64,
+    },
+}
+
+/// Constraints of a request that make it fail although bandwidth is available.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RefusalCause {
+    /// The constraints. Without any one of them, the request would be granted.
+    pub constraints: Vec<ConstraintCause>,
+    /// If true, it would be granted only without all of them.
+    #[serde(default)]
+    pub together: bool,
+    /// Requested rate, in bit/s, if a rate was requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_bps: Option<u64>,
+    /// Maximum rate that was found within the constraints, in bit/s, if a rate was requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_bps: Option<u64>,
+}
+
 /// Reason for a refusal, with counter-offers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Refusal {
@@ -119,6 +201,10 @@ pub struct Refusal {
     pub end_ms: Moment,
     /// Proof that there is not enough bandwidth.
     pub proof: Proof,
+    /// Constraints without which the request would be granted. Left out if bandwidth is short
+    /// whatever paths are allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<RefusalCause>,
     /// Counter-offers.
     pub offers: Offers,
 }

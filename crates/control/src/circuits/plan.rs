@@ -63,18 +63,23 @@ pub fn circuit(
             .ok_or_else(|| CircuitError::Address(place.name.clone()))
     };
     let (from, to) = (address(&detail.from)?, address(&detail.to)?);
-    if detail.ports.is_none() {
+    if detail.ports.is_none() && detail.own_ports().is_none() {
         return Err(CircuitError::Ports);
     }
     if !desk.is_managed(detail, reservation) {
         return Err(CircuitError::NoDriver);
     }
     let plan = &reservation.plan;
-    let ports = streams::path_ports(plan, detail.ports, detail.pinned);
+    let ports = streams::ports_of_plan(plan, detail);
     let pieces = plan.0.iter().zip(ports).map(|(piece, ports)| {
         let routes = piece.routes.iter().zip(ports);
-        let routes = routes
-            .map(|(planned, ports)| route(desk.names(), planned, path_streams(from, to, ports)));
+        let routes = routes.map(|(planned, ports)| {
+            route(
+                desk.names(),
+                planned,
+                path_streams(from, to, ports, detail.dscp()),
+            )
+        });
         Ok(CircuitPiece {
             window: piece.window,
             routes: routes.collect::<Result<_, CircuitError>>()?,
@@ -88,7 +93,12 @@ pub fn circuit(
 
 /// Returns the streams of a path between two ends.
 #[must_use]
-pub fn path_streams(from: Prefix, to: Prefix, ports: Option<SourcePortRange>) -> StreamSelector {
+pub fn path_streams(
+    from: Prefix,
+    to: Prefix,
+    ports: Option<SourcePortRange>,
+    dscp: Option<u8>,
+) -> StreamSelector {
     StreamSelector {
         from,
         to,
@@ -97,6 +107,7 @@ pub fn path_streams(from: Prefix, to: Prefix, ports: Option<SourcePortRange>) ->
             last,
             transport: PortProtocol::Tcp,
         }),
+        dscp,
         mark: None,
     }
 }

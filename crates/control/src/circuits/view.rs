@@ -97,10 +97,11 @@ impl CircuitsView {
         let (Some((from, to)), name) = (ends, circuit_name(id)) else {
             return;
         };
+        let dscp = reservation.filter.dscp;
         for piece in &mut reservation.pieces {
             let start_ms = piece.start_ms.saturating_sub(SETUP_LEAD_MS);
             for path in &mut piece.paths {
-                let streams = path_streams(from, to, path.source_ports);
+                let streams = path_streams(from, to, path.source_ports, dscp);
                 let mut counted = path.links.iter().filter_map(|link| {
                     let part = PartId::for_streams(
                         &name,

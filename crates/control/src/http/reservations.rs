@@ -7,9 +7,11 @@ use axum::{Extension, Json};
 use longhaul_api::problem::{JsonBody, PathParams, QueryParams};
 use longhaul_api::{Caller, Problem, ProblemKind};
 use longhaul_circuits::ledger::ReservationId;
+use longhaul_circuits::path::MAX_VIA;
+use longhaul_circuits::split::MAX_PATHS;
 use longhaul_control_api::reservations::{
     CancelQuery, NotLeadingProblem, RefusedProblem, Reservation, ReservationChange,
-    ReservationPage, ReservationQuery, ReservationRequest, Reserved,
+    ReservationPage, ReservationQuery, ReservationRequest, Reserved, RouteConstraints,
 };
 use serde::Serialize;
 
@@ -28,6 +30,8 @@ use crate::store::{IdempotencyKey, StoreError};
 const MAX_NAME_BYTES: usize = 253;
 /// Maximum number of sites, and of links, to avoid.
 const MAX_AVOIDED: usize = 100;
+/// Maximum number of sites of a named path.
+const MAX_PATH_SITES: usize = 100;
 /// Maximum length of a description, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 200;
 /// Default number of reservations in one answer.
@@ -311,10 +315,13 @@ pub async fn reserve(
 async fn wish(
     controller: &Controller,
     caller: &Caller,
-    request: ReservationRequest,
+    mut request: ReservationRequest,
     document: Option<String>,
 ) -> Result<ReservationCommand, RequestRefusal> {
     check(&request).map_err(invalid)?;
+    request
+        .check_options()
+        .map_err(|conflict| invalid(conflict.to_string()))?;
     let leadership = controller.leadership();
     if leadership.term().is_none() {
         // A controller that does not lead may have an outdated map.
@@ -326,6 +333,13 @@ async fn wish(
         place(&places, "from", &request.from)?,
         place(&places, "to", &request.to)?,
     );
+    let constraints = &mut request.constraints;
+    resolve_sites(&places, constraints)?;
+    // A path that begins at the end's own site needs no right to begin elsewhere.
+    constraints.ingress.take_if(|site| *site == from.site);
+    constraints.egress.take_if(|site| *site == to.site);
+    from.path_site.clone_from(&constraints.ingress);
+    to.path_site.clone_from(&constraints.egress);
     address(&places, caller, &request, &mut from, &mut to)
         .map_err(|fault| invalid(fault.to_string()))?;
     let speaker = controller.speaker(caller);
@@ -367,6 +381,30 @@ fn check(request: &ReservationRequest) -> Result<(), String> {
             "from, to, avoid_sites, avoid_links: 1 to {MAX_NAME_BYTES} bytes"
         ));
     }
+    let RouteConstraints {
+        via,
+        only_links,
+        ingress,
+        egress,
+        paths,
+        ..
+    } = &request.constraints;
+    let of_paths = paths.iter().flat_map(|path| &path.sites);
+    let mut named = via.iter().chain(only_links).chain(ingress).chain(egress);
+    if !named.all(|name| is_name(name)) || !of_paths.clone().all(|name| is_name(name)) {
+        return Err(format!(
+            "constraints: names have 1 to {MAX_NAME_BYTES} bytes"
+        ));
+    }
+    let is_long = paths
+        .iter()
+        .any(|path| !(2..=MAX_PATH_SITES).contains(&path.sites.len()));
+    if via.len() > MAX_VIA || only_links.len() > MAX_AVOIDED || paths.len() > MAX_PATHS || is_long {
+        return Err(format!(
+            "constraints: at most {MAX_VIA} sites in via, {MAX_AVOIDED} links, and {MAX_PATHS} \
+             paths of 2 to {MAX_PATH_SITES} sites"
+        ));
+    }
     if request.avoid_sites.len() > MAX_AVOIDED || request.avoid_links.len() > MAX_AVOIDED {
         return Err(format!("avoid_sites, avoid_links: at most {MAX_AVOIDED}"));
     }
@@ -376,6 +414,29 @@ fn check(request: &ReservationRequest) -> Result<(), String> {
         return Err(format!(
             "description: one line of at most {MAX_DESCRIPTION_BYTES} bytes"
         ));
+    }
+    Ok(())
+}
+
+/// Replaces the names of hosts and depots in constraints by those of their sites. Neighbours on a
+/// named path that are at the same site are one.
+fn resolve_sites(places: &MapIndex, constraints: &mut RouteConstraints) -> Result<(), Problem> {
+    let RouteConstraints {
+        via,
+        ingress,
+        egress,
+        paths,
+        ..
+    } = constraints;
+    let named = via.iter_mut().map(|name| ("via", name));
+    let named = named.chain(ingress.iter_mut().map(|name| ("ingress", name)));
+    let named = named.chain(egress.iter_mut().map(|name| ("egress", name)));
+    let of_paths = paths.iter_mut().flat_map(|path| &mut path.sites);
+    for (what, name) in named.chain(of_paths.map(|name| ("path", name))) {
+        *name = place(places, what, name)?.site;
+    }
+    for path in paths {
+        path.sites.dedup();
     }
     Ok(())
 }

@@ -2,7 +2,9 @@
 
 use longhaul_circuits::network::LinkShare;
 use longhaul_circuits::policy::RequestLimits;
-use longhaul_control_api::principals::{Permission, ReservationLimits, Resource, Right};
+use longhaul_control_api::principals::{
+    PathOptionSet, Permission, ReservationLimits, Resource, Right,
+};
 
 use crate::authority::{AccessDenied, Subject, decide, limits};
 
@@ -41,21 +43,38 @@ impl ReservationCaller {
     }
 
     /// Returns alternative limits for this permission, the one with the largest share first. A
-    /// request must be within one of them.
+    /// request must be within one of them. Rights that do not allow the path options of the request
+    /// do not count.
     ///
     /// # Errors
-    /// The caller does not have the permission at all.
+    /// The caller does not have the permission at all, or not for these path options.
     pub fn limits(
         &self,
         permission: Permission,
         subject: &Subject,
+        options: PathOptionSet,
     ) -> Result<Vec<RequestLimits>, AccessDenied> {
         self.may(permission, subject)?;
         let Some(rights) = &self.rights else {
             return Ok(vec![RequestLimits::default()]);
         };
-        let found = limits(rights, Resource::Reservations, permission, subject);
-        let mut found: Vec<RequestLimits> = found.iter().map(to_limits).collect();
+        let covering = limits(rights, Resource::Reservations, permission, subject);
+        let denied = |limits: &ReservationLimits| {
+            let allowed = limits.path_options;
+            options.without(allowed.unwrap_or_else(PathOptionSet::default_allowed))
+        };
+        let found = covering.iter().filter(|limits| denied(limits).is_empty());
+        let mut found: Vec<RequestLimits> = found.map(to_limits).collect();
+        let closest = covering
+            .iter()
+            .map(denied)
+            .min_by_key(|denied| denied.iter().count());
+        if let Some(denied) = closest.filter(|denied| !denied.is_empty()) {
+            return Err(AccessDenied::PathOptions {
+                who: self.name.clone(),
+                options: denied.to_string(),
+            });
+        }
         found.sort_by_key(|limits| std::cmp::Reverse(limits.share.unwrap_or(LinkShare::WHOLE)));
         Ok(found)
     }
@@ -87,10 +106,16 @@ impl ReservationCaller {
     ///
     /// # Errors
     /// The caller may not change it.
-    pub fn limits_of_change(&self, subject: &Subject) -> Result<Vec<RequestLimits>, AccessDenied> {
-        let of_change = self.limits(Permission::Modify, subject)?;
-        let Ok(of_new) = self.limits(Permission::Create, subject) else {
-            return Ok(of_change);
+    pub fn limits_of_change(
+        &self,
+        subject: &Subject,
+        options: PathOptionSet,
+    ) -> Result<Vec<RequestLimits>, AccessDenied> {
+        let of_change = self.limits(Permission::Modify, subject, options)?;
+        let of_new = match self.limits(Permission::Create, subject, options) {
+            Ok(of_new) => of_new,
+            Err(denied @ AccessDenied::PathOptions { .. }) => return Err(denied),
+            Err(_) => return Ok(of_change),
         };
         let both = of_change
             .iter()

@@ -154,6 +154,13 @@ impl NetworkNames {
         named.map(|(id, _)| id)
     }
 
+    /// Returns true if a link with capacity leads from one node to another.
+    #[must_use]
+    pub fn has_link(&self, from: NodeId, to: NodeId) -> bool {
+        let mut links = self.links.iter().map(|known| &known.link);
+        links.any(|link| link.from == from && link.to == to && link.capacity > 0)
+    }
+
     /// Returns a link.
     #[must_use]
     pub fn link(&self, id: LinkId) -> Option<&NamedLink> {

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use longhaul_circuits::book::JournalEntry;
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::time::MomentMs;
+use longhaul_control_api::reservations::SourcePortRange;
 use serde::{Deserialize, Serialize};
 
 use super::names::NetworkNames;
-use super::wanted::ReservationEnd;
+use super::wanted::{ReservationEnd, path_sites};
 use crate::authority::Subject;
 
 /// Details of a reservation that the book does not have. Only `document` and `failure` ever change.
@@ -34,6 +35,9 @@ pub struct ReservationDetail {
     /// If true, its streams are recognised by ports even with one path.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pinned: bool,
+    /// Packets that use it, if not all between its ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<ReservedPackets>,
     /// If true, its paths are set up in its window once it is committed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub provision: bool,
@@ -46,6 +50,19 @@ pub struct ReservationDetail {
     pub failure: Option<String>,
     /// Time of the request.
     pub created: MomentMs,
+}
+
+/// Packets that use a reservation, of those between its ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReservedPackets {
+    /// Source ports, if the request names them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_ports: Option<SourcePortRange>,
+    /// Number of paths that share the source ports.
+    pub paths: u16,
+    /// Differentiated services code point.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<u8>,
 }
 
 #[expect(
@@ -62,8 +79,20 @@ impl ReservationDetail {
     pub fn subject(&self, owner: &str) -> Subject {
         Subject {
             own: self.owner == owner,
-            sites: [self.from.site.clone(), self.to.site.clone()].into(),
+            sites: path_sites(&self.from, &self.to),
         }
+    }
+
+    /// Returns the source ports that the request names.
+    #[must_use]
+    pub fn own_ports(&self) -> Option<SourcePortRange> {
+        self.packets.and_then(|packets| packets.source_ports)
+    }
+
+    /// Returns the differentiated services code point of its packets.
+    #[must_use]
+    pub fn dscp(&self) -> Option<u8> {
+        self.packets.and_then(|packets| packets.dscp)
     }
 }
 

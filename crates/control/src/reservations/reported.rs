@@ -8,15 +8,16 @@ use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::machine::{
     LifecyclePhase, ProvisionPhase, ReservationMachine, ReservePhase,
 };
-use longhaul_circuits::network::LinkId;
+use longhaul_circuits::network::{LinkId, NodeId};
 use longhaul_circuits::path::{self, Diversity};
 use longhaul_circuits::request::{self, CircuitRequest, ReservationPlan};
 use longhaul_circuits::split::RatedPath;
 use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::reservations::{
-    Disjoint, FullLink, HeldReservation, LifeState, LinkDirection, Offer, Offers, Pace, Piece,
-    Preference, Proof, ProvisionState, Refusal, Reservation, ReservationRequest, ReservationState,
-    ReserveState, ReservedPath, SourcePortRange, Wish,
+    ConstraintCause, Disjoint, FullLink, HeldReservation, LifeState, LinkDirection, NamedPath,
+    Offer, Offers, Pace, PacketFilter, Piece, Preference, Proof, ProvisionState, Refusal,
+    RefusalCause, Reservation, ReservationRequest, ReservationState, ReserveState, ReservedPath,
+    RouteConstraints, SourcePortRange, Wish,
 };
 
 use super::api_moment;
@@ -66,6 +67,8 @@ pub fn reservation(
         paths: u32::try_from(request.paths).unwrap_or(u32::MAX),
         disjoint: disjoint(request.diversity),
         preference: preference(request.preference),
+        constraints: route_constraints(names, detail, request),
+        filter: filter(detail),
         description: detail.description.clone(),
         state: state(reservation.machine),
         pieces: pieces(names, &reservation.plan, Some(detail)),
@@ -95,8 +98,125 @@ pub fn refusal(
         start_ms: api_moment(window.start),
         end_ms: api_moment(window.end),
         proof: proof(names, &none.proof, seen),
+        cause: none.cause.as_ref().map(|found| cause(asked, names, found)),
         offers: offers(names, asked, &none.offers),
     }
+}
+
+/// Returns the cause of a refusal, in the words of the request.
+fn cause(
+    asked: &ReservationRequest,
+    names: &NetworkNames,
+    found: &admit::RefusalCause,
+) -> RefusalCause {
+    let constraints = &asked.constraints;
+    let described = |constraint: &admit::PathConstraint| match *constraint {
+        admit::PathConstraint::Via => ConstraintCause::Via {
+            sites: constraints.via.clone(),
+        },
+        // Requests limit paths to links only.
+        admit::PathConstraint::OnlyNodes | admit::PathConstraint::OnlyLinks => {
+            ConstraintCause::OnlyLinks {
+                links: constraints.only_links.clone(),
+            }
+        }
+        admit::PathConstraint::AvoidedNodes => ConstraintCause::AvoidSite {
+            sites: asked.avoid_sites.clone(),
+        },
+        admit::PathConstraint::AvoidedLinks => ConstraintCause::AvoidLink {
+            links: asked.avoid_links.clone(),
+        },
+        admit::PathConstraint::MaxHops {
+            needed,
+            is_unreachable,
+        } => ConstraintCause::MaxHops {
+            most: constraints.max_hops.unwrap_or_default(),
+            needed,
+            unreachable: is_unreachable,
+        },
+        admit::PathConstraint::MaxLatency {
+            needed,
+            is_unreachable,
+        } => ConstraintCause::MaxLatency {
+            most_us: constraints.max_latency_us.unwrap_or_default(),
+            needed_us: needed,
+            unreachable: is_unreachable,
+        },
+        admit::PathConstraint::Disjoint => ConstraintCause::Disjoint,
+        admit::PathConstraint::Explicit {
+            path,
+            from,
+            to,
+            needed,
+            left,
+        } => ConstraintCause::Path {
+            path: u32::try_from(path).unwrap_or(u32::MAX),
+            from: names.site(from).to_owned(),
+            to: names.site(to).to_owned(),
+            needed_bps: needed,
+            left_bps: left,
+        },
+    };
+    RefusalCause {
+        constraints: found.constraints.iter().map(described).collect(),
+        together: found.together,
+        asked_bps: match asked.wish {
+            Wish::Rate { rate_bps } => Some(rate_bps),
+            Wish::Volume { .. } => None,
+        },
+        most_bps: found.found,
+    }
+}
+
+/// Returns the packets that use a reservation.
+fn filter(detail: &ReservationDetail) -> PacketFilter {
+    PacketFilter {
+        source_ports: detail.own_ports(),
+        dscp: detail.dscp(),
+    }
+}
+
+/// Returns the constraints of a request on each path, by name.
+fn route_constraints(
+    names: &NetworkNames,
+    detail: &ReservationDetail,
+    request: &CircuitRequest,
+) -> RouteConstraints {
+    let sites = |nodes: &[NodeId]| -> Vec<String> {
+        nodes
+            .iter()
+            .map(|node| names.site(*node).to_owned())
+            .collect()
+    };
+    let bounds = &request.bounds;
+    let paths = bounds.explicit.iter().map(|path| NamedPath {
+        sites: sites(&path.nodes),
+        rate_bps: path.rate,
+    });
+    RouteConstraints {
+        via: sites(&bounds.via),
+        only_links: link_names(names, request.elements.only_links.iter().flatten()),
+        max_hops: bounds.max_hops,
+        max_latency_us: bounds.max_latency,
+        ingress: detail.from.path_site.clone(),
+        egress: detail.to.path_site.clone(),
+        paths: paths.collect(),
+    }
+}
+
+/// Returns the names of links, each once.
+fn link_names<'a>(
+    names: &NetworkNames,
+    links: impl IntoIterator<Item = &'a LinkId>,
+) -> Vec<String> {
+    let links = links.into_iter().filter_map(|link| names.link(*link));
+    let mut found: Vec<String> = Vec::new();
+    for link in links {
+        if !found.contains(&link.name) {
+            found.push(link.name.clone());
+        }
+    }
+    found
 }
 
 /// Returns counter-offers in the form of the API.
@@ -147,6 +267,10 @@ fn proof(
             bytes: volume.bytes(),
         },
         admit::RefusalProof::Searched { all } => Proof::Searched { all_bps: *all },
+        admit::RefusalProof::Constrained { found, complete } => Proof::Constrained {
+            most_bps: *found,
+            complete: *complete,
+        },
         admit::RefusalProof::Unknown => Proof::Unknown,
     }
 }
@@ -194,7 +318,6 @@ pub fn pieces(
         source_ports,
         carried: None,
     };
-    let (block, pinned) = detail.map_or((None, false), |detail| (detail.ports, detail.pinned));
     let piece = |(piece, ports): (&request::PlanPiece, Vec<Option<SourcePortRange>>)| {
         let mut paths: Vec<ReservedPath> = piece.routes.iter().zip(ports).map(path).collect();
         paths.sort_by_key(|path| std::cmp::Reverse(path.rate_bps));
@@ -204,11 +327,11 @@ pub fn pieces(
             paths,
         }
     };
-    plan.0
-        .iter()
-        .zip(streams::path_ports(plan, block, pinned))
-        .map(piece)
-        .collect()
+    let ports = match detail {
+        Some(detail) => streams::ports_of_plan(plan, detail),
+        None => streams::path_ports(plan, None, false),
+    };
+    plan.0.iter().zip(ports).map(piece).collect()
 }
 
 fn directions(names: &NetworkNames, links: &[LinkId]) -> Vec<LinkDirection> {
@@ -242,19 +365,6 @@ pub fn known_request(
     request: &CircuitRequest,
     hold: bool,
 ) -> ReservationRequest {
-    let mut links: Vec<String> = directions(
-        names,
-        &request
-            .elements
-            .no_links
-            .iter()
-            .copied()
-            .collect::<Vec<_>>(),
-    )
-    .into_iter()
-    .map(|direction| direction.link)
-    .collect();
-    links.dedup();
     let sites = request.elements.no_nodes.iter();
     ReservationRequest {
         from: detail.from.name.clone(),
@@ -266,7 +376,9 @@ pub fn known_request(
         disjoint: disjoint(request.diversity),
         preference: preference(request.preference),
         avoid_sites: sites.map(|node| names.site(*node).to_owned()).collect(),
-        avoid_links: links,
+        avoid_links: link_names(names, &request.elements.no_links),
+        constraints: route_constraints(names, detail, request),
+        filter: filter(detail),
         recurrence: None,
         hold,
         provision: false,

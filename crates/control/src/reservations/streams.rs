@@ -13,6 +13,7 @@ use longhaul_circuits::split::MAX_PATHS;
 use longhaul_control_api::reservations::SourcePortRange;
 use longhaul_provisioning::streams::Prefix;
 
+use super::record::ReservationDetail;
 use super::wanted::InvalidReservation;
 
 /// Number of source ports of one path.
@@ -99,6 +100,47 @@ pub fn free_block(taken: &BTreeSet<u16>) -> Option<u16> {
     blocks.find(|block| !taken.contains(block))
 }
 
+/// Returns the blocks that contain ports of a range.
+pub fn blocks_within(range: SourcePortRange) -> impl Iterator<Item = u16> {
+    let blocks = (FIRST_PORT..PORTS_END).step_by(usize::from(PORTS_OF_BLOCK));
+    blocks.filter(move |block| range.first < block + PORTS_OF_BLOCK && *block <= range.last)
+}
+
+/// Returns the source ports of each route of each piece of a reservation's plan: those that its
+/// request names, or those of its block.
+#[must_use]
+pub fn ports_of_plan(
+    plan: &ReservationPlan,
+    detail: &ReservationDetail,
+) -> Vec<Vec<Option<SourcePortRange>>> {
+    let packets = detail.packets.as_ref();
+    match packets.and_then(|packets| Some((packets.source_ports?, packets.paths))) {
+        Some((range, paths)) => path_places(plan)
+            .into_iter()
+            .map(|places| {
+                let ports = places.into_iter();
+                ports
+                    .map(|place| divided_range(range, paths, place?))
+                    .collect()
+            })
+            .collect(),
+        None => path_ports(plan, detail.ports, detail.pinned),
+    }
+}
+
+/// Returns the part of a range of ports that belongs to the path at a place.
+fn divided_range(range: SourcePortRange, paths: u16, place: u16) -> Option<SourcePortRange> {
+    let count = u32::from(range.last.saturating_sub(range.first)) + 1;
+    let paths = u32::from(paths.max(1));
+    let port = |place: u32| u32::from(range.first) + count * place / paths;
+    let (first, end) = (port(place.into()), port(u32::from(place) + 1));
+    Some(SourcePortRange {
+        first: u16::try_from(first).ok()?,
+        last: u16::try_from(end.checked_sub(1)?).ok()?,
+    })
+    .filter(|ports| ports.last <= range.last && ports.first <= ports.last)
+}
+
 /// Returns the source ports of each route of each piece of a plan. A path that continues in the
 /// next piece keeps its ports.
 #[must_use]
@@ -111,6 +153,19 @@ pub fn path_ports(
         let none = plan.0.iter().map(|piece| vec![None; piece.routes.len()]);
         return none.collect();
     };
+    let pieces = plan.0.iter().zip(path_places(plan));
+    let all = pieces.map(|(piece, places)| {
+        let is_distinguished = pinned || piece.routes.len() > 1;
+        let places = places.into_iter();
+        let ports = places.map(|place| place.filter(|_| is_distinguished));
+        ports.map(|place| Some(range(block, place?))).collect()
+    });
+    all.collect()
+}
+
+/// Returns a number for each route of each piece, different within a piece. A path that continues
+/// in the next piece keeps its number.
+fn path_places(plan: &ReservationPlan) -> Vec<Vec<Option<u16>>> {
     let mut places: BTreeMap<&LinkPath, u16> = BTreeMap::new();
     let mut all = Vec::with_capacity(plan.0.len());
     for piece in &plan.0 {
@@ -129,12 +184,7 @@ pub fn path_ports(
                 taken.insert(place);
                 places.insert(&route.path, place);
             }
-            let is_distinguished = pinned || piece.routes.len() > 1;
-            of_piece.push(
-                place
-                    .filter(|_| is_distinguished)
-                    .map(|place| range(block, place)),
-            );
+            of_piece.push(place);
         }
         all.push(of_piece);
     }

@@ -1,11 +1,14 @@
 //! Requests in the terms of the network.
 
+use std::collections::BTreeSet;
+
 use longhaul_circuits::network::{LinkId, NodeId};
-use longhaul_circuits::path::{self, Diversity, PathEnds};
+use longhaul_circuits::path::{self, Diversity, ExplicitPath, PathBounds, PathEnds};
 use longhaul_circuits::request::{self, CircuitRequest, PathElements};
 use longhaul_circuits::time::{MomentMs, Window};
+use longhaul_control_api::principals::PathOption;
 use longhaul_control_api::reservations::{
-    Disjoint, Pace, Preference, ReservationChange, ReservationRequest, Wish,
+    Disjoint, OptionConflict, Pace, Preference, ReservationChange, ReservationRequest, Wish,
 };
 use longhaul_provisioning::streams::Prefix;
 use serde::{Deserialize, Serialize};
@@ -34,6 +37,30 @@ pub enum InvalidReservation {
         /// Name of the site or link.
         name: String,
     },
+    /// A site or a link that paths are to use is not on the map. Check the spelling.
+    #[error("{option}: there is no {what} {name} on the map: longhaul map lists them")]
+    Unknown {
+        /// Option that names it.
+        option: PathOption,
+        /// Kind: a site or a link.
+        what: &'static str,
+        /// Name of the site or link.
+        name: String,
+    },
+    /// A site to pass is one at which the paths begin or end.
+    #[error("via: the paths begin or end at {0}: leave it out")]
+    ViaEnd(String),
+    /// A named path does not lead from end to end over links of the map.
+    #[error("path {number}: {why}")]
+    NamedPath {
+        /// Number of the path, from 1.
+        number: usize,
+        /// Description of the error, and what to do.
+        why: String,
+    },
+    /// Options exclude each other, or one is out of range.
+    #[error(transparent)]
+    Options(#[from] OptionConflict),
     /// An end is slower than the requested rate. The map has it as `access` of a host, or as a
     /// limit of a depot.
     #[error("the ends can send and receive at most {most} bit/s: ask for less")]
@@ -55,6 +82,30 @@ pub enum InvalidReservation {
         "pin: the map has no addresses of the ends: name them with from_address and to_address"
     )]
     Unaddressed,
+    /// A packet filter was requested, but the addresses of the ends are unknown.
+    #[error(
+        "{0}: the map has no addresses of the ends: name them with from_address and to_address"
+    )]
+    UnaddressedFilter(PathOption),
+    /// Another reservation between the same addresses carries packets with these source ports.
+    #[error(
+        "ports: reservation {other} has source ports {first}-{last} between these ends at that \
+         time: choose others"
+    )]
+    FilterTaken {
+        /// Number of the other reservation.
+        other: u64,
+        /// Its first source port.
+        first: u16,
+        /// Its last source port.
+        last: u16,
+    },
+    /// The number of paths changes, but they share source ports that the request named.
+    #[error(
+        "paths: the reservation's source ports are shared by {0} paths: make a new reservation \
+         instead"
+    )]
+    SharedPorts(u16),
     /// All source ports are taken.
     #[error(
         "all source ports for circuits between {from} and {to} are in use at that time: choose \
@@ -95,6 +146,23 @@ pub struct ReservationEnd {
     /// Address or prefix by which its streams are recognised, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<Prefix>,
+    /// Site at which the paths begin or end, if not that of the end: its ingress or egress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_site: Option<String>,
+}
+
+impl ReservationEnd {
+    /// Returns the site at which the paths begin or end.
+    #[must_use]
+    pub fn path_site(&self) -> &str {
+        self.path_site.as_ref().unwrap_or(&self.site)
+    }
+}
+
+/// Returns the sites at which the paths between two ends begin and end.
+#[must_use]
+pub fn path_sites(from: &ReservationEnd, to: &ReservationEnd) -> BTreeSet<String> {
+    [from, to].map(|end| end.path_site().to_owned()).into()
 }
 
 /// Returns the window of a request that arrives now. A start just before now is moved to now.
@@ -135,7 +203,7 @@ pub fn request(
     window: Window,
 ) -> Result<CircuitRequest, InvalidReservation> {
     let node = |place: &ReservationEnd| {
-        let node = names.node(&place.site);
+        let node = names.node(place.path_site());
         node.ok_or_else(|| InvalidReservation::Site(place.name.clone()))
     };
     let ends = PathEnds {
@@ -143,7 +211,7 @@ pub fn request(
         to: node(to)?,
     };
     if ends.from == ends.to {
-        return Err(InvalidReservation::OneSite(from.site.clone()));
+        return Err(InvalidReservation::OneSite(from.path_site().to_owned()));
     }
     Ok(CircuitRequest {
         ends,
@@ -153,6 +221,7 @@ pub fn request(
         diversity: diversity(asked.disjoint),
         preference: preference(asked.preference),
         elements: elements(names, asked)?,
+        bounds: bounds(names, asked, ends)?,
     })
 }
 
@@ -243,7 +312,94 @@ fn elements(
         }
         elements.no_links.extend(named);
     }
+    let only = &asked.constraints.only_links;
+    let mut only_links = BTreeSet::new();
+    for link in only {
+        let before = only_links.len();
+        only_links.extend(names.links_named(link));
+        if only_links.len() == before {
+            return Err(InvalidReservation::Unknown {
+                option: PathOption::OnlyLinks,
+                what: "link",
+                name: link.clone(),
+            });
+        }
+    }
+    elements.only_links = (!only.is_empty()).then_some(only_links);
     Ok(elements)
+}
+
+fn bounds(
+    names: &NetworkNames,
+    asked: &ReservationRequest,
+    ends: PathEnds,
+) -> Result<PathBounds, InvalidReservation> {
+    asked.check_options()?;
+    let constraints = &asked.constraints;
+    let node = |option: PathOption, site: &String| {
+        names.node(site).ok_or_else(|| InvalidReservation::Unknown {
+            option,
+            what: "site",
+            name: site.clone(),
+        })
+    };
+    let mut via = Vec::with_capacity(constraints.via.len());
+    for site in &constraints.via {
+        let found = node(PathOption::Via, site)?;
+        if found == ends.from || found == ends.to {
+            return Err(InvalidReservation::ViaEnd(site.clone()));
+        }
+        via.push(found);
+    }
+    let mut explicit: Vec<ExplicitPath> = Vec::with_capacity(constraints.paths.len());
+    for (number, path) in (1..).zip(&constraints.paths) {
+        let nodes = path.sites.iter().map(|site| node(PathOption::Path, site));
+        let nodes = nodes.collect::<Result<Vec<NodeId>, _>>()?;
+        let fault = named_path_fault(names, &nodes, ends).or_else(|| {
+            let is_twice = explicit.iter().any(|other| other.nodes == nodes);
+            is_twice.then(|| "it is named twice: name it once with both rates".to_owned())
+        });
+        if let Some(why) = fault {
+            return Err(InvalidReservation::NamedPath { number, why });
+        }
+        explicit.push(ExplicitPath {
+            nodes,
+            rate: path.rate_bps,
+        });
+    }
+    Ok(PathBounds {
+        via,
+        max_hops: constraints.max_hops,
+        max_latency: constraints.max_latency_us,
+        explicit,
+    })
+}
+
+/// Returns the reason why nodes are not a path between two ends.
+fn named_path_fault(names: &NetworkNames, nodes: &[NodeId], ends: PathEnds) -> Option<String> {
+    let (first, last) = (nodes.first()?, nodes.last()?);
+    let (from, to) = (names.site(ends.from), names.site(ends.to));
+    if *first != ends.from || *last != ends.to {
+        return Some(format!(
+            "it leads from {} to {}, and the reservation from {from} to {to}: name all sites from \
+             one end to the other",
+            names.site(*first),
+            names.site(*last)
+        ));
+    }
+    let mut passed = BTreeSet::new();
+    if let Some(twice) = nodes.iter().find(|node| !passed.insert(**node)) {
+        let site = names.site(*twice);
+        return Some(format!("it passes {site} twice: leave out the loop"));
+    }
+    let hops = nodes.iter().zip(nodes.iter().skip(1));
+    let mut missing = hops.filter(|(from, to)| !names.has_link(**from, **to));
+    let (from, to) = missing.next()?;
+    Some(format!(
+        "no link of the map leads from {} to {}: name the sites between them",
+        names.site(*from),
+        names.site(*to)
+    ))
 }
 
 fn unknown_element(what: &'static str, name: &str) -> InvalidReservation {

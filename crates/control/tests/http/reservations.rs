@@ -299,6 +299,96 @@ async fn forbidden_and_invalid_requests_are_refused() {
 }
 
 #[tokio::test]
+async fn path_options_are_resolved_checked_and_permitted() {
+    let bench = bench().await;
+    let both = json!({"capacity": {"rate_bps": 1e10}});
+    let mut map = map();
+    let more = [
+        json!({"name": "w-n", "from": "west", "to": "north", "forward": both}),
+        json!({"name": "n-e", "from": "north", "to": "east", "forward": both}),
+    ];
+    map["links"].as_array_mut().unwrap().extend(more);
+    let sites = map["sites"].as_array_mut().unwrap();
+    sites.push(json!({"name": "north"}));
+    let hosts = map["hosts"].as_array_mut().unwrap();
+    hosts.push(json!({"name": "relay", "site": "north", "addresses": ["relay.example"]}));
+    assert_eq!(
+        bench.local("PUT", "/api/v1/map", &map.to_string()).await.0,
+        200
+    );
+    let with = |name: &str, value: Value| {
+        let mut request = request(1_000);
+        request["constraints"][name] = value;
+        request
+    };
+    // A host stands for its site.
+    let reserver = bench.principal("reserver", "r").await;
+    let via = with("via", json!(["relay"]));
+    let (status, granted) = reserve(&bench, &reserver, &via).await;
+    assert_eq!(status, 201, "{granted}");
+    let granted = &granted["reservations"][0];
+    assert_eq!(granted["constraints"]["via"], json!(["north"]));
+    assert_eq!(granted["pieces"][0]["paths"][0]["links"][0]["link"], "w-n");
+    let path = json!([{"sites": ["dtn", "west", "relay", "store"], "rate_bps": 1_000}]);
+    let (status, granted) = reserve(&bench, &reserver, &with("paths", path)).await;
+    assert_eq!(status, 201, "{granted}");
+    let sites = &granted["reservations"][0]["constraints"]["paths"][0]["sites"];
+    assert_eq!(*sites, json!(["west", "north", "east"]));
+    // To begin elsewhere needs permission; at the site of the end, it is nothing special.
+    let own = with("ingress", json!("dtn"));
+    assert_eq!(reserve(&bench, &reserver, &own).await.0, 201);
+    let other = with("ingress", json!("relay"));
+    let (status, problem) = reserve(&bench, &reserver, &other).await;
+    assert_eq!(status, 403, "{problem}");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("allows ingress for such"), "{detail}");
+    let (status, granted) = bench.local("POST", PATH, &other.to_string()).await;
+    assert_eq!(status, 201, "{granted}");
+    let links = &granted["reservations"][0]["pieces"][0]["paths"][0]["links"];
+    assert_eq!(
+        (links.as_array().unwrap().len(), &links[0]["link"]),
+        (1, &json!("n-e"))
+    );
+    for (body, expected, word) in [
+        (
+            with("via", json!(["nowhere"])),
+            404,
+            "via: no host, depot or site",
+        ),
+        (with("max_hops", json!(0)), 400, "max-hops 0"),
+        (
+            with("only_links", json!(["none"])),
+            400,
+            "only-links: there is no link none",
+        ),
+        (with("colour", json!("red")), 400, "colour"),
+        (
+            with("via", json!(vec!["relay"; 17])),
+            400,
+            "at most 16 sites",
+        ),
+    ] {
+        let (status, problem) = bench.local("POST", PATH, &body.to_string()).await;
+        assert_eq!(status, expected, "{problem}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(word), "{detail}");
+    }
+    // A refusal has the cause as data, too.
+    let mut short = with("max_hops", json!(1));
+    short["avoid_links"] = json!(["w-e"]);
+    let (status, problem) = reserve(&bench, &reserver, &short).await;
+    assert_eq!(status, 409, "{problem}");
+    let causes = problem["refusal"]["cause"]["constraints"]
+        .as_array()
+        .unwrap();
+    assert_eq!(causes[0]["kind"], "avoid-link");
+    assert_eq!(
+        causes[1],
+        json!({"kind": "max-hops", "most": 1, "needed": 2, "unreachable": true})
+    );
+}
+
+#[tokio::test]
 async fn owner_gets_grants_for_depots_on_its_paths() {
     let bench = Bench::new().await;
     let depot = SigningKey::generate().unwrap().public();

@@ -3,14 +3,14 @@
 //! been built without.
 //!
 //! Classic BPF and its ancillary loads: the kernel's Documentation/networking/filter.rst. Headers:
-//! RFC 791, RFC 8200, RFC 9293, RFC 768.
+//! RFC 791, RFC 2474, RFC 8200, RFC 9293, RFC 768.
 
 #[cfg(test)]
 mod tests;
 
 use std::net::IpAddr;
 
-use crate::streams::{IpFamily, Prefix, StreamSelector};
+use crate::streams::{IpFamily, MAX_DSCP, Prefix, StreamSelector};
 
 /// Base of loads relative to the network header, whatever precedes it (`SKF_NET_OFF`).
 const NETWORK_HEADER: u32 = 0xfff0_0000;
@@ -38,6 +38,10 @@ const NO_MATCH: u32 = 0;
 
 /// Offset and bit mask of the fragment offset in IPv4.
 const V4_FRAGMENT: (u32, u32) = (6, 0x1fff);
+/// Offset of the byte with the code point in IPv4, and its shift (RFC 2474).
+const V4_DSCP: (u32, u32) = (1, 2);
+/// Offset of the half word with the code point in IPv6, and its shift.
+const V6_DSCP: (u32, u32) = (0, 6);
 /// Offset of the next protocol in the IPv4 header.
 const V4_PROTOCOL_OFFSET: u32 = 9;
 const V6_NEXT_HEADER_OFFSET: u32 = 6;
@@ -80,6 +84,23 @@ fn instructions(streams: &StreamSelector) -> Vec<Instruction> {
     };
     match_address(&mut steps, source, streams.from);
     match_address(&mut steps, destination, streams.to);
+    if let Some(dscp) = streams.dscp {
+        let (word, shift) = match family {
+            IpFamily::V4 => (
+                FilterStep::Do(LOAD_BYTE, NETWORK_HEADER + V4_DSCP.0),
+                V4_DSCP.1,
+            ),
+            IpFamily::V6 => (
+                FilterStep::Do(LOAD_HALF, NETWORK_HEADER + V6_DSCP.0),
+                V6_DSCP.1,
+            ),
+        };
+        steps.extend([
+            word,
+            FilterStep::Do(AND, u32::from(MAX_DSCP) << shift),
+            FilterStep::Require(IF_EQUAL, u32::from(dscp) << shift),
+        ]);
+    }
     if let Some(ports) = streams.source_ports {
         let protocol = match family {
             IpFamily::V4 => V4_PROTOCOL_OFFSET,
@@ -134,7 +155,7 @@ fn assemble(steps: &[FilterStep]) -> Vec<Instruction> {
     let mut program = Vec::with_capacity(steps.len() + 2);
     for (at, step) in steps.iter().enumerate() {
         // After the last step come the return for a match and that for no match. There are at most
-        // 32 steps.
+        // 40 steps.
         let out = u8::try_from(steps.len() - at).unwrap_or(u8::MAX);
         let (code, k, if_true, if_false) = match *step {
             FilterStep::Do(code, k) => (code, k, 0, 0),

@@ -10,7 +10,7 @@ use super::room::{REST_CLASS, ROOT_CLASS, burst_bytes, class_id, queue_bytes, un
 use super::snapshot::{Interface, KernelSnapshot, RootDiscipline, family_option};
 use crate::ask::{DriverError, DriverReply};
 use crate::circuit::{CircuitPart, EntityName};
-use crate::streams::IpFamily;
+use crate::streams::{IpFamily, StreamSelector};
 
 /// Number of bytes that a class sends before the next class at the same priority has its turn.
 const QUANTUM_BYTES: u32 = 60_000;
@@ -119,7 +119,13 @@ impl LinuxRouter {
     ) -> Result<u16, DriverError> {
         let used = snapshot.slots();
         let family = part.streams.family();
-        let is_for_some = part.streams.source_ports.is_some() || part.streams.mark.is_some();
+        let StreamSelector {
+            source_ports,
+            dscp,
+            mark,
+            ..
+        } = part.streams;
+        let is_for_some = source_ports.is_some() || dscp.is_some() || mark.is_some();
         let slots = if is_for_some {
             0..MAX_SLOTS / 2
         } else {
@@ -301,7 +307,9 @@ pub(super) fn reserved_rate(
         .fold(0, BitsPerSecond::saturating_add)
 }
 
-/// Returns the selector of the packets in the format of `ip rule`.
+/// Returns the selector of the packets in the format of `ip rule`. It leaves out the code point,
+/// which rules can match only since Linux 6.13. So all packets with these addresses, ports and mark
+/// take the link, and only those with the code point get the rate.
 fn rule_selector(part: &CircuitPart) -> String {
     let streams = &part.streams;
     let mut text = format!("from {} to {}", streams.from, streams.to);

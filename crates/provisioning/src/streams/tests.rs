@@ -48,11 +48,25 @@ fn streams_that_cannot_be_matched_are_refused() {
         };
         assert_eq!(streams.check(), Err(SelectorFault::Ports(ports)));
     }
+    let high = StreamSelector {
+        dscp: Some(64),
+        ..good
+    };
+    assert_eq!(high.check(), Err(SelectorFault::Dscp(64)));
     let unmarked = StreamSelector {
         mark: Some(0),
         ..good
     };
     assert_eq!(unmarked.check(), Err(SelectorFault::NoMark));
+}
+
+#[test]
+fn selectors_from_before_code_points_are_read() {
+    let old = r#"{"from":"10.0.0.1","to":"10.0.0.2","mark":7}"#;
+    let read: StreamSelector = serde_json::from_str(old).unwrap();
+    assert_eq!(read.dscp, None);
+    assert_eq!(serde_json::to_string(&read).unwrap(), old);
+    assert_eq!(read.to_string(), "10.0.0.1-10.0.0.2,mark=0x7");
 }
 
 proptest! {

@@ -109,6 +109,7 @@ pub fn streams(lab: &Lab, first: u16, last: u16) -> StreamSelector {
             last,
             transport: PortProtocol::Tcp,
         }),
+        dscp: None,
         mark: None,
     }
 }

@@ -33,7 +33,11 @@ fn helper() {
     };
     match words.split_whitespace().collect::<Vec<_>>()[..] {
         ["receive", streams] => receive(streams.parse().unwrap()),
-        ["send", port, to] => send(port.parse().unwrap(), to.parse().unwrap()),
+        ["send", port, to, class] => send(
+            port.parse().unwrap(),
+            to.parse().unwrap(),
+            class.parse().unwrap(),
+        ),
         ["flood", port, to, packets] => flood(
             port.parse().unwrap(),
             to.parse().unwrap(),
@@ -63,8 +67,9 @@ fn socket(kind: SocketType, port: u16) -> OwnedFd {
     socket
 }
 
-fn send(port: u16, to: IpAddr) {
+fn send(port: u16, to: IpAddr, class: u8) {
     let socket = socket(SocketType::STREAM, port);
+    rustix::net::sockopt::set_ip_tos(&socket, class).unwrap();
     rustix::net::connect(&socket, &SocketAddr::from((to, PORT))).unwrap();
     let mut stream = TcpStream::from(socket);
     stream
@@ -120,12 +125,18 @@ impl Drop for Server {
 
 /// Sends a stream from each port at the same time, and waits until all have arrived.
 fn send_from(lab: &Arc<Lab>, ports: &[u16]) {
-    let _server = Server::start(lab, ports.len());
+    let streams: Vec<(u16, u8)> = ports.iter().map(|port| (*port, 0)).collect();
+    send_with(lab, &streams);
+}
+
+/// Like [`send_from`], with the type of service of each stream.
+fn send_with(lab: &Arc<Lab>, streams: &[(u16, u8)]) {
+    let _server = Server::start(lab, streams.len());
     let to = lab.address("server").unwrap();
-    let senders: Vec<Child> = ports
+    let senders: Vec<Child> = streams
         .iter()
-        .map(|port| {
-            helper_in(lab, "client", &format!("send {port} {to}"))
+        .map(|(port, class)| {
+            helper_in(lab, "client", &format!("send {port} {to} {class}"))
                 .spawn()
                 .unwrap()
         })
@@ -289,4 +300,39 @@ async fn both_versions_of_ip_marks_and_prefixes_are_set_up() {
     );
     let nobody: PartId = "nobody".parse().unwrap();
     assert!(counters(&router, name("us"), nobody).await.is_err());
+}
+
+#[tokio::test]
+async fn only_packets_with_the_ports_and_code_point_have_the_class() {
+    let Some(lab) = lab() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let router = router(&lab, folder.path());
+    let expedited = StreamSelector {
+        dscp: Some(46),
+        ..streams(&lab, 24_000, 24_009)
+    };
+    let part = part("expedited", "far", LINK / 5, expedited);
+    set_up(&router, part.clone()).await.unwrap();
+    // The low bits mark congestion and do not matter.
+    send_with(&lab, &[(24_003, 46 << 2 | 2)]);
+    let once = BYTES..BYTES * 3 / 2;
+    let counted = count(&router, &part).await;
+    assert!(once.contains(&counted.bytes), "{counted:?}");
+    // Others get no rate: another code point takes the link without the class, other ports do not
+    // take it.
+    send_with(&lab, &[(24_004, 0), (24_010, 46 << 2)]);
+    assert_eq!(count(&router, &part).await, counted);
+    let ((rest_far, _), classes) = (rest(&lab, "far"), said(&lab, "tc class show dev near"));
+    assert!(once.contains(&rest_far), "{rest_far} bytes");
+    assert!(!classes.contains("4c48:"), "{classes}");
+
+    let all = StreamSelector {
+        source_ports: None,
+        ..expedited
+    };
+    let part = self::part("all", "far", LINK / 5, all);
+    set_up(&router, part.clone()).await.unwrap();
+    send_with(&lab, &[(25_000, 46 << 2), (25_001, 10 << 2)]);
+    let counted = count(&router, &part).await;
+    assert!(once.contains(&counted.bytes), "{counted:?}");
 }

@@ -131,8 +131,10 @@ impl Filling {
 
     fn widest_routes(&mut self, field: &BandwidthField<'_>, want: BitsPerSecond) -> Vec<RatedPath> {
         let before = self.before.take();
+        // Within constraints, another path may be the best of several as wide.
         let known = before
             .as_ref()
+            .filter(|_| !self.ask.bounds.is_bounded())
             .map(|before| before.reusable_in(field, want));
         let routes = widest_behind(known.unwrap_or_default(), field, &self.ask, want);
         self.before = Some(PreviousStretch::record(field, want, routes.clone()));

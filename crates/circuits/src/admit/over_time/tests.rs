@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::filling::PreviousStretch;
 use crate::network::{CircuitNetwork, LinkId, NodeId};
-use crate::path::{BandwidthField, Diversity, PathEnds, Preference};
+use crate::path::{BandwidthField, Diversity, PathBounds, PathEnds, Preference};
 use crate::split::{PathConstraints, widest_behind, widest_first};
 use crate::testing::small_networks;
 use crate::time::BitsPerSecond;
@@ -37,6 +37,7 @@ proptest! {
             paths,
             diversity: [Diversity::Any, Diversity::Links, Diversity::Nodes][usize::from(diversity)],
             preference: Preference::FewestHops,
+            bounds: PathBounds::default(),
         };
         let (one, next) = (field(|rooms| rooms.0), field(|rooms| rooms.1));
         let before = PreviousStretch::record(&one, want, widest_first(&one, &ask, want));

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul_control_api::reservations::{
-    CircuitStanding, Disjoint, LifeState, Offers, Pace, Preference, Reservation, ReservationChange,
-    ReservationRequest, Wish,
+    CircuitStanding, Disjoint, LifeState, Offers, Pace, PacketFilter, Preference, Reservation,
+    ReservationChange, ReservationRequest, RouteConstraints, Wish,
 };
 use longhaul_control_client::controller::{ReservationAction as Act, ReservationAnswer};
 use longhaul_control_client::{ClientError, ControllerClient};
@@ -192,6 +192,8 @@ impl CopyReservation {
             preference: Preference::FewestHops,
             avoid_sites: Vec::new(),
             avoid_links: Vec::new(),
+            constraints: RouteConstraints::default(),
+            filter: PacketFilter::default(),
             recurrence: None,
             hold: true,
             provision: true,

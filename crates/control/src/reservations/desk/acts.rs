@@ -10,8 +10,10 @@ use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::machine::{LifecyclePhase, ReservationEvent, ReservePhase};
 use longhaul_circuits::policy::RequestLimits;
 use longhaul_circuits::time::{MomentMs, Window};
-use longhaul_control_api::principals::Permission;
-use longhaul_control_api::reservations::{ReservationChange, ReservationRequest, Reserved};
+use longhaul_control_api::principals::{PathOption, PathOptionSet, Permission};
+use longhaul_control_api::reservations::{
+    Disjoint, Preference, ReservationChange, ReservationRequest, Reserved,
+};
 
 use super::{
     DeniedCommand, HOLD_LIFETIME_MS, PendingOffers, Record, ReservationCommand, ReservationDetail,
@@ -19,6 +21,7 @@ use super::{
 };
 use crate::authority::Subject;
 use crate::reservations::asker::ReservationCaller;
+use crate::reservations::record::ReservedPackets;
 use crate::reservations::reported;
 use crate::reservations::wanted::{self, InvalidReservation, ReservationEnd};
 
@@ -121,9 +124,9 @@ impl ReservationStore {
         let (asker, request) = (asking.asker, asking.request);
         let subject = Subject {
             own: asking.is_end,
-            sites: [asking.from.site.clone(), asking.to.site.clone()].into(),
+            sites: wanted::path_sites(asking.from, asking.to),
         };
-        let limits = asker.limits(Permission::Create, &subject)?;
+        let limits = asker.limits(Permission::Create, &subject, request.path_options())?;
         let holds = if request.hold { windows.len() } else { 0 };
         self.check_quota(asker, Permission::Create, &subject, windows.len(), holds)?;
         // Time has passed since the windows were computed.
@@ -177,6 +180,7 @@ impl ReservationStore {
             series: ids.first().copied().filter(|_| ids.len() > 1),
             ports,
             pinned,
+            packets: packets(asking.request),
             provision: asking.request.provision,
             document: None,
             failure: None,
@@ -203,7 +207,8 @@ impl ReservationStore {
         records: &mut Vec<Record>,
     ) -> Result<Vec<ReservationId>, DeniedCommand> {
         let (detail, reservation) = self.visible_reservation(asker, id)?;
-        let limits = asker.limits_of_change(&detail.subject(&asker.owner))?;
+        let options = change_options(change);
+        let limits = asker.limits_of_change(&detail.subject(&asker.owner), options)?;
         self.check_state(id, reservation, ReservationEvent::Reserve, "changed")?;
         if reservation.machine.provision.is_none() {
             return Err(self.not_now(id, reservation, "changed").into());
@@ -216,6 +221,15 @@ impl ReservationStore {
             0,
             usize::from(change.hold),
         )?;
+        let shared = detail
+            .packets
+            .filter(|packets| packets.source_ports.is_some());
+        if let Some((packets, _)) = shared
+            .zip(change.paths)
+            .filter(|(packets, paths)| u32::from(packets.paths) != *paths)
+        {
+            return Err(InvalidReservation::SharedPorts(packets.paths).into());
+        }
         let most = wanted::max_rate(&detail.from, &detail.to);
         let request = wanted::changed(&reservation.request, change, most, now)?;
         let asked = reported::known_request(&self.names, detail, &request, change.hold);
@@ -431,6 +445,29 @@ impl ReservationStore {
             }
         }
     }
+}
+
+/// Returns the packets that a request names.
+fn packets(request: &ReservationRequest) -> Option<ReservedPackets> {
+    let filter = request.filter;
+    (!filter.is_empty()).then(|| ReservedPackets {
+        source_ports: filter.source_ports,
+        paths: u16::try_from(request.paths).unwrap_or(u16::MAX),
+        dscp: filter.dscp,
+    })
+}
+
+/// Returns the path options that a change uses.
+fn change_options(change: &ReservationChange) -> PathOptionSet {
+    let disjoint = change.disjoint.filter(|disjoint| *disjoint != Disjoint::No);
+    let preference = change
+        .preference
+        .filter(|preference| *preference != Preference::default());
+    let used = [
+        disjoint.map(|_| PathOption::Disjoint),
+        preference.map(|_| PathOption::Prefer),
+    ];
+    used.into_iter().flatten().collect()
 }
 
 /// Keeps the more informative refusal: missing bandwidth says more than an exceeded limit.

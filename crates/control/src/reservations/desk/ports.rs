@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 use longhaul_circuits::book::BookChange;
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::time::Window;
-use longhaul_control_api::reservations::ReservationRequest;
+use longhaul_control_api::principals::PathOption;
+use longhaul_control_api::reservations::{PacketFilter, ReservationRequest, SourcePortRange};
 
 use super::{ReservationDetail, ReservationError, ReservationStore};
 use crate::reservations::reported;
-use crate::reservations::streams::free_block;
+use crate::reservations::streams::{PORTS_OF_BLOCK, blocks_within, free_block};
 use crate::reservations::wanted::{InvalidReservation, ReservationEnd};
 
 impl ReservationStore {
@@ -26,16 +27,39 @@ impl ReservationStore {
         to: &ReservationEnd,
         windows: &[Window],
     ) -> Result<(Option<u16>, bool), ReservationError> {
+        let PacketFilter { source_ports, dscp } = request.filter;
         if from.address.is_none() || to.address.is_none() {
-            return match request.pin {
-                true => Err(InvalidReservation::Unaddressed.into()),
-                false => Ok((None, false)),
+            let filter = [
+                source_ports.map(|_| PathOption::Ports),
+                dscp.map(|_| PathOption::Dscp),
+            ];
+            return match filter.into_iter().flatten().next() {
+                Some(option) => Err(InvalidReservation::UnaddressedFilter(option).into()),
+                None if request.pin => Err(InvalidReservation::Unaddressed.into()),
+                None => Ok((None, false)),
+            };
+        }
+        if let Some(own) = source_ports {
+            let neighbours = self.neighbours(from, to, windows);
+            let mut taken = neighbours.filter_map(|(other, detail)| {
+                let theirs = port_range(detail)?;
+                overlap(own, theirs).then_some((other, theirs))
+            });
+            return match taken.next() {
+                Some((other, SourcePortRange { first, last })) => {
+                    let other = reported::number(other);
+                    Err(InvalidReservation::FilterTaken { other, first, last }.into())
+                }
+                None => Ok((None, true)),
             };
         }
         let mut taken = BTreeSet::new();
         let mut is_beside_all = false;
         for (_, detail) in self.neighbours(from, to, windows) {
             taken.extend(detail.ports);
+            if let Some(own) = detail.own_ports() {
+                taken.extend(blocks_within(own));
+            }
             is_beside_all |= !detail.pinned;
         }
         let is_needed = request.pin || request.paths > 1;
@@ -66,10 +90,7 @@ impl ReservationStore {
         };
         let windows = [hold.plan.window()];
         let mut others = self.neighbours(&detail.from, &detail.to, &windows);
-        let same = others.find(|(other, beside)| {
-            let is_like = beside.ports == detail.ports || (!beside.pinned && !detail.pinned);
-            *other != id && detail.ports.is_some() && beside.ports.is_some() && is_like
-        });
+        let same = others.find(|(other, beside)| *other != id && clash(detail, beside));
         match same {
             Some((other, _)) => Err(InvalidReservation::SamePorts(reported::number(other)).into()),
             None => Ok(()),
@@ -90,4 +111,29 @@ impl ReservationStore {
         let details = found.into_iter();
         details.filter_map(|id| Some((id, self.details.get(&id)?)))
     }
+}
+
+/// Returns true if two reservations between the same addresses cannot be told apart. Routers choose
+/// links by addresses and ports, so code points do not tell them apart.
+fn clash(one: &ReservationDetail, other: &ReservationDetail) -> bool {
+    if one.own_ports().is_some() || other.own_ports().is_some() {
+        let ranges = port_range(one).zip(port_range(other));
+        return ranges.is_some_and(|(one, other)| overlap(one, other));
+    }
+    let is_like =
+        one.ports == other.ports || (!one.pinned && !other.pinned && one.dscp() == other.dscp());
+    one.ports.is_some() && other.ports.is_some() && is_like
+}
+
+/// Returns the source ports that the packets of a reservation have, or may get after a change.
+fn port_range(detail: &ReservationDetail) -> Option<SourcePortRange> {
+    let block = detail.ports.map(|first| SourcePortRange {
+        first,
+        last: first.saturating_add(PORTS_OF_BLOCK - 1),
+    });
+    detail.own_ports().or(block)
+}
+
+const fn overlap(one: SourcePortRange, other: SourcePortRange) -> bool {
+    one.first <= other.last && other.first <= one.last
 }

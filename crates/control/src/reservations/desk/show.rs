@@ -5,8 +5,10 @@ use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::machine::{LifecyclePhase, ProvisionPhase, ReservePhase};
 use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::principals::Permission;
-use longhaul_control_api::reservations::{Proof, Refusal, Reservation, ReservationQuery, Reserved};
-use quantities::Rate;
+use longhaul_control_api::reservations::{
+    ConstraintCause, Proof, Refusal, RefusalCause, Reservation, ReservationQuery, Reserved,
+};
+use quantities::{Rate, Time};
 
 use super::{ReservationError, ReservationStore};
 use crate::reservations::asker::ReservationCaller;
@@ -139,7 +141,26 @@ pub(super) fn state(reservation: &Booked) -> String {
 
 /// Formats a refusal in one line.
 pub(super) fn refusal_line(refusal: &Refusal) -> String {
-    let what = match &refusal.proof {
+    let cause = refusal.cause.as_ref();
+    let what = cause.map_or_else(|| proof_text(&refusal.proof), cause_text);
+    let which = refusal
+        .occurrence
+        .map(|place| format!("window {place}: "))
+        .unwrap_or_default();
+    let offers = &refusal.offers;
+    let is_any = offers.later.is_some() || offers.slower.is_some() || offers.volume.is_some();
+    let else_what = match (is_any, offers.left_out) {
+        _ if cause.is_some() && !is_any => "change that constraint, or ask at another time",
+        _ if cause.is_some() => "change that constraint, or ask for one of the offers",
+        (true, _) => "ask for one of the offers",
+        (false, true) => "ask again for offers, for less, or at another time",
+        (false, false) => "ask for less, or at another time",
+    };
+    format!("{which}not enough bandwidth: {what}; {else_what}")
+}
+
+fn proof_text(proof: &Proof) -> String {
+    match proof {
         Proof::Cut {
             links,
             rate_bps,
@@ -180,20 +201,107 @@ pub(super) fn refusal_line(refusal: &Refusal) -> String {
                 rate(*all_bps)
             )
         }
+        Proof::Constrained { most_bps: 0, .. } => {
+            "no path within the constraints has anything free".to_owned()
+        }
+        Proof::Constrained { most_bps, .. } => {
+            format!(
+                "paths within the constraints carry at most {}",
+                rate(*most_bps)
+            )
+        }
         Proof::Unknown => "no paths were found that carry it; try more paths".to_owned(),
+    }
+}
+
+/// Says which constraints make a request fail, and what fits within them.
+fn cause_text(cause: &RefusalCause) -> String {
+    if cause.together {
+        let words: Vec<String> = cause.constraints.iter().map(constraint_text).collect();
+        return format!("it fits only without all of {}", words.join(", "));
+    }
+    let free = match (cause.asked_bps, cause.most_bps) {
+        (Some(_), Some(0)) => "has anything free".to_owned(),
+        (Some(asked), Some(most)) => {
+            format!("has {} free: the most is {}", rate(asked), rate(most))
+        }
+        _ => "carries the volume".to_owned(),
     };
-    let which = refusal
-        .occurrence
-        .map(|place| format!("window {place}: "))
-        .unwrap_or_default();
-    let offers = &refusal.offers;
-    let is_any = offers.later.is_some() || offers.slower.is_some() || offers.volume.is_some();
-    let else_what = match (is_any, offers.left_out) {
-        (true, _) => "ask for one of the offers",
-        (false, true) => "ask again for offers, for less, or at another time",
-        (false, false) => "ask for less, or at another time",
-    };
-    format!("{which}not enough bandwidth: {what}; {else_what}")
+    let texts = cause.constraints.iter().map(|constraint| match constraint {
+        ConstraintCause::MaxHops {
+            most,
+            needed,
+            unreachable: true,
+        } => format!("no path of at most {most} hops: the shortest has {needed}"),
+        ConstraintCause::MaxHops { most, needed, .. } => {
+            format!("no path of at most {most} hops {free}, and {needed} hops are needed")
+        }
+        ConstraintCause::MaxLatency {
+            most_us,
+            needed_us,
+            unreachable: true,
+        } => format!(
+            "no path of at most {}: the fastest has {}",
+            latency(*most_us),
+            latency(*needed_us)
+        ),
+        ConstraintCause::MaxLatency {
+            most_us, needed_us, ..
+        } => format!(
+            "no path of at most {} {free}, and {} is needed",
+            latency(*most_us),
+            latency(*needed_us)
+        ),
+        ConstraintCause::Path {
+            path,
+            from,
+            to,
+            needed_bps,
+            left_bps,
+        } => {
+            let (needed, left) = (rate(*needed_bps), rate(*left_bps));
+            // Several links may have enough only together.
+            let not_one = match left_bps >= needed_bps {
+                true => ", but not on one link for each path",
+                false => "",
+            };
+            format!(
+                "path {path} needs {needed} from {from} to {to}, and {left} is free there{not_one}"
+            )
+        }
+        ConstraintCause::Disjoint => format!("no set of disjoint paths {free}"),
+        ConstraintCause::Via { sites } => format!("no path via {} {free}", sites.join(", ")),
+        ConstraintCause::OnlyLinks { links } => {
+            format!("no path over only-links {} {free}", links.join(", "))
+        }
+        ConstraintCause::AvoidSite { sites } => {
+            format!("no path around avoid-site {} {free}", sites.join(", "))
+        }
+        ConstraintCause::AvoidLink { links } => {
+            format!("no path around avoid-link {} {free}", links.join(", "))
+        }
+    });
+    texts.collect::<Vec<_>>().join("; ")
+}
+
+/// Names a constraint as the options of a request do.
+fn constraint_text(constraint: &ConstraintCause) -> String {
+    match constraint {
+        ConstraintCause::Via { sites } => format!("via {}", sites.join(", ")),
+        ConstraintCause::OnlyLinks { links } => format!("only-links {}", links.join(", ")),
+        ConstraintCause::AvoidSite { sites } => format!("avoid-site {}", sites.join(", ")),
+        ConstraintCause::AvoidLink { links } => format!("avoid-link {}", links.join(", ")),
+        ConstraintCause::MaxHops { most, .. } => format!("max-hops {most}"),
+        ConstraintCause::MaxLatency { most_us, .. } => {
+            format!("max-latency {}", latency(*most_us))
+        }
+        ConstraintCause::Disjoint => "disjoint".to_owned(),
+        ConstraintCause::Path { path, .. } => format!("path {path}"),
+    }
+}
+
+fn latency(us: u64) -> Time {
+    Time(std::time::Duration::from_micros(us))
 }
 
 fn rate(bps: u64) -> Rate {

@@ -2,6 +2,7 @@
 //! journal.
 
 mod journal;
+mod paths;
 mod rights;
 mod set_up;
 
@@ -46,6 +47,7 @@ fn place(site: &str) -> ReservationEnd {
         site: site.to_owned(),
         access: None,
         address: None,
+        path_site: None,
     }
 }
 

@@ -53,6 +53,8 @@ struct Packet {
     protocol: u8,
     port: u16,
     mark: u32,
+    /// Type of service, or traffic class.
+    class: u8,
     /// Words of IPv4 options.
     options: u8,
     /// Offset of the fragment, in units of 8 bytes.
@@ -65,7 +67,7 @@ impl Packet {
         match (self.from, self.to) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
                 let words = 5 + self.options;
-                bytes.extend([0x40 | words, 0, 0, 0, 0, 0]);
+                bytes.extend([0x40 | words, self.class, 0, 0, 0, 0]);
                 bytes.extend(self.fragment.to_be_bytes());
                 bytes.extend([64, self.protocol, 0, 0]);
                 bytes.extend(from.octets());
@@ -73,7 +75,9 @@ impl Packet {
                 bytes.extend(vec![1; 4 * usize::from(self.options)]);
             }
             (IpAddr::V6(from), IpAddr::V6(to)) => {
-                bytes.extend([0x60, 0, 0, 0, 0, 8, self.protocol, 64]);
+                let class = [0x60 | self.class >> 4, self.class << 4];
+                bytes.extend(class);
+                bytes.extend([0, 0, 0, 8, self.protocol, 64]);
                 bytes.extend(from.octets());
                 bytes.extend(to.octets());
             }
@@ -88,6 +92,7 @@ impl Packet {
         within(self.from, streams.from)
             && within(self.to, streams.to)
             && streams.mark.is_none_or(|mark| mark == self.mark)
+            && streams.dscp.is_none_or(|dscp| dscp == self.class >> 2)
             && streams.source_ports.is_none_or(|ports| {
                 self.protocol == ports.transport.number()
                     && (self.from.is_ipv6() || self.fragment & 0x1fff == 0)
@@ -152,6 +157,7 @@ fn any_packet(streams: StreamSelector) -> impl Strategy<Value = (StreamSelector,
     });
     let port = prop_oneof![any::<u16>(), proptest::sample::select(edges.to_vec())];
     let mark = prop_oneof![any::<u32>(), Just(streams.mark.unwrap_or(0))];
+    let class = prop_oneof![any::<u8>(), Just(streams.dscp.unwrap_or(0) << 2 | 1)];
     let fragment = prop_oneof![Just(0), Just(0x4000), any::<u16>()];
     let protocol = proptest::sample::select(vec![6, 17, 1]);
     (
@@ -160,21 +166,25 @@ fn any_packet(streams: StreamSelector) -> impl Strategy<Value = (StreamSelector,
         protocol,
         port,
         mark,
+        class,
         0..=10_u8,
         fragment,
     )
-        .prop_map(move |(from, to, protocol, port, mark, options, fragment)| {
-            let packet = Packet {
-                from,
-                to,
-                protocol,
-                port,
-                mark,
-                options,
-                fragment,
-            };
-            (streams, packet)
-        })
+        .prop_map(
+            move |(from, to, protocol, port, mark, class, options, fragment)| {
+                let packet = Packet {
+                    from,
+                    to,
+                    protocol,
+                    port,
+                    mark,
+                    class,
+                    options,
+                    fragment,
+                };
+                (streams, packet)
+            },
+        )
 }
 
 #[test]
@@ -193,6 +203,17 @@ fn a_filter_is_formatted_for_tc() {
          32 0 0 4293918736,21 0 9 167772162,48 0 0 4293918729,21 0 7 6,40 0 0 4293918726,\
          69 5 0 8191,\
          177 0 0 4293918720,72 0 0 4293918720,53 0 2 21000,37 1 0 21999,6 0 0 4294967295,6 0 0 0"
+    );
+}
+
+#[test]
+fn the_code_point_ignores_congestion_marks() {
+    let mut streams = StreamSelector::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    streams.dscp = Some(46);
+    assert_eq!(
+        bytecode(&streams),
+        "9,32 0 0 4293918732,21 0 6 167772161,32 0 0 4293918736,21 0 4 167772162,\
+         48 0 0 4293918721,84 0 0 252,21 0 1 184,6 0 0 4294967295,6 0 0 0"
     );
 }
 

@@ -43,6 +43,7 @@ fn reserve(gigabits: u64, hour: i64) -> ReservationCommand {
         site: site.to_owned(),
         access: None,
         address: None,
+        path_site: None,
     };
     let window = Window::new(hour * HOUR, (hour + 1) * HOUR);
     let request = json!({
