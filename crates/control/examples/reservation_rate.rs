@@ -76,6 +76,7 @@ fn command(names: &NetworkNames, request: &CircuitRequest) -> ReservationCommand
         site: names.site(node).to_owned(),
         access: None,
         address: None,
+        path_site: None,
     };
     let (from, to) = (place(request.ends.from), place(request.ends.to));
     let asked = json!({
