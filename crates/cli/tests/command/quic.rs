@@ -67,7 +67,7 @@ fn a_hop_with_another_key_is_refused() {
     let there = format!("lh://{}/f", server.address);
     let output = stage.cp(
         &server,
-        &["--patience", "0", "--route", &route, "here/f", &there],
+        &["--patience", "1 s", "--route", &route, "here/f", &there],
     );
     assert_eq!(output.status.code(), Some(3), "{}", errors(&output));
     assert!(!stage.path("root/f").exists());
@@ -94,7 +94,7 @@ fn without_udp_a_preference_gives_way_and_a_route_does_not() {
     let there = format!("lh://{}/f", server.address);
     let output = stage.cp(
         &server,
-        &["--patience", "0", "--transport", "quic", "here/f", &there],
+        &["--patience", "1 s", "--transport", "quic", "here/f", &there],
     );
     assert_eq!(output.status.code(), Some(3), "{}", errors(&output));
     assert!(errors(&output).contains("UDP"), "{}", errors(&output));
