@@ -11,8 +11,8 @@ const QUANTUM: Duration = Duration::from_millis(1);
 /// Part of the base round trip that a quantum takes at most. A queue of a tenth of the
 /// bandwidth-delay product has to hold several.
 const QUANTUM_SHARE: u32 = 32;
-/// Base round trips up to which quanta take the longest time nevertheless. Within a site, queues are
-/// longer than the bandwidth-delay product, and small quanta would cost processor time.
+/// Base round trips up to which quanta take the longest time nevertheless. Within a site, queues
+/// are longer than the bandwidth-delay product, and small quanta would cost processor time.
 const SITE_ROUND_TRIP: Duration = Duration::from_millis(2);
 /// Packets of the smallest quantum.
 const MIN_QUANTUM_PACKETS: u32 = 2;

@@ -70,8 +70,8 @@ pub struct CopyOptions {
     /// TCP congestion control of this host's connections [default: the system's].
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
-    /// Transport of the last hop, to the server [default: tcp, and also quic once random losses slow
-    /// the copy down]. The hops of --route name theirs, as in `quic:depot.example`.
+    /// Transport of the last hop, to the server [default: tcp, and also quic once random losses
+    /// slow the copy down]. The hops of --route name theirs, as in `quic:depot.example`.
     // Left out if unused, so that older releases can read stored jobs.
     #[arg(long, value_name = "tcp|quic")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -114,8 +114,8 @@ impl Dialler {
         choice.transport
     }
 
-    /// Learns from a session that was dialled to `hop`. `sent` is what TCP experienced while it sent
-    /// there; QUIC carried `bytes` in `time`.
+    /// Learns from a session that was dialled to `hop`. `sent` is what TCP experienced while it
+    /// sent there; QUIC carried `bytes` in `time`.
     pub(crate) fn learn(
         &self,
         hop: &Endpoint,

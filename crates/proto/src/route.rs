@@ -175,8 +175,8 @@ impl FromStr for Route {
 /// Error in a route.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
-    /// A hop is ill-formed. `--route` takes `HOST`, `HOST:PORT` or `KEY@HOST`, separated by commas, each optionally after
-    /// `tcp:` or `quic:`.
+    /// A hop is ill-formed. `--route` takes `HOST`, `HOST:PORT` or `KEY@HOST`, separated by commas,
+    /// each optionally after `tcp:` or `quic:`.
     #[error("invalid hop in the route: {0}")]
     Hop(#[from] EndpointError),
     /// The text before an `@` is not a key.

@@ -20,6 +20,7 @@ use crate::limits::{ConnectionLimiter, QuicLimits, WindowBudget};
 use crate::reachability::Reachability;
 use crate::shared::SharedConnection;
 use crate::socket::endpoint_io;
+use crate::stream::QuicStream;
 use crate::{controller, tls};
 
 /// Maximum number of connections kept for later streams.
@@ -203,7 +204,8 @@ impl StreamDialler for QuicDialler {
 
 async fn open_stream(connection: &Arc<SharedConnection>) -> io::Result<Conn> {
     let stream = connection.handle().open_bidirectional_stream().await?;
-    Ok(Conn::Stream(Box::new(connection.adopt(stream))))
+    let stream = QuicStream::new(stream, Arc::clone(connection));
+    Ok(Conn::Stream(Box::new(stream)))
 }
 
 fn no_answer() -> io::Error {

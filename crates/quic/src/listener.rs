@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use crate::limits::{AttemptLimiter, ConnectionLimiter, QuicLimits, WindowBudget};
 use crate::shared::SharedConnection;
 use crate::socket::endpoint_io;
+use crate::stream::QuicStream;
 use crate::{controller, tls};
 
 /// Accepted streams that wait for [`QuicListener::accept`].
@@ -79,8 +80,8 @@ impl QuicListener {
         })
     }
 
-    /// Listens on the UDP port of the same number as a TCP listener at `address`. If the system chose
-    /// that number (`requested` has port 0) and UDP's is in use, returns `None` and logs it.
+    /// Listens on the UDP port of the same number as a TCP listener at `address`. If the system
+    /// chose that number (`requested` has port 0) and UDP's is in use, returns `None` and logs it.
     ///
     /// # Errors
     /// As [`QuicListener::bind`].
@@ -167,7 +168,8 @@ async fn serve_connection(
         tokio::select! {
             stream = acceptor.accept_bidirectional_stream() => {
                 let Some(stream) = stream? else { return Ok(()) };
-                let conn = Conn::Stream(Box::new(shared.adopt(stream)));
+                let stream = QuicStream::new(stream, Arc::clone(&shared));
+                let conn = Conn::Stream(Box::new(stream));
                 // Once nobody accepts any more, the stream is dropped, and so reset. Those that
                 // were accepted go on.
                 let _ = streams.send((conn, shared.peer)).await;

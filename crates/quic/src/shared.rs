@@ -6,10 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use s2n_quic::connection::Handle;
-use s2n_quic::stream::BidirectionalStream;
 use tokio::sync::Notify;
-
-use crate::stream::QuicStream;
 
 /// Connection that streams share. It stays open while one of them, or its owner, holds it.
 #[derive(Debug)]
@@ -41,17 +38,16 @@ impl SharedConnection {
         self.handle.lock().clone()
     }
 
-    /// Wraps a stream of the connection.
-    pub(crate) fn adopt(self: &Arc<Self>, stream: BidirectionalStream) -> QuicStream {
+    /// Records a stream of the connection.
+    pub(crate) fn retain(&self) {
         let mut streams = self.streams.lock();
         *streams += 1;
         if *streams == 1 {
             self.keep_alive(true);
         }
-        QuicStream::new(stream, Arc::clone(self))
     }
 
-    /// Records the end of a stream that was adopted.
+    /// Records the end of a stream.
     pub(crate) fn release(&self) {
         let mut streams = self.streams.lock();
         *streams = streams.saturating_sub(1);

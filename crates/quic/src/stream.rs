@@ -41,7 +41,9 @@ struct SendHalf {
 }
 
 impl QuicStream {
+    /// Wraps a stream of `connection`, which stays open with it.
     pub(crate) fn new(stream: BidirectionalStream, connection: Arc<SharedConnection>) -> Self {
+        connection.retain();
         let (receive, send) = stream.split();
         Self {
             receive,

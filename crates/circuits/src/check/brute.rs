@@ -299,7 +299,8 @@ impl<'a> AvailableRates<'a> {
         Some(most)
     }
 
-    /// Returns all loop-free paths that a request allows, with bandwidth left, or `None` if there are too many.
+    /// Returns all loop-free paths that a request allows, with bandwidth left, or `None` if there
+    /// are too many.
     fn paths(&self, most: usize) -> Option<Vec<Vec<usize>>> {
         let mut whole = Vec::new();
         let mut open: Vec<Vec<usize>> = vec![Vec::new()];

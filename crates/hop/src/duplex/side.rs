@@ -24,8 +24,8 @@ pub trait DuplexSide: AsyncRead + AsyncWrite + Unpin {
     /// Closes a side that has ended in both directions.
     fn close(self);
 
-    /// Returns the TCP connection that carries exactly the bytes of this stream, if there is one. Its
-    /// socket may be spliced.
+    /// Returns the TCP connection that carries exactly the bytes of this stream, if there is one.
+    /// Its socket may be spliced.
     fn splice_conn(&mut self) -> Option<&mut TcpConn> {
         None
     }
