@@ -1,5 +1,7 @@
 //! Streams over loopback: bytes, ends, resets, keys, and connections that are shared.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
