@@ -76,6 +76,7 @@ mod tests {
         let key = longhaul_proto::PublicKey::from_bytes([1; 32]).to_string();
         let values = select(vec![
             "direct",
+            "quic",
             "a.example,~b.example:7",
             "192.0.2.1",
             "7",
@@ -124,6 +125,7 @@ mod tests {
         let options = CopyOptions {
             by: Some("+2h".to_owned()),
             reserve: Some(longhaul_deadline::ReservationMode::Auto),
+            transport: Some(longhaul_proto::Transport::Quic),
             ..CopyOptions::default()
         };
         let mut names: Vec<String> = options
