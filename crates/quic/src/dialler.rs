@@ -157,7 +157,14 @@ impl QuicDialler {
     ) -> io::Result<Arc<SharedConnection>> {
         let client = self.endpoint(address)?;
         let connect = Connect::new(address).with_server_name(tls::server_name(key.as_ref()));
-        let connection = client.connect(connect).await?;
+        let connection =
+            client
+                .connect(connect)
+                .await
+                .map_err(|error| match io::Error::from(error) {
+                    error if error.kind() == io::ErrorKind::TimedOut => no_answer(),
+                    error => error,
+                })?;
         SharedConnection::new(connection.handle())
     }
 
