@@ -16,7 +16,7 @@ use s2n_quic::provider::tls::rustls as tls_provider;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-use crate::limits::{ConnectionLimiter, QuicLimits, WindowBudget};
+use crate::limits::{ConnectionLimiter, Handshakes, QuicLimits, WindowBudget};
 use crate::reachability::Reachability;
 use crate::shared::SharedConnection;
 use crate::socket::endpoint_io;
@@ -33,7 +33,7 @@ const QUIC_PATIENCE: Duration = Duration::from_millis(1500);
 #[derive(Debug)]
 pub struct QuicDialler {
     limits: QuicLimits,
-    budget: Arc<WindowBudget>,
+    handshakes: Arc<Handshakes>,
     /// Endpoint of each address family, opened when first needed.
     endpoints: Mutex<Endpoints>,
     pool: Mutex<HashMap<PoolKey, Arc<PoolEntry>>>,
@@ -62,7 +62,7 @@ impl QuicDialler {
     #[must_use]
     pub fn new(limits: QuicLimits) -> Arc<Self> {
         Arc::new(Self {
-            budget: WindowBudget::new(limits.memory),
+            handshakes: Handshakes::new(WindowBudget::new(limits.memory)),
             limits,
             endpoints: Mutex::default(),
             pool: Mutex::default(),
@@ -165,7 +165,7 @@ impl QuicDialler {
                     error if error.kind() == io::ErrorKind::TimedOut => no_answer(),
                     error => error,
                 })?;
-        SharedConnection::new(connection.handle())
+        SharedConnection::new(connection.handle(), self.handshakes.complete())
     }
 
     fn endpoint(&self, address: SocketAddr) -> io::Result<Client> {
@@ -187,7 +187,7 @@ impl QuicDialler {
             .with_io(endpoint_io(UdpSocket::bind(address)?, &self.runtime)?)
             .map_err(io::Error::other)?
             .with_limits(ConnectionLimiter {
-                budget: Arc::clone(&self.budget),
+                handshakes: Arc::clone(&self.handshakes),
                 streams: self.limits.streams,
             })
             .map_err(io::Error::other)?

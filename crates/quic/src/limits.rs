@@ -4,8 +4,9 @@
 //! So each new connection gets a share of what is left of the memory for all, and a flood of
 //! connections shrinks the windows instead of exhausting the memory.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use s2n_quic::provider::endpoint_limits::{self, ConnectionAttempt, Outcome};
@@ -73,14 +74,13 @@ impl WindowBudget {
         })
     }
 
-    /// Returns the window of one more connection. It counts once [`WindowBudget::promise`] is
-    /// called.
+    /// Returns the window of one more connection.
     fn next_window(&self) -> u64 {
         let left = self.total.saturating_sub(*self.promised.lock());
         (left / MEMORY_SHARE).clamp(MIN_WINDOW_BYTES, MAX_WINDOW_BYTES)
     }
 
-    /// Charges an established connection for its window.
+    /// Charges one more connection for its window.
     pub(crate) fn promise(self: &Arc<Self>) -> PromisedWindow {
         let bytes = self.next_window();
         let mut promised = self.promised.lock();
@@ -99,15 +99,52 @@ impl Drop for PromisedWindow {
     }
 }
 
+/// Windows of connections whose handshake is not complete, the oldest first.
+///
+/// They are charged when they are promised, so that simultaneous handshakes share the memory.
+#[derive(Debug)]
+pub(crate) struct Handshakes {
+    budget: Arc<WindowBudget>,
+    windows: Mutex<VecDeque<(Instant, PromisedWindow)>>,
+}
+
+impl Handshakes {
+    pub(crate) fn new(budget: Arc<WindowBudget>) -> Arc<Self> {
+        Arc::new(Self {
+            budget,
+            windows: Mutex::default(),
+        })
+    }
+
+    /// Returns the window of a connection that begins, in bytes, and forgets handshakes that must
+    /// have failed.
+    fn begin(&self) -> u64 {
+        let now = Instant::now();
+        let window = self.budget.promise();
+        let bytes = window.bytes;
+        let mut windows = self.windows.lock();
+        windows.retain(|(begun, _)| now.duration_since(*begun) <= HANDSHAKE_TIMEOUT);
+        windows.push_back((now, window));
+        bytes
+    }
+
+    /// Returns the window of a connection whose handshake is complete. Which of them it is does not
+    /// matter for their sum.
+    pub(crate) fn complete(&self) -> PromisedWindow {
+        let oldest = self.windows.lock().pop_front();
+        oldest.map_or_else(|| self.budget.promise(), |(_, window)| window)
+    }
+}
+
 /// Chooses the limits of each connection.
 pub(crate) struct ConnectionLimiter {
-    pub(crate) budget: Arc<WindowBudget>,
+    pub(crate) handshakes: Arc<Handshakes>,
     pub(crate) streams: u64,
 }
 
 impl Limiter for ConnectionLimiter {
     fn on_connection(&mut self, _: &ConnectionInfo<'_>) -> Limits {
-        connection_limits(self.budget.next_window(), self.streams).unwrap_or_default()
+        connection_limits(self.handshakes.begin(), self.streams).unwrap_or_default()
     }
 }
 
@@ -175,6 +212,11 @@ mod tests {
         assert!(promised < (1 << 30) + 1000 * MIN_WINDOW_BYTES, "{promised}");
         assert_eq!(budget.next_window(), MIN_WINDOW_BYTES);
         drop(windows);
+        let handshakes = Handshakes::new(Arc::clone(&budget));
+        let begun: u64 = (0..1000).map(|_| handshakes.begin()).sum();
+        assert_eq!(*budget.promised.lock(), begun);
+        assert!(begun < (1 << 30) + 1000 * MIN_WINDOW_BYTES, "{begun}");
+        drop((0..1000).map(|_| handshakes.complete()).collect::<Vec<_>>());
         assert_eq!(*budget.promised.lock(), 0);
         assert_eq!(budget.next_window(), MAX_WINDOW_BYTES);
     }

@@ -15,7 +15,9 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::limits::{AttemptLimiter, ConnectionLimiter, QuicLimits, WindowBudget};
+use crate::limits::{
+    AttemptLimiter, ConnectionLimiter, Handshakes, PromisedWindow, QuicLimits, WindowBudget,
+};
 use crate::shared::SharedConnection;
 use crate::socket::endpoint_io;
 use crate::stream::QuicStream;
@@ -49,7 +51,7 @@ impl QuicListener {
     /// # Errors
     /// The address cannot be bound: check for another program on the port.
     pub fn bind(address: SocketAddr, key: &SigningKey, limits: QuicLimits) -> io::Result<Self> {
-        let budget = WindowBudget::new(limits.memory);
+        let handshakes = Handshakes::new(WindowBudget::new(limits.memory));
         let socket = UdpSocket::bind(address)?;
         let address = socket.local_addr()?;
         let server = Server::builder()
@@ -58,7 +60,7 @@ impl QuicListener {
             .with_io(endpoint_io(socket, &Handle::current())?)
             .map_err(io::Error::other)?
             .with_limits(ConnectionLimiter {
-                budget: Arc::clone(&budget),
+                handshakes: Arc::clone(&handshakes),
                 streams: limits.streams,
             })
             .map_err(io::Error::other)?
@@ -72,7 +74,7 @@ impl QuicListener {
             .map_err(io::Error::other)?;
         let (sender, streams) = mpsc::channel(BACKLOG);
         let mut accepting = JoinSet::new();
-        accepting.spawn(accept_connections(server, budget, limits, sender));
+        accepting.spawn(accept_connections(server, handshakes, limits, sender));
         Ok(Self {
             address,
             streams,
@@ -123,7 +125,7 @@ impl StreamListener for QuicListener {
 /// accepted sessions do.
 async fn accept_connections(
     mut server: Server,
-    budget: Arc<WindowBudget>,
+    handshakes: Arc<Handshakes>,
     limits: QuicLimits,
     streams: mpsc::Sender<(Conn, SocketAddr)>,
 ) {
@@ -138,13 +140,12 @@ async fn accept_connections(
             continue;
         };
         let admitted = gate.admit(peer.ip());
-        let window = budget.promise();
+        let window = handshakes.complete();
         let streams = streams.clone();
         tokio::spawn(async move {
             // An error has ended the connection, and each of its streams reports it.
-            let ended = serve_connection(connection, admitted, streams).await;
+            let ended = serve_connection(connection, window, admitted, streams).await;
             tracing::debug!(%peer, ?ended, "QUIC connection ended");
-            drop(window);
         });
     }
 }
@@ -152,6 +153,7 @@ async fn accept_connections(
 /// Hands out the streams of one connection until it ends, or is evicted as a stranger's.
 async fn serve_connection(
     connection: Connection,
+    window: PromisedWindow,
     admitted: AdmittedConnection,
     streams: mpsc::Sender<(Conn, SocketAddr)>,
 ) -> io::Result<()> {
@@ -160,7 +162,7 @@ async fn serve_connection(
         mut eviction,
         header,
     } = admitted;
-    let shared = SharedConnection::new(connection.handle())?;
+    let shared = SharedConnection::new(connection.handle(), window)?;
     let mut permit = Some(permit);
     let mut limit = Box::pin(tokio::time::sleep(header));
     let (_, mut acceptor) = connection.split();

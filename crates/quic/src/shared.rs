@@ -8,10 +8,13 @@ use parking_lot::Mutex;
 use s2n_quic::connection::Handle;
 use tokio::sync::Notify;
 
+use crate::limits::PromisedWindow;
+
 /// Connection that streams share. It stays open while one of them, or its owner, holds it.
 #[derive(Debug)]
 pub(crate) struct SharedConnection {
     handle: Mutex<Handle>,
+    _window: PromisedWindow,
     /// Number of open streams. While there are any, the connection is kept alive.
     streams: Mutex<usize>,
     pub(crate) peer: SocketAddr,
@@ -22,11 +25,12 @@ pub(crate) struct SharedConnection {
 
 impl SharedConnection {
     /// Wraps a connection whose handshake is complete.
-    pub(crate) fn new(handle: Handle) -> std::io::Result<Arc<Self>> {
+    pub(crate) fn new(handle: Handle, window: PromisedWindow) -> std::io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             peer: handle.remote_addr()?,
             local: handle.local_addr()?,
             handle: Mutex::new(handle),
+            _window: window,
             streams: Mutex::new(0),
             verified: AtomicBool::new(false),
             on_verified: Notify::new(),
