@@ -5,6 +5,8 @@
 #   make test        Runs every test.
 #   make test-trees  Interrupts copies of random trees at random moments and compares the results
 #                    with rsync: 500 trees for each kind of copy, or CASES=n.
+#   make test-sync   Mirrors random trees and compares the results with rsync: 500 pairs of trees
+#                    for each direction, or CASES=n.
 #   make test-power  Simulates power failures during copies, on three file systems and in every
 #                    mode: 12 snapshots of each copy, or SNAPSHOTS=n.
 #   make test-page   Tests the page in a browser, over a lab. SCREENSHOTS=docs/images takes the
@@ -16,6 +18,11 @@
 #   make bench       Compares the relay with HAProxy, and the cost of a copy with GridFTP and rsync
 #                    (written to docs/results/engine.md).
 #   make docs        Builds the documentation as a book, in target/book.
+#   make install     Installs the program, manual pages and completions below PREFIX (/usr/local),
+#                    and `make install-services` systemd units and /etc/longhaul.
+#   make static      Builds the program as one file that runs on any Linux, in target/static.
+#   make packages    Builds packages, in target/packages: PACKAGES="static deb rpm wheel container".
+#   make test-packages  Installs each of them in a bare system and uses it.
 #   make fuzz        Fuzzes every parser of network input and operators' files, ten minutes each.
 #
 # These need the Rust toolchain and iproute2; `make bench` also needs haproxy, and `make figures`
@@ -24,7 +31,7 @@
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
-# Cargo profile of `build`. `PROFILE=dev` is the profile of the tests, so little is compiled again
+# Cargo profile of the programs. `PROFILE=dev` is the profile of the tests, so little is compiled again
 # after `make test`.
 PROFILE ?= release
 PROGRAMS := $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
@@ -32,17 +39,25 @@ FIGURES := $(PROGRAMS)/longhaul-figures
 # Long tests mostly wait for paths and time limits, so two run for each processor.
 export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(nproc))
 
-.PHONY: demo demo-small test test-trees test-power test-api test-page web figures figures-check docs bench deps bench-deps build lint deny machete advisories fuzz seeds clean
+.PHONY: demo demo-small demo-build test test-trees test-sync test-power test-domains test-api test-page web figures figures-check docs install install-services static packages test-packages bench deps bench-deps build everything lint deny machete advisories fuzz seeds clean
 
-demo: deps build
+# Examples have the features of tests. With `PROFILE=dev` everything is built with these features, so
+# that nothing is compiled twice.
+compile = $(CARGO) build --profile $(PROFILE) --locked \
+	$(if $(filter dev,$(PROFILE)),--workspace --lib --bins --examples,$(1))
+
+demo: demo-build
 	$(FIGURES) demo --out $(TARGET_DIR)/demo
 
-demo-small: deps build
+demo-small: demo-build
 	$(FIGURES) demo --small --out $(TARGET_DIR)/demo
+
+demo-build: deps web
+	$(call compile,-p longhaul-cli -p longhaul-figures -p wanbed)
 
 NAMES ?= all
 
-figures: bench-deps build
+figures: bench-deps everything
 	$(FIGURES) figures $(NAMES)
 
 # Checks that the published pages match the published runs and call no single run a median.
@@ -51,7 +66,7 @@ figures-check:
 
 test: deps web
 	scripts/web test
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 
 # `make test` runs the same tests with fewer cases.
 CASES ?= 500
@@ -59,10 +74,17 @@ CASES ?= 500
 test-trees: deps
 	LONGHAUL_TREE_CASES=$(CASES) $(CARGO) test --workspace --locked --test command --test ssh equal_rsync
 
+test-sync: deps
+	LONGHAUL_SYNC_CASES=$(CASES) $(CARGO) test --workspace --locked --test command mirrors_equal_rsync
+
 SNAPSHOTS ?= 12
 
 test-power: deps
 	POWER_SNAPSHOTS=$(SNAPSHOTS) $(CARGO) test --workspace --locked --test command no_file_is_wrong -- --nocapture
+
+# Kills controllers of several domains at every step; `make test` kills them at some.
+test-domains:
+	LONGHAUL_EVERY_STEP=1 $(CARGO) test --workspace --locked --test domains -- --nocapture
 
 # Tests a running agent against everything that its API description allows and forbids.
 test-api: deps web
@@ -124,14 +146,41 @@ seeds:
 web: deps
 	scripts/web build
 
+# Builds the programs and libraries that users install.
 build: web
-	@# Examples have the features of tests. With `PROFILE=dev` they are built too, so that the other
-	@# targets are not compiled again with other features.
-	$(CARGO) build --profile $(PROFILE) --workspace --locked $(if $(filter dev,$(PROFILE)),--lib --bins --examples)
+	$(call compile,$(addprefix -p ,longhaul-cli longhaul-preload-object longhaul-capi drs-run libdrs wanbed))
+
+# Also builds what measures and documents the project.
+everything: web
+	$(call compile,--workspace)
+
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+# A statically linked program, which `longhaul cp --bootstrap` then copies to other hosts.
+STATIC ?= $(wildcard target/static/longhaul-$(shell uname -m))
+
+install:
+	scripts/web build
+	$(CARGO) build --profile $(PROFILE) --locked -p longhaul-cli -p drs-run -p longhaul-preload-object
+	DESTDIR="$(DESTDIR)" STATIC="$(STATIC)" packaging/install client $(PROGRAMS) $(PREFIX)
+
+install-services:
+	DESTDIR="$(DESTDIR)" packaging/install services $(PREFIX) $(SYSCONFDIR)
+
+static:
+	scripts/build-static
+
+packages:
+	packaging/build $(PACKAGES)
+
+# Needs root and the packages in target/packages.
+test-packages:
+	@scripts/install-deps mmdebstrap:mmdebstrap unshare:util-linux lintian:lintian rpm:rpm
+	packaging/test/all
 
 deps:
 	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base \
-		iperf3:iperf3 nc.openbsd:netcat-openbsd nft:nftables git:git \
+		iperf3:iperf3 nc.openbsd:netcat-openbsd nft:nftables vtysh:frr git:git \
 		sshd:openssh-server ssh:openssh-client rsync:rsync pg_ctlcluster:postgresql setpriv:util-linux node:nodejs npm:npm python3:python3 import=jsonschema:python3-jsonschema \
 		globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs \
 		mount.exfat-fuse:exfat-fuse mkfs.exfat:exfatprogs ntfs-3g:ntfs-3g bindfs:bindfs sshfs:sshfs \

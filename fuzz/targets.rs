@@ -15,7 +15,7 @@ pub fn all() -> impl Iterator<Item = &'static FuzzTarget> {
         longhaul_map::fuzzing::TARGETS,
         longhaul_measurements::fuzzing::TARGETS,
         longhaul_depot::fuzzing::TARGETS,
-        longhaul_route_source::fuzzing::TARGETS,
+        longhaul_control_client::routes::fuzzing::TARGETS,
         longhaul_onramp::fuzzing::TARGETS,
     ]
     .into_iter()

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut files = Vec::new();
     find(&dist, &mut files)?;
     files.sort();
-    let mut list = String::from("/// See the module.\npub const ASSETS: &[Asset] = &[\n");
+    let mut list = String::from("/// The assets.\npub const ASSETS: &[Asset] = &[\n");
     for file in files {
         let Some(media_type) = media_type(&file) else {
             continue;

@@ -10,9 +10,9 @@
 use std::error::Error;
 use std::path::Path;
 
+use longhaul_agent::jobs::{AttemptResult, JobEvent, JobLimits};
 use longhaul_agent::store::{AttemptEnd, Holder};
 use longhaul_agent::{JobRequest, JobStore};
-use longhaul_jobs::{AttemptResult, JobEvent, JobLimits};
 use serde_json::{Value, json};
 
 /// Number of jobs that are submitted, claimed and ended together. With each claim, the store

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_jobs::{AttemptResult, JobEvent, JobLimits, StopWish};
 use longhaul_proto::SigningKey;
+use longhaul_service::MetricsPage;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinSet};
@@ -20,6 +20,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::asset::Asset;
 pub use crate::attempt::CopyProgram;
 use crate::attempt::{self, FinishedAttempt};
+use crate::jobs::{AttemptResult, JobEvent, JobLimits, StopWish};
+use crate::metrics::AgentMetrics;
 use crate::model::{Job, JobParts, JobRequest, Progress, shown_moment};
 use crate::notice;
 use crate::places::{Browse, Place};
@@ -87,6 +89,7 @@ struct AgentState {
     changes: watch::Sender<()>,
     /// Progress of the jobs that run here, by job.
     progress: Mutex<BTreeMap<i64, watch::Receiver<Option<Progress>>>>,
+    metrics: AgentMetrics,
 }
 
 /// Running attempt of a job.
@@ -124,8 +127,15 @@ impl Agent {
                 notices: Notify::new(),
                 changes: watch::Sender::new(()),
                 progress: Mutex::default(),
+                metrics: AgentMetrics::new(),
             }),
         }
+    }
+
+    /// Returns its metrics page.
+    pub fn metrics(&self) -> MetricsPage {
+        let shared = Arc::clone(&self.shared);
+        MetricsPage::new(move || shared.metrics.page())
     }
 
     /// Returns the store.
@@ -156,6 +166,9 @@ impl Agent {
         key: Option<&str>,
     ) -> Result<(Job, bool), StoreError> {
         let (job, is_new) = self.shared.store.submit(user, request, due, key).await?;
+        if is_new {
+            self.shared.metrics.jobs_submitted.inc();
+        }
         self.changed();
         Ok((self.describe_job(job).await?, is_new))
     }
@@ -254,7 +267,6 @@ impl Agent {
     }
 
     fn progress(&self) -> MutexGuard<'_, BTreeMap<i64, watch::Receiver<Option<Progress>>>> {
-        // The map is consistent at any moment, so a poisoned lock can be used.
         self.shared.progress.lock()
     }
 
@@ -321,6 +333,7 @@ impl Agent {
             let retry = match result.await {
                 Ok(()) => None,
                 Err(error) => {
+                    self.shared.metrics.store_errors.inc();
                     tracing::warn!(%error, "the store did not answer; retrying");
                     Some(Instant::now() + STORE_RETRY_INTERVAL)
                 }
@@ -417,6 +430,7 @@ impl Agent {
             .attempts
             .spawn(async move { attempt::run(&program, &arguments, stopped, &progress).await });
         work.tasks.insert(task.id(), id);
+        self.shared.metrics.attempts_active.inc();
         self.progress().insert(id, come.clone());
         let renewed = Instant::now();
         work.held.insert(
@@ -447,6 +461,8 @@ impl Agent {
                 (error.id(), FinishedAttempt { end, with })
             }
         };
+        self.shared.metrics.attempts_active.dec();
+        self.shared.metrics.count_ended(ended.end);
         let Some(id) = work.tasks.remove(&task) else {
             return;
         };

@@ -5,7 +5,6 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use longhaul_copy_api::{CopyEvent, CopyReport, Exit, Progress};
-use longhaul_jobs::AttemptResult;
 use longhaul_proto::text::printable;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
@@ -13,6 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use crate::jobs::AttemptResult;
 use crate::store::AttemptEnd;
 
 /// Maximum time for a copy to make its data durable when asked to stop. It takes ten seconds at

@@ -14,27 +14,31 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
 use axum::{Extension, Json, Router};
-use describe::CommonParts;
+use describe::add_common_parts;
 pub use events::JobProgress;
 use longhaul_api::access::{guard, guard_origin};
+use longhaul_api::endpoints::merge_modules;
+use longhaul_api::headers::set_common_headers;
 use longhaul_api::key_gate::{MAX_BODY_BYTES, guard_keys};
-use longhaul_api::problem::{JsonBody, PathParams, QueryParams};
+use longhaul_api::problem::{JsonBody, PathParams, QueryParams, idempotency_key};
 use longhaul_api::{Caller, KeyGate, LocalGate, Problem, ProblemKind};
 use longhaul_copy_api::CopyOptions;
-use longhaul_jobs::JobEvent;
 pub use places::{NewDirectory, NewName, PlaceList, PlaceTest, Removal};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use utoipa::openapi::OpenApi as OpenApiDocument;
 use utoipa::{IntoParams, OpenApi, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 pub use web::{PageAddress, Ticket, Web};
 
 use crate::agent::Agent;
 pub use crate::asset::Asset;
+use crate::jobs::JobEvent;
 use crate::model::{Job, JobParts, JobRequest, JobState, PartOf, Progress, Stopping};
 use crate::places::{FileEntry, FileKind, FilePage, Place, PlaceRoot};
 use crate::store::{JobSelection, StoreError};
@@ -42,8 +46,6 @@ use crate::store::{JobSelection, StoreError};
 /// Default and maximum number of jobs in one answer.
 const DEFAULT_LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 1000;
-/// Maximum length of an idempotency key, in bytes.
-const MAX_KEY_BYTES: usize = 200;
 
 /// State of the handlers.
 #[derive(Debug, Clone)]
@@ -73,31 +75,6 @@ impl ApiState {
         description = "Copies as jobs. Over the agent's Unix socket the operating system \
                        identifies the user; on loopback the agent's token is needed; at other \
                        addresses requests are signed with a key (RFC 9421)."
-    ),
-    modifiers(&CommonParts),
-    paths(
-        agent_info,
-        list,
-        submit,
-        job,
-        forget,
-        pause,
-        resume,
-        cancel,
-        retry,
-        report,
-        events::events,
-        openapi,
-        places::places,
-        places::put,
-        places::remove,
-        places::test,
-        places::files,
-        places::mkdir,
-        places::rename,
-        places::remove_files,
-        web::tickets,
-        web::session
     ),
     components(schemas(
         AgentInfo,
@@ -131,8 +108,15 @@ struct ApiDescription;
 /// Returns the API's description (OpenAPI 3.1), as text that ends with a newline.
 pub fn description() -> String {
     // It consists of maps with text keys, so it can always be serialized.
-    let text = serde_json::to_string_pretty(&ApiDescription::openapi()).unwrap_or_default();
-    text + "\n"
+    serde_json::to_string_pretty(&describe_api()).unwrap_or_default() + "\n"
+}
+
+fn describe_api() -> OpenApiDocument {
+    let endpoints = endpoints().merge(merge_modules([("web", web::sign_in())]));
+    let described = OpenApiRouter::with_openapi(ApiDescription::openapi());
+    let mut description = described.nest("/api/v1", endpoints).into_openapi();
+    add_common_parts(&mut description);
+    description
 }
 
 /// Creates the router of the API and the web page, for callers that `gate` admits. `web` is where
@@ -148,10 +132,7 @@ pub fn router(
     let api = api()
         .layer(middleware::from_fn_with_state(gate.clone(), guard))
         // A page that signs in is not authenticated yet.
-        .route(
-            "/session",
-            post(web::session).layer(DefaultBodyLimit::max(web::MAX_TICKET_BYTES)),
-        )
+        .merge(Router::from(web::sign_in()).layer(DefaultBodyLimit::max(web::MAX_TICKET_BYTES)))
         .with_state(service.clone());
     Router::new()
         .nest("/api/v1", api)
@@ -160,7 +141,7 @@ pub fn router(
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(Extension(gate.clone()))
         .layer(middleware::from_fn_with_state(gate, guard_origin))
-        .layer(middleware::map_response(with_headers))
+        .layer(middleware::map_response(set_headers))
 }
 
 /// Creates the router for other machines: without the page, and for signed requests only.
@@ -175,44 +156,42 @@ pub fn router_for_keys(agent: Agent, gate: Arc<KeyGate>, stop: watch::Receiver<b
         .fallback(async || Problem::new(ProblemKind::NotFound, "the API is beneath /api/v1"))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(gate, guard_keys))
-        .layer(middleware::map_response(with_headers))
+        .layer(middleware::map_response(set_headers))
 }
 
-async fn with_headers(mut response: Response) -> Response {
-    let headers: &mut HeaderMap = response.headers_mut();
-    headers.extend(web::HEADERS);
-    // Answers change, so they must not be cached.
-    headers
-        .entry(header::CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("no-store"));
-    response
+/// Sets the headers of every response.
+async fn set_headers(mut response: Response) -> Response {
+    response.headers_mut().extend(web::HEADERS);
+    set_common_headers(response).await
 }
 
-/// Routes for authenticated callers.
+/// Creates the router for authenticated callers.
 fn api() -> Router<ApiState> {
-    Router::new()
-        .route("/agent", get(agent_info))
-        .route("/jobs", get(list).post(submit))
-        .route("/jobs/{id}", get(job).delete(forget))
-        .route("/jobs/{id}/pause", post(pause))
-        .route("/jobs/{id}/resume", post(resume))
-        .route("/jobs/{id}/cancel", post(cancel))
-        .route("/jobs/{id}/retry", post(retry))
-        .route("/jobs/{id}/report", get(report))
-        .route("/places", get(places::places))
-        .route("/places/{name}", put(places::put).delete(places::remove))
-        .route("/places/{name}/test", post(places::test))
-        .route("/files", get(places::files))
-        .route("/files/mkdir", post(places::mkdir))
-        .route("/files/rename", post(places::rename))
-        .route("/files/remove", post(places::remove_files))
-        .route("/events", get(events::events))
-        .route("/tickets", post(web::tickets))
-        .route("/openapi.json", get(openapi))
+    Router::from(endpoints())
         .fallback(async || Problem::new(ProblemKind::NotFound, "see /api/v1/openapi.json"))
         .method_not_allowed_fallback(async || {
             Problem::new(ProblemKind::Method, "see /api/v1/openapi.json")
         })
+}
+
+/// Returns the endpoints for authenticated callers.
+fn endpoints() -> OpenApiRouter<ApiState> {
+    let own = OpenApiRouter::default()
+        .routes(routes!(agent_info))
+        .routes(routes!(list, submit))
+        .routes(routes!(job, forget))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(cancel))
+        .routes(routes!(retry))
+        .routes(routes!(report))
+        .routes(routes!(openapi));
+    merge_modules([
+        ("", own),
+        ("events", events::endpoints()),
+        ("places", places::endpoints()),
+        ("web", web::endpoints()),
+    ])
 }
 
 impl From<StoreError> for Problem {
@@ -247,14 +226,7 @@ pub struct AgentInfo {
     pub shared: bool,
 }
 
-#[utoipa::path(
-    get,
-    path = "/api/v1/agent",
-    responses(
-        (status = OK, body = AgentInfo),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
-)]
+#[utoipa::path(get, path = "/agent", responses((status = OK, body = AgentInfo), Problem))]
 async fn agent_info(State(service): State<ApiState>) -> Result<Json<AgentInfo>, Problem> {
     let store = service.agent.store();
     Ok(Json(AgentInfo {
@@ -293,12 +265,9 @@ struct ListQuery {
 
 #[utoipa::path(
     get,
-    path = "/api/v1/jobs",
+    path = "/jobs",
     params(ListQuery),
-    responses(
-        (status = OK, body = JobPage),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = JobPage), Problem)
 )]
 async fn list(
     State(service): State<ApiState>,
@@ -331,7 +300,7 @@ async fn list(
 
 #[utoipa::path(
     post,
-    path = "/api/v1/jobs",
+    path = "/jobs",
     request_body = JobRequest,
     params((
         "Idempotency-Key" = Option<String>,
@@ -341,7 +310,7 @@ async fn list(
     responses(
         (status = CREATED, body = Job),
         (status = OK, body = Job, description = "The job exists already: the key is known"),
-        (status = "default", body = Problem, content_type = "application/problem+json")
+        Problem
     )
 )]
 async fn submit(
@@ -361,15 +330,7 @@ async fn submit(
         .map_err(|error| invalid(error.to_string()))?;
     (service.agent.settings().check)(&request).map_err(invalid)?;
     let due = request.due().map_err(|error| invalid(error.to_string()))?;
-    let key = match headers.get("idempotency-key").map(|key| key.to_str()) {
-        None => None,
-        Some(Ok(key)) if !key.is_empty() && key.len() <= MAX_KEY_BYTES => Some(key),
-        Some(_) => {
-            let reported =
-                format!("Idempotency-Key: up to {MAX_KEY_BYTES} visible ASCII characters");
-            return Err(invalid(reported));
-        }
-    };
+    let key = idempotency_key(&headers)?;
     let (job, is_new) = service
         .agent
         .submit(&caller.user, &request, due, key)
@@ -384,12 +345,9 @@ async fn submit(
 
 #[utoipa::path(
     get,
-    path = "/api/v1/jobs/{id}",
+    path = "/jobs/{id}",
     params(("id" = i64, Path)),
-    responses(
-        (status = OK, body = Job),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = Job), Problem)
 )]
 async fn job(
     State(service): State<ApiState>,
@@ -402,12 +360,9 @@ async fn job(
 /// Removes a job that has ended from the history.
 #[utoipa::path(
     delete,
-    path = "/api/v1/jobs/{id}",
+    path = "/jobs/{id}",
     params(("id" = i64, Path)),
-    responses(
-        (status = NO_CONTENT),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = NO_CONTENT), Problem)
 )]
 async fn forget(
     State(service): State<ApiState>,
@@ -424,12 +379,9 @@ async fn ask(service: &ApiState, id: i64, event: JobEvent) -> Result<Json<Job>, 
 /// Pauses a job. A running job stops first, and loses nothing.
 #[utoipa::path(
     post,
-    path = "/api/v1/jobs/{id}/pause",
+    path = "/jobs/{id}/pause",
     params(("id" = i64, Path)),
-    responses(
-        (status = OK, body = Job),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = Job), Problem)
 )]
 async fn pause(
     State(service): State<ApiState>,
@@ -441,12 +393,9 @@ async fn pause(
 /// Resumes a paused job.
 #[utoipa::path(
     post,
-    path = "/api/v1/jobs/{id}/resume",
+    path = "/jobs/{id}/resume",
     params(("id" = i64, Path)),
-    responses(
-        (status = OK, body = Job),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = Job), Problem)
 )]
 async fn resume(
     State(service): State<ApiState>,
@@ -458,12 +407,9 @@ async fn resume(
 /// Cancels a job.
 #[utoipa::path(
     post,
-    path = "/api/v1/jobs/{id}/cancel",
+    path = "/jobs/{id}/cancel",
     params(("id" = i64, Path)),
-    responses(
-        (status = OK, body = Job),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = Job), Problem)
 )]
 async fn cancel(
     State(service): State<ApiState>,
@@ -475,12 +421,9 @@ async fn cancel(
 /// Retries a job now that failed, was cancelled or waits for a retry.
 #[utoipa::path(
     post,
-    path = "/api/v1/jobs/{id}/retry",
+    path = "/jobs/{id}/retry",
     params(("id" = i64, Path)),
-    responses(
-        (status = OK, body = Job),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = Job), Problem)
 )]
 async fn retry(
     State(service): State<ApiState>,
@@ -492,12 +435,9 @@ async fn retry(
 /// Closing report of a job's last attempt, as of `longhaul cp --json`.
 #[utoipa::path(
     get,
-    path = "/api/v1/jobs/{id}/report",
+    path = "/jobs/{id}/report",
     params(("id" = i64, Path)),
-    responses(
-        (status = OK, body = Object),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = Object), Problem)
 )]
 async fn report(
     State(service): State<ApiState>,
@@ -511,7 +451,7 @@ async fn report(
 }
 
 /// This description.
-#[utoipa::path(get, path = "/api/v1/openapi.json", responses((status = OK, body = Object)))]
-async fn openapi() -> Json<utoipa::openapi::OpenApi> {
-    Json(ApiDescription::openapi())
+#[utoipa::path(get, path = "/openapi.json", responses((status = OK, body = Object)))]
+async fn openapi() -> Json<OpenApiDocument> {
+    Json(describe_api())
 }

@@ -4,12 +4,13 @@ mod request;
 
 use jiff::Timestamp;
 pub use longhaul_copy_api::Progress;
-pub use longhaul_jobs::State as JobState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub(crate) use request::is_location;
 pub use request::{InvalidRequest, JobRequest, MAX_PARTS, MAX_PRIORITY, MIN_PARTS};
+
+pub use crate::jobs::State as JobState;
 
 /// Reason why a running job is being stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -12,12 +12,12 @@ use std::time::Duration;
 use axum::http::Uri;
 use axum::http::uri::Scheme as UriScheme;
 use longhaul_api::signatures::message::Scheme;
-use longhaul_jobs::RetryPolicy;
 use longhaul_proto::SigningKey;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::jobs::RetryPolicy;
 use crate::store::{JobStore, StoreError};
 
 /// Maximum length of a URL, in bytes.

@@ -1,8 +1,9 @@
-//! Store of jobs. Each change is one transaction around a step of [`longhaul_jobs::JobLife`], so
+//! Store of jobs. Each change is one transaction around a step of [`JobLife`], so
 //! two agents, or an agent and a user, never change a job from the same state.
 
 mod claim;
 mod history;
+mod migrations;
 mod notices;
 mod parts;
 mod places;
@@ -12,20 +13,18 @@ use std::collections::BTreeMap;
 
 use longhaul_api::Database;
 use longhaul_api::database::{DatabaseKind, OpenError, next_numbers};
-use longhaul_jobs::{
-    AttemptResult, EventRefusal, JobEvent, JobLife, Moment, PartCounts, RetryPolicy,
-};
-use sqlx::migrate::Migrator;
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
 
 pub use claim::{Holder, LostAgents};
+use migrations::MIGRATIONS;
 pub use parts::PartsStatus;
 use row::COLUMNS;
 pub use row::StoredJob;
 
+use crate::jobs::{
+    AttemptResult, EventRefusal, JobEvent, JobLife, Moment, PartCounts, RetryPolicy,
+};
 use crate::model::{Job, JobRequest, JobState};
-
-static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
 
 /// A job cannot be stored, found or changed.
 #[derive(Debug, thiserror::Error)]

@@ -23,10 +23,10 @@ use axum::response::{IntoResponse, Response};
 use blake3::Hash;
 use data_encoding::BASE64URL_NOPAD;
 use longhaul_hop::Payer;
+use longhaul_service::http::PeerIdentity;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::caller::source_address;
-pub use crate::caller::{Caller, PeerIdentity};
+pub use crate::caller::Caller;
 use crate::key_gate::charge_connection;
 use crate::problem::{Problem, ProblemKind};
 
@@ -127,7 +127,6 @@ pub const COOKIE: &str = "longhaul";
 
 impl PageSessions {
     fn inner(&self) -> MutexGuard<'_, PageSessionsState> {
-        // The state is consistent at any moment, so a poisoned lock can be used.
         self.inner.lock()
     }
 
@@ -310,7 +309,7 @@ pub async fn guard(
     let admitted = gate.admit(peer, request.headers()).and_then(|caller| {
         charge_connection(
             request.extensions(),
-            Payer::from_address(source_address(peer)),
+            Payer::from_address(peer.source_address()),
         )?;
         Ok(caller)
     });

@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::RwLock;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::migrate::Migrator;
-use sqlx::{Any, AnyConnection, AnyPool, Connection, Executor, Row, Transaction};
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::{Any, AnyConnection, AnyPool, Connection, Executor, Row, SqlStr, Transaction};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -70,6 +70,39 @@ pub enum OpenError {
     /// The database was created by a newer release or by another program.
     #[error("cannot convert the store to this release's format: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
+}
+
+/// Creates a [`Migrator`] of files in the crate's folder `migrations`: `NUMBER_DESCRIPTION.sql`.
+///
+/// `sqlx::migrate!` does the same, but compiles SQLite, the TLS library and both drivers a second
+/// time, for the compiler.
+#[macro_export]
+macro_rules! migrations {
+    ($($file:literal),+ $(,)?) => {
+        $crate::database::migrator(&[$((
+            $file,
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $file)),
+        )),+])
+    };
+}
+
+/// Creates the migrator of these files, each with its statements. Use [`crate::migrations!`].
+#[doc(hidden)]
+#[must_use]
+pub fn migrator(files: &[(&'static str, &'static str)]) -> Migrator {
+    let migrations = files.iter().copied().filter_map(|(file, statements)| {
+        let (number, description) = file.strip_suffix(".sql")?.split_once('_')?;
+        let statements = SqlStr::from_static(statements);
+        let has_no_transaction = false;
+        Some(Migration::new(
+            number.parse().ok()?,
+            description.replace('_', " ").into(),
+            MigrationType::Simple,
+            statements,
+            has_no_transaction,
+        ))
+    });
+    Migrator::with_migrations(migrations.collect())
 }
 
 /// Pool of connections to a database.
@@ -147,7 +180,6 @@ impl Database {
 
     /// Returns the pool, for queries that change nothing.
     pub fn pool(&self) -> AnyPool {
-        // A pool is consistent at any moment, so a poisoned lock can be used.
         self.pool.read().clone()
     }
 

@@ -23,8 +23,9 @@ use axum::http::request::Parts;
 use axum::http::{Extensions, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use longhaul_hop::{ConnectionPermit, Payer};
-use longhaul_proto::{PublicKey, ReplayError, ReplayMemory, SessionId, check_time};
+use longhaul_hop::Payer;
+use longhaul_proto::{PublicKey, ReplayMemory, SessionId, check_time};
+use longhaul_service::http::SharedPermit;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::timeout;
 
@@ -32,17 +33,13 @@ use crate::authorized_keys::{AuthorizedKey, AuthorizedKeys, KeyRole};
 use crate::caller::Caller;
 use crate::database::system_now;
 use crate::problem::{Problem, ProblemKind};
-use crate::signatures::message::{Scheme, normalise_authority};
-use crate::signatures::{Message, Presented, Purpose, SignatureError, digest};
+use longhaul_api_common::signatures::message::{Scheme, normalise_authority};
+use longhaul_api_common::signatures::{Message, Presented, Purpose, SignatureError, digest};
 
 /// Default maximum size of a request's body, in bytes.
 pub const MAX_BODY_BYTES: usize = 1 << 20;
 /// Maximum time to receive a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Permit of an open connection. The connection stays pending until one of its requests has been
-/// admitted.
-pub type SharedPermit = Arc<Mutex<ConnectionPermit>>;
 
 /// Authentication of signed requests: keys, names of the service, and nonces that were used.
 #[derive(Debug)]
@@ -220,29 +217,6 @@ fn check_coverage(presented: &Presented, parts: &Parts) -> Result<(), SignatureE
 
 fn unauthenticated(detail: &str) -> Problem {
     Problem::new(ProblemKind::Unauthenticated, detail)
-}
-
-impl From<SignatureError> for Problem {
-    fn from(error: SignatureError) -> Self {
-        unauthenticated(&error.to_string())
-    }
-}
-
-impl From<ReplayError> for Problem {
-    fn from(error: ReplayError) -> Self {
-        match error {
-            ReplayError::Replay => {
-                unauthenticated("this request was received before: sign it again")
-            }
-            ReplayError::Full => Self::new(
-                ProblemKind::TooMany,
-                "too many requests of this key within two minutes: try again later",
-            ),
-            ReplayError::Expired { .. } | ReplayError::Future { .. } => {
-                unauthenticated(&error.to_string())
-            }
-        }
-    }
 }
 
 /// Middleware that reads the body and passes the request to its handler with its [`Caller`], or

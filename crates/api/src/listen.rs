@@ -10,7 +10,7 @@ use std::path::Path;
 use tokio::net::{TcpListener, UnixListener};
 
 pub use secured::{any_address, serve_secured};
-pub use serving::{Acceptor, PendingStream, serve};
+pub use serving::serve;
 
 /// A service cannot listen.
 #[derive(Debug, thiserror::Error)]

@@ -393,6 +393,7 @@ impl ConnectAttempt {
                 acceptor: self.acceptor(),
                 key: self.wishes.key,
                 remembers: false,
+                binds: false,
             }),
         )
     }

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 
 use longhaul_ramp_protocol::MAX_NAME_BYTES;
 
-/// Maximum number of remembered addresses; the oldest are dropped first.
-const MAX_NAMES: usize = 128;
+/// Maximum number of remembered addresses. The oldest are dropped first.
+const MAX_ADDRESSES: usize = 128;
 
 /// The most recent addresses that names resolved to.
 pub struct ResolvedNames {
-    /// In the order in which they were resolved.
+    /// Addresses with their names, oldest first.
     known: Vec<(IpAddr, String)>,
 }
 
@@ -19,15 +19,15 @@ impl ResolvedNames {
         Self { known: Vec::new() }
     }
 
-    /// Remembers that `name` resolved to `address`. Names that are addresses or too long for a name
-    /// are ignored.
+    /// Remembers that `name` resolved to `address`. Ignores a name that is empty, an address, or
+    /// longer than [`MAX_NAME_BYTES`].
     pub fn remember(&mut self, name: &str, address: IpAddr) {
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.parse::<IpAddr>().is_ok() {
             return;
         }
         let address = address.to_canonical();
         self.known.retain(|(known, _)| *known != address);
-        if self.known.len() >= MAX_NAMES {
+        if self.known.len() >= MAX_ADDRESSES {
             self.known.remove(0);
         }
         self.known.push((address, name.to_owned()));
@@ -72,14 +72,14 @@ mod tests {
     }
 
     #[test]
-    fn oldest_names_are_dropped_first() {
+    fn oldest_addresses_are_dropped_first() {
         let mut names = ResolvedNames::new();
         let address = |n: usize| IpAddr::V4(Ipv4Addr::from(u32::try_from(n).unwrap()));
-        for n in 0..=MAX_NAMES {
+        for n in 0..=MAX_ADDRESSES {
             names.remember("name.example", address(n));
         }
         assert_eq!(names.name_of(address(0)), None);
         assert_eq!(names.name_of(address(1)), Some("name.example"));
-        assert_eq!(names.known.len(), MAX_NAMES);
+        assert_eq!(names.known.len(), MAX_ADDRESSES);
     }
 }

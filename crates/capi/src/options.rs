@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use data_encoding::BASE32_NOPAD;
 use libc::socklen_t;
 use longhaul_ramp_protocol::{MAX_PURPOSE_BYTES, MAX_ROUTE_BYTES};
+use strum::FromRepr;
 
 use crate::address::SockaddrLsl;
 use crate::guard::{catching_panics, guarded};
@@ -24,42 +25,22 @@ const KEY_PREFIX: &str = "lhk1:";
 const MAX_KEY_TEXT_BYTES: usize = 57;
 
 /// The options of `SOL_LSL`, with the numbers of `enum lsl_option`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRepr)]
+#[repr(i32)]
 enum LslOption {
-    Purpose,
-    Size,
-    Rate,
-    Duration,
-    Route,
-    ConnectTimeout,
-    Closed,
-    Acceptor,
-    Onramp,
-    PeerKey,
-    Reason,
-    Routed,
-    Peer,
-}
-
-impl LslOption {
-    fn from_number(number: c_int) -> Option<Self> {
-        Some(match number {
-            1 => Self::Purpose,
-            2 => Self::Size,
-            3 => Self::Rate,
-            4 => Self::Duration,
-            5 => Self::Route,
-            6 => Self::ConnectTimeout,
-            7 => Self::Closed,
-            8 => Self::Acceptor,
-            9 => Self::Onramp,
-            10 => Self::PeerKey,
-            11 => Self::Reason,
-            12 => Self::Routed,
-            13 => Self::Peer,
-            _ => return None,
-        })
-    }
+    Purpose = 1,
+    Size = 2,
+    Rate = 3,
+    Duration = 4,
+    Route = 5,
+    ConnectTimeout = 6,
+    Closed = 7,
+    Acceptor = 8,
+    Onramp = 9,
+    PeerKey = 10,
+    Reason = 11,
+    Routed = 12,
+    Peer = 13,
 }
 
 /// `setsockopt(2)`.
@@ -76,7 +57,7 @@ pub unsafe extern "C" fn lsl_setsockopt(
 ) -> c_int {
     if level == SOL_LSL {
         return guarded(|| {
-            let name = LslOption::from_number(name).ok_or(libc::ENOPROTOOPT)?;
+            let name = LslOption::from_repr(name).ok_or(libc::ENOPROTOOPT)?;
             if value.is_null() {
                 return Err(libc::EFAULT);
             }
@@ -315,7 +296,7 @@ fn nul_terminated(text: &str) -> Vec<u8> {
 }
 
 fn wish(fd: c_int, name: c_int) -> Result<Vec<u8>, Errno> {
-    let name = LslOption::from_number(name).ok_or(libc::ENOPROTOOPT)?;
+    let name = LslOption::from_repr(name).ok_or(libc::ENOPROTOOPT)?;
     cookie(fd).ok_or_else(errno)?;
     let value = with_known_entry(fd, |entry| {
         let wishes = &entry.wishes;

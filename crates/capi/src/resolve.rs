@@ -90,7 +90,7 @@ pub unsafe extern "C-unwind" fn lsl_getaddrinfo(
 
 fn remember(name: Option<&CStr>, addresses: impl Iterator<Item = IpAddr>) {
     if let Some(name) = name.and_then(|name| name.to_str().ok()) {
-        // Allocates before the table is locked.
+        // Collects a list first, to hold the lock briefly.
         let addresses: Vec<IpAddr> = addresses.collect();
         table::with_table(|table| {
             addresses

@@ -1,17 +1,21 @@
-//! Trials with random bandwidth requests on real networks. The independent checker of
-//! `longhaul-circuits` verifies each answer.
+//! Trials with random bandwidth requests on real networks. An independent checker verifies each
+//! answer.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | [`networks`] | ESnet, and three networks of the Internet Topology Zoo |
 //! | [`requests`] | the requests, the same for the same seed |
 //! | [`trial`] | makes the requests and checks the answers; applies OSCARS' published rule, too |
+//! | [`check`] | an independent, slow and simple check of answers |
+//! | [`oscars`] | admission by OSCARS' published rule, for comparison |
 //! | [`load`] | duration of a decision with many existing reservations |
 //!
 //! For tests and figures only; no decision depends on it.
 
+pub mod check;
 pub mod load;
 pub mod networks;
+pub mod oscars;
 pub mod requests;
 pub mod trial;
 

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use longhaul_circuits::admit::{Admission, CounterOfferMode};
+use longhaul_circuits::admit::AdmissionRefusal;
 use longhaul_circuits::book::{DecisionTerms, ReservationBook};
 use longhaul_circuits::network::{CircuitLink, CircuitNetwork, NodeId};
-use longhaul_circuits::path::{Diversity, PathBounds, PathEnds, Preference};
+use longhaul_circuits::path::{Disjoint, PathBounds, PathEnds, Preference};
 use longhaul_circuits::policy::RequestLimits;
-use longhaul_circuits::request::{CircuitRequest, Demand, PathElements, VolumePace};
+use longhaul_circuits::request::{CircuitRequest, Demand, Pace, PathElements};
 use longhaul_circuits::time::{BitsPerSecond, MomentMs, Volume, Window};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -106,9 +106,9 @@ fn request(
             bytes,
             most: None,
             pace: if random.random_bool(0.5) {
-                VolumePace::Even
+                Pace::Even
             } else {
-                VolumePace::Early
+                Pace::Early
             },
         }
     } else {
@@ -122,25 +122,30 @@ fn request(
         window: Window::new(start, start + length),
         wish,
         paths: 1 << random.random_range(0..3),
-        diversity: Diversity::Any,
+        diversity: Disjoint::No,
         preference: Preference::FewestHops,
         elements: PathElements::default(),
         bounds: PathBounds::default(),
     }
 }
 
-/// Decides a request, stores what is granted, and returns true if it was.
+/// Decides a request, stores what is granted, and returns true if it was. If `offers` is true,
+/// counter-offers for a refused one are found.
 fn decide(
     book: &mut ReservationBook,
     request: &CircuitRequest,
     terms: &DecisionTerms,
+    offers: bool,
 ) -> Result<bool, Error> {
-    let decision = book.decide(request, terms, 0);
-    match (decision.change, decision.answer) {
-        (Some(change), _) => commit_granted(book, change, 0).map(|_| true),
-        (None, Admission::Refused(_)) => Ok(false),
-        (None, Admission::Granted(_)) => {
-            Err(Error::Book("what is granted changes nothing".to_owned()))
+    match book.decide(request, terms, 0) {
+        Ok(change) => commit_granted(book, change, 0).map(|_| true),
+        Err(refusal) => {
+            if let AdmissionRefusal::Shortfall(short) = &refusal
+                && offers
+            {
+                std::hint::black_box(short.find_offers(&book.snapshot(), &mut || true));
+            }
+            Ok(false)
         }
     }
 }
@@ -152,27 +157,21 @@ fn decide(
 pub fn run(network: &CircuitNetwork, load: &LoadParameters) -> Result<LoadResult, Error> {
     let mut requests = LoadRequests::new(network, load.seed);
     let mut book = ReservationBook::new(network.clone());
-    let terms = |counter| DecisionTerms {
+    let terms = DecisionTerms {
         limits: RequestLimits::default(),
         hold: MINUTE.unsigned_abs(),
-        counter,
     };
-    let filling = terms(CounterOfferMode::Refuse);
     let (mut booked, mut tried) = (0, 0);
     while booked < load.reservations && tried < MAX_REQUESTS_PER_RESERVATION * load.reservations {
-        booked += usize::from(decide(&mut book, &requests.small_request(), &filling)?);
+        booked += usize::from(decide(&mut book, &requests.small_request(), &terms, false)?);
         tried += 1;
     }
-    let asking = terms(match load.offers {
-        true => CounterOfferMode::Offer,
-        false => CounterOfferMode::Refuse,
-    });
     let (mut times, mut granted) = (Vec::with_capacity(load.requests), 0);
     let begun = Instant::now();
     for _ in 0..load.requests {
         let request = requests.timed_request();
         let start = Instant::now();
-        granted += usize::from(decide(&mut book, &request, &asking)?);
+        granted += usize::from(decide(&mut book, &request, &terms, load.offers)?);
         times.push(start.elapsed());
     }
     let seconds = begun.elapsed().as_secs_f64();

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use longhaul_circuits::network::{CircuitLink, CircuitNetwork, LinkId, NodeId};
-use longhaul_circuits::path::{Diversity, PathBounds, PathEnds, Preference};
-use longhaul_circuits::request::{CircuitRequest, Demand, PathElements, VolumePace};
+use longhaul_circuits::path::{Disjoint, PathBounds, PathEnds, Preference};
+use longhaul_circuits::request::{CircuitRequest, Demand, Pace, PathElements};
 use longhaul_circuits::time::{BitsPerSecond, MomentMs, Volume, Window};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -83,18 +83,18 @@ impl RandomRequests {
                 bytes,
                 most,
                 pace: if self.chance(0.5) {
-                    VolumePace::Even
+                    Pace::Even
                 } else {
-                    VolumePace::Early
+                    Pace::Early
                 },
             }
         } else {
             Demand::Rate(rate)
         };
         let diversity = match self.random.random_range(0..20) {
-            0 => Diversity::Links,
-            1 => Diversity::Nodes,
-            _ => Diversity::Any,
+            0 => Disjoint::Links,
+            1 => Disjoint::Sites,
+            _ => Disjoint::No,
         };
         let preference = match self.random.random_range(0..3) {
             0 => Preference::FewestHops,

@@ -3,19 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_circuits::admit::{
-    Admission, AdmissionRefusal, CounterOffer, CounterOfferMode, RefusalProof,
-};
+use longhaul_circuits::admit::{AdmissionRefusal, CounterOffer, CounterOffers, CutLink};
 use longhaul_circuits::book::{BookChange, DecisionTerms, ReservationBook};
-use longhaul_circuits::check::{CheckVerdict, Checker};
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::machine::ReservationEvent;
 use longhaul_circuits::network::CircuitNetwork;
-use longhaul_circuits::oscars::Oscars;
 use longhaul_circuits::policy::RequestLimits;
+use longhaul_circuits::proof::Proof;
 use longhaul_circuits::request::{CircuitRequest, Demand, ReservationPlan};
 use longhaul_circuits::time::{BitsPerSecond, MomentMs, Volume};
 
+use crate::check::{CheckVerdict, Checker};
+use crate::oscars::OscarsAdmission;
 use crate::requests::RandomRequests;
 use crate::{Error, MINUTE};
 
@@ -75,33 +74,31 @@ pub fn run(network: &CircuitNetwork, trial: &TrialParameters) -> Result<TrialOut
     let terms = DecisionTerms {
         limits: RequestLimits::default(),
         hold: MINUTE.unsigned_abs(),
-        counter: match trial.takes_offers {
-            true => CounterOfferMode::Offer,
-            false => CounterOfferMode::Refuse,
-        },
     };
     for number in 0..trial.requests {
         let (now, request) = requests.next(trial.paths);
         forget_expired(&mut book, &mut checker, now)?;
         let answer = book.decide(&request, &terms, now);
-        check_answer(
-            &checker,
-            &book,
-            &request,
-            &answer.answer,
-            now,
-            &terms,
-            &mut outcome,
-        )
-        .map_err(|what| Error::Wrong { number, what })?;
-        let (change, is_offer) = match &answer.answer {
-            Admission::Granted(_) => (answer.change, false),
-            Admission::Refused(refusal) => match accepted_offer(&request, refusal) {
-                Some(offer) => (book.decide(&offer.request, &terms, now).change, true),
-                None => (None, false),
-            },
+        let offers = match &answer {
+            Err(AdmissionRefusal::Shortfall(short)) if trial.takes_offers => {
+                short.find_offers(&book.snapshot(), &mut || true)
+            }
+            _ => CounterOffers::default(),
         };
-        let Some(change) = change else { continue };
+        let wrong = |what| Error::Wrong { number, what };
+        check_answer(&checker, &request, &answer, &mut outcome).map_err(wrong)?;
+        for offer in offers.iter() {
+            outcome.offers += 1;
+            check_offer((&checker, &book), &request, offer, (&terms, now)).map_err(wrong)?;
+        }
+        let later = offers.later.as_ref();
+        let earlier = later.and_then(|later| checker.earlier_start(&request, later));
+        outcome.not_earliest += usize::from(earlier.is_some());
+        let (answer, is_offer) = match accepted_offer(&request, &offers) {
+            Some(offer) => (book.decide(&offer.request, &terms, now), true),
+            None => (answer, false),
+        };
+        let Ok(change) = answer else { continue };
         for (id, carried, plan) in commit_granted(&mut book, change, now)? {
             outcome.booked = outcome.booked.plus(carried);
             checker.promise(id, &plan);
@@ -151,36 +148,31 @@ pub fn commit_granted(
 /// with at least half the rate.
 fn accepted_offer<'a>(
     request: &CircuitRequest,
-    refusal: &'a AdmissionRefusal,
+    offers: &'a CounterOffers,
 ) -> Option<&'a CounterOffer> {
-    let AdmissionRefusal::NoRoom(none) = refusal else {
-        return None;
-    };
     let length = request.window.end - request.window.start;
-    let soon = none
-        .offers
+    let soon = offers
         .later
         .as_ref()
         .filter(|offer| offer.request.window.end - request.window.end <= length);
-    let fast =
-        none.offers
-            .slower
-            .as_ref()
-            .filter(|offer| match (offer.request.wish, request.wish) {
-                (Demand::Rate(offered), Demand::Rate(asked)) => offered.saturating_mul(2) >= asked,
-                _ => false,
-            });
+    let fast = offers
+        .slower
+        .as_ref()
+        .filter(|offer| match (offer.request.wish, request.wish) {
+            (Demand::Rate(offered), Demand::Rate(asked)) => offered.saturating_mul(2) >= asked,
+            _ => false,
+        });
     soon.or(fast)
 }
 
-fn kind(proof: &RefusalProof) -> &'static str {
+fn kind(proof: &Proof<CutLink>) -> &'static str {
     match proof {
-        RefusalProof::Cut { .. } => "cut",
-        RefusalProof::Volume { .. } => "volume",
-        RefusalProof::Stretches { .. } => "stretches",
-        RefusalProof::Searched { .. } => "searched",
-        RefusalProof::Constrained { .. } => "constrained",
-        RefusalProof::Unknown => "unknown",
+        Proof::Cut { .. } => "cut",
+        Proof::Volume { .. } => "volume",
+        Proof::Stretches { .. } => "stretches",
+        Proof::Searched { .. } => "searched",
+        Proof::Constrained { .. } => "constrained",
+        Proof::Unknown => "unknown",
     }
 }
 
@@ -221,36 +213,45 @@ fn forget_expired(
 
 fn check_answer(
     checker: &Checker<'_>,
-    book: &ReservationBook,
     request: &CircuitRequest,
-    answer: &Admission,
-    now: MomentMs,
-    terms: &DecisionTerms,
+    answer: &Result<BookChange, AdmissionRefusal>,
     outcome: &mut TrialOutcome,
 ) -> Result<(), String> {
+    let plan = match answer {
+        Ok(change) => Ok(granted_plan(change).ok_or("a grant without a plan")?),
+        Err(refusal) => Err(refusal),
+    };
     let verdict = checker
-        .check_answer(request, answer)
+        .check_answer(request, plan)
         .map_err(|wrong| wrong.to_string())?;
     *outcome.verdicts.entry(verdict).or_default() += 1;
-    let Admission::Refused(AdmissionRefusal::NoRoom(none)) = answer else {
-        return Ok(());
-    };
-    *outcome.proofs.entry(kind(&none.proof)).or_default() += 1;
-    let offers = [&none.offers.later, &none.offers.slower, &none.offers.volume];
-    for offer in offers.into_iter().flatten() {
-        outcome.offers += 1;
-        // An offer is granted if it is requested immediately.
-        match book.decide(&offer.request, terms, now).answer {
-            Admission::Granted(plan) if plan == offer.plan => {}
-            other => return Err(format!("an offer is not kept: {offer:?}: {other:?}")),
-        }
-    }
-    if let Some(later) = &none.offers.later
-        && checker.earlier_start(request, later).is_some()
-    {
-        outcome.not_earliest += 1;
+    if let Err(AdmissionRefusal::Shortfall(short)) = answer {
+        *outcome.proofs.entry(kind(&short.proof)).or_default() += 1;
     }
     Ok(())
+}
+
+/// Checks an offer, and that it is granted if it is requested immediately.
+fn check_offer(
+    (checker, book): (&Checker<'_>, &ReservationBook),
+    request: &CircuitRequest,
+    offer: &CounterOffer,
+    (terms, now): (&DecisionTerms, MomentMs),
+) -> Result<(), String> {
+    let checked = checker.check_offer(request, offer);
+    checked.map_err(|wrong| wrong.to_string())?;
+    match book.decide(&offer.request, terms, now) {
+        Ok(change) if granted_plan(&change) == Some(&offer.plan) => Ok(()),
+        other => Err(format!("an offer is not kept: {offer:?}: {other:?}")),
+    }
+}
+
+/// Returns the plan of a request that was granted.
+fn granted_plan(change: &BookChange) -> Option<&ReservationPlan> {
+    match change {
+        BookChange::Held { holds, .. } => holds.first().map(|hold| &hold.plan),
+        _ => None,
+    }
 }
 
 /// Returns the rate and volume of a request; for a volume, the rate that it needs.
@@ -272,7 +273,7 @@ fn rate_and_volume(request: &CircuitRequest) -> (BitsPerSecond, Volume) {
 /// volume is requested as the rate that it needs.
 #[must_use]
 pub fn granted_by_oscars(network: &CircuitNetwork, trial: &TrialParameters) -> (usize, Volume) {
-    let mut oscars = Oscars::new(network);
+    let mut oscars = OscarsAdmission::new(network);
     let mut requests = RandomRequests::new(network, trial.seed);
     let (mut granted, mut booked) = (0, Volume::default());
     for _ in 0..trial.requests {

@@ -13,9 +13,9 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::admit::{Admission, CounterOfferMode, OfferSearch, decide, decide_without_offers};
+use crate::admit::{AdmissionRefusal, decide};
 use crate::ledger::{BandwidthLedger, LedgerSnapshot, ReservationId, View};
-use crate::machine::{LifecyclePhase, ReservationEvent, ReservationMachine, ReservePhase};
+use crate::machine::{LifeState, ReservationEvent, ReservationMachine, ReserveState};
 use crate::network::CircuitNetwork;
 use crate::policy::RequestLimits;
 use crate::request::{CircuitRequest, ReservationPlan};
@@ -49,30 +49,6 @@ pub struct Reservation {
     pub machine: ReservationMachine,
 }
 
-/// Answer to a request, and the change that carries it out.
-#[derive(Debug, Clone)]
-pub struct Decision {
-    /// Answer for the requester.
-    pub answer: Admission,
-    /// Change to journal and apply, if the request is granted.
-    pub change: Option<BookChange>,
-    /// Search for counter-offers, if bandwidth is short and [`CounterOfferMode::Later`] was asked
-    /// for.
-    pub search: Option<Box<OfferSearch>>,
-}
-
-/// Refusal of a request for several windows.
-#[derive(Debug, Clone)]
-pub struct WindowRefusal {
-    /// Index of the first refused window.
-    pub place: usize,
-    /// Refusal. Its offers concern that window, and assume the windows before it.
-    pub answer: Admission,
-    /// Search for counter-offers, if bandwidth is short and [`CounterOfferMode::Later`] was asked
-    /// for.
-    pub search: Option<Box<OfferSearch>>,
-}
-
 /// Terms of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecisionTerms {
@@ -80,8 +56,6 @@ pub struct DecisionTerms {
     pub limits: RequestLimits,
     /// Duration of the hold on what is granted, in milliseconds.
     pub hold: u64,
-    /// Handling of counter-offers.
-    pub counter: CounterOfferMode,
 }
 
 /// All reservations, and the bandwidth that they take.
@@ -111,7 +85,7 @@ impl ReservationBook {
             reservations: BTreeMap::new(),
             timers: BTreeSet::new(),
             next_entry: 0,
-            next_id: 0,
+            next_id: 1,
             written: MomentMs::MIN,
         }
     }
@@ -140,31 +114,6 @@ impl ReservationBook {
         LedgerSnapshot::new(self.network.clone(), &self.ledger)
     }
 
-    /// Decides a request in a view. With [`CounterOfferMode::Later`], also returns the search for
-    /// counter-offers.
-    fn decide_in_view(
-        &self,
-        view: &View<'_>,
-        request: &CircuitRequest,
-        terms: &DecisionTerms,
-        now: MomentMs,
-    ) -> (Admission, Option<Box<OfferSearch>>) {
-        let DecisionTerms {
-            limits, counter, ..
-        } = terms;
-        match counter {
-            CounterOfferMode::Later => {
-                let (answer, search) =
-                    decide_without_offers(view, &self.ledger, request, limits, now);
-                (answer, search.map(Box::new))
-            }
-            CounterOfferMode::Offer | CounterOfferMode::Refuse => (
-                decide(view, &self.ledger, request, limits, now, *counter),
-                None,
-            ),
-        }
-    }
-
     /// Returns a reservation.
     #[must_use]
     pub fn reservation(&self, id: ReservationId) -> Option<&Reservation> {
@@ -188,74 +137,50 @@ impl ReservationBook {
         }
     }
 
-    /// Decides a request. Nothing is held until the change is applied.
-    #[must_use]
+    /// Decides a request. Returns the change to journal and apply; nothing is held until then.
+    ///
+    /// # Errors
+    /// [`AdmissionRefusal`].
     pub fn decide(
         &self,
         request: &CircuitRequest,
         terms: &DecisionTerms,
         now: MomentMs,
-    ) -> Decision {
-        let (answer, search) = self.decide_in_view(&self.view(), request, terms, now);
-        let change = match &answer {
-            Admission::Granted(plan) => Some(BookChange::Held {
-                holds: vec![Hold {
-                    id: ReservationId(self.next_id),
-                    request: request.clone(),
-                    plan: plan.clone(),
-                }],
-                until: now.saturating_add_unsigned(terms.hold),
-            }),
-            Admission::Refused(_) => None,
-        };
-        Decision {
-            answer,
-            change,
-            search,
-        }
+    ) -> Result<BookChange, AdmissionRefusal> {
+        self.decide_all(request, &[request.window], terms, now)
+            .map_err(|(_, refusal)| refusal)
     }
 
     /// Decides the same request for each of several windows. It grants all of them or none.
+    ///
+    /// # Errors
+    /// The index of the first refused window, with its refusal. Counter-offers concern that window,
+    /// and assume the windows before it.
     pub fn decide_all(
         &self,
         request: &CircuitRequest,
         windows: &[Window],
         terms: &DecisionTerms,
         now: MomentMs,
-    ) -> Result<(Vec<ReservationPlan>, BookChange), WindowRefusal> {
+    ) -> Result<BookChange, (usize, AdmissionRefusal)> {
         let mut view = self.view();
-        let (mut plans, mut holds) = (Vec::new(), Vec::new());
+        let mut holds = Vec::new();
         for ((place, window), number) in windows.iter().enumerate().zip(self.next_id..) {
             let request = CircuitRequest {
                 window: *window,
                 ..request.clone()
             };
-            match self.decide_in_view(&view, &request, terms, now) {
-                (Admission::Granted(plan), _) => {
-                    view = view.with(&plan);
-                    plans.push(plan.clone());
-                    holds.push(Hold {
-                        id: ReservationId(number),
-                        request,
-                        plan,
-                    });
-                }
-                (answer @ Admission::Refused(_), search) => {
-                    return Err(WindowRefusal {
-                        place,
-                        answer,
-                        search,
-                    });
-                }
-            }
+            let plan = decide(&view, &self.ledger, &request, &terms.limits, now)
+                .map_err(|refusal| (place, refusal))?;
+            view = view.with(&plan);
+            holds.push(Hold {
+                id: ReservationId(number),
+                request,
+                plan,
+            });
         }
-        Ok((
-            plans,
-            BookChange::Held {
-                holds,
-                until: now.saturating_add_unsigned(terms.hold),
-            },
-        ))
+        let until = now.saturating_add_unsigned(terms.hold);
+        Ok(BookChange::Held { holds, until })
     }
 
     /// Decides a change of a reservation, such as its rate, window, volume or paths.
@@ -264,43 +189,31 @@ impl ReservationBook {
     /// holds until the change is committed.
     ///
     /// # Errors
-    /// [`BookFault`] if there is no such reservation, or its state does not allow a change.
+    /// [`BookFault`] if there is no such reservation, or its state does not allow a change. The
+    /// inner [`AdmissionRefusal`] is the answer to the request.
     pub fn decide_change(
         &self,
         id: ReservationId,
         request: &CircuitRequest,
         terms: &DecisionTerms,
         now: MomentMs,
-    ) -> Result<Decision, BookFault> {
+    ) -> Result<Result<BookChange, AdmissionRefusal>, BookFault> {
         let reservation = self.find_reservation(id)?;
         change::step_machine(reservation.machine, id, ReservationEvent::Reserve)?;
         let mut request = request.clone();
         request.window.start = request.window.start.max(now);
         let view = self.view().without(&reservation.plan);
-        let (answer, search) = self.decide_in_view(&view, &request, terms, now);
-        let change = match &answer {
-            Admission::Granted(plan) => {
-                let mut whole = reservation.plan.before(now);
-                for piece in &plan.0 {
-                    whole.push(piece.clone());
-                }
-                let hold = Hold {
-                    id,
-                    request,
-                    plan: whole,
-                };
-                Some(BookChange::Changing {
-                    hold: Box::new(hold),
-                    until: now.saturating_add_unsigned(terms.hold),
-                })
+        let granted = decide(&view, &self.ledger, &request, &terms.limits, now);
+        Ok(granted.map(|new| {
+            let mut plan = reservation.plan.before(now);
+            for piece in new.0 {
+                plan.push(piece);
             }
-            Admission::Refused(_) => None,
-        };
-        Ok(Decision {
-            answer,
-            change,
-            search,
-        })
+            BookChange::Changing {
+                hold: Box::new(Hold { id, request, plan }),
+                until: now.saturating_add_unsigned(terms.hold),
+            }
+        }))
     }
 
     /// Returns a change for each expired hold and each ended window, to be journalled.
@@ -321,7 +234,7 @@ impl ReservationBook {
                 .held
                 .as_ref()
                 .is_some_and(|held| held.until <= now)
-                && reservation.machine.reserve == ReservePhase::Held;
+                && reservation.machine.reserve == ReserveState::Held;
             let event = if timed_out {
                 ReservationEvent::HoldTimeout
             } else {
@@ -343,9 +256,8 @@ impl ReservationBook {
         let held = reservation
             .held
             .as_ref()
-            .filter(|_| reservation.machine.reserve == ReservePhase::Held);
-        let ends =
-            !reservation.plan.0.is_empty() && reservation.machine.life == LifecyclePhase::Created;
+            .filter(|_| reservation.machine.reserve == ReserveState::Held);
+        let ends = !reservation.plan.0.is_empty() && reservation.machine.life == LifeState::Created;
         let end = ends.then(|| reservation.plan.window().end);
         held.map(|held| held.until).into_iter().chain(end).min()
     }

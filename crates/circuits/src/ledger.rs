@@ -4,7 +4,7 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -17,10 +17,27 @@ use crate::time::{BitsPerSecond, MomentMs, Volume, Window};
 pub use snapshot::LedgerSnapshot;
 pub(crate) use snapshot::ViewAdjustments;
 
-/// Number of a reservation.
+/// Number of a reservation, from 1. Journals count from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(from = "JournalNumber", into = "JournalNumber")]
 pub struct ReservationId(pub u64);
+
+/// Number of a reservation in a journal, from 0.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent)]
+struct JournalNumber(u64);
+
+impl From<JournalNumber> for ReservationId {
+    fn from(number: JournalNumber) -> Self {
+        Self(number.0.saturating_add(1))
+    }
+}
+
+impl From<ReservationId> for JournalNumber {
+    fn from(id: ReservationId) -> Self {
+        Self(id.0.saturating_sub(1))
+    }
+}
 
 /// Claim on a link. The end comes first, so that claims are sorted by it.
 type LinkClaim = (MomentMs, MomentMs, ReservationId, BitsPerSecond);
@@ -169,6 +186,17 @@ impl BandwidthLedger {
             }
         }
         holders
+    }
+
+    /// Returns the reservations that hold anything of a link after a moment.
+    #[must_use]
+    pub fn holders_after(&self, link: LinkId, at: MomentMs) -> BTreeSet<ReservationId> {
+        let Some(of_link) = self.links.get(link.index()) else {
+            return BTreeSet::new();
+        };
+        let first: LinkClaim = (at.saturating_add(1), MomentMs::MIN, ReservationId(0), 0);
+        let claims = of_link.claims.range(first..);
+        claims.map(|((_, _, id, _), _)| *id).collect()
     }
 
     /// Returns the moment from which nothing is reserved, or `None` if nothing ever is.

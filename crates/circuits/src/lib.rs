@@ -11,12 +11,11 @@
 //! | [`split`] | one rate over several paths, and the cut that shows why no more fits |
 //! | [`request`] | requests, and the plans that are promised |
 //! | [`policy`] | per-user limits on requests |
+//! | [`proof`] | evidence that a request does not fit |
 //! | [`ledger`] | reserved and available bandwidth of each link, and its holders |
-//! | [`admit`] | admission: a plan, or a proof that none exists with counter-offers |
+//! | [`admit`] | admission: a plan, or a shortfall with its proof and counter-offers |
 //! | [`machine`] | the three state machines of a reservation (NSI Connection Service 2) |
 //! | [`book`] | all reservations as recorded by a journal |
-//! | [`check`] | an independent, slow and simple check of answers, for tests |
-//! | [`oscars`] | the published rule of OSCARS, for comparison |
 //!
 //! Recurrence rules (RFC 5545) need calendars and time zones, so the caller expands them. Here a
 //! recurring request is a list of windows. [`book::ReservationBook::decide_all`] grants all of
@@ -26,17 +25,17 @@
 
 pub mod admit;
 pub mod book;
-pub mod check;
 pub mod ledger;
 pub mod machine;
 pub mod network;
-pub mod oscars;
 pub mod path;
 pub mod policy;
+pub mod proof;
 pub mod request;
 pub mod split;
 pub mod steps;
 pub mod time;
 
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod testing;

@@ -9,55 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::{MomentMs, Window};
 
-/// State of a reservation request, or of a change of one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReservePhase {
-    /// The initial state: no request is under way.
-    Start,
-    /// Admission is in progress.
-    Checking,
-    /// Bandwidth is held until it is committed, aborted, or times out.
-    Held,
-    /// The held bandwidth is being promised.
-    Committing,
-    /// There was not enough bandwidth.
-    Failed,
-    /// The hold expired before a commit.
-    Timeout,
-    /// The held bandwidth is being returned.
-    Aborting,
-}
-
-/// State of the setup of a reservation's routes within its window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ProvisionPhase {
-    /// The routes are not set up.
-    Released,
-    /// The routes are to be set up.
-    Provisioning,
-    /// The routes are, or will be, set up.
-    Provisioned,
-    /// The routes are to be torn down.
-    Releasing,
-}
-
-/// State in the lifecycle of a reservation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LifecyclePhase {
-    /// The reservation is usable.
-    Created,
-    /// The reservation's routes failed.
-    Failed,
-    /// The reservation's window is over.
-    PassedEndTime,
-    /// The reservation is being terminated.
-    Terminating,
-    /// The reservation is terminated; nothing of it is left.
-    Terminated,
-}
+pub use longhaul_reservation_terms::{LifeState, ProvisionState, ReserveState};
 
 /// Event in the life of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -131,11 +83,11 @@ pub enum ReservationAction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ReservationMachine {
     /// State of the reservation, or of a change of it.
-    pub reserve: ReservePhase,
+    pub reserve: ReserveState,
     /// Provisioning state. `None` before the first commit.
-    pub provision: Option<ProvisionPhase>,
+    pub provision: Option<ProvisionState>,
     /// Lifecycle state.
-    pub life: LifecyclePhase,
+    pub life: LifeState,
 }
 
 /// An event that the current states do not allow: read the states, and do what they allow.
@@ -148,19 +100,19 @@ pub struct InvalidTransition {
     /// The event.
     pub event: ReservationEvent,
     /// Reservation state.
-    pub reserve: ReservePhase,
+    pub reserve: ReserveState,
     /// Provisioning state.
-    pub provision: Option<ProvisionPhase>,
+    pub provision: Option<ProvisionState>,
     /// Lifecycle state.
-    pub life: LifecyclePhase,
+    pub life: LifeState,
 }
 
 impl Default for ReservationMachine {
     fn default() -> Self {
         Self {
-            reserve: ReservePhase::Start,
+            reserve: ReserveState::Start,
             provision: None,
-            life: LifecyclePhase::Created,
+            life: LifeState::Created,
         }
     }
 }
@@ -211,7 +163,7 @@ impl ReservationMachine {
     }
 
     fn reserve(&mut self, event: ReservationEvent) -> Option<Vec<ReservationAction>> {
-        use ReservePhase as R;
+        use ReserveState as R;
         // Held bandwidth can be returned at any time; new bandwidth needs a reservation that is
         // alive.
         let giving_back = matches!(
@@ -220,7 +172,7 @@ impl ReservationMachine {
                 | ReservationEvent::AbortConfirmed
                 | ReservationEvent::HoldTimeout
         );
-        if self.life != LifecyclePhase::Created && !giving_back {
+        if self.life != LifeState::Created && !giving_back {
             return None;
         }
         let (next, actions) = match (self.reserve, event) {
@@ -252,7 +204,7 @@ impl ReservationMachine {
                 (R::Start, vec![ReservationAction::GiveBackHeld])
             }
             (R::Committing, ReservationEvent::CommitConfirmed) => {
-                self.provision = self.provision.or(Some(ProvisionPhase::Released));
+                self.provision = self.provision.or(Some(ProvisionState::Released));
                 (R::Start, vec![])
             }
             _ => return None,
@@ -262,12 +214,12 @@ impl ReservationMachine {
     }
 
     fn provision(&mut self, event: ReservationEvent) -> Option<Vec<ReservationAction>> {
-        use ProvisionPhase as P;
+        use ProvisionState as P;
         let confirms = matches!(
             event,
             ReservationEvent::ProvisionConfirmed | ReservationEvent::ReleaseConfirmed
         );
-        if self.life != LifecyclePhase::Created && !confirms {
+        if self.life != LifeState::Created && !confirms {
             return None;
         }
         let (next, actions) = match (self.provision?, event) {
@@ -287,17 +239,16 @@ impl ReservationMachine {
 
     fn lifecycle(&mut self, event: ReservationEvent) -> Option<Vec<ReservationAction>> {
         let (next, actions) = match (self.life, event) {
-            (LifecyclePhase::Created, ReservationEvent::ForcedEnd) => (
-                LifecyclePhase::Failed,
-                vec![ReservationAction::ReportFailed],
-            ),
-            (LifecyclePhase::Created, ReservationEvent::EndTime) => {
+            (LifeState::Created, ReservationEvent::ForcedEnd) => {
+                (LifeState::Failed, vec![ReservationAction::ReportFailed])
+            }
+            (LifeState::Created, ReservationEvent::EndTime) => {
                 let up = matches!(
                     self.provision,
-                    Some(ProvisionPhase::Provisioning | ProvisionPhase::Provisioned)
+                    Some(ProvisionState::Provisioning | ProvisionState::Provisioned)
                 );
                 (
-                    LifecyclePhase::PassedEndTime,
+                    LifeState::PassedEndTime,
                     if up {
                         vec![ReservationAction::TearDown]
                     } else {
@@ -306,20 +257,20 @@ impl ReservationMachine {
                 )
             }
             (
-                LifecyclePhase::Created | LifecyclePhase::Failed | LifecyclePhase::PassedEndTime,
+                LifeState::Created | LifeState::Failed | LifeState::PassedEndTime,
                 ReservationEvent::Terminate,
-            ) => (LifecyclePhase::Terminating, vec![ReservationAction::End]),
-            (LifecyclePhase::Terminating, ReservationEvent::TerminateConfirmed) => {
-                let held = matches!(self.reserve, ReservePhase::Held | ReservePhase::Committing);
-                self.reserve = ReservePhase::Start;
-                self.provision = self.provision.map(|_| ProvisionPhase::Released);
+            ) => (LifeState::Terminating, vec![ReservationAction::End]),
+            (LifeState::Terminating, ReservationEvent::TerminateConfirmed) => {
+                let held = matches!(self.reserve, ReserveState::Held | ReserveState::Committing);
+                self.reserve = ReserveState::Start;
+                self.provision = self.provision.map(|_| ProvisionState::Released);
                 let mut actions = if held {
                     vec![ReservationAction::GiveBackHeld]
                 } else {
                     vec![]
                 };
                 actions.push(ReservationAction::GiveBackAll);
-                (LifecyclePhase::Terminated, actions)
+                (LifeState::Terminated, actions)
             }
             _ => return None,
         };
@@ -330,8 +281,8 @@ impl ReservationMachine {
     /// Returns true if the routes should carry traffic now.
     #[must_use]
     pub fn carries_traffic(&self, window: Window, now: MomentMs) -> bool {
-        self.life == LifecyclePhase::Created
-            && self.provision == Some(ProvisionPhase::Provisioned)
+        self.life == LifeState::Created
+            && self.provision == Some(ProvisionState::Provisioned)
             && window.contains(now)
     }
 }

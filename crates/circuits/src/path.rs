@@ -19,6 +19,7 @@ use crate::time::BitsPerSecond;
 pub(crate) use bounds::latency_of;
 pub use bounds::{ExplicitPath, MAX_FOLLOWED_LINKS, MAX_VIA, PathBounds};
 pub use disjoint::disjoint_paths;
+pub use longhaul_reservation_terms::{Disjoint, Preference};
 pub use yen::k_best_paths;
 
 /// Two nodes between which a path leads.
@@ -34,32 +35,6 @@ pub struct PathEnds {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LinkPath(pub Vec<LinkId>);
-
-/// Criterion by which paths are compared.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Preference {
-    /// Fewest hops, then least latency.
-    #[default]
-    FewestHops,
-    /// Least latency, then fewest hops.
-    LeastLatency,
-    /// Most bandwidth left on the fullest link, then fewest hops.
-    MostRoom,
-}
-
-/// Resources that the paths of a request must not share.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Diversity {
-    /// Paths may share links.
-    #[default]
-    Any,
-    /// Paths share no cable, in either direction.
-    Links,
-    /// Paths share no cable, and no node but their ends.
-    Nodes,
-}
 
 /// Search space for paths: a network with the rate left on each link.
 #[derive(Debug, Clone)]
@@ -134,8 +109,8 @@ impl<'a> BandwidthField<'a> {
     }
 
     /// Removes all links that a path disjoint from this one must not use.
-    pub fn remove_conflicts(&mut self, path: &LinkPath, diversity: Diversity) {
-        if diversity == Diversity::Any {
+    pub fn remove_conflicts(&mut self, path: &LinkPath, diversity: Disjoint) {
+        if diversity == Disjoint::No {
             return;
         }
         let network = self.network;
@@ -143,7 +118,7 @@ impl<'a> BandwidthField<'a> {
         let cables: BTreeSet<u32> = links().map(|link| link.cable).collect();
         // Inner nodes of the path.
         let inner: BTreeSet<NodeId> = match diversity {
-            Diversity::Nodes => links().skip(1).map(|link| link.from).collect(),
+            Disjoint::Sites => links().skip(1).map(|link| link.from).collect(),
             _ => BTreeSet::new(),
         };
         for (place, link) in network.links().iter().enumerate() {
@@ -159,7 +134,7 @@ impl<'a> BandwidthField<'a> {
 
     /// Returns true if two paths share what disjoint paths must not share.
     #[must_use]
-    pub fn conflict(&self, one: &LinkPath, other: &LinkPath, diversity: Diversity) -> bool {
+    pub fn conflict(&self, one: &LinkPath, other: &LinkPath, diversity: Disjoint) -> bool {
         let links = |path: &LinkPath| -> Vec<CircuitLink> {
             let links = path.0.iter().filter_map(|link| self.network.link(*link));
             links.copied().collect()
@@ -173,9 +148,9 @@ impl<'a> BandwidthField<'a> {
                 .any(|link| values.contains(&of(link)))
         };
         match diversity {
-            Diversity::Any => false,
-            Diversity::Links => shares(|link| link.cable, 0),
-            Diversity::Nodes => shares(|link| link.cable, 0) || shares(|link| link.from.0, 1),
+            Disjoint::No => false,
+            Disjoint::Links => shares(|link| link.cable, 0),
+            Disjoint::Sites => shares(|link| link.cable, 0) || shares(|link| link.from.0, 1),
         }
     }
 

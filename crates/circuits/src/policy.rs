@@ -23,6 +23,17 @@ pub struct RequestLimits {
     pub share: Option<LinkShare>,
 }
 
+impl RequestLimits {
+    /// No limits.
+    pub const UNLIMITED: Self = Self {
+        rate: None,
+        duration: None,
+        ahead: None,
+        paths: None,
+        share: None,
+    };
+}
+
 /// A request that exceeds the user's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::network::{CircuitNetwork, LinkId, NodeId};
-use crate::path::{Diversity, ExplicitPath, MAX_VIA, PathBounds, PathEnds, Preference};
+use crate::path::{Disjoint, ExplicitPath, MAX_VIA, PathBounds, PathEnds, Preference};
 use crate::split::{MAX_PATHS, PathConstraints, RatedPath, total_rate};
 use crate::time::{BitsPerSecond, MAX_RATE, MomentMs, Volume, Window};
+
+pub use longhaul_reservation_terms::Pace;
 
 /// Subject of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,19 +25,28 @@ pub enum Demand {
         #[serde(default)]
         most: Option<BitsPerSecond>,
         /// Distribution over the window.
-        pace: VolumePace,
+        pace: Pace,
     },
 }
 
-/// Distribution of a volume over its window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum VolumePace {
-    /// One rate throughout the window over fixed paths, if possible; otherwise as
-    /// [`VolumePace::Early`].
-    Even,
-    /// The highest possible rates, as early as possible.
-    Early,
+/// Form of [`Disjoint`] in a journal.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Disjoint", rename_all = "snake_case")]
+enum JournalDisjoint {
+    #[serde(rename = "any")]
+    No,
+    Links,
+    #[serde(rename = "nodes")]
+    Sites,
+}
+
+/// Form of [`Preference`] in a journal.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Preference", rename_all = "snake_case")]
+enum JournalPreference {
+    FewestHops,
+    LeastLatency,
+    MostRoom,
 }
 
 /// Nodes and links that paths may use.
@@ -89,10 +100,10 @@ pub struct CircuitRequest {
     /// Maximum number of paths at once, from 1 to [`MAX_PATHS`].
     pub paths: usize,
     /// Resources that several paths must not share.
-    #[serde(default)]
-    pub diversity: Diversity,
+    #[serde(default, with = "JournalDisjoint")]
+    pub diversity: Disjoint,
     /// Criterion for the path, if one suffices.
-    #[serde(default)]
+    #[serde(default, with = "JournalPreference")]
     pub preference: Preference,
     /// Nodes and links that the paths may use.
     #[serde(default)]
@@ -236,7 +247,7 @@ impl CircuitRequest {
     }
 
     fn is_disjoint(&self) -> bool {
-        self.diversity != Diversity::Any
+        self.diversity != Disjoint::No
     }
 
     fn check_explicit(

@@ -16,7 +16,8 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use crate::network::LinkId;
-use crate::path::{BandwidthField, Diversity, LinkPath, PathBounds, PathEnds, Preference};
+use crate::path::{BandwidthField, Disjoint, LinkPath, PathBounds, PathEnds, Preference};
+use crate::proof::{PartialFit, Proof};
 use crate::time::BitsPerSecond;
 
 pub(crate) use bound::minimum_cut;
@@ -56,7 +57,7 @@ pub struct PathConstraints {
     /// Maximum number of paths, from 1 to [`MAX_PATHS`].
     pub paths: usize,
     /// Resources that they must not share.
-    pub diversity: Diversity,
+    pub diversity: Disjoint,
     /// Criterion for the path, if one suffices.
     pub preference: Preference,
     /// Constraints on each path.
@@ -84,7 +85,7 @@ impl PathConstraints {
 }
 
 /// Links that every path between two ends crosses, and what they can carry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
     /// All usable links from one side to the other.
     pub links: Vec<LinkId>,
@@ -93,44 +94,15 @@ pub struct Cut {
     pub rate: BitsPerSecond,
 }
 
-/// Evidence that no more fits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RateEvidence {
-    /// This cut carries no more.
-    Cut(Cut),
-    /// Every choice of that many paths was tried. All paths together would carry this rate, in
-    /// bit/s.
-    Searched(BitsPerSecond),
-    /// Missing evidence: there are too many choices to try them all. All paths together would carry
-    /// this rate, in bit/s.
-    Unknown(BitsPerSecond),
-    /// No choice of paths within the constraints of the request carries more, or none was found.
-    Bounded {
-        /// Most that was found, in bit/s.
-        found: BitsPerSecond,
-        /// If true, every choice was tried.
-        complete: bool,
-    },
-}
-
-/// A rate that does not fit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RateShortfall {
-    /// Routes with the highest rate that was found.
-    pub routes: Vec<RatedPath>,
-    /// Evidence that no more fits.
-    pub known: RateEvidence,
-}
-
 /// Finds routes that carry `want` bit/s together.
 ///
 /// # Errors
-/// [`RateShortfall`] if less was found. It holds the best routes.
+/// [`PartialFit`] if less was found. It holds the best routes.
 pub fn find_routes(
     field: &BandwidthField<'_>,
     ask: &PathConstraints,
     want: BitsPerSecond,
-) -> Result<Vec<RatedPath>, RateShortfall> {
+) -> Result<Vec<RatedPath>, PartialFit<Vec<RatedPath>>> {
     let widest = || candidates::greedy(field, ask, want);
     find_routes_with(field, ask, want, widest, || {
         Some(narrowest_cut(field, ask.ends, ask.paths, want)).filter(|cut| cut.rate < want)
@@ -145,7 +117,7 @@ fn find_routes_with(
     want: BitsPerSecond,
     widest: impl FnOnce() -> Vec<RatedPath>,
     narrower: impl FnOnce() -> Option<Cut>,
-) -> Result<Vec<RatedPath>, RateShortfall> {
+) -> Result<Vec<RatedPath>, PartialFit<Vec<RatedPath>>> {
     if !ask.bounds.explicit.is_empty() {
         return explicit::explicit_routes(field, ask);
     }
@@ -161,9 +133,11 @@ fn find_routes_with(
         if ask.paths > 1 && total_rate(&best) < cut.rate {
             keep_better(&mut best, candidates::improved_routes(field, ask, cut.rate));
         }
-        return Err(RateShortfall {
-            routes: best,
-            known: RateEvidence::Cut(cut),
+        let Cut { links, rate } = cut;
+        let until = None;
+        return Err(PartialFit {
+            found: best,
+            proof: Proof::Cut { links, rate, until },
         });
     }
     keep_better(&mut best, candidates::improved_routes(field, ask, want));
@@ -177,21 +151,18 @@ fn find_routes_with(
     }
     if ask.bounds.is_bounded() {
         let found = total_rate(&best);
-        return Err(RateShortfall {
-            routes: best,
-            known: RateEvidence::Bounded { found, complete },
+        return Err(PartialFit {
+            found: best,
+            proof: Proof::Constrained { found, complete },
         });
     }
-    let all = minimum_cut(field, ask.ends).rate;
-    let known = if complete {
-        RateEvidence::Searched(all)
-    } else {
-        RateEvidence::Unknown(all)
+    let proof = match complete {
+        true => Proof::Searched {
+            all: minimum_cut(field, ask.ends).rate,
+        },
+        false => Proof::Unknown,
     };
-    Err(RateShortfall {
-        routes: best,
-        known,
-    })
+    Err(PartialFit { found: best, proof })
 }
 
 /// Finds the highest rate up to `want` bit/s. Returns the routes, and an upper bound of what any
@@ -218,14 +189,14 @@ pub fn max_rate_routes(
     // narrower than the narrowest.
     match find_routes_with(field, ask, limit, || widest, || None) {
         Ok(routes) => (routes, limit),
-        Err(RateShortfall {
-            routes,
-            known: RateEvidence::Searched(_) | RateEvidence::Bounded { complete: true, .. },
+        Err(PartialFit {
+            found,
+            proof: Proof::Searched { .. } | Proof::Constrained { complete: true, .. },
         }) => {
-            let found = total_rate(&routes);
-            (routes, found)
+            let rate = total_rate(&found);
+            (found, rate)
         }
-        Err(RateShortfall { routes, .. }) => (routes, limit),
+        Err(PartialFit { found, .. }) => (found, limit),
     }
 }
 

@@ -16,12 +16,13 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use longhaul_agent::agent::CopyProgram;
 use longhaul_agent::http::Web;
+use longhaul_agent::jobs::JobLimits;
 use longhaul_agent::notice::Receiver;
 use longhaul_agent::places::Place;
 use longhaul_agent::{Agent, AgentSettings, JobStore, http};
 use longhaul_api::access::BearerToken;
 use longhaul_api::{LocalGate, listen};
-use longhaul_jobs::JobLimits;
+use longhaul_service::{StatusListener, StatusPage};
 use longhaul_session::Identity;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
@@ -30,8 +31,11 @@ use tokio::sync::watch;
 
 use crate::agent_client::{agent_dir, run_in_runtime, socket};
 use crate::exit::Exit;
+use crate::failure::format_line;
+use crate::logging::LogOptions;
+use crate::service::{Announcement, ServicePlan, StartedService, StopReceiver, run_alone};
 use crate::stop::StopSignals;
-use crate::{answer, cp, home, logging, tls_service};
+use crate::{cp, home, tls_service};
 
 /// Longest path of a Unix socket that the system accepts, in bytes.
 const MAX_SOCKET_PATH_BYTES: usize = 107;
@@ -83,12 +87,17 @@ pub struct AgentCommand {
     /// Days for which ended jobs are kept.
     #[arg(long, value_name = "DAYS", default_value_t = 90)]
     history: u32,
+    /// Address of the OpenMetrics page [default: none]. Anyone who can connect there can read it.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
     /// Print one JSON object on standard output when ready, with the addresses it listens at.
     #[arg(long)]
     json: bool,
     /// Detach from the terminal that it was started from.
     #[arg(long, hide = true)]
     detach: bool,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 #[derive(Subcommand)]
@@ -103,32 +112,46 @@ impl AgentCommand {
         if let Some(Action::Install) = self.action {
             return install::install();
         }
-        logging::start("info");
+        self.log.start("info");
         if self.detach {
             // It fails only for the leader of a process group, which has left its terminal already.
             let _ = rustix::process::setsid();
         }
-        // Nobody can answer a prompt.
-        let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
-        rustix::stdio::dup2_stdin(&nothing).context("cannot detach standard input")?;
-        let dir = agent_dir()?;
-        home::make_private(&dir)?;
-        // While this lock is held, no other agent can run here.
-        let _lock = lock(
-            &dir,
-            "an agent is running already: longhaul jobs lists its jobs",
-        )?;
+        let prepared = PreparedAgent::new()?;
         // On one thread: it waits for the store and for child processes, and the children end with
         // the thread that started them.
-        run_in_runtime(self.serve(&dir))
+        run_in_runtime(async {
+            // An agent that serves keys reads its files again at SIGHUP.
+            let signals = match self.elsewhere.is_enabled() {
+                true => StopSignals::take()?,
+                false => StopSignals::take_with_hangup()?,
+            };
+            run_alone(signals, None, self.json, |stop| self.start(&prepared, stop)).await
+        })?;
+        Ok(Exit::Success)
     }
 
-    async fn serve(&self, dir: &Path) -> Result<Exit> {
-        // An agent that serves keys reads its files again at SIGHUP.
-        let mut stop_signals = match self.elsewhere.is_enabled() {
-            true => StopSignals::take()?,
-            false => StopSignals::take_with_hangup()?,
-        };
+    /// Returns what it would use.
+    pub fn plan(&self) -> ServicePlan {
+        let mut plan = ServicePlan::default();
+        plan.listen("HTTP", self.listen.as_slice(), None);
+        plan.listen("metrics", self.metrics.as_slice(), None);
+        match agent_dir() {
+            Ok(dir) => plan
+                .facts
+                .push(format!("directory {}", home::display_path(&dir))),
+            Err(error) => plan.faults.push(format_line(&error)),
+        }
+        plan
+    }
+
+    /// Opens the store and the listeners, and returns how it runs.
+    pub async fn start(
+        self,
+        prepared: &PreparedAgent,
+        stop: StopReceiver,
+    ) -> Result<StartedService> {
+        let dir = prepared.dir.as_path();
         let store = match &self.store {
             Some(url) => JobStore::postgres(url).await?,
             None => JobStore::sqlite(&dir.join("jobs.sqlite")).await?,
@@ -144,7 +167,8 @@ impl AgentCommand {
         };
         let socket = socket(dir);
         let unix = listen_at(&socket)?;
-        let (stop, stopped) = watch::channel(false);
+        // It also ends when one of its listeners fails.
+        let (stop_all, stopped) = watch::channel(false);
         // Loopback listeners, and listeners that authenticate keys.
         let (here, elsewhere) = match self.elsewhere.is_enabled() {
             true => (None, self.listen),
@@ -182,57 +206,43 @@ impl AgentCommand {
             }
         };
         served.spawn(listen::serve(unix, router, stopped.clone()));
-        self.report_ready(agent.settings(), &socket, http, keyed);
-        let work = {
-            let (agent, stopped) = (agent.clone(), stopped.clone());
-            tokio::spawn(async move { agent.run(stopped).await })
+        let status = self.metrics.map(StatusListener::open).transpose()?;
+        let addresses = [http, keyed, status.as_ref().map(StatusListener::local_addr)];
+        let announcement = announcement(agent.settings(), &socket, addresses);
+        let (metrics, readiness) = (agent.metrics(), stop.readiness());
+        let status = status.map(|listener| {
+            let page = StatusPage::new(metrics.clone(), readiness.clone());
+            tokio::spawn(listener.serve(page))
+        });
+        let work = async move {
+            let work = {
+                let (agent, stopped) = (agent.clone(), stopped.clone());
+                tokio::spawn(async move { agent.run(stopped).await })
+            };
+            let failed = tokio::select! {
+                () = stop.wait() => None,
+                ended = served.join_next() => ended,
+            };
+            stop_all.send_replace(true);
+            work.await.context("the agent failed")?;
+            while served.join_next().await.is_some() {}
+            if let Some(status) = status {
+                status.abort();
+            }
+            // By the time this process has ended, the socket may belong to another agent.
+            let _ = std::fs::remove_file(&socket);
+            match failed {
+                Some(Ok(Err(error))) => Err(error).context("cannot keep listening"),
+                Some(Err(error)) => Err(error).context("cannot keep listening"),
+                _ => Ok(()),
+            }
         };
-        let failed = tokio::select! {
-            () = stop_signals.received() => None,
-            ended = served.join_next() => ended,
-        };
-        stop.send_replace(true);
-        work.await.context("the agent failed")?;
-        while served.join_next().await.is_some() {}
-        // By the time this process has ended, the socket may belong to another agent.
-        let _ = std::fs::remove_file(&socket);
-        match failed {
-            Some(Ok(Err(error))) => Err(error).context("cannot keep listening"),
-            Some(Err(error)) => Err(error).context("cannot keep listening"),
-            _ => Ok(Exit::Success),
-        }
-    }
-
-    fn report_ready(
-        &self,
-        settings: &AgentSettings,
-        socket: &Path,
-        http: Option<SocketAddr>,
-        https: Option<SocketAddr>,
-    ) {
-        let (name, socket) = (&settings.name, home::display_path(socket));
-        let key = settings.key.public();
-        if self.json {
-            let [http, https] =
-                [http, https].map(|address| address.map(|address| address.to_string()));
-            let key = key.to_string();
-            answer::write_line(json!({
-                "event": "ready", "name": name, "socket": socket, "http": http, "https": https,
-                "key": key
-            }));
-            return;
-        }
-        answer::write_line(format!("agent {name} is ready at {socket}"));
-        if let Some(address) = http {
-            answer::write_line(format!(
-                "HTTP at http://{address}, for requests with the token"
-            ));
-        }
-        if let Some(address) = https {
-            answer::write_line(format!(
-                "HTTP at https://{address}, for authorized keys; its own key is {key}"
-            ));
-        }
+        Ok(StartedService {
+            announcement,
+            metrics: Some(metrics),
+            readiness,
+            work: Box::pin(work),
+        })
     }
 
     fn settings(&self, dir: &Path, identity: &Identity) -> Result<AgentSettings> {
@@ -268,6 +278,64 @@ impl AgentCommand {
             browse: Arc::new(browse::PlaceBrowser::default()),
             check: cp::check_request,
         })
+    }
+}
+
+/// Directory of the agent, which no other process uses meanwhile.
+pub struct PreparedAgent {
+    dir: PathBuf,
+    /// While this lock is held, no other agent can run here.
+    _lock: File,
+}
+
+impl PreparedAgent {
+    /// Makes this process the agent of its user, and detaches it from standard input.
+    pub fn new() -> Result<Self> {
+        // Nobody can answer a prompt.
+        let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
+        rustix::stdio::dup2_stdin(&nothing).context("cannot detach standard input")?;
+        let dir = agent_dir()?;
+        home::make_private(&dir)?;
+        let busy = "an agent is running already: longhaul jobs lists its jobs";
+        Ok(Self {
+            _lock: lock(&dir, busy)?,
+            dir,
+        })
+    }
+}
+
+fn announcement(
+    settings: &AgentSettings,
+    socket: &Path,
+    addresses: [Option<SocketAddr>; 3],
+) -> Announcement {
+    let (name, socket) = (&settings.name, home::display_path(socket));
+    let key = settings.key.public().to_string();
+    let mut lines = vec![format!("agent {name} is ready at {socket}")];
+    let [http, https, metrics] =
+        addresses.map(|address| address.map(|address| address.to_string()));
+    if let Some(address) = &http {
+        lines.push(format!(
+            "HTTP at http://{address}, for requests with the token"
+        ));
+    }
+    if let Some(address) = &https {
+        lines.push(format!(
+            "HTTP at https://{address}, for authorized keys; its own key is {key}"
+        ));
+    }
+    lines.extend(
+        metrics
+            .iter()
+            .map(|at| format!("metrics on http://{at}/metrics")),
+    );
+    Announcement {
+        json: json!({
+            "event": "ready", "name": name, "socket": socket, "http": http, "https": https,
+            "key": key, "metrics": metrics
+        }),
+        lines,
+        hint: None,
     }
 }
 

@@ -15,7 +15,13 @@ use longhaul_control_client::ServiceUrl;
 use longhaul_proto::PublicKey;
 
 use crate::exit::Exit;
+use crate::failure::format_line;
+use crate::home;
+use crate::local_controller::control_dir;
+use crate::logging::LogOptions;
+use crate::service::ServicePlan;
 use crate::systemd::{self, Unit};
+pub use daemon::{PreparedController, start};
 
 /// Run the controller: it keeps a map and measurements of its paths, and answers with forecasts and
 /// routes.
@@ -36,7 +42,7 @@ pub struct ControlCommand {
 
 /// Options of the controller service.
 #[derive(Args, Clone)]
-struct ControllerOptions {
+pub struct ControllerOptions {
     /// PostgreSQL to keep everything in, as postgres://user@host/name (also
     /// $LONGHAUL_CONTROL_STORE; put a password into that or into ~/.pgpass) [default: a file].
     #[arg(
@@ -93,12 +99,14 @@ struct ControllerOptions {
     /// Print one JSON object on standard output when ready, with the addresses it listens at.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 #[derive(Subcommand)]
 enum Action {
-    /// Grant a role to a key: operator, depot, client, reader, reserver, or one that an operator
-    /// made.
+    /// Grant a role to a key: operator, depot, client, reader, reserver, peer (another domain), or
+    /// one that an operator made.
     Grant {
         /// The key, as `longhaul keys show` prints it.
         key: PublicKey,
@@ -135,6 +143,27 @@ enum Action {
     },
     /// Write a systemd unit that runs the controller for this user, and print how to start it.
     Install,
+}
+
+impl ControllerOptions {
+    /// Returns what it would use.
+    pub fn plan(&self) -> ServicePlan {
+        let mut plan = ServicePlan::default();
+        plan.listen("HTTP by TLS", self.listen.as_slice(), None);
+        plan.listen("pScheduler's archives", self.archive.as_slice(), None);
+        plan.listen("metrics", self.metrics.as_slice(), None);
+        match control_dir() {
+            Ok(dir) => {
+                plan.facts
+                    .push(format!("directory {}", home::display_path(&dir)));
+                if let Err(error) = setup::read(self.config.as_deref(), &dir) {
+                    plan.faults.push(format_line(&error));
+                }
+            }
+            Err(error) => plan.faults.push(format_line(&error)),
+        }
+        plan
+    }
 }
 
 impl ControlCommand {

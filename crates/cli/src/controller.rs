@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
 use longhaul_config::routes::controllers::without_trusted_settings;
+use longhaul_control_client::routes::cache::FILE_NAMES;
 use longhaul_control_client::settings::{self, ControllerEntry, ControllerTrust, MAX_CONTROLLERS};
 use longhaul_control_client::{ControllerClient, ControllerSettings, ServiceClient, ServiceUrl};
 use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
-use longhaul_route_source::cache::FILE_NAMES;
 
 use crate::agent_client::{run_in_runtime, socket};
 use crate::exit::Exit;

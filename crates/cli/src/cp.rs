@@ -9,82 +9,122 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jiff::Zoned;
+use longhaul_control_client::routes::ClientSource;
 use longhaul_copy_api::CopyOptions;
-use longhaul_route_source::ClientSource;
-use longhaul_session::{ConnectOptions, ServiceName};
+use longhaul_deadline_driver::{Deadline, DeadlineRequest, DeadlineSettings};
+use longhaul_session::{ConnectOptions, Route, ServiceName};
+use longhaul_sync::PlanOptions;
 use longhaul_transfer::{
     Client, Compare, CopyDestination, CopyOutcome, CopyRequest, CopyToken, DEFAULT_PATIENCE, Error,
-    Hello, Portion, SessionConnector, Sources, StreamMemory, WriteOptions, copy_local,
+    ExistingPolicy, Filter, FilterRules, Hello, Portion, SessionConnector, StreamMemory,
+    WriteOptions, copy_local,
 };
-use quantities::Time;
 
 use crate::exit::Exit;
+use crate::place::PlaceOptions;
 use crate::report::Report;
 use crate::stop::{Interrupted, StopSignals};
 use crate::target::Remote;
 use crate::trust::RememberingConnector;
 use crate::watch::{CopyWatch, OutputOptions};
-use crate::{descriptors, home, logging, quantity, trust};
+use crate::{descriptors, home, logging, trust};
 
 /// Time that an ended copy has to remove unfinished files, or to make them durable.
-const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
+pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 mod as_job;
 mod beside;
-pub mod deadline;
+mod catalogue;
+mod deadline;
+mod dry_run;
+mod far_sides;
 mod job;
 pub mod measured;
+mod over_sftp;
 mod over_ssh;
+mod receipt;
 pub mod routing;
+mod run_options;
 mod scp_options;
+mod selection;
+mod stdin;
+mod stdout;
 
 pub use as_job::{ATTEMPT_PATIENCE, check_request};
 use beside::CopyCompanion;
-use deadline::{Deadline, DeadlineSettings};
+use far_sides::FarSides;
 use job::CopyJob;
+use over_sftp::SftpContext;
+use receipt::PendingReceipt;
 use routing::Routing;
+pub use run_options::RunOptions;
 use scp_options::ScpOptions;
+use stdin::LocalSources;
 
 /// Copy files and directory trees, locally or between hosts: each path is local, user@host:path, or
-/// lh://host[:port]/path.
+/// lh://host[:port]/path, or sftp://[user@]host[:port]/path.
 ///
 /// For user@host:path the host needs only a login by ssh, and longhaul or --bootstrap; the data
-/// goes directly between the hosts where a firewall permits it, encrypted. A local file whose name
-/// has a colon is written ./a:b. lh:// is for `longhaul serve`.
+/// goes directly between the hosts where a firewall permits it, encrypted. Without longhaul there,
+/// the copy goes by sftp. A local file whose name has a colon is written ./a:b. lh:// is for
+/// `longhaul serve`.
 ///
-/// Every transferred file is verified end to end with BLAKE3 and takes its name only when it is
-/// whole. Nothing is overwritten unless asked. A file that exists already, with the same size and
-/// modification time, is not transferred and counts as copied; so does one with the same content.
+/// Every transferred file is verified end to end with BLAKE3, except by sftp, and takes its name
+/// only when it is whole. Nothing is overwritten unless asked. A file that exists already, with the
+/// same size and modification time, is not transferred and counts as copied; so does one with the
+/// same content.
 /// When a copy ends early, the same command resumes where it broke off, also within large files.
 /// Symbolic links are copied as links; permissions and modification times are kept, owners are not.
 #[derive(Args)]
 #[command(override_usage = "longhaul cp [OPTIONS] <SRC>... <DST>")]
 pub struct Cp {
     /// Sources, then the destination. With several sources, or a slash at the end, the destination
-    /// is a directory.
+    /// is a directory. - is standard input as the source, and standard output as the destination.
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
     paths: Vec<OsString>,
     #[command(flatten)]
     options: CopyOptions,
-    /// Time to wait once nothing arrives from the server any more, after a stream was established;
-    /// time for which this machine is suspended does not count [default: 5 min].
-    #[arg(long, value_name = "TIME", value_parser = quantity::positive_time)]
-    patience: Option<Time>,
-    /// Write events and a closing report as JSON lines to standard output.
-    #[arg(long)]
-    json: bool,
-    /// Print in one line what limits the copy, and what would help.
-    #[arg(long)]
-    explain: bool,
-    /// Show no progress; failures are still reported.
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    run_options: RunOptions,
+    /// List what would be copied, replaced or refused, and change nothing.
+    #[arg(help_heading = "Output", short = 'n', long, conflicts_with_all = ["background", "split"])]
+    dry_run: bool,
+    /// Write what was copied to this new file: names, sizes, times and hashes, signed by both ends.
+    /// `longhaul verify` compares files with it. Implies --checksum.
+    #[arg(
+        help_heading = "Output",
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["background", "split", "dry_run", "part"]
+    )]
+    receipt: Option<PathBuf>,
+    /// Go on printing what is appended to a file, to standard output (-), until interrupted.
+    #[arg(help_heading = "Output", long)]
+    follow: bool,
+    /// Copy the content of block devices that are named as sources here, not to be written to
+    /// meanwhile.
+    #[arg(
+        help_heading = "Which files",
+        long,
+        conflicts_with_all = ["background", "split", "dry_run", "part"]
+    )]
+    device: bool,
+    /// Checksums that the files must have: ALGORITHM=HASH of the one file, or a list as sha256sum
+    /// and BagIt have it (LIST, or ALGORITHM=LIST). A source here is compared before the copy, a
+    /// copy to here after it.
+    #[arg(
+        help_heading = "Which files",
+        long,
+        value_name = "SUM|LIST",
+        conflicts_with_all = ["background", "split", "dry_run", "part"]
+    )]
+    checksum_with: Option<OsString>,
     /// Have the agent copy in the background: the same as `longhaul submit`.
-    #[arg(long)]
+    #[arg(help_heading = "Jobs", long)]
     background: bool,
     /// Parts that the agents divide it into, each done by any of them; for several nodes with one
     /// queue of jobs.
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Jobs", long, value_name = "N")]
     split: Option<u32>,
     /// Only the files of part K of N; or `rest`, what the parts have left.
     #[arg(
@@ -101,17 +141,28 @@ pub struct Cp {
     scp: ScpOptions,
 }
 
+/// The copy of `longhaul sync`.
+pub struct CpForSync {
+    pub source: OsString,
+    pub destination: OsString,
+    pub options: CopyOptions,
+    pub run_options: RunOptions,
+}
+
 /// A copy that finished, and the far sides still to be ended.
 struct FinishedCopy {
     outcome: CopyOutcome,
-    far: over_ssh::FarSides,
+    far: FarSides,
+    /// True if the other end has hashed what it received or sent.
+    is_verified: bool,
 }
 
 impl From<CopyOutcome> for FinishedCopy {
     fn from(outcome: CopyOutcome) -> Self {
         Self {
             outcome,
-            far: over_ssh::FarSides::None,
+            far: FarSides::None,
+            is_verified: true,
         }
     }
 }
@@ -119,6 +170,9 @@ impl From<CopyOutcome> for FinishedCopy {
 impl Cp {
     /// Copies. `started` is the time at which the command began.
     pub fn run(self, started: Instant) -> Result<Exit> {
+        if let Some(sources) = self.stdout_sources() {
+            return self.copy_to_stdout(sources);
+        }
         logging::start(if self.scp.verbose { "info" } else { "error" });
         descriptors::raise();
         if self.background {
@@ -132,16 +186,72 @@ impl Cp {
         }
         let job = self.parse_job()?;
         let runtime = crate::runtime::start()?;
+        if self.dry_run {
+            return runtime.block_on(dry_run::run(&self));
+        }
         let exit = runtime.block_on(self.copy(job, started));
         // Removes temporary files of an interrupted copy, or makes the kept ones durable.
         runtime.shutdown_timeout(CLEANUP_TIMEOUT);
         exit
     }
 
+    /// Creates the copy of `longhaul sync`.
+    pub fn for_sync(sync: CpForSync) -> Self {
+        Self {
+            paths: vec![sync.source, sync.destination],
+            options: sync.options,
+            run_options: sync.run_options,
+            dry_run: false,
+            background: false,
+            split: None,
+            part: None,
+            parent: None,
+            receipt: None,
+            checksum_with: None,
+            device: false,
+            follow: false,
+            scp: ScpOptions::default(),
+        }
+    }
+
+    /// Checks the command line.
+    ///
+    /// # Errors
+    /// It is invalid.
+    pub fn check(&self) -> Result<()> {
+        self.parse_job().map(drop)
+    }
+
+    /// Copies in the current runtime. `started` is the time at which the command began.
+    ///
+    /// # Errors
+    /// The command line is invalid.
+    pub async fn copy_now(&self, started: Instant) -> Result<Exit> {
+        self.copy(self.parse_job()?, started).await
+    }
+
+    /// Returns what the options permit to change.
+    pub fn plan_options(&self) -> PlanOptions {
+        dry_run::plan_options(self)
+    }
+
+    /// Returns the filter, and reads the files that the options name.
+    ///
+    /// # Errors
+    /// A file cannot be read, or a pattern is invalid.
+    pub fn filter(&self) -> Result<Arc<Filter>> {
+        selection::filter(&self.options.filter)
+    }
+
     /// Validates the command line, and returns the copy to make.
     fn parse_job(&self) -> Result<CopyJob> {
         self.scp.check()?;
         let job = CopyJob::read(&self.paths)?;
+        selection::check(
+            &self.options.filter,
+            self.paths.len().saturating_sub(1),
+            &Zoned::now(),
+        )?;
         if !self.options.source_addresses.is_empty()
             && !matches!(job, CopyJob::Push { .. } | CopyJob::Pull { .. })
         {
@@ -155,6 +265,11 @@ impl Cp {
         {
             bail!("{flag} is for user@host:path, and no path here is one: {instead}");
         }
+        if job.is_by_sftp()
+            && let Some((flag, why)) = self.impossible_by_sftp()
+        {
+            bail!("{flag} is not possible by sftp: {why}");
+        }
         if (self.options.by.is_some() || self.options.reserve.is_some()) && !job.is_with_server() {
             bail!(
                 "--by and --reserve are for lh:// only: for other copies the two ends to reserve \
@@ -162,6 +277,31 @@ impl Cp {
             );
         }
         self.deadline()?;
+        if self.receipt.is_some() && matches!(job, CopyJob::Between { .. } | CopyJob::Local { .. })
+        {
+            bail!(
+                "--receipt is for copies between this machine and another one: run it on one of \
+                 the two, or keep the output of longhaul sum"
+            );
+        }
+        if self.follow {
+            bail!(
+                "--follow is for copies of one file to standard output: give - as the destination"
+            );
+        }
+        if self.device
+            && !matches!(
+                job,
+                CopyJob::Local { .. } | CopyJob::Push { .. } | CopyJob::PushOverSsh { .. }
+            )
+        {
+            bail!("--device is for sources at this machine: run it where the device is");
+        }
+        if self.checksum_with.is_some() && matches!(job, CopyJob::Between { .. }) {
+            bail!(
+                "--checksum-with is not for copies between two other hosts: run it on one of them"
+            );
+        }
         if self.part.is_some() && matches!(job, CopyJob::Between { .. }) {
             bail!("--part is not for copies between two other hosts: leave it out");
         }
@@ -170,11 +310,13 @@ impl Cp {
 
     async fn copy(&self, job: CopyJob, started: Instant) -> Result<Exit> {
         let mut stop_signals = StopSignals::take_with_hangup()?;
+        let receipt = self.begin_receipt(&job)?;
+        let catalogued = self.catalogued_files(&job)?;
         let show = OutputOptions {
-            json: self.json,
-            quiet: self.quiet,
-            explain: self.explain,
-            suggests_overwrite: !self.options.overwrite,
+            json: self.run_options.json,
+            quiet: self.run_options.quiet,
+            explain: self.run_options.explain,
+            suggests_overwrite: !self.options.replaces(),
         };
         let watch = CopyWatch::start(show, started);
         if let Some(destination) = self.paths.last() {
@@ -182,15 +324,33 @@ impl Cp {
         }
         let beside = CopyCompanion::with_deadline(self.deadline()?);
         let result = tokio::select! {
-            result = self.carry_out(&job, &watch, &beside) => result,
+            result = async {
+                if let Some(files) = &catalogued {
+                    files.check(false, PlaceOptions::for_copy(&self.options)).await?;
+                }
+                let carried = self.carry_out(&job, &watch, &beside, receipt.as_ref()).await?;
+                if let Some(files) = &catalogued {
+                    files.check(true, PlaceOptions::for_copy(&self.options)).await?;
+                }
+                Ok(carried)
+            } => result,
             () = stop_signals.received() => Err(anyhow!(Interrupted)),
         };
+        let result = result.and_then(|carried| {
+            if let Some(receipt) = receipt {
+                receipt.finish(&carried.outcome.manifest)?;
+            }
+            Ok(carried)
+        });
         let outcome = result.as_ref().map(|carried| &carried.outcome);
         let routing = beside.routing.get();
         if let (Ok(_), Some(routing)) = (&result, routing) {
             routing.looked_up(&watch.progress).await;
         }
         let mut report = Report::new(job.name(), started.elapsed(), &watch, outcome);
+        if beside.sftp.get().is_some() || result.as_ref().is_ok_and(|copy| !copy.is_verified) {
+            report.set_unverified();
+        }
         let exit = report.summary.exit_code;
         report.summary.kept =
             !self.options.no_resume && matches!(exit, Exit::BrokeOff | Exit::Interrupted);
@@ -201,9 +361,8 @@ impl Cp {
                  --allow-no-encrypt), or no file was large enough",
             );
         }
-        let judged = watch.judged();
         if let Some(routing) = routing {
-            report.routing = routing.report(judged.clone(), report.summary.seconds, is_done);
+            report.routing = routing.report(watch.judged(), report.summary.seconds, is_done);
         }
         if let Some(deadline) = beside.deadline.get() {
             report.deadline = Some(deadline.end(is_done).await);
@@ -211,14 +370,14 @@ impl Cp {
         watch.finish(&report);
         // The result is reported already; only an orderly close remains.
         let closing = async {
-            if let Ok(FinishedCopy { outcome, far }) = result {
+            if let Ok(FinishedCopy { outcome, far, .. }) = result {
                 let mut closing = outcome.closing;
                 while closing.join_next().await.is_some() {}
                 far.end().await;
             }
         };
         if let Some(routing) = routing {
-            routing.end(&report, &judged, &watch.progress);
+            routing.end(&report, &watch.bad_routes(), &watch.progress);
         }
         tokio::join!(closing, beside.end());
         Ok(exit)
@@ -229,43 +388,70 @@ impl Cp {
         job: &CopyJob,
         watch: &Arc<CopyWatch>,
         beside: &CopyCompanion,
+        receipt: Option<&PendingReceipt>,
     ) -> Result<FinishedCopy> {
-        let options = WriteOptions {
-            overwrite: self.options.overwrite,
-            fsync: self.options.fsync,
-            resume: !self.options.no_resume,
-        };
+        let options = self.write_options();
+        let existing = self.options.existing_policy();
+        let filter = self.filter()?;
         let outcome = match job {
             CopyJob::PushOverSsh {
                 sources,
                 destination,
             } => {
-                return self.push_over_ssh(sources, destination, watch).await;
+                return self
+                    .push_over_ssh(sources, destination, filter, (watch, beside), receipt)
+                    .await;
             }
             CopyJob::PullOverSsh {
                 sources,
                 destination,
             } => {
-                return self.pull_over_ssh(sources, destination, watch).await;
+                return self
+                    .pull_over_ssh(sources, destination, filter, (watch, beside), receipt)
+                    .await;
+            }
+            CopyJob::PushOverSftp {
+                sources,
+                destination,
+            } => {
+                let context = SftpContext::requested(watch, beside);
+                let opened = self.local_sources(sources).await?;
+                return self
+                    .push_over_sftp(opened, destination, filter, context)
+                    .await;
+            }
+            CopyJob::PullOverSftp {
+                sources,
+                destination,
+            } => {
+                let context = SftpContext::requested(watch, beside);
+                return self
+                    .pull_over_sftp(sources, destination, filter, context)
+                    .await;
             }
             CopyJob::Between {
                 sources,
                 destination,
             } => {
-                return self.between(sources, destination, watch).await;
+                return self.between(sources, destination, &filter, watch).await;
             }
             CopyJob::Local {
                 sources,
                 destination,
             } => {
-                let (found, names) = Sources::local(sources, self.options.recursive)?;
+                let opened = self.local_sources(sources).await?;
+                let names = opened.names.clone();
                 let destination =
-                    CopyDestination::local(destination, names, options, CopyToken::random()?)?;
+                    CopyDestination::local(destination, names, options, CopyToken::random()?)?
+                        .with_existing(existing);
                 let progress = watch.progress.clone();
                 let (compare, hard_links) = (self.compare(), self.options.hard_links);
                 copy_local(
-                    found.restricted_to(self.portion(), hard_links),
-                    shown(sources),
+                    opened
+                        .found
+                        .restricted_to(self.portion(), hard_links)
+                        .filtered(Some(filter)),
+                    opened.labels,
                     destination,
                     compare,
                     hard_links,
@@ -278,21 +464,22 @@ impl Cp {
                 sources,
                 destination,
             } => {
-                let (found, names) = Sources::local(sources, self.options.recursive)?;
+                let opened = self.local_sources(sources).await?;
+                let names = opened.names.clone();
                 let request = CopyRequest::Push {
                     destination: destination.path.clone(),
                     into: destination.is_directory || names.len() > 1,
-                    overwrite: self.options.overwrite,
+                    overwrite: self.options.replaces(),
                     fsync: self.options.fsync,
                     names,
                 };
                 let size = routing::total_size(sources);
-                let client = self
-                    .client(destination, request, watch, size, beside)
-                    .await?;
+                let hello = self.hello(request, &filter)?;
+                let mut client = self.client(destination, hello, watch, size, beside).await?;
+                client.receipt = receipt.map(PendingReceipt::recorder);
                 let connector = client.connector.clone();
                 client
-                    .push(found, shown(sources))
+                    .push(opened.found.filtered(Some(filter)), opened.labels)
                     .await
                     .map_err(|error| self.advise(error, &connector, destination))?
             }
@@ -308,10 +495,13 @@ impl Cp {
                     recursive: self.options.recursive,
                     sources: paths,
                 };
-                let client = self.client(first, request, watch, None, beside).await?;
+                let hello = self.hello(request, &filter)?;
+                let mut client = self.client(first, hello, watch, None, beside).await?;
+                client.receipt = receipt.map(PendingReceipt::recorder);
                 let names = sources.iter().map(Remote::name).collect();
                 let destination =
-                    CopyDestination::local(destination, names, options, client.hello.token)?;
+                    CopyDestination::local(destination, names, options, client.hello.token)?
+                        .with_existing(existing);
                 let labels: Vec<String> = sources.iter().map(Remote::to_string).collect();
                 watch.expect_sources(&labels);
                 let connector = client.connector.clone();
@@ -324,10 +514,14 @@ impl Cp {
         Ok(outcome.into())
     }
 
+    async fn local_sources(&self, sources: &[PathBuf]) -> Result<LocalSources> {
+        LocalSources::open(sources, self.options.recursive, self.device).await
+    }
+
     /// Returns the deadline, and what may be reserved for it.
     fn deadline(&self) -> Result<Option<DeadlineSettings>> {
         let CopyOptions { by, reserve, .. } = &self.options;
-        DeadlineSettings::parse(by.as_deref(), *reserve, &Zoned::now())
+        deadline::parse(by.as_deref(), *reserve, &Zoned::now())
     }
 
     /// Returns the portion of the sources to copy.
@@ -337,20 +531,37 @@ impl Cp {
 
     /// Returns the time for which an outage is tolerated.
     fn patience(&self) -> Duration {
-        self.patience
+        self.run_options
+            .patience
             .map_or(DEFAULT_PATIENCE, |patience| patience.0)
     }
 
     /// Returns how existing files are compared.
     fn compare(&self) -> Compare {
-        match self.options.checksum {
+        // A receipt has the hash of every file.
+        match self.options.checksum || self.receipt.is_some() {
             true => Compare::Content,
             false => Compare::SizeAndTime,
         }
     }
 
+    /// Returns how files are written.
+    fn write_options(&self) -> WriteOptions {
+        WriteOptions {
+            overwrite: self.options.replaces(),
+            fsync: self.options.fsync,
+            resume: !self.options.no_resume,
+        }
+    }
+
     /// Builds the first message on every stream of a new copy.
-    fn hello(&self, request: CopyRequest) -> Result<Hello> {
+    fn hello(&self, request: CopyRequest, filter: &Filter) -> Result<Hello> {
+        let existing = self.options.existing_policy();
+        // The side with the source filters, the other one decides about what exists.
+        let (filter, existing) = match request {
+            CopyRequest::Push { .. } => (FilterRules::default(), existing),
+            CopyRequest::Pull { .. } => (filter.rules().clone(), ExistingPolicy::default()),
+        };
         let hello = Hello {
             token: CopyToken::random()?,
             request,
@@ -362,7 +573,16 @@ impl Cp {
             portion: self.portion(),
             placement: None,
             reports_not_kept: false,
+            filter,
+            existing,
+            receipt: false,
         };
+        if !hello.filter_fits() {
+            bail!(
+                "the patterns or the list are too long to be sent: use fewer, or put a \
+                 .longhaulignore file into the source"
+            );
+        }
         if !hello.fits() {
             bail!("too many sources in one command: name a directory that holds them, with -r");
         }
@@ -372,14 +592,13 @@ impl Cp {
     async fn client(
         &self,
         remote: &Remote,
-        request: CopyRequest,
+        hello: Hello,
         watch: &Arc<CopyWatch>,
         size: Option<u64>,
         beside: &CopyCompanion,
     ) -> Result<Client<RememberingConnector>> {
         watch.set_server(remote.server.host.to_string());
-        let push = matches!(request, CopyRequest::Push { .. });
-        let hello = self.hello(request)?;
+        let push = matches!(hello.request, CopyRequest::Push { .. });
         let identity = Arc::new(home::identity(self.options.identity.as_deref())?);
         let owner = identity.public().to_string();
         let wanted = trust::HostKeyOptions {
@@ -418,11 +637,12 @@ impl Cp {
         };
         let first = trust::settle(&wanted, &mut options).await?;
         let planned = routing.as_ref().filter(|routing| routing.is_planned());
-        let sessions = match self.chooses_paths() && settled.is_none() {
-            true => SessionConnector::with_plan(options),
-            false => {
-                SessionConnector::from_sources(options, routes, &self.options.source_addresses)
+        let sessions = match (self.chooses_paths() && settled.is_none(), &routes[..]) {
+            (true, _) => SessionConnector::with_plan(options),
+            (false, [route]) if self.chooses_transports(route, push) => {
+                SessionConnector::over_route(options, route.clone())
             }
+            _ => SessionConnector::from_sources(options, routes, &self.options.source_addresses),
         };
         let connector = Arc::new(RememberingConnector::new(sessions, first));
         if let Some(routing) = planned {
@@ -432,9 +652,9 @@ impl Cp {
         if let Some((controller, state, url)) = &controller {
             beside.give_back(controller, state, url, &owner);
         }
-        if let Some(wanted) = beside.wanted.clone() {
-            let of = deadline::DeadlineRequest {
-                wanted,
+        if let Some(settings) = beside.wanted.clone() {
+            let request = DeadlineRequest {
+                settings,
                 controller,
                 owner,
                 server: remote.server.clone(),
@@ -449,7 +669,11 @@ impl Cp {
                 congestion: self.options.congestion.clone(),
                 routes: self.options.routes.clone(),
             };
-            let begin = || Deadline::begin(of, connector.clone(), watch.clone());
+            let copy = deadline::AccompaniedCopy {
+                connector: connector.clone(),
+                watch: watch.clone(),
+            };
+            let begin = || Deadline::begin(request, Arc::new(copy));
             beside.deadline.get_or_init(begin);
         }
         Ok(Client {
@@ -461,6 +685,7 @@ impl Cp {
             patience: self.patience(),
             progress: watch.progress.clone(),
             observer: watch.clone(),
+            receipt: None,
         })
     }
 
@@ -498,12 +723,25 @@ impl Cp {
         ))
     }
 
-    /// Returns true if the options leave the choice of paths to the copy. A single stream takes one
-    /// path, and explicit source addresses leave nothing to choose.
+    /// Returns true if the options leave the choice of paths to the copy.
     fn chooses_paths(&self) -> bool {
-        self.options.routes.is_empty()
-            && self.options.source_addresses.is_empty()
-            && self.options.streams != Some(1)
+        self.options.routes.is_empty() && self.may_open_other_streams()
+    }
+
+    /// Returns true if the copy may add streams of other kinds. A single stream and explicit source
+    /// addresses leave nothing to choose.
+    fn may_open_other_streams(&self) -> bool {
+        self.options.source_addresses.is_empty() && self.options.streams != Some(1)
+    }
+
+    /// Returns true if the options leave the transports along a named route to the copy. In a push,
+    /// the depots choose by what they lose themselves. What they have acknowledged to the client
+    /// says little about a rate.
+    fn chooses_transports(&self, route: &Route, push: bool) -> bool {
+        (!push || route.is_direct())
+            && route.hops().iter().all(|hop| hop.transport.is_none())
+            && self.options.transport.is_none()
+            && self.may_open_other_streams()
     }
 
     /// Adds to the error what to do about an unknown server.

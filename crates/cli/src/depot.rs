@@ -1,27 +1,33 @@
 //! `longhaul depot`: relays sessions between hops, for the keys its policy allows.
 
 mod hops;
-mod registered;
+pub mod registered;
 mod renewals;
 
 use std::future::pending;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
+use longhaul_accounts::AccountLog;
 use longhaul_control_api::map::DepotLimits;
 use longhaul_depot::{Depot, DepotConfig, ListenerConfig, NextCongestion, NextTransport};
 use longhaul_offramp::{Offramp, OfframpConfig};
 use longhaul_policy::{ForwardingTable, Policy};
+use longhaul_proto::DEPOT_PORT;
+use longhaul_service::MetricsPage;
 use longhaul_session::Identity;
 use quantities::Time;
-use tokio::sync::watch;
 
+use crate::accounts::AccountsOptions;
+use crate::circuits::ControllerBroker;
 use crate::exit::Exit;
-use crate::stop::StopSignals;
-use crate::{answer, home, logging};
+use crate::logging::LogOptions;
+use crate::scitags::ScitagsOptions;
+use crate::service::{Announcement, ServicePlan, StartedService, StopReceiver, run_in_own_runtime};
+use crate::{accounts, home};
 use renewals::GrantRenewer;
 
 /// Relay sessions towards servers and further depots.
@@ -51,9 +57,10 @@ pub struct DepotCommand {
     /// repeatable, the first match counts.
     #[arg(long, value_name = "HOP=NAME")]
     next_congestion: Vec<NextCongestion>,
-    /// Transport towards some next hops, such as `*=quic` or `depot.example=tcp`; repeatable, the
-    /// first match counts [default: tcp]. Where QUIC does not get through, TCP is used.
-    #[arg(long, value_name = "HOP=tcp|quic")]
+    /// Transport towards some next hops, such as `*=quic` or `depot.example=paced:9.5G`;
+    /// repeatable, the first match counts [default: tcp, or quic where random losses limit it].
+    /// Where QUIC does not get through, TCP is used. A paced hop is TCP that sends no faster.
+    #[arg(long, value_name = "HOP=tcp|quic|paced[:RATE]")]
     next_transport: Vec<NextTransport>,
     /// Neither accept nor dial QUIC, which uses the UDP ports of the addresses.
     #[arg(long)]
@@ -78,26 +85,83 @@ pub struct DepotCommand {
     json: bool,
     #[command(flatten)]
     register: registered::RegisterOptions,
+    #[command(flatten)]
+    accounts: AccountsOptions,
+    #[command(flatten)]
+    scitags: ScitagsOptions,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 impl DepotCommand {
     /// Relays sessions until a signal.
     pub fn run(self) -> Result<Exit> {
-        logging::start("info");
-        let runtime = crate::runtime::start()?;
-        runtime.block_on(self.relay())
+        self.log.start("info");
+        run_in_own_runtime(self.json, |stop| self.start(stop))
     }
 
-    async fn relay(self) -> Result<Exit> {
+    /// Returns what it would use.
+    pub fn plan(&self) -> ServicePlan {
+        let mut plan = ServicePlan::default();
+        let everywhere = (Ipv6Addr::UNSPECIFIED, DEPOT_PORT).into();
+        plan.listen("sessions", &self.listen, Some(everywhere));
+        plan.listen("sessions of its off-ramp", &self.offramp, None);
+        plan.listen("metrics", self.metrics.as_slice(), None);
+        plan.key(self.identity.as_deref());
+        plan.file("policy", &self.policy, |file| {
+            Policy::load(file).map(|policy| format!("{} rules", policy.len()))
+        });
+        if let Some(file) = &self.forwarding {
+            plan.file("forwarding table", file, |file| {
+                ForwardingTable::load(file).map(|table| format!("{} patterns", table.len()))
+            });
+        }
+        self.register.plan(&mut plan);
+        plan
+    }
+
+    /// Returns true if it is an off-ramp as well.
+    pub fn is_offramp(&self) -> bool {
+        !self.offramp.is_empty()
+    }
+
+    /// Returns the file of its key, if it is not the default one.
+    pub fn identity_file(&self) -> Option<&Path> {
+        self.identity.as_deref()
+    }
+
+    /// Returns the port that it listens on.
+    pub fn port(&self) -> u16 {
+        self.listen.first().map_or(DEPOT_PORT, SocketAddr::port)
+    }
+
+    /// Returns its options for a controller.
+    pub const fn register(&self) -> &registered::RegisterOptions {
+        &self.register
+    }
+
+    /// Opens its listeners, and returns how it runs.
+    pub async fn start(self, stop: StopReceiver) -> Result<StartedService> {
         let policy = Policy::load(&self.policy)?;
         let identity = home::identity(self.identity.as_deref())?;
-        let offramp = self.offramp(&identity, &policy)?;
+        let accounts = self.accounts.open()?;
+        let offramp = self.offramp(&identity, &policy, accounts.clone())?;
         let has_controllers = policy.has_controllers();
         let mut config = DepotConfig::new(identity.signing_key().clone(), policy);
         if let Some(file) = &self.forwarding {
             config.forwarding = ForwardingTable::load(file)?;
         }
-        config.extra_metrics = offramp.as_ref().map(Offramp::metrics);
+        let pages = [
+            offramp.as_ref().map(Offramp::metrics),
+            // An off-ramp's page has them already.
+            accounts
+                .as_ref()
+                .filter(|_| offramp.is_none())
+                .map(accounts::metrics),
+        ];
+        config.extra_metrics = pages.into_iter().flatten().reduce(MetricsPage::joined_with);
+        config.accounts.clone_from(&accounts);
+        config.marker = self.scitags.start()?;
         if !self.listen.is_empty() {
             config.listen = self
                 .listen
@@ -141,7 +205,10 @@ impl DepotCommand {
         config.hop_observer = registered
             .as_ref()
             .map(registered::DepotRegistration::observer);
-        let mut stop_signals = StopSignals::take()?;
+        if let Some(settings) = &settings {
+            let broker = ControllerBroker::new(settings, identity.signing_key())?;
+            config.circuits = Some(Arc::new(broker));
+        }
         let depot = Depot::bind(config)?;
         let renewals = settings
             .map(|settings| GrantRenewer::new(&settings, identity.signing_key(), depot.grants()))
@@ -156,74 +223,80 @@ impl DepotCommand {
                 .map(Offramp::local_addresses)
                 .unwrap_or_default(),
         );
-        let (key, metrics) = (
-            identity.public().to_string(),
-            depot.metrics_address().map(|a| a.to_string()),
+        let key = identity.public().to_string();
+        let page = depot.metrics_address().map(|a| a.to_string());
+        let mut lines: Vec<String> = addresses
+            .iter()
+            .map(|at| format!("listening on {at}"))
+            .collect();
+        lines.extend(offramps.iter().map(|at| format!("off-ramp on {at}")));
+        lines.push(format!("key {key}"));
+        lines.extend(
+            page.iter()
+                .map(|at| format!("metrics on http://{at}/metrics")),
         );
-        if self.json {
-            let line = serde_json::json!({
+        let announcement = Announcement {
+            json: serde_json::json!({
                 "event": "listening", "addresses": addresses, "offramps": offramps, "key": key,
-                "metrics": metrics
-            });
-            answer::write_line(line);
-        } else {
-            for address in addresses {
-                answer::write_line(format_args!("listening on {address}"));
-            }
-            for address in offramps {
-                answer::write_line(format_args!("off-ramp on {address}"));
-            }
-            answer::write_line(format_args!("key {key}"));
-            if let Some(metrics) = metrics {
-                answer::write_line(format_args!("metrics on http://{metrics}/metrics"));
-            }
-        }
-        let (stop, stopped) = watch::channel(false);
-        // An error means that the sender is gone, which reported before.
-        let stopped = || {
-            let mut stopped = stopped.clone();
-            async move { drop(stopped.wait_for(|stopped| *stopped).await) }
+                "metrics": page
+            }),
+            lines,
+            hint: None,
         };
-        let signalled = async {
-            stop_signals.received().await;
-            stop.send_replace(true);
-        };
-        let offramp = async {
-            if let Some(offramp) = offramp {
-                offramp.run(stopped()).await;
-            }
-        };
+        let (metrics, readiness) = (depot.metrics(), depot.readiness());
+        let stopped = || stop.clone().wait();
         let registered = registered
             .map(|registered| registered.run(depot.local_addresses(), depot.activity(), stopped()));
-        let registered = async {
-            if let Some(registered) = registered {
-                registered.await;
-            }
+        let (depot_stop, offramp_stop) = (stopped(), stopped());
+        let work = async move {
+            let offramp = async {
+                if let Some(offramp) = offramp {
+                    offramp.run(offramp_stop).await;
+                }
+            };
+            let registered = async {
+                if let Some(registered) = registered {
+                    registered.await;
+                }
+            };
+            let renewals = async {
+                match renewals {
+                    Some(renewals) => renewals.run().await,
+                    None => pending().await,
+                }
+            };
+            let relays = async {
+                tokio::select! {
+                    () = depot.run(depot_stop) => {}
+                    // Sessions that end while it drains keep their grants.
+                    never = renewals => match never {},
+                }
+            };
+            tokio::join!(relays, offramp, registered);
+            accounts::flush(accounts.as_ref());
+            Ok(())
         };
-        let renewals = async {
-            match renewals {
-                Some(renewals) => renewals.run().await,
-                None => pending().await,
-            }
-        };
-        let relays = async {
-            tokio::select! {
-                () = depot.run(stopped()) => {}
-                // Sessions that end while it drains keep their grants.
-                never = renewals => match never {},
-            }
-        };
-        tokio::join!(signalled, relays, offramp, registered);
-        Ok(Exit::Success)
+        Ok(StartedService {
+            announcement,
+            metrics: Some(metrics),
+            readiness,
+            work: Box::pin(work),
+        })
     }
 
     /// Creates the off-ramp that this depot also is, if it is one. It uses the same key, policy and
     /// limits.
-    fn offramp(&self, identity: &Identity, policy: &Policy) -> Result<Option<Offramp>> {
+    fn offramp(
+        &self,
+        identity: &Identity,
+        policy: &Policy,
+        accounts: Option<AccountLog>,
+    ) -> Result<Option<Offramp>> {
         if self.offramp.is_empty() {
             return Ok(None);
         }
         let mut config = OfframpConfig::new(Arc::new(identity.clone()), policy.clone());
+        config.accounts = accounts;
         config.listen = self
             .offramp
             .iter()

@@ -119,8 +119,10 @@ impl Doctor {
         let (there, failure) = match asked {
             None => (None, None),
             Some(Ok((facts, clocks))) => {
-                if let Some(measured) = &mut path.measured {
+                if let (Some(measured), Some((endpoint, _))) = (&mut path.measured, &host) {
                     measured.skew = Some(clocks.skew());
+                    let quic = runtime.block_on(self.measure_quic(endpoint));
+                    measured.quic = Some(quic.map_err(|why| failure::format_line(&why)).into());
                 }
                 (Some(Fact::Known(facts)), None)
             }
@@ -180,9 +182,13 @@ impl Doctor {
             }));
             return;
         }
+        // Findings come first, as the facts fill a screen.
+        let path = render::path(&seen.path);
+        let (assumed, measured) = path.split_once('\n').unwrap_or((&path, ""));
         let mut page = format!(
-            "{}this machine:\n{}",
-            render::path(&seen.path),
+            "{assumed}\n{}\n{}\n\n{measured}this machine:\n{}",
+            render::findings(&seen.found),
+            verdict(&seen.found),
             render::facts(&seen.here)
         );
         match &seen.there {
@@ -192,8 +198,7 @@ impl Doctor {
             }
             Some(Fact::Unknown(why)) => page += &format!("the far machine: not known: {why}\n"),
         }
-        page += &render::findings(&seen.found);
-        answer::write_line(format_args!("{page}\n{}", verdict(&seen.found)));
+        answer::write_line(page.trim_end());
     }
 }
 

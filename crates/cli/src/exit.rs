@@ -7,16 +7,21 @@ use longhaul_doctor::probe::ProbeError;
 use longhaul_output::message;
 use longhaul_perf::Error as PerfError;
 use longhaul_remote::Error as RemoteError;
+use longhaul_sftp::Error as SftpError;
 use longhaul_transfer::Error;
 use longhaul_transfer::files::FilesError;
 
 use crate::agent_client::AgentError;
+use crate::copy_checks::{CatalogueMismatch, ReceiptFailed, StreamFailed};
 use crate::local_controller::ControlError;
 use crate::runtime::StartError;
 
 /// Returns true if another attempt may succeed after this error.
 pub fn is_worth_retrying(error: &anyhow::Error) -> bool {
     let is_passing = |error: &RemoteError| error.is_passing();
+    if let Some(SftpError::NoSftp { .. }) = error.downcast_ref() {
+        return false;
+    }
     match for_error(error) {
         Exit::NoRoute | Exit::BrokeOff => error.downcast_ref().is_none_or(is_passing),
         _ => matches!(error.downcast_ref(), Some(Error::Limit(_))),
@@ -35,6 +40,8 @@ pub fn for_error(error: &anyhow::Error) -> Exit {
         for_question_error(error)
     } else if let Some(error) = error.downcast_ref::<RemoteError>() {
         for_far_side_error(error)
+    } else if let Some(error) = error.downcast_ref::<SftpError>() {
+        for_sftp_error(error)
     } else if let Some(error) = error.downcast_ref::<AgentError>() {
         match error {
             AgentError::NotRunning(_) | AgentError::NotStarted(_) => Exit::NoRoute,
@@ -45,7 +52,11 @@ pub fn for_error(error: &anyhow::Error) -> Exit {
         match error {
             ControlError::NotRunning(_) => Exit::NoRoute,
         }
-    } else if error.is::<StartError>() {
+    } else if error.is::<StartError>()
+        || error.is::<ReceiptFailed>()
+        || error.is::<CatalogueMismatch>()
+        || error.is::<StreamFailed>()
+    {
         Exit::SomeFailed
     } else if error.is::<ProbeError>() {
         Exit::NoRoute
@@ -93,6 +104,19 @@ fn for_far_side_error(error: &RemoteError) -> Exit {
         Ended { .. } => Exit::BrokeOff,
         Version { .. } | Answer { .. } | Key(_) => Exit::Disagreement,
         Copy(error) => for_copy_error(error),
+    }
+}
+
+/// Returns the code for an error of a copy by SFTP.
+fn for_sftp_error(error: &SftpError) -> Exit {
+    match error {
+        SftpError::Location { .. } | SftpError::Unsupported { .. } => Exit::Usage,
+        SftpError::NoSftp { .. } => Exit::NoRoute,
+        SftpError::NotSftp { .. } => Exit::Disagreement,
+        SftpError::BrokeOff { .. } => Exit::BrokeOff,
+        SftpError::Path { .. } => Exit::SomeFailed,
+        SftpError::Login(error) => for_far_side_error(error),
+        SftpError::Copy(error) => for_copy_error(error),
     }
 }
 

@@ -14,9 +14,10 @@ use crate::exit::Exit;
 use crate::place::{Location, Place, PlaceOptions, PlacePath};
 use crate::{answer, logging};
 
+mod dry_run;
 pub mod show;
 
-use show::EntryFormat;
+use show::{EntryFormat, failure_of};
 
 /// List files at user@host:path or lh://host/path.
 ///
@@ -63,6 +64,9 @@ pub struct Mkdir {
     /// Make parent directories as well; an existing directory is no error.
     #[arg(short, long)]
     parents: bool,
+    /// Print what would be made, and change nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
     /// Print one JSON object per line for each.
     #[arg(long)]
     json: bool,
@@ -80,6 +84,9 @@ pub struct Mv {
     /// Replace an existing file of that name.
     #[arg(long)]
     overwrite: bool,
+    /// Print what would be renamed, and change nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
     /// Print JSON, one object per line.
     #[arg(long)]
     json: bool,
@@ -96,6 +103,9 @@ pub struct Rm {
     /// Remove directories with all they hold.
     #[arg(short, long)]
     recursive: bool,
+    /// Print what would be removed, with its size, and change nothing.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
     /// Print one JSON object per line for each.
     #[arg(long)]
     json: bool,
@@ -131,6 +141,9 @@ impl Mkdir {
     /// Makes the directories.
     pub fn run(self) -> Result<Exit> {
         let parents = self.parents;
+        if self.dry_run {
+            return dry_run::make(&self.path, parents, self.json, &self.place);
+        }
         change(&self.path, self.json, &self.place, |path| {
             FilesRequest::MakeDirectory { path, parents }
         })
@@ -141,8 +154,15 @@ impl Rm {
     /// Removes the files.
     pub fn run(self) -> Result<Exit> {
         let recursive = self.recursive;
+        if self.dry_run {
+            return dry_run::remove(&self.path, recursive, self.json, &self.place);
+        }
         change(&self.path, self.json, &self.place, |path| {
-            FilesRequest::Remove { path, recursive }
+            FilesRequest::Remove {
+                path,
+                recursive,
+                keep_time: false,
+            }
         })
     }
 }
@@ -158,11 +178,15 @@ impl Mv {
             bail!("{to} is on another host than {from}: copy it there with longhaul cp");
         }
         let overwrite = self.overwrite;
+        if self.dry_run {
+            return dry_run::rename(&self.from, &to.path, overwrite, self.json, &self.place);
+        }
         change(&[self.from], self.json, &self.place, |from| {
             FilesRequest::Rename {
                 from,
                 to: to.path.clone(),
                 overwrite,
+                keep_time: false,
             }
         })
     }
@@ -215,18 +239,6 @@ fn change(
             other => failure_of(other),
         }
     })
-}
-
-/// Returns the failure in an answer. An answer to another question is an error.
-pub fn failure_of(answer: FilesResponse) -> Result<Option<FilesFailure>> {
-    match answer {
-        FilesResponse::Failed(failure) => Ok(Some(failure)),
-        _ => Err(anyhow::anyhow!(
-            longhaul_transfer::files::FilesError::Protocol(
-                "the answer does not match the request".to_owned()
-            )
-        )),
-    }
 }
 
 /// Applies the operation to each path, regardless of earlier failures. The operation returns its

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use anyhow::Result;
 pub use longhaul_config::home::{
-    display_path, identity_file, known_hosts_file, make_dir, make_private, state_dir,
+    display_path, existing_identity, identity_file, known_hosts_file, make_dir, make_private,
+    state_dir,
 };
 use longhaul_output::message;
 use longhaul_session::Identity;

@@ -19,7 +19,7 @@ use crate::{answer, logging};
 /// Jobs requested at a time.
 const PAGE_JOBS: u32 = 500;
 
-/// List the agent's jobs, newest first.
+/// List the agent's jobs, newest first. The agent is started if it does not run.
 #[derive(Args)]
 pub struct JobsCommand {
     /// Only jobs in this state: queued, split (its parts run), running, paused, waiting, done,
@@ -116,7 +116,7 @@ request! {
 fn request(ids: &[i64], verb: &str, as_json: bool, agent: &AgentOptions) -> Result<Exit> {
     logging::start("error");
     run_in_runtime(async {
-        let agent = AgentClient::for_options(agent).await?;
+        let agent = AgentClient::for_running_agent(agent).await?;
         for id in ids {
             let job: TheJob = agent
                 .ask("POST", &format!("/jobs/{id}/{verb}"), None, None)
@@ -135,7 +135,7 @@ impl JobsCommand {
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
         run_in_runtime(async {
-            let agent = AgentClient::for_options(&self.agent).await?;
+            let agent = AgentClient::for_running_agent(&self.agent).await?;
             let (mut left, mut before) = (self.number, None);
             if !self.json {
                 let info: AgentInfo = agent.ask("GET", "/agent", None, None).await?;
@@ -153,6 +153,11 @@ impl JobsCommand {
                     path.push_str(&format!("&before={before}"));
                 }
                 let page: JobPage = agent.ask("GET", &path, None, None).await?;
+                if let (true, None, Some(state), false) =
+                    (page.items.is_empty(), before, &self.state, self.json)
+                {
+                    answer::write_line(format!("no jobs are {state}"));
+                }
                 left = left.saturating_sub(u32::try_from(page.items.len()).unwrap_or(u32::MAX));
                 let lines: Result<Vec<String>> = match self.json {
                     true => page

@@ -11,8 +11,8 @@ use longhaul_transfer::files::message::{
 use quantities::{ByteCount, Time};
 
 use crate::exit::Exit;
-use crate::files::show::{self, join};
-use crate::files::{Failures, failure_of};
+use crate::files::Failures;
+use crate::files::show::{self, failure_of, join};
 use crate::place::{Place, PlaceOptions, PlacePath};
 use crate::quantity::leftover_age;
 use crate::{answer, logging};
@@ -77,7 +77,9 @@ impl Leftovers {
             self.walk(&mut place, &spot, &mut failures, &mut count)
                 .await?;
             place.end().await;
-            if self.remove && !self.json {
+            if count.found == 0 && !self.json && failures.exit() == Exit::Success {
+                message!("longhaul: {spot}: no leftovers");
+            } else if self.remove && !self.json {
                 let freed = ByteCount(count.removed_bytes);
                 let kept = count.found - count.removed;
                 message!("longhaul: removed {} ({freed}), left {kept}", count.removed);

@@ -1,11 +1,13 @@
 //! Logs of the long-running commands, on standard error.
 
 mod bounded;
+mod json;
 
 use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::io::IsTerminal;
 
+use clap::{Args, ValueEnum};
 use longhaul_proto::text::printable_within;
 use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
@@ -13,21 +15,63 @@ use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
 use bounded::{Bounded, MAX_FIELD_BYTES};
+use json::JsonLines;
 
-/// Starts logging; `RUST_LOG` overrides `default`. Colours are for terminals, and only if
+/// Options for the log of a service.
+#[derive(Args, Clone)]
+pub struct LogOptions {
+    /// Format of the log on standard error: text, or json with one object per line.
+    #[arg(
+        long,
+        value_name = "text|json",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        env = "LONGHAUL_LOG_FORMAT",
+        hide_env = true
+    )]
+    log_format: LogFormat,
+}
+
+/// Format of log lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Text for people, with colours on terminals.
+    #[default]
+    Text,
+    /// One JSON object per line, for log collectors.
+    Json,
+}
+
+impl LogOptions {
+    /// Starts logging in the chosen format; see [`start`].
+    pub fn start(&self, default: &str) {
+        start_as(self.log_format, default);
+    }
+}
+
+/// Starts logging as text; `RUST_LOG` overrides `default`. Colours are for terminals, and only if
 /// `NO_COLOR` is unset or empty (<https://no-color.org>).
 pub fn start(default: &str) {
+    start_as(LogFormat::Text, default);
+}
+
+fn start_as(format: LogFormat, default: &str) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    let started = tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(coloured(
-            std::io::stderr().is_terminal(),
-            std::env::var_os("NO_COLOR").as_deref(),
-        ))
-        .fmt_fields(debug_fn(field).delimited(" "))
-        .with_writer(Bounded::new(|| longhaul_output::Messages))
-        .with_target(false)
-        .try_init();
+        .with_writer(Bounded::new(|| longhaul_output::Messages).with_format(format));
+    let started = match format {
+        LogFormat::Json => log.event_format(JsonLines).try_init(),
+        LogFormat::Text => log
+            .with_ansi(coloured(
+                std::io::stderr().is_terminal(),
+                std::env::var_os("NO_COLOR").as_deref(),
+            ))
+            .fmt_fields(debug_fn(field).delimited(" "))
+            .with_target(false)
+            .try_init(),
+    };
     // Only fails if logging has been started before.
     drop(started);
 }
@@ -77,6 +121,55 @@ mod tests {
         ] {
             assert_eq!(coloured(terminal, no_color.map(OsStr::new)), expected);
         }
+    }
+
+    /// Returns the lines of a log in JSON after `events` have written to it.
+    fn logged_as_json(events: impl FnOnce()) -> Vec<serde_json::Value> {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(Bounded::new(move || writer.clone()).with_format(LogFormat::Json))
+            .event_format(JsonLines)
+            .finish();
+        tracing::subscriber::with_default(subscriber, events);
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        text.lines()
+            .map(|line| {
+                assert!(line.len() < bounded::MAX_LINE_BYTES, "{} bytes", line.len());
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn json_lines_have_the_fields_of_the_event() {
+        let error = std::io::Error::other("a \"quoted\"\nline \u{202e}");
+        let lines = logged_as_json(|| {
+            tracing::warn!(
+                bytes = 7_u64, seconds = 1.5, ok = true, name = "n", none = None::<u64>, %error,
+                "copy of {}", "f"
+            );
+        });
+        let [line] = &lines[..] else {
+            panic!("{lines:?}");
+        };
+        assert!(line["time"].as_str().unwrap().ends_with('Z'), "{line}");
+        assert_eq!(line["level"], "WARN");
+        assert_eq!(line["message"], "copy of f");
+        assert_eq!(line["bytes"], 7);
+        assert_eq!((&line["seconds"], &line["ok"]), (&1.5.into(), &true.into()));
+        assert_eq!(line["name"], "n");
+        assert_eq!(line["error"], "a \"quoted\"\\u{a}line \\u{202e}");
+        assert!(line.get("none").is_none());
+    }
+
+    #[test]
+    fn json_lines_stay_json_when_they_are_truncated() {
+        let words = "\"".repeat(2 << 20);
+        let lines = logged_as_json(|| {
+            tracing::info!(a = words, b = words, c = words, d = words, "long");
+        });
+        assert_eq!(lines[0]["truncated"], true);
     }
 
     /// Returns the content of a log with these bounds after `events` have written to it.

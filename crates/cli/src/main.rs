@@ -5,17 +5,21 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use longhaul_output::message;
 use longhaul_proto::text::printable;
 
 use crate::exit::{Exit, for_error, with_output};
 
+mod accounts;
 mod agent;
 mod agent_client;
 mod answer;
+mod circuits;
+mod completion;
 mod control;
 mod controller;
+mod copy_checks;
 mod cp;
 mod depot;
 mod descriptors;
@@ -23,6 +27,7 @@ mod doctor;
 mod exit;
 mod failure;
 mod files;
+mod help;
 mod hex;
 mod home;
 mod job_submission;
@@ -34,34 +39,44 @@ mod local_controller;
 mod logging;
 mod manual;
 mod map;
+mod metrics;
 mod moment;
+mod node;
 mod of_path;
 mod offramp;
 mod onramp;
 mod perf;
 mod place;
 mod places;
+mod plan_report;
 mod process;
 mod quantity;
 mod quic;
 mod report;
 mod reservations;
 mod reserve;
+mod resume;
 mod route;
 mod router;
 mod run;
 mod runtime;
+mod scitags;
 mod serve;
 mod server_options;
+mod service;
 mod ssh_options;
 mod stop;
 mod submit;
+mod sum;
+mod sync;
 mod systemd;
 mod target;
 mod tls_service;
 mod trace;
+mod tree;
 mod trust;
 mod ui;
+mod verify;
 mod watch;
 
 const AFTER_HELP: &str = "\
@@ -75,6 +90,11 @@ expected one; 5 the copy or measurement broke off; \
 Keys and known servers are kept in ~/.config/longhaul ($LONGHAUL_HOME, else \
 $XDG_CONFIG_HOME/longhaul).";
 
+// The allocator of musl takes one lock for all threads; statically linked programs use another.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Moves bulk data over long-haul networks, through depots where that is faster.
 #[derive(Parser)]
 #[command(name = "longhaul", version, after_help = AFTER_HELP)]
@@ -86,6 +106,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Cp(cp::Cp),
+    Sync(Box<sync::SyncCommand>),
     Route(route::RouteCommand),
     Trace(trace::TraceCommand),
     Controller(controller::ControllerCommand),
@@ -93,6 +114,8 @@ enum Command {
     Reservations(reservations::Reservations),
     Ls(files::Ls),
     Stat(files::Stat),
+    Sum(Box<sum::SumCommand>),
+    Verify(Box<verify::VerifyCommand>),
     Mkdir(files::Mkdir),
     Mv(files::Mv),
     Rm(files::Rm),
@@ -114,10 +137,12 @@ enum Command {
     Router(router::Router),
     Offramp(offramp::OfframpCommand),
     Onramp(onramp::OnrampCommand),
+    Node(node::NodeCommand),
     Run(run::RunCommand),
     Perf(perf::Perf),
     Keys(keys::Keys),
     Doctor(doctor::Doctor),
+    Accounts(accounts::AccountsCommand),
     Completions(manual::Completions),
     Man(manual::Man),
     #[command(hide = true)]
@@ -126,7 +151,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    let arguments = match Arguments::try_parse() {
+    if completion::answer(command) {
+        return Exit::Success.into();
+    }
+    let matches = command().try_get_matches();
+    let arguments = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(answer) => return print_answer(&answer),
     };
@@ -137,6 +166,7 @@ fn main() -> ExitCode {
     }
     let result = match arguments.command {
         Command::Cp(cp) => cp.run(started),
+        Command::Sync(sync) => sync.run(started),
         Command::Route(route) => route.run(),
         Command::Trace(trace) => trace.run(),
         Command::Controller(controller) => controller.run(),
@@ -144,6 +174,8 @@ fn main() -> ExitCode {
         Command::Reservations(reservations) => reservations.run(),
         Command::Ls(ls) => ls.run(),
         Command::Stat(stat) => stat.run(),
+        Command::Sum(sum) => sum.run(),
+        Command::Verify(verify) => verify.run(),
         Command::Mkdir(mkdir) => mkdir.run(),
         Command::Mv(mv) => mv.run(),
         Command::Rm(rm) => rm.run(),
@@ -165,13 +197,15 @@ fn main() -> ExitCode {
         Command::Router(router) => router.run(),
         Command::Offramp(offramp) => offramp.run(),
         Command::Onramp(onramp) => onramp.run(),
+        Command::Node(node) => node.run(),
         Command::Run(run) => return run.run(),
         Command::Perf(perf) => perf.run(),
         Command::Keys(keys) => keys.run(),
         Command::Doctor(doctor) => doctor.run(),
-        Command::Completions(completions) => completions.run(&mut Arguments::command()),
-        Command::Man(man) => man.run(Arguments::command()),
-        Command::Reference(reference) => reference.run(&Arguments::command()),
+        Command::Accounts(accounts) => accounts.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(command()),
+        Command::Reference(reference) => reference.run(&command()),
     };
     let exit = match result {
         Ok(exit) => exit,
@@ -185,6 +219,11 @@ fn main() -> ExitCode {
         }
     };
     with_output(exit, longhaul_output::stdout_error()).into()
+}
+
+/// Returns the command line that the program accepts, with its complete help.
+fn command() -> clap::Command {
+    help::complete(Arguments::command())
 }
 
 /// Prints the help, the version, or the error in the command line.

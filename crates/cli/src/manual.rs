@@ -8,11 +8,12 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::exit::Exit;
-use crate::home;
+use crate::{completion, home};
 
 /// Print completions for a shell.
 ///
-/// For bash: longhaul completions bash > ~/.local/share/bash-completion/completions/longhaul
+/// They complete options, files, hosts of ~/.ssh/config, known servers, places, paths on other
+/// machines, and job numbers. The shell asks the installed program, so they stay up to date.
 #[derive(Args)]
 pub struct Completions {
     /// The shell.
@@ -33,10 +34,8 @@ pub struct Reference {}
 
 impl Completions {
     /// Prints the completions.
-    pub fn run(self, command: &mut Command) -> Result<Exit> {
-        let mut text = Vec::new();
-        clap_complete::generate(self.shell, command, "longhaul", &mut text);
-        longhaul_output::print_bytes(&text);
+    pub fn run(self) -> Result<Exit> {
+        longhaul_output::print_bytes(&completion::script(self.shell)?);
         Ok(Exit::Success)
     }
 }

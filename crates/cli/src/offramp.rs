@@ -1,19 +1,24 @@
 //! `longhaul offramp`: ends sessions at ordinary servers, for the keys its policy allows.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::future::ready;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
 use longhaul_offramp::{ListenerConfig, Offramp, OfframpConfig};
-use longhaul_policy::Policy;
+use longhaul_policy::{Policy, Role};
 use longhaul_proto::OFFRAMP_PORT;
+use longhaul_service::bind_everywhere;
 use quantities::Time;
 
+use crate::accounts::AccountsOptions;
 use crate::exit::Exit;
-use crate::stop::StopSignals;
-use crate::{answer, home, logging};
+use crate::logging::LogOptions;
+use crate::resume::resume_limits;
+use crate::service::{Announcement, ServicePlan, StartedService, StopReceiver, run_in_own_runtime};
+use crate::{accounts, home};
 
 /// End sessions at ordinary servers, which know nothing of Longhaul.
 ///
@@ -47,82 +52,108 @@ pub struct OfframpCommand {
     /// seconds.
     #[arg(long, value_name = "TIME")]
     drain: Option<Time>,
+    /// Maximum time for which a session may be without a connection when a depot dies, before its
+    /// server gets a reset: 30s, 5min; a bare number is seconds [default: 60 s]. The client's limit
+    /// applies if it is shorter.
+    #[arg(long, value_name = "TIME")]
+    resume_within: Option<Time>,
+    /// End sessions with their connection, instead of letting clients resume them.
+    #[arg(long, conflicts_with = "resume_within")]
+    no_resume: bool,
     /// Print addresses and key as one JSON object.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    accounts: AccountsOptions,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 impl OfframpCommand {
     /// Serves until a signal.
     pub fn run(self) -> Result<Exit> {
-        logging::start("info");
-        let runtime = crate::runtime::start()?;
-        runtime.block_on(self.serve())
+        self.log.start("info");
+        run_in_own_runtime(self.json, |stop| self.start(stop))
     }
 
-    async fn serve(self) -> Result<Exit> {
+    /// Returns what it would use.
+    pub fn plan(&self) -> ServicePlan {
+        let mut plan = ServicePlan::default();
+        let everywhere = (Ipv6Addr::UNSPECIFIED, OFFRAMP_PORT).into();
+        plan.listen("sessions", &self.listen, Some(everywhere));
+        plan.listen("metrics", self.metrics.as_slice(), None);
+        plan.key(self.identity.as_deref());
+        plan.file("policy", &self.policy, |file| {
+            Policy::load(file)
+                .map(|policy| format!("{} rules with servers", policy.count_rules(Role::Offramp)))
+        });
+        plan
+    }
+
+    /// Opens its listeners, and returns how it runs.
+    pub async fn start(self, stop: StopReceiver) -> Result<StartedService> {
         let policy = Policy::load(&self.policy)?;
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let key = identity.public();
         let mut config = OfframpConfig::new(identity, policy);
         config.metrics = self.metrics;
+        let accounts = self.accounts.open()?;
+        config.accounts.clone_from(&accounts);
         if let Some(sessions) = self.max_sessions {
             config.limits.sessions = sessions;
         }
         if let Some(Time(drain)) = self.drain {
             config.timeouts.drain = drain;
         }
-        let mut stop_signals = StopSignals::take()?;
-        let offramp = self.bind(config)?;
+        config.resume = resume_limits(self.resume_within, self.no_resume);
+        let offramp = self.bind(config).await?;
         let addresses: Vec<String> = offramp
             .local_addresses()
             .iter()
             .map(SocketAddr::to_string)
             .collect();
-        let metrics = offramp.metrics_address().map(|address| address.to_string());
-        if self.json {
-            let line = serde_json::json!({
-                "event": "listening", "addresses": addresses, "key": key.to_string(),
-                "metrics": metrics
-            });
-            answer::write_line(line);
-        } else {
-            for address in addresses {
-                answer::write_line(format_args!("listening on {address}"));
-            }
-            answer::write_line(format_args!("key {key}"));
-            if let Some(metrics) = metrics {
-                answer::write_line(format_args!("metrics on http://{metrics}/metrics"));
-            }
-        }
-        offramp
-            .run(async move {
-                stop_signals.received().await;
-            })
-            .await;
-        Ok(Exit::Success)
+        let page = offramp.metrics_address().map(|address| address.to_string());
+        let mut lines: Vec<String> = addresses
+            .iter()
+            .map(|at| format!("listening on {at}"))
+            .collect();
+        lines.push(format!("key {key}"));
+        lines.extend(
+            page.iter()
+                .map(|at| format!("metrics on http://{at}/metrics")),
+        );
+        Ok(StartedService {
+            announcement: Announcement {
+                json: serde_json::json!({
+                    "event": "listening", "addresses": addresses, "key": key.to_string(),
+                    "metrics": page
+                }),
+                lines,
+                hint: None,
+            },
+            metrics: Some(offramp.metrics()),
+            readiness: offramp.readiness(),
+            work: Box::pin(async move {
+                offramp.run(stop.wait()).await;
+                accounts::flush(accounts.as_ref());
+                Ok(())
+            }),
+        })
     }
 
-    fn bind(&self, mut config: OfframpConfig) -> Result<Offramp> {
+    async fn bind(&self, config: OfframpConfig) -> Result<Offramp> {
         let at = |addresses: &[SocketAddr]| {
             let listen = |address: &SocketAddr| ListenerConfig {
                 address: *address,
                 congestion: self.congestion.clone(),
             };
-            addresses.iter().map(listen).collect()
+            let listen = addresses.iter().map(listen).collect();
+            let config = config.clone();
+            Offramp::bind(OfframpConfig { listen, ..config })
         };
-        if !self.listen.is_empty() {
-            config.listen = at(&self.listen);
-            return Ok(Offramp::bind(config)?);
-        }
-        // One socket for both families, if the system has IPv6.
-        config.listen = at(&[(Ipv6Addr::UNSPECIFIED, OFFRAMP_PORT).into()]);
-        match Offramp::bind(config.clone()) {
-            Err(longhaul_offramp::Error::Listen { .. }) => {
-                config.listen = at(&[(Ipv4Addr::UNSPECIFIED, OFFRAMP_PORT).into()]);
-                Ok(Offramp::bind(config)?)
-            }
-            other => Ok(other?),
+        match self.listen.as_slice() {
+            [] => Ok(bind_everywhere(OFFRAMP_PORT, |address| ready(at(&[address]))).await?),
+            addresses => Ok(at(addresses)?),
         }
     }
 }

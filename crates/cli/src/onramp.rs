@@ -3,26 +3,32 @@
 mod entries;
 mod follow;
 mod install;
+mod reserved;
 mod status;
 
+use std::convert::Infallible;
 use std::future::pending;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use longhaul_config::routes::Author;
 use longhaul_onramp::{Onramp, OnrampAddresses, OnrampConfig};
+use longhaul_proto::PublicKey;
 use longhaul_ramp_protocol::SOCKET_VARIABLE;
+use longhaul_service::Hangup;
 use longhaul_session::Identity;
-use tokio::signal::unix::{SignalKind, signal};
+use longhaul_wishes::CircuitBroker;
 
+use crate::circuits::ControllerBroker;
 use crate::exit::Exit;
-use crate::stop::StopSignals;
-use crate::{answer, descriptors, home, logging};
-use entries::Entries;
+use crate::logging::LogOptions;
+use crate::service::{Announcement, ServicePlan, StartedService, StopReceiver, run_in_own_runtime};
+use crate::{descriptors, home};
+pub use entries::Entries;
 use follow::Follower;
+use reserved::ReservedSource;
 
 /// Carry connections of other programs over routes.
 ///
@@ -39,6 +45,8 @@ pub struct OnrampCommand {
     /// Print one JSON object on standard output when ready, with the addresses it listens at.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 #[derive(Subcommand)]
@@ -56,6 +64,9 @@ struct Install {
     entries: Entries,
 }
 
+/// Broker of circuits, and the key of its controller if that is known and the only one.
+type BrokerAndKey = (Option<Arc<dyn CircuitBroker>>, Option<PublicKey>);
+
 impl OnrampCommand {
     /// Serves until a signal.
     pub fn run(self) -> Result<Exit> {
@@ -64,88 +75,152 @@ impl OnrampCommand {
             Some(Action::Status(status)) => return status.run(),
             None => {}
         }
-        logging::start("info");
+        self.log.start("info");
         descriptors::raise();
-        let runtime = crate::runtime::start()?;
-        runtime.block_on(self.serve())
+        run_in_own_runtime(self.json, |stop| start(self.entries, stop))
     }
+}
 
-    async fn serve(self) -> Result<Exit> {
-        let mut hangup = signal(SignalKind::hangup())?;
-        let mut stop_signals = StopSignals::take()?;
-        let mut config = self.entries.config()?;
-        let follower = match self.entries.follow_controller {
-            true => Some(Follower::new(&config.identity)?),
-            false => None,
-        };
-        if let Some(follower) = &follower {
-            config.routes = follower.file().to_owned();
-            config.author = Author::Controller;
-            // Fetched before it starts, so that it does not begin with old rules if that can be
-            // avoided.
-            follower.fetch_once().await;
-        }
-        let onramp = Onramp::start(config)?;
-        self.announce(onramp.addresses());
-        let mut follows = pin!(async {
-            match follower {
-                Some(follower) => follower.run().await,
-                None => pending().await,
-            }
+/// Returns what an on-ramp with these entries would use.
+pub fn plan(entries: &Entries) -> ServicePlan {
+    let mut plan = ServicePlan::default();
+    plan.listen("SOCKS", &entries.socks, None);
+    plan.listen("HTTP", &entries.http, None);
+    for forward in &entries.forward {
+        plan.listen(
+            &format!("a forward to {}", forward.to),
+            &[forward.listen],
+            None,
+        );
+    }
+    plan.listen("redirected connections", &entries.redirect, None);
+    plan.listen("tproxy", &entries.tproxy, None);
+    plan.listen("metrics", entries.metrics.as_slice(), None);
+    plan.key(entries.identity.as_deref());
+    if let Some(routes) = &entries.routes {
+        plan.file("routes", routes, |file| {
+            std::fs::metadata(file).map(|_| "exists".to_owned())
         });
-        loop {
-            tokio::select! {
-                _ = hangup.recv() => onramp.reload(),
-                () = stop_signals.received() => break,
-                never = &mut follows => match never {},
-            }
+    }
+    plan
+}
+
+/// Opens the entries, and returns how they are served.
+pub async fn start(entries: Entries, stop: StopReceiver) -> Result<StartedService> {
+    let hangup = Hangup::take()?;
+    let mut config = entries.config()?;
+    let follower = match entries.follow_controller {
+        true => Some(Follower::new(&config.identity)?),
+        false => None,
+    };
+    if let Some(follower) = &follower {
+        config.routes = follower.file().to_owned();
+        config.author = Author::Controller;
+        // Fetched before it starts, so that it does not begin with old rules if that can be
+        // avoided.
+        follower.fetch_once().await;
+    }
+    (config.circuits, config.controller) = broker(&entries, &config)?;
+    let ids = &entries.reservation;
+    let reserved = match ids.is_empty() {
+        true => None,
+        false => Some(ReservedSource::open(ids, entries.identity.as_deref()).await?),
+    };
+    let onramp = Onramp::start(config)?;
+    if let Some(reserved) = &reserved {
+        // Before the first connection can ask.
+        onramp.set_reserved_paths(reserved.paths());
+    }
+    let announcement = announcement(&entries, onramp.addresses());
+    let (metrics, readiness) = (onramp.metrics(), onramp.readiness());
+    let work = async move {
+        tokio::select! {
+            never = serve_reloads(&onramp, follower, reserved, hangup) => match never {},
+            () = stop.wait() => {}
         }
         tracing::info!("draining: waiting for connections to finish");
-        tokio::select! {
-            () = onramp.stop() => {}
-            // A second signal means that the user does not want to wait.
-            () = stop_signals.received() => {}
-        }
-        Ok(Exit::Success)
-    }
+        onramp.stop().await;
+        Ok(())
+    };
+    Ok(StartedService {
+        announcement,
+        metrics: Some(metrics),
+        readiness,
+        work: Box::pin(work),
+    })
+}
 
-    fn announce(&self, places: &OnrampAddresses) {
-        let socket = places.socket.as_deref().map(home::display_path);
-        if self.json {
-            answer::write_line(serde_json::json!({
-                "event": "ready",
-                "socket": socket,
-                "socks": places.socks,
-                "http": places.http,
-                "forwards": places.forwards,
-                "redirect": places.redirect,
-                "tproxy": places.tproxy,
-                "metrics": places.metrics,
-            }));
-            return;
+/// Returns the broker of circuits, if a controller is configured and may be asked, and the
+/// controller's key.
+fn broker(entries: &Entries, config: &OnrampConfig) -> Result<BrokerAndKey> {
+    if entries.no_reserve {
+        return Ok((None, None));
+    }
+    let Some(broker) = ControllerBroker::from_home(config.identity.signing_key())? else {
+        return Ok((None, None));
+    };
+    let key = broker.controller_key();
+    Ok((Some(Arc::new(broker)), key))
+}
+
+fn announcement(entries: &Entries, places: &OnrampAddresses) -> Announcement {
+    let socket = places.socket.as_deref().map(home::display_path);
+    let mut lines = Vec::new();
+    lines.extend(
+        socket
+            .iter()
+            .map(|socket| format!("programs ask at {socket}")),
+    );
+    lines.extend(places.socks.iter().map(|at| format!("SOCKS at {at}")));
+    let http = places.http.iter();
+    lines.extend(http.map(|at| format!("HTTP at {at}, for browsers http://{at}/proxy.pac")));
+    let forwards = places.forwards.iter().zip(&entries.forward);
+    lines.extend(forwards.map(|(at, forward)| format!("{at} leads to {}", forward.to)));
+    let redirected = places.redirect.iter().chain(&places.tproxy);
+    lines.extend(
+        redirected.map(|at| format!("accepts connections that a firewall redirects to {at}")),
+    );
+    let metrics = places.metrics.iter();
+    lines.extend(metrics.map(|at| format!("metrics on http://{at}/metrics")));
+    Announcement {
+        json: serde_json::json!({
+            "event": "ready",
+            "socket": socket,
+            "socks": places.socks,
+            "http": places.http,
+            "forwards": places.forwards,
+            "redirect": places.redirect,
+            "tproxy": places.tproxy,
+            "metrics": places.metrics,
+        }),
+        lines,
+        hint: None,
+    }
+}
+
+/// Keeps the rules and the reserved paths of an on-ramp up to date.
+async fn serve_reloads(
+    onramp: &Onramp,
+    follower: Option<Follower>,
+    reserved: Option<ReservedSource>,
+    hangup: Hangup,
+) -> Infallible {
+    let follows = async {
+        match follower {
+            Some(follower) => follower.run().await,
+            None => pending().await,
         }
-        if let Some(socket) = socket {
-            answer::write_line(format_args!("programs ask at {socket}"));
+    };
+    let updates = async {
+        match reserved {
+            Some(reserved) => reserved.follow(onramp).await,
+            None => pending().await,
         }
-        for at in &places.socks {
-            answer::write_line(format_args!("SOCKS at {at}"));
-        }
-        for at in &places.http {
-            answer::write_line(format_args!(
-                "HTTP at {at}, for browsers http://{at}/proxy.pac"
-            ));
-        }
-        for (at, forward) in places.forwards.iter().zip(&self.entries.forward) {
-            answer::write_line(format_args!("{at} leads to {}", forward.to));
-        }
-        for at in places.redirect.iter().chain(&places.tproxy) {
-            answer::write_line(format_args!(
-                "accepts connections that a firewall redirects to {at}"
-            ));
-        }
-        if let Some(metrics) = places.metrics {
-            answer::write_line(format_args!("metrics on http://{metrics}/metrics"));
-        }
+    };
+    tokio::select! {
+        never = hangup.run_each(|| async { onramp.reload() }) => never,
+        never = follows => never,
+        never = updates => never,
     }
 }
 

@@ -5,10 +5,11 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread::available_parallelism;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use longhaul_copy_api::SshOptions;
+use longhaul_copy_api::{CopyOptions, SshOptions};
 use longhaul_proto::text::printable;
 use longhaul_remote::FarSide;
 use longhaul_session::{Endpoint, ServiceName};
@@ -31,6 +32,16 @@ pub struct PlaceOptions {
     server: ServerOptions,
     #[command(flatten)]
     ssh: SshOptions,
+}
+
+impl PlaceOptions {
+    /// Returns the options that a copy has.
+    pub fn for_copy(options: &CopyOptions) -> Self {
+        Self {
+            server: ServerOptions::for_copy(options),
+            ssh: options.ssh.clone(),
+        }
+    }
 }
 
 /// A path, and the place that it is in.
@@ -68,6 +79,10 @@ impl PlacePath {
                 location: Location::Server(remote.server),
                 path: PathBytes(remote.path.as_bytes().to_vec()),
             },
+            Target::Sftp(path) => bail!(
+                "{path}: only cp takes sftp://: for other commands name user@host:path, with \
+                 longhaul at the host"
+            ),
             Target::Local(path) => Self {
                 location: Location::Here(path),
                 path: PathBytes::default(),
@@ -183,7 +198,9 @@ impl Place {
                 let shown = home::display_path(directory);
                 let root =
                     opened.map_err(|errno| anyhow!("{shown}: {}", std::io::Error::from(errno)))?;
-                Self::Here(Some(Files::new(Arc::new(root))))
+                let mut files = Files::new(Arc::new(root));
+                files.set_threads(available_parallelism().map_or(1, usize::from));
+                Self::Here(Some(files))
             }
         })
     }
@@ -200,17 +217,10 @@ impl Place {
                 client,
                 connector,
                 server,
-            } => client
-                .request(&ask)
-                .await
-                .map_err(|error| match connector.unknown_server() {
-                    Some(found) if matches!(error, FilesError::Connect(_)) => {
-                        anyhow!(Error::Unauthorised(trust::unknown_server_advice(
-                            server, found
-                        )))
-                    }
-                    _ => anyhow!(error),
-                }),
+            } => {
+                let answered = client.request(&ask).await;
+                answered.map_err(|error| advise(error, connector, server))
+            }
             Self::Here(files) => {
                 let mut own = files
                     .take()
@@ -226,6 +236,32 @@ impl Place {
         }
     }
 
+    /// Sends several questions without waiting in between, and receives the answers in order. The
+    /// questions must be few and short enough for the buffers of a connection.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub async fn ask_all(&mut self, asks: &[FilesRequest]) -> Result<Vec<FilesResponse>> {
+        match self {
+            Self::Login(far) => Ok(far.ask_all_files(asks).await?),
+            Self::Server {
+                client,
+                connector,
+                server,
+            } => {
+                let answered = client.request_all(asks).await;
+                answered.map_err(|error| advise(error, connector, server))
+            }
+            Self::Here(_) => {
+                let mut answers = Vec::with_capacity(asks.len());
+                for ask in asks {
+                    answers.push(self.ask(ask.clone()).await?);
+                }
+                Ok(answers)
+            }
+        }
+    }
+
     /// Closes the place in good order.
     pub async fn end(self) {
         match self {
@@ -233,6 +269,16 @@ impl Place {
             Self::Login(far) => far.end().await,
             Self::Here(_) => {}
         }
+    }
+}
+
+/// Adds to the error what to do about an unknown server.
+fn advise(error: FilesError, connector: &RememberingConnector, server: &Endpoint) -> anyhow::Error {
+    match connector.unknown_server() {
+        Some(found) if matches!(error, FilesError::Connect(_)) => anyhow!(Error::Unauthorised(
+            trust::unknown_server_advice(server, found)
+        )),
+        _ => anyhow!(error),
     }
 }
 

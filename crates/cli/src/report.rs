@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use drs::{Limit, LimitTally};
 use longhaul_copy_api::{CopyReport, FailedEntry};
+use longhaul_deadline_driver::DeadlineReport;
 use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_transfer::{
-    CopyOutcome, FlowSummary, NotKeptCounts, StreamCounters, depots_of, explain,
+    CopyOutcome, FlowSummary, NotKeptCounts, RouteInfo, StreamCounters, explain,
 };
 use quantities::{ByteCount, Rate, Time};
 use serde::Serialize;
 
-use crate::cp::deadline::report::DeadlineReport;
 use crate::cp::routing::report::RoutingReport;
 use crate::exit::{Exit, for_error, is_worth_retrying};
 use crate::failure;
@@ -52,12 +52,15 @@ pub struct Report {
     not_kept: NotKeptCounts,
     /// The first failures.
     failures: Vec<FailedEntry>,
+    /// True if the copy succeeded, and nothing was verified.
+    #[serde(skip)]
+    is_unverified: bool,
 }
 
 #[derive(Debug, Serialize)]
 struct StreamReport {
     stream: u32,
-    route: String,
+    route: RouteInfo,
     /// Bytes of file data that the stream carried.
     bytes: u64,
     /// Segments that the sending end retransmitted on its own hop; null if unknown.
@@ -72,8 +75,8 @@ struct StreamReport {
 /// Sums over the streams of one route.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct RouteSum {
-    /// Name of the route.
-    pub route: String,
+    /// The route.
+    pub route: RouteInfo,
     /// Number of streams.
     pub streams: usize,
     /// Bytes of file data that they carried, and their bits per second over the whole copy.
@@ -168,7 +171,19 @@ impl Report {
             },
             not_kept: progress.not_kept.counts(),
             failures: watch.failures(),
+            is_unverified: false,
         }
+    }
+
+    /// Notes that the other end has not hashed anything.
+    pub fn set_unverified(&mut self) {
+        self.verification = Verification {
+            verified: false,
+            of: None,
+            root: None,
+            ..self.verification
+        };
+        self.is_unverified = self.summary.ok;
     }
 
     /// Returns the streams of each route.
@@ -190,9 +205,13 @@ impl Report {
         if !quiet && (copied.error.is_none() || copied.files > 0) {
             // A hash over failures alone means nothing.
             let root = self.verification.root.as_deref();
+            let without = match self.is_unverified {
+                true => ", not verified: sftp has no checksums".to_owned(),
+                false => String::new(),
+            };
             let root = root
                 .filter(|_| copied.files > 0 || copied.failed == 0)
-                .map_or(String::new(), |root| match copied.unchanged_files {
+                .map_or(without, |root| match copied.unchanged_files {
                     0 => format!(", verified: BLAKE3 {root}"),
                     _ => format!(", transferred data verified: BLAKE3 {root}"),
                 });
@@ -331,11 +350,9 @@ impl CopyLimits {
             .iter()
             .max_by_key(|stream| stream.bytes.load(Ordering::Relaxed));
         limits.depot = chief.and_then(|stream| {
-            let mut hops = depots_of(&stream.route)
-                .split(',')
-                .filter(|hop| *hop != "direct");
-            let hop = if push { hops.next() } else { hops.next_back() };
-            hop.map(str::to_owned)
+            let hops = stream.route.route().hops();
+            let hop = if push { hops.first() } else { hops.last() };
+            hop.map(ToString::to_string)
         });
         limits
     }

@@ -1,5 +1,7 @@
 //! `longhaul reserve`: asks the controller for bandwidth between two ends.
 
+mod across;
+
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
@@ -30,7 +32,7 @@ use crate::{answer, controller, moment};
 /// +2h, now.
 #[derive(Args)]
 pub struct ReserveCommand {
-    /// The sending end: a host, a depot or a site of the map.
+    /// The sending end: a host, a depot or a site of the map, or DOMAIN:END in another domain.
     #[arg(value_name = "FROM")]
     source: String,
     /// The receiving end.
@@ -148,6 +150,13 @@ pub struct ReserveCommand {
     /// Destination address or prefix of its streams.
     #[arg(long, value_name = "ADDRESS")]
     to_address: Option<Prefix>,
+    /// With an end in another domain: how the domains on the path are asked [default: a tree if
+    /// this domain has the keys of all of them, otherwise a chain].
+    #[arg(long, value_name = "WHAT")]
+    shape: Option<across::RequestShape>,
+    /// With an end in another domain: show the segment of each domain on the path.
+    #[arg(long)]
+    show: bool,
     /// Purpose of the reservation.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
@@ -210,6 +219,14 @@ impl ReserveCommand {
         let controller = controller::configured_controller(self.identity.as_deref())?;
         let key = SessionId::random()
             .map_err(|error| anyhow!("cannot make an idempotency key: {error}"))?;
+        if across::leads_across(&request) {
+            return self.reserve_across(&request, controller, &key.to_string(), &now);
+        }
+        if self.shape.is_some() || self.show {
+            return Err(anyhow!(
+                "--shape, --show: both ends are of this domain: leave them out, or name DOMAIN:END"
+            ));
+        }
         let granted =
             run_in_runtime(async { Ok(controller.reserve(&request, &key.to_string()).await?) })?;
         match granted {
@@ -332,6 +349,7 @@ impl ReserveCommand {
             from_address: self.from_address.map(|address| address.to_string()),
             to_address: self.to_address.map(|address| address.to_string()),
             description: self.description.clone(),
+            delegation: None,
         };
         request.check_options()?;
         Ok(request)

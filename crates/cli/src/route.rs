@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use longhaul_control_client::routes::{
+    Choice, ChosenRoute, ClientSource, RouteQuery, Spread, Urgency,
+};
 use longhaul_proto::Endpoint;
 use longhaul_proto::text::printable;
-use longhaul_route_source::{Choice, ChosenRoute, ClientSource, RouteQuery, Spread, Urgency};
 use quantities::{ByteCount, Time};
 use serde_json::json;
 
@@ -64,17 +66,8 @@ impl RouteCommand {
             congestion: self.congestion.clone(),
             urgency: Urgency::Urgent,
         };
-        let (choice, away) = match source.choose_by_rules(&question) {
-            Some(choice) => (choice, None),
-            None if !source.has_controller() => (source.choose_locally(&question).await, None),
-            None => match source.ask_controller(&question).await {
-                Ok(choice) => (choice, None),
-                Err(error) => (
-                    source.choose_locally(&question).await,
-                    Some(error.to_string()),
-                ),
-            },
-        };
+        let (choice, error) = source.choose(&question).await;
+        let away = error.map(|error| error.to_string());
         if self.json {
             let routes = |routes: &[ChosenRoute]| -> Vec<_> {
                 let shown = |chosen: &ChosenRoute| {

@@ -8,14 +8,17 @@ use clap::Args;
 use longhaul_hop::read_trusted_file;
 use longhaul_provisioning::agent;
 use longhaul_provisioning::linux::{LinuxRouter, RouterConfig, this_machine};
-use tokio::sync::watch;
 
 use crate::exit::Exit;
+use crate::logging::LogOptions;
+use crate::service::{Announcement, ServicePlan, StartedService, StopReceiver, run_alone};
 use crate::stop::StopSignals;
-use crate::{answer, home, logging};
+use crate::{failure, home};
 
 /// Prefix of a socket's address.
 const SOCKET_SCHEME: &str = "unix:";
+/// Error of a service without a socket.
+const NO_SOCKET: &str = "no socket to listen on: give --listen unix:/PATH";
 /// Maximum bytes of a configuration.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
@@ -42,6 +45,8 @@ pub struct Router {
         default_value = "/run/longhaul-router/state"
     )]
     state: PathBuf,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 fn socket(text: &str) -> Result<PathBuf, String> {
@@ -55,47 +60,84 @@ fn socket(text: &str) -> Result<PathBuf, String> {
 impl Router {
     /// Runs until a signal, or the end of standard input.
     pub fn run(self) -> Result<Exit> {
-        logging::start("info");
+        self.log.start("info");
         let runtime = crate::runtime::start()?;
-        let ended = runtime.block_on(self.serve());
-        // A read of standard input is under way, which nothing can end.
+        let ended = runtime.block_on(async {
+            let mut signals = StopSignals::take()?;
+            match self.listen.is_some() {
+                true => run_alone(signals, None, false, |stop| self.start(stop)).await,
+                false => self.answer_stdin(&mut signals).await,
+            }
+        });
+        // A read of standard input may be under way, which nothing can end.
         runtime.shutdown_background();
-        ended
+        ended.map(|()| Exit::Success)
     }
 
-    async fn serve(self) -> Result<Exit> {
+    /// Returns what it would use.
+    pub fn plan(&self) -> ServicePlan {
+        let mut plan = ServicePlan::default();
+        match &self.listen {
+            Some(path) => plan.facts.push(format!(
+                "listens on {SOCKET_SCHEME}{}",
+                home::display_path(path)
+            )),
+            None => plan.faults.push(NO_SOCKET.to_owned()),
+        }
+        plan.file("links", &self.config, |file| {
+            let read = read(file).map_err(|error| failure::format_line(&error));
+            read.map(|_| "valid".to_owned())
+        });
+        plan
+    }
+
+    /// Answers standard input until its end, or a signal.
+    async fn answer_stdin(&self, signals: &mut StopSignals) -> Result<()> {
+        let router = self.open().await?;
+        tokio::select! {
+            served = agent::serve(tokio::io::stdin(), tokio::io::stdout(), &router) => {
+                served.context("standard input and output")
+            }
+            () = signals.received() => Ok(()),
+        }
+    }
+
+    async fn open(&self) -> Result<LinuxRouter> {
         let config = read(&self.config)?;
         let router = LinuxRouter::open(config, &self.state, this_machine())
             .with_context(|| format!("router of {}", home::display_path(&self.config)))?;
-        let mut stop_signals = StopSignals::take()?;
         for (link, error) in router.install_standing_disciplines().await {
             tracing::warn!(%link, %error, "cannot prepare this link for circuits");
         }
-        let Some(path) = self.listen else {
-            tokio::select! {
-                served = agent::serve(tokio::io::stdin(), tokio::io::stdout(), &router) => {
-                    served.context("standard input and output")?;
-                }
-                () = stop_signals.received() => {}
-            }
-            return Ok(Exit::Success);
+        Ok(router)
+    }
+
+    /// Opens its socket, and returns how it runs.
+    pub async fn start(self, stop: StopReceiver) -> Result<StartedService> {
+        let Some(path) = self.listen.clone() else {
+            bail!(NO_SOCKET);
         };
+        let router = self.open().await?;
         let listener = agent::bind(&path)?;
-        answer::write_line(format_args!(
-            "listening on {SOCKET_SCHEME}{}",
-            home::display_path(&path)
-        ));
-        let (stop, stopped) = watch::channel(false);
-        let listening = agent::listen(listener, Arc::new(router), stopped);
-        let signalled = async {
-            stop_signals.received().await;
-            stop.send_replace(true);
+        let shown = home::display_path(&path);
+        let announcement = Announcement {
+            json: serde_json::json!({"event": "listening", "socket": shown}),
+            lines: vec![format!("listening on {SOCKET_SCHEME}{shown}")],
+            hint: None,
         };
-        let (ended, ()) = tokio::join!(listening, signalled);
-        // No other router owns the socket while this one holds its record.
-        let _ = std::fs::remove_file(&path);
-        ended.with_context(|| format!("cannot keep listening at {}", home::display_path(&path)))?;
-        Ok(Exit::Success)
+        let readiness = stop.readiness();
+        let work = async move {
+            let ended = agent::listen(listener, Arc::new(router), stop.receiver()).await;
+            // No other router owns the socket while this one holds its record.
+            let _ = std::fs::remove_file(&path);
+            ended.with_context(|| format!("cannot keep listening at {shown}"))
+        };
+        Ok(StartedService {
+            announcement,
+            metrics: None,
+            readiness,
+            work: Box::pin(work),
+        })
     }
 }
 

@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use longhaul_onramp::PathShares;
 use longhaul_output::message;
 use longhaul_preload::launch::{self, UnsuitableProgram};
 use longhaul_preload::settings;
@@ -71,6 +72,14 @@ pub struct RunCommand {
     /// running on-ramp, else routes.toml where keys are kept].
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
+    /// Spread its direct connections over the paths of this reservation, by source port, if they
+    /// lead to the reservation's destination. It gets an on-ramp of its own.
+    #[arg(long, value_name = "ID")]
+    reservation: Option<u64>,
+    /// Number of connections on each path of the reservation: `rate`, in proportion to what each
+    /// carries; `even`; or a share for each path, such as 70:30 [default: rate].
+    #[arg(long, value_name = "HOW", requires = "reservation")]
+    spread: Option<PathShares>,
     /// The program and its arguments, after `--`.
     #[arg(
         required = true,
@@ -127,7 +136,7 @@ impl RunCommand {
             command.env(SOCKET_VARIABLE, socket);
             return Err(not_started(command.exec()).into());
         }
-        let onramp = OwnOnramp::start(self.routes.as_deref())?;
+        let onramp = OwnOnramp::start(&self)?;
         command.env(SOCKET_VARIABLE, &onramp.socket);
         let signals = launch::SignalForwarder::begin().context("cannot handle signals")?;
         let child = command.spawn().map_err(not_started)?;
@@ -138,9 +147,9 @@ impl RunCommand {
 
     /// Returns the socket of the on-ramp to use, if it runs already.
     fn onramp_to_use(&self) -> Option<PathBuf> {
-        match &self.routes {
-            None => running_onramp(),
-            Some(_) => None,
+        match (&self.routes, self.reservation) {
+            (None, None) => running_onramp(),
+            _ => None,
         }
     }
 
@@ -194,7 +203,7 @@ struct OwnOnramp {
 }
 
 impl OwnOnramp {
-    fn start(routes: Option<&Path>) -> Result<Self> {
+    fn start(run: &RunCommand) -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("longhaul-run-")
             .permissions(std::fs::Permissions::from_mode(0o700))
@@ -204,8 +213,14 @@ impl OwnOnramp {
         let own = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(own);
         command.args(["onramp", "--json", "--socket"]).arg(&socket);
-        if let Some(routes) = routes {
+        if let Some(routes) = &run.routes {
             command.arg("--routes").arg(routes);
+        }
+        if let Some(id) = run.reservation {
+            command.args(["--reservation", &id.to_string()]);
+        }
+        if let Some(shares) = &run.spread {
+            command.args(["--spread", &shares.to_string()]);
         }
         command
             // Its notices are not the program's output; errors are still reported.
@@ -226,6 +241,12 @@ impl OwnOnramp {
         }
         if !ready.ends_with('\n') {
             let status = child.wait().context("cannot wait for the on-ramp")?;
+            if let Some(id) = run.reservation {
+                bail!(
+                    "the program was not run: the on-ramp that would use reservation {id} ended \
+                     ({status})"
+                );
+            }
             bail!(
                 "no on-ramp runs, and the one that was started ended ({status}): try longhaul \
                  onramp by itself"

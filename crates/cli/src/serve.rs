@@ -1,27 +1,36 @@
 //! `longhaul serve`: lets named keys read and write beneath one directory.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::future::pending;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use longhaul_hop::EventLog;
-use longhaul_output::message;
+use longhaul_service::{
+    Handover, Hangup, Readiness, StatusListener, StatusPage, bind_everywhere, is_handed_over,
+};
 use longhaul_session::{ListenOptions, Listener, ServiceName};
 use longhaul_transfer::{
     Access, Grants, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, ServerLimits, serve_files,
     serve_session,
 };
-use quantities::ByteCount;
-use tokio::signal::unix::{SignalKind, signal};
+use quantities::{ByteCount, Time};
+use tokio::time::{sleep, timeout};
 
+use crate::accounts::AccountsOptions;
 use crate::exit::Exit;
+use crate::logging::LogOptions;
+use crate::metrics::ServeMetrics;
 use crate::quantity::memory;
 use crate::runtime::StartError;
+use crate::scitags::ScitagsOptions;
+use crate::service::{Announcement, ServicePlan, StartedService, StopReceiver, run_alone};
 use crate::stop::StopSignals;
 use crate::target::SERVER_PORT;
-use crate::{answer, descriptors, doctor, failure, home, logging, perf};
+use crate::{accounts, answer, descriptors, doctor, failure, home, perf};
 
 /// Descriptors for everything except copies: connections being set up, measurements, listeners, the
 /// runtime.
@@ -33,8 +42,13 @@ const MIN_DESCRIPTORS: u64 = 64;
 const DESCRIPTORS_PER_STREAM: u64 = 8;
 /// Blocking threads for everything except copies: look-ups, the doctor.
 const OTHER_BLOCKING_THREADS: usize = 64;
+/// Error without any grant.
+const NO_GRANTS: &str = "no key has any rights yet: give one with --read, --create, --write or \
+                         --grants (longhaul keys show prints a client's)";
 /// Time for copies that end with the server to remove unfinished files, or to make them durable.
-const CLEANUP_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for connections of a replaced server to become sessions, which can be resumed.
+const SET_UP_GRACE: Duration = Duration::from_secs(1);
 
 /// Serve a directory to the keys that are granted access to it.
 ///
@@ -104,37 +118,79 @@ pub struct ServeCommand {
     /// Let the keys that are granted anything here measure the path as well (`longhaul perf`).
     #[arg(long)]
     perf: bool,
+    /// Address of the OpenMetrics page [default: none]. Anyone who can connect there can read it.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// Time for copies to finish once the server is told to stop: 90s, 10min; a bare number is
+    /// seconds [default: none; copies resume when the server is back].
+    #[arg(long, value_name = "TIME")]
+    drain: Option<Time>,
     /// Print the address and key as one JSON object.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    accounts: AccountsOptions,
+    #[command(flatten)]
+    scitags: ScitagsOptions,
+    #[command(flatten)]
+    log: LogOptions,
 }
 
 impl ServeCommand {
     /// Serves until a signal.
     pub fn run(self) -> Result<Exit> {
         // The log appears on the terminal of the user who copies.
-        logging::start(if self.over_stdio { "error" } else { "info" });
+        self.log
+            .start(if self.over_stdio { "error" } else { "info" });
         let limits = self.limits()?;
-        let blocking_threads = limits
-            .blocking_threads()
-            .saturating_add(OTHER_BLOCKING_THREADS);
-        let runtime = crate::runtime::start_with(blocking_threads)?;
+        let runtime = crate::runtime::start_with(blocking_threads(&limits))?;
         let exit = runtime.block_on(async {
-            match &self.root {
-                Some(root) => self.serve(root, limits).await,
-                None => {
-                    longhaul_remote::serve_over_stdio(env!("CARGO_PKG_VERSION"), limits).await?;
-                    Ok(Exit::Success)
-                }
+            if self.over_stdio {
+                let release = env!("CARGO_PKG_VERSION");
+                let key = home::existing_identity();
+                let key = key.map(|identity| identity.signing_key().clone());
+                longhaul_remote::serve_over_stdio(release, limits, key).await?;
+                return Ok(Exit::Success);
             }
+            // From here on, SIGHUP does not end the process.
+            let hangup = Hangup::take()?;
+            let signals = StopSignals::take()?;
+            let handover = Some(Handover::take()?);
+            let json = self.json;
+            run_alone(signals, handover, json, |stop| {
+                self.start(limits, hangup, stop)
+            })
+            .await?;
+            Ok(Exit::Success)
         });
         // Unfinished files of copies are removed, or made durable.
         runtime.shutdown_timeout(CLEANUP_TIMEOUT);
         exit
     }
 
+    /// Returns what it would use.
+    pub fn plan(&self) -> ServicePlan {
+        let mut plan = ServicePlan::default();
+        let everywhere = (Ipv6Addr::UNSPECIFIED, SERVER_PORT).into();
+        plan.listen("sessions", self.listen.as_slice(), Some(everywhere));
+        plan.listen("metrics", self.metrics.as_slice(), None);
+        plan.key(self.identity.as_deref());
+        if let Some(root) = &self.root {
+            plan.file("root", root, |root| {
+                let opened = ServedRoot::open(root).map_err(std::io::Error::from);
+                opened.map(|_| "a directory".to_owned())
+            });
+        }
+        match self.grants() {
+            Ok(grants) if grants.is_empty() => plan.faults.push(NO_GRANTS.to_owned()),
+            Ok(_) => plan.facts.push("grants are valid".to_owned()),
+            Err(error) => plan.faults.push(failure::format_line(&error)),
+        }
+        plan
+    }
+
     /// Returns the limits, with as many open files as this process may have.
-    fn limits(&self) -> Result<ServerLimits> {
+    pub fn limits(&self) -> Result<ServerLimits> {
         let limits = ServerLimits {
             copies: self.max_copies,
             streams_per_copy: self.max_streams,
@@ -172,15 +228,19 @@ impl ServeCommand {
         }
     }
 
-    async fn serve(&self, root: &Path, limits: ServerLimits) -> Result<Exit> {
-        // From here on, SIGHUP reads the grants again and does not end the process.
-        let mut hangup = signal(SignalKind::hangup())?;
+    /// Opens its listeners, and returns how it runs. `hangup` reloads the grants.
+    pub async fn start(
+        self,
+        limits: ServerLimits,
+        hangup: Hangup,
+        stop: StopReceiver,
+    ) -> Result<StartedService> {
+        let Some(root) = self.root.as_deref() else {
+            bail!("no directory to serve: give --root DIR");
+        };
         let grants = self.grants()?;
         if grants.is_empty() {
-            bail!(
-                "no key has any rights yet: give one with --read, --create, --write or --grants \
-                 (longhaul keys show prints a client's)"
-            );
+            bail!(NO_GRANTS);
         }
         let served = home::display_path(root);
         let root = ServedRoot::open(root)
@@ -202,7 +262,15 @@ impl ServeCommand {
             descriptors = limits.descriptors() + OTHER_DESCRIPTORS,
             "at most"
         );
+        let accounts = self.accounts.open()?;
         let server = Server::new(root, grants, limits);
+        server.sign_receipts(identity.signing_key().clone());
+        if let Some(accounts) = &accounts {
+            server.keep_accounts(accounts.clone());
+        }
+        if let Some(marker) = self.scitags.start()? {
+            server.mark_flows(marker);
+        }
         if self.allow_no_encrypt {
             server.allow_plaintext();
         }
@@ -225,60 +293,120 @@ impl ServeCommand {
         };
         let listener = match self.listen {
             Some(addr) => Listener::bind(options(addr)).await?,
-            // One socket for both families, if the system has IPv6.
-            None => {
-                match Listener::bind(options((Ipv6Addr::UNSPECIFIED, SERVER_PORT).into())).await {
-                    Ok(listener) => listener,
-                    Err(_) => {
-                        Listener::bind(options((Ipv4Addr::UNSPECIFIED, SERVER_PORT).into())).await?
-                    }
-                }
-            }
+            None => bind_everywhere(SERVER_PORT, |addr| Listener::bind(options(addr))).await?,
         };
         if !self.no_quic {
             crate::quic::listen(&listener, self.listen, identity.signing_key())?;
         }
-        let mut stop_signals = StopSignals::take()?;
-        self.announce(&served, listener.local_addr(), &key.to_string());
-        let reload = async {
-            while hangup.recv().await.is_some() {
-                self.reload(&server);
-                let server = server.clone();
-                // If this panics, the server continues with the old root.
-                let _ = tokio::task::spawn_blocking(move || server.reopen_root()).await;
-            }
-            std::future::pending::<()>().await;
+        let listener = Arc::new(listener);
+        let address = listener.local_addr();
+        let metrics = ServeMetrics::new(server.clone(), listener.clone());
+        let page = self.metrics.map(StatusListener::open).transpose()?;
+        let readiness = {
+            let (stopping, server) = (stop.readiness(), server.clone());
+            Readiness::new(move || {
+                stopping.check()?;
+                match server.is_root_in_place() {
+                    true => Ok(()),
+                    false => Err("the served directory was moved, replaced or mounted over".into()),
+                }
+            })
         };
-        tokio::select! {
-            error = self.accept(server.clone(), &listener) => Err(error.into()),
-            () = reload => Ok(Exit::Success),
-            () = server.watch_root() => Ok(Exit::Success),
-            () = stop_signals.received() => Ok(Exit::Success),
+        let announcement = self.announcement(&served, address, page.as_ref(), &key.to_string());
+        let text = match &accounts {
+            Some(accounts) => metrics.page().joined_with(accounts::metrics(accounts)),
+            None => metrics.page(),
+        };
+        let status = StatusPage::new(text.clone(), readiness.clone());
+        let work = async move {
+            let reloads = hangup.run_each(|| self.reload(&server, &metrics));
+            let pages = async {
+                match page {
+                    Some(page) => page.serve(status).await,
+                    None => pending().await,
+                }
+            };
+            let stopped = async {
+                stop.wait().await;
+                match is_handed_over() {
+                    true => {
+                        tracing::info!(
+                            copies = server.copies(),
+                            "copies resume at the new process"
+                        );
+                        listener.stop_accepting();
+                        sleep(SET_UP_GRACE).await;
+                    }
+                    false => self.drain(&server).await,
+                }
+            };
+            let ended = tokio::select! {
+                error = self.accept(server.clone(), &listener, &metrics) => Err(error.into()),
+                never = reloads => match never {},
+                () = server.watch_root() => Ok(()),
+                () = pages => Ok(()),
+                () = stopped => Ok(()),
+            };
+            server.record_stop();
+            accounts::flush(accounts.as_ref());
+            ended
+        };
+        Ok(StartedService {
+            announcement,
+            metrics: Some(text),
+            readiness,
+            work: Box::pin(work),
+        })
+    }
+
+    /// Lets running copies finish within the time for draining. New copies are refused meanwhile.
+    async fn drain(&self, server: &Server) {
+        let Some(Time(limit)) = self.drain else {
+            return;
+        };
+        server.refuse_copies();
+        tracing::info!(copies = server.copies(), "draining");
+        match timeout(limit, server.idle()).await {
+            Ok(()) => tracing::info!("drained"),
+            Err(_) => tracing::warn!(
+                copies = server.copies(),
+                "drain deadline passed: ending the remaining copies"
+            ),
         }
     }
 
     /// Reads the grants again. Those of the command line stay; if the file has an error, the grants
     /// in force stay too.
-    fn reload(&self, server: &Server) {
+    async fn reload(&self, server: &Arc<Server>, metrics: &ServeMetrics) {
         match self.grants() {
             Ok(grants) => {
                 if grants.is_empty() {
                     tracing::warn!("no key has any rights any more");
                 }
                 server.replace_grants(grants);
+                metrics.count_reload("loaded");
                 tracing::info!("the grants were reloaded");
             }
             Err(error) => {
+                metrics.count_reload("refused");
                 tracing::error!(
                     "the grants were not reloaded, the previous ones stay in force: {}",
                     failure::format_line(&error)
                 )
             }
         }
+        let server = server.clone();
+        // If this panics, the server continues with the old root.
+        let _ = tokio::task::spawn_blocking(move || server.reopen_root()).await;
     }
 
     /// Dispatches each session to the service that its OPEN names.
-    async fn accept(&self, server: Arc<Server>, listener: &Listener) -> longhaul_session::Error {
+    async fn accept(
+        &self,
+        server: Arc<Server>,
+        listener: &Listener,
+        metrics: &ServeMetrics,
+    ) -> longhaul_session::Error {
         let meter =
             longhaul_perf::MeasurementServer::new(longhaul_perf::MeasurementLimits::default());
         let events = Arc::new(EventLog::new());
@@ -291,16 +419,28 @@ impl ServeCommand {
                 Ok(session) => session,
                 Err(error) => return error,
             };
+            let held = metrics.count_session(&session.info().service);
             let service = &session.info().service;
             if *service == ServiceName::PERF {
-                perf::answer(meter.clone(), events.clone(), session);
+                perf::answer(meter.clone(), events.clone(), session, held);
             } else if *service == ServiceName::DOCTOR {
                 let doctor = doctor.clone();
-                tokio::spawn(async move { doctor.answer(session).await });
+                tokio::spawn(async move {
+                    doctor.answer(session).await;
+                    drop(held);
+                });
             } else if *service == ServiceName::FILES {
-                tokio::spawn(serve_files(server.clone(), session));
+                let served = serve_files(server.clone(), session);
+                tokio::spawn(async move {
+                    served.await;
+                    drop(held);
+                });
             } else {
-                tokio::spawn(serve_session(server.clone(), session));
+                let served = serve_session(server.clone(), session);
+                tokio::spawn(async move {
+                    served.await;
+                    drop(held);
+                });
             }
         }
     }
@@ -322,21 +462,38 @@ impl ServeCommand {
         Ok(grants)
     }
 
-    /// Prints the address and key as the first lines of standard output, for a person or a program.
-    fn announce(&self, root: &str, addr: SocketAddr, key: &str) {
-        let address = addr.to_string();
-        if self.json {
-            answer::write_line(serde_json::json!({
-                "event": "listening", "address": address, "key": key, "root": root
-            }));
-        } else {
-            answer::write_line(format_args!("listening on {address}"));
-            answer::write_line(format_args!("key {key}"));
-            let host = answer::shown_address(addr);
-            message!(
+    /// Returns the address and key as the first lines of standard output, for a person or a
+    /// program.
+    fn announcement(
+        &self,
+        root: &str,
+        addr: SocketAddr,
+        page: Option<&StatusListener>,
+        key: &str,
+    ) -> Announcement {
+        let (address, host) = (addr.to_string(), answer::shown_address(addr));
+        let page = page.map(|page| page.local_addr().to_string());
+        let mut lines = vec![format!("listening on {address}"), format!("key {key}")];
+        lines.extend(
+            page.iter()
+                .map(|at| format!("metrics on http://{at}/metrics")),
+        );
+        Announcement {
+            json: serde_json::json!({
+                "event": "listening", "address": address, "key": key, "root": root,
+                "metrics": page
+            }),
+            lines,
+            hint: Some(format!(
                 "longhaul: serving {root}; copy with: longhaul cp --host-key {key} FILE \
                  lh://{host}/"
-            );
+            )),
         }
     }
+}
+
+/// Returns the blocking threads of a runtime that serves within `limits`.
+pub fn blocking_threads(limits: &ServerLimits) -> usize {
+    let copies = limits.blocking_threads();
+    copies.saturating_add(OTHER_BLOCKING_THREADS)
 }

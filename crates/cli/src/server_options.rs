@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
+use longhaul_copy_api::CopyOptions;
 use longhaul_session::{ConnectOptions, Endpoint, PublicKey, Route, ServiceName};
 use longhaul_transfer::SessionConnector;
 
@@ -32,6 +33,16 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
+    /// Returns the options that a copy has.
+    pub fn for_copy(options: &CopyOptions) -> Self {
+        Self {
+            route: options.routes.clone(),
+            host_key: options.host_key,
+            accept_new: options.accept_new,
+            identity: options.identity.clone(),
+        }
+    }
+
     /// Creates a connector that opens sessions with `server` for `service`.
     ///
     /// # Errors

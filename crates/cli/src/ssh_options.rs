@@ -41,6 +41,7 @@ pub fn start(given: &SshOptions) -> Start {
         },
         family,
         bootstrap: given.bootstrap,
+        max_silence: None,
         release: env!("CARGO_PKG_VERSION"),
     }
 }

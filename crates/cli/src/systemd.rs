@@ -85,6 +85,7 @@ fn text(unit: &Unit<'_>, program: &Path, kept: &[(&str, Option<String>)]) -> Str
          After=network-online.target\n\
          \n\
          [Service]\n\
+         Type=notify\n\
          ExecStart={program}{arguments}\n\
          {environment}\
          Restart=on-failure\n\

@@ -1,4 +1,5 @@
-//! Paths on the command line: a local path, `user@host:path`, or `lh://host[:port]/path`.
+//! Paths on the command line: a local path, `user@host:path`, `lh://host[:port]/path`, or
+//! `sftp://host[:port]/path`.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the command line
 
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 use longhaul_remote::Login;
 use longhaul_session::Endpoint;
+use longhaul_sftp::SftpPath;
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::typed_path::{names_directory, source_name};
 
@@ -22,6 +24,8 @@ pub enum Target {
     Login(Login),
     /// A path on a server.
     Remote(Remote),
+    /// A path on a host with an SFTP server.
+    Sftp(SftpPath),
 }
 
 /// A path on a server.
@@ -41,6 +45,9 @@ impl Target {
     /// Parses a path. It needn't be UTF-8; nothing is percent-decoded.
     pub fn parse(text: &std::ffi::OsStr) -> Result<Self> {
         let bytes = text.as_encoded_bytes();
+        if let Some(path) = SftpPath::parse(bytes)? {
+            return Ok(Self::Sftp(path));
+        }
         let Some(rest) = bytes.strip_prefix(b"lh://") else {
             return match bytes.is_empty() {
                 true => Err(anyhow!(
@@ -146,6 +153,8 @@ mod tests {
             "lh://a b/x",
             ":x",
             "-oProxyCommand=x:y",
+            "sftp://",
+            "sftp://h:0/x",
         ] {
             let error = Target::parse(bad.as_ref()).unwrap_err().to_string();
             assert!(!error.contains('\n') && !error.is_empty(), "{bad}: {error}");

@@ -1,26 +1,84 @@
 //! Names and certificate of a service that other machines reach by TLS.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use longhaul_api::tls::Certificate;
+use longhaul_api::tls::{Certificate, ServerTls};
 use longhaul_hop::unix_ms;
 use longhaul_proto::{Endpoint, Host};
 use longhaul_session::Identity;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::home;
 
-/// Loads the site's certificate from these files, or makes one from the service's own key.
-pub fn certificate(
-    certificate: Option<&Path>,
-    key: Option<&Path>,
+/// Names and certificate of a service, which SIGHUP reads again.
+pub struct TlsSettings {
+    /// Names that requests may be addressed to.
+    pub names: Vec<Endpoint>,
+    /// Files of the site's certificate and its private key; the service makes its own if there are
+    /// none.
+    files: Option<(PathBuf, PathBuf)>,
+    identity: Identity,
+    current: watch::Sender<ServerTls>,
+}
+
+impl TlsSettings {
+    /// Loads the certificate, or makes one, for a service that listens at `address` and has these
+    /// names. Its own certificate is written into `dir`.
+    pub fn new(
+        given_names: &[String],
+        files: (Option<&Path>, Option<&Path>),
+        identity: &Identity,
+        dir: &Path,
+        address: SocketAddr,
+    ) -> Result<Self> {
+        let names = names(given_names, address)?;
+        let files = match files {
+            (Some(certificate), Some(key)) => Some((certificate.to_owned(), key.to_owned())),
+            _ => None,
+        };
+        let certificate = certificate(files.as_ref(), identity, &names)?;
+        publish(&certificate, dir)?;
+        Ok(Self {
+            names,
+            files,
+            identity: identity.clone(),
+            current: watch::Sender::new(certificate.config),
+        })
+    }
+
+    /// Returns the certificate in use, for a listener.
+    pub fn subscribe(&self) -> watch::Receiver<ServerTls> {
+        self.current.subscribe()
+    }
+
+    /// Reads the certificate again. A certificate with an error changes nothing.
+    pub fn reload(&self) {
+        match certificate(self.files.as_ref(), &self.identity, &self.names) {
+            Ok(made) => {
+                tracing::info!("the certificate was reloaded");
+                self.current.send_replace(made.config);
+            }
+            Err(error) => {
+                tracing::error!(
+                    %error,
+                    "the certificate was not reloaded: the previous one stays in use"
+                )
+            }
+        }
+    }
+}
+
+/// Loads the site's certificate, or makes one from the service's own key.
+fn certificate(
+    files: Option<&(PathBuf, PathBuf)>,
     identity: &Identity,
     names: &[Endpoint],
 ) -> Result<Certificate> {
-    if let (Some(certificate), Some(key)) = (certificate, key) {
+    if let Some((certificate, key)) = files {
         return Ok(Certificate::from_files(certificate, key)?);
     }
     let mut hosts: Vec<String> = names.iter().map(|name| bare(&name.host)).collect();
@@ -31,7 +89,7 @@ pub fn certificate(
 
 /// Writes a service's own certificate to a file, for programs that authenticate services by
 /// certificates: `curl --cacert`.
-pub fn publish(certificate: &Certificate, dir: &Path) -> Result<()> {
+fn publish(certificate: &Certificate, dir: &Path) -> Result<()> {
     let Some(pem) = &certificate.pem else {
         return Ok(());
     };

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use clap::Args;
+use longhaul_control_client::routes::{ClientSource, Origin, RouteQuery, Urgency};
 use longhaul_perf::Error as ConnectError;
 use longhaul_proto::text::printable;
-use longhaul_route_source::{ClientSource, Origin, RouteQuery, Urgency};
 use longhaul_session::{
     ConnectOptions, Endpoint, Error, Identity, PublicKey, Route, ServiceName, SetupEvent,
     SetupObserver, connect,
@@ -128,14 +128,7 @@ impl TraceCommand {
             congestion: self.congestion.clone(),
             urgency: Urgency::Urgent,
         };
-        let choice = match source.choose_by_rules(&query) {
-            Some(choice) => choice,
-            None if !source.has_controller() => source.choose_locally(&query).await,
-            None => match source.ask_controller(&query).await {
-                Ok(choice) => choice,
-                Err(_) => source.choose_locally(&query).await,
-            },
-        };
+        let (choice, _) = source.choose(&query).await;
         let chooser = match choice.origin {
             Origin::Nobody => Chooser::Default,
             Origin::File { .. } => Chooser::File,

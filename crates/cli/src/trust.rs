@@ -12,7 +12,9 @@ use longhaul_session::{
     ConnectOptions, Endpoint, Error, KeyVerdict, KnownHosts, PublicKey, Route, ServerTrust,
     Session, connect,
 };
-use longhaul_transfer::{ConnectError, Connector, ReservedRoute, RoutePlan, SessionConnector};
+use longhaul_transfer::{
+    ConnectError, Connector, ReservedRoute, RouteInfo, RoutePlan, SessionConnector,
+};
 use parking_lot::Mutex;
 
 use crate::home;
@@ -225,12 +227,20 @@ impl RememberingConnector {
 impl Connector for RememberingConnector {
     type Stream = Session;
 
-    fn routes(&self) -> Vec<String> {
+    fn routes(&self) -> Vec<RouteInfo> {
         self.sessions.routes()
     }
 
     fn plan(&self) -> Option<tokio::sync::watch::Receiver<RoutePlan>> {
         self.sessions.plan()
+    }
+
+    fn has_other_transport(&self) -> bool {
+        self.sessions.has_other_transport()
+    }
+
+    fn hides_losses(&self) -> bool {
+        self.sessions.hides_losses()
     }
 
     fn on_random_loss(&self) {

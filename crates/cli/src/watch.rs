@@ -16,7 +16,7 @@ use longhaul_copy_api::{CopyEvent, FailedEntry, Progress, RouteVerdict};
 use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_transfer::{
-    Failure, FailureKind, Hash, Observer, TransferEvent, TransferProgress, is_reserved,
+    Failure, FailureKind, Hash, Observer, RouteInfo, TransferEvent, TransferProgress,
 };
 use parking_lot::{Mutex, MutexGuard};
 use quantities::{ByteCount, Time};
@@ -76,6 +76,8 @@ struct WatchState {
     files: u64,
     last_hash: Option<Hash>,
     judged: Vec<RouteVerdict>,
+    /// Routes whose last verdict was bad, without reserved ones.
+    bad_routes: Vec<RouteInfo>,
     /// Latest reason of a lost stream, by reserved route.
     lost: BTreeMap<String, String>,
     /// True once the report has been written: nothing may follow it.
@@ -283,6 +285,11 @@ impl CopyWatch {
         self.seen().judged.clone()
     }
 
+    /// Returns the routes whose last verdict was bad, without reserved ones.
+    pub fn bad_routes(&self) -> Vec<RouteInfo> {
+        self.seen().bad_routes.clone()
+    }
+
     /// Returns the latest reason why a stream was lost or did not open, by the names of the
     /// reserved routes.
     pub fn lost_on_reserved(&self) -> BTreeMap<String, String> {
@@ -303,6 +310,7 @@ impl Observer for CopyWatch {
         let shown = |text: String| printable(text.as_bytes());
         match event {
             TransferEvent::StreamOpened { stream, route } => {
+                let route = route.to_string();
                 self.print_event(CopyEvent::StreamOpened { stream, route });
             }
             TransferEvent::StreamLost {
@@ -311,8 +319,9 @@ impl Observer for CopyWatch {
                 reason,
                 is_silent,
             } => {
+                let (is_reserved, route) = (route.is_reserved(), route.to_string());
                 let reason = shown(reason);
-                if is_reserved(&route) {
+                if is_reserved {
                     let mut seen = self.seen();
                     if seen.lost.len() < MAX_LOST_ROUTES || seen.lost.contains_key(&route) {
                         seen.lost.insert(route.clone(), reason.clone());
@@ -383,7 +392,7 @@ impl Observer for CopyWatch {
                 reason,
             } => {
                 let verdict = RouteVerdict {
-                    route: shown(route),
+                    route: shown(route.to_string()),
                     standing,
                     reason: shown(reason),
                 };
@@ -391,6 +400,13 @@ impl Observer for CopyWatch {
                 let mut seen = self.seen();
                 if seen.judged.len() < MAX_VERDICTS {
                     seen.judged.push(verdict);
+                }
+                // The network's treatment of reserved routes says nothing about ordinary ones.
+                if !route.is_reserved() {
+                    seen.bad_routes.retain(|bad| *bad != route);
+                    if standing.is_bad() {
+                        seen.bad_routes.push(route);
+                    }
                 }
             }
             TransferEvent::Resumed { path, bytes, size } => {
@@ -498,9 +514,12 @@ impl Rates {
         let mut sums: Vec<(String, u64)> = Vec::new();
         for stream in progress.streams() {
             let bytes = stream.bytes.load(Ordering::Relaxed);
-            match sums.iter_mut().find(|(route, _)| *route == stream.route) {
+            match sums
+                .iter_mut()
+                .find(|(route, _)| *route == stream.route.name())
+            {
                 Some((_, sum)) => *sum += bytes,
-                None => sums.push((stream.route.clone(), bytes)),
+                None => sums.push((stream.route.to_string(), bytes)),
             }
         }
         let mut list = Vec::new();

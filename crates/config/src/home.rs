@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use longhaul_proto::text::printable;
 use longhaul_session::{Error as SessionError, Identity};
 
+/// File of the default identity.
+const DEFAULT_IDENTITY: &str = "identity";
+
 /// Reasons why the directory or the identity of this machine cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
@@ -106,7 +109,7 @@ pub fn known_hosts_file() -> Result<PathBuf, HomeError> {
 pub fn identity_file(name: Option<&str>) -> Result<PathBuf, HomeError> {
     let dir = make_dir()?;
     match name {
-        None => Ok(dir.join("identity")),
+        None => Ok(dir.join(DEFAULT_IDENTITY)),
         Some(name) if is_name(name) => Ok(dir.join(format!("identity-{name}"))),
         Some(name) => Err(HomeError::KeyName(name.to_owned())),
     }
@@ -118,6 +121,12 @@ fn is_name(name: &str) -> bool {
         && name
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+}
+
+/// Loads the default identity if there is one. Creates nothing.
+#[must_use]
+pub fn existing_identity() -> Option<Identity> {
+    Identity::load(&config_dir().ok()?.join(DEFAULT_IDENTITY)).ok()
 }
 
 /// Loads the identity in `file`, or the default identity. The default one is created when first

@@ -9,7 +9,9 @@
 //! # where the session ends and plain TCP begins; without a key, the one in known_hosts applies
 //! offramp = "lhk1:...@gateway.example:7512"
 //! always = true                                  # even if no gain is expected; default: false
+//! alternatives = ["second.example", "direct"]    # further routes, if a depot dies; default: none
 //! fall_back = false                              # no direct connection on failure; default: true
+//! reserve = { rate = "2G", for = "10min" }       # a circuit for programs that state no rate
 //! ```
 //!
 //! Instead of `offramp`, `acceptor = true` says that the destinations speak the session protocol
@@ -19,6 +21,7 @@
 #![deny(clippy::indexing_slicing)] // what is read here comes from a file
 
 pub mod controllers;
+mod reserve;
 
 use std::io;
 use std::net::IpAddr;
@@ -29,6 +32,7 @@ use longhaul_policy::HostPattern;
 use longhaul_proto::text::printable;
 use longhaul_proto::{Endpoint, OFFRAMP_PORT, PublicKey, Route};
 use longhaul_session::read_trusted_file;
+use longhaul_wishes::ReserveRule;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -53,7 +57,7 @@ pub enum RoutesError {
         file: PathBuf,
         /// Line number, counted from 1.
         line: usize,
-        /// What is wrong, and what to write instead.
+        /// The mistake, and its correction.
         problem: String,
     },
 }
@@ -86,12 +90,18 @@ pub struct RouteRule {
     pub line: usize,
     /// Depots to pass.
     pub via: Route,
+    /// Further routes on which a session with an off-ramp continues if a depot dies.
+    pub alternatives: Vec<Route>,
     /// End of the session.
     pub end: SessionEnd,
     /// If true, the route is used even if no gain is expected.
     pub always: bool,
     /// If true, a direct connection is made when the route fails before anything was sent.
     pub fall_back: bool,
+    /// Circuits for its connections.
+    pub reserve: ReserveRule,
+    /// If true, the route's depots may reserve in the user's name.
+    pub delegate: bool,
 }
 
 /// End of a rule's session.
@@ -124,6 +134,8 @@ struct RuleText {
     #[serde(default)]
     ports: Vec<Spanned<PortsText>>,
     via: Option<Spanned<String>>,
+    #[serde(default)]
+    alternatives: Vec<Spanned<String>>,
     offramp: Option<Spanned<String>>,
     #[serde(default)]
     acceptor: bool,
@@ -131,6 +143,9 @@ struct RuleText {
     always: bool,
     #[serde(default = "yes")]
     fall_back: bool,
+    reserve: Option<Spanned<reserve::ReserveText>>,
+    #[serde(default)]
+    delegate: bool,
 }
 
 #[derive(Deserialize)]
@@ -274,7 +289,24 @@ fn parse_rule(rule: RuleText, line: usize) -> Result<RouteRule, ParseProblem> {
             "via: name where the session ends: offramp = \"host\", or acceptor = true".to_owned(),
         ));
     }
+    let alternatives = rule.alternatives.iter().map(|text| {
+        if !matches!(end, SessionEnd::Offramp { .. }) {
+            let problem = "alternatives: only sessions with an off-ramp continue: name it as \
+                           offramp = \"host\", or remove this line";
+            return Err((text.span().start, problem.to_owned()));
+        }
+        text.get_ref()
+            .parse()
+            .map_err(|error| (text.span().start, format!("alternatives: {error}")))
+    });
+    let alternatives = alternatives.collect::<Result<Vec<Route>, _>>()?;
+    let reserve = match &rule.reserve {
+        None => ReserveRule::default(),
+        Some(text) => reserve::parse(text.get_ref())
+            .map_err(|problem| (text.span().start, format!("reserve: {problem}")))?,
+    };
     Ok(RouteRule {
+        alternatives,
         to: to.collect::<Result<_, _>>()?,
         ports: ports.collect::<Result<_, _>>()?,
         line,
@@ -282,6 +314,8 @@ fn parse_rule(rule: RuleText, line: usize) -> Result<RouteRule, ParseProblem> {
         end,
         always: rule.always,
         fall_back: rule.fall_back,
+        reserve,
+        delegate: rule.delegate,
     })
 }
 

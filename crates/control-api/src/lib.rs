@@ -11,6 +11,7 @@
 //! | [`probes`] | measurements that depots are asked to take | `/probes`, `/probes/{id}/result` |
 //! | [`reservations`] | reserved bandwidth: requests, grants, and refusals with their proof | `/reservations`, `/reservations/{id}`, and `commit`, `abort`, `provision`, `release`, `grants` below it |
 //! | [`grants`] | circuit grants that depots have in use | `/grants/renewals` |
+//! | [`domains`] | reservations across domains: messages, abstract topology | `/domain/messages`, `/domain/topology`, `/domain/forecasts`, `/domain/reservations`, `/domain/reservations/{id}` |
 //! | [`service`] | the controller itself | `/controller` |
 //!
 //! - Times are milliseconds since the Unix epoch (fields that end in `_ms` and name a time).
@@ -28,6 +29,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod domains;
 pub mod forecasts;
 pub mod grants;
 pub mod map;

@@ -19,7 +19,12 @@ mod refusal;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::domains::DomainReservation;
 use crate::{End, Moment};
+
+pub use longhaul_reservation_terms::{
+    Disjoint, LifeState, Pace, Preference, ProvisionState, ReserveState,
+};
 
 pub use constraints::{MAX_DSCP, NamedPath, OptionConflict, PacketFilter, RouteConstraints};
 pub use refusal::{
@@ -49,43 +54,6 @@ pub enum Wish {
         #[serde(default)]
         pace: Pace,
     },
-}
-
-/// Distribution of a volume over its window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pace {
-    /// As much as possible, as early as possible.
-    #[default]
-    Early,
-    /// Prefer one constant rate throughout the window; otherwise as early as possible.
-    Even,
-}
-
-/// Elements that parallel paths must not share.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Disjoint {
-    /// Paths may share links.
-    #[default]
-    No,
-    /// Paths share no link, in either direction.
-    Links,
-    /// Paths share no link, and no site except their ends.
-    Sites,
-}
-
-/// Choice among several possible paths, where one is enough.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Preference {
-    /// Fewest hops; then lowest latency.
-    #[default]
-    FewestHops,
-    /// Lowest latency; then fewest hops.
-    LeastLatency,
-    /// Most bandwidth left on its fullest link.
-    MostRoom,
 }
 
 /// Repetition of a reservation at other times.
@@ -172,6 +140,41 @@ pub struct ReservationRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
     pub description: Option<String>,
+    /// Permission of another key, the principal, to make this request in its name: `lhd1:` and
+    /// base32 digits. The principal owns the reservation, and its rights and limits apply. The
+    /// caller, its delegate, may see and cancel it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1200)]
+    pub delegation: Option<String>,
+}
+
+impl ReservationRequest {
+    /// Creates a request for one path from now on, without further options.
+    #[must_use]
+    pub fn new(from: End, to: End, wish: Wish, end_ms: Moment) -> Self {
+        Self {
+            from,
+            to,
+            wish,
+            start_ms: None,
+            end_ms,
+            paths: one(),
+            disjoint: Disjoint::default(),
+            preference: Preference::default(),
+            avoid_sites: Vec::new(),
+            avoid_links: Vec::new(),
+            constraints: RouteConstraints::default(),
+            filter: PacketFilter::default(),
+            recurrence: None,
+            hold: false,
+            provision: false,
+            pin: false,
+            from_address: None,
+            to_address: None,
+            description: None,
+            delegation: None,
+        }
+    }
 }
 
 #[expect(
@@ -278,56 +281,6 @@ pub struct Piece {
     pub end_ms: Moment,
     /// Paths of the period, the one with the highest rate first.
     pub paths: Vec<ReservedPath>,
-}
-
-/// Reservation state of a reservation or of a change to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ReserveState {
-    /// No change is pending; what is promised is valid.
-    Start,
-    /// The controller checks whether there is enough bandwidth.
-    Checking,
-    /// Bandwidth is held until it is committed, aborted or expires.
-    Held,
-    /// The held bandwidth is being committed.
-    Committing,
-    /// There was not enough bandwidth.
-    Failed,
-    /// The hold expired before it was committed.
-    Timeout,
-    /// The held bandwidth is being released.
-    Aborting,
-}
-
-/// Provisioning state: whether the paths are set up in the window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ProvisionState {
-    /// Paths are not set up.
-    Released,
-    /// Paths are being set up.
-    Provisioning,
-    /// Paths are set up while the window lasts.
-    Provisioned,
-    /// Paths are being torn down.
-    Releasing,
-}
-
-/// Life-cycle state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum LifeState {
-    /// The reservation can be used.
-    Created,
-    /// A path of the reservation failed.
-    Failed,
-    /// Its window has passed.
-    PassedEndTime,
-    /// It is being terminated.
-    Terminating,
-    /// It is terminated and holds no resources.
-    Terminated,
 }
 
 /// States of a reservation (GFD.212, section 5).
@@ -465,6 +418,9 @@ pub struct Reservation {
     /// Purpose, for people to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// Delegate that requested it in the owner's name, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegate: Option<Delegate>,
     /// States of the reservation.
     pub state: ReservationState,
     /// Promised paths, ordered by time; empty before the reservation was committed.
@@ -472,8 +428,9 @@ pub struct Reservation {
     /// Bandwidth that is held in addition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldReservation>,
-    /// Links that are no longer on the map, or where more is promised than may be reserved since
-    /// the map changed. The promise stays recorded; a change of the reservation plans it again.
+    /// Links that have failed or are no longer on the map, or where more is promised than may be
+    /// reserved since the map changed. The promise stays recorded; a change of the reservation
+    /// plans it again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub impaired: Vec<LinkDirection>,
     /// Address or prefix that its streams come from. If left out, none is known, and nothing can be
@@ -489,9 +446,23 @@ pub struct Reservation {
     /// Reason for a failure, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// Reservation across domains that this one is a segment of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub across: Option<Box<DomainReservation>>,
     /// Time of the request.
     #[schema(value_type = u64)]
     pub created_ms: Moment,
+}
+
+/// Delegate of a reservation's owner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Delegate {
+    /// Key of the delegate.
+    pub key: String,
+    /// Display name of the delegate.
+    pub name: String,
+    /// The owner's signed permission: `lhd1:` and base32 digits.
+    pub delegation: String,
 }
 
 /// Current state of changed reservations: the answer to every request that changes some.

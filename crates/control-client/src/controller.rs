@@ -1,12 +1,13 @@
 //! Requests to a controller. Each has a time limit, so that the caller is never held up.
 
+mod domains;
 mod reservations;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper::http::uri::PathAndQuery;
-use longhaul_api::tls::TlsError;
+use longhaul_api_common::tls::TlsError;
 use longhaul_control_api::map::{KnownMap, Registered, Registration};
 use longhaul_control_api::measurements::{Batch, BatchKept};
 use longhaul_control_api::probes::{ProbeList, ProbeResult};
@@ -104,26 +105,7 @@ impl ControllerClient {
     /// # Errors
     /// [`ClientError`].
     pub async fn table(&self, query: &TableQuery) -> Result<RouteTable, ClientError> {
-        let mut path = String::from("/routes/table");
-        let limit = query.limit.map(|limit| limit.to_string());
-        let receives = query.receives.map(|receives| receives.to_string());
-        let fields = [
-            ("receives", receives.as_deref()),
-            ("from", query.from.as_deref()),
-            ("to", query.to.as_deref()),
-            ("after", query.after.as_deref()),
-            ("limit", limit.as_deref()),
-        ];
-        let mut before = '?';
-        for (name, value) in fields {
-            if let Some(value) = value {
-                path.push(before);
-                path.push_str(name);
-                path.push('=');
-                path.push_str(&percent_encode(value));
-                before = '&';
-            }
-        }
+        let path = path_with_query("/routes/table", query)?;
         self.ask("GET", &path, None::<&()>).await
     }
 
@@ -282,7 +264,19 @@ impl ControllerClient {
     }
 }
 
-/// Percent-encodes text for a path or a query (RFC 3986, section 2.3).
+/// Returns a path with the fields of a query that are set.
+fn path_with_query(path: &str, query: &impl Serialize) -> Result<String, ClientError> {
+    let fields = serde_urlencoded::to_string(query).map_err(|error| ClientError::Request {
+        service: SERVICE,
+        why: error.to_string(),
+    })?;
+    Ok(match fields.is_empty() {
+        true => path.to_owned(),
+        false => format!("{path}?{fields}"),
+    })
+}
+
+/// Percent-encodes text for a segment of a path (RFC 3986, section 2.3).
 #[must_use]
 pub fn percent_encode(text: &str) -> String {
     use std::fmt::Write;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use longhaul_api::Problem;
-use longhaul_api::signatures::SignatureError;
+use longhaul_api_common::Problem;
+use longhaul_api_common::signatures::SignatureError;
 use longhaul_proto::{Endpoint, PublicKey};
 
 /// A request to a service failed or was refused.

@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use hyper::Request;
 use hyper::body::Bytes;
-use longhaul_api::signatures::message::Scheme;
-use longhaul_api::signatures::sign::random_nonce;
-use longhaul_api::signatures::{Purpose, sign};
-use longhaul_api::tls::{self, ClientTls, ServerVerification, TlsError};
+use longhaul_api_common::signatures::message::Scheme;
+use longhaul_api_common::signatures::sign::random_nonce;
+use longhaul_api_common::signatures::{Purpose, sign};
+use longhaul_api_common::tls::{self, ClientTls, ServerVerification, TlsError};
 use longhaul_hop::{Resolver, unix_ms};
 use longhaul_proto::{Endpoint, Host, PublicKey, SigningKey};
 use longhaul_session::{KeyVerdict, ServerTrust};

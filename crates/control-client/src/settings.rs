@@ -15,7 +15,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use longhaul_api::tls::TlsError;
+use longhaul_api_common::tls::TlsError;
 use longhaul_config::home::display_path;
 use longhaul_hop::read_trusted_file;
 use longhaul_proto::text::printable;

@@ -1,9 +1,9 @@
-//! Measures how many reservation requests per second are decided, written to disk and answered with
-//! many existing reservations, and the wait of each: by a writer on SQLite, on real networks. The
-//! disk alone is measured before and after.
+//! Measures how many reservation requests per second a writer answers, and how long each waits. The
+//! requests are for real networks with many existing reservations, and decisions are stored in
+//! SQLite. The disk alone is measured before and after.
 //!
 //! `cargo run --release -p longhaul-control --example reservation_rate -- [NETWORK] [RESERVATIONS]
-//! [REQUESTS]`; the file is created in the working directory and removed.
+//! [REQUESTS]`. The database is created in the working directory, and removed at the end.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 
 use longhaul_circuit_trials::load::LoadRequests;
 use longhaul_circuit_trials::networks;
-use longhaul_circuits::admit::CounterOfferMode;
 use longhaul_circuits::network::NodeId;
 use longhaul_circuits::request::CircuitRequest;
 use longhaul_control::ControllerStore;
@@ -36,16 +35,16 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Number of records that are appended at a time when filling the journal.
-const RECORDS_AT_ONCE: usize = 10_000;
-/// Maximum number of small requests per wanted reservation.
+/// Number of records in one append when the journal is filled.
+const RECORDS_PER_APPEND: usize = 10_000;
+/// Maximum number of requests per existing reservation when the journal is filled.
 const MAX_TRIES: usize = 4;
-/// Number of concurrent callers, each of which waits for its answer.
+/// Maximum number of concurrent callers. Each waits for an answer before its next request.
 const CALLERS: usize = 8;
 /// Number of timed writes of [`SYNCED_BYTES`], each synced before the next.
 const SYNCS: usize = 500;
 const SYNCED_BYTES: usize = 4096;
-/// Number of requests that arrive in a second, whether earlier ones are answered or not.
+/// Number of requests that arrive per second, even if earlier ones are not answered yet.
 const ARRIVALS: u32 = 1_000;
 
 fn main() {
@@ -56,7 +55,7 @@ fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     for name in networks::NAMES {
         if wanted.as_ref().is_none_or(|wanted| wanted == name) {
-            runtime.block_on(network(name, reservations, requests));
+            runtime.block_on(measure(name, reservations, requests));
         }
     }
 }
@@ -69,31 +68,33 @@ fn operator() -> ReservationCaller {
     }
 }
 
-/// Converts a request into a command, in names.
+/// Converts a request into a command, which names sites instead of nodes.
 fn command(names: &NetworkNames, request: &CircuitRequest) -> ReservationCommand {
-    let place = |node: NodeId| ReservationEnd {
+    let end = |node: NodeId| ReservationEnd {
         name: names.site(node).to_owned(),
         site: names.site(node).to_owned(),
         access: None,
         address: None,
         path_site: None,
     };
-    let (from, to) = (place(request.ends.from), place(request.ends.to));
-    let asked = json!({
+    let (from, to) = (end(request.ends.from), end(request.ends.to));
+    let body = json!({
         "from": from.name, "to": to.name, "paths": request.paths, "end_ms": request.window.end,
         "wish": reported::wish(request.wish),
     });
     ReservationCommand::Reserve {
-        request: Box::new(serde_json::from_value(asked).unwrap()),
+        request: Box::new(serde_json::from_value(body).unwrap()),
         from,
         to,
         windows: vec![request.window],
         is_end: false,
         document: None,
+        delegation: None,
     }
 }
 
-async fn network(name: &'static str, reservations: usize, requests: usize) {
+/// Measures on one network, and prints the results.
+async fn measure(name: &'static str, reservations: usize, requests: usize) {
     let map = networks::map(name).unwrap();
     let dir = Path::new("reservation-rate.tmp");
     std::fs::create_dir_all(dir).unwrap();
@@ -102,60 +103,45 @@ async fn network(name: &'static str, reservations: usize, requests: usize) {
         .await
         .unwrap();
     let began = Instant::now();
-    // For each of two arrival patterns, and each of three ways to make counter-offers.
-    let (booked, asks) = fill(&store, &map, reservations, 6 * requests).await;
-    let mut asks = asks.into_iter();
+    // Two measurements follow.
+    let (booked, timed) = fill(&store, &map, reservations, 2 * requests).await;
+    let mut timed = timed.into_iter();
     println!(
         "{name}: {booked} reservations on the books, in {:.0} s",
         began.elapsed().as_secs_f64()
     );
-    for counter in [
-        CounterOfferMode::Refuse,
-        CounterOfferMode::Later,
-        CounterOfferMode::Offer,
-    ] {
-        let (_sender, maps) = watch::channel(Arc::new(map.clone()));
-        let (book, writer) = open(store.clone(), maps, Arc::new(|| 0));
-        let (end, ends) = watch::channel(false);
-        let writing = tokio::spawn(writer.with_counter_offers(counter).run(ends));
-        // Waits until the journal has been read.
-        let names = book.read(|desk, _| desk.names().clone()).await.unwrap();
-        let offers = match counter {
-            CounterOfferMode::Refuse => "without offers",
-            CounterOfferMode::Later => "with offers beside the writer",
-            CounterOfferMode::Offer => "with offers by the writer itself",
-        };
-        let commands = asks
-            .by_ref()
-            .take(requests)
-            .map(|asked| command(&names, &asked));
-        let closed = ask_concurrently(&book, commands.collect()).await;
-        println!("  {offers}, {CALLERS} askers in turn: {closed}");
-        let commands = asks
-            .by_ref()
-            .take(requests)
-            .map(|asked| command(&names, &asked));
-        let open = ask_at_rate(&book, commands.collect()).await;
-        println!("  {offers}, {ARRIVALS} a second arriving: {open}");
-        end.send_replace(true);
-        writing.await.unwrap();
-    }
+    let (_sender, maps) = watch::channel(Arc::new(map.clone()));
+    let (handle, writer) = open(store.clone(), maps, Arc::new(|| 0));
+    let (stop, stopped) = watch::channel(false);
+    let writing = tokio::spawn(writer.run(stopped));
+    // This waits until the writer has read the journal.
+    let names = handle.read(|known, _| known.names().clone()).await.unwrap();
+    let mut commands = || {
+        let requests = timed.by_ref().take(requests);
+        requests.map(|request| command(&names, &request)).collect()
+    };
+    let concurrent = ask_concurrently(&handle, commands()).await;
+    println!("  {CALLERS} callers in turn: {concurrent}");
+    let at_rate = ask_at_rate(&handle, commands()).await;
+    println!("  {ARRIVALS} a second arriving: {at_rate}");
+    stop.send_replace(true);
+    writing.await.unwrap();
     store.close().await;
     println!("{name}: {}", disk(dir));
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// Measures how long the idle disk takes to sync a few bytes.
+/// Measures how long the disk takes to sync a small write. Returns a description.
 fn disk(dir: &Path) -> String {
     let path = dir.join("synced");
     let mut file = std::fs::File::create(&path).unwrap();
-    let one = |_| {
+    let sync = |_| {
         let began = Instant::now();
         file.write_all(&[0; SYNCED_BYTES]).unwrap();
         file.sync_data().unwrap();
         began.elapsed()
     };
-    let mut waits: Vec<Duration> = (0..SYNCS).map(one).collect();
+    let mut waits: Vec<Duration> = (0..SYNCS).map(sync).collect();
     waits.sort_unstable();
     std::fs::remove_file(&path).unwrap();
     format!(
@@ -167,26 +153,24 @@ fn disk(dir: &Path) -> String {
     )
 }
 
-/// Fills the journal. Returns the number of reservations, and the requests that follow.
+/// Fills the journal with reservations. Returns their number, and the requests to be timed.
 async fn fill(
     store: &ControllerStore,
     map: &Map,
     reservations: usize,
     timed_requests: usize,
 ) -> (usize, Vec<CircuitRequest>) {
-    let mut desk = ReservationStore::new()
-        .unwrap()
-        .with_counter_offers(CounterOfferMode::Refuse);
+    let mut known = ReservationStore::new().unwrap();
     let mut records = Vec::new();
-    desk.take_map(map, &mut records).unwrap();
-    let names = desk.names().clone();
+    known.take_map(map, &mut records).unwrap();
+    let names = known.names().clone();
     let network = names.network().unwrap();
-    let mut asked = LoadRequests::new(&network, 1);
+    let mut requests = LoadRequests::new(&network, 1);
     let epoch = store.lead_reservations().await.unwrap();
     let (mut booked, mut first) = (0, 1);
     for _ in 0..MAX_TRIES * reservations {
         let is_enough = booked >= reservations;
-        if records.len() >= RECORDS_AT_ONCE || is_enough {
+        if records.len() >= RECORDS_PER_APPEND || is_enough {
             let batch = JournalBatch {
                 epoch,
                 first,
@@ -201,17 +185,18 @@ async fn fill(
         if is_enough {
             break;
         }
-        let small = command(&names, &asked.small_request());
-        booked += usize::from(desk.execute(&operator(), &small, 0, &mut records).is_ok());
+        let small = command(&names, &requests.small_request());
+        booked += usize::from(known.execute(&operator(), &small, 0, &mut records).is_ok());
     }
-    let timed = std::iter::repeat_with(|| asked.timed_request());
+    let timed = std::iter::repeat_with(|| requests.timed_request());
     (booked, timed.take(timed_requests).collect())
 }
 
-/// Waits of requests.
+/// Waiting times of requests.
 struct Waits {
+    /// Duration of the measurement, in seconds.
     seconds: f64,
-    /// Waits of requests that were granted, refused, and refused with offers left out.
+    /// Sorted waits for each [`AnswerKind`].
     waits: [Vec<Duration>; 3],
 }
 
@@ -220,14 +205,15 @@ struct Waits {
 enum AnswerKind {
     Granted,
     Refused,
+    /// Refused, and the search for offers was left out.
     WithoutOffers,
 }
 
 impl Waits {
     fn from_answers(seconds: f64, answers: &[(AnswerKind, Duration)]) -> Self {
         let mut waits: [Vec<Duration>; 3] = Default::default();
-        for (answered, wait) in answers {
-            if let Some(waits) = waits.get_mut(*answered as usize) {
+        for (kind, wait) in answers {
+            if let Some(waits) = waits.get_mut(*kind as usize) {
                 waits.push(*wait);
             }
         }
@@ -236,10 +222,11 @@ impl Waits {
     }
 }
 
-/// Returns a percentile of the waits, in milliseconds.
-fn percentile(waits: &[Duration], share: usize) -> f64 {
-    let place = waits.len().saturating_sub(1) * share / 100;
-    waits.get(place).map_or(0.0, Duration::as_secs_f64) * 1e3
+/// Returns a percentile of sorted waits in milliseconds, or 0 if there are none. `percent` is from
+/// 0 to 100.
+fn percentile(waits: &[Duration], percent: usize) -> f64 {
+    let index = waits.len().saturating_sub(1) * percent / 100;
+    waits.get(index).map_or(0.0, Duration::as_secs_f64) * 1e3
 }
 
 impl std::fmt::Display for Waits {
@@ -265,50 +252,50 @@ impl std::fmt::Display for Waits {
 }
 
 /// Sends a command, and returns the kind of its answer and the wait.
-async fn ask(book: ReservationsHandle, command: ReservationCommand) -> (AnswerKind, Duration) {
+async fn ask(handle: ReservationsHandle, command: ReservationCommand) -> (AnswerKind, Duration) {
     let began = Instant::now();
-    let answered = match book.execute(operator(), command, None).await {
+    let kind = match handle.execute(operator(), command, None).await {
         Ok(_) => AnswerKind::Granted,
-        Err(AskError::Desk(ReservationError::InsufficientBandwidth(refusal)))
-            if refusal.offers.left_out =>
+        Err(AskError::Refused(ReservationError::InsufficientBandwidth(refused)))
+            if refused.refusal.offers.left_out =>
         {
             AnswerKind::WithoutOffers
         }
-        Err(AskError::Desk(ReservationError::InsufficientBandwidth(_))) => AnswerKind::Refused,
+        Err(AskError::Refused(ReservationError::InsufficientBandwidth(_))) => AnswerKind::Refused,
         Err(error) => panic!("{error}"),
     };
-    (answered, began.elapsed())
+    (kind, began.elapsed())
 }
 
-/// Sends commands with a fixed number of concurrent callers.
-async fn ask_concurrently(book: &ReservationsHandle, commands: Vec<ReservationCommand>) -> Waits {
+/// Sends commands with up to [`CALLERS`] concurrent callers.
+async fn ask_concurrently(handle: &ReservationsHandle, commands: Vec<ReservationCommand>) -> Waits {
     let began = Instant::now();
-    let mut askers = JoinSet::new();
-    let part = commands.len().div_ceil(CALLERS).max(1);
-    for of_one in commands.chunks(part) {
-        let (book, of_one) = (book.clone(), of_one.to_vec());
-        askers.spawn(async move {
-            let mut answers = Vec::with_capacity(of_one.len());
-            for command in of_one {
-                answers.push(ask(book.clone(), command).await);
+    let mut callers = JoinSet::new();
+    let batch_len = commands.len().div_ceil(CALLERS).max(1);
+    for batch in commands.chunks(batch_len) {
+        let (handle, batch) = (handle.clone(), batch.to_vec());
+        callers.spawn(async move {
+            let mut answers = Vec::with_capacity(batch.len());
+            for command in batch {
+                answers.push(ask(handle.clone(), command).await);
             }
             answers
         });
     }
-    let answers: Vec<_> = askers.join_all().await.into_iter().flatten().collect();
+    let answers: Vec<_> = callers.join_all().await.into_iter().flatten().collect();
     Waits::from_answers(began.elapsed().as_secs_f64(), &answers)
 }
 
-/// Sends commands at a fixed rate.
-async fn ask_at_rate(book: &ReservationsHandle, commands: Vec<ReservationCommand>) -> Waits {
+/// Sends [`ARRIVALS`] commands per second.
+async fn ask_at_rate(handle: &ReservationsHandle, commands: Vec<ReservationCommand>) -> Waits {
     let began = Instant::now();
     let mut next = interval(Duration::from_secs(1) / ARRIVALS);
     next.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let mut asked = JoinSet::new();
+    let mut pending = JoinSet::new();
     for command in commands {
         next.tick().await;
-        asked.spawn(ask(book.clone(), command));
+        pending.spawn(ask(handle.clone(), command));
     }
-    let answers = asked.join_all().await;
+    let answers = pending.join_all().await;
     Waits::from_answers(began.elapsed().as_secs_f64(), &answers)
 }

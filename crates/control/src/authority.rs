@@ -299,6 +299,16 @@ pub fn builtin_roles() -> Vec<Role> {
         ),
         role(OPERATOR, everything.collect()),
         role(
+            "peer",
+            vec![
+                (Resource::Reservations, Read, Own),
+                (Resource::Reservations, Create, Any),
+                (Resource::Reservations, Modify, Own),
+                (Resource::Reservations, Signal, Own),
+                (Resource::Controller, Read, Own),
+            ],
+        ),
+        role(
             "reader",
             readable.map(|resource| (resource, Read, Any)).collect(),
         ),

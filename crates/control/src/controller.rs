@@ -1,8 +1,11 @@
 //! The controller's state in memory, and its updates from the store.
 
 mod access;
+pub mod domains;
 mod following;
 mod leading;
+mod reserving;
+mod topology;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +16,7 @@ use longhaul_api::database::system_now;
 use longhaul_api::{CallerLog, KeyGate};
 use longhaul_control_api::map::{Map, Registration};
 use longhaul_control_api::principals::Right;
-use longhaul_map::RegistrationPolicy;
+use longhaul_map::{LiveNetwork, RegistrationPolicy};
 use longhaul_proto::{PublicKey, SigningKey};
 use longhaul_provisioning::conductor::DriverRunner;
 use longhaul_provisioning::nodes::{SetupConfig, SetupFault};
@@ -24,6 +27,8 @@ use tokio::time::timeout;
 
 use crate::circuits::CircuitsView;
 use crate::circuits::keeper::CircuitController;
+use crate::domains::peers::PeerClients;
+use crate::domains::{DomainSettings, DomainsHandle};
 use crate::leader::candidate::Candidate;
 use crate::leader::{Leader, Leadership};
 use crate::metrics::counters::Metrics;
@@ -34,6 +39,7 @@ use crate::reservations::{Clock, ReservationsHandle};
 use crate::store::measurements::{Ingest, ingest};
 use crate::store::retention::Retention;
 use crate::store::{ChangeNumbers, ControllerStore, StoreError};
+use crate::topology::{OspfConfig, OspfFault};
 use crate::weather::RoutingState;
 
 /// Maximum wait at the start for the election of a leader.
@@ -54,11 +60,15 @@ pub struct ControllerConfig {
     pub registrations: RegistrationPolicy,
     /// Nodes to set up, and their drivers.
     pub setup: SetupConfig,
+    /// Live topology to follow, if any.
+    pub ospf: OspfConfig,
     /// Root certificates for signed requests.
     pub roots: Roots,
     /// URL at which other machines reach this controller. Other controllers refer callers to it
     /// while this one leads.
     pub advertise: Option<String>,
+    /// Domain of the controller, if it reserves segments for other domains.
+    pub domain: Option<DomainSettings>,
 }
 
 /// A controller cannot start.
@@ -70,6 +80,12 @@ pub enum BeginError {
     /// The configuration of nodes and drivers is invalid.
     #[error(transparent)]
     Setup(#[from] SetupFault),
+    /// The configuration of live topology is invalid.
+    #[error(transparent)]
+    Ospf(#[from] OspfFault),
+    /// Connections to other domains cannot be secured.
+    #[error("cannot connect to the peers of this domain: {0}")]
+    Peers(#[from] longhaul_api::tls::TlsError),
 }
 
 /// Rights of all principals, as stored.
@@ -94,6 +110,7 @@ struct ControllerState {
     ingest: Ingest,
     book: ReservationsHandle,
     circuits: CircuitsView,
+    domains: Option<DomainsHandle>,
     leadership: watch::Receiver<Leadership>,
     /// The operator's map, for the writer of reservations.
     maps: watch::Sender<Arc<Map>>,
@@ -105,6 +122,10 @@ struct ControllerState {
     /// Inputs from which `places` is made.
     file: Mutex<MapSources>,
     places: RwLock<Arc<MapIndex>>,
+    /// States of links in the running network.
+    live: RwLock<Arc<LiveNetwork>>,
+    /// Number of changes of these states.
+    live_changes: watch::Sender<u64>,
     weather: Mutex<RoutingState>,
     /// Change numbers of the store that are known; `None` before the first read.
     changes: Mutex<Option<ChangeNumbers>>,
@@ -134,7 +155,6 @@ impl ControllerState {
 }
 
 fn read<T: Clone>(lock: &RwLock<T>) -> T {
-    // The value is consistent at any moment, so a poisoned lock can be used.
     lock.read().clone()
 }
 
@@ -155,6 +175,7 @@ impl Controller {
         stop: watch::Receiver<bool>,
     ) -> Result<(Self, ControllerTasks), BeginError> {
         let (nodes, _) = settings.setup.drivers()?;
+        let routers = settings.ospf.sources()?;
         let managed = nodes.keys().map(ToString::to_string).collect();
         let me = Leader {
             name: settings.name.clone(),
@@ -184,11 +205,20 @@ impl Controller {
             clock,
         );
         let started_ms = now_ms();
+        let (domains, agent) = match &settings.domain {
+            None => (None, None),
+            Some(domain) => {
+                let clients = PeerClients::new(domain, &settings.signer)?;
+                let (handle, inputs) = DomainsHandle::new(domain.clone());
+                (Some(handle.clone()), Some((handle, inputs, clients)))
+            }
+        };
         let this = Self(Arc::new(ControllerState {
             settings,
             ingest,
             book,
             circuits,
+            domains,
             leadership: leadership.clone(),
             maps,
             metrics: Metrics::new(),
@@ -197,6 +227,8 @@ impl Controller {
             gate: RwLock::default(),
             file: Mutex::default(),
             places: RwLock::default(),
+            live: RwLock::default(),
+            live_changes: watch::channel(0).0,
             weather: Mutex::default(),
             changes: Mutex::default(),
             map_version: AtomicU64::new(0),
@@ -213,6 +245,14 @@ impl Controller {
         others.spawn(keeper.run(stop.clone()));
         others.spawn(this.clone().take_lead(elected, lead, stop.clone()));
         others.spawn(this.clone().count_terms(leadership, stop.clone()));
+        if !routers.is_empty() {
+            others.spawn(this.clone().follow_topology(routers, stop.clone()));
+            others.spawn(this.clone().reroute_reservations(stop.clone()));
+        }
+        if let Some((handle, inputs, clients)) = agent {
+            let agent = domains::runner::AgentTask::new(this.clone(), handle, inputs, clients);
+            others.spawn(agent.run(stop.clone()));
+        }
         let (end_candidate, candidate_end) = watch::channel(false);
         let mut candidates = tokio::task::JoinSet::new();
         candidates.spawn(candidate.run(candidate_end));
@@ -265,6 +305,12 @@ impl Controller {
     #[must_use]
     pub fn circuits(&self) -> &CircuitsView {
         &self.0.circuits
+    }
+
+    /// Returns the handle of the domain's agent, if the controller has a domain.
+    #[must_use]
+    pub fn domains(&self) -> Option<&DomainsHandle> {
+        self.0.domains.as_ref()
     }
 
     /// Returns whether this controller leads, or which one does.

@@ -8,6 +8,7 @@
 
 mod depots;
 mod describe;
+mod domains;
 mod forecasts;
 mod grants;
 mod map;
@@ -23,18 +24,21 @@ mod transfers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::HeaderMap;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, patch, post, put};
+use axum::routing::post;
+use axum::{Json, Router};
 use longhaul_api::access::{guard, guard_origin};
+use longhaul_api::endpoints::merge_modules;
+use longhaul_api::headers::set_common_headers;
 use longhaul_api::key_gate::guard_keys;
-use longhaul_api::{Caller, KeyGate, LocalGate, Problem, ProblemKind};
+use longhaul_api::{Caller, KeyGate, LocalGate, Problem, ProblemKind, problem};
 use longhaul_control_api::principals::{Permission, Resource};
-
-pub use describe::description;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::authority::{AccessDenied, Subject};
 use crate::controller::Controller;
@@ -45,8 +49,6 @@ use crate::store::{IdempotencyKey, StoreError};
 pub const MAX_BODY_BYTES: usize = 2 << 20;
 /// Maximum size of a body over the socket, in bytes: any valid map.
 const MAX_LOCAL_BODY_BYTES: usize = 64 << 20;
-/// Maximum length of an idempotency key, in bytes.
-const MAX_KEY_BYTES: usize = 200;
 /// Duration from which a request is logged as slow.
 const SLOW_REQUEST: Duration = Duration::from_secs(2);
 
@@ -84,8 +86,7 @@ fn with_common_layers(controller: Controller, api: Router<Controller>) -> Router
     Router::new()
         .merge(api)
         // Health is reported to anybody who can connect.
-        .route("/healthz", get(service::health))
-        .route("/readyz", get(service::ready))
+        .merge(Router::from(service::public_endpoints()))
         .fallback(async || Problem::new(ProblemKind::NotFound, "the API is beneath /api/v1"))
         .method_not_allowed_fallback(async || {
             Problem::new(ProblemKind::Method, "see /api/v1/openapi.json")
@@ -95,93 +96,62 @@ fn with_common_layers(controller: Controller, api: Router<Controller>) -> Router
             answer_while_connected,
         ))
         .layer(middleware::from_fn_with_state(controller.clone(), count))
-        .layer(middleware::map_response(with_headers))
+        .layer(middleware::map_response(set_common_headers))
         .with_state(controller)
 }
 
-/// Routes for authenticated callers.
+/// Creates the router for authenticated callers.
 fn api() -> Router<Controller> {
-    let v1 = Router::new()
-        .route("/controller", get(service::info))
-        .route("/openapi.json", get(describe::openapi))
-        .route("/principals", get(principals::list))
-        .route("/principals/{key}", delete(principals::remove))
-        .route(
-            "/principals/{key}/roles/{role}",
-            put(principals::grant).delete(principals::revoke),
-        )
-        .route("/roles", get(principals::roles))
-        .route(
-            "/roles/{name}",
-            put(principals::put_role).delete(principals::remove_role),
-        )
-        .route("/map", get(map::show).put(map::replace))
-        .route("/routes.toml", get(map::routes_file))
-        .route("/depots", get(depots::list))
-        .route(
-            "/depots/{key}",
-            put(depots::register).delete(depots::unregister),
-        )
-        .route("/names", get(depots::names))
-        .route("/names/{name}", delete(depots::release))
-        .route(
-            "/measurements",
-            get(measurements::list).post(measurements::take),
-        )
-        .route("/measurements/summaries", get(measurements::summaries))
-        .route(
-            "/pscheduler",
-            get(pscheduler::list)
-                .post(pscheduler::take)
-                .put(pscheduler::put),
-        )
-        .route("/forecasts", get(forecasts::list))
-        .route("/routes/question", post(routes::question))
-        .route("/routes/table", get(routes::table))
-        .route("/probes", get(probes::list))
-        .route("/probes/{id}/result", post(probes::result))
-        .route(
-            "/reservations",
-            get(reservations::list).post(reservations::reserve),
-        )
-        .route(
-            "/reservations/{id}",
-            patch(reservations::change)
-                .get(reservations::show)
-                .delete(reservations::cancel),
-        )
-        .route("/reservations/{id}/commit", post(reservations::commit))
-        .route("/reservations/{id}/abort", post(reservations::abort))
-        .route(
-            "/reservations/{id}/provision",
-            post(reservations::provision),
-        )
-        .route("/reservations/{id}/release", post(reservations::release))
-        .route("/reservations/{id}/document", get(reservations::document))
-        .route("/reservations/{id}/grants", get(grants::list))
-        .route("/grants/renewals", post(grants::renew))
-        .route("/transfers", get(transfers::list).post(transfers::take))
-        .route("/transfers/score", get(transfers::score))
+    let v1 = Router::from(v1_endpoints())
         .fallback(async || Problem::new(ProblemKind::NotFound, "see /api/v1/openapi.json"))
         .method_not_allowed_fallback(async || {
             Problem::new(ProblemKind::Method, "see /api/v1/openapi.json")
         });
     Router::new()
         .nest("/api/v1", v1)
-        .route("/metrics", get(service::metrics))
+        .merge(Router::from(service::metrics_endpoint()))
 }
 
-async fn with_headers(mut response: Response) -> Response {
-    let headers: &mut HeaderMap = response.headers_mut();
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
-    // Answers change, so they must not be cached.
-    headers
-        .entry(header::CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("no-store"));
-    response
+/// Returns the endpoints below `/api/v1`.
+fn v1_endpoints() -> OpenApiRouter<Controller> {
+    merge_modules([
+        ("", OpenApiRouter::default().routes(routes!(openapi))),
+        ("service", service::endpoints()),
+        ("principals", principals::endpoints()),
+        ("map", map::endpoints()),
+        ("depots", depots::endpoints()),
+        ("measurements", measurements::endpoints()),
+        ("pscheduler", pscheduler::endpoints()),
+        ("forecasts", forecasts::endpoints()),
+        ("routes", routes::endpoints()),
+        ("probes", probes::endpoints()),
+        ("reservations", reservations::endpoints()),
+        ("grants", grants::endpoints()),
+        ("domains", domains::endpoints()),
+        ("transfers", transfers::endpoints()),
+    ])
+}
+
+/// Returns the API's description, as text that ends with a newline.
+#[must_use]
+pub fn description() -> String {
+    // It consists of maps with text keys, so it can always be serialized.
+    serde_json::to_string_pretty(&describe_api()).unwrap_or_default() + "\n"
+}
+
+/// This description.
+#[utoipa::path(get, path = "/openapi.json", responses((status = OK, body = Object)))]
+async fn openapi() -> Json<OpenApi> {
+    Json(describe_api())
+}
+
+fn describe_api() -> OpenApi {
+    let others = [
+        ("service", service::public_endpoints()),
+        ("service", service::metrics_endpoint()),
+    ];
+    let api = OpenApiRouter::default().nest("/api/v1", v1_endpoints());
+    describe::describe(api.merge(merge_modules(others)).into_openapi())
 }
 
 /// Answers requests that wait for the store when its connections are abandoned.
@@ -227,7 +197,13 @@ async fn count(
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        let kind = match &error {
+        Self::from(&error)
+    }
+}
+
+impl From<&StoreError> for Problem {
+    fn from(error: &StoreError) -> Self {
+        let kind = match error {
             StoreError::Missing { .. } => ProblemKind::NotFound,
             StoreError::KeyReused(_) => ProblemKind::KeyReused,
             StoreError::TooManyNames { .. } => ProblemKind::Conflict,
@@ -286,16 +262,11 @@ fn idempotency_key(
     headers: &HeaderMap,
     content: &impl serde::Serialize,
 ) -> Result<Option<IdempotencyKey>, Problem> {
-    match headers.get("idempotency-key").map(|key| key.to_str()) {
-        None => Ok(None),
-        Some(Ok(key)) if !key.is_empty() && key.len() <= MAX_KEY_BYTES => {
-            let content = serde_json::to_vec(content).unwrap_or_default();
-            Ok(Some(IdempotencyKey::new(&reporter(caller), key, &content)))
-        }
-        Some(_) => Err(invalid(format!(
-            "Idempotency-Key: up to {MAX_KEY_BYTES} visible ASCII characters"
-        ))),
-    }
+    let key = problem::idempotency_key(headers)?;
+    Ok(key.map(|key| {
+        let content = serde_json::to_vec(content).unwrap_or_default();
+        IdempotencyKey::new(&reporter(caller), key, &content)
+    }))
 }
 
 fn invalid(detail: impl AsRef<str>) -> Problem {

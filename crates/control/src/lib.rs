@@ -9,6 +9,8 @@
 //! | [`weather`] | forecasts and routes in memory: the inputs of [`longhaul_routing`]. No I/O |
 //! | [`reservations`] | reserved bandwidth: inputs of [`longhaul_circuits`], and the journal |
 //! | [`circuits`] | circuits: requests to [`longhaul_provisioning`], and results to the book |
+//! | [`topology`] | live topology: states of links in a network that runs OSPF |
+//! | [`domains`] | reservations across domains: the I/O around [`longhaul_domains`] |
 //! | [`leader`] | election of a leader among controllers that share a store |
 //! | [`store`] | stored data, in SQLite or PostgreSQL |
 //! | [`controller`] | state in memory, and its updates from the store |
@@ -22,6 +24,7 @@
 pub mod authority;
 pub mod circuits;
 pub mod controller;
+pub mod domains;
 pub mod http;
 pub mod leader;
 pub mod metrics;
@@ -29,6 +32,7 @@ pub mod places;
 pub mod probes;
 pub mod reservations;
 pub mod store;
+pub mod topology;
 pub mod weather;
 
 pub use controller::{Controller, ControllerConfig};

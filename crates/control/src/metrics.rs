@@ -3,12 +3,12 @@
 //! reports.
 
 pub(crate) mod counters;
+mod topology;
 
 use std::fmt::Write as _;
 
 use longhaul_control_api::measurements::Quantity;
-use longhaul_metrics::MetricsPage;
-use prometheus_client::encoding::text::encode;
+use longhaul_service::{MetricsPage, encode};
 
 pub use counters::Metrics;
 use counters::{CircuitLabels, ReservationLabels};
@@ -56,16 +56,16 @@ fn text(controller: &Controller) -> String {
         .inc_by(counts.failures.saturating_sub(metrics.failures.get()));
     let mut newest = String::new();
     {
-        let weather = controller.routing();
-        metrics.series.set(count(weather.len()));
+        let routing = controller.routing();
+        metrics.series.set(count(routing.len()));
         for quantity in Quantity::ALL {
-            let (name, unit, what) = family(quantity);
+            let (name, unit, help) = family(quantity);
             let name = format!("{PREFIX}_{name}");
             let _ = writeln!(
                 newest,
-                "# HELP {name} {what}.\n# TYPE {name} gauge\n# UNIT {name} {unit}"
+                "# HELP {name} {help}.\n# TYPE {name} gauge\n# UNIT {name} {unit}"
             );
-            let of_quantity = weather.newest().filter(|(key, _)| key.quantity == quantity);
+            let of_quantity = routing.newest().filter(|(key, _)| key.quantity == quantity);
             let mut values: Vec<f64> = of_quantity.map(|(_, value)| value).collect();
             values.sort_by(f64::total_cmp);
             for (quantile, value) in quantiles(&values) {
@@ -73,11 +73,7 @@ fn text(controller: &Controller) -> String {
             }
         }
     }
-    let mut page = String::new();
-    if encode(&mut page, &metrics.registry).is_err() {
-        // Writing to a string cannot fail.
-        return page;
-    }
+    let page = encode(&metrics.registry);
     let counted = page.strip_suffix("# EOF\n").unwrap_or(&page);
     format!("{counted}{newest}# EOF\n")
 }
@@ -88,22 +84,22 @@ const fn family(quantity: Quantity) -> (&'static str, &'static str, &'static str
         Quantity::Rate => (
             "path_rate_bits_per_second",
             "bits_per_second",
-            "Newest rates measured of paths, by quantile",
+            "Newest measured path rates, by quantile",
         ),
         Quantity::Rtt => (
             "path_rtt_seconds",
             "seconds",
-            "Newest round-trip times measured of paths, by quantile",
+            "Newest measured path round-trip times, by quantile",
         ),
         Quantity::Delay => (
             "path_delay_seconds",
             "seconds",
-            "Newest times in one direction measured of paths, by quantile",
+            "Newest measured path delays in one direction, by quantile",
         ),
         Quantity::Loss => (
             "path_loss_ratio",
             "ratio",
-            "Newest shares of losses measured of paths, by quantile",
+            "Newest measured path loss ratios, by quantile",
         ),
     }
 }
@@ -112,7 +108,7 @@ const fn family(quantity: Quantity) -> (&'static str, &'static str, &'static str
 fn quantiles(values: &[f64]) -> impl Iterator<Item = (&'static str, f64)> {
     let last = values.len().checked_sub(1);
     let quantile = move |(label, tenths): (&'static str, usize)| {
-        // Nearest rank, so each result is a measured value.
+        // The nearest index, so each result is a measured value.
         Some((label, *values.get((last? * tenths + 5) / 10)?))
     };
     [("0.1", 1), ("0.5", 5), ("0.9", 9)]
@@ -127,13 +123,13 @@ mod tests {
     #[test]
     fn quantiles_are_measured_values() {
         assert_eq!(quantiles(&[]).count(), 0);
-        let of = |values: &[f64]| {
+        let deciles = |values: &[f64]| {
             quantiles(values)
                 .map(|(_, value)| value)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(of(&[3.0]), [3.0, 3.0, 3.0]);
+        assert_eq!(deciles(&[3.0]), [3.0, 3.0, 3.0]);
         let eleven: Vec<f64> = (0..11).map(f64::from).collect();
-        assert_eq!(of(&eleven), [1.0, 5.0, 9.0]);
+        assert_eq!(deciles(&eleven), [1.0, 5.0, 9.0]);
     }
 }

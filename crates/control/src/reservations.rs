@@ -7,17 +7,21 @@
 //! | [`asker`] | the caller and its rights |
 //! | [`document`] | signed requests, with the certificates of their signers |
 //! | [`names`] | sites and links of the map as a network with stable numbers |
+//! | [`parse`] | requests as they are received, checked once |
 //! | [`recurrence`] | windows of a recurrence rule (RFC 5545) |
 //! | [`wanted`] | requests in the terms of the network |
 //! | [`streams`] | recognition of streams: addresses, and source ports of each path |
 //! | [`reported`] | answers in the terms of the API |
+//! | [`delegated`] | requests of delegates, and what their delegations permit |
 //! | [`desk`] | the book with owners and names: executes commands, returns journal records |
 //! | [`writer`] | the only task that writes: decides, appends, answers. Not pure |
 
 pub mod asker;
+pub mod delegated;
 pub mod desk;
 pub mod document;
 pub mod names;
+pub mod parse;
 pub mod record;
 pub mod recurrence;
 pub mod reported;

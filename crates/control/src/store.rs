@@ -9,10 +9,13 @@
 //! | [`retention`] | summaries and removal of old measurements |
 //! | [`transfers`] | reports of transfers |
 //! | [`reservations`] | the journal of reservations |
+//! | [`domains`] | connections with other domains |
 //! | [`leaders`] | the lock of the leader |
 
+pub mod domains;
 pub mod leaders;
 pub mod measurements;
+mod migrations;
 pub mod names;
 pub mod places;
 pub mod principals;
@@ -25,11 +28,10 @@ use std::sync::Arc;
 
 use longhaul_api::Database;
 use longhaul_api::database::{DatabaseKind, OpenError};
-use sqlx::migrate::Migrator;
 use sqlx::{Any, Row as _, Transaction};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+use migrations::MIGRATIONS;
 
 /// Time for which the answer to a request with an idempotency key is stored, in milliseconds.
 pub const REQUEST_KEY_LIFE_MS: i64 = 24 * 3600 * 1000;

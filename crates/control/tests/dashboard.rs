@@ -1,4 +1,4 @@
-//! Tests of the Grafana dashboard: its form, and that each panel queries metrics. A test of the
+//! Tests of the Grafana dashboards: their form, and that each panel queries metrics. A test of the
 //! metrics reference checks that they exist.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
@@ -26,8 +26,12 @@ fn root(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn dashboard() -> Value {
-    serde_json::from_str(&root("docs/grafana/longhaul.json")).unwrap()
+/// Dashboards of this project.
+const DASHBOARDS: [&str; 2] = ["paths", "services"];
+
+fn dashboard(name: &str) -> Value {
+    let file = format!("packaging/monitoring/grafana/{name}.json");
+    serde_json::from_str(&root(&file)).unwrap()
 }
 
 fn list<'a>(of: &'a Value, name: &str) -> &'a [Value] {
@@ -67,7 +71,8 @@ fn expressions(dashboard: &Value) -> Vec<String> {
 #[test]
 fn dashboard_queries_metrics() {
     let mut asked = BTreeSet::new();
-    for expression in expressions(&dashboard()) {
+    let dashboards = DASHBOARDS.iter().map(|name| dashboard(name));
+    for expression in dashboards.flat_map(|dashboard| expressions(&dashboard)) {
         let found = metrics(&expression);
         assert!(!found.is_empty(), "{expression} names no metric");
         asked.extend(found.into_iter().map(str::to_owned));
@@ -78,13 +83,18 @@ fn dashboard_queries_metrics() {
 }
 
 #[test]
-fn dashboard_has_grafanas_form() {
-    let dashboard = dashboard();
+fn dashboards_have_grafanas_form() {
+    for name in DASHBOARDS {
+        check_form(&dashboard(name));
+    }
+}
+
+fn check_form(dashboard: &Value) {
     assert!(dashboard["schemaVersion"].as_u64().unwrap() >= 36);
     for field in ["title", "uid", "refresh"] {
-        assert!(!text(&dashboard, field).is_empty());
+        assert!(!text(dashboard, field).is_empty());
     }
-    assert!(text(&dashboard, "uid").len() <= 40);
+    assert!(text(dashboard, "uid").len() <= 40);
     assert!(
         dashboard.get("id").is_none(),
         "an id is Grafana's own to give"
@@ -97,7 +107,7 @@ fn dashboard_has_grafanas_form() {
 
     let mut ids = BTreeSet::new();
     let mut taken: BTreeMap<(u64, u64), u64> = BTreeMap::new();
-    for panel in list(&dashboard, "panels") {
+    for panel in list(dashboard, "panels") {
         let id = panel["id"].as_u64().unwrap();
         assert!(ids.insert(id), "panel {id} is there twice");
         assert!(!text(panel, "title").is_empty());

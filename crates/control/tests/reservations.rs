@@ -75,6 +75,7 @@ fn reserve(name: &str, bps: u64, hold: bool) -> ReservationCommand {
         windows: vec![Window::new(0, HOUR)],
         is_end: false,
         document: None,
+        delegation: None,
     }
 }
 
@@ -190,7 +191,7 @@ async fn concurrent_requests_are_decided_in_sequence(store: ControllerStore) {
             let command = reserve(&format!("{number}"), 500_000_000, false);
             match book.execute(operator(), command, None).await {
                 Ok(Reserved { reservations }) => reservations.len(),
-                Err(AskError::Desk(ReservationError::InsufficientBandwidth(_))) => 0,
+                Err(AskError::Refused(ReservationError::InsufficientBandwidth(_))) => 0,
                 Err(error) => panic!("{error}"),
             }
         });
@@ -235,7 +236,7 @@ async fn idempotency_key_reserves_once(store: ControllerStore) {
     };
     assert!(much().await.is_err());
     let cancel = ReservationCommand::Cancel {
-        id: ReservationId(0),
+        id: ReservationId(1),
         series: false,
     };
     writing
@@ -278,13 +279,13 @@ async fn holds_expire_even_after_downtime(store: ControllerStore) {
         .book
         .execute(
             operator(),
-            ReservationCommand::Commit(ReservationId(0)),
+            ReservationCommand::Commit(ReservationId(1)),
             None,
         )
         .await;
     assert!(matches!(
         late,
-        Err(AskError::Desk(ReservationError::NotNow(..)))
+        Err(AskError::Refused(ReservationError::NotNow(..)))
     ));
     assert!(
         again
@@ -309,8 +310,8 @@ async fn offers_are_valid_at_their_record(store: ControllerStore) {
                 .execute(operator(), reserve("a", bps, false), None)
                 .await
             {
-                Err(AskError::Desk(ReservationError::InsufficientBandwidth(refusal))) => {
-                    Some(refusal.offers)
+                Err(AskError::Refused(ReservationError::InsufficientBandwidth(refused))) => {
+                    Some(refused.refusal.offers)
                 }
                 Ok(_) => None,
                 Err(error) => panic!("{error}"),
@@ -346,6 +347,7 @@ async fn offers_are_valid_at_their_record(store: ControllerStore) {
                 windows: vec![Window::new(start, end)],
                 is_end: false,
                 document: None,
+                delegation: None,
             };
             let granted = desk
                 .clone()
@@ -377,7 +379,7 @@ async fn two_writers_never_overbook(store: ControllerStore) {
                     .await
                 {
                     Ok(_) => return 1,
-                    Err(AskError::Desk(ReservationError::InsufficientBandwidth(_))) => return 0,
+                    Err(AskError::Refused(ReservationError::InsufficientBandwidth(_))) => return 0,
                     // The other writer came between repeatedly.
                     Err(AskError::Store(StoreError::Busy | StoreError::Behind)) => {}
                     Err(error) => panic!("{error}"),
@@ -612,12 +614,12 @@ async fn journal_may_end_early_but_not_have_a_hole() {
     let store = ControllerStore::sqlite(&file).await.unwrap();
     let writing = Writing::begin(&store, &time);
     let state = |desk: &ReservationStore, now| {
-        desk.show(&operator(), ReservationId(2), now)
-            .map(|one| one.state.reserve)
+        let shown = desk.show(&operator(), ReservationId(3), now);
+        shown.ok().map(|one| one.state.reserve)
     };
     assert_eq!(
         writing.book.read(state).await.unwrap(),
-        Ok(ReserveState::Held)
+        Some(ReserveState::Held)
     );
     writing.finish().await;
     store.close().await;

@@ -140,7 +140,9 @@ async fn custom_roles_coexist_with_builtin_ones(store: ControllerStore) {
         .collect();
     assert_eq!(
         names,
-        ["client", "depot", "local", "operator", "reader", "reserver"]
+        [
+            "client", "depot", "local", "operator", "peer", "reader", "reserver"
+        ]
     );
     store.remove_role("local").await.unwrap();
     assert!(store.remove_role("local").await.is_err());

@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
+use strum::FromRepr;
 
 /// Result of a command.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromRepr, Serialize, Deserialize)]
 #[serde(into = "u8", try_from = "u8")]
 #[repr(u8)]
 pub enum Exit {
@@ -38,17 +39,7 @@ impl Exit {
     /// Returns the variant with that number.
     #[must_use]
     pub fn from_code(code: i64) -> Option<Self> {
-        let all = [
-            Self::Success,
-            Self::SomeFailed,
-            Self::Usage,
-            Self::NoRoute,
-            Self::Unauthorised,
-            Self::BrokeOff,
-            Self::Disagreement,
-            Self::Interrupted,
-        ];
-        all.into_iter().find(|exit| i64::from(exit.code()) == code)
+        u8::try_from(code).ok().and_then(Self::from_repr)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Options of a copy.
 
 mod arguments;
+mod filter;
 mod ssh;
 
 use std::net::IpAddr;
@@ -9,11 +10,20 @@ use std::path::PathBuf;
 use clap::Args;
 use longhaul_deadline::ReservationMode;
 use longhaul_proto::{PublicKey, Route, Transport};
-use longhaul_transfer::MAX_STREAMS;
+use longhaul_transfer::{ExistingPolicy, MAX_STREAMS};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use filter::FilterOptions;
 pub use ssh::SshOptions;
+
+/// Headings in the help. Each option names its own, as a heading of the whole struct would also
+/// apply to the options after it.
+const EXISTING: &str = "Existing files";
+const WRITING: &str = "Writing";
+const NETWORK: &str = "Network";
+const TRUST: &str = "Keys and trust";
+const DEADLINE: &str = "Deadline";
 
 /// Options of `longhaul cp`, with the same names.
 ///
@@ -24,85 +34,104 @@ pub use ssh::SshOptions;
 #[schema(description = "Options of `longhaul cp`, with the same names.")]
 pub struct CopyOptions {
     /// Copy directories with all they hold.
-    #[arg(short, long)]
+    #[arg(help_heading = filter::HEADING, short, long)]
     pub recursive: bool,
+    /// Options that select what is copied.
+    #[command(flatten)]
+    #[serde(flatten)]
+    #[schema(ignore)]
+    pub filter: FilterOptions,
     /// Replace files that exist and differ.
-    #[arg(long)]
+    #[arg(help_heading = EXISTING, long)]
     pub overwrite: bool,
+    /// Replace files that exist and differ, unless they are newer than those of the source.
+    // These three are left out if unused, so that older releases can read stored jobs.
+    #[arg(help_heading = EXISTING, short, long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub update: bool,
+    /// Replace files that exist and differ, and create nothing new.
+    #[arg(help_heading = EXISTING, long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub existing: bool,
+    /// Leave everything alone that exists.
+    #[arg(help_heading = EXISTING, long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ignore_existing: bool,
     /// Force names to disk as well as content before the copy counts as done (without it, a power
     /// failure can take away files copied in the last seconds, but never leaves wrong ones).
-    #[arg(long)]
+    #[arg(help_heading = WRITING, long)]
     pub fsync: bool,
     /// Start every file from its beginning, and keep nothing of unfinished ones.
-    #[arg(long)]
+    #[arg(help_heading = WRITING, long)]
     pub no_resume: bool,
     /// Send the content of large files unencrypted, for networks that nobody else can look into;
     /// names, small files and hashes stay encrypted, and every byte is still verified. A server
     /// must allow it (`serve --allow-no-encrypt`), or the copy is encrypted.
-    #[arg(long)]
+    #[arg(help_heading = NETWORK, long)]
     pub no_encrypt: bool,
     /// Compare existing files by the hash of their content instead of by size and modification
     /// time: both ends read them.
-    #[arg(long)]
+    #[arg(help_heading = EXISTING, long)]
     pub checksum: bool,
     /// Keep hard links: several names of one file in the sources become several names of one file,
     /// which is transferred once.
-    #[arg(short = 'H', long)]
+    #[arg(help_heading = WRITING, short = 'H', long)]
     pub hard_links: bool,
     /// Depots to pass, in order, or `direct`. Repeatable: streams spread over the routes, and the
     /// faster ones carry more. [default: the routes from routes.toml or the controller, in addition
     /// to the direct route; direct if there is neither]
-    #[arg(long = "route", value_name = "HOP[,HOP...]|direct")]
+    #[arg(help_heading = NETWORK, long = "route", value_name = "HOP[,HOP...]|direct")]
     #[schema(value_type = Vec<String>)]
     pub routes: Vec<Route>,
     /// Local address that sessions start from. Repeatable: streams spread over all addresses, and
     /// over all routes from each [default: the system's choice].
-    #[arg(long = "source", value_name = "ADDRESS")]
+    #[arg(help_heading = NETWORK, long = "source", value_name = "ADDRESS")]
     #[schema(value_type = Vec<String>)]
     pub source_addresses: Vec<IpAddr>,
     /// Streams in all [default: one per route at first, and more while they make the copy faster].
     #[arg(
+        help_heading = NETWORK,
         long,
         value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STREAMS)),
     )]
     pub streams: Option<u32>,
     /// TCP congestion control of this host's connections [default: the system's].
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = NETWORK, long, value_name = "NAME")]
     pub congestion: Option<String>,
     /// Transport of the last hop, to the server [default: tcp, and also quic once random losses
     /// slow the copy down]. The hops of --route name theirs, as in `quic:depot.example`.
     // Left out if unused, so that older releases can read stored jobs.
-    #[arg(long, value_name = "tcp|quic")]
+    #[arg(help_heading = NETWORK, long, value_name = "tcp|quic")]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub transport: Option<Transport>,
     /// When a route fails before anything was sent, connect directly instead.
-    #[arg(long)]
+    #[arg(help_heading = NETWORK, long)]
     pub fall_back: bool,
     /// The server's key, as `longhaul serve` prints it; nothing else is trusted then.
-    #[arg(long, value_name = "KEY")]
+    #[arg(help_heading = TRUST, long, value_name = "KEY")]
     #[schema(value_type = Option<String>)]
     pub host_key: Option<PublicKey>,
     /// Trust a server that is not known yet, and remember its key.
-    #[arg(long, conflicts_with = "host_key")]
+    #[arg(help_heading = TRUST, long, conflicts_with = "host_key")]
     pub accept_new: bool,
     /// The key to authenticate with [default: the default key, made when first needed].
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = TRUST, long, value_name = "FILE")]
     #[schema(value_type = Option<String>)]
     pub identity: Option<PathBuf>,
     /// Finish by then: 18:00, 'Fri 18:00', '2026-11-27 18:00', +2h (in the API: RFC 3339). What
     /// best effort is not sure to carry by that time is reserved at the controller, and returned as
     /// soon as it is not needed. lh:// only.
     // Left out if unused, so that older releases can read stored jobs.
-    #[arg(long, value_name = "TIME")]
+    #[arg(help_heading = DEADLINE, long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = "date-time")]
     pub by: Option<String>,
     /// Bandwidth to reserve: `auto`, what the deadline needs; `never`; or a rate, such as 2G, for
     /// as long as the copy is expected to take, also without --by. [default: auto with --by, else
     /// never]
-    #[arg(long, value_name = "auto|never|RATE")]
+    #[arg(help_heading = DEADLINE, long, value_name = "auto|never|RATE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub reserve: Option<ReservationMode>,
@@ -111,4 +140,22 @@ pub struct CopyOptions {
     #[serde(flatten)]
     #[schema(ignore)]
     pub ssh: SshOptions,
+}
+
+impl CopyOptions {
+    /// Returns true if files that exist and differ are replaced.
+    #[must_use]
+    pub fn replaces(&self) -> bool {
+        self.overwrite || self.update || self.existing
+    }
+
+    /// Returns the restriction of what is created and replaced.
+    #[must_use]
+    pub fn existing_policy(&self) -> ExistingPolicy {
+        ExistingPolicy {
+            update: self.update,
+            existing: self.existing,
+            ignore_existing: self.ignore_existing,
+        }
+    }
 }

@@ -3,13 +3,18 @@
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_accounts::AccountLog;
 use longhaul_hop::{GateLimits, ListenerConfig};
-use longhaul_metrics::MetricsPage;
 use longhaul_policy::{ForwardingTable, HostPattern, Policy};
 use longhaul_proto::{DEPOT_PORT, Endpoint, Host, SigningKey, Transport, text::printable};
 use longhaul_quic::QuicLimits;
+use longhaul_scitags::FlowMarker;
+use longhaul_service::MetricsPage;
+use longhaul_wishes::CircuitBroker;
+use quantities::Rate;
 
 use crate::observe::HopObserver;
 
@@ -47,6 +52,13 @@ pub struct DepotConfig {
     pub workers: usize,
     /// Observer of the hops that the depot relays over.
     pub hop_observer: Option<HopObserver>,
+    /// Broker that reserves circuits for principals whose rules and delegations permit it;
+    /// nobody if `None`.
+    pub circuits: Option<Arc<dyn CircuitBroker>>,
+    /// Log of the accounts, with one record for each relayed session; none are kept if `None`.
+    pub accounts: Option<AccountLog>,
+    /// Marks the hops of copies as flows of an experiment; they are not marked if `None`.
+    pub marker: Option<FlowMarker>,
     /// If true, reloads the files of the policy and of the forwarding table on SIGHUP. What did not
     /// come from a file stays.
     pub reload_on_hangup: bool,
@@ -74,6 +86,9 @@ impl DepotConfig {
             timeouts: DepotTimeouts::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             hop_observer: None,
+            circuits: None,
+            accounts: None,
+            marker: None,
             reload_on_hangup: true,
         }
     }
@@ -82,7 +97,49 @@ impl DepotConfig {
 /// Congestion control towards some next hops, by the kernel's name.
 pub type NextCongestion = NextHopSetting<String>;
 /// Transport towards some next hops, unless the route names one.
-pub type NextTransport = NextHopSetting<Transport>;
+pub type NextTransport = NextHopSetting<HopTransport>;
+
+/// Transport of a hop, with the rate of a paced one.
+///
+/// Text: a [`Transport`], or `paced:RATE`, such as `paced:9.5G`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HopTransport {
+    /// The transport.
+    pub transport: Transport,
+    /// Maximum rate of each session of a paced hop, in bit/s with headers. Without one, only the
+    /// rate that a session states limits it.
+    pub max_rate: Option<u64>,
+}
+
+impl From<Transport> for HopTransport {
+    fn from(transport: Transport) -> Self {
+        Self {
+            transport,
+            max_rate: None,
+        }
+    }
+}
+
+impl FromStr for HopTransport {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some(rate) = text.strip_prefix("paced:") else {
+            let known = text.parse::<Transport>();
+            return known.map(Self::from).map_err(|error| error.to_string());
+        };
+        let rate: Rate = rate
+            .parse()
+            .map_err(|error| format!("not a rate after `paced:`: {error}"))?;
+        match rate.bits_per_second() as u64 {
+            0 => Err("a paced hop needs a rate over 0".to_owned()),
+            bps => Ok(Self {
+                transport: Transport::Paced,
+                max_rate: Some(bps),
+            }),
+        }
+    }
+}
 
 /// Setting for some next hops.
 ///

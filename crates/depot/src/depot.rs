@@ -1,22 +1,18 @@
-//! Life cycle of a depot: open the listeners, accept, reload, drain.
+//! Life cycle of a depot: opens what it needs, and runs in the shell of a service.
 
 use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_hop::{
-    BufferPool, Conn, ConnectionGate, EventLog, ListenError, Listener, ListenerConfig,
-    PhaseReceiver, PipeBounds, PipePool, ServiceLife, StreamListener, check_congestion,
+    BufferPool, ConnectionGate, EventLog, Listener, PipeBounds, PipePool, check_congestion,
 };
-use longhaul_metrics::MetricsPage;
 use longhaul_policy::{ActivePolicy, OwnAddressReader, ReloadResult};
-use longhaul_proto::{Admission, LogRate, ReplayMemory};
 use longhaul_quic::{QuicDialler, QuicListener};
-use parking_lot::Mutex;
-use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::JoinSet;
+use longhaul_service::{
+    ConnectionHandler, Hangup, MetricsPage, OpenAdmission, PendingConnection, Readiness, Shell,
+    StatusListener, open_listeners,
+};
 
 use crate::config::DepotConfig;
 use crate::dial::Dialler;
@@ -52,11 +48,12 @@ pub struct Depot {
     listeners: Vec<Listener>,
     /// QUIC on the ports of `listeners`.
     streams: Vec<QuicListener>,
-    page: Option<TcpListener>,
+    page: Option<StatusListener>,
     extra_metrics: Option<MetricsPage>,
-    hangup: Option<Signal>,
-    workers: Arc<Workers>,
+    hangup: Option<Hangup>,
+    workers: Workers,
     shared: Arc<DepotState>,
+    shell: Shell,
 }
 
 /// Current load of a depot.
@@ -78,32 +75,16 @@ impl Depot {
     /// # Errors
     /// [`Error`], which names the resource that is not available.
     pub fn bind(config: DepotConfig) -> Result<Self, Error> {
-        if config.listen.is_empty() {
-            return Err(Error::NoListener);
-        }
         config
             .next_congestion
             .iter()
-            .try_for_each(|next| check_congestion(&next.value))?;
-        let listeners = config
-            .listen
-            .iter()
-            .map(|at| listen(at, &config))
-            .collect::<Result<Vec<_>, _>>()?;
+            .try_for_each(|next| check_congestion(&next.value))
+            .map_err(longhaul_service::Error::Congestion)?;
+        let listeners = open_listeners(&config.listen, config.timeouts.unacknowledged)?;
         let streams = listen_quic(&listeners, &config)?;
-        let page = match config.metrics {
-            None => None,
-            Some(address) => {
-                let opened = longhaul_metrics::listen(address);
-                Some(opened.map_err(|source| Error::Metrics { address, source })?)
-            }
-        };
+        let page = config.metrics.map(StatusListener::open).transpose()?;
         let has_files = config.policy.file().is_some() || config.forwarding.file().is_some();
-        let hangup = if config.reload_on_hangup && has_files {
-            Some(signal(SignalKind::hangup()).map_err(Error::Signals)?)
-        } else {
-            None
-        };
+        let hangup = (config.reload_on_hangup && has_files).then(Hangup::take);
         let pipes = PipeBounds {
             size: config.limits.pipe_bytes,
             total: config.limits.total_pipe_bytes,
@@ -112,8 +93,7 @@ impl Depot {
         let shared = Arc::new(DepotState {
             policy: ActivePolicy::new(config.policy),
             forwarding: Forwarding::new(config.forwarding),
-            admission: Admission::new(config.key.public()),
-            replays: Mutex::new(ReplayMemory::new()),
+            admission: OpenAdmission::new(config.key.public()),
             key: config.key,
             dialler: Dialler::new(
                 config.limits.lookups,
@@ -125,22 +105,25 @@ impl Depot {
             ),
             gate: ConnectionGate::new(config.limits.gate(&config.timeouts)),
             timeouts: config.timeouts,
-            events: EventLog::new(),
+            events: Arc::new(EventLog::new()),
             pipes: PipePool::new(pipes),
             buffers: BufferPool::new(config.limits.total_pipe_bytes),
             metrics: DepotMetrics::new(),
             observer: config.hop_observer,
             grants: Arc::default(),
+            circuits: config.circuits,
+            accounts: config.accounts,
+            marker: config.marker,
         });
-        let workers = Arc::new(Workers::start(config.workers).map_err(Error::Threads)?);
         Ok(Self {
             listeners,
             streams,
             page,
             extra_metrics: config.extra_metrics,
-            hangup,
-            workers,
+            hangup: hangup.transpose()?,
+            workers: Workers::start(config.workers).map_err(Error::Threads)?,
             shared,
+            shell: Shell::new(),
         })
     }
 
@@ -169,79 +152,94 @@ impl Depot {
     /// Returns the address of the metrics page.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.page
-            .as_ref()
-            .and_then(|listener| listener.local_addr().ok())
+        self.page.as_ref().map(StatusListener::local_addr)
+    }
+
+    /// Returns its metrics, with those of [`DepotConfig::extra_metrics`], for another page.
+    #[must_use]
+    pub fn metrics(&self) -> MetricsPage {
+        let shared = Arc::clone(&self.shared);
+        let own = MetricsPage::new(move || render(&shared));
+        match &self.extra_metrics {
+            Some(beside) => own.joined_with(beside.clone()),
+            None => own,
+        }
+    }
+
+    /// Returns its readiness: it is ready until it drains.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        self.shell.readiness()
     }
 
     /// Serves until `shutdown` resolves, then drains. If this future is dropped, sessions are
     /// reset.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let metrics = self.metrics();
         let Self {
             listeners,
             streams,
             page,
-            extra_metrics: beside,
+            extra_metrics: _,
             hangup,
             workers,
             shared,
+            mut shell,
         } = self;
-        let (life, phases) = ServiceLife::start();
-        let mut tasks = JoinSet::new();
+        let handler = Arc::new(DepotHandler {
+            shared: Arc::clone(&shared),
+            workers,
+        });
         for listener in listeners {
-            let admission = StreamAdmission {
-                shared: Arc::clone(&shared),
-                workers: Arc::clone(&workers),
-                phases: phases.clone(),
-            };
-            tasks.spawn(accept(listener, admission));
+            shell.accept(listener, &handler);
         }
         for listener in streams {
-            let admission = StreamAdmission {
-                shared: Arc::clone(&shared),
-                workers: Arc::clone(&workers),
-                phases: phases.clone(),
-            };
-            tasks.spawn(accept_streams(listener, admission));
+            shell.accept_streams(listener, &handler);
         }
-        let mut services = JoinSet::new();
         if let Some(listener) = page {
-            let own = Arc::clone(&shared);
-            let own = MetricsPage::new(move || render(&own));
-            let page = match beside {
-                Some(beside) => own.joined_with(beside),
-                None => own,
-            };
-            services.spawn(longhaul_metrics::serve(listener, page));
+            shell.serve_page(listener, metrics);
         }
         if let Some(hangup) = hangup {
-            services.spawn(reload(hangup, Arc::clone(&shared)));
+            let shared = Arc::clone(&shared);
+            shell.run_beside(hangup.run_each(move || reload(Arc::clone(&shared))));
         }
-        drop(phases);
         shutdown.await;
-        tracing::info!(sessions = shared.gate.verified_count(), "draining");
-        life.drain();
-        tasks.shutdown().await;
-        let late = || {
-            tracing::warn!(
-                sessions = shared.gate.verified_count(),
-                "drain deadline passed: resetting the remaining sessions"
-            );
-        };
-        life.finish(shared.timeouts.drain, late).await;
-        tracing::info!("drained");
+        let sessions = || shared.gate.verified_count();
+        shell
+            .drain_sessions(shared.timeouts.drain, "", sessions)
+            .await;
     }
 }
 
-fn listen(at: &ListenerConfig, config: &DepotConfig) -> Result<Listener, Error> {
-    at.open(config.timeouts.unacknowledged)
-        .map_err(|error| match error {
-            ListenError::Congestion(error) => error.into(),
-            ListenError::Io(source) => Error::Listen {
-                address: at.address,
-                source,
-            },
-        })
+/// Handler of connections, which runs them on the workers.
+#[derive(Debug)]
+struct DepotHandler {
+    shared: Arc<DepotState>,
+    workers: Workers,
+}
+
+impl ConnectionHandler for DepotHandler {
+    fn gate(&self) -> &Arc<ConnectionGate> {
+        &self.shared.gate
+    }
+
+    fn count_accepted(&self) {
+        self.shared.metrics.accepted.inc();
+    }
+
+    fn count_accept_error(&self) {
+        self.shared.metrics.accept_errors.inc();
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.workers.spawn(task);
+    }
+
+    async fn serve(self: Arc<Self>, connection: PendingConnection) {
+        let shared = Arc::clone(&self.shared);
+        drop(self);
+        serve(shared, connection).await;
+    }
 }
 
 /// Opens QUIC on the ports of the listeners, if it is enabled.
@@ -261,64 +259,10 @@ fn listen_quic(listeners: &[Listener], config: &DepotConfig) -> Result<Vec<QuicL
         .collect()
 }
 
-/// Resources for the connections of a listener. Each connection's task holds a clone of `phases`.
-struct StreamAdmission {
-    shared: Arc<DepotState>,
-    workers: Arc<Workers>,
-    phases: PhaseReceiver,
-}
-
-impl StreamAdmission {
-    /// Serves a connection on one of the workers, which `register` registers there.
-    fn admit(
-        &self,
-        peer: SocketAddr,
-        register: impl FnOnce() -> io::Result<Conn> + Send + 'static,
-    ) {
-        self.shared.metrics.accepted.inc();
-        let entered = self.shared.gate.admit(peer.ip());
-        let (shared, phases) = (Arc::clone(&self.shared), self.phases.clone());
-        self.workers.spawn(async move {
-            match register() {
-                Ok(conn) => serve(shared, conn, peer, entered, phases.clone()).await,
-                Err(_) => drop(shared.metrics.accept_errors.inc()),
-            }
-            drop(phases);
-        });
-    }
-}
-
-/// Accepts TCP connections until it is dropped.
-async fn accept(mut listener: Listener, admission: StreamAdmission) {
-    // Bounds the log for a shortage of descriptors, however long it lasts.
-    let mut warnings = LogRate::new(3, 1);
-    let began = tokio::time::Instant::now();
-    loop {
-        let failed = |error: &io::Error| {
-            admission.shared.metrics.accept_errors.inc();
-            if let Some(left_out) = warnings.admit(began.elapsed()) {
-                tracing::warn!(%error, left_out, "cannot accept connections; retrying");
-            }
-        };
-        let (fd, peer) = listener.accept(failed).await;
-        admission.admit(peer, move || Conn::new(fd));
-    }
-}
-
-/// Accepts QUIC streams until it is dropped.
-async fn accept_streams(mut listener: QuicListener, admission: StreamAdmission) {
-    loop {
-        let (conn, peer) = listener.accept().await;
-        admission.admit(peer, move || Ok(conn));
-    }
-}
-
-/// Reloads the policy and the forwarding table on each SIGHUP. An invalid file changes nothing.
-async fn reload(mut hangup: Signal, shared: Arc<DepotState>) {
-    while hangup.recv().await.is_some() {
-        reload_policy(&shared).await;
-        reload_forwarding(&shared).await;
-    }
+/// Reloads the policy and the forwarding table. An invalid file changes nothing.
+async fn reload(shared: Arc<DepotState>) {
+    reload_policy(&shared).await;
+    reload_forwarding(&shared).await;
 }
 
 async fn reload_forwarding(shared: &DepotState) {

@@ -7,12 +7,12 @@ use longhaul_hop::{DialError, DialledConnection, HopOptions, Payer, dial, dial_s
 use longhaul_policy::{
     AccessRequest, Candidates, Finder, OwnAddressReader, OwnAddresses, ResolvedTarget, Unreachable,
 };
-use longhaul_proto::{Endpoint, Open, PublicKey, StatusCode, Transport};
+use longhaul_proto::{Endpoint, Open, PublicKey, StatusCode, Transport, payload_rate};
 use longhaul_quic::QuicDialler;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::config::{NextCongestion, NextTransport};
+use crate::config::{HopTransport, NextCongestion, NextTransport};
 use crate::experience::HopExperiences;
 use crate::observe::HopObservation;
 use crate::refusal::DepotRefusal;
@@ -67,11 +67,13 @@ impl Dialler {
 
     /// Connects to the first address of `way` that answers, by `transport`, or else by the one that
     /// the configuration names or that earlier sessions recommend. Over QUIC, it must prove `key`.
+    /// A paced hop carries at most the session's `rate`, in bit/s.
     pub(crate) async fn dial(
         &self,
         way: &ResolvedTarget,
         key: Option<PublicKey>,
         transport: Option<Transport>,
+        rate: Option<u64>,
         deadline: Instant,
     ) -> Result<DialledConnection, DepotRefusal> {
         let options = |address| {
@@ -86,21 +88,29 @@ impl Dialler {
             }
         };
         let tcp = dial(&way.addresses, options, deadline);
-        let dialled = match (&self.quic, transport) {
-            (Some(quic), Some(Transport::Quic)) => {
+        let chosen = transport.map_or_else(|| self.chosen_transport(way), HopTransport::from);
+        let dialled = match (&self.quic, chosen.transport) {
+            (Some(quic), Transport::Quic) if transport.is_some() => {
                 dial_stream(&way.addresses, quic.as_ref(), key, deadline).await
             }
-            (None, Some(Transport::Quic)) => Err(DialError::NoQuic),
-            (Some(quic), None) if self.chosen_transport(way) == Transport::Quic => {
+            (Some(quic), Transport::Quic) => {
                 quic.dial_or_tcp(&way.addresses, key, deadline, tcp).await
             }
-            _ => tcp.await,
+            (None, Transport::Quic) if transport.is_some() => Err(DialError::NoQuic),
+            (_, Transport::Quic | Transport::Tcp | Transport::Paced) => tcp.await,
         };
-        dialled.map_err(|error: DialError| DepotRefusal::new(error.code(), error.to_string()))
+        let dialled = dialled
+            .map_err(|error: DialError| DepotRefusal::new(error.code(), error.to_string()))?;
+        if chosen.transport == Transport::Paced
+            && let Some(rate) = rate.into_iter().chain(chosen.max_rate).min()
+        {
+            dialled.conn.pace(payload_rate(rate));
+        }
+        Ok(dialled)
     }
 
     /// Returns the transport for a target for which the route names none.
-    fn chosen_transport(&self, way: &ResolvedTarget) -> Transport {
+    fn chosen_transport(&self, way: &ResolvedTarget) -> HopTransport {
         let applies = |choice: &&NextTransport| {
             let mut addresses = way.addresses.iter();
             addresses.any(|address| choice.applies(&way.endpoint, *address))
@@ -111,7 +121,7 @@ impl Dialler {
         let now = self.created.elapsed();
         let choice = self.experiences.lock().choose(&way.endpoint, now);
         tracing::debug!(hop = %way.endpoint, %choice, "transport chosen");
-        choice.transport
+        choice.transport.into()
     }
 
     /// Learns from a session that was dialled to `hop`. `sent` is what TCP experienced while it
@@ -128,7 +138,8 @@ impl Dialler {
         match (transport, sent) {
             (Transport::Quic, _) => experiences.record_quic(hop, bytes, time, now),
             (Transport::Tcp, Some(sent)) => experiences.record_tcp(hop, sent, now),
-            (Transport::Tcp, None) => {}
+            // Its rate limit, and not the hop, decides what a paced session experiences.
+            (Transport::Tcp, None) | (Transport::Paced, _) => {}
         }
     }
 }

@@ -9,6 +9,7 @@
 //! [`run`] does all of this. [`Depot`] does the same in two steps, for callers that need to know
 //! the ports first.
 
+mod circuit;
 mod config;
 mod depot;
 mod dial;
@@ -20,6 +21,7 @@ mod forwarding;
 pub mod fuzzing;
 mod grants;
 mod grants_in_use;
+mod marking;
 mod metrics;
 mod next_hop;
 mod observe;

@@ -48,6 +48,10 @@ label!(
     AddedHopLabel { outcome }
 );
 label!(
+    /// Transport of a dialled hop.
+    TransportLabel { transport }
+);
+label!(
     /// Direction of relayed bytes.
     DirectionLabel { direction }
 );
@@ -93,6 +97,7 @@ pub(crate) struct DepotMetrics {
     pub(crate) forwarding_reloads: Family<ReloadLabel, Counter>,
     pub(crate) added_hops: Family<AddedHopLabel, Counter>,
     pub(crate) dial_time: Histogram,
+    pub(crate) dialled: Family<TransportLabel, Counter>,
     pub(crate) traffic: Traffic,
     pub(crate) granted_sessions: Gauge,
     pub(crate) granted_bytes: Counter,
@@ -117,6 +122,7 @@ impl DepotMetrics {
             forwarding_reloads: Family::default(),
             added_hops: Family::default(),
             dial_time: Histogram::new(exponential_buckets(0.001, 2.0, 14)),
+            dialled: Family::default(),
             traffic: Traffic {
                 forward: bytes.get_or_create_owned(&DirectionLabel::new("forward")),
                 backward: bytes.get_or_create_owned(&DirectionLabel::new("backward")),
@@ -131,6 +137,11 @@ impl DepotMetrics {
             "connections",
             "Connections accepted",
             metrics.accepted.clone(),
+        );
+        registry.register(
+            "dialled_hops",
+            "Hops dialled, by the transport that was used",
+            metrics.dialled.clone(),
         );
         registry.register(
             "accept_errors",
@@ -227,13 +238,7 @@ impl DepotMetrics {
     pub(crate) fn page(&self, pipe_bytes: usize) -> String {
         self.pipe_bytes
             .set(i64::try_from(pipe_bytes).unwrap_or(i64::MAX));
-        let mut page = String::new();
-        if prometheus_client::encoding::text::encode(&mut page, &self.registry).is_err() {
-            // Writing to a String does not fail. If it ever does, an empty page is better than a
-            // partial one.
-            page.clear();
-        }
-        page
+        longhaul_service::encode(&self.registry)
     }
 
     /// Adds the time for which each limit held at a session's hop.

@@ -12,6 +12,7 @@ use longhaul_proto::{Hop, NextReceiver, Open, StatusCode};
 use tokio::time::Instant;
 
 use crate::dial::{policy_refusal, policy_request};
+use crate::metrics::TransportLabel;
 use crate::refusal::DepotRefusal;
 use crate::state::DepotState;
 
@@ -159,8 +160,13 @@ impl Attempt {
             .await?;
         let rule = take_permit(shared, &target, asked)?;
         let began = Instant::now();
-        let connection = shared.dialler.dial(&target, key, transport, limit).await?;
+        let connection = shared
+            .dialler
+            .dial(&target, key, transport, open.rate, limit)
+            .await?;
         shared.metrics.observe_dial_time(began.elapsed());
+        let transport = TransportLabel::new(connection.conn.transport().as_str());
+        shared.metrics.dialled.get_or_create(&transport).inc();
         Ok(DialledHop {
             target,
             rule,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drs::LimitTally;
+use drs::{FlowObservations, LimitTally, PacketCounts};
 use longhaul_proto::{Endpoint, Hop, Open, PublicKey};
 
 use crate::probe::train::Train;
@@ -27,9 +27,9 @@ pub struct HopObservation {
     pub tally: LimitTally,
     /// Smoothed round-trip time at the latest sample; zero before the first.
     pub rtt: Duration,
-    /// Number of segments sent, if this end sends.
+    /// Number of segments or packets sent, if this end sends.
     pub segments: u64,
-    /// Number of those segments that were retransmitted.
+    /// Number of those that were retransmitted or lost.
     pub lost: u64,
     /// Bytes moved between the first and the latest sample.
     pub bytes: u64,
@@ -37,6 +37,33 @@ pub struct HopObservation {
     pub time: Duration,
     /// Congestion control of this end; empty if it does not send.
     pub congestion: String,
+}
+
+impl HopObservation {
+    /// Creates the observation of a hop towards which this end sends.
+    pub(crate) fn from_sender(seen: FlowObservations) -> Self {
+        let packets = seen.packets.unwrap_or_else(|| PacketCounts {
+            sent: seen.sent / u64::from(seen.mss.max(1)),
+            lost: u64::from(seen.retransmits),
+        });
+        Self {
+            segments: packets.sent,
+            lost: packets.lost,
+            congestion: seen.congestion.as_str().to_owned(),
+            ..Self::from_receiver(seen)
+        }
+    }
+
+    /// Creates the observation of a hop from which this end receives.
+    pub(crate) fn from_receiver(seen: FlowObservations) -> Self {
+        Self {
+            tally: seen.tally,
+            rtt: seen.rtt,
+            bytes: seen.span_moved,
+            time: seen.span,
+            ..Self::default()
+        }
+    }
 }
 
 /// Report on one hop of an ended session or of a probe. Bytes moved from `from` to `to`.

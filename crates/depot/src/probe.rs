@@ -14,8 +14,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use longhaul_hop::{Conn, ConnectionPermit, Payer, unix_ms};
 use longhaul_proto::{
-    MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open, OpenRefusal, PROBE_MESSAGE_BYTES, ProbeMessage,
-    PublicKey, ServiceName, Status, StatusCode,
+    MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open, PROBE_MESSAGE_BYTES, ProbeMessage, PublicKey,
+    ServiceName, Status, StatusCode,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
@@ -51,18 +51,13 @@ pub(crate) async fn serve(
     let now = unix_ms();
     let policy = shared.policy.policy();
     let may = |principal: &PublicKey| policy.may_probe(principal);
+    let checks = shared.admission.checks();
+    checks.check_at_acceptor(open, now, may, |service| *service == ServiceName::PROBE)?;
+    let payer = Payer::Key(open.principal);
     shared
         .admission
-        .check_at_acceptor(open, now, may, |service| *service == ServiceName::PROBE)?;
-    let payer = Payer::Key(open.principal);
-    place
-        .charge_to(payer)
-        .map_err(|why| DepotRefusal::from(why).charged_to(payer))?;
-    shared
-        .replays
-        .lock()
-        .admit(&payer, open.session_id, open.signed_at_unix_ms, now)
-        .map_err(|why| DepotRefusal::from(OpenRefusal::from(why)).charged_to(payer))?;
+        .admit(open, place, payer, now)
+        .map_err(|why: DepotRefusal| why.charged_to(payer))?;
     let mut status = Status::from_acceptor(StatusCode::Ok, open.position());
     let answered = async {
         // Signed regardless of the route, because the measured depot must prove its key.

@@ -1,16 +1,18 @@
 //! Observes a session while [`longhaul_hop::Duplex`] moves its bytes unread (LH-DEPOT-3): counts
-//! them, and samples the limits of its two hops. Never changes a setting.
+//! them, and samples the limits of its two hops. Changes no setting but the pacing of a circuit.
 //!
 //! The first side of the duplex is the upstream hop, on which the OPEN arrived. The second is the
 //! downstream hop, which was dialled.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use drs::{Estimator, Limit, LimitTally, Sampler, Side};
+use drs::{FlowWatch, Limit, LimitTally, Side, WatchSettings};
 use longhaul_hop::{Conn, DuplexObserver};
 use longhaul_proto::{Hop, Open};
-use tokio::time::Instant;
+use longhaul_wishes::HeldHop;
 
+use crate::marking::RelayedBytes;
 use crate::metrics::Traffic;
 use crate::observe::{HopEnd, HopObservation, HopReport, hop_ends};
 
@@ -23,25 +25,18 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 pub(crate) struct RelayObserver {
     traffic: Traffic,
     hops: Option<Box<HopWatches>>,
+    /// The downstream hop, if it may get a circuit.
+    circuit: Option<HeldHop>,
+    /// Bytes of the session, if its hops are marked.
+    marked: Option<Arc<RelayedBytes>>,
 }
 
 /// Watches both hops of one session.
 #[derive(Debug)]
 struct HopWatches {
-    begun: Instant,
-    next: Instant,
     forward: bool,
-    sending: HopWatch,
-    receiving: HopWatch,
-}
-
-#[derive(Debug)]
-struct HopWatch {
-    sampler: Sampler,
-    estimator: Estimator,
-    sends: bool,
-    first: Option<(Duration, u64)>,
-    latest: HopObservation,
+    sending: FlowWatch,
+    receiving: FlowWatch,
 }
 
 /// Time spent under each limit, at each hop of a session.
@@ -54,10 +49,16 @@ pub(crate) struct HopTallies {
 }
 
 impl RelayObserver {
-    pub(crate) fn new(traffic: Traffic) -> Self {
+    pub(crate) fn new(
+        traffic: Traffic,
+        circuit: Option<HeldHop>,
+        marked: Option<Arc<RelayedBytes>>,
+    ) -> Self {
         Self {
             traffic,
             hops: None,
+            circuit,
+            marked,
         }
     }
 
@@ -70,9 +71,9 @@ impl RelayObserver {
     }
 
     /// Returns what the downstream hop experienced while this depot sent bulk data over it.
-    pub(crate) fn sent_downstream(&self) -> Option<&HopObservation> {
+    pub(crate) fn sent_downstream(&self) -> Option<HopObservation> {
         let hops = self.hops.as_ref().filter(|hops| hops.forward)?;
-        Some(&hops.sending.latest)
+        Some(HopObservation::from_sender(hops.sending.observations()))
     }
 
     /// Returns a report of each hop, in the direction that carried most of the bytes; `None` if too
@@ -90,9 +91,11 @@ impl RelayObserver {
             observation,
             train: None,
         };
+        let sent = HopObservation::from_sender(hops.sending.observations());
+        let received = HopObservation::from_receiver(hops.receiving.observations());
         Some([
-            report(source, HopEnd::Here, hops.receiving.latest),
-            report(HopEnd::Here, sink, hops.sending.latest),
+            report(source, HopEnd::Here, received),
+            report(HopEnd::Here, sink, sent),
         ])
     }
 }
@@ -100,9 +103,18 @@ impl RelayObserver {
 impl DuplexObserver<Conn, Conn> for RelayObserver {
     fn count(&mut self, forward: u64, backward: u64) {
         self.traffic.count(forward, backward);
+        if let Some(circuit) = &self.circuit {
+            circuit.count(forward, backward);
+        }
+        if let Some(marked) = &self.marked {
+            marked.count(forward, backward);
+        }
     }
 
     fn watch(&mut self, upstream: &mut Conn, downstream: &mut Conn, forward: bool) {
+        if let Some(circuit) = &mut self.circuit {
+            circuit.pace(downstream.tcp());
+        }
         self.hops
             .get_or_insert_with(|| Box::new(HopWatches::new(forward)))
             .sample(upstream, downstream);
@@ -112,92 +124,45 @@ impl DuplexObserver<Conn, Conn> for RelayObserver {
 impl HopWatches {
     /// Begins to observe. `forward` is true if the bulk data moves towards the acceptor.
     fn new(forward: bool) -> Self {
-        let now = Instant::now();
-        let hop = |side| HopWatch {
-            sampler: Sampler::new(),
-            estimator: Estimator::new(side),
-            sends: matches!(side, Side::Sending),
-            first: None,
-            latest: HopObservation::default(),
+        let settings = WatchSettings {
+            period: SAMPLE_INTERVAL,
+            ..WatchSettings::observe_only()
         };
         Self {
-            begun: now,
-            next: now,
             forward,
-            sending: hop(Side::Sending),
-            receiving: hop(Side::Receiving),
+            sending: FlowWatch::new(settings, Side::Sending),
+            receiving: FlowWatch::new(settings, Side::Receiving),
         }
     }
 
     /// Samples both hops, if that is due.
-    fn sample(&mut self, upstream: &mut Conn, downstream: &mut Conn) {
-        let now = Instant::now();
-        if now < self.next {
-            return;
-        }
-        self.next = now + SAMPLE_INTERVAL;
-        let at = now - self.begun;
-        if self.forward {
-            self.receiving.sample(upstream, at);
-            self.sending.sample(downstream, at);
-        } else {
-            self.receiving.sample(downstream, at);
-            self.sending.sample(upstream, at);
+    fn sample(&self, upstream: &Conn, downstream: &Conn) {
+        let (source, sink) = match self.forward {
+            true => (upstream, downstream),
+            false => (downstream, upstream),
+        };
+        for (watch, hop) in [(&self.receiving, source), (&self.sending, sink)] {
+            match hop {
+                Conn::Tcp(socket) => {
+                    watch.sample(socket, 0);
+                }
+                Conn::Stream(stream) => {
+                    watch.record(|side| Some(stream.measurement()?.sample(side)));
+                }
+            }
         }
     }
 
     fn tallies(&self) -> HopTallies {
-        let (sending, receiving) = (self.sending.latest.tally, self.receiving.latest.tally);
-        if self.forward {
-            HopTallies {
-                upstream: receiving,
-                downstream: sending,
-            }
-        } else {
-            HopTallies {
-                upstream: sending,
-                downstream: receiving,
-            }
-        }
-    }
-}
-
-impl HopWatch {
-    /// Samples a hop that has a TCP socket.
-    fn sample(&mut self, hop: &mut Conn, at: Duration) {
-        let Some(socket) = hop.tcp() else {
-            return;
+        let sending = self.sending.observations().tally;
+        let receiving = self.receiving.observations().tally;
+        let (upstream, downstream) = match self.forward {
+            true => (receiving, sending),
+            false => (sending, receiving),
         };
-        // A socket that cannot be sampled is about to fail, which is reported elsewhere.
-        let Ok(sample) = self.sampler.sample(socket, at) else {
-            return;
-        };
-        if let Some(verdict) = self.estimator.observe(&sample) {
-            self.latest.tally.add(&verdict);
-        }
-        let info = &sample.info;
-        let moved = if self.sends {
-            info.bytes_acked
-        } else {
-            info.bytes_received
-        };
-        let (Some(moved), latest) = (moved, &mut self.latest) else {
-            return;
-        };
-        let (begun, before) = *self.first.get_or_insert((at, moved));
-        latest.bytes = moved.saturating_sub(before);
-        latest.time = at.saturating_sub(begun);
-        latest.rtt = info.rtt;
-        if self.sends {
-            latest.segments = info.bytes_sent.unwrap_or(0) / u64::from(info.send_mss.max(1));
-            latest.lost = u64::from(info.retransmits);
-            sample
-                .congestion
-                .name
-                .as_str()
-                .clone_into(&mut latest.congestion);
-        } else if info.receive_rtt > Duration::ZERO && info.rtt.is_zero() {
-            latest.rtt = info.receive_rtt;
+        HopTallies {
+            upstream,
+            downstream,
         }
     }
 }

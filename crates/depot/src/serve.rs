@@ -4,34 +4,35 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use longhaul_accounts::record::bounded;
+use longhaul_accounts::{AccountRecord, SessionRecord, SessionResult};
 use longhaul_hop::{
-    AdmittedConnection, Conn, Duplex, DuplexEnding, DuplexOptions, DuplexOutcome, EndPolicy,
-    IdleLimits, Phase, PhaseReceiver,
+    Conn, Duplex, DuplexEnding, DuplexOptions, DuplexOutcome, EndPolicy, IdleLimits,
 };
+use longhaul_service::{Interruption, PendingConnection, Phase, PhaseReceiver};
+use longhaul_wishes::DrivenFlow;
 use tokio::time::Instant;
 
+use crate::circuit::{changed_limits, drive_circuit};
 use crate::grants::CountedGrant;
+use crate::marking::mark_hops;
 use crate::metrics::{EndingLabel, ReasonLabel, StatusLabel};
 use crate::refuse::refuse;
 use crate::relay::{HopTallies, RelayObserver};
 use crate::setup::{EstablishedSession, SetupFailure, set_up};
 use crate::state::DepotState;
 
-/// Serves one connection to its end, or until `phases` ends it early.
-pub(crate) async fn serve(
-    shared: Arc<DepotState>,
-    mut upstream: Conn,
-    peer: SocketAddr,
-    entered: AdmittedConnection,
-    mut phases: PhaseReceiver,
-) {
+/// Serves one connection to its end, or until it is interrupted.
+pub(crate) async fn serve(shared: Arc<DepotState>, connection: PendingConnection) {
     let began = Instant::now();
-    let AdmittedConnection {
+    let PendingConnection {
+        conn: mut upstream,
+        peer,
         permit: mut place,
-        mut eviction,
         header,
-    } = entered;
-    let draining = phases.clone();
+        mut guard,
+    } = connection;
+    let phases = guard.phases().clone();
     // The set-up needs buffers that the relay does not. Boxing frees them before the session idles.
     let setup = Box::pin(set_up(
         &shared,
@@ -39,15 +40,15 @@ pub(crate) async fn serve(
         peer,
         &mut place,
         header,
-        &draining,
+        &phases,
     ));
-    let setup = tokio::select! {
-        done = setup => done,
-        () = eviction.wait() => return count_evicted(&shared),
-        () = phases.wait_until(Phase::Aborting) => return,
+    let setup = match guard.run(setup).await {
+        Ok(done) => done,
+        Err(why) => return count_interrupted(&shared, why),
     };
     match setup {
         Ok(session) => {
+            drop(guard);
             upstream.mark_verified();
             shared.metrics.sessions_active.inc();
             relay(&shared, session, upstream, peer, began, phases).await;
@@ -56,9 +57,8 @@ pub(crate) async fn serve(
         Err(SetupFailure::Refused(open, why)) => {
             // Boxed as above: sessions that are not refused keep no memory for it.
             let refusing = Box::pin(refuse(&shared, upstream, peer, open.as_deref(), why));
-            tokio::select! {
-                () = refusing => {}
-                () = eviction.wait() => count_evicted(&shared),
+            if let Err(why) = guard.run(refusing).await {
+                count_interrupted(&shared, why);
             }
         }
         // A clean close, as the peer sent nothing.
@@ -69,10 +69,12 @@ pub(crate) async fn serve(
     }
 }
 
-/// Counts an evicted connection. Dropping it resets it, as a flood gets no answer.
-fn count_evicted(shared: &DepotState) {
-    let reason = ReasonLabel::new("evicted");
-    shared.metrics.turned_away.get_or_create(&reason).inc();
+/// Counts an evicted connection.
+fn count_interrupted(shared: &DepotState, why: Interruption) {
+    if why == Interruption::Evicted {
+        let reason = ReasonLabel::new("evicted");
+        shared.metrics.turned_away.get_or_create(&reason).inc();
+    }
 }
 
 fn record_lost(shared: &DepotState, peer: SocketAddr, how: &'static str, error: &io::Error) {
@@ -104,6 +106,7 @@ async fn relay(
         early,
         most_bytes,
         grant,
+        delegated,
     } = session;
     let mut grant = grant.map(|session| CountedGrant::new(session, &shared.metrics));
     let limits = |grant: &Option<CountedGrant<'_>>| {
@@ -122,7 +125,14 @@ async fn relay(
         pipes: Some(Arc::clone(&shared.pipes)),
         buffers: Arc::clone(&shared.buffers),
     };
-    let observer = RelayObserver::new(shared.metrics.traffic.clone());
+    let mut circuit = drive_circuit(shared, delegated, &open, payer, &downstream);
+    let hop = circuit.as_ref().map(DrivenFlow::held_hop);
+    let marked = shared
+        .marker
+        .as_ref()
+        .and_then(|marker| mark_hops(marker, &open, (&upstream, peer), (&downstream, to)));
+    let bytes = marked.as_ref().map(|marked| Arc::clone(&marked.bytes));
+    let observer = RelayObserver::new(shared.metrics.traffic.clone(), hop, bytes);
     let mut relay = Duplex::new(upstream, downstream, options, observer);
     if upstream_ended {
         relay.end_first();
@@ -133,8 +143,12 @@ async fn relay(
             outcome = &mut relay => break outcome,
             () = phases.wait_until(Phase::Aborting) => break relay.abort(),
             () = CountedGrant::wait_for_change(&mut grant) => relay.set_limits(limits(&grant)),
+            changed = changed_limits(&mut circuit, rule.limits()) => relay.set_limits(changed),
         }
     };
+    drop(marked);
+    // Returned in the background: the session's permit is not held for it.
+    drop(circuit);
     let observer = relay.into_observer();
     let DuplexOutcome {
         ending,
@@ -142,8 +156,8 @@ async fn relay(
         backward,
     } = outcome;
     let tallies = observer.tallies();
-    let sent = observer.sent_downstream().cloned();
-    let (name, error) = describe(&ending);
+    let sent = observer.sent_downstream();
+    let (result, name, error) = describe(&ending, forward);
     shared
         .metrics
         .sessions_ended
@@ -172,6 +186,17 @@ async fn relay(
         shared.metrics.granted_bytes.inc_by(moved);
         grant.session.count_carried(moved)
     });
+    if let Some(accounts) = &shared.accounts {
+        accounts.add(AccountRecord::Session(SessionRecord {
+            rule: Some(bounded(rule.rule())),
+            circuit: grant.as_ref().map(|grant| grant.session.circuit()),
+            forward_bytes: forward + early as u64,
+            backward_bytes: backward,
+            result,
+            reason: error.map(bounded),
+            ..SessionRecord::new("depot", &open, (peer, to), began.elapsed())
+        }));
+    }
     shared.events.log(Some(payer), |left_out| {
         tracing::info!(
             session = %open.session_id,
@@ -203,16 +228,33 @@ async fn relay(
     });
 }
 
-/// Returns the ending as a word for logs and metrics, and its error.
-fn describe(ending: &DuplexEnding) -> (&'static str, Option<&io::Error>) {
+/// Returns the ending as a result for accounts and a word for logs and metrics, and its error.
+/// `forward` is the number of bytes that the initiator sent after its OPEN and early data.
+fn describe(
+    ending: &DuplexEnding,
+    forward: u64,
+) -> (SessionResult, &'static str, Option<&io::Error>) {
     match ending {
-        // Revocable ends do not permit the second of these.
-        DuplexEnding::Finished | DuplexEnding::Closed => ("finished", None),
-        DuplexEnding::FirstDied(error) => ("initiator side died", Some(error)),
-        DuplexEnding::SecondDied(error) => ("next hop died", Some(error)),
-        DuplexEnding::Idle => ("idle", None),
-        DuplexEnding::HalfClosed => ("half-closed too long", None),
-        DuplexEnding::BeyondSize => ("more than stated", None),
-        DuplexEnding::Aborted => ("drained", None),
+        // Revocable ends do not permit the second of these. The last is a client that is done, and
+        // exits without waiting for its server's last words.
+        DuplexEnding::Finished | DuplexEnding::Closed | DuplexEnding::FirstClosed => {
+            (SessionResult::Completed, "finished", None)
+        }
+        // It never answered the acceptor. A client opens streams that it turns out not to need.
+        DuplexEnding::FirstDied(error) if forward == 0 => {
+            (SessionResult::Abandoned, "abandoned", Some(error))
+        }
+        DuplexEnding::FirstDied(error) => (
+            SessionResult::InitiatorDied,
+            "initiator side died",
+            Some(error),
+        ),
+        DuplexEnding::SecondDied(error) => {
+            (SessionResult::NextHopDied, "next hop died", Some(error))
+        }
+        DuplexEnding::Idle => (SessionResult::Idle, "idle", None),
+        DuplexEnding::HalfClosed => (SessionResult::HalfClosed, "half-closed too long", None),
+        DuplexEnding::BeyondSize => (SessionResult::BeyondSize, "more than stated", None),
+        DuplexEnding::Aborted => (SessionResult::Drained, "drained", None),
     }
 }

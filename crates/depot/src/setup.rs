@@ -10,16 +10,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use longhaul_hop::{
-    Conn, ConnectionPermit, Payer, Phase, PhaseReceiver, ReceiveOpenError, receive_open,
-};
+use longhaul_hop::{Conn, ConnectionPermit, Payer, ReceiveOpenError, receive_open};
 use longhaul_policy::{Role, RuleSession};
 use longhaul_proto::{
     Endpoint, Hop, MAX_EARLY_DATA_BYTES, Open, OpenRefusal, Status, StatusCode, Transport,
+    payload_rate,
 };
+use longhaul_service::{Phase, PhaseReceiver};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::circuit::{DelegatedTerms, delegated_terms};
 use crate::dial::{deadline, policy_refusal};
 use crate::grants::{ClockReading, GrantSession};
 use crate::next_hop::{DialledHop, NextHops};
@@ -51,6 +52,8 @@ pub(crate) struct EstablishedSession {
     pub(crate) most_bytes: Option<u64>,
     /// The session under a circuit grant, if it has one.
     pub(crate) grant: Option<GrantSession>,
+    /// Reservations that it may have.
+    pub(crate) delegated: Option<DelegatedTerms>,
 }
 
 /// Reason why a connection did not become a session.
@@ -109,9 +112,7 @@ pub(crate) async fn set_up(
     };
     let went_on = match dialled {
         Ok(mut next) => {
-            if let Some(grant) = &grant {
-                pace(grant, upstream, &next.connection.conn);
-            }
+            pace(grant.as_ref(), &open, upstream, &next.connection.conn);
             let passed_on = forward_open(shared, &open, &early, began, limit, &mut next).await;
             passed_on.map(|onward| (next, onward))
         }
@@ -124,12 +125,12 @@ pub(crate) async fn set_up(
         SetupFailure::Refused(Some(Box::new(open)), why.charged_to(payer))
     })?;
     let early = early.len();
+    let delegated = delegated_terms(shared, &onward, &next.target.rule);
     let most_bytes = next.target.rule.max_bytes(onward.size);
-    let transport = match next.connection.conn.tcp() {
-        Some(_) => Transport::Tcp,
-        None => Transport::Quic,
-    };
-    let next_hop = (next.target.endpoint.clone(), transport);
+    let next_hop = (
+        next.target.endpoint.clone(),
+        next.connection.conn.transport(),
+    );
     answer_ok(shared, upstream, &onward, &next, early)
         .await
         .map_err(SetupFailure::Abandoned)?;
@@ -146,17 +147,20 @@ pub(crate) async fn set_up(
         early,
         most_bytes,
         grant,
+        delegated,
     })
 }
 
-/// Paces both hops from their first byte on (`SO_MAX_PACING_RATE`), each in the direction in which
-/// this depot sends.
-fn pace(grant: &GrantSession, upstream: &Conn, downstream: &Conn) {
-    for hop in [upstream, downstream].into_iter().filter_map(Conn::tcp) {
-        if let Err(error) = drs::set_max_pacing_rate(hop, Some(grant.pacing_rate())) {
-            // The rate limit bounds the sum in any case, only less smoothly.
-            tracing::debug!(%error, "cannot pace a hop of the circuit");
-        }
+/// Paces both hops of a circuit from their first byte on, or a hop that the route wants paced, each
+/// in the direction in which this depot sends.
+fn pace(grant: Option<&GrantSession>, open: &Open, upstream: &Conn, downstream: &Conn) {
+    if let Some(grant) = grant {
+        upstream.pace(grant.pacing_rate());
+        downstream.pace(grant.pacing_rate());
+    } else if let Some(rate) = open.rate
+        && open.dialled_transport() == Some(Transport::Paced)
+    {
+        upstream.pace(payload_rate(rate));
     }
 }
 
@@ -172,7 +176,8 @@ fn admit(
     let at = ClockReading::read();
     let now = at.unix_ms;
     let policy = shared.policy.policy();
-    shared.admission.check_at_depot(open, now, |principal| {
+    let checks = shared.admission.checks();
+    checks.check_at_depot(open, now, |principal| {
         policy.has_rules_for(principal, Role::Depot)
     })?;
     let next_hops = NextHops::find(shared, &policy, open)?;
@@ -185,7 +190,7 @@ fn admit(
     } else if next_hops.is_empty() {
         Err(policy_refusal(open))
     } else {
-        take_shared(shared, open, place, payer, now)
+        shared.admission.admit(open, place, payer, now)
     };
     // LH-GRANT-2, LH-GRANT-3.
     let granted = entered.and_then(|()| {
@@ -196,22 +201,6 @@ fn admit(
         Ok(grant) => Ok((next_hops, payer, grant)),
         Err(why) => Err(why.charged_to(payer)),
     }
-}
-
-/// Takes from the shared resources: a session permit, and an entry in the replay memory.
-fn take_shared(
-    shared: &DepotState,
-    open: &Open,
-    place: &mut ConnectionPermit,
-    payer: Payer,
-    now_unix_ms: u64,
-) -> Result<(), DepotRefusal> {
-    place.charge_to(payer)?;
-    let mut replays = shared.replays.lock();
-    replays
-        .admit(&payer, open.session_id, open.signed_at_unix_ms, now_unix_ms)
-        .map_err(OpenRefusal::from)?;
-    Ok(())
 }
 
 /// Sends the OPEN together with the early data in one write. It is advanced by one hop, unless the

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use longhaul_hop::{BufferPool, ConnectionGate, EventLog, Payer, PipePool};
+use longhaul_accounts::AccountLog;
+use longhaul_hop::{BufferPool, ConnectionGate, EventLog, PipePool};
 use longhaul_policy::ActivePolicy;
-use longhaul_proto::{Admission, ReplayMemory, SigningKey};
-use parking_lot::Mutex;
+use longhaul_proto::SigningKey;
+use longhaul_scitags::FlowMarker;
+use longhaul_service::OpenAdmission;
+use longhaul_wishes::CircuitBroker;
 
 use crate::config::DepotTimeouts;
 use crate::dial::Dialler;
@@ -20,8 +23,7 @@ pub(crate) struct DepotState {
     pub(crate) key: SigningKey,
     pub(crate) policy: ActivePolicy,
     pub(crate) forwarding: Forwarding,
-    pub(crate) admission: Admission,
-    pub(crate) replays: Mutex<ReplayMemory<Payer>>,
+    pub(crate) admission: OpenAdmission,
     pub(crate) dialler: Dialler,
     pub(crate) timeouts: DepotTimeouts,
     pub(crate) gate: Arc<ConnectionGate>,
@@ -29,9 +31,15 @@ pub(crate) struct DepotState {
     /// Buffers for hops that cannot be spliced.
     pub(crate) buffers: Arc<BufferPool>,
     pub(crate) metrics: Arc<DepotMetrics>,
-    pub(crate) events: EventLog,
+    pub(crate) events: Arc<EventLog>,
     /// Observer of the relayed hops.
     pub(crate) observer: Option<HopObserver>,
     /// Use of circuit grants.
     pub(crate) grants: Arc<Grants>,
+    /// Broker that reserves circuits in the name of principals.
+    pub(crate) circuits: Option<Arc<dyn CircuitBroker>>,
+    /// Log of the accounts, if they are kept.
+    pub(crate) accounts: Option<AccountLog>,
+    /// Marks the hops of copies, if they are marked.
+    pub(crate) marker: Option<FlowMarker>,
 }

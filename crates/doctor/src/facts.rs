@@ -91,10 +91,19 @@ pub struct NetworkDevice {
     pub gso: Fact<bool>,
     /// Generic receive offload.
     pub gro: Fact<bool>,
+    /// Maximum number of packets that wait to be sent, where the queue discipline has no limit of
+    /// its own (`txqueuelen`).
+    #[serde(default = "not_reported")]
+    pub transmit_queue: Fact<u32>,
     /// Queue disciplines, the root first.
     pub queues: Fact<Vec<QueueDiscipline>>,
     /// Counters since it came up.
     pub counters: Fact<DeviceCounters>,
+}
+
+/// Returns the value of a fact that an earlier release does not send.
+fn not_reported() -> Fact<u32> {
+    Fact::unknown("not reported by this release")
 }
 
 /// A queue discipline.

@@ -7,6 +7,7 @@ mod measured;
 mod tcp;
 #[cfg(test)]
 mod tests;
+mod transmit_queue;
 mod units;
 
 use serde::Serialize;

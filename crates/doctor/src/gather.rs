@@ -8,12 +8,13 @@ mod disk;
 mod ethtool;
 mod links;
 mod metrics;
-mod netlink;
 mod route;
 mod sysctl;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+
+use longhaul_netlink::NetlinkSocket;
 
 pub use disk::Probe as DiskProbe;
 
@@ -32,7 +33,7 @@ pub struct GatherOptions {
 /// Collects everything. Takes about a tenth of a second, most of it for the ciphers; a disk takes
 /// up to some seconds more.
 pub fn gather(options: &GatherOptions) -> Facts {
-    let mut connection = netlink::NetlinkSocket::open(netlink::ROUTE);
+    let mut connection = NetlinkSocket::open(longhaul_netlink::ROUTE);
     let links = match &mut connection {
         Ok(connection) => Fact::from(links::read(connection)),
         Err(error) => Fact::unknown(&*error),

@@ -23,5 +23,6 @@ pub use fact::{CommandName, Fact, PrintableText};
 pub use facts::*;
 pub use findings::{Finding, FindingCost, FindingSide, Fix, Severity, findings};
 pub use path::{
-    AssessedPath, Discovery, Negotiated, NumberSource, PathMeasurement, PathMtu, ProbeMethod, Skew,
+    AssessedPath, Discovery, Negotiated, NumberSource, PathMeasurement, PathMtu, ProbeMethod,
+    QuicPath, Skew,
 };

@@ -104,8 +104,21 @@ pub struct PathMeasurement {
     pub negotiated: Fact<Negotiated>,
     /// The path MTU.
     pub mtu: Fact<PathMtu>,
+    /// QUIC to the server, if the host was asked; unknown if QUIC does not reach it.
+    pub quic: Option<Fact<QuicPath>>,
     /// Difference of the clocks, if the host was asked.
     pub skew: Option<Skew>,
+}
+
+/// A QUIC connection to the server, after some questions and answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct QuicPath {
+    /// Smoothed round trip.
+    pub rtt: Duration,
+    /// Packets that this end sent.
+    pub sent_packets: u64,
+    /// Number of these that were lost.
+    pub lost_packets: u64,
 }
 
 /// Options that two hosts negotiated for a connection.

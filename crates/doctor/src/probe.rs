@@ -68,6 +68,7 @@ pub fn measure(address: SocketAddr) -> Result<PathMeasurement, ProbeError> {
         rtt,
         negotiated,
         mtu: mtu.into(),
+        quic: None,
         skew: None,
     })
 }

@@ -51,6 +51,17 @@ pub fn path(path: &AssessedPath) -> String {
         )
     });
     line(&mut text, "agreed", &negotiated);
+    if let Some(quic) = &measured.quic {
+        let quic = quic.clone().map(|quic| {
+            format!(
+                "round trip {}, {} of {} packets lost",
+                seconds(quic.rtt.as_secs_f64()),
+                quic.lost_packets,
+                quic.sent_packets
+            )
+        });
+        line(&mut text, "QUIC", &quic);
+    }
     if let Some(skew) = measured.skew {
         let ahead = if skew.seconds < 0.0 {
             "behind"
@@ -191,9 +202,13 @@ fn links_line(text: &mut String, link: &crate::facts::NetworkDevice) {
             .join("+"),
         Fact::Unknown(why) => format!("queue unknown ({why})"),
     };
+    let length = match &link.transmit_queue {
+        Fact::Known(packets) => packets.to_string(),
+        Fact::Unknown(why) => format!("unknown ({why})"),
+    };
     let _ = writeln!(
         text,
-        "  {:<12} MTU {}, {speed}, {}, {queues}",
+        "  {:<12} MTU {}, {speed}, {}, {queues}, txqueuelen {length}",
         link.name,
         link.mtu,
         offloads.join(" ")

@@ -36,7 +36,7 @@ enum DrsCommand {
 
 #[derive(Args)]
 struct RunArguments {
-    /// How far right-sizing may go.
+    /// Mode of right-sizing.
     #[arg(long, value_enum, default_value_t = Mode::Auto)]
     mode: Mode,
     /// Append measurements and actions to this file, one JSON object per line.

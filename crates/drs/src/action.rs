@@ -195,9 +195,9 @@ pub enum Advice {
 }
 
 impl Action {
-    /// Returns true if a kernel that refuses one action refuses the other: both set the same
-    /// option, or select the same congestion control.
-    pub(crate) fn sets_same_option(self, other: Self) -> bool {
+    /// Returns true if the kernel's refusal of one action also counts as a refusal of the other:
+    /// both are of the same kind. Congestion controls must also have the same name.
+    pub(crate) fn shares_refusal_with(self, other: Self) -> bool {
         match (self, other) {
             (Self::CongestionControl(one), Self::CongestionControl(another)) => one == another,
             _ => std::mem::discriminant(&self) == std::mem::discriminant(&other),

@@ -5,7 +5,9 @@
 //! the sum of all shares never exceeds the total, not even while shares move: a connection gives
 //! memory back before another one gets it.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Smallest share, in bytes as the kernel accounts them: a few segments must fit.
 pub const MIN_SHARE_BYTES: u64 = 8 << 10;
@@ -51,7 +53,7 @@ impl Budget {
     /// Opens an account that holds nothing yet.
     #[must_use]
     pub fn open_claim(self: &Arc<Self>) -> BudgetClaim {
-        let mut accounts = self.lock();
+        let mut accounts = self.accounts.lock();
         let free = accounts.list.iter().position(Option::is_none);
         let index = free.unwrap_or_else(|| {
             accounts.list.push(None);
@@ -77,13 +79,7 @@ impl Budget {
     /// Returns the bytes that all connections hold now, at most the total.
     #[must_use]
     pub fn held(&self) -> u64 {
-        self.lock().held()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Accounts> {
-        self.accounts
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.accounts.lock().held()
     }
 }
 
@@ -92,7 +88,7 @@ impl BudgetClaim {
     /// If that is less than before, the connection still holds the difference until it calls
     /// [`report_held`](Self::report_held).
     pub fn request(&self, need: u64) -> u64 {
-        let mut accounts = self.budget.lock();
+        let mut accounts = self.budget.accounts.lock();
         let Some(Some(mut account)) = accounts.list.get(self.index).copied() else {
             return 0;
         };
@@ -112,7 +108,7 @@ impl BudgetClaim {
     /// Reports the bytes that this connection holds after it shrank. More than was granted is
     /// ignored.
     pub fn report_held(&self, bytes: u64) {
-        let mut accounts = self.budget.lock();
+        let mut accounts = self.budget.accounts.lock();
         if let Some(Some(account)) = accounts.list.get_mut(self.index) {
             account.held = account.held.min(bytes);
         }
@@ -121,7 +117,7 @@ impl BudgetClaim {
     /// Returns the bytes that this connection holds now.
     #[must_use]
     pub fn held(&self) -> u64 {
-        let accounts = self.budget.lock();
+        let accounts = self.budget.accounts.lock();
         accounts
             .list
             .get(self.index)
@@ -133,7 +129,7 @@ impl BudgetClaim {
 
 impl Drop for BudgetClaim {
     fn drop(&mut self) {
-        let mut accounts = self.budget.lock();
+        let mut accounts = self.budget.accounts.lock();
         if let Some(slot) = accounts.list.get_mut(self.index) {
             *slot = None;
         }

@@ -56,6 +56,8 @@ pub struct Flow {
     unsent_limit: Option<u32>,
     /// Window to open at the first sample, in bytes.
     receive_window: Option<u32>,
+    /// Actions that the kernel refused, which are not repeated. Refusals that find no free slot are
+    /// forgotten.
     refused: [Option<Action>; 8],
     applied: [Applied; MAX_ACTIONS],
     latest: Option<Verdict>,
@@ -284,7 +286,7 @@ impl Flow {
                 .refused
                 .iter()
                 .flatten()
-                .any(|refused| refused.sets_same_option(action))
+                .any(|refused| refused.shares_refusal_with(action))
             {
                 continue;
             }
@@ -362,6 +364,23 @@ mod tests {
         assert_eq!(flow.carry_out(sender.as_fd(), &orders), 1);
         assert!(matches!(flow.applied[0].outcome, ActionOutcome::Refused(_)));
         assert_eq!(flow.carry_out(sender.as_fd(), &orders), 0);
+    }
+
+    #[test]
+    fn refused_size_counts_for_other_sizes_of_that_buffer() {
+        let no_socket = std::fs::File::open("/dev/null").unwrap();
+        let mut flow = Flow::new(Mode::Auto, Side::Sending);
+        let mut attempts = |action| {
+            let orders = Orders::one(action, Cause::Reserved { rate: 1 });
+            flow.carry_out(no_socket.as_fd(), &orders)
+        };
+        let congestion = |name| Action::CongestionControl(CongestionName::from_kernel(name));
+        assert_eq!(attempts(Action::SendBuffer(40_000)), 1);
+        assert_eq!(attempts(Action::SendBuffer(80_000)), 0);
+        assert_eq!(attempts(Action::ReceiveBuffer(80_000)), 1);
+        assert_eq!(attempts(congestion(b"reno")), 1);
+        assert_eq!(attempts(congestion(b"cubic")), 1);
+        assert_eq!(attempts(congestion(b"reno")), 0);
     }
 
     #[test]

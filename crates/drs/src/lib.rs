@@ -4,7 +4,8 @@
 //! they report, so fields of later versions are `Option`s. A [`Sample`] adds the socket's queues
 //! and buffers. A [`Verdict`] names the limit of the flow, with its [`Evidence`] in numbers.
 //! [`Sampler`] takes samples, [`Estimator`] derives verdicts from them. [`Flow`] binds both to a
-//! socket, and acts on it as its [`Mode`] allows.
+//! socket, and acts on it as its [`Mode`] allows. [`FlowWatch`] does so from any thread, and keeps
+//! what the samples show.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), drs::SampleError> {
@@ -28,6 +29,7 @@ mod budget;
 mod classic;
 mod estimator;
 mod flow;
+mod flow_watch;
 mod host;
 mod kernel;
 mod mode;
@@ -44,7 +46,6 @@ mod sampler;
 mod slow_start;
 mod tally;
 mod tcp_info;
-#[cfg(feature = "trace")]
 mod trace;
 mod verdict;
 
@@ -52,6 +53,9 @@ pub use action::{Action, ActionOutcome, Advice, Applied, Cause};
 pub use budget::{Budget, BudgetClaim, MIN_SHARE_BYTES};
 pub use estimator::{Estimator, Side};
 pub use flow::{Flow, FlowError, FlowStep, START_WINDOW_BYTES};
+pub use flow_watch::{
+    FlowObservations, FlowWatch, PacketCounts, TransportSample, WatchNews, WatchSettings,
+};
 pub use host::HostLimits;
 pub use mode::{Mode, UnknownMode};
 pub use options::{BufferLocks, apply};
@@ -64,6 +68,5 @@ pub use sampler::{
 };
 pub use tally::LimitTally;
 pub use tcp_info::{TcpInfo, TcpInfoError, TcpState};
-#[cfg(feature = "trace")]
 pub use trace::{TraceWriter, read_trace};
-pub use verdict::{Evidence, Limit, Verdict};
+pub use verdict::{Evidence, Limit, UnknownLimit, Verdict};

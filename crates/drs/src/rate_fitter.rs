@@ -9,10 +9,12 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, OwnedFd},
-    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     thread,
     time::{Duration, Instant},
 };
+
+use parking_lot::{Condvar, Mutex};
 
 use crate::{
     FitSample, FitState, PacingLimit, RateFit, Siblings, TcpInfo, TcpInfoError, set_max_pacing_rate,
@@ -115,7 +117,7 @@ impl RateFitter {
         let info = TcpInfo::read(&socket)?;
         let earlier_limit = info.max_pacing_rate;
         let ceiling = [ceiling, earlier_limit].into_iter().flatten().min();
-        let mut flows = self.0.lock();
+        let mut flows = self.0.flows.lock();
         let number = flows.next_number;
         flows.next_number += 1;
         flows.list.push(FittedFlow {
@@ -157,7 +159,7 @@ impl FlowGuard {
     /// The error that ended the fitting: the socket or the kernel refused, and the flow is left to
     /// TCP.
     pub fn state(&self) -> Result<FitState, Arc<RateFitError>> {
-        let flows = self.shared.lock();
+        let flows = self.shared.flows.lock();
         match flows.list.iter().find(|flow| flow.number == self.number) {
             Some(flow) => flow.failed.clone().map_or(Ok(flow.fit.state()), Err),
             None => Ok(FitState::Released),
@@ -176,7 +178,7 @@ impl FlowGuard {
 
     /// Sets a new ceiling, in bytes per second.
     pub fn set_ceiling(&self, ceiling: Option<u64>) {
-        let mut flows = self.shared.lock();
+        let mut flows = self.shared.flows.lock();
         if let Some(flow) = flows
             .list
             .iter_mut()
@@ -191,7 +193,7 @@ impl FlowGuard {
 
 impl Drop for FlowGuard {
     fn drop(&mut self) {
-        let mut flows = self.shared.lock();
+        let mut flows = self.shared.flows.lock();
         if let Some(at) = flows
             .list
             .iter()
@@ -207,13 +209,8 @@ impl Drop for FlowGuard {
 }
 
 impl SharedFlows {
-    fn lock(&self) -> MutexGuard<'_, FittedFlows> {
-        // A panic cannot leave the list half changed.
-        self.flows.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn watch(&self) {
-        let mut flows = self.lock();
+        let mut flows = self.flows.lock();
         // Measures processor time, not the clock's: a sweep also waits for its turn, and for
         // sockets that others have locked.
         let mut before = processor_time();
@@ -224,11 +221,7 @@ impl SharedFlows {
             mean = (mean * 7 + now.saturating_sub(before)) / 8;
             before = now;
             let pause = flows.pause(mean);
-            flows = self
-                .added
-                .wait_timeout(flows, pause)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            self.added.wait_for(&mut flows, pause);
         }
         flows.is_watched = false;
     }

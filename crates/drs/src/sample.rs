@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::TcpInfo;
 
 /// State of a connection at one moment. The estimator takes only these samples, so a recorded trace
 /// of them replays exactly.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "trace", serde(default))]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Sample {
     /// Time of the sample, from any fixed start, on a monotonic clock.
-    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
+    #[serde(with = "crate::trace::micros")]
     pub at: Duration,
     /// The kernel's information about the connection.
     pub info: TcpInfo,
@@ -27,9 +28,8 @@ pub struct Sample {
 }
 
 /// Bytes that wait in a socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "trace", serde(default))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SocketQueues {
     /// Bytes received in order and not yet read by the program (`SIOCINQ`).
     pub unread: u32,
@@ -41,9 +41,8 @@ pub struct SocketQueues {
 
 /// Sizes of a socket's buffers, in bytes as the kernel accounts them. They include payload and
 /// bookkeeping; an explicit setting counts twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "trace", serde(default))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SocketBuffers {
     /// Send buffer (`SO_SNDBUF`).
     pub send: u32,
@@ -61,9 +60,8 @@ pub struct SocketBuffers {
 }
 
 /// Congestion control of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "trace", serde(default))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CongestionState {
     /// Name, as in `net.ipv4.tcp_congestion_control`; empty if unknown.
     pub name: CongestionName,
@@ -72,14 +70,13 @@ pub struct CongestionState {
 }
 
 /// BBR's model of the path (`struct tcp_bbr_info`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "trace", serde(default))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Bbr {
     /// Bandwidth of the bottleneck, in bytes per second.
     pub bandwidth: u64,
     /// Round-trip time of the path without queues.
-    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
+    #[serde(with = "crate::trace::micros")]
     pub min_rtt: Duration,
     /// Factor from bandwidth to pacing rate, in 256ths: 739 during startup, 88 while it drains the
     /// resulting queue, later 320, 192 and 256.
@@ -151,16 +148,14 @@ impl Sample {
     }
 }
 
-#[cfg(feature = "trace")]
-impl serde::Serialize for CongestionName {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+impl Serialize for CongestionName {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(self.as_str())
     }
 }
 
-#[cfg(feature = "trace")]
-impl<'a> serde::Deserialize<'a> for CongestionName {
-    fn deserialize<D: serde::Deserializer<'a>>(from: D) -> Result<Self, D::Error> {
+impl<'a> Deserialize<'a> for CongestionName {
+    fn deserialize<D: Deserializer<'a>>(from: D) -> Result<Self, D::Error> {
         Ok(Self::from_kernel(String::deserialize(from)?.as_bytes()))
     }
 }

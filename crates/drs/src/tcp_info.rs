@@ -6,6 +6,8 @@
 
 use std::{os::fd::AsFd, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 use crate::kernel;
 
 /// Space for the structure of any future kernel; today it has 248 to 280 bytes.
@@ -14,26 +16,25 @@ const MAX_TCP_INFO_BYTES: usize = 512;
 const MIN_TCP_INFO_BYTES: usize = 104;
 
 /// State of a connection at one moment. Counters run from the connection's start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "trace", serde(default))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TcpInfo {
     /// State of the connection.
     pub state: TcpState,
     /// Smoothed round-trip time (RFC 6298).
-    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
+    #[serde(with = "crate::trace::micros")]
     pub rtt: Duration,
     /// Mean deviation of the round-trip time (RFC 6298).
-    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
+    #[serde(with = "crate::trace::micros")]
     pub rttvar: Duration,
     /// Least round-trip time within the kernel's window (some minutes).
-    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
+    #[serde(with = "crate::trace::micros_or_none")]
     pub min_rtt: Option<Duration>,
     /// Round-trip time as the receiver estimates it; zero until it can.
-    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
+    #[serde(with = "crate::trace::micros")]
     pub receive_rtt: Duration,
     /// Retransmission timeout.
-    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
+    #[serde(with = "crate::trace::micros")]
     pub rto: Duration,
     /// Largest segment sent, in bytes of payload.
     pub send_mss: u32,
@@ -76,13 +77,13 @@ pub struct TcpInfo {
     /// If true, that rate was low because the application had nothing to send.
     pub delivery_rate_app_limited: Option<bool>,
     /// Time spent with data to send.
-    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
+    #[serde(with = "crate::trace::micros_or_none")]
     pub busy: Option<Duration>,
     /// Part of the busy time that was stalled on the peer's receive window.
-    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
+    #[serde(with = "crate::trace::micros_or_none")]
     pub receive_window_limited: Option<Duration>,
     /// Part of the busy time that was stalled on the send buffer.
-    #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros_or_none"))]
+    #[serde(with = "crate::trace::micros_or_none")]
     pub send_buffer_limited: Option<Duration>,
     /// Current receive window of the peer, in bytes.
     pub send_window: Option<u32>,
@@ -104,8 +105,7 @@ pub struct TcpInfo {
 }
 
 /// State of a connection, as Linux numbers it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum TcpState {
     /// Data may flow in both directions.
     Established,
@@ -150,8 +150,10 @@ impl TcpInfo {
         Self::parse(bytes.get(..length).unwrap_or(&bytes)).ok_or(TcpInfoError::Short(length))
     }
 
-    /// Parses the structure's bytes, however many there are.
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    /// Parses the structure's bytes, however many there are. Returns `None` if there are fewer than
+    /// every supported kernel reports.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < MIN_TCP_INFO_BYTES {
             return None;
         }
@@ -234,7 +236,9 @@ const APP_LIMITED: u8 = if cfg!(target_endian = "little") {
 };
 
 impl TcpState {
-    const fn from_number(number: u8) -> Self {
+    /// Returns the state of this number.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Established,
             2 => Self::SynSent,

@@ -1,6 +1,6 @@
 //! Verdicts on the limit of a flow, with their evidence.
 
-use std::{fmt, time::Duration};
+use std::{fmt, str::FromStr, time::Duration};
 
 /// Limit of a flow's rate. Exactly one applies at a time; [`Evidence`] shows why it was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +66,22 @@ impl fmt::Display for Limit {
         f.write_str(self.as_str())
     }
 }
+
+impl FromStr for Limit {
+    type Err = UnknownLimit;
+
+    fn from_str(text: &str) -> Result<Self, UnknownLimit> {
+        Self::ALL
+            .into_iter()
+            .find(|limit| limit.as_str() == text)
+            .ok_or(UnknownLimit)
+    }
+}
+
+/// A word that is not the name of a [`Limit`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("unknown limit: write one that drs knows, such as path or loss")]
+pub struct UnknownLimit;
 
 /// The verdict over one interval of a flow.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,7 +1,7 @@
 //! Comparison of `longhaul cp` with other programs, counted over all experiments that compare them.
 
 use crate::single::Basis;
-use crate::stats::Spread;
+use crate::stats::{Gain, Spread};
 
 /// Comparison of `longhaul cp` with the best of the other programs in one case.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +16,19 @@ pub struct Comparison {
     pub is_first: bool,
     /// Number of runs for the weaker of the two rates.
     pub basis: Basis,
+}
+
+impl Gain {
+    /// Compares `longhaul cp`, whose rate comes second, with a rival in a case.
+    pub fn compare(&self, case: String, rival: String) -> Comparison {
+        Comparison {
+            case,
+            rival,
+            ratio: self.ratio(),
+            is_first: self.after.median >= self.before.median,
+            basis: self.basis(),
+        }
+    }
 }
 
 /// Returns the number of cases in which `longhaul cp` is first, with a mark for cases of one run.

@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use wanbed::Lab;
 
@@ -17,6 +17,9 @@ use crate::identities::new_key;
 /// Maximum duration of a command of the setup.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 const CONTROLLER_PORT: u16 = 7513;
+/// Maximum time for setting up a circuit.
+const SET_UP_TIMEOUT: Duration = Duration::from_secs(30);
+const SET_UP_POLL: Duration = Duration::from_millis(200);
 
 /// A client, depots and a controller that know each other, in the folder of a run.
 pub struct Controlled<'a, 'h, S> {
@@ -137,9 +140,19 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
         share: f64,
     ) -> Result<String> {
         let (interface, gateways) = leaves(self.here.lab, node, to)?;
-        let config = serde_json::json!({"owner": "longhaul", "links": {link: {
+        let links = serde_json::json!({link: {
             "interface": interface, "gateways": gateways, "rate": rate_bps as u64,
-            "reservable": (share * 1e6) as u64}}});
+            "reservable": (share * 1e6) as u64}});
+        self.router_of(node, &links)
+    }
+
+    /// Starts the agent of a Linux router in a node, with these links in the format of its
+    /// configuration. Returns its entry for the controller's configuration.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn router_of(&mut self, node: &str, links: &Value) -> Result<String> {
+        let config = serde_json::json!({"owner": "longhaul", "links": links});
         let file = self.path(&format!("router-{node}.json"));
         std::fs::write(&file, config.to_string())
             .context("cannot write the router's configuration")?;
@@ -202,6 +215,26 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
         Ok(())
     }
 
+    /// Waits until the circuit of a reservation of the client is set up.
+    ///
+    /// # Errors
+    /// It is not set up within [`SET_UP_TIMEOUT`].
+    pub fn wait_set_up(&self, client: &str, id: &str) -> Result<()> {
+        let deadline = Instant::now() + SET_UP_TIMEOUT;
+        loop {
+            let said = self.ask(client, "client", &["reservations", id, "--json"])?;
+            let reservation: Value =
+                serde_json::from_str(&said).context("longhaul reservations")?;
+            if reservation["circuit"]["standing"] == "set-up" {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                bail!("the circuit is not set up: {}", reservation["circuit"]);
+            }
+            std::thread::sleep(SET_UP_POLL);
+        }
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.here.folder.join(name)
     }
@@ -211,7 +244,7 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
 ///
 /// # Errors
 /// `ip` does not tell.
-pub fn leaves(lab: &Lab, node: &str, to: &str) -> Result<(String, Vec<String>)> {
+fn leaves(lab: &Lab, node: &str, to: &str) -> Result<(String, Vec<String>)> {
     let mut ip = lab.command(node, "ip")?;
     ip.args(["-j", "route", "get", &lab.address(to)?.to_string()]);
     let routes: Value = serde_json::from_str(&succeed_within(ip, "ip route", COMMAND_TIMEOUT)?)

@@ -1,5 +1,6 @@
 //! One measured copy: a server, depots, `longhaul cp`, and its final report.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::setting::{CopyRoute, Setting};
 use crate::tools::Tools;
 
 /// Time limit of a copy: ten times the slowest cell of the papers, so that a hang ends.
-const COPY_TIMEOUT: Duration = Duration::from_secs(900);
+pub const COPY_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Port of `longhaul serve` and of the depots inside the lab, whose nodes run nothing else.
 pub const SERVER_PORT: u16 = 7511;
@@ -91,18 +92,14 @@ pub fn copy<S>(
     let (tools, lab) = (here.tools, here.lab);
     let mut servers = vec![serve(tools, lab, setting.server, &source.root)?];
     if way == CopyRoute::Depots {
-        for depot in setting.depots {
+        for depot in &setting.depots {
             servers.push(start_depot(tools, lab, depot)?);
         }
     }
     let mut cp = first_copy(here, setting.client)?;
     cp.args(["-r", "--json"])
         .args(["--route", &route(lab, setting, way)?])
-        .arg(format!(
-            "lh://{}:{SERVER_PORT}/{}",
-            lab.address(setting.server)?,
-            source.name
-        ))
+        .arg(served(lab, setting.server, &source.name)?)
         .arg(here.folder);
     if let Some(streams) = streams {
         cp.args(["--streams", &streams.to_string()]);
@@ -138,7 +135,7 @@ fn route(lab: &Lab, setting: &Setting, way: CopyRoute) -> Result<String> {
     }
     let depots = setting.depots.iter();
     let hops: Result<Vec<String>, wanbed::Error> = depots
-        .map(|depot| Ok(format!("{}:{DEPOT_PORT}", lab.address(depot)?)))
+        .map(|depot| Ok(lab.endpoint(depot, DEPOT_PORT)?.to_string()))
         .collect();
     Ok(hops?.join(","))
 }
@@ -153,17 +150,37 @@ pub fn in_node(tools: &Tools, lab: &Lab, node: &str, home: &Path) -> Result<Comm
     Ok(command)
 }
 
+/// Returns the address of a path below the root that `longhaul serve` serves in a node.
+///
+/// # Errors
+/// The lab has no such node.
+pub fn served(lab: &Lab, node: &str, path: &str) -> Result<String> {
+    Ok(format!("lh://{}/{path}", lab.endpoint(node, SERVER_PORT)?))
+}
+
+/// Returns a `longhaul` command in a node by the client, which remembers in `state` alone.
+///
+/// # Errors
+/// The lab has no such node.
+pub fn by_client<S>(here: &Here<'_, S>, node: &str, state: &str) -> Result<Command> {
+    let mut command = in_node(
+        here.tools,
+        here.lab,
+        node,
+        &here.tools.identities.client_home,
+    )?;
+    command.env("LONGHAUL_STATE", here.folder.join(state));
+    Ok(command)
+}
+
 /// Returns a `longhaul cp` command in a node by the client, who knows the server's key. It is the
 /// first one: it knows nothing that an earlier copy has learnt about the path.
 ///
 /// # Errors
 /// The lab has no such node.
 pub fn first_copy<S>(here: &Here<'_, S>, node: &str) -> Result<Command> {
-    let identities = &here.tools.identities;
-    let mut command = in_node(here.tools, here.lab, node, &identities.client_home)?;
-    command
-        .env("LONGHAUL_STATE", here.folder.join("state"))
-        .args(["cp", "--host-key", &identities.server_key]);
+    let mut command = by_client(here, node, "state")?;
+    command.args(["cp", "--host-key", &here.tools.identities.server_key]);
     Ok(command)
 }
 
@@ -202,7 +219,8 @@ pub fn serve_with(
     options: &[&str],
 ) -> Result<Server> {
     let mut command = in_node(tools, lab, node, &tools.identities.server_home)?;
-    command.args(["serve", "--listen", &format!("0.0.0.0:{SERVER_PORT}")]);
+    let listen = any_address(lab, node, SERVER_PORT)?;
+    command.args(["serve", "--listen", &listen]);
     for grant in grants {
         command.arg(grant).arg(&tools.identities.client_key);
     }
@@ -224,16 +242,21 @@ pub fn start_depot(tools: &Tools, lab: &Lab, node: &str) -> Result<Server> {
 /// As [`start_depot`].
 pub fn start_depot_with(tools: &Tools, lab: &Lab, node: &str, options: &[&str]) -> Result<Server> {
     let mut command = in_node(tools, lab, node, &tools.identities.depot_home(node))?;
+    let listen = any_address(lab, node, DEPOT_PORT)?;
     command
-        .args([
-            "depot",
-            "--listen",
-            &format!("0.0.0.0:{DEPOT_PORT}"),
-            "--policy",
-        ])
+        .args(["depot", "--listen", &listen, "--policy"])
         .arg(&tools.identities.depot_policy)
         .args(options);
     Server::start(command, "longhaul depot", "listening")
+}
+
+/// Returns the listening address for all of a node's addresses.
+fn any_address(lab: &Lab, node: &str, port: u16) -> Result<String> {
+    let host = match lab.endpoint(node, port)? {
+        SocketAddr::V4(_) => "0.0.0.0",
+        SocketAddr::V6(_) => "[::]",
+    };
+    Ok(format!("{host}:{port}"))
 }
 
 /// The last line of `longhaul cp --json`.

@@ -1,9 +1,10 @@
 //! The demonstration: the features of Longhaul, act by act, on emulated long-haul paths.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
@@ -17,13 +18,13 @@ use crate::experiments::{
     admission, attacks, deadlines, gridftp, jobs, kills, lsr, mesh, multipath,
 };
 use crate::network::Network;
-use crate::noise::Noise;
 use crate::page::Page;
+use crate::plans::plan;
 use crate::record::{Key, Record};
 use crate::runner;
 use crate::runs::Runs;
 use crate::schedule::run_all;
-use crate::setting::{self, CopyRoute, Mnemonic, Setting};
+use crate::setting::{self, CopyRoute, Setting};
 use crate::store::Store;
 use crate::tools::Tools;
 
@@ -55,120 +56,66 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
     let mut stage = Stage {
         tools: &tools,
         started: Instant::now(),
+        first_seed,
+        words: plan(include_str!("../plans/demo.toml")),
         failed: 0,
     };
 
-    println!(
-        "Copies of real files of this machine over the papers' paths, direct and through depots:"
-    );
     let crossings = if small {
         Crossings::small()
     } else {
         Crossings::full()
     };
-    let keys = crossings.keys(first_seed);
-    let records = stage.act(&crossings, &keys)?;
+    let records = stage.act("real-files", &crossings, &crossings.keys(first_seed))?;
     Store::open(out, "report").write(&records)?;
 
     if !small {
-        println!(
-            "\nA file of 256 MiB where one can log in, 60 ms and one packet in ten thousand lost, \
-             without a server and by scp:"
-        );
-        let cells: Vec<_> = OVER_SSH
-            .demonstrated()
-            .into_iter()
-            .map(|cell| key(cell, first_seed))
-            .collect();
-        stage.act(&OVER_SSH, &cells)?;
-        println!(
-            "\nA folder over 20 ms and 100 Mbit/s, left alone, and with client and server killed \
-             in mid-copy and the same command typed again:"
-        );
-        let cells = kills::Cell::demonstrated().map(|cell| key(cell, first_seed));
-        stage.act(&kills::Kills, &cells)?;
-        println!(
-            "\nA file of 512 MiB over 100 ms and 1 Gbit/s as a job in the background, and with \
-             its agent killed at half of it and started again:"
-        );
-        let cells = jobs::Cell::DEMONSTRATED.map(|cell| key(cell, first_seed));
-        stage.act(&jobs::Jobs, &cells)?;
-        println!(
-            "\nFive files of 250 MB over three paths at once (400, 100 and 400 Mbit/s), of which \
-             the first goes and comes back in mid-copy:"
-        );
-        let cells = [key(multipath::Cell::demonstrated(), first_seed)];
-        stage.act(&multipath::Multipath, &cells)?;
-        println!(
-            "\nOne stream that nobody tuned over the Land Speed Record's path, 180 ms and 2.4 \
-             Gbit/s:"
-        );
+        stage.show("ssh", &OVER_SSH, OVER_SSH.demonstrated())?;
+        stage.show("kills", &kills::Kills, kills::Cell::demonstrated())?;
+        stage.show("jobs", &jobs::Jobs, jobs::Cell::DEMONSTRATED)?;
+        stage.show(
+            "multipath",
+            &multipath::Multipath,
+            [multipath::Cell::demonstrated()],
+        )?;
         let record = lsr::Lsr {
             seconds: RECORD_SECONDS,
         };
-        stage.act(&record, &[key(lsr::Cell::LONGHAUL, first_seed)])?;
-        println!(
-            "\nGridFTP between hosts that nobody tuned, as it is, and started by `longhaul run`, \
-             through two gateways:"
-        );
+        stage.show("record", &record, [lsr::Cell::LONGHAUL])?;
         let timed = gridftp::GridFtp {
             seconds: &GRIDFTP_SECONDS,
         };
-        let cells = gridftp::Cell::DEMONSTRATED.map(|cell| key(cell, first_seed));
-        stage.act(&timed, &cells)?;
-        println!(
-            "\nSix copies of 64 KiB to 256 MiB over a mesh of six sites whose links change, \
-             directly, and by routes that a controller picks:"
-        );
+        stage.show("gridftp", &timed, gridftp::Cell::DEMONSTRATED)?;
         let mesh = mesh::Mesh {
             copies: MESH_COPIES,
             learning_seconds: MESH_LEARNING_SECONDS,
         };
-        let cells = mesh::Cell::DEMONSTRATED.map(|cell| key(cell, first_seed));
-        stage.act(&mesh, &cells)?;
-        println!(
-            "\nTen thousand requests for bandwidth on ESnet, by OSCARS' rule, and by Longhaul's \
-             over one path and over up to four, every answer checked:"
-        );
-        let cells = admission::Cell::demonstrated().map(|cell| key(cell, first_seed));
-        stage.act(&admission::Admission, &cells)?;
-        println!(
-            "\nTwo copies with deadlines over a link of 200 Mbit/s that others fill, by best \
-             effort alone, and with what they reserve for themselves:"
-        );
+        stage.show("mesh", &mesh, mesh::Cell::DEMONSTRATED)?;
+        stage.show(
+            "admission",
+            &admission::Admission,
+            admission::Cell::demonstrated(),
+        )?;
         let deadlines = deadlines::Deadlines {
             copies: DEADLINE_COPIES,
         };
-        let cells = deadlines::Cell::DEMONSTRATED.map(|cell| key(cell, first_seed));
-        stage.act(&deadlines, &cells)?;
-        println!(
-            "\nAn unmodified program on a host with windows of 64 KB, as it is and under `drs run`:"
-        );
+        stage.show("deadlines", &deadlines, deadlines::Cell::DEMONSTRATED)?;
         let hosts = Hosts::LowCeiling;
-        let cells = [false, true].map(|drs| key(drs_run::Cell { hosts, drs }, first_seed));
-        stage.act(&DrsRun, &cells)?;
+        let cells = [false, true].map(|drs| drs_run::Cell { hosts, drs });
+        stage.show("drs-run", &DrsRun, cells)?;
     }
-
-    println!("\nHonest copies of 24 MiB at 100 Mbit/s, alone and under attack:");
-    let under = |attack: &Attack| {
-        [false, true].map(|under_attack| {
-            let attack = *attack;
-            key(
-                attacks::Cell {
-                    attack,
-                    under_attack,
-                },
-                first_seed,
-            )
-        })
-    };
     let shown = if small {
         &DEMONSTRATED[..1]
     } else {
         &DEMONSTRATED[..]
     };
-    let cells: Vec<_> = shown.iter().flat_map(under).collect();
-    stage.act(&Attacks, &cells)?;
+    let under = |&attack: &Attack| {
+        [false, true].map(|under_attack| attacks::Cell {
+            attack,
+            under_attack,
+        })
+    };
+    stage.show("attacks", &Attacks, shown.iter().flat_map(under))?;
 
     crossings.print_table(&Runs::select_valid(&records));
     println!(
@@ -189,28 +136,44 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
 const DEMONSTRATED: [Attack; 2] = [Attack::IdleAtServe, Attack::SlowNames];
 
 fn key<C>(factors: C, seed: u64) -> Key<C> {
-    Key {
-        factors,
-        seed,
-        noise: Noise::None,
-    }
+    Key::new(factors, seed)
 }
 
 /// Setting in which the acts are made.
 struct Stage<'a> {
     tools: &'a Tools,
     started: Instant,
+    first_seed: u64,
+    /// Introduction of each act.
+    words: BTreeMap<String, String>,
     /// Number of runs that did not complete.
     failed: usize,
 }
 
 impl Stage<'_> {
+    /// Makes one run of each of these cells.
+    fn show<E: Experiment>(
+        &mut self,
+        name: &str,
+        experiment: &E,
+        cells: impl IntoIterator<Item = E::Cell>,
+    ) -> Result<()> {
+        println!();
+        let keys: Vec<_> = cells
+            .into_iter()
+            .map(|cell| key(cell, self.first_seed))
+            .collect();
+        self.act(name, experiment, &keys).map(drop)
+    }
+
     /// Makes these runs and prints a line for each. Returns those that completed.
     fn act<E: Experiment>(
         &mut self,
+        name: &str,
         experiment: &E,
         keys: &[Key<E::Cell>],
     ) -> Result<Vec<Record<E::Cell, E::Observation>>> {
+        println!("{}", self.words.get(name).context("this act has no words")?);
         let setup = experiment.prepare(self.tools)?;
         let progress = ProgressBar::new(keys.len() as u64);
         if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} of {len} runs, {elapsed}")
@@ -254,7 +217,7 @@ struct Crossings {
     /// Size of the large file between hosts with large buffers.
     fast: u64,
     /// Settings and their numbers of seeds: with random losses, one copy says little.
-    settings: Vec<(Setting, u64)>,
+    settings: Vec<(&'static Setting, u64)>,
 }
 
 /// One copy.
@@ -266,30 +229,30 @@ struct Cell {
 
 impl Crossings {
     fn full() -> Self {
-        Self {
-            real: (24 * MIB, 400),
-            slow: 24 * MIB,
-            fast: 504 * MIB,
-            settings: vec![
-                (setting::anl_utk(), 2),
-                (setting::ucsd_utk(), 2),
-                (setting::mnemonic_untuned(Mnemonic::Short), 1),
-                (setting::mnemonic_untuned(Mnemonic::Long), 1),
-                (setting::mnemonic_tuned(Mnemonic::Short, "reno"), 2),
-                (setting::mnemonic_tuned(Mnemonic::Long, "reno"), 1),
-            ],
-        }
+        let settings = [
+            ("lsl-anl-utk", 2),
+            ("lsl-ucsd-utk", 2),
+            ("mnemonic-10-50-10-64k", 1),
+            ("mnemonic-25-100-25-64k", 1),
+            ("mnemonic-10-50-10-reno", 2),
+            ("mnemonic-25-100-25-reno", 1),
+        ];
+        Self::new((24 * MIB, 400), 24 * MIB, 504 * MIB, &settings)
     }
 
     fn small() -> Self {
+        let settings = [("lsl-ucsd-utk", 1), ("mnemonic-10-50-10-64k", 1)];
+        Self::new((3 * MIB, 200), MIB, MIB, &settings)
+    }
+
+    fn new(real: (u64, u64), slow: u64, fast: u64, settings: &[(&str, u64)]) -> Self {
+        let planned = |(id, seeds): &(&str, u64)| Some((setting::named(id).ok()?, *seeds));
+        let settings = settings.iter().filter_map(planned).collect();
         Self {
-            real: (3 * MIB, 200),
-            slow: MIB,
-            fast: MIB,
-            settings: vec![
-                (setting::ucsd_utk(), 1),
-                (setting::mnemonic_untuned(Mnemonic::Short), 1),
-            ],
+            real,
+            slow,
+            fast,
+            settings,
         }
     }
 
@@ -314,8 +277,8 @@ impl Crossings {
         keys
     }
 
-    fn setting(&self, cell: &Cell) -> Result<&Setting> {
-        let mut all = self.settings.iter().map(|(setting, _)| setting);
+    fn setting(&self, cell: &Cell) -> Result<&'static Setting> {
+        let mut all = self.settings.iter().map(|(setting, _)| *setting);
         all.find(|setting| setting.id == cell.setting)
             .ok_or_else(|| anyhow::anyhow!("there is no setting {}", cell.setting))
     }
@@ -373,20 +336,14 @@ impl Experiment for Crossings {
     }
 
     fn cost(&self, cell: &Cell) -> Cost {
-        self.setting(cell).map_or(
-            Cost {
-                share: 1.0,
-                seconds: 0.0,
-            },
-            |setting| {
-                let bytes = if is_fast(setting) {
-                    self.fast
-                } else {
-                    self.slow
-                };
-                setting.cost(cell.way, bytes + self.real.0)
-            },
-        )
+        self.setting(cell).map_or(Cost::new(1.0, 0.0), |setting| {
+            let bytes = if is_fast(setting) {
+                self.fast
+            } else {
+                self.slow
+            };
+            setting.cost(cell.way, bytes + self.real.0)
+        })
     }
 
     fn prepare(&self, tools: &Tools) -> Result<PathBuf> {

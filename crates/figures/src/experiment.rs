@@ -98,7 +98,13 @@ pub trait Experiment: Send + Sync {
 
     /// Returns true if a cell is also measured under noise.
     fn under_noise(&self, _cell: &Self::Cell) -> bool {
-        true
+        false
+    }
+
+    /// Returns true if a cell can also be measured over IPv6. Its programs then meet at
+    /// [`Lab::endpoint`].
+    fn over_ipv6(&self, _cell: &Self::Cell) -> bool {
+        false
     }
 
     /// Returns the links that jitter and reorder; `*` means all of them.
@@ -115,6 +121,16 @@ pub struct Cost {
     pub share: f64,
     /// Approximate duration, in seconds.
     pub seconds: f64,
+}
+
+impl Cost {
+    /// Cost of a run that is not planned.
+    pub const NONE: Self = Self::new(1.0, 0.0);
+
+    /// Returns the cost of a run with this share of the machine and this duration in seconds.
+    pub const fn new(share: f64, seconds: f64) -> Self {
+        Self { share, seconds }
+    }
 }
 
 /// Environment of a run.

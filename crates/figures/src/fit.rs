@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use crate::copy::{Copied, Source, copy};
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::noise::Noise;
 use crate::page::Page;
 use crate::record::Key;
 use crate::runner;
@@ -27,7 +26,7 @@ const FIRST_SEED: u64 = 1001;
 /// Parameters of a fit.
 pub struct Fit {
     /// Setting whose scenario holds the loss.
-    pub setting: Setting,
+    pub setting: &'static Setting,
     /// Measured route.
     pub way: CopyRoute,
     /// Path of the loss rate in the scenario, which spreads it over the links of the route.
@@ -51,31 +50,32 @@ pub enum LslScenario {
 
 impl LslScenario {
     /// Returns the parameters to vary and the goal: the paper's averages at 32 MB.
-    pub fn fit(self) -> Fit {
-        let bytes = 32 << 20;
-        match self {
-            Self::AnlUtkDirect => Fit {
-                setting: setting::anl_utk(),
-                way: CopyRoute::Direct,
-                knob: "spread.direct.loss",
-                target_mbps: 4.712,
-                bytes,
-            },
-            Self::AnlUtkDepots => Fit {
-                setting: setting::anl_utk(),
-                way: CopyRoute::Depots,
-                knob: "spread.depot.loss",
-                target_mbps: 11.448,
-                bytes,
-            },
-            Self::UcsdUtk => Fit {
-                setting: setting::ucsd_utk(),
-                way: CopyRoute::Direct,
-                knob: "spread.path.loss",
-                target_mbps: 4.0,
-                bytes,
-            },
-        }
+    ///
+    /// # Errors
+    /// The setting is not in the plan.
+    pub fn fit(self) -> Result<Fit> {
+        let (setting, way, knob, target_mbps) = match self {
+            Self::AnlUtkDirect => (
+                "lsl-anl-utk",
+                CopyRoute::Direct,
+                "spread.direct.loss",
+                4.712,
+            ),
+            Self::AnlUtkDepots => (
+                "lsl-anl-utk",
+                CopyRoute::Depots,
+                "spread.depot.loss",
+                11.448,
+            ),
+            Self::UcsdUtk => ("lsl-ucsd-utk", CopyRoute::Direct, "spread.path.loss", 4.0),
+        };
+        Ok(Fit {
+            setting: setting::named(setting)?,
+            way,
+            knob,
+            target_mbps,
+            bytes: 32 << 20,
+        })
     }
 }
 
@@ -140,11 +140,7 @@ fn next(tried: &[(f64, f64)], wanted: f64) -> f64 {
 fn average(tools: &Tools, fit: &Fit, loss: f64, seeds: u64) -> Result<Spread> {
     let round = Round { fit, loss };
     let keys: Vec<Key<Nothing>> = (FIRST_SEED..FIRST_SEED + seeds)
-        .map(|seed| Key {
-            factors: Nothing {},
-            seed,
-            noise: Noise::None,
-        })
+        .map(|seed| Key::new(Nothing {}, seed))
         .collect();
     let outcomes = run_all(
         &keys,
@@ -205,7 +201,7 @@ impl Experiment for Round<'_> {
 
     fn run(&self, here: &Here<'_, ()>, _cell: &Nothing) -> Result<Copied> {
         let source = Source::sized(here.tools, self.fit.bytes)?;
-        copy(here, &self.fit.setting, self.fit.way, &source, Some(1))
+        copy(here, self.fit.setting, self.fit.way, &source, Some(1))
     }
 
     fn outcome(&self, seen: &Copied) -> String {

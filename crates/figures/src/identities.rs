@@ -10,8 +10,8 @@ use std::time::Duration;
 /// Nodes that run depots in the measured scenarios.
 const DEPOTS: [&str; 8] = ["ornl", "houston", "gw1", "gw2", "depot", "a", "b", "c"];
 
-/// Network of the addresses of a lab's nodes.
-const LAB: &str = "10.77.0.0/16";
+/// Networks of the addresses of a lab's nodes, as a policy lists them.
+const LAB: &str = "\"10.77.0.0/16\", \"fd77::/64\"";
 
 /// Key homes of all parties, and the public data that they exchange.
 pub struct Identities {
@@ -83,7 +83,7 @@ pub fn new_key(longhaul: &Path, home: &Path) -> Result<String> {
 /// server the client.
 fn policy(client_key: &str, server_key: &str) -> String {
     format!(
-        "[[allow]]\nprincipals = [\"{client_key}\", \"{server_key}\"]\nto = [\"{LAB}\"]\n\
-         next_hops = [\"direct\", \"{LAB}\"]\n"
+        "[[allow]]\nprincipals = [\"{client_key}\", \"{server_key}\"]\nto = [{LAB}]\n\
+         next_hops = [\"direct\", {LAB}]\n"
     )
 }

@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use crate::comparison::Comparison;
 use crate::experiment::Experiment;
 use crate::history::LostCommits;
+use crate::ip::IpVersion;
 use crate::noise::Noise;
 use crate::origins;
 use crate::page::{Figure, Page, Table};
@@ -109,14 +110,14 @@ impl<E: Experiment> Listed for E {
         if records.is_empty() {
             return Ok(None);
         }
-        let of = |noise| {
+        let of = |noise, ip| {
             Runs::select_valid(
                 records
                     .iter()
-                    .filter(move |record| record.cell.noise == noise),
+                    .filter(move |record| record.cell.noise == noise && record.cell.ip == ip),
             )
         };
-        let clean = of(Noise::None);
+        let clean = of(Noise::None, IpVersion::Ipv4);
         let figures = self.figures(&clean);
         let inner = self.page(&clean)?;
         let mut page = Page::new(&format!(
@@ -127,7 +128,7 @@ impl<E: Experiment> Listed for E {
         page.plots = inner.plots;
         let noisy: Vec<(Noise, Vec<Figure>)> = Noise::ALL
             .into_iter()
-            .map(|noise| (noise, of(noise)))
+            .map(|noise| (noise, of(noise, IpVersion::Ipv4)))
             .filter(|(_, runs)| !runs.is_empty())
             .map(|(noise, runs)| (noise, self.figures(&runs)))
             .collect();
@@ -136,6 +137,18 @@ impl<E: Experiment> Listed for E {
                 .heading("Under noise")
                 .paragraph(UNDER_NOISE)
                 .table(&noise_table(&figures, &noisy));
+        }
+        let ipv6_runs = of(Noise::None, IpVersion::Ipv6);
+        if !ipv6_runs.is_empty() {
+            let over_ipv6 = self.figures(&ipv6_runs);
+            page = page
+                .heading("Over IPv6")
+                .paragraph(OVER_IPV6)
+                .table(&comparison_table(
+                    "over IPv4",
+                    &figures,
+                    &[("over IPv6", &over_ipv6)],
+                ));
         }
         let mut page = page.heading("Validity").paragraph(&validity(&records));
         if page.text.contains(&format!("{SINGLE})")) {
@@ -163,18 +176,30 @@ impl<E: Experiment> Listed for E {
 const UNDER_NOISE: &str = "The same figures where the links are not as steady as the scenario has \
     them (`docs/wanbed.md` says how each is made).";
 
+const OVER_IPV6: &str = "The same figures where the programs talk over IPv6 (`--ipv6`). Its \
+    headers are 20 bytes longer.";
+
 fn noise_table(clean: &[Figure], noisy: &[(Noise, Vec<Figure>)]) -> Table {
-    let heads = noisy.iter().map(|(noise, _)| noise.title());
-    let mut table = Table::new(["figure", Noise::None.title()].into_iter().chain(heads));
+    let others: Vec<(&str, &[Figure])> = noisy
+        .iter()
+        .map(|(noise, figures)| (noise.title(), figures.as_slice()))
+        .collect();
+    comparison_table(Noise::None.title(), clean, &others)
+}
+
+/// Returns the table of the figures under `title`, and of the same figures under other titles.
+fn comparison_table(title: &str, clean: &[Figure], others: &[(&str, &[Figure])]) -> Table {
+    let heads = others.iter().map(|(title, _)| *title);
+    let mut table = Table::new(["figure", title].into_iter().chain(heads));
     for figure in clean.iter().filter(|figure| !figure.title.is_empty()) {
-        let others: Vec<&str> = noisy
+        let others: Vec<&str> = others
             .iter()
             .map(|(_, figures)| {
                 let same = figures.iter().find(|other| other.key == figure.key);
                 same.map_or("-", |other| other.text.as_str())
             })
             .collect();
-        // A figure without measurements under noise has nothing to compare.
+        // A figure without other measurements has nothing to compare.
         if others.iter().any(|text| *text != "-") {
             table.row(
                 [figure.title.as_str(), &figure.text]
@@ -216,17 +241,17 @@ fn validity<C: PartialEq, S>(records: &[Record<C, S>]) -> String {
     )
 }
 
-/// Returns the cells with valid runs, each with its noise and the number of runs.
-fn cells<C: PartialEq, S>(records: &[Record<C, S>]) -> Vec<(&C, Noise, usize)> {
-    let mut cells: Vec<(&C, Noise, usize)> = vec![];
+/// Returns the cells with valid runs, each with its noise, version of IP and number of runs.
+fn cells<C: PartialEq, S>(records: &[Record<C, S>]) -> Vec<(&C, Noise, IpVersion, usize)> {
+    let mut cells: Vec<(&C, Noise, IpVersion, usize)> = vec![];
     for Record { cell, gate, .. } in records {
-        let same = cells
-            .iter_mut()
-            .find(|(factors, noise, _)| **factors == cell.factors && *noise == cell.noise);
+        let same = cells.iter_mut().find(|(factors, noise, ip, _)| {
+            **factors == cell.factors && *noise == cell.noise && *ip == cell.ip
+        });
         match same {
             _ if !gate.valid => {}
             Some((.., runs)) => *runs += 1,
-            None => cells.push((&cell.factors, cell.noise, 1)),
+            None => cells.push((&cell.factors, cell.noise, cell.ip, 1)),
         }
     }
     cells
@@ -283,7 +308,10 @@ mod tests {
         ];
         assert_eq!(
             cells(&records),
-            [(&"a", Noise::None, 2), (&"b", Noise::None, 1)]
+            [
+                (&"a", Noise::None, IpVersion::Ipv4, 2),
+                (&"b", Noise::None, IpVersion::Ipv4, 1)
+            ]
         );
         let text = validity(&records);
         assert!(

@@ -4,6 +4,7 @@
 //! for all of them, `fit` for the loss rates that the LSL scenarios state.
 
 mod children;
+mod columns;
 mod comparison;
 mod controlled;
 mod copy;
@@ -15,14 +16,16 @@ mod fit;
 mod gateways;
 mod history;
 mod identities;
+mod ip;
 mod listed;
 mod marks;
+mod measured;
 mod network;
 mod noise;
 mod origins;
 mod page;
-mod paper;
 mod peers;
+mod plans;
 mod plot;
 mod provenance;
 mod publish;
@@ -36,6 +39,7 @@ mod single;
 mod size;
 mod stats;
 mod store;
+mod template;
 mod tools;
 mod watched_copy;
 
@@ -50,6 +54,7 @@ use experiments::attacks::attacker::Attacker;
 use experiments::classify::flow::Flow;
 use experiments::rate_fit;
 use experiments::right_sizing::program;
+use ip::IpVersion;
 use listed::Listed;
 use noise::Noise;
 use runner::{DEFAULT_RETRIES, Extent, FIRST_PUBLISHED_SEED};
@@ -140,6 +145,9 @@ struct Figures {
     /// With which noise on the links (repeatable); as they are when not given.
     #[arg(long, value_enum)]
     noise: Vec<Noise>,
+    /// Over IPv6 instead of IPv4: the cells of the experiments whose programs can.
+    #[arg(long)]
+    ipv6: bool,
     /// Only cells that name this (repeatable): a setting, a congestion control.
     #[arg(long)]
     only: Vec<String>,
@@ -179,7 +187,7 @@ fn run(arguments: Arguments) -> Result<()> {
             steps,
         } => {
             let tools = Tools::prepare(scenarios)?;
-            fit::fit(&tools, &what.fit(), start / 100.0, seeds, steps).map(|_| ())
+            fit::fit(&tools, &what.fit()?, start / 100.0, seeds, steps).map(|_| ())
         }
         FiguresCommand::Flow(flow) => flow.run(),
         FiguresCommand::DrsReceive(what) => program::receive(&what),
@@ -217,6 +225,12 @@ fn figures(scenarios: &Path, what: &Figures) -> Result<()> {
             what.out.join("NAME.json").display()
         );
     }
+    if what.ipv6 && chosen.iter().all(|one| one.size(&extent).0 == 0) {
+        bail!(
+            "no program of {} is measured over IPv6: leave out --ipv6",
+            what.names.join(", ")
+        );
+    }
     let tools = Tools::prepare(scenarios)?;
     let commit = provenance::commit(Path::new("."));
     let mut failures = vec![];
@@ -252,6 +266,10 @@ impl Figures {
             until,
             retries: self.retries,
             noises,
+            ip: match self.ipv6 {
+                true => IpVersion::Ipv6,
+                false => IpVersion::Ipv4,
+            },
             only: self.only.clone(),
         })
     }

@@ -27,15 +27,7 @@ impl Network {
 
     /// Returns a minimal network for runs that need none, because each run has a lab.
     pub fn none() -> Self {
-        const TWO_SILENT_MACHINES: &str = r#"
-title = "two machines that say nothing"
-[nodes.one]
-[nodes.other]
-[links.between]
-ends = ["one", "other"]
-delay = "10 ms"
-rate = "1 Gbit/s"
-"#;
+        const TWO_SILENT_MACHINES: &str = include_str!("../labs/none.toml");
         Self::of_text("no-network", TWO_SILENT_MACHINES)
     }
 

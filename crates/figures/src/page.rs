@@ -1,6 +1,9 @@
 //! Pages: text, tables and plots, as an experiment makes them.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
+
+use anyhow::Result;
+use serde::{Serialize, Serializer};
 
 use crate::single::{Basis, SINGLE};
 use crate::stats::Spread;
@@ -40,6 +43,15 @@ impl Page {
             return self;
         }
         self.paragraph(&table.markdown())
+    }
+
+    /// Adds the files of plots that the text shows already.
+    #[must_use]
+    pub fn with_plots<T: Display>(mut self, plots: impl IntoIterator<Item = (T, String)>) -> Self {
+        let files = plots.into_iter();
+        self.plots
+            .extend(files.map(|(name, svg)| (format!("{name}.svg"), svg)));
+        self
     }
 
     /// Adds a plot in its own file.
@@ -90,6 +102,16 @@ impl Table {
     }
 }
 
+/// In a template, a table is its Markdown.
+impl Serialize for Table {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.is_empty() {
+            true => serializer.serialize_str(""),
+            false => serializer.serialize_str(&self.markdown()),
+        }
+    }
+}
+
 /// A figure that documents quote by its key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
@@ -119,6 +141,19 @@ impl Figure {
         }
     }
 
+    /// Makes a figure for the index from the median of a spread, with `digits` digits after the
+    /// point. `None` if there is no spread.
+    pub fn median(
+        key: impl Into<String>,
+        title: impl Into<String>,
+        value: Option<Spread>,
+        digits: usize,
+    ) -> Option<Self> {
+        let value = value?;
+        let text = format!("{:.digits$}", value.median);
+        Some(Self::new(key, title, text, value.basis()))
+    }
+
     /// Makes a text that only documents quote.
     pub fn quoted(key: impl Into<String>, text: impl Into<String>, basis: Basis) -> Self {
         Self::new(key, "", text, basis)
@@ -146,7 +181,7 @@ pub fn mean(spread: Option<Spread>, digits: usize) -> String {
 pub fn median(spread: Option<Spread>, digits: usize) -> String {
     spread.map_or_else(
         || "-".to_owned(),
-        |spread| Basis::Runs(spread.count).mark(format!("{:.digits$}", spread.median)),
+        |spread| spread.basis().mark(format!("{:.digits$}", spread.median)),
     )
 }
 

@@ -1,37 +1,30 @@
 //! Other programs for bulk data, run between two nodes of a lab.
 //!
 //! Each [`Peer`] names its packages, serves a folder in one node, and builds the command of another
-//! node that fetches from it or sends to it. It uses the options that its own documentation
-//! recommends. [`one_copy::one_copy`] runs that command, measures its time from start to end, and
-//! compares every arrived byte with the source. [`Relay`] is a program that forwards connections in
-//! a node between.
+//! node that fetches from it or sends to it. The commands of programs of others are in
+//! `peers.toml`, with the options that their own documentation recommends. [`one_copy::one_copy`]
+//! runs that command, measures its time from start to end, and compares every arrived byte with the
+//! source. [`Relay`] is a program that forwards connections in a node between.
 
 pub mod contents;
-mod danted;
-pub mod fetchers;
-pub mod gridftp;
-mod haproxy;
-mod http;
 pub mod iperf3;
-mod lftp;
 pub mod longhaul;
 pub mod longhaul_over_ssh;
 pub mod one_copy;
 pub mod place;
-mod rclone;
-mod rsync;
-mod scp;
-mod sftp;
-mod ssh;
+pub mod table;
+mod templates;
 #[cfg(test)]
 mod tests;
-mod xrootd;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use place::{PeerNode, Serving};
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use table::TablePeer;
+
+pub use table::{need, relays};
 
 /// Folders of programs that only root has in `PATH`.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
@@ -56,14 +49,8 @@ impl Need {
             .chain(SYSTEM_FOLDERS.iter().map(PathBuf::from))
             .map(|folder| folder.join(self.program))
             .find(|candidate| candidate.is_file());
-        match found {
-            Some(program) => Ok(program),
-            None => bail!(
-                "{} is missing: apt-get install {}",
-                self.program,
-                self.package
-            ),
-        }
+        let Self { program, package } = self;
+        found.with_context(|| format!("{program} is missing: apt-get install {package}"))
     }
 }
 
@@ -76,7 +63,7 @@ pub trait Program {
     /// Options of the program, for a page. `N` stands for the number of streams.
     fn options(&self) -> &'static str;
     /// Returns the packages that must be installed for both ends.
-    fn needs(&self) -> &'static [Need];
+    fn needs(&self) -> Vec<Need>;
 
     /// Checks that all required programs are installed.
     ///
@@ -156,7 +143,8 @@ pub trait Peer: Program {
 }
 
 /// Use of a relay by clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum RelayKind {
     /// Forwards every connection to one server. Clients connect to the relay instead.
     Forward,
@@ -179,20 +167,16 @@ pub trait Relay: Program {
 
 /// Returns all peers.
 pub fn all() -> Vec<Box<dyn Peer>> {
-    vec![
-        Box::new(scp::Scp),
-        Box::new(sftp::Sftp),
-        Box::new(rsync::RsyncSsh),
-        Box::new(rsync::RsyncDaemon),
-        Box::new(rclone::RcloneSftp),
-        Box::new(rclone::RcloneHttp),
-        Box::new(gridftp::GridFtp),
-        Box::new(xrootd::Xrootd),
-        Box::new(lftp::Lftp),
-    ]
+    let boxed = |peer| Box::new(peer) as Box<dyn Peer>;
+    table::peers().into_iter().map(boxed).collect()
 }
 
-/// Returns all relays.
-pub fn relays() -> Vec<Box<dyn Relay>> {
-    vec![Box::new(haproxy::HaProxy), Box::new(danted::Danted)]
+/// Returns a program of others by its name, be it a peer or one that only fetches.
+///
+/// # Errors
+/// There is no such program.
+pub fn find(name: &str) -> Result<TablePeer> {
+    let mut all = table::peers().into_iter().chain(table::fetchers());
+    let found = all.find(|peer| peer.name() == name);
+    found.with_context(|| format!("there is no program {name}"))
 }

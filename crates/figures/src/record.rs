@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use wanbed::Report;
 
+use crate::ip::IpVersion;
 use crate::noise::Noise;
 
 /// One run.
@@ -29,6 +30,21 @@ pub struct Key<C> {
     pub seed: u64,
     /// Noise added to the scenario's links.
     pub noise: Noise,
+    /// Version of IP between the programs.
+    #[serde(default, skip_serializing_if = "IpVersion::is_ipv4")]
+    pub ip: IpVersion,
+}
+
+impl<C> Key<C> {
+    /// Returns the key of a run over IPv4, without noise.
+    pub fn new(factors: C, seed: u64) -> Self {
+        Self {
+            factors,
+            seed,
+            noise: Noise::None,
+            ip: IpVersion::Ipv4,
+        }
+    }
 }
 
 /// Verdict on the validity of a run.
@@ -92,4 +108,10 @@ pub struct Provenance {
     pub awake: bool,
     /// The day, in UTC: YYYY-MM-DD.
     pub date: String,
+}
+
+/// Returns the name that a factor without fields has in records.
+pub fn name(factor: impl Serialize) -> String {
+    let value = serde_json::to_value(factor).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
 }

@@ -2,13 +2,14 @@
 //! validity and one store.
 
 use std::fmt::Display;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
 use wanbed::Lab;
 
 use crate::experiment::{Cost, Experiment, Here};
+use crate::ip::IpVersion;
 use crate::noise::Noise;
 use crate::published::{Change, Published};
 use crate::record::{Gate, Key, Provenance, Record};
@@ -37,6 +38,8 @@ pub struct Extent {
     pub retries: u32,
     /// Kinds of noise.
     pub noises: Vec<Noise>,
+    /// Version of IP between the programs.
+    pub ip: IpVersion,
     /// Words of which a cell's JSON must contain one. Empty for all cells.
     pub only: Vec<String>,
 }
@@ -52,6 +55,7 @@ impl Extent {
             .cells()
             .into_iter()
             .filter(|cell| self.wants(cell))
+            .filter(|cell| self.ip.is_ipv4() || experiment.over_ipv6(cell))
             .collect();
         let seeds = |cell: &E::Cell| self.seeds.unwrap_or_else(|| experiment.seeds(cell));
         let most = cells.iter().map(seeds).max().unwrap_or(0);
@@ -64,6 +68,7 @@ impl Extent {
                             factors: cell.clone(),
                             seed: self.first_seed.saturating_add(nth),
                             noise,
+                            ip: self.ip,
                         });
                     }
                 }
@@ -116,7 +121,7 @@ pub fn measure<E: Experiment>(
     let cells = experiment.cells();
     let place = |record: &RecordOf<E>| {
         let cell = cells.iter().position(|cell| *cell == record.cell.factors);
-        (record.cell.noise, cell, record.cell.seed)
+        (record.cell.ip, record.cell.noise, cell, record.cell.seed)
     };
     // Light jobs are adjacent, so that they can run in parallel.
     keys.sort_by(|a, b| {
@@ -137,9 +142,7 @@ pub fn measure<E: Experiment>(
             }
             let record = run(experiment, tools, &setup, key, extent.retries, commit)?;
             eprintln!("{}", line(experiment, &record));
-            let mut published = published
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut published = published.lock();
             match published.take(record) {
                 Change::Taken => {
                     published.sort_by_key(place);
@@ -229,6 +232,7 @@ pub fn run<E: Experiment>(
     loop {
         let network = experiment.network(tools, setup, cell, key.seed)?;
         let network = key.noise.add_to(network, experiment.noisy_links(cell));
+        let network = key.ip.add_to(network);
         let lab =
             Lab::up(&network.scenario, &network.overrides.seed(key.seed)).with_context(context)?;
         let folder =
@@ -277,6 +281,7 @@ mod tests {
             until: None,
             retries: 0,
             noises: vec![Noise::None, Noise::Codel],
+            ip: IpVersion::Ipv4,
             only: vec![],
         }
     }
@@ -290,6 +295,26 @@ mod tests {
         assert!(clean[..cells.len()].iter().all(|key| key.seed == 7));
         let noisy = cells.iter().filter(|cell| Depots.under_noise(cell)).count();
         assert_eq!(keys.len(), clean.len() + 2 * noisy);
+    }
+
+    #[test]
+    fn ipv6_is_for_cells_whose_programs_can() {
+        let ipv6 = Extent {
+            ip: IpVersion::Ipv6,
+            ..extent()
+        };
+        let keys = ipv6.keys(&Depots);
+        assert!(
+            keys.iter()
+                .all(|key| key.ip == IpVersion::Ipv6 && Depots.over_ipv6(&key.factors))
+        );
+        let cells = Depots
+            .cells()
+            .into_iter()
+            .filter(|cell| Depots.over_ipv6(cell))
+            .count();
+        let clean = keys.iter().filter(|key| key.noise == Noise::None).count();
+        assert_eq!(clean, 2 * cells);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Valid runs of an experiment, and the values derived from them.
 
+use crate::columns::Columns;
+use crate::measured::{Measured, spread};
 use crate::record::Record;
 use crate::single::Basis;
-use crate::stats::Spread;
+use crate::stats::{Gain, Spread};
 
 /// Valid runs under one kind of noise.
 pub struct Runs<'a, C, S> {
@@ -42,23 +44,49 @@ impl<'a, C: PartialEq, S> Runs<'a, C, S> {
         self.pick(|other| other == cell)
     }
 
-    /// Returns the spread of a value over the runs of one cell.
-    pub fn spread(&self, cell: &C, value: impl Fn(&S) -> f64) -> Option<Spread> {
+    /// Returns each of these cells with its runs.
+    pub fn rows(&self, cells: impl IntoIterator<Item = C>) -> Vec<Measured<'a, C, S>> {
+        let row = |cell| Measured {
+            runs: self.cell(&cell),
+            cell,
+        };
+        cells.into_iter().map(row).collect()
+    }
+
+    /// Begins a table with a row for each of these cells.
+    pub fn table<'b>(&self, cells: impl IntoIterator<Item = C>) -> Columns<'b, Measured<'a, C, S>> {
+        Columns::of(self.rows(cells))
+    }
+
+    /// Returns the spread of a value over the runs of one cell. A run whose value is `None` does
+    /// not count.
+    pub fn spread<V: Into<Option<f64>>>(
+        &self,
+        cell: &C,
+        value: impl Fn(&S) -> V,
+    ) -> Option<Spread> {
         self.spread_of(|other| other == cell, value)
     }
 
     /// Returns the spread of a value over the runs of the cells that satisfy `wanted`.
-    pub fn spread_of(
+    pub fn spread_of<V: Into<Option<f64>>>(
         &self,
         wanted: impl Fn(&C) -> bool,
-        value: impl Fn(&S) -> f64,
+        value: impl Fn(&S) -> V,
     ) -> Option<Spread> {
-        let values: Vec<f64> = self
-            .pick(wanted)
-            .iter()
-            .map(|record| value(&record.seen))
-            .collect();
-        Spread::from_samples(&values)
+        spread(&self.pick(wanted), value)
+    }
+
+    /// Returns a value in two cells, of which the second is compared with the first.
+    pub fn gain<V: Into<Option<f64>>>(
+        &self,
+        [before, after]: [&C; 2],
+        value: impl Fn(&S) -> V,
+    ) -> Option<Gain> {
+        Some(Gain {
+            before: self.spread(before, &value)?,
+            after: self.spread(after, &value)?,
+        })
     }
 
     /// Returns the basis of a figure that takes these cells together: that of the fewest runs.
@@ -71,34 +99,41 @@ impl<'a, C: PartialEq, S> Runs<'a, C, S> {
     }
 
     /// Returns the value of `of` divided by that of `by`, for every seed that both have.
-    pub fn ratios(&self, of: &C, by: &C, value: impl Fn(&S) -> f64) -> Vec<f64> {
+    pub fn ratios<V: Into<Option<f64>>>(
+        &self,
+        of: &C,
+        by: &C,
+        value: impl Fn(&S) -> V,
+    ) -> Vec<f64> {
         let others = self.cell(by);
-        self.cell(of)
-            .iter()
-            .filter_map(|record| {
-                let other = others
-                    .iter()
-                    .find(|other| other.cell.seed == record.cell.seed)?;
-                Some(value(&record.seen) / value(&other.seen))
-            })
-            .collect()
+        let ratio = |record: &&'a Record<C, S>| {
+            let is_same = |other: &&&Record<C, S>| other.cell.seed == record.cell.seed;
+            let other = others.iter().find(is_same)?;
+            Some(value(&record.seen).into()? / value(&other.seen).into()?)
+        };
+        self.cell(of).iter().filter_map(ratio).collect()
+    }
+
+    /// Returns the spread of [`Runs::ratios`].
+    pub fn ratio<V: Into<Option<f64>>>(
+        &self,
+        of: &C,
+        by: &C,
+        value: impl Fn(&S) -> V,
+    ) -> Option<Spread> {
+        Spread::from_samples(&self.ratios(of, by, value))
     }
 }
 
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::noise::Noise;
     use crate::record::{Gate, Key, Provenance};
 
     /// Makes a run for tests.
     pub fn record<C, S>(factors: C, seed: u64, seen: S, valid: bool) -> Record<C, S> {
         Record {
-            cell: Key {
-                factors,
-                seed,
-                noise: Noise::None,
-            },
+            cell: Key::new(factors, seed),
             seen,
             gate: Gate {
                 valid,

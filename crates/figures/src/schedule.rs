@@ -1,7 +1,8 @@
 //! Runs jobs in parallel while their shares of the machine sum to at most one.
 
-use std::sync::{Condvar, Mutex};
 use std::thread;
+
+use parking_lot::{Condvar, Mutex};
 
 /// The whole machine in thousandths, the unit of shares, so that sums are exact.
 const WHOLE: u32 = 1000;
@@ -29,16 +30,11 @@ pub fn run_all<J: Sync, R: Send>(
     });
     let freed = Condvar::new();
     let results: Vec<Mutex<Option<R>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
-    let lock = || {
-        state
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-    };
     thread::scope(|scope| {
         for _ in 0..most_at_once.min(jobs.len()) {
             scope.spawn(|| {
                 loop {
-                    let mut held = lock();
+                    let mut held = state.lock();
                     let (index, need) = loop {
                         let Some(job) = jobs.get(held.next) else {
                             return;
@@ -47,30 +43,20 @@ pub fn run_all<J: Sync, R: Send>(
                         if need <= held.free {
                             break (held.next, need);
                         }
-                        held = freed
-                            .wait(held)
-                            .unwrap_or_else(|poisoned| poisoned.into_inner());
+                        freed.wait(&mut held);
                     };
                     held.next += 1;
                     held.free -= need;
                     drop(held);
                     let result = work(&jobs[index]);
-                    *results[index]
-                        .lock()
-                        .unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(result);
-                    lock().free += need;
+                    *results[index].lock() = Some(result);
+                    state.lock().free += need;
                     freed.notify_all();
                 }
             });
         }
     });
-    results
-        .into_iter()
-        .filter_map(|slot| {
-            slot.into_inner()
-                .unwrap_or_else(|poisoned| poisoned.into_inner())
-        })
-        .collect()
+    results.into_iter().filter_map(Mutex::into_inner).collect()
 }
 
 #[cfg(test)]

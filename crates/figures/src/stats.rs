@@ -4,6 +4,8 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
+use crate::single::Basis;
+
 /// Number of bootstrap samples for [`sums`].
 const DRAWN: usize = 2_000;
 
@@ -30,6 +32,11 @@ impl Spread {
     /// Returns true if there is one sample: then the median is that sample, and no median.
     pub const fn is_single(&self) -> bool {
         self.count == 1
+    }
+
+    /// Returns the basis of a figure that is computed from it.
+    pub const fn basis(&self) -> Basis {
+        Basis::Runs(self.count)
     }
 
     /// Multiplies every value by `factor`, which is positive.
@@ -61,6 +68,38 @@ impl Spread {
             max,
             mean,
         })
+    }
+}
+
+/// The same quantity in two cells, of which the second is compared with the first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gain {
+    /// Reference.
+    pub before: Spread,
+    /// Compared quantity.
+    pub after: Spread,
+}
+
+impl Gain {
+    /// Returns the ratio of the medians.
+    pub fn ratio(&self) -> f64 {
+        self.after.median / self.before.median
+    }
+
+    /// Returns the basis of the ratio: the fewer of both runs.
+    pub fn basis(&self) -> Basis {
+        Basis::Runs(self.before.count.min(self.after.count))
+    }
+
+    /// Formats the ratio in bold, with `digits` digits after the point and this unit.
+    pub fn bold(&self, digits: usize, unit: &str) -> String {
+        let text = format!("**{:.digits$}{unit}**", self.ratio());
+        self.basis().mark(text)
+    }
+
+    /// Returns the numbers of runs of both, as `1+2`.
+    pub fn counts(&self) -> String {
+        format!("{}+{}", self.before.count, self.after.count)
     }
 }
 

@@ -45,11 +45,59 @@ pub trait TransportStream: AsyncRead + AsyncWrite + std::fmt::Debug + Send + Syn
     /// The connection is closed.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
-    /// Returns the smoothed round trip of the connection, once measured.
-    fn round_trip(&self) -> Option<Duration>;
+    /// Returns the measurement, once the connection has a round trip. `None` if the connection is
+    /// replaced by others over time.
+    fn measurement(&self) -> Option<StreamMeasurement> {
+        None
+    }
+
+    /// Returns the smoothed round trip, once measured.
+    fn round_trip(&self) -> Option<Duration> {
+        self.measurement().map(|measured| measured.round_trip)
+    }
 
     /// Records that the peer has proved its right to a session on the connection.
     fn mark_verified(&self) {}
+
+    /// Calls `measure` with the TCP connection that carries the stream now, if there is one, and
+    /// with its number: later connections have higher ones.
+    fn measure(&self, _measure: &mut dyn FnMut(&TcpConn, u32)) {}
+}
+
+/// Measurement of a stream and of the connection that carries it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamMeasurement {
+    /// Smoothed round trip.
+    pub round_trip: Duration,
+    /// Minimum round trip.
+    pub min_round_trip: Duration,
+    /// Packets that this end sent, for all streams of the connection.
+    pub sent_packets: u64,
+    /// Packets of this end that were lost, of all streams of the connection.
+    pub lost_packets: u64,
+    /// Bytes that this end sent on the stream and the peer had acknowledged at the last write.
+    pub acknowledged_bytes: u64,
+    /// Bytes that this end received on the stream.
+    pub received_bytes: u64,
+}
+
+impl StreamMeasurement {
+    /// Returns the measurement as a sample for a [`drs::FlowWatch`] of this side.
+    #[must_use]
+    pub const fn sample(&self, side: drs::Side) -> drs::TransportSample {
+        drs::TransportSample {
+            rtt: self.round_trip,
+            min_rtt: self.min_round_trip,
+            moved: match side {
+                drs::Side::Sending => self.acknowledged_bytes,
+                drs::Side::Receiving => self.received_bytes,
+            },
+            packets: drs::PacketCounts {
+                sent: self.sent_packets,
+                lost: self.lost_packets,
+            },
+        }
+    }
 }
 
 /// Future of a stream that is being opened.
@@ -160,17 +208,37 @@ impl Conn {
         }
     }
 
+    /// Returns the transport. TCP counts as paced while its sending rate is limited.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        match self {
+            Self::Tcp(tcp) => match tcp.info() {
+                Ok(info) if info.max_pacing_rate.is_some() => Transport::Paced,
+                _ => Transport::Tcp,
+            },
+            Self::Stream(_) => Transport::Quic,
+        }
+    }
+
     /// Returns what is known of the connection: its transport, round trip and congestion control.
     #[must_use]
     pub fn details(&self) -> HopDetails {
         let congestion = |tcp: &TcpConn| rustix::net::sockopt::tcp_congestion(tcp).ok();
         HopDetails {
-            transport: match self {
-                Self::Tcp(_) => Transport::Tcp,
-                Self::Stream(_) => Transport::Quic,
-            },
+            transport: self.transport(),
             round_trip: self.round_trip(),
             congestion: self.tcp().and_then(congestion),
+        }
+    }
+
+    /// Limits what this end sends to `rate`, in bit/s of payload (`SO_MAX_PACING_RATE`). A
+    /// transport other than TCP paces itself.
+    pub fn pace(&self, rate: u64) {
+        let Some(tcp) = self.tcp() else { return };
+        let bytes_per_second = (rate / u64::from(u8::BITS)).max(1);
+        if let Err(error) = drs::set_max_pacing_rate(tcp, Some(bytes_per_second)) {
+            // Depots enforce a granted rate in any case, only less smoothly.
+            tracing::debug!(%error, "cannot pace a hop");
         }
     }
 
@@ -179,6 +247,15 @@ impl Conn {
     pub fn mark_verified(&self) {
         if let Self::Stream(stream) = self {
             stream.mark_verified();
+        }
+    }
+
+    /// Calls `measure` with the TCP connection that carries the bytes now; see
+    /// [`TransportStream::measure`]. It may be tuned as well, but not read or written.
+    pub fn measure(&self, measure: &mut dyn FnMut(&TcpConn, u32)) {
+        match self {
+            Self::Tcp(tcp) => measure(tcp, 0),
+            Self::Stream(stream) => stream.measure(measure),
         }
     }
 

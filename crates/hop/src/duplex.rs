@@ -107,7 +107,7 @@ pub trait DuplexObserver<A, B>: Unpin {
 /// Observes nothing.
 impl<A, B> DuplexObserver<A, B> for () {}
 
-/// Ending of a [`Duplex`]. Only [`DuplexEnding::Finished`] is clean.
+/// Ending of a [`Duplex`]. After [`DuplexEnding::Finished`] both sides are closed cleanly.
 #[derive(Debug)]
 pub enum DuplexEnding {
     /// Both directions ended, and everything was delivered.
@@ -115,6 +115,10 @@ pub enum DuplexEnding {
     /// The second side had ended its own direction and then accepted no more data, which
     /// [`EndPolicy::Final`] permits. All its own data was delivered.
     Closed,
+    /// The first side had ended its own direction, all of which was delivered, and then closed its
+    /// connection. What it had not read is lost, and the second side was reset. Only
+    /// [`EndPolicy::Revocable`] reports it.
+    FirstClosed,
     /// The first side was reset, truncated, timed out or became unreachable; the second was reset.
     FirstDied(io::Error),
     /// The second side did so, and the first was reset.
@@ -132,7 +136,7 @@ pub enum DuplexEnding {
 /// Result of a [`Duplex`].
 #[derive(Debug)]
 pub struct DuplexOutcome {
-    /// How it ended.
+    /// Its end.
     pub ending: DuplexEnding,
     /// Bytes that the second side accepted.
     pub forward: u64,
@@ -243,9 +247,11 @@ where
             self.observer.watch(first, second, forward >= backward);
         }
         match (there, back) {
-            (Poll::Ready(Err(DirectionError::Read(error))), _)
-            | (_, Poll::Ready(Err(DirectionError::Write(error)))) => {
+            (Poll::Ready(Err(DirectionError::Read(error))), _) => {
                 return Some(DuplexEnding::FirstDied(error));
+            }
+            (_, Poll::Ready(Err(DirectionError::Write(error)))) => {
+                return Some(self.handle_first_error(error));
             }
             (_, Poll::Ready(Err(DirectionError::Read(error)))) => {
                 return Some(DuplexEnding::SecondDied(error));
@@ -264,6 +270,25 @@ where
             _ => {}
         }
         self.detect_death(cx).or_else(|| self.check_silence(cx))
+    }
+
+    /// Returns the ending for the error of a first side that accepts no more bytes.
+    ///
+    /// A program that is done may end its direction, and exit without reading what its peer still
+    /// has to say. Its kernel then answers with a reset. One that dies sends no end before the
+    /// reset (LH-END-3), and a host that dies sends neither.
+    fn handle_first_error(&self, error: io::Error) -> DuplexEnding {
+        // NotConnected: the reset came before the second side's end was relayed.
+        let is_reset = matches!(
+            error.kind(),
+            io::ErrorKind::BrokenPipe
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::NotConnected
+        );
+        match is_reset && self.forward.has_ended() && self.options.ends == EndPolicy::Revocable {
+            true => DuplexEnding::FirstClosed,
+            false => DuplexEnding::FirstDied(error),
+        }
     }
 
     /// Handles the error of a second side that accepts no more bytes. If it has closed after its
@@ -294,7 +319,7 @@ where
         if self.backward.expects_more()
             && let Poll::Ready(error) = first.poll_broken(cx)
         {
-            return Some(DuplexEnding::FirstDied(error));
+            return Some(self.handle_first_error(error));
         }
         None
     }

@@ -11,9 +11,10 @@
 //!   when there are too many.
 //! - [`receive_open`] reads an OPEN; [`answer_and_linger`] refuses it and ensures that the answer
 //!   can be read.
-//! - [`ServiceLife`] is the life cycle of a service that finishes its work before it stops.
 //! - [`SharedPermits`] bounds a resource shared among keys or sources. [`RateLimit`] is a shared
 //!   rate limit. [`EventLog`] bounds the log lines that pending connections can cause.
+//! - [`offer`] hands a listening socket to a process that replaces this one, and [`take_inherited`]
+//!   takes it over there.
 //! - [`read_trusted_file`] reads a file that grants trust, unless others may write it.
 //!
 //! The rules that the code cites (`LH-ACCEPT-1`) are those of `docs/protocol.md`.
@@ -24,7 +25,7 @@ mod dial;
 mod duplex;
 mod event_log;
 mod gate;
-mod life;
+mod inherited;
 mod linger;
 mod listen;
 mod newcomers;
@@ -38,7 +39,8 @@ mod trusted_file;
 
 pub use clock::unix_ms;
 pub use conn::{
-    AcceptingStream, Conn, OpeningStream, StreamDialler, StreamListener, TransportStream,
+    AcceptingStream, Conn, OpeningStream, StreamDialler, StreamListener, StreamMeasurement,
+    TransportStream,
 };
 pub use dial::{DialError, DialledConnection, dial, dial_stream};
 pub use duplex::{
@@ -50,7 +52,9 @@ pub use gate::{
     AdmittedConnection, ConnectionGate, ConnectionPermit, Eviction, GateLimits, Payer,
     QuotaExceeded,
 };
-pub use life::{Phase, PhaseReceiver, ServiceLife};
+pub use inherited::{
+    OfferedSocket, SUCCESSOR_VARIABLE, is_successor, offer, send_offered, take_inherited,
+};
 pub use linger::answer_and_linger;
 pub use listen::{ListenError, Listener, ListenerConfig};
 pub use open::{ReceiveOpenError, receive_open};

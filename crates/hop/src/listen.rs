@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::inherited::{OfferedSocket, offer, take_inherited};
 use crate::tcp_conn::register;
 use crate::{CongestionError, HopOptions, check_congestion};
 
@@ -61,6 +62,7 @@ impl ListenerConfig {
 pub struct Listener {
     socket: AsyncFd<Arc<OwnedFd>>,
     pause: Duration,
+    _offered: OfferedSocket,
 }
 
 /// Reason why an address cannot be listened on.
@@ -75,8 +77,9 @@ pub enum ListenError {
 }
 
 impl Listener {
-    /// Listens on `address`. Accepted connections inherit the options. An unspecified IPv6 address
-    /// accepts both families.
+    /// Listens on `address`, or takes over the socket that systemd or the predecessor of this
+    /// process has opened there. A process that replaces this one can take it over. Accepted
+    /// connections inherit the options. An unspecified IPv6 address accepts both families.
     ///
     /// # Errors
     /// [`ListenError`].
@@ -97,8 +100,10 @@ impl Listener {
         if let Some(name) = &options.congestion {
             check_congestion(name)?;
         }
+        let socket = bind_socket(address, options, prepare)?;
         Ok(Self {
-            socket: bind_socket(address, options, prepare)?,
+            _offered: offer(socket.get_ref()).map_err(ListenError::Io)?,
+            socket,
             pause: MIN_ACCEPT_PAUSE,
         })
     }
@@ -157,6 +162,11 @@ fn bind_socket(
     options: &HopOptions,
     prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
 ) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
+    if let Some(fd) = take_inherited(address) {
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        options.apply(fd.as_fd())?;
+        return register(&Arc::new(fd), Interest::READABLE);
+    }
     let family = if address.is_ipv4() {
         AddressFamily::INET
     } else {

@@ -53,8 +53,8 @@ impl StatusToSend<'_> {
         self.sealed(self.body())
     }
 
-    /// Encodes the STATUS, signed by `key` as the answer to `open` (LH-STATUS-7), whoever is named
-    /// as the reporter.
+    /// Encodes the STATUS, signed by `key` as the answer to `open` (LH-STATUS-7). It may name
+    /// another reporter.
     ///
     /// # Errors
     /// The library does not sign.

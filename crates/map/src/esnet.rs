@@ -210,6 +210,7 @@ fn add_links(
             forward: direction,
             backward: None,
             latency: None,
+            live: None,
         });
     }
     let alone = map

@@ -315,6 +315,7 @@ fn read_link(link: LinkText, names: &mut UniqueNames) -> Result<Link, FaultAt> {
         forward,
         backward,
         latency: latency.transpose()?,
+        live: None,
     })
 }
 

@@ -8,7 +8,8 @@ use longhaul_proto::fuzzing::{FuzzTarget, Seed, assert_one_line, text_seeds};
 use quantities::Rate;
 use unicode_width::UnicodeWidthStr;
 
-use crate::{Graph, Map, esnet, file, graphml, render};
+use crate::ospf::{RouterNames, TrafficDatabase, observe};
+use crate::{Graph, LiveLink, LiveNetwork, Map, esnet, file, graphml, render};
 
 /// Fuzz targets of this crate.
 pub const TARGETS: &[FuzzTarget] = &[
@@ -26,6 +27,11 @@ pub const TARGETS: &[FuzzTarget] = &[
         name: "esnet",
         property: esnet,
         seeds: esnets,
+    },
+    FuzzTarget {
+        name: "ospf",
+        property: ospf,
+        seeds: ospfs,
     },
 ];
 
@@ -63,6 +69,54 @@ fn toml(data: &[u8]) {
         Err(error) => {
             assert_one_line(&error);
             assert!(error.to_string().starts_with("map.toml:"), "{error}");
+        }
+    }
+}
+
+/// Checks that any database leaves a map valid, with the same links.
+fn ospf(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let database = match TrafficDatabase::parse(text) {
+        Ok(database) => database,
+        Err(fault) => return assert_one_line(&fault),
+    };
+    assert!(!database.is_empty());
+    let map = file::read(EVERYTHING, Path::new("map.toml")).unwrap();
+    let sites = map.sites.iter().zip(1..);
+    let names = RouterNames {
+        routers: sites
+            .map(|(site, number)| (site.name.clone(), [192, 168, 0, number].into()))
+            .collect(),
+        interfaces: map
+            .links
+            .iter()
+            .skip(1)
+            .map(|link| (link.name.clone(), [[10, 0, 12, 1].into()].into()))
+            .collect(),
+    };
+    let observed = observe(&map, &names, &database);
+    observed.problems.iter().for_each(assert_one_line);
+    let links = observed.links.iter().map(|(name, link)| {
+        let live = LiveLink {
+            up: link.up,
+            since_ms: 0,
+            forward: link.forward,
+            backward: link.backward,
+        };
+        (name.clone(), live)
+    });
+    let live = LiveNetwork {
+        links: links.collect(),
+        problems: Vec::new(),
+    };
+    let attached = live.attach(&map);
+    check_properties(&attached);
+    for (link, stated) in attached.links.iter().zip(&map.links) {
+        let (now, before) = (link.current_forward(), stated.current_forward());
+        if let (Some(now), Some(before)) = (now.reservable_rate(), before.reservable_rate()) {
+            assert!(now <= before, "{now} {before}");
         }
     }
 }
@@ -199,6 +253,25 @@ fn tomls() -> Vec<Seed> {
             "[[site]]\nname = \"a\"\n\"\u{2028}\" = 1\n",
         ),
         ("unclosed", "[[site]]\nname = \"\u{202e}"),
+    ])
+}
+
+fn ospfs() -> Vec<Seed> {
+    let triangle = include_str!("../data/ospf/triangle.json");
+    let with = |word: &str, other: &str| triangle.replace(word, other);
+    text_seeds(&[
+        ("triangle", triangle),
+        ("forming", include_str!("../data/ospf/forming.json")),
+        ("unconnected", include_str!("../data/ospf/unconnected.json")),
+        ("deleted", &with("Sync", "Delete")),
+        ("huge-rate", &with("125000000.0", "1e308")),
+        ("negative-rate", &with("62500000.0", "-1")),
+        ("one-router", &with("192.168.0.2", "192.168.0.1")),
+        ("no-router-id", &with("\"router-id\"", "\"name\"")),
+        ("no-address", &with("10.0.12.1", "10.0.12")),
+        ("not-enabled", "MPLS-TE database is not enabled\n"),
+        ("empty", "{\"ted\":{\"name\":\"OSPF\",\"key\":1}}"),
+        ("steering", "% \u{1b}[2J\u{202e}"),
     ])
 }
 

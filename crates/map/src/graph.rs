@@ -69,11 +69,10 @@ impl Graph {
                 latency: link.latency.map(|latency| latency.one_way),
                 metric: direction.metric,
             };
-            edges.push(edge(from, to, true, &link.forward));
+            edges.push(edge(from, to, true, &link.current_forward()));
             edges.extend(
-                link.backward
-                    .as_ref()
-                    .map(|backward| edge(to, from, false, backward)),
+                link.current_backward()
+                    .map(|backward| edge(to, from, false, &backward)),
             );
         }
         edges.sort_by_key(|edge| (edge.from, edge.link));

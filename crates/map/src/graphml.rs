@@ -385,6 +385,7 @@ impl<'a, 'input> GraphmlReader<'a, 'input> {
             forward: direction,
             backward: (!directed).then_some(direction),
             latency: None,
+            live: None,
         });
         Ok(())
     }

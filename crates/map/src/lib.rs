@@ -12,6 +12,8 @@
 //! | [`registration`] | depots that report to the map, and leave it when they fall silent |
 //! | `problem` | problems of registrations, and of the names in them |
 //! | [`graph`] | nodes and directed edges, for the search of paths |
+//! | [`ospf`] | parser of OSPF's traffic engineering database, and a map's links in it |
+//! | [`LiveNetwork`] (`live`, `live_network`) | states of links in the running network |
 //! | [`render`] | a map as tables for people |
 //! | [`routes`] | `routes.toml` for chosen routes |
 
@@ -28,8 +30,11 @@ pub mod file;
 pub mod fuzzing;
 pub mod graph;
 pub mod graphml;
+mod live;
+mod live_network;
 mod model;
 mod names;
+pub mod ospf;
 mod ownership;
 mod problem;
 pub mod registration;
@@ -40,6 +45,8 @@ mod text_form;
 pub use check::{MAX_ITEMS, MapFault, MapItem};
 pub use distance::{LIGHT_IN_FIBRE, great_circle};
 pub use graph::Graph;
+pub use live::{LiveDirection, LiveLink};
+pub use live_network::LiveNetwork;
 pub use model::{
     Capacity, CapacitySource, Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Direction,
     Drawn, Host, Latency, LatencySource, Link, Map, Position, Reservable, SessionEnd, Site,

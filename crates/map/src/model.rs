@@ -7,6 +7,7 @@ use quantities::Rate;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::live::LiveLink;
 use crate::{Moment, text_form};
 
 /// Default share of a link's rate that may be reserved.
@@ -104,6 +105,9 @@ pub struct Link {
     /// One-way time of light from end to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// State in the running network, if the controller follows it. It is not stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveLink>,
 }
 
 /// One direction of a link.

@@ -43,7 +43,7 @@ pub fn render_tables(map: &Map, now: Moment) -> String {
     table(
         &mut out,
         &count_with_noun(map.links.len(), "link", "links"),
-        &["", "capacity", "reservable", "one way"],
+        &["", "state", "capacity", "reservable", "one way"],
         map.links.iter().map(link).collect(),
     );
     for note in &map.notes {
@@ -56,7 +56,12 @@ pub fn render_tables(map: &Map, now: Moment) -> String {
             "~ estimated from coordinates: the great circle at 0.66 of the speed of light\n",
         );
     }
-    if map.links.iter().flat_map(directions).any(is_vague) {
+    if map
+        .links
+        .iter()
+        .flat_map(directions)
+        .any(|direction| is_vague(&direction))
+    {
         out.push_str("~ a capacity that is assumed, or known only as a bound\n");
     }
     if out.is_empty() {
@@ -152,8 +157,8 @@ fn host(host: &Host) -> Vec<String> {
 
 fn link(link: &Link) -> Vec<String> {
     let both = |reported: fn(&Direction) -> String| {
-        let forward = reported(&link.forward);
-        match link.backward.as_ref().map(reported) {
+        let forward = reported(&link.current_forward());
+        match link.current_backward().as_ref().map(reported) {
             Some(backward) if backward == forward => forward,
             Some(backward) => format!("{forward}, back {backward}"),
             None => format!("{forward}, one way"),
@@ -167,8 +172,12 @@ fn link(link: &Link) -> Vec<String> {
         };
         format!("{mark}{:.3}", Time::from(latency.one_way))
     });
+    let state = link
+        .live
+        .map_or("", |live| if live.up { "up" } else { "down" });
     vec![
         link.name.clone(),
+        state.to_owned(),
         both(|direction| {
             let mark = if is_vague(direction) { "~" } else { "" };
             format!("{mark}{}", shown_rate(direction.rate()))
@@ -182,8 +191,8 @@ fn shown_rate(rate: Option<Rate>) -> String {
     rate.map_or_else(|| "?".to_owned(), |rate| rate.to_string())
 }
 
-fn directions(link: &Link) -> impl Iterator<Item = &Direction> {
-    std::iter::once(&link.forward).chain(&link.backward)
+fn directions(link: &Link) -> impl Iterator<Item = Direction> {
+    std::iter::once(link.current_forward()).chain(link.current_backward())
 }
 
 fn is_estimated(link: &Link) -> bool {

@@ -29,12 +29,8 @@ pub mod limit {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Limit>, D::Error> {
-        let Some(word) = Option::<String>::deserialize(from)? else {
-            return Ok(None);
-        };
-        let limit = Limit::ALL.into_iter().find(|limit| limit.as_str() == word);
-        limit.map(Some).ok_or_else(|| {
-            de::Error::custom("unknown limit: write one that drs knows, such as path or loss")
-        })
+        let word = Option::<String>::deserialize(from)?;
+        let limit = word.map(|word| word.parse()).transpose();
+        limit.map_err(de::Error::custom)
     }
 }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// 4), so no destination has one of these addresses.
 pub const PROGRAM_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 2);
 
-/// IPv6 address of the program, a unique local one (RFC 4193).
+/// IPv6 address of the program: a unique local address (RFC 4193).
 pub const PROGRAM_V6: Ipv6Addr = Ipv6Addr::new(0xfd6c, 0x6f6e, 0x6768, 0x6175, 0, 0, 0, 2);
 
 /// Addresses of the name servers, in the order of the host's; glibc uses at most three (`MAXNS`).
@@ -16,12 +16,17 @@ pub const RESOLVERS: [Ipv4Addr; 3] = [
     Ipv4Addr::new(192, 0, 0, 5),
 ];
 
-/// The port of DNS.
-pub const DNS: u16 = 53;
+/// Port of DNS.
+pub const DNS_PORT: u16 = 53;
 
-/// Returns true if the host may send to this address. Excluded are the host's own addresses, the
-/// local link (for which the interface is not known), and multicast. The kernel inside sends to
-/// none of these, but a program with its privileges might.
+/// Returns true if the host may send to this address. Excluded are:
+///
+/// - loopback, `::`, and 0.0.0.0/8, by which a program would reach the host itself
+/// - IPv4-mapped IPv6 addresses, to which the host would send as to the IPv4 address
+/// - IPv6 link-local addresses, for which the interface is not known
+/// - multicast, and the IPv4 broadcast address
+/// - the program's own addresses, and those of its name servers
+/// - port 0
 pub fn may_leave(to: SocketAddr) -> bool {
     let ip = to.ip();
     let local = match ip {
@@ -42,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_local_addresses_are_not_reached() {
+    fn local_and_multicast_addresses_are_excluded() {
         for near in [
             "127.0.0.1:80",
             "127.8.9.1:53",

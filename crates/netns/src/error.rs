@@ -2,8 +2,10 @@
 
 use std::io;
 
+use strum::FromRepr;
+
 /// Step of the setup. Its number goes from the child to its parent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRepr)]
 #[repr(u8)]
 pub enum SetupStep {
     /// Creating the namespaces.
@@ -18,25 +20,6 @@ pub enum SetupStep {
     Addresses = 5,
     /// Handing over the device.
     HandOver = 6,
-}
-
-impl SetupStep {
-    const ALL: [Self; 6] = [
-        Self::Namespaces,
-        Self::Users,
-        Self::Mounts,
-        Self::Device,
-        Self::Addresses,
-        Self::HandOver,
-    ];
-
-    pub(crate) const fn number(self) -> u8 {
-        self as u8
-    }
-
-    pub(crate) fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|step| step.number() == number)
-    }
 }
 
 /// Reason why a program could not be started. Each message says what to do.

@@ -43,7 +43,7 @@ pub(crate) fn give(parent: &OwnedFd, device: &OwnedFd) -> io::Result<()> {
 /// Reports what failed.
 pub(crate) fn fail(parent: &OwnedFd, step: SetupStep, error: &io::Error) {
     let [a, b, c, d] = error.raw_os_error().unwrap_or(0).to_ne_bytes();
-    let _ = rustix::net::send(parent, &[step.number(), a, b, c, d], SendFlags::NOSIGNAL);
+    let _ = rustix::net::send(parent, &[step as u8, a, b, c, d], SendFlags::NOSIGNAL);
 }
 
 /// Returns the message of a child that has ended or become the program, or `None` if there was
@@ -55,7 +55,7 @@ pub(crate) fn take(child: &OwnedFd) -> Option<Result<OwnedFd, IsolateError>> {
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     rustix::net::recvmsg(child, &mut [IoSliceMut::new(&mut bytes)], &mut with, flags).ok()?;
     let [number, a, b, c, d] = bytes;
-    if let Some(step) = SetupStep::from_number(number) {
+    if let Some(step) = SetupStep::from_repr(number) {
         let error = io::Error::from_raw_os_error(i32::from_ne_bytes([a, b, c, d]));
         return Some(Err(IsolateError::from_step(step, error)));
     }

@@ -11,7 +11,7 @@ use longhaul_ramp_protocol::{
     ConnectionWish, MAX_MESSAGE_BYTES, RampReply, RampRequest, RouteQuery,
 };
 use rustix::io::Errno;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_seqpacket::UnixSeqpacket;
 
@@ -42,6 +42,8 @@ pub struct ConnectionWishes {
 enum RouteAnswer {
     /// Connect directly, and report the round-trip time over this socket, if the on-ramp wants it.
     Direct(Option<UnixSeqpacket>),
+    /// Connect directly, from this local address.
+    DirectFrom(SocketAddr),
     Refused(Errno),
     Via(SocketAddr, u64, UnixSeqpacket),
 }
@@ -63,6 +65,7 @@ impl ConnectionWishes {
                 }
                 reached
             }
+            Some(RouteAnswer::DirectFrom(source)) => connect_from(source, to).await,
             Some(RouteAnswer::Refused(errno)) => Err(errno),
             Some(RouteAnswer::Via(listener, ticket, control)) => {
                 match connect_via_listener(listener, ticket, control).await {
@@ -102,6 +105,7 @@ impl ConnectionWishes {
             acceptor: false,
             key: None,
             remembers: false,
+            binds: true,
         });
         let asked = async {
             let control = UnixSeqpacket::connect(&self.ramp).await.ok()?;
@@ -112,6 +116,7 @@ impl ConnectionWishes {
                 RampReply::Direct { measure, .. } => {
                     RouteAnswer::Direct(measure.then_some(control))
                 }
+                RampReply::DirectFrom { source, .. } => RouteAnswer::DirectFrom(source),
                 RampReply::Refuse { errno, .. } => {
                     RouteAnswer::Refused(Errno::from_raw_os_error(errno))
                 }
@@ -128,6 +133,22 @@ impl ConnectionWishes {
 /// Connects to a destination or a name server directly.
 pub(crate) async fn connect_directly(to: SocketAddr) -> Result<TcpStream, Errno> {
     match timeout(CONNECT_TIMEOUT, TcpStream::connect(to)).await {
+        Ok(connected) => connected.map_err(|error| errno(&error)),
+        Err(_) => Err(Errno::TIMEDOUT),
+    }
+}
+
+/// Connects to a destination directly, from a local address.
+async fn connect_from(source: SocketAddr, to: SocketAddr) -> Result<TcpStream, Errno> {
+    let connected = async {
+        let socket = match to {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        socket.bind(source)?;
+        socket.connect(to).await
+    };
+    match timeout(CONNECT_TIMEOUT, connected).await {
         Ok(connected) => connected.map_err(|error| errno(&error)),
         Err(_) => Err(Errno::TIMEDOUT),
     }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
-use crate::addresses::{DNS, RESOLVERS};
+use crate::addresses::{DNS_PORT, RESOLVERS};
 
 /// The host's name servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Resolvers {
         }
         if hosts.is_empty() {
             // The default of resolv.conf(5).
-            hosts.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), DNS));
+            hosts.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), DNS_PORT));
         }
         for (address, _) in RESOLVERS.iter().zip(&hosts) {
             kept.push_str(&format!("nameserver {address}\n"));
@@ -45,16 +45,16 @@ impl Resolvers {
             .iter()
             .position(|address| IpAddr::V4(*address) == inside.ip())?;
         let host = *self.hosts.get(place)?;
-        (inside.port() == DNS).then_some(host)
+        (inside.port() == DNS_PORT).then_some(host)
     }
 }
 
 fn server(word: &str, index: impl Fn(&str) -> Option<u32>) -> Option<SocketAddr> {
     let Some((address, zone)) = word.split_once('%') else {
-        return Some(SocketAddr::new(word.parse().ok()?, DNS));
+        return Some(SocketAddr::new(word.parse().ok()?, DNS_PORT));
     };
     let zone = zone.parse().ok().or_else(|| index(zone))?;
-    Some(SocketAddrV6::new(address.parse().ok()?, DNS, 0, zone).into())
+    Some(SocketAddrV6::new(address.parse().ok()?, DNS_PORT, 0, zone).into())
 }
 
 #[cfg(test)]

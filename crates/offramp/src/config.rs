@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drs::Mode;
+use longhaul_accounts::AccountLog;
 use longhaul_hop::{BufferPool, GateLimits, IdleLimits, ListenerConfig};
 use longhaul_policy::Policy;
 use longhaul_proto::OFFRAMP_PORT;
-use longhaul_session::{Identity, SESSION_BYTES};
+use longhaul_session::{Identity, ResumeLimits, SESSION_BYTES};
 
 /// Configuration of an off-ramp: its listeners, identity, policy and limits.
 #[derive(Debug, Clone)]
@@ -28,6 +29,10 @@ pub struct OfframpConfig {
     pub timeouts: OfframpTimeouts,
     /// Right-sizing mode for the hops on which sessions arrive.
     pub sizing: Mode,
+    /// Limits of resumable sessions. If `None`, they end with their connection.
+    pub resume: Option<ResumeLimits>,
+    /// Log of the accounts, with one record for each session; none are kept if `None`.
+    pub accounts: Option<AccountLog>,
     /// If true, reloads the policy's file on SIGHUP. A policy that did not come from a file stays.
     pub reload_on_hangup: bool,
 }
@@ -48,6 +53,8 @@ impl OfframpConfig {
             limits: OfframpLimits::default(),
             timeouts: OfframpTimeouts::default(),
             sizing: Mode::Auto,
+            resume: Some(ResumeLimits::default()),
+            accounts: None,
             reload_on_hangup: true,
         }
     }

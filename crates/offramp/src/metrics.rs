@@ -59,6 +59,10 @@ pub(crate) struct OfframpMetrics {
     sessions_ended: Family<EndingLabel, Counter>,
     pub(crate) sessions_active: Gauge,
     sessions_setting_up: Gauge,
+    pub(crate) sessions_resumable: Gauge,
+    pub(crate) sessions_resumed: Counter,
+    pub(crate) sessions_not_resumed: Counter,
+    resume_memory_bytes: Gauge,
     unauthenticated: Gauge,
     policy_reloads: Family<ReloadLabel, Counter>,
     dial_time: Histogram,
@@ -81,6 +85,10 @@ impl OfframpMetrics {
             sessions_ended: Family::default(),
             sessions_active: Gauge::default(),
             sessions_setting_up: Gauge::default(),
+            sessions_resumable: Gauge::default(),
+            sessions_resumed: Counter::default(),
+            sessions_not_resumed: Counter::default(),
+            resume_memory_bytes: Gauge::default(),
             unauthenticated: Gauge::default(),
             policy_reloads: Family::default(),
             dial_time: Histogram::new(exponential_buckets(0.000_1, 2.0, 17)),
@@ -124,6 +132,27 @@ impl OfframpMetrics {
             "sessions_setting_up",
             "Sessions with a verified OPEN that wait for the server",
             metrics.sessions_setting_up.clone(),
+        );
+        registry.register(
+            "sessions_resumable",
+            "Sessions that can continue over another route",
+            metrics.sessions_resumable.clone(),
+        );
+        registry.register(
+            "sessions_resumed",
+            "Continuations of sessions over another connection",
+            metrics.sessions_resumed.clone(),
+        );
+        registry.register(
+            "sessions_not_resumed",
+            "Resumable sessions that ended early because no connection carried them on",
+            metrics.sessions_not_resumed.clone(),
+        );
+        registry.register_with_unit(
+            "resume_memory",
+            "Memory promised to resumable sessions, for what may have to be sent again",
+            Unit::Bytes,
+            metrics.resume_memory_bytes.clone(),
         );
         registry.register(
             "connections_unauthenticated",
@@ -213,19 +242,21 @@ impl OfframpMetrics {
     }
 
     /// Returns the page in OpenMetrics text format 1.0, with the current gauges.
-    pub(crate) fn page(&self, newcomers: usize, verified: usize, buffers: usize) -> String {
+    pub(crate) fn page(
+        &self,
+        newcomers: usize,
+        verified: usize,
+        buffers: usize,
+        resume_memory: u64,
+    ) -> String {
+        let promised = i64::try_from(resume_memory).unwrap_or(i64::MAX);
+        self.resume_memory_bytes.set(promised);
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.unauthenticated.set(gauge(newcomers));
         let setting_up = gauge(verified).saturating_sub(self.sessions_active.get());
         self.sessions_setting_up.set(setting_up.max(0));
         self.buffer_bytes.set(gauge(buffers));
-        let mut page = String::new();
-        if prometheus_client::encoding::text::encode(&mut page, &self.registry).is_err() {
-            // Writing to a String does not fail. If it ever does, an empty page is better than a
-            // partial one.
-            page.clear();
-        }
-        page
+        longhaul_service::encode(&self.registry)
     }
 }
 
@@ -246,7 +277,7 @@ mod tests {
         tally.add_time(Limit::Loss, Duration::from_secs(2));
         metrics.add_limit_times(&tally);
         metrics.sessions_active.set(2);
-        let page = metrics.page(1, 5, 65536);
+        let page = metrics.page(1, 5, 65536, 262_144);
         for line in [
             "longhaul_offramp_moved_bytes_total{direction=\"forward\"} 7",
             "longhaul_offramp_moved_bytes_total{direction=\"backward\"} 9",
@@ -255,6 +286,7 @@ mod tests {
             "longhaul_offramp_connections_turned_away_total{reason=\"evicted\"} 1",
             "longhaul_offramp_policy_reloads_total{outcome=\"loaded\"} 1",
             "longhaul_offramp_buffer_bytes 65536",
+            "longhaul_offramp_resume_memory_bytes 262144",
             "longhaul_offramp_sessions_setting_up 3",
             "longhaul_offramp_connections_unauthenticated 1",
             "longhaul_offramp_dial_seconds_count 1",

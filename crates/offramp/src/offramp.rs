@@ -1,35 +1,32 @@
-//! Life cycle of an off-ramp: open the listeners, accept, reload, drain.
+//! Life cycle of an off-ramp: opens what it needs, and runs in the shell of a service.
 
 use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use longhaul_hop::{
-    BufferPool, Conn, ConnectionGate, EventLog, ListenError, Listener, ListenerConfig,
-    PhaseReceiver, ServiceLife,
-};
-use longhaul_metrics::MetricsPage;
+use longhaul_hop::{BufferPool, ConnectionGate, EventLog, Listener};
 use longhaul_policy::{ActivePolicy, Finder, OwnAddressReader, ReloadResult, Role};
-use longhaul_proto::{LogRate, ServiceName};
+use longhaul_proto::ServiceName;
+use longhaul_service::{
+    ConnectionHandler, Hangup, MetricsPage, PendingConnection, Readiness, Shell, StatusListener,
+    open_listeners,
+};
 use longhaul_session::{Acceptor, ListenOptions};
-use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::JoinSet;
 
-use crate::config::{OfframpConfig, OfframpTimeouts};
+use crate::config::OfframpConfig;
 use crate::error::Error;
 use crate::metrics::OfframpMetrics;
+use crate::resuming::acceptance;
 use crate::serve::serve;
 use crate::state::OfframpState;
 
 /// An off-ramp whose listeners are open.
 pub struct Offramp {
     listeners: Vec<Listener>,
-    page: Option<TcpListener>,
-    hangup: Option<Signal>,
+    page: Option<StatusListener>,
+    hangup: Option<Hangup>,
     shared: Arc<OfframpState>,
+    shell: Shell,
 }
 
 impl Offramp {
@@ -39,29 +36,13 @@ impl Offramp {
     /// # Errors
     /// [`Error`], which names the resource that is not available.
     pub fn bind(config: OfframpConfig) -> Result<Self, Error> {
-        if config.listen.is_empty() {
-            return Err(Error::NoListener);
-        }
         if config.policy.count_rules(Role::Offramp) == 0 {
             return Err(Error::NoServers);
         }
-        let listeners = config
-            .listen
-            .iter()
-            .map(|at| listen(at, &config.timeouts))
-            .collect::<Result<Vec<_>, _>>()?;
-        let page = match config.metrics {
-            None => None,
-            Some(address) => {
-                let opened = longhaul_metrics::listen(address);
-                Some(opened.map_err(|source| Error::Metrics { address, source })?)
-            }
-        };
-        let hangup = if config.reload_on_hangup && config.policy.file().is_some() {
-            Some(signal(SignalKind::hangup()).map_err(Error::Signals)?)
-        } else {
-            None
-        };
+        let listeners = open_listeners(&config.listen, config.timeouts.unacknowledged)?;
+        let page = config.metrics.map(StatusListener::open).transpose()?;
+        let has_file = config.policy.file().is_some();
+        let hangup = (config.reload_on_hangup && has_file).then(Hangup::take);
         let own = OwnAddressReader::new().map_err(Error::OwnAddresses)?;
         let policy = Arc::new(ActivePolicy::new(config.policy));
         let known = Arc::clone(&policy);
@@ -73,6 +54,16 @@ impl Offramp {
             vec![ServiceName::TCP],
         );
         options.handshake_timeout = config.timeouts.handshake;
+        let metrics = OfframpMetrics::new();
+        let events = Arc::new(EventLog::new());
+        options.resume = config.resume.as_ref().map(|limits| {
+            let sessions = config.limits.sessions;
+            acceptance(limits, sessions, Arc::clone(&metrics), Arc::clone(&events))
+        });
+        let resume_memory = options
+            .resume
+            .as_ref()
+            .map(|resume| Arc::clone(&resume.memory));
         let shared = Arc::new(OfframpState {
             acceptor: Acceptor::new(options),
             policy,
@@ -81,14 +72,17 @@ impl Offramp {
             timeouts: config.timeouts,
             sizing: config.sizing,
             buffers: BufferPool::new(config.limits.buffers),
-            metrics: OfframpMetrics::new(),
-            events: EventLog::new(),
+            metrics,
+            events,
+            resume_memory,
+            accounts: config.accounts,
         });
         Ok(Self {
             listeners,
             page,
-            hangup,
+            hangup: hangup.transpose()?,
             shared,
+            shell: Shell::new(),
         })
     }
 
@@ -105,21 +99,30 @@ impl Offramp {
     /// Returns the address of the metrics page, if the off-ramp serves one itself.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.page
-            .as_ref()
-            .and_then(|listener| listener.local_addr().ok())
+        self.page.as_ref().map(StatusListener::local_addr)
     }
 
-    /// Returns its metrics, for another page.
+    /// Returns its metrics and those of its accounts, for another page.
     #[must_use]
     pub fn metrics(&self) -> MetricsPage {
         let shared = Arc::clone(&self.shared);
-        MetricsPage::new(move || {
+        let page = MetricsPage::new(move || {
             let (newcomers, verified) = (shared.gate.pending_count(), shared.gate.verified_count());
-            shared
-                .metrics
-                .page(newcomers, verified, shared.buffers.allocated())
-        })
+            let resume = shared.resume_memory.as_ref();
+            let promised = resume.map_or(0, |memory| memory.bytes_in_use());
+            let buffers = shared.buffers.allocated();
+            shared.metrics.page(newcomers, verified, buffers, promised)
+        });
+        match self.shared.accounts.clone() {
+            Some(accounts) => page.joined_with(MetricsPage::new(move || accounts.metrics_page())),
+            None => page,
+        }
+    }
+
+    /// Returns its readiness: it is ready until it drains.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        self.shell.readiness()
     }
 
     /// Serves until `shutdown` resolves, then drains. If this future is dropped, sessions are
@@ -127,6 +130,8 @@ impl Offramp {
     ///
     /// While draining, the listeners are closed and sessions get [`OfframpTimeouts::drain`] to
     /// finish. The remaining ones are then reset.
+    ///
+    /// [`OfframpTimeouts::drain`]: crate::OfframpTimeouts::drain
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let metrics = self.metrics();
         let Self {
@@ -134,94 +139,60 @@ impl Offramp {
             page,
             hangup,
             shared,
+            mut shell,
         } = self;
-        let (life, phases) = ServiceLife::start();
-        let mut tasks = JoinSet::new();
         for listener in listeners {
-            tasks.spawn(accept(listener, Arc::clone(&shared), phases.clone()));
+            shell.accept(listener, &shared);
         }
-        let mut services = JoinSet::new();
         if let Some(listener) = page {
-            services.spawn(longhaul_metrics::serve(listener, metrics));
+            shell.serve_page(listener, metrics);
         }
         if let Some(hangup) = hangup {
-            services.spawn(reload(hangup, Arc::clone(&shared)));
+            let shared = Arc::clone(&shared);
+            shell.run_beside(hangup.run_each(move || reload(Arc::clone(&shared))));
         }
-        drop(phases);
         shutdown.await;
-        tracing::info!(sessions = shared.gate.verified_count(), "off-ramp draining");
-        life.drain();
-        tasks.shutdown().await;
-        let late = || {
-            tracing::warn!(
-                sessions = shared.gate.verified_count(),
-                "drain deadline passed: resetting the remaining sessions"
-            );
-        };
-        life.finish(shared.timeouts.drain, late).await;
-        tracing::info!("off-ramp drained");
+        let sessions = || shared.gate.verified_count();
+        shell
+            .drain_sessions(shared.timeouts.drain, "off-ramp ", sessions)
+            .await;
     }
 }
 
-fn listen(at: &ListenerConfig, timeouts: &OfframpTimeouts) -> Result<Listener, Error> {
-    at.open(timeouts.unacknowledged)
-        .map_err(|error| match error {
-            ListenError::Congestion(error) => error.into(),
-            ListenError::Io(source) => Error::Listen {
-                address: at.address,
-                source,
-            },
-        })
-}
+impl ConnectionHandler for OfframpState {
+    fn gate(&self) -> &Arc<ConnectionGate> {
+        &self.gate
+    }
 
-/// Accepts connections until it is dropped. Each connection's task holds a clone of `phases`.
-async fn accept(mut listener: Listener, shared: Arc<OfframpState>, phases: PhaseReceiver) {
-    // Bounds the log for a shortage of descriptors, however long it lasts.
-    let mut warnings = LogRate::new(3, 1);
-    let began = tokio::time::Instant::now();
-    loop {
-        let failed = |error: &io::Error| {
-            shared.metrics.accept_errors.inc();
-            if let Some(left_out) = warnings.admit(began.elapsed()) {
-                tracing::warn!(%error, left_out, "cannot accept connections; retrying");
-            }
-        };
-        let (fd, peer) = listener.accept(failed).await;
-        shared.metrics.accepted.inc();
-        admit(&shared, fd, peer, &phases);
+    fn count_accepted(&self) {
+        self.metrics.accepted.inc();
+    }
+
+    fn count_accept_error(&self) {
+        self.metrics.accept_errors.inc();
+    }
+
+    async fn serve(self: Arc<Self>, connection: PendingConnection) {
+        serve(self, connection).await;
     }
 }
 
-fn admit(shared: &Arc<OfframpState>, fd: OwnedFd, peer: SocketAddr, phases: &PhaseReceiver) {
-    let entered = shared.gate.admit(peer.ip());
-    let (shared, phases) = (Arc::clone(shared), phases.clone());
-    tokio::spawn(async move {
-        match Conn::new(fd) {
-            Ok(conn) => serve(shared, conn, peer, entered, phases.clone()).await,
-            Err(_) => drop(shared.metrics.accept_errors.inc()),
+/// Reloads the policy. An invalid one changes nothing.
+async fn reload(shared: Arc<OfframpState>) {
+    let Some(reloaded) = shared.policy.reload().await else {
+        return;
+    };
+    match &reloaded {
+        ReloadResult::Loaded(policy) => {
+            tracing::info!(
+                rules = policy.count_rules(Role::Offramp),
+                "off-ramp's policy reloaded"
+            )
         }
-        drop(phases);
-    });
-}
-
-/// Reloads the policy on each SIGHUP. An invalid policy changes nothing.
-async fn reload(mut hangup: Signal, shared: Arc<OfframpState>) {
-    while hangup.recv().await.is_some() {
-        let Some(reloaded) = shared.policy.reload().await else {
-            return;
-        };
-        match &reloaded {
-            ReloadResult::Loaded(policy) => {
-                tracing::info!(
-                    rules = policy.count_rules(Role::Offramp),
-                    "off-ramp's policy reloaded"
-                )
-            }
-            ReloadResult::Refused(error) => {
-                tracing::error!(%error, "off-ramp's policy not reloaded: keeping the previous one");
-            }
-            ReloadResult::Failed => {}
+        ReloadResult::Refused(error) => {
+            tracing::error!(%error, "off-ramp's policy not reloaded: keeping the previous one");
         }
-        shared.metrics.count_reload(reloaded.as_str());
+        ReloadResult::Failed => {}
     }
+    shared.metrics.count_reload(reloaded.as_str());
 }

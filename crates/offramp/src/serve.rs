@@ -4,36 +4,36 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use drs::Limit;
-use longhaul_hop::{
-    AdmittedConnection, Conn, Duplex, DuplexEnding, DuplexOptions, DuplexOutcome, EndPolicy, Payer,
-    Phase, PhaseReceiver,
-};
+use longhaul_accounts::record::bounded;
+use longhaul_accounts::{AccountRecord, SessionRecord, SessionResult};
+use longhaul_hop::{Conn, Duplex, DuplexEnding, DuplexOptions, DuplexOutcome, EndPolicy, Payer};
 use longhaul_proto::{Open, StatusCode};
-use longhaul_session::{Error, JoinObserver, Session, SessionRefusal};
+use longhaul_service::{Interruption, PendingConnection, Phase, PhaseReceiver};
+use longhaul_session::{Error, IncomingSession, JoinObserver, Session, SessionRefusal};
 use tokio::time::Instant;
 
+use crate::resuming;
 use crate::setup::{ConnectedServer, admit, connect_server};
 use crate::state::OfframpState;
 
-/// Serves one connection to its end, or until `phases` ends it early.
-pub(crate) async fn serve(
-    shared: Arc<OfframpState>,
-    conn: Conn,
-    peer: SocketAddr,
-    entered: AdmittedConnection,
-    mut phases: PhaseReceiver,
-) {
-    let AdmittedConnection {
+/// Serves one connection to its end, or until it is interrupted.
+pub(crate) async fn serve(shared: Arc<OfframpState>, connection: PendingConnection) {
+    let PendingConnection {
+        conn,
+        peer,
         permit: mut place,
-        mut eviction,
         header,
-    } = entered;
+        mut guard,
+    } = connection;
     let began = Instant::now();
-    let draining = phases.clone();
+    let phases = guard.phases().clone();
     let setup = Box::pin(async {
         let mut admitted = None;
         let received = shared.acceptor.receive_open(conn, header, |open| {
-            let found = admit(&shared, peer.ip(), open, &mut place, &draining)?;
+            if open.resume.is_some() {
+                return Ok(resuming::payer(&shared, peer, open));
+            }
+            let found = admit(&shared, peer.ip(), open, &mut place, &phases)?;
             let payer = found.payer;
             admitted = Some(found);
             Ok(payer)
@@ -46,6 +46,11 @@ pub(crate) async fn serve(
                 return None;
             }
         };
+        if incoming.open().resume.is_some() {
+            let payer = resuming::payer(&shared, peer, incoming.open());
+            resume(&shared, peer, incoming, payer).await;
+            return None;
+        }
         let admitted = admitted?;
         let payer = admitted.payer;
         let open = incoming.open().clone();
@@ -76,12 +81,12 @@ pub(crate) async fn serve(
             }
         }
     });
-    let established = tokio::select! {
-        established = setup => established,
-        // Dropping the connection resets it: a flood gets no answer.
-        () = eviction.wait() => return shared.metrics.count_turned_away("evicted"),
-        () = phases.wait_until(Phase::Aborting) => return,
+    let established = match guard.run(setup).await {
+        Ok(established) => established,
+        Err(Interruption::Evicted) => return shared.metrics.count_turned_away("evicted"),
+        Err(Interruption::Aborted) => return,
     };
+    drop(guard);
     if let Some((session, open, reached, payer)) = established {
         shared.metrics.sessions_active.inc();
         carry(&shared, session, open, reached, payer, peer, began, phases).await;
@@ -133,12 +138,22 @@ async fn carry(
         forward,
         backward,
     } = joined;
-    let (name, error) = describe(&ending);
+    let (result, name, error) = describe(&ending);
     shared.metrics.count_ended(name);
     let tally = flow
         .map(|flow| flow.observations().tally)
         .unwrap_or_default();
     shared.metrics.add_limit_times(&tally);
+    if let Some(accounts) = &shared.accounts {
+        accounts.add(AccountRecord::Session(SessionRecord {
+            rule: Some(bounded(rule.rule())),
+            forward_bytes: forward,
+            backward_bytes: backward,
+            result,
+            reason: error.map(bounded),
+            ..SessionRecord::new("offramp", &open, (peer, address), began.elapsed())
+        }));
+    }
     shared.events.log(Some(payer), |left_out| {
         tracing::info!(
             session = %open.session_id,
@@ -180,7 +195,7 @@ fn log_turned_away(shared: &OfframpState, peer: SocketAddr, open: Option<&Open>,
     log_refused(shared, peer, open, &SessionRefusal { code, detail }, None);
 }
 
-fn log_refused(
+pub(crate) fn log_refused(
     shared: &OfframpState,
     peer: SocketAddr,
     open: Option<&Open>,
@@ -204,16 +219,36 @@ fn log_refused(
     });
 }
 
-/// Returns the ending as a word for logs and metrics, and its error.
-fn describe(ending: &DuplexEnding) -> (&'static str, Option<&std::io::Error>) {
+/// Returns the ending as a result for accounts and a word for logs and metrics, and its error.
+fn describe(ending: &DuplexEnding) -> (SessionResult, &'static str, Option<&std::io::Error>) {
     match ending {
-        DuplexEnding::Finished => ("finished", None),
-        DuplexEnding::Closed => ("server closed", None),
-        DuplexEnding::FirstDied(error) => ("initiator side died", Some(error)),
-        DuplexEnding::SecondDied(error) => ("server died", Some(error)),
-        DuplexEnding::Idle => ("idle", None),
-        DuplexEnding::HalfClosed => ("half-closed too long", None),
-        DuplexEnding::BeyondSize => ("more than stated", None),
-        DuplexEnding::Aborted => ("drained", None),
+        DuplexEnding::Finished => (SessionResult::Completed, "finished", None),
+        // Final ends do not report the second of these.
+        DuplexEnding::Closed | DuplexEnding::FirstClosed => {
+            (SessionResult::Completed, "server closed", None)
+        }
+        DuplexEnding::FirstDied(error) => (
+            SessionResult::InitiatorDied,
+            "initiator side died",
+            Some(error),
+        ),
+        DuplexEnding::SecondDied(error) => (SessionResult::NextHopDied, "server died", Some(error)),
+        DuplexEnding::Idle => (SessionResult::Idle, "idle", None),
+        DuplexEnding::HalfClosed => (SessionResult::HalfClosed, "half-closed too long", None),
+        DuplexEnding::BeyondSize => (SessionResult::BeyondSize, "more than stated", None),
+        DuplexEnding::Aborted => (SessionResult::Drained, "drained", None),
+    }
+}
+
+/// Continues the session that the OPEN names, or refuses and logs it.
+async fn resume(
+    shared: &OfframpState,
+    peer: SocketAddr,
+    incoming: IncomingSession<'_, Conn>,
+    payer: Payer,
+) {
+    let open = incoming.open().clone();
+    if let Err(why) = incoming.resume().await {
+        log_refused(shared, peer, Some(&open), &why, Some(payer));
     }
 }

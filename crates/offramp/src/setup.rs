@@ -3,13 +3,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use longhaul_hop::{
-    Conn, ConnectionPermit, DialledConnection, HopOptions, Payer, Phase, PhaseReceiver, dial,
-};
+use longhaul_hop::{Conn, ConnectionPermit, DialledConnection, HopOptions, Payer, dial};
 use longhaul_policy::{
     AccessRequest, Candidates, NoPermit, RuleSession, StatedWishes, Unreachable,
 };
 use longhaul_proto::{Open, StatusCode};
+use longhaul_service::{Phase, PhaseReceiver};
 use longhaul_session::SessionRefusal;
 use tokio::time::Instant;
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use drs::Mode;
+use longhaul_accounts::AccountLog;
 use longhaul_hop::{BufferPool, ConnectionGate, EventLog};
 use longhaul_policy::{ActivePolicy, Finder};
-use longhaul_session::Acceptor;
+use longhaul_session::{Acceptor, ResumeMemory};
 
 use crate::config::OfframpTimeouts;
 use crate::metrics::OfframpMetrics;
@@ -20,5 +21,9 @@ pub(crate) struct OfframpState {
     pub(crate) gate: Arc<ConnectionGate>,
     pub(crate) buffers: Arc<BufferPool>,
     pub(crate) metrics: Arc<OfframpMetrics>,
-    pub(crate) events: EventLog,
+    pub(crate) events: Arc<EventLog>,
+    /// Memory of resumable sessions; `None` if there are none.
+    pub(crate) resume_memory: Option<Arc<ResumeMemory>>,
+    /// Log of the accounts, if they are kept.
+    pub(crate) accounts: Option<AccountLog>,
 }

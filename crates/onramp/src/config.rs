@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use longhaul_config::routes::Author;
 use longhaul_policy::Network;
-use longhaul_proto::Endpoint;
-use longhaul_session::Identity;
+use longhaul_proto::{Endpoint, PublicKey};
+use longhaul_session::{Identity, ResumeLimits};
+use longhaul_wishes::CircuitBroker;
 
 use crate::destination::SessionWish;
+use crate::spread::PathShares;
 
 /// Default maximum of concurrent connections of all entries. One source has half of them at most.
 const DEFAULT_MAX_CONNECTIONS: usize = 8192;
@@ -55,10 +57,19 @@ pub struct OnrampConfig {
     /// Maximum number of concurrent connections of all entries over TCP, of which one source
     /// address has half at most. The same number applies to programs at the Unix socket.
     pub connections: usize,
+    /// Rule for the number of connections of each reserved path.
+    pub shares: PathShares,
     /// Time limit for a connection's set-up before its first byte, including a fallback.
     pub set_up: Duration,
     /// Time limit for connections to finish once the on-ramp is told to stop.
     pub drain: Duration,
+    /// How sessions with off-ramps are resumed over another route; they end with their connection
+    /// if `None`.
+    pub resume: Option<ResumeLimits>,
+    /// Key of the only controller at which this user's delegations are valid; any if `None`.
+    pub controller: Option<PublicKey>,
+    /// Broker that reserves circuits for connections. Without it, all are best effort.
+    pub circuits: Option<Arc<dyn CircuitBroker>>,
 }
 
 /// A port that leads to one destination.
@@ -161,8 +172,12 @@ impl OnrampConfig {
             metrics: None,
             guests: GuestPolicy::default(),
             connections: DEFAULT_MAX_CONNECTIONS,
+            shares: PathShares::default(),
             set_up: DEFAULT_SET_UP_TIMEOUT,
             drain: DEFAULT_DRAIN_TIMEOUT,
+            resume: Some(ResumeLimits::default()),
+            controller: None,
+            circuits: None,
         }
     }
 }

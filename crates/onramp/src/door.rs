@@ -1,4 +1,4 @@
-//! Accept loop shared by the entries over TCP: a listener, admission of clients, and the gate.
+//! Entries over TCP: their listeners, and the admission of their clients.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,10 +6,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::{
-    AdmittedConnection, Conn, ConnectionGate, ConnectionPermit, HopOptions, ListenError, Listener,
-    PhaseReceiver,
-};
+use longhaul_hop::{Conn, ConnectionGate, ConnectionPermit, HopOptions, ListenError, Listener};
+use longhaul_service::{ConnectionHandler, PendingConnection, PhaseReceiver};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::time::sleep;
@@ -21,16 +19,15 @@ use crate::engine::Engine;
 use crate::error::OnrampError;
 use crate::failure::ConnectFailure;
 
-/// Listener of one entry.
-#[derive(Debug)]
-pub(crate) struct AcceptLoop {
-    listener: Listener,
-    entry: &'static str,
-    at: SocketAddr,
-    engine: Arc<Engine>,
-    guests: Arc<GuestPolicy>,
-    gate: Arc<ConnectionGate>,
-    phases: PhaseReceiver,
+/// An entry over TCP, which serves each of its connections with `serve`.
+pub(crate) struct Entry<S> {
+    pub(crate) name: &'static str,
+    /// Address it listens on.
+    pub(crate) at: SocketAddr,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) guests: Arc<GuestPolicy>,
+    pub(crate) gate: Arc<ConnectionGate>,
+    pub(crate) serve: S,
 }
 
 /// An accepted connection.
@@ -81,107 +78,87 @@ impl ClientPermit {
     }
 }
 
-impl AcceptLoop {
-    /// Starts to listen. `prepare` sets the options that are needed beforehand.
-    pub(crate) fn open(
-        entry: &'static str,
-        address: SocketAddr,
-        engine: &Arc<Engine>,
-        guests: &Arc<GuestPolicy>,
-        gate: &Arc<ConnectionGate>,
-        phases: &PhaseReceiver,
-        prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
-    ) -> Result<Self, OnrampError> {
-        let failed = |source| OnrampError::Listen {
-            address,
-            entry,
-            source,
-        };
-        let mut options = HopOptions::default();
-        if address.ip().is_loopback() {
-            options.user_timeout = PROGRAM_UNACKNOWLEDGED;
-        }
-        let listener =
-            Listener::bind_prepared(address, &options, prepare).map_err(|error| match error {
-                ListenError::Io(source) => failed(source),
-                ListenError::Congestion(error) => failed(error.source),
-            })?;
-        Ok(Self {
-            at: listener.local_addr().map_err(failed)?,
-            listener,
-            entry,
-            engine: Arc::clone(engine),
-            guests: Arc::clone(guests),
-            gate: Arc::clone(gate),
-            phases: phases.clone(),
-        })
+impl<S, F> ConnectionHandler for Entry<S>
+where
+    S: Fn(AcceptedConnection) -> F + Send + Sync + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn gate(&self) -> &Arc<ConnectionGate> {
+        &self.gate
     }
 
-    /// Returns the address it listens on.
-    pub(crate) const fn address(&self) -> SocketAddr {
-        self.at
+    fn entry(&self) -> Option<&'static str> {
+        Some(self.name)
     }
 
-    /// Accepts permitted clients while it is polled, and passes them to `serve`.
-    pub(crate) async fn serve<F>(mut self, serve: impl Fn(AcceptedConnection) -> F)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        loop {
-            let (events, entry) = (&self.engine.events, self.entry);
-            let failed = |error: &io::Error| {
-                events.log(None, |left_out| {
-                    tracing::warn!(
-                        entry, %error, left_out,
-                        "cannot accept connections; retrying"
-                    );
-                });
-            };
-            let (socket, peer) = self.listener.accept(failed).await;
-            let turned_away = |why: &str| {
-                events.log(
-                    None,
-                    |left_out| tracing::warn!(entry, %peer, left_out, "connection refused: {why}"),
+    fn admits(&self, peer: SocketAddr) -> bool {
+        let is_admitted = self.guests.admits(peer.ip());
+        if !is_admitted {
+            let entry = self.name;
+            self.engine.events.log(None, |left_out| {
+                tracing::warn!(
+                    entry, %peer, left_out,
+                    "connection refused: no --allow-from names its address"
                 );
-            };
-            if !self.guests.admits(peer.ip()) {
-                turned_away("no --allow-from names its address");
-                continue;
-            }
-            match Conn::new(socket) {
-                Ok(conn) => {
-                    let AdmittedConnection {
-                        permit: place,
-                        mut eviction,
-                        header,
-                    } = self.gate.admit(peer.ip());
-                    let asker = OnrampClient::from_address(peer.ip());
-                    let held = ClientPermit {
-                        place: Arc::new(Mutex::new(place)),
-                        asker,
-                        phases: self.phases.clone(),
-                    };
-                    let served = serve(AcceptedConnection {
-                        listener: self.at,
-                        conn,
-                        asker,
-                        engine: Arc::clone(&self.engine),
-                        guests: Arc::clone(&self.guests),
-                        permit: held.clone(),
-                    });
-                    tokio::spawn(async move {
-                        // A connection that is not served to its end is dropped, and so reset.
-                        tokio::select! {
-                            () = served => {}
-                            () = eviction.wait() => {}
-                            () = held.wait_overdue(header) => {}
-                        }
-                    });
-                }
-                Err(error) => turned_away(&error.to_string()),
-            }
+            });
+        }
+        is_admitted
+    }
+
+    async fn serve(self: Arc<Self>, connection: PendingConnection) {
+        let PendingConnection {
+            conn,
+            peer,
+            permit,
+            header,
+            mut guard,
+        } = connection;
+        let asker = OnrampClient::from_address(peer.ip());
+        let held = ClientPermit {
+            place: Arc::new(Mutex::new(permit)),
+            asker,
+            phases: guard.phases().clone(),
+        };
+        let served = (self.serve)(AcceptedConnection {
+            listener: self.at,
+            conn,
+            asker,
+            engine: Arc::clone(&self.engine),
+            guests: Arc::clone(&self.guests),
+            permit: held.clone(),
+        });
+        // A connection that is not served to its end is dropped, and so reset.
+        tokio::select! {
+            () = served => {}
+            () = guard.evicted() => {}
+            () = held.wait_overdue(header) => {}
         }
     }
+}
+
+/// Starts to listen for an entry. `prepare` sets the options that are needed beforehand. Returns
+/// the listener with its address.
+pub(crate) fn listen(
+    entry: &'static str,
+    address: SocketAddr,
+    prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+) -> Result<(Listener, SocketAddr), OnrampError> {
+    let failed = |source| OnrampError::Listen {
+        address,
+        entry,
+        source,
+    };
+    let mut options = HopOptions::default();
+    if address.ip().is_loopback() {
+        options.user_timeout = PROGRAM_UNACKNOWLEDGED;
+    }
+    let listener =
+        Listener::bind_prepared(address, &options, prepare).map_err(|error| match error {
+            ListenError::Io(source) => failed(source),
+            ListenError::Congestion(error) => failed(error.source),
+        })?;
+    let at = listener.local_addr().map_err(failed)?;
+    Ok((listener, at))
 }
 
 /// Returns the local address of the connection.

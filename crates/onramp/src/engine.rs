@@ -9,14 +9,16 @@ use std::time::Duration;
 use longhaul_config::routes::{Author, RouteRule, SessionEnd};
 use longhaul_hop::{
     BufferPool, Conn, DialledConnection, Duplex, DuplexEnding, DuplexObserver, DuplexOptions,
-    DuplexSide, EventLog, HopOptions, IdleLimits, Phase, PhaseReceiver, Resolver, dial,
+    DuplexSide, EventLog, HopOptions, IdleLimits, Resolver, dial,
 };
 use longhaul_policy::{OwnAddressReader, is_local};
 use longhaul_proto::{Endpoint, PublicKey, Route};
+use longhaul_service::{Phase, PhaseReceiver};
 use longhaul_session::{
     AddressFilter, ConnectOptions, Error, Identity, JoinObserver, KeyVerdict, KnownHosts,
-    ServerTrust, ServiceName, connect, errno_of,
+    ResumeOptions, ServerTrust, ServiceName, Session, connect, errno_of,
 };
+use longhaul_wishes::{CircuitBroker, ReserveTerms};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::io::AsyncWriteExt;
@@ -25,13 +27,18 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::asker::{GuestReach, OnrampClient};
 use crate::choose::{ConnectionAction, ConnectionFacts, ProgramChoice, choose};
+use crate::circuit::{
+    CircuitFlow, CircuitObserver, FarHop, changed_limits, delegations, drive_circuit, reserve_terms,
+};
 use crate::config::OnrampConfig;
 use crate::destination::{OnrampDestination, SessionWish};
 use crate::destinations::DestinationMemory;
 use crate::exit::Exit;
 use crate::failure::ConnectFailure;
 use crate::metrics::{ConnectionOutcome, OnrampMetrics};
+use crate::resuming::{ResumableSessions, SessionRoutes};
 use crate::route::NamedRoute;
+use crate::spread::{PathAssignment, PathSpread};
 use crate::table::ReloadingTable;
 
 /// Time for which a direct connection's data may stay unacknowledged, or its far end not read. It
@@ -51,6 +58,9 @@ const UNLIMITED_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const MIN_MEASURE_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum round-trip time that is recorded; longer ones are capped.
 const MAX_ROUND_TRIP: Duration = Duration::from_secs(60);
+
+/// Maximum number of source ports that are tried for one connection.
+const MAX_SOURCE_PORTS_TRIED: u32 = 3;
 
 /// Total memory for the buffers of all connections, in bytes; enough for 1024 bulk directions.
 const BUFFER_POOL_BYTES: usize = 128 << 20;
@@ -74,6 +84,8 @@ pub(crate) struct ConnectionRequest {
     pub(crate) acceptor: bool,
     /// Key that the destination must prove; if `None`, the known one.
     pub(crate) key: Option<PublicKey>,
+    /// True if a direct connection can leave from the source port of a reserved path.
+    pub(crate) can_bind: bool,
 }
 
 impl ConnectionRequest {
@@ -93,6 +105,7 @@ impl ConnectionRequest {
             route_required: false,
             acceptor: false,
             key: None,
+            can_bind: true,
         }
     }
 }
@@ -102,6 +115,10 @@ impl ConnectionRequest {
 pub(crate) struct ConnectionPlan {
     pub(crate) exit: PlannedExit,
     pub(crate) reason: String,
+    /// Circuits that the connection may reserve. The on-ramp then also carries a direct connection.
+    pub(crate) reserve: Option<ReserveTerms>,
+    /// Reserved path of a direct connection.
+    pub(crate) path: Option<PathAssignment>,
 }
 
 #[derive(Debug, Clone)]
@@ -114,22 +131,30 @@ pub(crate) enum PlannedExit {
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedRoute {
     via: Route,
+    /// Routes on which a session with an off-ramp may continue.
+    alternatives: Vec<Route>,
     end: SessionEnd,
     /// If true, a direct connection replaces the session if that fails before anything was sent.
     fall_back: bool,
+    /// Circuits that its depots may reserve in this user's name.
+    delegated: Option<ReserveTerms>,
 }
 
 /// An established connection.
 #[derive(Debug)]
 pub(crate) struct OpenedConnection {
     pub(crate) exit: Exit,
+    /// Circuits that it may reserve.
+    pub(crate) reserve: Option<ReserveTerms>,
 }
 
 /// State shared by all entries.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) identity: Arc<Identity>,
-    table: ReloadingTable,
+    table: Arc<ReloadingTable>,
+    /// Reserved paths of direct connections.
+    pub(crate) spread: PathSpread,
     known_hosts: PathBuf,
     set_up: Duration,
     resolver: Resolver,
@@ -141,7 +166,12 @@ pub(crate) struct Engine {
     phases: PhaseReceiver,
     pub(crate) metrics: Arc<OnrampMetrics>,
     /// Bounds the log lines that each client's connections cause.
-    pub(crate) events: EventLog,
+    pub(crate) events: Arc<EventLog>,
+    /// `None` if sessions end with their connection.
+    pub(crate) resumable: Option<ResumableSessions>,
+    circuits: Option<Arc<dyn CircuitBroker>>,
+    /// Key of the only controller at which delegations are valid.
+    controller: Option<PublicKey>,
 }
 
 impl Engine {
@@ -152,9 +182,14 @@ impl Engine {
         metrics: Arc<OnrampMetrics>,
         phases: PhaseReceiver,
     ) -> Self {
+        let events = Arc::new(EventLog::new());
+        let resumable = config.resume.as_ref().map(|limits| {
+            ResumableSessions::new(limits, Arc::clone(&metrics), Arc::clone(&events))
+        });
         Self {
             identity: Arc::clone(&config.identity),
-            table,
+            table: Arc::new(table),
+            spread: PathSpread::new(config.shares.clone()),
             known_hosts: config.known_hosts.clone(),
             set_up: config.set_up,
             resolver: Resolver::new(),
@@ -167,12 +202,19 @@ impl Engine {
             buffers: BufferPool::new(BUFFER_POOL_BYTES),
             phases,
             metrics,
-            events: EventLog::new(),
+            events,
+            resumable,
+            circuits: config.circuits.clone(),
+            controller: config.controller,
         }
     }
 
-    pub(crate) const fn table(&self) -> &ReloadingTable {
+    pub(crate) fn table(&self) -> &ReloadingTable {
         &self.table
+    }
+
+    pub(crate) fn shared_table(&self) -> Arc<ReloadingTable> {
+        Arc::clone(&self.table)
     }
 
     /// Decides, and logs the decision.
@@ -198,6 +240,14 @@ impl Engine {
 
     /// Decides on the plan for a request.
     pub(crate) fn decide(&self, request: &ConnectionRequest) -> ConnectionPlan {
+        if let Some(path) = self.reserved_path(request, request.destination.address()) {
+            return ConnectionPlan {
+                exit: PlannedExit::Direct,
+                reason: path.to_string(),
+                path: Some(path),
+                reserve: None,
+            };
+        }
         let destination = &request.destination;
         let rules = self.table.current();
         let rule = rules.rule(
@@ -226,18 +276,49 @@ impl Engine {
             ConnectionAction::Refuse => PlannedExit::Refuse,
             ConnectionAction::Session => PlannedExit::Route(Box::new(PlannedRoute {
                 via: Route::direct(),
+                alternatives: Vec::new(),
                 end: SessionEnd::Destination,
                 fall_back: false,
+                delegated: None,
             })),
             ConnectionAction::Route => select_route(request, rule)
                 .map_or(PlannedExit::Refuse, |route| {
                     PlannedExit::Route(Box::new(route))
                 }),
         };
+        let reserve = match &exit {
+            PlannedExit::Refuse => None,
+            _ if asked.is_local || self.circuits.is_none() => None,
+            _ => reserve_terms(request.asker, &request.wish, rule),
+        };
         ConnectionPlan {
             exit,
             reason: decision.reason.to_string(),
+            reserve,
+            path: None,
         }
+    }
+
+    /// Returns the reserved path of a connection, if its destination has any. A route that the
+    /// program names takes precedence, and so does the session protocol.
+    fn reserved_path(
+        &self,
+        request: &ConnectionRequest,
+        address: Option<IpAddr>,
+    ) -> Option<PathAssignment> {
+        if request.route.is_some() || request.acceptor || !request.can_bind {
+            return None;
+        }
+        let assigned = self.spread.assign(address?)?;
+        if let Err(error) = &assigned {
+            self.events.log(Some(request.asker.payer()), |left_out| {
+                tracing::warn!(
+                    destination = %request.destination, %error, left_out,
+                    "the connection takes no reserved path"
+                );
+            });
+        }
+        assigned.ok()
     }
 
     /// Returns true if a rule leads to an off-ramp that is not among the known servers.
@@ -256,32 +337,52 @@ impl Engine {
         plan: &ConnectionPlan,
     ) -> Result<OpenedConnection, ConnectFailure> {
         let deadline = Instant::now() + self.set_up;
-        match &plan.exit {
+        let exit = match &plan.exit {
             PlannedExit::Refuse => Err(ConnectFailure::new(Errno::NETUNREACH, plan.reason.clone())),
-            PlannedExit::Direct => self.open_direct(request, deadline).await,
+            PlannedExit::Direct => self.open_direct(request, plan.path, deadline).await,
             PlannedExit::Route(route) => self.open_session(request, route, deadline).await,
-        }
+        };
+        let reserve = plan.reserve;
+        exit.map(|exit| OpenedConnection { exit, reserve })
     }
 
     async fn open_direct(
         &self,
         request: &ConnectionRequest,
+        path: Option<PathAssignment>,
         deadline: Instant,
-    ) -> Result<OpenedConnection, ConnectFailure> {
+    ) -> Result<Exit, ConnectFailure> {
         let addresses = self.addresses(request, deadline).await?;
-        let options = HopOptions {
-            user_timeout: DIRECT_UNACKNOWLEDGED,
-            ..HopOptions::default()
+        // The paths of a name are known once it is resolved.
+        let is_unresolved = request.destination.address().is_none();
+        let mut path = path.or_else(|| {
+            let first = addresses.first().filter(|_| is_unresolved)?;
+            self.reserved_path(request, Some(first.ip()))
+        });
+        let mut attempts = 1;
+        let dialled = loop {
+            let options = direct_options(path);
+            match dial(&addresses, |_| options.clone(), deadline).await {
+                // Another program took the port meanwhile.
+                Err(error) if path.is_some() && attempts < MAX_SOURCE_PORTS_TRIED => {
+                    let error = io::Error::from(error);
+                    if error.kind() != io::ErrorKind::AddrInUse {
+                        break Err(error);
+                    }
+                    attempts += 1;
+                    path = self.reserved_path(request, addresses.first().map(SocketAddr::ip));
+                }
+                dialled => break dialled.map_err(io::Error::from),
+            }
         };
-        let dialled = dial(&addresses, |_| options.clone(), deadline).await;
         let DialledConnection { conn, address } =
-            dialled.map_err(|error| ConnectFailure::from_io(&error.into()))?;
+            dialled.map_err(|error| ConnectFailure::from_io(&error))?;
         let exit = Exit::Direct(conn);
         if let Some(rtt) = exit.round_trip() {
             self.memory()
                 .record_round_trip(address.ip(), rtt, self.began.elapsed());
         }
-        Ok(OpenedConnection { exit })
+        Ok(exit)
     }
 
     /// Resolves the destination to the addresses that the client may connect to, at least one.
@@ -328,16 +429,12 @@ impl Engine {
         request: &ConnectionRequest,
         route: &PlannedRoute,
         deadline: Instant,
-    ) -> Result<OpenedConnection, ConnectFailure> {
+    ) -> Result<Exit, ConnectFailure> {
         // The dialled addresses are filtered again. This check tells a guest why none is left.
         if route.is_session_without_depots() && self.guest_reach(request).is_some() {
             self.addresses(request, deadline).await?;
         }
-        let connected = match self.options(request, route) {
-            Ok(options) => connect(&options).await,
-            Err(failed) => return Err(failed),
-        };
-        let error = match connected {
+        let error = match self.connect_session(request, route).await? {
             Ok(session) => {
                 if let Some(error) = &session.info().fell_back {
                     self.events.log(Some(request.asker.payer()), |left_out| {
@@ -347,9 +444,7 @@ impl Engine {
                         );
                     });
                 }
-                return Ok(OpenedConnection {
-                    exit: Exit::Session(Box::new(session)),
-                });
+                return Ok(Exit::Session(Box::new(session)));
             }
             Err(error) => error,
         };
@@ -362,7 +457,7 @@ impl Engine {
                 "falls back to a direct connection"
             );
         });
-        self.open_direct(request, deadline)
+        self.open_direct(request, None, deadline)
             .await
             .map_err(|direct| ConnectFailure {
                 errno: direct.errno,
@@ -372,13 +467,39 @@ impl Engine {
             })
     }
 
+    /// Opens a session along the route, or along the first alternative that works if nothing has
+    /// gone beyond the one before (LH-FALLBACK-1).
+    async fn connect_session(
+        &self,
+        request: &ConnectionRequest,
+        route: &PlannedRoute,
+    ) -> Result<Result<Session, Error>, ConnectFailure> {
+        let mut connected = connect(&self.options(request, route, &route.via)?).await;
+        for via in &route.alternatives {
+            match &connected {
+                Err(error) if may_fall_back(error) => {
+                    self.events.log(Some(request.asker.payer()), |left_out| {
+                        tracing::warn!(
+                            destination = %request.destination, %error, route = %via, left_out,
+                            "trying another route"
+                        );
+                    });
+                }
+                _ => break,
+            }
+            connected = connect(&self.options(request, route, via)?).await;
+        }
+        Ok(connected)
+    }
+
     fn options(
         &self,
         request: &ConnectionRequest,
         route: &PlannedRoute,
+        via: &Route,
     ) -> Result<ConnectOptions, ConnectFailure> {
         let destination = request.destination.endpoint();
-        let (identity, via) = (Arc::clone(&self.identity), route.via.clone());
+        let (identity, via) = (Arc::clone(&self.identity), via.clone());
         let options = match &route.end {
             SessionEnd::Offramp { at, key } => {
                 let trust = self.server_trust(at, *key)?;
@@ -401,18 +522,54 @@ impl Engine {
         } else {
             self.set_up
         };
+        let delegations = route.delegated.as_ref().map(|terms| {
+            let end = &options.destination;
+            delegations(&self.identity, self.controller, terms, &route.via, end)
+        });
+        // So must it for the alternatives.
+        let routes = u32::try_from(route.alternatives.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(1);
         Ok(ConnectOptions {
-            setup_timeout: time,
+            delegations: delegations.unwrap_or_default(),
+            setup_timeout: time / routes,
             fall_back: route.fall_back && route.end == SessionEnd::Destination,
             destination_filter: self
                 .guest_reach(request)
                 .map(|reach| AddressFilter::new(move |address| reach.admits(address))),
             purpose: request.wish.purpose.clone(),
             size: request.wish.size,
-            rate: request.wish.rate.filter(|&rate| rate > 0),
+            rate: (route.delegated.map(|terms| terms.reserve.rate))
+                .or(request.wish.rate)
+                .filter(|&rate| rate > 0),
             duration: request.wish.duration.filter(|&duration| duration > 0),
+            resume: self.resume_options(request, route),
             ..options
         })
+    }
+
+    /// Returns how a session with an off-ramp is resumed. Without depots it continues only where a
+    /// direct connection is allowed as well.
+    fn resume_options(
+        &self,
+        request: &ConnectionRequest,
+        route: &PlannedRoute,
+    ) -> Option<ResumeOptions> {
+        let SessionEnd::Offramp { .. } = &route.end else {
+            return None;
+        };
+        let mut known = vec![route.via.clone()];
+        known.extend(route.alternatives.iter().cloned());
+        if route.fall_back {
+            known.push(Route::direct());
+        }
+        let routes = SessionRoutes {
+            destination: request.destination.clone(),
+            end: route.end.clone(),
+            known,
+        };
+        let resumable = self.resumable.as_ref()?;
+        Some(resumable.options(request.asker.payer(), routes, &self.table))
     }
 
     /// Returns the trust in a server: its key in the rule, else the known key. Nobody is asked, and
@@ -497,6 +654,7 @@ impl Engine {
         let outcome = match &opened {
             Ok(OpenedConnection {
                 exit: Exit::Direct(_),
+                ..
             }) => ConnectionOutcome::Direct,
             Ok(_) => ConnectionOutcome::Route,
             Err(_) => ConnectionOutcome::Failed,
@@ -539,7 +697,7 @@ impl Engine {
         early: &[u8],
         began: Instant,
     ) {
-        let mut exit = opened.exit;
+        let OpenedConnection { mut exit, reserve } = opened;
         if !early.is_empty()
             && let Err(error) = exit.write_all(early).await
         {
@@ -553,20 +711,36 @@ impl Engine {
         }
         let (sent, received, ending) = match exit {
             // The kernel sizes a plain connection, as it would a program's own.
-            Exit::Direct(conn) => self.join(conn, program, ()).await,
-            Exit::Session(session) => self.join(*session, program, JoinObserver::default()).await,
+            Exit::Direct(conn) => self.join(request, conn, program, (), reserve).await,
+            Exit::Session(session) => {
+                let observer = JoinObserver::default();
+                self.join(request, *session, program, observer, reserve)
+                    .await
+            }
         };
         let sent = sent.saturating_add(early.len() as u64);
         self.record_ending(request, began, sent, received, &ending);
     }
 
     /// Moves the bytes of a connection. Returns the bytes sent and received, and how it ended.
-    async fn join<F: DuplexSide, O: DuplexObserver<F, Conn>>(
+    async fn join<F: FarHop + DuplexSide, O: DuplexObserver<F, Conn>>(
         &self,
+        request: &ConnectionRequest,
         far: F,
         program: Conn,
         observer: O,
+        reserve: Option<ReserveTerms>,
     ) -> (u64, u64, DuplexEnding) {
+        let flow = CircuitFlow {
+            entry: request.entry,
+            asker: request.asker,
+            destination: &request.destination,
+            purpose: request.wish.purpose.as_deref(),
+        };
+        let broker = self.circuits.as_ref().zip(reserve);
+        let mut circuit = broker
+            .and_then(|(broker, terms)| drive_circuit(broker, &self.events, flow, terms, &far));
+        let observer = CircuitObserver::new(observer, circuit.as_ref());
         let options = DuplexOptions {
             idle_limits: IDLE_LIMITS,
             buffers: Arc::clone(&self.buffers),
@@ -574,10 +748,16 @@ impl Engine {
         };
         let mut join = Duplex::new(far, program, options, observer);
         let mut phases = self.phases.clone();
-        let joined = tokio::select! {
-            joined = &mut join => joined,
-            () = phases.wait_until(Phase::Aborting) => join.abort(),
+        let joined = loop {
+            tokio::select! {
+                joined = &mut join => break joined,
+                () = phases.wait_until(Phase::Aborting) => break join.abort(),
+                limits = changed_limits(&mut circuit) => join.set_limits(limits),
+            }
         };
+        if let Some(circuit) = circuit {
+            circuit.end().await;
+        }
         (joined.backward, joined.forward, joined.ending)
     }
 
@@ -605,6 +785,8 @@ impl Engine {
                 ("the program's connection broke off", Some(errno_of(error)))
             }
             DuplexEnding::FirstDied(error) => ("the session broke off", Some(errno_of(error))),
+            // Final ends do not report it.
+            DuplexEnding::FirstClosed => ("the session broke off", None),
             DuplexEnding::Idle | DuplexEnding::HalfClosed => ("idle for too long", None),
             DuplexEnding::BeyondSize => ("reset: it carried more bytes than stated", None),
             DuplexEnding::Aborted => ("reset: the on-ramp is stopping", None),
@@ -659,6 +841,21 @@ impl PlannedRoute {
     }
 }
 
+/// Returns the options of a direct connection, which leaves from the port of its path.
+fn direct_options(path: Option<PathAssignment>) -> HopOptions {
+    let options = HopOptions {
+        user_timeout: DIRECT_UNACKNOWLEDGED,
+        ..HopOptions::default()
+    };
+    let Some(PathAssignment { source, .. }) = path else {
+        return options;
+    };
+    let address = Some(source.ip()).filter(|address| !address.is_unspecified());
+    options
+        .with_source(address)
+        .with_source_ports(Some(source.port()..=source.port()))
+}
+
 /// Returns the program's own route, or the rule's.
 fn select_route(request: &ConnectionRequest, rule: Option<&RouteRule>) -> Option<PlannedRoute> {
     if let Some(route) = request.route.as_ref().filter(|route| !route.is_direct()) {
@@ -668,8 +865,10 @@ fn select_route(request: &ConnectionRequest, rule: Option<&RouteRule>) -> Option
         };
         return Some(PlannedRoute {
             via: route.via.clone(),
+            alternatives: Vec::new(),
             end,
             fall_back: !request.route_required,
+            delegated: None,
         });
     }
     let rule = rule?;
@@ -680,8 +879,11 @@ fn select_route(request: &ConnectionRequest, rule: Option<&RouteRule>) -> Option
     };
     Some(PlannedRoute {
         via: rule.via.clone(),
+        alternatives: rule.alternatives.clone(),
         end,
         fall_back: rule.fall_back && !request.route_required,
+        delegated: reserve_terms(request.asker, &request.wish, Some(rule))
+            .filter(|_| rule.delegate),
     })
 }
 

@@ -65,15 +65,9 @@ pub enum OnrampError {
         /// Cause.
         source: io::Error,
     },
-    /// The metrics page cannot be served there: choose another address, or none. Check that the
-    /// address of `--metrics` is this machine's and not in use.
-    #[error("{address}: cannot serve metrics: {source}")]
-    Metrics {
-        /// The address.
-        address: SocketAddr,
-        /// Cause.
-        source: io::Error,
-    },
+    /// Something that every service needs is not available, as the message says.
+    #[error(transparent)]
+    Service(#[from] longhaul_service::Error),
     /// The machine's own addresses, which guests must not reach, cannot be read. Try again with
     /// more descriptors.
     #[error("cannot read this machine's addresses: {0}")]

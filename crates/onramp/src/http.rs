@@ -17,8 +17,9 @@ use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, PROXY_AUTHENTICATE, PROXY_A
 use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use longhaul_hop::{Conn, Phase};
+use longhaul_hop::Conn;
 use longhaul_proto::{Endpoint, Host};
+use longhaul_service::Phase;
 use rustix::io::Errno;
 
 use crate::asker::OnrampClient;

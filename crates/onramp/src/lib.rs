@@ -15,6 +15,7 @@ use std::time::Duration;
 
 mod asker;
 pub mod choose;
+mod circuit;
 mod config;
 mod destination;
 mod destinations;
@@ -32,8 +33,10 @@ mod http;
 mod metrics;
 mod onramp;
 mod peers;
+mod resuming;
 mod route;
 mod socks;
+mod spread;
 mod status;
 mod table;
 mod unix;
@@ -43,7 +46,9 @@ pub use config::{Forward, GuestPolicy, OnrampConfig, ProxyLogin};
 pub use destination::{OnrampDestination, SessionWish};
 pub use destinations::DestinationMemory;
 pub use error::OnrampError;
+pub use longhaul_session::ResumeLimits;
 pub use onramp::{Onramp, OnrampAddresses};
+pub use spread::{MAX_SHARE, PathShares, ReservedPath, ReservedPaths, SharesError};
 pub use status::request_status;
 pub use unix::has_listener;
 

@@ -50,6 +50,10 @@ pub(crate) struct OnrampMetrics {
     /// Number of requested connections, by entry and outcome.
     listed: Mutex<BTreeMap<(&'static str, ConnectionOutcome), u64>>,
     pub(crate) carried: Gauge,
+    pub(crate) sessions_resumable: Gauge,
+    pub(crate) sessions_resumed: Counter,
+    pub(crate) sessions_not_resumed: Counter,
+    resume_memory: Gauge,
     sent: Counter,
     received: Counter,
     rules: Gauge,
@@ -77,6 +81,10 @@ impl OnrampMetrics {
             connections: Family::default(),
             listed: Mutex::default(),
             carried: Gauge::default(),
+            sessions_resumable: Gauge::default(),
+            sessions_resumed: Counter::default(),
+            sessions_not_resumed: Counter::default(),
+            resume_memory: Gauge::default(),
             sent: counter("sent"),
             received: counter("received"),
             rules: Gauge::default(),
@@ -92,6 +100,27 @@ impl OnrampMetrics {
             "connections_carried",
             "Connections now carried",
             metrics.carried.clone(),
+        );
+        registry.register(
+            "sessions_resumable",
+            "Sessions with off-ramps that can continue over another route",
+            metrics.sessions_resumable.clone(),
+        );
+        registry.register(
+            "sessions_resumed",
+            "Continuations of sessions over another connection",
+            metrics.sessions_resumed.clone(),
+        );
+        registry.register(
+            "sessions_not_resumed",
+            "Resumable sessions that ended early because no connection carried them on",
+            metrics.sessions_not_resumed.clone(),
+        );
+        registry.register_with_unit(
+            "resume_memory",
+            "Memory promised to resumable sessions, for what may have to be sent again",
+            Unit::Bytes,
+            metrics.resume_memory.clone(),
         );
         registry.register_with_unit(
             "moved",
@@ -144,8 +173,10 @@ impl OnrampMetrics {
         self.listed.lock().clone()
     }
 
-    /// Returns the page, with the number of rules in force.
-    pub(crate) fn page(&self, rules: usize) -> String {
+    /// Returns the page, with the number of rules in force, and the memory of resumable sessions.
+    pub(crate) fn page(&self, rules: usize, resume_memory: u64) -> String {
+        let promised = i64::try_from(resume_memory).unwrap_or(i64::MAX);
+        self.resume_memory.set(promised);
         self.rules.set(i64::try_from(rules).unwrap_or(i64::MAX));
         for ((entry, outcome), count) in self.connections() {
             let outcome = outcome.word();
@@ -153,10 +184,7 @@ impl OnrampMetrics {
             let counter = self.connections.get_or_create(&labels);
             counter.inner().store(count, Ordering::Relaxed);
         }
-        let mut text = String::new();
-        // Writing into a String cannot fail.
-        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
-        text
+        longhaul_service::encode(&self.registry)
     }
 }
 
@@ -173,7 +201,7 @@ mod tests {
         metrics.carried.inc();
         metrics.moved(7, 9);
         metrics.reloaded("loaded");
-        let page = metrics.page(3);
+        let page = metrics.page(3, 262_144);
         for line in [
             "longhaul_onramp_connections_total{entry=\"socks\",outcome=\"route\"} 2",
             "longhaul_onramp_connections_total{entry=\"program\",outcome=\"direct\"} 1",
@@ -181,6 +209,7 @@ mod tests {
             "longhaul_onramp_moved_bytes_total{direction=\"sent\"} 7",
             "longhaul_onramp_moved_bytes_total{direction=\"received\"} 9",
             "longhaul_onramp_rules 3",
+            "longhaul_onramp_resume_memory_bytes 262144",
             "longhaul_onramp_table_reloads_total{outcome=\"loaded\"} 1",
         ] {
             assert!(page.lines().any(|found| found == line), "{line} in\n{page}");

@@ -7,17 +7,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::{ConnectionGate, GateLimits, PhaseReceiver, ServiceLife};
-use longhaul_metrics::MetricsPage;
+use longhaul_hop::{ConnectionGate, GateLimits};
 use longhaul_policy::OwnAddressReader;
-use tokio::task::JoinSet;
+use longhaul_service::{MetricsPage, Readiness, Shell, StatusListener};
 
 use crate::config::{GuestPolicy, OnrampConfig};
-use crate::door::{AcceptLoop, AcceptedConnection};
+use crate::door::{AcceptedConnection, Entry, listen};
 use crate::engine::Engine;
 use crate::error::OnrampError;
 use crate::metrics::OnrampMetrics;
 use crate::peers::AuthorisedKeys;
+use crate::spread::ReservedPaths;
 use crate::table::ReloadingTable;
 use crate::unix::{ProgramSocket, ProgramsState};
 use crate::waiting::ProgramListeners;
@@ -26,9 +26,8 @@ use crate::{forward, http, socks};
 /// A running on-ramp. Dropping it ends it at once and resets its connections.
 #[derive(Debug)]
 pub struct Onramp {
-    entries: JoinSet<()>,
+    shell: Shell,
     engine: Arc<Engine>,
-    life: ServiceLife,
     drain: Duration,
     places: OnrampAddresses,
 }
@@ -59,7 +58,7 @@ impl Onramp {
     /// [`OnrampError`], which names the resource that is not available. Once it runs, a failure
     /// affects only its own connection.
     pub fn start(config: OnrampConfig) -> Result<Self, OnrampError> {
-        let (life, phases) = ServiceLife::start();
+        let shell = Shell::new();
         let metrics = Arc::new(OnrampMetrics::new());
         let table = ReloadingTable::open(&config.routes, config.author, Arc::clone(&metrics))?;
         let peers = Arc::new(AuthorisedKeys::new(
@@ -67,7 +66,7 @@ impl Onramp {
             config.identity.public(),
         ));
         let own = OwnAddressReader::new().map_err(OnrampError::OwnAddresses)?;
-        let engine = Arc::new(Engine::new(&config, table, own, metrics, phases.clone()));
+        let engine = Arc::new(Engine::new(&config, table, own, metrics, shell.phases()));
         let limits = GateLimits {
             verified: config.connections,
             ..GateLimits::default()
@@ -76,8 +75,7 @@ impl Onramp {
             engine: Arc::clone(&engine),
             guests: Arc::new(config.guests.clone()),
             gate: ConnectionGate::new(limits),
-            phases: phases.clone(),
-            entries: JoinSet::new(),
+            shell,
         };
         let mut places = OnrampAddresses::default();
         for &address in &config.socks {
@@ -116,34 +114,41 @@ impl Onramp {
         // moment.
         if let Some(path) = &config.socket {
             let socket = ProgramSocket::open(path)?;
-            let waiting = ProgramListeners::open(&mut opening.entries)?;
+            let waiting = ProgramListeners::open(&mut opening.shell)?;
             let programs = Arc::new(ProgramsState::new(Arc::clone(&engine), waiting, peers));
             places.socket = Some(path.clone());
-            opening.entries.spawn(socket.serve(programs, phases));
+            let phases = opening.shell.phases();
+            opening.shell.accept_by(socket.serve(programs, phases));
         }
-        let mut entries = opening.entries;
-        if entries.is_empty() {
+        let mut shell = opening.shell;
+        if places == OnrampAddresses::default() {
             return Err(OnrampError::NoEntry);
         }
+        let measured = Arc::clone(&engine);
+        shell.accept_by(async move { measured.spread.measure().await });
         if let Some(address) = config.metrics {
-            let failed = |source| OnrampError::Metrics { address, source };
-            let listener = longhaul_metrics::listen(address).map_err(failed)?;
-            places.metrics = Some(listener.local_addr().map_err(failed)?);
-            let counted = Arc::clone(&engine);
-            let page = MetricsPage::new(move || {
-                counted
-                    .metrics
-                    .page(counted.table().current().rules().len())
-            });
-            entries.spawn(longhaul_metrics::serve(listener, page));
+            let listener = StatusListener::open(address)?;
+            places.metrics = Some(listener.local_addr());
+            shell.serve_page(listener, metrics_page(&engine));
         }
         Ok(Self {
-            entries,
+            shell,
             engine,
-            life,
             drain: config.drain,
             places,
         })
+    }
+
+    /// Returns its metrics, for another page.
+    #[must_use]
+    pub fn metrics(&self) -> MetricsPage {
+        metrics_page(&self.engine)
+    }
+
+    /// Returns its readiness: it is ready until it drains.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        self.shell.readiness()
     }
 
     /// Returns the addresses it listens on.
@@ -158,23 +163,41 @@ impl Onramp {
         self.engine.table().reload();
     }
 
+    /// Replaces the reserved paths. New connections to their destinations are spread over them;
+    /// open ones stay where they are.
+    pub fn set_reserved_paths(&self, paths: Vec<ReservedPaths>) {
+        self.engine.spread.set_paths(paths);
+    }
+
     /// Stops accepting connections, lets current ones finish within the configured time, and resets
     /// the rest.
     pub async fn stop(self) {
         let Self {
-            mut entries,
+            shell,
             engine,
-            life,
             drain,
             places: _,
         } = self;
+        // It holds a phase, as connections do.
         drop(engine);
-        life.drain();
-        // Also closes their listeners and removes the socket's file.
-        entries.shutdown().await;
         let late = || tracing::warn!("drain deadline passed: resetting the remaining connections");
-        life.finish(drain, late).await;
+        // Also closes the listeners and removes the socket's file.
+        shell.drain(drain, late).await;
     }
+}
+
+/// Returns the page of an engine. The page holds no phase, so that it stays until the end.
+fn metrics_page(engine: &Engine) -> MetricsPage {
+    let metrics = Arc::clone(&engine.metrics);
+    let table = engine.shared_table();
+    let memory = engine
+        .resumable
+        .as_ref()
+        .map(|resumable| Arc::clone(&resumable.memory));
+    MetricsPage::new(move || {
+        let promised = memory.as_ref().map_or(0, |memory| memory.bytes_in_use());
+        metrics.page(table.current().rules().len(), promised)
+    })
 }
 
 /// Entries that are being opened.
@@ -183,8 +206,7 @@ struct EntryOpener {
     guests: Arc<GuestPolicy>,
     /// Shared by all entries over TCP. Programs at the Unix socket have separate permits.
     gate: Arc<ConnectionGate>,
-    phases: PhaseReceiver,
-    entries: JoinSet<()>,
+    shell: Shell,
 }
 
 impl EntryOpener {
@@ -196,17 +218,16 @@ impl EntryOpener {
         prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
         serve: impl Fn(AcceptedConnection) -> F + Send + Sync + 'static,
     ) -> Result<SocketAddr, OnrampError> {
-        let door = AcceptLoop::open(
-            entry,
-            address,
-            &self.engine,
-            &self.guests,
-            &self.gate,
-            &self.phases,
-            prepare,
-        )?;
-        let at = door.address();
-        self.entries.spawn(door.serve(serve));
+        let (listener, at) = listen(entry, address, prepare)?;
+        let entry = Entry {
+            name: entry,
+            at,
+            engine: Arc::clone(&self.engine),
+            guests: Arc::clone(&self.guests),
+            gate: Arc::clone(&self.gate),
+            serve,
+        };
+        self.shell.accept(listener, &Arc::new(entry));
         Ok(at)
     }
 

@@ -68,6 +68,7 @@ impl Engine {
                 "read_seconds_ago": table.age.as_secs(),
                 "problem": table.problem,
             },
+            "reserved_paths": self.spread.report(),
             "hosts": hosts,
             "destinations": destinations,
         })

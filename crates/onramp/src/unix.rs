@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_config::home;
-use longhaul_hop::{Conn, Phase, PhaseReceiver};
+use longhaul_hop::{Conn, is_successor};
 use longhaul_proto::PublicKey;
 use longhaul_ramp_protocol::{MAX_MESSAGE_BYTES, RampReply, RouteQuery};
+use longhaul_service::{Phase, PhaseReceiver};
 use rustix::io::Errno;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -107,7 +108,8 @@ impl ProgramSocket {
                 directory: directory.to_owned(),
             });
         }
-        if has_listener(path) {
+        // A successor takes the path over, and this process keeps its programs.
+        if has_listener(path) && !is_successor() {
             return Err(OnrampError::Running {
                 path: path.to_owned(),
             });
@@ -318,11 +320,17 @@ impl ProgramConnection {
             self.rules.mark_unchanged();
         }
         let plan = self.programs.engine.decide(&request);
-        if !matches!(plan.exit, PlannedExit::Direct) {
+        if !matches!(plan.exit, PlannedExit::Direct)
+            || plan.reserve.is_some()
+            || plan.path.is_some()
+        {
             self.programs.engine.log_plan(&request, &plan);
         }
         match plan.exit {
-            PlannedExit::Direct => {
+            PlannedExit::Direct if plan.reserve.is_none() => {
+                if let Some(path) = &plan.path {
+                    return self.direct_from(path.source, &plan.reason).await;
+                }
                 let measure = self.programs.engine.needs_round_trip(&request.destination);
                 // An answer that asks for a measurement must not be remembered.
                 let remember = (ask.remembers && !measure).then_some(REMEMBER_FOR);
@@ -353,7 +361,7 @@ impl ProgramConnection {
                 )
                 .await
             }
-            PlannedExit::Route(_) => {
+            PlannedExit::Direct | PlannedExit::Route(_) => {
                 let Some(listener) = self.programs.waiting.listener(ask.v6) else {
                     let failed = ConnectFailure::new(
                         Errno::AFNOSUPPORT,
@@ -375,6 +383,13 @@ impl ProgramConnection {
                 report(&self.socket, via).await;
             }
         }
+    }
+
+    /// Answers with a direct connection from a given local address.
+    async fn direct_from(&self, source: SocketAddr, reason: &str) {
+        report(&self.socket, RampReply::DirectFrom { source, reason }).await;
+        let metrics = &self.programs.engine.metrics;
+        metrics.count(ENTRY, ConnectionOutcome::Direct);
     }
 
     async fn begin(&mut self, ticket: u64, local: SocketAddr, fill: u32, phases: &PhaseReceiver) {
@@ -448,6 +463,7 @@ fn to_request(ask: &RouteQuery<'_>) -> Result<ConnectionRequest, ConnectFailure>
         route_required: ask.route_required,
         acceptor,
         key: ask.key.map(PublicKey::from_bytes),
+        can_bind: ask.binds,
         ..ConnectionRequest::new(ENTRY, OnrampClient::Machine, destination, wish)
     })
 }

@@ -9,18 +9,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_hop::{
-    AdmittedConnection, ConnectionGate, ConnectionPermit, EventLog, GateLimits, HopOptions,
-    ListenError, Listener,
+    AdmittedConnection, ConnectionGate, ConnectionPermit, EventLog, GateLimits, Listener,
 };
+use longhaul_service::Shell;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 
-use crate::PROGRAM_UNACKNOWLEDGED;
+use crate::door::listen;
 use crate::error::OnrampError;
 use crate::failure::ConnectFailure;
 
+/// Name of these listeners in errors.
+const ENTRY: &str = "programs";
 /// Maximum time that a connection waits for its announcement, and an announcement for its
 /// connection.
 const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -90,15 +91,15 @@ impl Drop for PeerRegistration {
 }
 
 impl ProgramListeners {
-    /// Listens on loopback until `tasks` is dropped.
-    pub(crate) fn open(tasks: &mut JoinSet<()>) -> Result<Arc<Self>, OnrampError> {
-        Self::open_within(WAITING_LIMITS, tasks)
+    /// Listens on loopback until `shell` drains.
+    pub(crate) fn open(shell: &mut Shell) -> Result<Arc<Self>, OnrampError> {
+        Self::open_within(WAITING_LIMITS, shell)
     }
 
-    fn open_within(limits: GateLimits, tasks: &mut JoinSet<()>) -> Result<Arc<Self>, OnrampError> {
+    fn open_within(limits: GateLimits, shell: &mut Shell) -> Result<Arc<Self>, OnrampError> {
         let (v4, v6) = (
-            listen(Ipv4Addr::LOCALHOST.into()),
-            listen(Ipv6Addr::LOCALHOST.into()),
+            listen(ENTRY, (Ipv4Addr::LOCALHOST, 0).into(), set_small_buffer),
+            listen(ENTRY, (Ipv6Addr::LOCALHOST, 0).into(), set_small_buffer),
         );
         let (v4, v6) = match (v4, v6) {
             (Err(error), Err(_)) => return Err(error),
@@ -115,7 +116,7 @@ impl ProgramListeners {
             state: Mutex::default(),
         });
         for (listener, _) in [v4, v6].into_iter().flatten() {
-            tasks.spawn(Arc::clone(&room).accept(listener));
+            shell.accept_by(Arc::clone(&room).accept(listener));
         }
         Ok(room)
     }
@@ -269,27 +270,6 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-fn listen(ip: IpAddr) -> Result<(Listener, SocketAddr), OnrampError> {
-    let address = SocketAddr::new(ip, 0);
-    let failed = |source| OnrampError::Listen {
-        address,
-        entry: "programs",
-        source,
-    };
-    let options = HopOptions {
-        user_timeout: PROGRAM_UNACKNOWLEDGED,
-        ..HopOptions::default()
-    };
-    let listener = Listener::bind_prepared(address, &options, set_small_buffer).map_err(
-        |error| match error {
-            ListenError::Io(source) => failed(source),
-            ListenError::Congestion(error) => failed(error.source),
-        },
-    )?;
-    let at = listener.local_addr().map_err(failed)?;
-    Ok((listener, at))
-}
-
 /// Sets a small receive buffer, then returns it to autotuning, which continues from that size. A
 /// fixed buffer would not be autotuned, and would limit the window scale for good.
 fn set_small_buffer(socket: BorrowedFd<'_>) -> io::Result<()> {
@@ -323,8 +303,8 @@ mod tests {
             newcomers: ROOM,
             ..WAITING_LIMITS
         };
-        let mut tasks = JoinSet::new();
-        let room = ProgramListeners::open_within(limits, &mut tasks).unwrap();
+        let mut shell = Shell::new();
+        let room = ProgramListeners::open_within(limits, &mut shell).unwrap();
         let at = room.v4.unwrap();
         let mut crowd = Vec::new();
         for _ in 0..3 * ROOM {

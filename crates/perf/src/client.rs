@@ -92,6 +92,8 @@ pub struct StreamConnection {
     pub stream: u16,
     /// This end's address, and the address at the other end of the first hop.
     pub addresses: Option<(std::net::SocketAddr, std::net::SocketAddr)>,
+    /// True if the first hop is a TCP connection.
+    pub is_tcp: bool,
     /// Payload of a segment at the start, in bytes.
     pub mss: u32,
     /// Send and receive buffer at the start, in bytes as the kernel accounts them.
@@ -276,6 +278,7 @@ impl StreamConnection {
         Self {
             stream: stream.number,
             addresses: addresses(),
+            is_tcp: tcp.is_some(),
             mss: tcp
                 .and_then(|tcp| tcp.info().ok())
                 .map_or(0, |info| info.send_mss),

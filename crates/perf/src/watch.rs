@@ -10,10 +10,7 @@ use std::{
     time::Duration,
 };
 
-use drs::{
-    FitState, Flow, FlowGuard, HostLimits, Mode, RateFitError, RateFitter, SAMPLE_PERIOD, Side,
-    TcpInfo, Verdict,
-};
+use drs::{FlowWatch, Side, TcpInfo, Verdict, WatchSettings};
 
 /// Interval between checks for the end of an interval.
 pub(crate) const INTERVAL_CHECK_PERIOD: Duration = Duration::from_millis(10);
@@ -93,19 +90,8 @@ struct StreamWatch {
     last_bytes: u64,
     last_retransmits: u64,
     verdict: Option<Verdict>,
-    /// Fits the sending rate to the path while the stream is observed.
-    fit: Option<RateFitting>,
-    flow: Flow,
-    /// Time of the flow's next sample; `None` once it cannot be sampled.
-    next_step: Option<Duration>,
+    flow: FlowWatch,
     seen: StreamObservations,
-}
-
-/// Fitting of one stream's sending rate; it ends when dropped.
-struct RateFitting {
-    guard: FlowGuard,
-    /// State that was logged last.
-    state: FitState,
 }
 
 /// Observer of all streams of one end.
@@ -121,30 +107,8 @@ pub(crate) struct EndWatch {
 impl EndWatch {
     /// Starts to observe `streams`; intervals are `interval` long.
     pub(crate) fn new(streams: Vec<WatchedStream>, interval: Duration, omit: Duration) -> Self {
-        let host = HostLimits::read();
-        let eye = |watched: WatchedStream| StreamWatch {
-            flow: Flow::with_host(
-                Mode::Observe,
-                if watched.sends {
-                    Side::Sending
-                } else {
-                    Side::Receiving
-                },
-                host,
-            ),
-            next_step: watched.socket.as_ref().map(|_| Duration::ZERO),
-            before: watched.tcp_info().map_or(0, |info| info.retransmits.into()),
-            fit: (watched.right_size && watched.sends)
-                .then(|| RateFitting::begin(&watched))
-                .flatten(),
-            watched,
-            last_bytes: 0,
-            last_retransmits: 0,
-            verdict: None,
-            seen: StreamObservations::default(),
-        };
         Self {
-            watches: streams.into_iter().map(eye).collect(),
+            watches: streams.into_iter().map(StreamWatch::new).collect(),
             interval,
             omit,
             last: Duration::ZERO,
@@ -154,15 +118,15 @@ impl EndWatch {
 
     /// Takes samples at `now` since START. Returns the interval that ended with it, if one did.
     pub(crate) fn sample(&mut self, now: Duration) -> Option<MeasuredInterval> {
-        for eye in &mut self.watches {
-            eye.update_verdict(now);
+        for watch in &mut self.watches {
+            watch.sample();
         }
         if self.counted_from.is_none() && now >= self.omit {
             let interval = self.close(now, true);
             self.counted_from = Some(now);
-            for eye in &mut self.watches {
-                eye.seen.omitted = eye.last_bytes;
-                eye.seen.omitted_retransmits = eye.last_retransmits;
+            for watch in &mut self.watches {
+                watch.seen.omitted = watch.last_bytes;
+                watch.seen.omitted_retransmits = watch.last_retransmits;
             }
             return Some(interval);
         }
@@ -187,7 +151,7 @@ impl EndWatch {
     pub(crate) fn observations(self) -> Vec<(u16, StreamObservations)> {
         self.watches
             .into_iter()
-            .map(|eye| (eye.watched.stream, eye.seen))
+            .map(|watch| (watch.watched.stream, watch.seen))
             .collect()
     }
 
@@ -204,26 +168,46 @@ impl EndWatch {
 }
 
 impl StreamWatch {
-    /// Updates the verdict on the flow's limit.
-    fn update_verdict(&mut self, now: Duration) {
-        if self.next_step.is_none_or(|next| now < next) {
-            return;
+    /// Starts to observe a stream, and to fit its rate if that is wanted.
+    fn new(watched: WatchedStream) -> Self {
+        let side = match watched.sends {
+            true => Side::Sending,
+            false => Side::Receiving,
+        };
+        let flow = FlowWatch::new(WatchSettings::observe_only(), side);
+        if watched.right_size {
+            flow.fit_rate();
         }
-        let stream = self.watched.stream;
-        self.fit = self.fit.take().and_then(|fit| fit.follow_state(stream));
-        let fitted_rate = self.fit.as_ref().and_then(|fit| fit.guard.fitted_rate());
-        self.flow.set_fitted_rate(fitted_rate);
-        let Some(socket) = &self.watched.socket else {
+        let mut watch = Self {
+            before: watched.tcp_info().map_or(0, |info| info.retransmits.into()),
+            watched,
+            last_bytes: 0,
+            last_retransmits: 0,
+            verdict: None,
+            flow,
+            seen: StreamObservations::default(),
+        };
+        watch.sample();
+        watch
+    }
+
+    /// Takes a sample of the flow, if one is due.
+    fn sample(&mut self) {
+        let socket = self.watched.socket.as_ref();
+        let Some(news) = socket.and_then(|socket| self.flow.sample(socket, 0)) else {
             return;
         };
-        // A closed socket yields no more samples.
-        self.next_step = match self.flow.step(socket, now) {
-            Ok(step) => {
-                self.verdict = step.verdict.or(self.verdict);
-                Some(now + SAMPLE_PERIOD)
-            }
-            Err(_) => None,
-        };
+        let stream = self.watched.stream;
+        self.verdict = news.verdict.or(self.verdict);
+        match news.fitting {
+            Some(Ok(state)) => tracing::debug!(stream, ?state, "sending rate"),
+            Some(Err(error)) => tracing::warn!(
+                stream,
+                %error,
+                "cannot control the sending rate; leaving it to TCP"
+            ),
+            None => {}
+        }
     }
 
     fn close(&mut self) -> StreamInterval {
@@ -244,42 +228,6 @@ impl StreamWatch {
         self.last_retransmits = self.seen.retransmits;
         interval
     }
-}
-
-impl RateFitting {
-    fn begin(watched: &WatchedStream) -> Option<Self> {
-        match RateFitter::global().add(watched.socket.as_ref()?, None) {
-            Ok(guard) => Some(Self {
-                guard,
-                state: FitState::Searching,
-            }),
-            Err(error) => {
-                log_left_to_tcp(watched.stream, &error);
-                None
-            }
-        }
-    }
-
-    /// Logs a change of state. Returns `None` when the fitting has failed.
-    fn follow_state(mut self, stream: u16) -> Option<Self> {
-        match self.guard.state() {
-            Ok(state) => {
-                if self.state != state {
-                    tracing::debug!(stream, ?state, "sending rate");
-                }
-                self.state = state;
-                Some(self)
-            }
-            Err(error) => {
-                log_left_to_tcp(stream, &error);
-                None
-            }
-        }
-    }
-}
-
-fn log_left_to_tcp(stream: u16, error: &RateFitError) {
-    tracing::warn!(stream, %error, "cannot control the sending rate; leaving it to TCP");
 }
 
 impl StreamObservations {

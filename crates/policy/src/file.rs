@@ -90,6 +90,7 @@ struct RuleText {
     ports: Option<Spanned<Vec<Spanned<Value>>>>,
     next_hops: Option<Spanned<Vec<Spanned<String>>>>,
     max_rate: Option<Spanned<String>>,
+    max_reserved_rate: Option<Spanned<String>>,
     max_sessions: Option<Spanned<i64>>,
     max_size: Option<Spanned<String>>,
     max_wished_rate: Option<Spanned<String>>,
@@ -203,12 +204,17 @@ impl RuleSource<'_> {
             bit_rate(rate.get_ref())
                 .map_err(|problem| self.error(rate.span().start, "max_rate", problem))
         });
+        let max_reserved_rate = rule.max_reserved_rate.map(|rate| {
+            bit_rate(rate.get_ref())
+                .map_err(|problem| self.error(rate.span().start, "max_reserved_rate", problem))
+        });
         Ok(Rule {
             name: self.name(rule.name)?,
             principals: self.principals(&rule.principals)?,
             ports: self.ports(rule.ports)?,
             leads,
             max_rate: max_rate.transpose()?,
+            max_reserved_rate: max_reserved_rate.transpose()?,
             max_sessions: max_sessions.transpose()?,
             bounds,
         })

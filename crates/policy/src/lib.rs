@@ -96,6 +96,8 @@ pub struct Rule {
     leads: RuleTarget,
     /// Cap on the rate of all its sessions together, in each direction, in bit/s. `None` is no cap.
     pub(crate) max_rate: Option<u64>,
+    /// Maximum rate in bit/s that a depot reserves for a session in its principal's name.
+    pub(crate) max_reserved_rate: Option<u64>,
     /// Maximum number of concurrent sessions. `None` is no bound of its own.
     pub(crate) max_sessions: Option<NonZeroUsize>,
     /// Bounds on what its sessions state.
@@ -260,6 +262,13 @@ impl Policy {
     pub fn has_rules_for(&self, principal: &PublicKey, role: Role) -> bool {
         self.rules_for_role(role)
             .any(|rule| rule.principals.include(principal))
+    }
+
+    /// Returns true if a rule for this role names the key, and does not only admit anybody.
+    #[must_use]
+    pub fn lists_key(&self, principal: &PublicKey, role: Role) -> bool {
+        self.rules_for_role(role)
+            .any(|rule| rule.lists_key(principal))
     }
 
     /// Returns the number of rules for this role.

@@ -93,6 +93,13 @@ impl Bounds {
 }
 
 impl Rule {
+    /// Returns the maximum rate that a depot reserves for a session in its principal's name, in
+    /// bit/s. `None` means that it reserves nothing.
+    #[must_use]
+    pub const fn max_reserved_rate(&self) -> Option<u64> {
+        self.max_reserved_rate
+    }
+
     /// Returns the maximum number of bytes in each direction for a session that stated this size.
     /// `None` if the rule does not bound it.
     #[must_use]

@@ -200,7 +200,7 @@ fn start(work: &'static impl HelperWork) -> bool {
 
 fn create<W: HelperWork>(work: &'static W) -> bool {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
-    let mut thread: libc::pthread_t = 0;
+    let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
     // SAFETY: the attributes are initialized before use and destroyed after; the function and its
     // argument live as long as the process.
     unsafe {
@@ -210,7 +210,12 @@ fn create<W: HelperWork>(work: &'static W) -> bool {
         libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK_BYTES);
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
         let argument = std::ptr::from_ref(work).cast_mut().cast::<c_void>();
-        let made = libc::pthread_create(&raw mut thread, attributes.as_ptr(), body::<W>, argument);
+        let made = libc::pthread_create(
+            thread.as_mut_ptr(),
+            attributes.as_ptr(),
+            body::<W>,
+            argument,
+        );
         libc::pthread_attr_destroy(attributes.as_mut_ptr());
         made == 0
     }

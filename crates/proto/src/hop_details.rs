@@ -27,7 +27,7 @@ pub struct HopDetails {
 impl HopDetails {
     /// Appends the details as on the wire. A name that is too long or not visible is left out.
     pub(crate) fn encode(&self, out: &mut impl BufMut) {
-        out.put_u8(self.transport.code());
+        out.put_u8(self.transport as u8);
         let micros = self.round_trip.map_or(0, |time| time.as_micros());
         out.put_u32(u32::try_from(micros).unwrap_or(u32::MAX));
         let name = self.congestion.as_deref().unwrap_or_default();
@@ -37,7 +37,7 @@ impl HopDetails {
     }
 
     pub(crate) fn decode(reader: &mut FieldReader<'_>) -> FieldResult<Self> {
-        let transport = Transport::from_code(reader.u8()?).ok_or("an unknown transport")?;
+        let transport = Transport::from_repr(reader.u8()?).ok_or("an unknown transport")?;
         let micros = reader.u32()?;
         let name = reader.bytes(reader.0.len())?;
         let congestion = match name {

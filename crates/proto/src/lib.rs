@@ -19,6 +19,7 @@
 mod admission;
 mod chain;
 mod circuit_grant;
+mod delegation;
 mod endpoint;
 mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -32,6 +33,7 @@ mod open_codec;
 mod port_range;
 mod probe;
 mod replay;
+mod resume;
 mod route;
 mod serde_text;
 mod service;
@@ -49,15 +51,20 @@ pub use circuit_grant::{
     CircuitGrant, GrantFault, InvalidGrant, MAX_GRANT_BYTES, MAX_GRANT_DEPOTS, MAX_GRANT_LIFETIME,
     payload_rate,
 };
+pub use delegation::{
+    DelegatedAction, DelegatedCircuit, Delegation, DelegationFault, InvalidDelegation,
+    MAX_DELEGATION_BYTES, MAX_DELEGATION_LIFETIME, MAX_DELEGATION_TEXT_BYTES, MAX_OPEN_DELEGATIONS,
+};
 pub use endpoint::{Endpoint, EndpointError, Host};
 pub use hop_details::HopDetails;
 pub use key::{KeyError, PublicKey, SigningKey};
 pub use log_rate::LogRate;
 pub use open::{NextReceiver, Open, TraceContext, UnknownOption, VersionRange};
-pub use open_codec::{LAST_KNOWN_OPTION, OpenDecoder, OpenError};
+pub use open_codec::{OpenDecoder, OpenError, is_known_option};
 pub use port_range::{PortRange, PortRangeError};
 pub use probe::{MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, PROBE_MESSAGE_BYTES, ProbeMessage};
 pub use replay::{MAX_SIGNATURE_AGE, MAX_SIGNATURE_AHEAD, ReplayError, ReplayMemory, check_time};
+pub use resume::{ResumeAnswer, ResumeOffer, ResumeRequest};
 pub use route::{Hop, Route, RouteError};
 pub use service::{ServiceName, ServiceNameError};
 pub use session_id::SessionId;

@@ -4,7 +4,8 @@ use std::{fmt, time::Duration};
 
 use crate::{
     CircuitGrant, DEFAULT_HOP_LIMIT, Endpoint, Hop, KeyError, MAX_PASSED_DEPOTS, OpenRefusal,
-    PublicKey, Route, ServiceName, SessionId, SigningKey, Transport, VERSION,
+    PublicKey, ResumeOffer, ResumeRequest, Route, ServiceName, SessionId, SigningKey, Transport,
+    VERSION,
 };
 
 /// A request to carry a session. [`Open::new`] creates one; [`Open::sign`] must follow before it is
@@ -58,6 +59,11 @@ pub struct Open {
     /// [`MAX_PADDING_BYTES`](crate::MAX_PADDING_BYTES). Requested if the acceptor will send the
     /// bulk of the data (LH-STATUS-9).
     pub padding: Option<u16>,
+    /// Offer to make the session resumable (LH-RESUME-1).
+    pub resume_offer: Option<ResumeOffer>,
+    /// Request to continue a session; present exactly if the service is [`ServiceName::RESUME`]
+    /// (LH-RESUME-4).
+    pub resume: Option<Box<ResumeRequest>>,
     /// Trace context for distributed tracing.
     pub trace: Option<TraceContext>,
     /// Key of the party that requests the session.
@@ -164,6 +170,8 @@ impl Open {
             onward: None,
             grant: None,
             padding: None,
+            resume_offer: None,
+            resume: None,
             trace: None,
             principal: PublicKey::from_bytes([0; 32]),
             signed_at_unix_ms: 0,
@@ -237,6 +245,16 @@ impl Open {
             NextReceiver::Hop(hop) => hop.transport,
             NextReceiver::Destination(_) => self.destination_transport,
             NextReceiver::Here => None,
+        }
+    }
+
+    /// Returns the transport by which the current holder was to be dialled, if the route names one.
+    #[must_use]
+    pub fn dialled_transport(&self) -> Option<Transport> {
+        let place = usize::from(self.cursor).checked_sub(1)?;
+        match self.route.hops().get(place) {
+            Some(hop) => hop.transport,
+            None => self.destination_transport,
         }
     }
 

@@ -6,7 +6,8 @@ use bytes::{BufMut, BytesMut};
 
 use crate::{
     CircuitGrant, Endpoint, MAX_OPEN_BYTES, MAX_PADDING_BYTES, MAX_PASSED_DEPOTS, Open, PublicKey,
-    Route, ServiceName, SessionId, TraceContext, Transport, UnknownOption, VERSION, VersionRange,
+    ResumeOffer, ResumeRequest, Route, ServiceName, SessionId, TraceContext, Transport,
+    UnknownOption, VERSION, VersionRange,
     frame::{self, FrameError, FrameReader},
     text,
     tlv::{self, CRITICAL, FieldReader, FieldResult, MUTABLE, NUMBER},
@@ -41,8 +42,17 @@ const ONWARD: u16 = CRITICAL | 18;
 const GRANT: u16 = 19;
 const PADDING: u16 = 20;
 const TRANSPORTS: u16 = 21;
-/// Highest option number that this version knows; those of [`UnknownOption`] are above it.
-pub const LAST_KNOWN_OPTION: u16 = TRANSPORTS;
+const RESUME_OFFER: u16 = 30;
+const RESUME: u16 = 31;
+/// Highest number of the options that are numbered without a gap.
+const LAST_CONSECUTIVE: u16 = TRANSPORTS;
+
+/// Returns true if this version knows the option with this number. An [`UnknownOption`] has another
+/// one.
+#[must_use]
+pub const fn is_known_option(number: u16) -> bool {
+    matches!(number, 1..=LAST_CONSECUTIVE | RESUME_OFFER | RESUME)
+}
 
 /// Incremental decoder of an OPEN. Buffers at most [`MAX_OPEN_BYTES`] bytes, and never more than
 /// have arrived.
@@ -121,9 +131,12 @@ impl Open {
         out
     }
 
-    /// Appends the options in ascending order (LH-OPEN-6). `check` ensures that unknown numbers are
-    /// above all known ones.
+    /// Appends the options in ascending order (LH-OPEN-6). `check` ensures that the unknown numbers
+    /// ascend, and that none is among the consecutive ones.
     fn put_options(&self, out: &mut BytesMut, mutable: bool) {
+        let is_between = |option: &&UnknownOption| option.kind & NUMBER < RESUME_OFFER;
+        let between = self.unknown.iter().take_while(is_between);
+        let above = self.unknown.iter().skip_while(is_between);
         let mut put = |kind: u16, value: &dyn Fn(&mut BytesMut)| {
             if mutable || kind & MUTABLE == 0 {
                 tlv::put_option(out, kind, value);
@@ -181,11 +194,21 @@ impl Open {
         }
         if self.transports().any(|transport| transport.is_some()) {
             put(TRANSPORTS, &|out| {
-                self.transports()
-                    .for_each(|transport| out.put_u8(transport.map_or(0, Transport::code)));
+                self.transports().for_each(|transport| {
+                    out.put_u8(transport.map_or(0, |transport| transport as u8))
+                });
             });
         }
-        for option in &self.unknown {
+        for option in between {
+            put(option.kind, &|out| out.put_slice(&option.value));
+        }
+        if let Some(offer) = &self.resume_offer {
+            put(RESUME_OFFER, &|out| offer.encode(out));
+        }
+        if let Some(request) = &self.resume {
+            put(RESUME, &|out| request.encode(out));
+        }
+        for option in above {
             put(option.kind, &|out| out.put_slice(&option.value));
         }
     }
@@ -251,15 +274,28 @@ impl Open {
                 ));
             }
         }
-        let mut previous = LAST_KNOWN_OPTION;
+        if let Some(why) = self.resume_offer.and_then(|offer| offer.check().err()) {
+            return invalid("offer to resume", why);
+        }
+        if let Some(why) = self.resume.as_ref().and_then(|resume| resume.check().err()) {
+            return invalid("request to resume", why);
+        }
+        if self.resume.is_some() != (self.service == ServiceName::RESUME) {
+            return invalid(
+                "request to resume",
+                "it belongs to the service `resume`, and to no other",
+            );
+        }
+        let mut previous = LAST_CONSECUTIVE;
         for option in &self.unknown {
-            if option.kind & CRITICAL != 0 || option.kind & NUMBER <= previous {
+            let number = option.kind & NUMBER;
+            if option.kind & CRITICAL != 0 || number <= previous || is_known_option(number) {
                 return invalid(
                     "unknown options",
                     "options critical, out of order or repeated",
                 );
             }
-            previous = option.kind & NUMBER;
+            previous = number;
         }
         Ok(())
     }
@@ -353,6 +389,8 @@ struct DecodedOptions {
     grant: Option<Box<CircuitGrant>>,
     padding: Option<u16>,
     transports: Option<Vec<Option<Transport>>>,
+    resume_offer: Option<ResumeOffer>,
+    resume: Option<Box<ResumeRequest>>,
     trace: Option<TraceContext>,
     principal: Option<PublicKey>,
     signed_at_unix_ms: Option<u64>,
@@ -371,8 +409,7 @@ fn decode(frame: &[u8]) -> Result<Open, OpenError> {
         .next_option(&mut previous)
         .map_err(OpenError::Malformed)?
     {
-        let known = kind & NUMBER <= LAST_KNOWN_OPTION && kind & NUMBER != 0;
-        if known {
+        if is_known_option(kind & NUMBER) {
             let (option, read) = found.read_option(kind, &mut value);
             read.and_then(|()| value.expect_end())
                 .map_err(|why| OpenError::Invalid { option, why })?;
@@ -447,6 +484,14 @@ impl DecodedOptions {
                 "transports",
                 store(&mut self.transports, read_transports(value)),
             ),
+            RESUME_OFFER => (
+                "offer to resume",
+                store(&mut self.resume_offer, ResumeOffer::decode(value)),
+            ),
+            RESUME => (
+                "request to resume",
+                store(&mut self.resume, ResumeRequest::decode(value).map(Box::new)),
+            ),
             _ => ("known options", Err("flags other than the option's own")),
         }
     }
@@ -476,6 +521,8 @@ impl DecodedOptions {
             onward: self.onward,
             grant: self.grant,
             padding: self.padding,
+            resume_offer: self.resume_offer,
+            resume: self.resume,
             trace: self.trace,
             principal: self.principal.ok_or(OpenError::Missing("principal"))?,
             signed_at_unix_ms: self
@@ -511,7 +558,7 @@ fn read_transports(value: &mut FieldReader<'_>) -> FieldResult<Vec<Option<Transp
     while !value.0.is_empty() {
         transports.push(match value.u8()? {
             0 => None,
-            code => Some(Transport::from_code(code).ok_or("an unknown transport")?),
+            code => Some(Transport::from_repr(code).ok_or("an unknown transport")?),
         });
     }
     match transports.iter().any(Option::is_some) {

@@ -110,6 +110,13 @@ impl Route {
         Ok(Self { hops })
     }
 
+    /// Returns the route with this transport at each hop.
+    #[must_use]
+    pub fn over(mut self, transport: Transport) -> Self {
+        self.set_transports(std::iter::repeat(Some(transport)));
+        self
+    }
+
     /// Sets the transport of each hop.
     pub(crate) fn set_transports(&mut self, transports: impl Iterator<Item = Option<Transport>>) {
         for (hop, transport) in self.hops.iter_mut().zip(transports) {
@@ -214,6 +221,10 @@ mod tests {
         assert_eq!(
             transports,
             [Some(Transport::Quic), Some(Transport::Tcp), None]
+        );
+        assert_eq!(
+            route.over(Transport::Quic).to_string(),
+            "quic:h1:7510,~quic:192.0.2.1:99,quic:[::1]:7510"
         );
         assert_eq!("direct".parse::<Route>().unwrap(), Route::direct());
         assert_eq!(Route::direct().to_string(), "direct");

@@ -22,6 +22,8 @@ impl ServiceName {
     pub const STREAM: Self = Self(Cow::Borrowed("stream"));
     /// Small measurements of the path to a depot, which itself ends the session (LH-PROBE-1).
     pub const PROBE: Self = Self(Cow::Borrowed("probe"));
+    /// Continuation of a session over another connection (LH-RESUME-4).
+    pub const RESUME: Self = Self(Cow::Borrowed("resume"));
     /// Diagnostic facts about the machine.
     pub const DOCTOR: Self = Self(Cow::Borrowed("doctor"));
 
@@ -69,6 +71,7 @@ mod tests {
             ServiceName::DOCTOR,
             ServiceName::PROBE,
             ServiceName::TCP,
+            ServiceName::RESUME,
             ServiceName::STREAM,
         ] {
             assert_eq!(known.as_str().parse(), Ok(known.clone()));

@@ -4,7 +4,10 @@ use std::fmt;
 
 use bytes::BytesMut;
 
-use crate::{Endpoint, HopDetails, KeyError, Open, PublicKey, SigningKey, UnknownOption};
+use crate::{
+    Endpoint, HopDetails, KeyError, Open, PublicKey, ResumeAnswer, ResumeOffer, SigningKey,
+    UnknownOption,
+};
 
 /// Maximum length of a detail, in bytes of UTF-8; longer ones are truncated when encoded
 /// (LH-STATUS-4).
@@ -41,6 +44,10 @@ pub struct Status {
     pub clock_unix_ms: Option<u64>,
     /// Details of the connection that the reporter dialled, if it tells them (LH-STATUS-11).
     pub dialled: Option<HopDetails>,
+    /// Consent of the acceptor to make the session resumable (LH-RESUME-2).
+    pub resume_offer: Option<ResumeOffer>,
+    /// Answer of the acceptor that continues a session (LH-RESUME-5).
+    pub resumed: Option<ResumeAnswer>,
     /// Non-critical options unknown to this version, which the signature covers (LH-STATUS-5).
     /// Their numbers ascend.
     pub unknown: Vec<UnknownOption>,
@@ -62,6 +69,8 @@ impl Status {
             padding: 0,
             clock_unix_ms: None,
             dialled: None,
+            resume_offer: None,
+            resumed: None,
             unknown: Vec::new(),
         }
     }
@@ -149,6 +158,7 @@ impl StatusCode {
             Self::DialTimeout => "dial timeout",
             Self::NameNotFound => "name not found",
             Self::SetupTimeout => "set-up timeout",
+            Self::NotResumable => "not resumable",
             Self::Overloaded => "overloaded",
             Self::Draining => "draining",
             Self::Internal => "internal",
@@ -267,6 +277,10 @@ codes! {
     /// The set-up budget is used up. The hops before it took too long. Try again; if it happens
     /// again, leave out a depot.
     SetupTimeout = 20, "had no time left to connect";
+    /// The acceptor has no session that this request could continue (LH-RESUME-5): it was
+    /// restarted, it waited too long, or the request is not of the party that opened the session.
+    /// Connect again.
+    NotResumable = 21, "has no such session to resume";
     /// The reporter already carries its maximum number of sessions. Try again later; its operator
     /// can raise `--max-sessions`.
     Overloaded = 32, "is overloaded";

@@ -3,8 +3,8 @@
 use bytes::{BufMut, BytesMut};
 
 use crate::{
-    Endpoint, HopDetails, MAX_PADDING_BYTES, MAX_STATUS_BYTES, PublicKey, Status, StatusCode,
-    UnknownOption, VERSION,
+    Endpoint, HopDetails, MAX_PADDING_BYTES, MAX_STATUS_BYTES, PublicKey, ResumeAnswer,
+    ResumeOffer, Status, StatusCode, UnknownOption, VERSION,
     frame::{self, FrameError, FrameReader},
     status::MAX_DETAIL_BYTES,
     text,
@@ -23,7 +23,10 @@ const SIGNATURE: u16 = 4;
 const PADDING: u16 = 5;
 const CLOCK: u16 = 6;
 const DIALLED: u16 = 7;
-const LAST_KNOWN: u16 = DIALLED;
+const RESUME_OFFER: u16 = 10;
+const RESUMED: u16 = 11;
+/// Highest number of the options that are numbered without a gap.
+const LAST_CONSECUTIVE: u16 = DIALLED;
 /// Domain separation: prevents the signature from being valid for any other message (LH-STATUS-7).
 const SIGNATURE_CONTEXT: &[u8] = b"longhaul STATUS signature v1\0";
 
@@ -108,7 +111,7 @@ impl Status {
             };
             body.clear();
             known.put_body(&mut body, true);
-            // At most 2 + 36 + 262 + 260 + 68 + 12 + 25 bytes, plus padding: always within
+            // At most 2 + 36 + 262 + 260 + 68 + 12 + 25 + 8 + 44 bytes, plus padding: always within
             // MAX_STATUS plus padding.
             let written = frame::write_frame(out, MAGIC, own, longest, &body);
             debug_assert!(written.is_ok(), "a status record is bounded by its parts");
@@ -168,7 +171,17 @@ impl Status {
         if let Some(details) = &self.dialled {
             tlv::put_option(body, DIALLED, |out| details.encode(out));
         }
-        for option in &self.unknown {
+        let is_between = |option: &&UnknownOption| option.kind & NUMBER < RESUME_OFFER;
+        for option in self.unknown.iter().take_while(is_between) {
+            tlv::put_option(body, option.kind, |out| out.put_slice(&option.value));
+        }
+        if let Some(offer) = self.resume_offer.filter(|offer| offer.check().is_ok()) {
+            tlv::put_option(body, RESUME_OFFER, |out| offer.encode(out));
+        }
+        if let Some(answer) = &self.resumed {
+            tlv::put_option(body, RESUMED, |out| answer.encode(out));
+        }
+        for option in self.unknown.iter().skip_while(is_between) {
             tlv::put_option(body, option.kind, |out| out.put_slice(&option.value));
         }
     }
@@ -208,6 +221,11 @@ impl From<FrameError> for StatusError {
     }
 }
 
+/// Returns true if this version knows the option with this number.
+const fn is_known(number: u16) -> bool {
+    matches!(number, 0..=LAST_CONSECUTIVE | RESUME_OFFER | RESUMED)
+}
+
 fn decode(flags: u8, body: &[u8]) -> FieldResult<Status> {
     if flags & !(FLAG_ACCEPTOR | FLAG_FORWARDED) != 0 {
         return Err("unknown flags");
@@ -229,10 +247,12 @@ fn decode(flags: u8, body: &[u8]) -> FieldResult<Status> {
             PADDING => status.padding = read_padding(&mut value)?,
             CLOCK => status.clock_unix_ms = Some(value.u64()?),
             DIALLED => status.dialled = Some(HopDetails::decode(&mut value)?),
+            RESUME_OFFER => status.resume_offer = Some(ResumeOffer::decode(&mut value)?),
+            RESUMED => status.resumed = Some(ResumeAnswer::decode(&mut value)?),
             // LH-STATUS-5: as in an OPEN. Nobody forwards a record, so unknown options are kept
             // only for the signature.
             _ if kind & CRITICAL != 0 => return Err("an unknown critical option"),
-            _ if kind & NUMBER <= LAST_KNOWN => return Err("flags other than the option's own"),
+            _ if is_known(kind & NUMBER) => return Err("flags other than the option's own"),
             _ => {
                 status.unknown.push(UnknownOption {
                     kind,

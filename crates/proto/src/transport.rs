@@ -2,20 +2,26 @@
 
 use std::{fmt, str::FromStr};
 
+use strum::FromRepr;
+
 /// Transport by which a hop of a route is dialled.
 ///
-/// Text: `tcp` or `quic`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// Text: `tcp`, `quic` or `paced`. The number is that in an OPEN (LH-OPEN-17).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, FromRepr)]
+#[repr(u8)]
 pub enum Transport {
     /// TCP, one connection for each session.
-    Tcp,
+    Tcp = 1,
     /// QUIC, one stream for each session of a connection that they share.
-    Quic,
+    Quic = 2,
+    /// TCP that sends no faster than the rate of the session. It leaves room in the queues of the
+    /// hop for others, and loses no packets to overshooting.
+    Paced = 3,
 }
 
 impl Transport {
     /// Every transport.
-    pub const ALL: [Self; 2] = [Self::Tcp, Self::Quic];
+    pub const ALL: [Self; 3] = [Self::Tcp, Self::Quic, Self::Paced];
 
     /// Returns the name, as in texts and logs.
     #[must_use]
@@ -23,22 +29,8 @@ impl Transport {
         match self {
             Self::Tcp => "tcp",
             Self::Quic => "quic",
+            Self::Paced => "paced",
         }
-    }
-
-    /// Returns the number in an OPEN (LH-OPEN-17).
-    pub(crate) const fn code(self) -> u8 {
-        match self {
-            Self::Tcp => 1,
-            Self::Quic => 2,
-        }
-    }
-
-    /// Returns the transport with this number in an OPEN.
-    pub(crate) fn from_code(code: u8) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|transport| transport.code() == code)
     }
 
     /// Splits `transport:rest` into the transport and the rest. A port is not taken for the rest,
@@ -59,9 +51,9 @@ impl fmt::Display for Transport {
     }
 }
 
-/// Error: the text names no transport. Write `tcp` or `quic`.
+/// Error: the text names no transport. Write `tcp`, `quic` or `paced`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a transport: write tcp or quic")]
+#[error("not a transport: write tcp, quic or paced")]
 pub struct UnknownTransport;
 
 impl FromStr for Transport {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use longhaul_proto::{
-    Endpoint, HopDetails, MAX_PADDING_BYTES, MAX_STATUS_BYTES, PublicKey, Status, StatusCode,
-    StatusDecoder, StatusError, Transport,
+    Endpoint, HopDetails, MAX_PADDING_BYTES, MAX_STATUS_BYTES, PublicKey, ResumeAnswer,
+    ResumeOffer, Status, StatusCode, StatusDecoder, StatusError, Transport,
 };
 use proptest::prelude::*;
 
@@ -30,6 +30,10 @@ fn full() -> Status {
         padding: 0,
         clock_unix_ms: None,
         dialled: None,
+        resume_offer: Some(ResumeOffer {
+            within: Duration::from_secs(60),
+        }),
+        resumed: None,
         unknown: Vec::new(),
     }
 }
@@ -261,6 +265,8 @@ prop_compose! {
         padding in prop_oneof![Just(0), 1..=MAX_PADDING_BYTES],
         clock: Option<u64>,
         dialled in prop::option::of(any_details()),
+        within in prop::option::of(1..=u32::MAX),
+        resumed in prop::option::of(any::<(u64, [u8; 32])>()),
     ) -> Status {
         let at = at.map(|(ip, port)| Endpoint::new(longhaul_proto::Host::Ip(ip.into()), port));
         Status {
@@ -275,6 +281,10 @@ prop_compose! {
             padding,
             clock_unix_ms: clock,
             dialled,
+            resume_offer: within.map(|within| ResumeOffer {
+                within: Duration::from_millis(within.into()),
+            }),
+            resumed: resumed.map(|(received, proof)| ResumeAnswer { received, proof }),
             unknown: Vec::new(),
         }
     }

@@ -13,6 +13,7 @@
 //! | [`program`] | a driver: a program of the operator |
 //! | [`linux`] | a driver: HTB classes and policy routes of the local Linux machine |
 //! | [`agent`] | answers requests from a stream, by means of another driver |
+//! | [`process`] | runs a program within limits of time and output |
 //! | [`remote`] | a driver: an agent at the other end of a stream |
 //!
 //! Everything carries the name of its *owner*, on whose behalf it was set up. Parts of other owners
@@ -28,7 +29,7 @@ pub mod driver;
 mod lines;
 pub mod linux;
 pub mod nodes;
-mod process;
+pub mod process;
 pub mod program;
 pub mod reconcile;
 pub mod remote;

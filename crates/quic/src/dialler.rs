@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::limits::{ConnectionLimiter, Handshakes, QuicLimits, WindowBudget};
+use crate::measures::MeasuringSubscriber;
 use crate::reachability::Reachability;
 use crate::shared::SharedConnection;
 use crate::socket::endpoint_io;
@@ -192,6 +193,8 @@ impl QuicDialler {
             })
             .map_err(io::Error::other)?
             .with_congestion_controller(controller::Controllers::default())
+            .map_err(io::Error::other)?
+            .with_event(MeasuringSubscriber)
             .map_err(io::Error::other)?
             .start()
             .map_err(io::Error::other)

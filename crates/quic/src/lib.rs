@@ -18,6 +18,7 @@ mod controller;
 mod dialler;
 mod limits;
 mod listener;
+mod measures;
 mod reachability;
 mod shared;
 mod socket;

@@ -18,8 +18,8 @@ const MEMORY_SHARE: u64 = 4;
 /// 100 ms, if the sender has it in flight once.
 const MIN_WINDOW_BYTES: u64 = 256 * 1024;
 const MAX_WINDOW_BYTES: u64 = 128 * 1024 * 1024;
-/// Unacknowledged bytes that a stream keeps for retransmission.
-const SEND_BUFFER_BYTES: u32 = 32 * 1024 * 1024;
+/// Maximum number of unacknowledged bytes that a stream keeps for retransmission.
+pub(crate) const SEND_BUFFER_BYTES: u32 = 32 * 1024 * 1024;
 /// Interval between packets that keep a connection with sessions alive, and its time limit without
 /// packets from the peer.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use longhaul_hop::{
     AcceptingStream, AdmittedConnection, Conn, ConnectionGate, GateLimits, StreamListener,
+    is_successor,
 };
 use longhaul_proto::SigningKey;
 use s2n_quic::provider::tls::rustls as tls_provider;
@@ -18,6 +19,7 @@ use tokio::task::JoinSet;
 use crate::limits::{
     AttemptLimiter, ConnectionLimiter, Handshakes, PromisedWindow, QuicLimits, WindowBudget,
 };
+use crate::measures::MeasuringSubscriber;
 use crate::shared::SharedConnection;
 use crate::socket::endpoint_io;
 use crate::stream::QuicStream;
@@ -29,6 +31,8 @@ const BACKLOG: usize = 128;
 /// such connections.
 const FIRST_SESSION_TIMEOUT: Duration = Duration::from_secs(20);
 const LEAST_FIRST_SESSION_TIMEOUT: Duration = Duration::from_secs(4);
+/// Interval between attempts to use the port of a process that drains.
+const REBIND_INTERVAL: Duration = Duration::from_millis(500);
 /// Application error code of a connection that is closed because it has no verified session.
 const NO_SESSION_CODE: u32 = 2;
 
@@ -51,30 +55,11 @@ impl QuicListener {
     /// # Errors
     /// The address cannot be bound: check for another program on the port.
     pub fn bind(address: SocketAddr, key: &SigningKey, limits: QuicLimits) -> io::Result<Self> {
-        let handshakes = Handshakes::new(WindowBudget::new(limits.memory));
-        let socket = UdpSocket::bind(address)?;
-        let address = socket.local_addr()?;
-        let server = Server::builder()
-            .with_tls(tls_provider::Server::from(tls::server_config(key)?))
-            .map_err(io::Error::other)?
-            .with_io(endpoint_io(socket, &Handle::current())?)
-            .map_err(io::Error::other)?
-            .with_limits(ConnectionLimiter {
-                handshakes: Arc::clone(&handshakes),
-                streams: limits.streams,
-            })
-            .map_err(io::Error::other)?
-            .with_endpoint_limits(AttemptLimiter {
-                connections: limits.connections,
-            })
-            .map_err(io::Error::other)?
-            .with_congestion_controller(controller::Controllers::default())
-            .map_err(io::Error::other)?
-            .start()
-            .map_err(io::Error::other)?;
+        let endpoint = Endpoint::open(address, key, limits)?;
         let (sender, streams) = mpsc::channel(BACKLOG);
         let mut accepting = JoinSet::new();
-        accepting.spawn(accept_connections(server, handshakes, limits, sender));
+        let address = endpoint.address;
+        accepting.spawn(accept_connections(endpoint, limits, sender));
         Ok(Self {
             address,
             streams,
@@ -82,8 +67,37 @@ impl QuicListener {
         })
     }
 
+    /// Listens as soon as the process that this one replaces has drained: its connections keep the
+    /// UDP port. Meanwhile clients use TCP.
+    fn bind_when_free(address: SocketAddr, key: &SigningKey, limits: QuicLimits) -> Self {
+        let (sender, streams) = mpsc::channel(BACKLOG);
+        let key = key.clone();
+        let mut accepting = JoinSet::new();
+        accepting.spawn(async move {
+            let endpoint = loop {
+                match Endpoint::open(address, &key, limits) {
+                    Ok(endpoint) => break endpoint,
+                    Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                        tokio::time::sleep(REBIND_INTERVAL).await;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%address, %error, "no QUIC at this address");
+                        return;
+                    }
+                }
+            };
+            accept_connections(endpoint, limits, sender).await;
+        });
+        Self {
+            address,
+            streams,
+            _accepting: accepting,
+        }
+    }
+
     /// Listens on the UDP port of the same number as a TCP listener at `address`. If the system
     /// chose that number (`requested` has port 0) and UDP's is in use, returns `None` and logs it.
+    /// If the process that this one replaces still uses it, waits for that in the background.
     ///
     /// # Errors
     /// As [`QuicListener::bind`].
@@ -94,6 +108,9 @@ impl QuicListener {
         limits: QuicLimits,
     ) -> io::Result<Option<Self>> {
         match Self::bind(address, key, limits) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_successor() => {
+                Ok(Some(Self::bind_when_free(address, key, limits)))
+            }
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && requested.port() == 0 => {
                 tracing::warn!(%address, %error, "no QUIC at this address");
                 Ok(None)
@@ -121,14 +138,58 @@ impl StreamListener for QuicListener {
     }
 }
 
+/// An endpoint that listens.
+struct Endpoint {
+    server: Server,
+    handshakes: Arc<Handshakes>,
+    address: SocketAddr,
+}
+
+impl Endpoint {
+    fn open(address: SocketAddr, key: &SigningKey, limits: QuicLimits) -> io::Result<Self> {
+        let handshakes = Handshakes::new(WindowBudget::new(limits.memory));
+        let socket = UdpSocket::bind(address)?;
+        let address = socket.local_addr()?;
+        let server = Server::builder()
+            .with_tls(tls_provider::Server::from(tls::server_config(key)?))
+            .map_err(io::Error::other)?
+            .with_io(endpoint_io(socket, &Handle::current())?)
+            .map_err(io::Error::other)?
+            .with_limits(ConnectionLimiter {
+                handshakes: Arc::clone(&handshakes),
+                streams: limits.streams,
+            })
+            .map_err(io::Error::other)?
+            .with_endpoint_limits(AttemptLimiter {
+                connections: limits.connections,
+            })
+            .map_err(io::Error::other)?
+            .with_congestion_controller(controller::Controllers::default())
+            .map_err(io::Error::other)?
+            .with_event(MeasuringSubscriber)
+            .map_err(io::Error::other)?
+            .start()
+            .map_err(io::Error::other)?;
+        Ok(Self {
+            server,
+            handshakes,
+            address,
+        })
+    }
+}
+
 /// Accepts connections for as long as the endpoint lives. Those that exist outlive this future, as
 /// accepted sessions do.
 async fn accept_connections(
-    mut server: Server,
-    handshakes: Arc<Handshakes>,
+    endpoint: Endpoint,
     limits: QuicLimits,
     streams: mpsc::Sender<(Conn, SocketAddr)>,
 ) {
+    let Endpoint {
+        mut server,
+        handshakes,
+        ..
+    } = endpoint;
     let gate = ConnectionGate::new(GateLimits {
         newcomers: limits.connections,
         verified: limits.connections,

@@ -9,6 +9,7 @@ use s2n_quic::connection::Handle;
 use tokio::sync::Notify;
 
 use crate::limits::PromisedWindow;
+use crate::measures::ConnectionMeasures;
 
 /// Connection that streams share. It stays open while one of them, or its owner, holds it.
 #[derive(Debug)]
@@ -21,12 +22,16 @@ pub(crate) struct SharedConnection {
     pub(crate) local: SocketAddr,
     verified: AtomicBool,
     on_verified: Notify,
+    pub(crate) measures: Arc<ConnectionMeasures>,
 }
 
 impl SharedConnection {
     /// Wraps a connection whose handshake is complete.
     pub(crate) fn new(handle: Handle, window: PromisedWindow) -> std::io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
+            measures: handle
+                .query_event_context(|measures: &Arc<ConnectionMeasures>| Arc::clone(measures))
+                .unwrap_or_default(),
             peer: handle.remote_addr()?,
             local: handle.local_addr()?,
             handle: Mutex::new(handle),

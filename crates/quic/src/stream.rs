@@ -9,12 +9,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use longhaul_hop::TransportStream;
+use longhaul_hop::{StreamMeasurement, TransportStream};
 use parking_lot::Mutex;
 use s2n_quic::stream::{BidirectionalStream, ReceiveStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use crate::limits::SEND_BUFFER_BYTES;
+use crate::measures::ConnectionMeasures;
 use crate::shared::SharedConnection;
 
 /// Application error code of a stream that ends without having been ended cleanly.
@@ -30,6 +32,7 @@ pub(crate) struct QuicStream {
     unread: Bytes,
     send: Mutex<SendHalf>,
     clean: bool,
+    received_bytes: u64,
     connection: Arc<SharedConnection>,
 }
 
@@ -38,6 +41,11 @@ struct SendHalf {
     stream: SendStream,
     /// Timer of the next check that the peer still receives.
     next_check: Option<Pin<Box<Sleep>>>,
+    /// Bytes written, and bytes acknowledged as of the last write.
+    written: u64,
+    acknowledged: u64,
+    /// Timer of a writer that waits until less is buffered.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl QuicStream {
@@ -51,14 +59,42 @@ impl QuicStream {
             send: Mutex::new(SendHalf {
                 stream: send,
                 next_check: None,
+                written: 0,
+                acknowledged: 0,
+                pause: None,
             }),
             clean: false,
+            received_bytes: 0,
             connection,
         }
     }
 }
 
 impl SendHalf {
+    /// Returns how many bytes may be written now, once that is at least one.
+    fn poll_room(
+        &mut self,
+        measures: &ConnectionMeasures,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let available = ready!(self.stream.poll_send_ready(cx))? as u64;
+            let buffered = u64::from(SEND_BUFFER_BYTES).saturating_sub(available);
+            self.acknowledged = self.written.saturating_sub(buffered);
+            let room = measures.max_buffered().saturating_sub(buffered);
+            if room > 0 {
+                self.pause = None;
+                return Poll::Ready(Ok(usize::try_from(room).unwrap_or(usize::MAX)));
+            }
+            // The library wakes a writer only when its whole buffer was full.
+            let pause = self
+                .pause
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep(measures.buffer_pause())));
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+        }
+    }
+
     fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         loop {
             match self.stream.poll_send_ready(cx) {
@@ -98,8 +134,10 @@ impl TransportStream for QuicStream {
         Ok(self.connection.local)
     }
 
-    fn round_trip(&self) -> Option<Duration> {
-        None
+    fn measurement(&self) -> Option<StreamMeasurement> {
+        self.connection
+            .measures
+            .of_stream(self.send.lock().acknowledged, self.received_bytes)
     }
 
     fn mark_verified(&self) {
@@ -120,6 +158,7 @@ impl AsyncRead for QuicStream {
             let part = this.unread.len().min(buffer.remaining());
             buffer.put_slice(this.unread.get(..part).unwrap_or_default());
             this.unread.advance(part);
+            this.received_bytes = this.received_bytes.saturating_add(part as u64);
             if buffer.remaining() == 0 {
                 return Poll::Ready(Ok(()));
             }
@@ -141,8 +180,13 @@ impl AsyncWrite for QuicStream {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let send = &mut self.get_mut().send.get_mut().stream;
-        AsyncWrite::poll_write(Pin::new(send), cx, data)
+        let this = self.get_mut();
+        let send = this.send.get_mut();
+        let room = ready!(send.poll_room(&this.connection.measures, cx))?;
+        let data = data.get(..room).unwrap_or(data);
+        let written = ready!(AsyncWrite::poll_write(Pin::new(&mut send.stream), cx, data))?;
+        send.written = send.written.saturating_add(written as u64);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_write_vectored(
@@ -150,8 +194,14 @@ impl AsyncWrite for QuicStream {
         cx: &mut Context<'_>,
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let send = &mut self.get_mut().send.get_mut().stream;
-        AsyncWrite::poll_write_vectored(Pin::new(send), cx, data)
+        let this = self.get_mut();
+        let send = this.send.get_mut();
+        // Slices are at most a few hundred kilobytes, so the last write may exceed the room.
+        ready!(send.poll_room(&this.connection.measures, cx))?;
+        let stream = Pin::new(&mut send.stream);
+        let written = ready!(AsyncWrite::poll_write_vectored(stream, cx, data))?;
+        send.written = send.written.saturating_add(written as u64);
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {

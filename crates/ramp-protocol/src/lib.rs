@@ -15,7 +15,7 @@
 //! The sequence of messages:
 //!
 //! 1. [`RampRequest::Ask`] is answered with [`RampReply::Direct`], [`RampReply::Refuse`] or
-//!    [`RampReply::Via`].
+//!    [`RampReply::Via`], and with [`RampReply::DirectFrom`] to programs that support it.
 //! 2. After `Via`, the program connects its own socket to that listener on loopback. It sends
 //!    [`RampRequest::Begin`] with the ticket and its socket's address. The answer,
 //!    [`RampReply::Done`], follows once the route is established or has failed.

@@ -14,6 +14,7 @@ const LISTENING: u8 = 134;
 const ACCEPTED: u8 = 135;
 const STATUS: u8 = 136;
 const FORGET: u8 = 137;
+const DIRECT_FROM: u8 = 138;
 
 const ADDRESS: u8 = 1;
 const TICKET: u8 = 2;
@@ -41,6 +42,15 @@ pub enum RampReply<'a> {
         /// The answer expires early with [`RampReply::Forget`], or when the connection that carried
         /// it ends.
         remember: Option<u64>,
+    },
+    /// Connect as if there were no on-ramp, but from this local address, by which the network
+    /// recognises a reserved path. The answer is for one connection. If the address is in use, ask
+    /// again.
+    DirectFrom {
+        /// Local address and port. The address is unspecified if any is right.
+        source: SocketAddr,
+        /// Reason, in words.
+        reason: &'a str,
     },
     /// The connection is refused, or the request cannot be fulfilled.
     Refuse {
@@ -117,6 +127,12 @@ impl<'a> RampReply<'a> {
                 out.put_text(REASON, Some(truncate_reason(reason)));
                 out.put_number(MEASURE, measure.then_some(1));
                 out.put_number(REMEMBER, remember);
+                out
+            }
+            Self::DirectFrom { source, reason } => {
+                let mut out = MessageBytes::begin(DIRECT_FROM);
+                out.put_address(ADDRESS, source);
+                out.put_text(REASON, Some(truncate_reason(reason)));
                 out
             }
             Self::Refuse { errno, reason } => failed(REFUSE, errno, reason),
@@ -197,6 +213,13 @@ impl<'a> RampReply<'a> {
                 reason,
                 measure,
                 remember,
+            },
+            DIRECT_FROM => Self::DirectFrom {
+                source: address.and_then(|source| match source.port() {
+                    0 => Err(Malformed("no port to connect from")),
+                    _ => Ok(source),
+                })?,
+                reason,
             },
             // 0 would report a refused connection as a success.
             REFUSE => match errno? {

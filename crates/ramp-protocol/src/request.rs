@@ -37,6 +37,8 @@ const FLAG_ROUTE_REQUIRED: u64 = 2;
 const FLAG_ACCEPTOR: u64 = 4;
 /// The program can remember an answer, and handles `Forget`.
 const FLAG_REMEMBERS: u64 = 8;
+/// The program can connect from a given address and port.
+const FLAG_BINDS: u64 = 16;
 
 /// Stated use of a connection, as far as the program knows it. It is passed to the depots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -77,6 +79,9 @@ pub struct RouteQuery<'a> {
     /// True if the program can remember an answer, and reads
     /// [`RampReply::Forget`](crate::RampReply::Forget) on this connection.
     pub remembers: bool,
+    /// True if the program can handle [`RampReply::DirectFrom`](crate::RampReply::DirectFrom). Its
+    /// socket is not bound yet.
+    pub binds: bool,
 }
 
 /// Request of a program.
@@ -142,7 +147,8 @@ impl<'a> RampRequest<'a> {
                 let flags = flag(ask.v6, FLAG_V6)
                     | flag(ask.route_required, FLAG_ROUTE_REQUIRED)
                     | flag(ask.acceptor, FLAG_ACCEPTOR)
-                    | flag(ask.remembers, FLAG_REMEMBERS);
+                    | flag(ask.remembers, FLAG_REMEMBERS)
+                    | flag(ask.binds, FLAG_BINDS);
                 out.put_number(FLAGS, (flags != 0).then_some(flags));
                 if let Some(key) = &ask.key {
                     out.put_field(KEY, key);
@@ -217,6 +223,7 @@ impl<'a> RampRequest<'a> {
                     ask.route_required = flags & FLAG_ROUTE_REQUIRED != 0;
                     ask.acceptor = flags & FLAG_ACCEPTOR != 0;
                     ask.remembers = flags & FLAG_REMEMBERS != 0;
+                    ask.binds = flags & FLAG_BINDS != 0;
                 }
                 KEY => ask.key = Some(fields::read_key(value)?),
                 CONNECTIONS => connections = Some(fields::read_number(value)?),

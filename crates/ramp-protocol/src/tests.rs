@@ -30,14 +30,14 @@ proptest! {
             any::<Option<IpAddr>>(), words(MAX_NAME_BYTES), 1u16.., words(MAX_ROUTE_BYTES)),
         purpose in words(MAX_PURPOSE_BYTES),
         (size, rate, duration) in any::<(Option<u64>, Option<u64>, Option<u64>)>(),
-        (v6, closed, acceptor, key, remembers) in
-            any::<(bool, bool, bool, Option<[u8; 32]>, bool)>(),
+        (v6, closed, acceptor, key, remembers, binds) in
+            any::<(bool, bool, bool, Option<[u8; 32]>, bool, bool)>(),
     ) {
         let wish = ConnectionWish { purpose: Some(&purpose), size, rate, duration };
         let ask = RampRequest::Ask(RouteQuery {
             address, name: Some(&name), port, route: Some(&route), wish, v6,
             route_required: closed, acceptor,
-            key, remembers,
+            key, remembers, binds,
         });
         let bytes = ask.encode();
         prop_assert_eq!(RampRequest::decode(bytes.finish().unwrap()), Ok(ask));
@@ -69,6 +69,7 @@ proptest! {
         for reply in [
             RampReply::Direct { reason, measure: false, remember: None },
             RampReply::Direct { reason, measure: true, remember: Some(ticket) },
+            RampReply::DirectFrom { source: SocketAddr::new(at.ip(), at.port().max(1)), reason },
             RampReply::Forget,
             RampReply::Status { part: reason, more: false },
             RampReply::Status { part: reason, more: true },

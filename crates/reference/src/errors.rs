@@ -11,28 +11,29 @@ use crate::sources::{self, Source};
 use crate::template;
 
 /// Chapters of the page in their order, each with the crates whose errors it lists.
-const CHAPTERS: [(&str, &[&str]); 14] = [
-    ("Reaching a server or a depot", &["session", "hop", "proto"]),
-    ("Copying files", &["transfer"]),
-    ("Copies over ssh", &["remote"]),
+const CHAPTERS: [(&str, &[&str]); 15] = [
+    (
+        "Reaching a server or a depot",
+        &["session", "hop", "proto", "resume"],
+    ),
+    ("Copying files", &["transfer", "filter", "checksum"]),
+    ("Copies over ssh", &["remote", "sftp"]),
     ("The command line", &["cli", "quantities", "output"]),
     ("Files of settings and policies", &["config", "policy"]),
-    ("Depots and off-ramps", &["depot", "offramp", "metrics"]),
+    ("Depots and off-ramps", &["depot", "offramp", "service"]),
+    ("Accounts", &["accounts"]),
     ("Measuring", &["perf", "doctor", "drs", "drs-run"]),
     (
         "Programs on routes",
         &["onramp", "ramp-protocol", "preload", "netns"],
     ),
-    ("Jobs and the agent", &["agent", "jobs"]),
-    ("HTTP services", &["api"]),
+    ("Jobs and the agent", &["agent"]),
+    ("HTTP services", &["api", "api-common"]),
     (
         "The controller, its map and measurements",
         &["control", "map", "measurements"],
     ),
-    (
-        "Routes from the controller",
-        &["control-client", "route-source", "routing"],
-    ),
+    ("Routes from the controller", &["control-client", "routing"]),
     (
         "Reservations and circuits",
         &[
@@ -40,6 +41,8 @@ const CHAPTERS: [(&str, &[&str]); 14] = [
             "circuit-trials",
             "control-api",
             "deadline",
+            "deadline-driver",
+            "domains",
             "provisioning",
         ],
     ),

@@ -15,11 +15,14 @@ const RENDERED_FAMILIES: &str = "family";
 /// Label of the gauges of [`RENDERED_FAMILIES`].
 const RENDERED_LABEL: &str = "quantile";
 /// Services by the prefix of their metrics, in the order of the page.
-const SERVICES: [(&str, &str); 4] = [
+const SERVICES: [(&str, &str); 7] = [
+    ("longhaul_serve", "Servers"),
     ("longhaul_depot", "Depots"),
     ("longhaul_offramp", "Off-ramps"),
     ("longhaul_control", "Controllers"),
     ("longhaul_onramp", "On-ramps"),
+    ("longhaul_agent", "Agents"),
+    ("longhaul_accounts", "Accounts"),
 ];
 
 /// Type of a metric, as OpenMetrics names it.

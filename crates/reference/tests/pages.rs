@@ -12,11 +12,20 @@ use longhaul_reference::{errors, metrics, sources};
 /// Page that quotes messages in the first column of its tables.
 const TROUBLESHOOTING: &str = "docs/troubleshooting.md";
 /// Beginnings of the names of metrics.
-const METRIC_PREFIXES: [&str; 4] = [
+const METRIC_PREFIXES: [&str; 7] = [
+    "longhaul_serve_",
     "longhaul_depot_",
     "longhaul_offramp_",
     "longhaul_control_",
     "longhaul_onramp_",
+    "longhaul_agent_",
+    "longhaul_accounts_",
+];
+/// Folders with pages, dashboards and rules that name metrics.
+const METRIC_FOLDERS: [&str; 3] = [
+    "docs",
+    "packaging/monitoring",
+    "packaging/monitoring/grafana",
 ];
 
 fn project() -> PathBuf {
@@ -122,13 +131,14 @@ fn metrics_of_pages_and_dashboards_are_registered() {
     let metrics = metrics::collect(&sources::read_metrics(&project()).unwrap()).unwrap();
     let registered: BTreeSet<String> = metrics.iter().flat_map(metrics::Metric::samples).collect();
     let mut faults = Vec::new();
-    for folder in ["docs", "docs/grafana"] {
+    for folder in METRIC_FOLDERS {
         for entry in fs::read_dir(project().join(folder)).unwrap() {
             let path = entry.unwrap().path();
-            if !path
-                .extension()
-                .is_some_and(|extension| extension == "md" || extension == "json")
-            {
+            if !path.extension().is_some_and(|extension| {
+                ["md", "json", "yml"]
+                    .iter()
+                    .any(|known| extension == *known)
+            }) {
                 continue;
             }
             for (line, name) in named_metrics(&text(&path)) {

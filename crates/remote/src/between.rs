@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use longhaul_transfer::{
-    Error as CopyError, Failure, Hash, Observer, TransferEvent, TransferProgress,
+    Error as CopyError, ExistingPolicy, Failure, FilterRules, Hash, Observer, RouteInfo,
+    TransferEvent, TransferProgress,
 };
 
 use crate::message::{
@@ -47,6 +48,10 @@ pub struct CopyBetween {
     pub congestion: Option<String>,
     /// If true, the data of large files is sent as plaintext.
     pub no_encrypt: bool,
+    /// Filter of what is copied.
+    pub filter: FilterRules,
+    /// Restriction of what is created and replaced.
+    pub existing: ExistingPolicy,
 }
 
 /// Result of a copy.
@@ -200,6 +205,10 @@ impl CopyBetween {
             congestion: self.congestion.clone(),
             no_encrypt: self.no_encrypt,
             report_done: self.report_done,
+            filter: self.filter.clone(),
+            update: self.existing.update,
+            existing: self.existing.existing,
+            ignore_existing: self.existing.ignore_existing,
         }
     }
 }
@@ -240,7 +249,18 @@ impl EventReceiver<'_> {
         client: &mut FarSide,
         ask: CopyAsk,
     ) -> Result<Result<Hash, String>, Error> {
-        let mut answer = client.ask(&FarQuestion::Copy(Box::new(ask))).await?;
+        let question = ask.into_question();
+        let is_selected = matches!(question, FarQuestion::CopySelected(_));
+        let mut answer = match client.ask(&question).await {
+            // A far side of this release answers this question otherwise.
+            Err(Error::Refused { host, .. }) if is_selected => {
+                let reason = "its longhaul is of an earlier release and can neither filter nor \
+                              leave files alone: upgrade it, or give --bootstrap"
+                    .to_owned();
+                return Err(Error::Refused { host, reason });
+            }
+            answer => answer?,
+        };
         loop {
             match answer {
                 FarAnswer::NotReached { reason } => return Ok(Err(reason)),
@@ -279,7 +299,7 @@ impl EventReceiver<'_> {
     }
 
     fn event(&self, event: CopyEvent) {
-        let route = "between the hosts".to_owned();
+        let route = RouteInfo::without_depots("between the hosts");
         self.observer.event(match event {
             CopyEvent::StreamOpened { stream } => TransferEvent::StreamOpened { stream, route },
             CopyEvent::StreamLost { stream, reason } => TransferEvent::StreamLost {

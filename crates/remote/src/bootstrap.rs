@@ -1,5 +1,5 @@
-//! The script that starts longhaul at the far side, and brings this very program along if
-//! requested.
+//! The script that starts longhaul at the far side, and brings a program along if requested: the
+//! statically linked one that packages install, else this very program.
 //!
 //! A program that was brought is kept in `~/.cache/longhaul/HASH/longhaul`, where HASH is its
 //! SHA-256, in a directory that only its owner may enter. The far side's own tools check its hash
@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
 
@@ -27,9 +27,17 @@ pub(crate) const GO: &str = "go\n";
 /// Arguments that start the far side.
 const ARGUMENTS: &str = "serve --over-stdio";
 
+/// This program's own file, also if it has been replaced since it was started.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+/// Statically linked program of the same package, relative to this program's directory. It runs on
+/// hosts with an older C library or another one.
+const STATIC_PROGRAM: &str = "../lib/longhaul/longhaul-static";
+
 /// A program to bring along.
 #[derive(Debug, Clone)]
 pub(crate) struct ProgramFile {
+    /// Its file.
+    pub path: PathBuf,
     /// SHA-256 hash, in hexadecimal.
     pub hash: String,
     /// Size in bytes.
@@ -37,6 +45,12 @@ pub(crate) struct ProgramFile {
 }
 
 impl ProgramFile {
+    /// Finds, reads and hashes the program.
+    pub(crate) fn find() -> io::Result<Self> {
+        let own = std::fs::read_link(OWN_PROGRAM).unwrap_or_default();
+        Self::read(&portable(&own).unwrap_or_else(|| OWN_PROGRAM.into()))
+    }
+
     /// Reads and hashes a program's file.
     pub(crate) fn read(path: &Path) -> io::Result<Self> {
         let mut file = std::fs::File::open(path)?;
@@ -47,8 +61,18 @@ impl ProgramFile {
             // Writing to a string can't fail.
             let _ = write!(text, "{byte:02x}");
         }
-        Ok(Self { hash: text, size })
+        Ok(Self {
+            path: path.to_owned(),
+            hash: text,
+            size,
+        })
     }
+}
+
+/// Returns the statically linked program that was installed with `own`, if there is one.
+fn portable(own: &Path) -> Option<PathBuf> {
+    let path = own.parent()?.join(STATIC_PROGRAM);
+    path.is_file().then_some(path)
 }
 
 struct Hashing(Context);
@@ -69,7 +93,7 @@ impl io::Write for Hashing {
 /// otherwise the one in the login's PATH comes first. The script does not contain the words that it
 /// prints in their printed form, since some hosts print a command that they refuse.
 pub(crate) fn script(own: &ProgramFile, bring: bool) -> String {
-    let ProgramFile { hash, size } = own;
+    let ProgramFile { hash, size, .. } = own;
     let mut script = format!(
         "echo {}; d=\"$HOME/.cache/longhaul/{hash}\"; p=\"$d/longhaul\"; \
          sum() {{ {{ sha256sum \"$1\" || shasum -a 256 \"$1\" || openssl dgst -sha256 -r \"$1\"; \
@@ -216,6 +240,19 @@ mod tests {
                 .0
                 .ends_with(&started)
         );
+    }
+
+    #[test]
+    fn static_program_of_the_package_is_brought() {
+        let root = tempfile::tempdir().unwrap();
+        let own = root.path().join("bin/longhaul");
+        let installed = root.path().join("lib/longhaul");
+        std::fs::create_dir_all(own.parent().unwrap()).unwrap();
+        std::fs::create_dir_all(&installed).unwrap();
+        assert_eq!(portable(&own), None);
+        std::fs::write(installed.join("longhaul-static"), STAND_IN).unwrap();
+        let found = portable(&own).unwrap();
+        assert_eq!(std::fs::read_to_string(found).unwrap(), STAND_IN);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use longhaul_proto::{Host, PortRange, PublicKey};
 use longhaul_session::{Route, Session};
 use longhaul_transfer::path::RelPath;
-use longhaul_transfer::{ConnectError, ConnectFailure, Connector, SessionConnector};
+use longhaul_transfer::{ConnectError, ConnectFailure, Connector, RouteInfo, SessionConnector};
 use parking_lot::Mutex;
 use tokio::process::Child;
 
@@ -54,7 +54,7 @@ impl ServeRequest {
 /// Opener of the streams of a copy with a far side.
 pub struct LoginConnector {
     pub(crate) way: DataRoute,
-    pub(crate) routes: Vec<String>,
+    pub(crate) routes: Vec<RouteInfo>,
     pub(crate) link: DataLink,
     /// The session with which the route was found; the first stream takes it.
     pub(crate) first: Mutex<Option<Session>>,
@@ -112,7 +112,7 @@ pub(crate) fn parse_paths(paths: &[PathBytes]) -> Result<Vec<RelPath>, Error> {
 impl Connector for LoginConnector {
     type Stream = Session;
 
-    fn routes(&self) -> Vec<String> {
+    fn routes(&self) -> Vec<RouteInfo> {
         self.routes.clone()
     }
 

@@ -112,7 +112,8 @@ pub enum Error {
         /// Reason.
         reason: String,
     },
-    /// This program's own file cannot be read.
+    /// The program that would be copied to the host cannot be read: this program's own file, or
+    /// `longhaul-static` of its package. Check that it is readable.
     #[error("cannot read this program's own file to copy it to the host: {0}")]
     OwnProgram(#[source] io::Error),
     /// The far side speaks another version. Use --bootstrap to run this one there.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_hop::{Conn, unix_ms};
+use longhaul_proto::SigningKey;
 use longhaul_session::Identity;
 use longhaul_transfer::ServerLimits;
 use tokio::sync::{mpsc, oneshot};
@@ -48,12 +49,18 @@ enum Incoming {
     Unexpected,
 }
 
-/// Runs the far side to its end. `release` is the release that it reports.
+/// Runs the far side to its end. `release` is the release that it reports. `receipt_key` signs the
+/// receipts of copies, else the key of the session does.
 ///
 /// # Errors
 /// [`Error`] if it can't start.
-pub async fn serve_over_stdio(release: &str, limits: ServerLimits) -> Result<(), Error> {
+pub async fn serve_over_stdio(
+    release: &str,
+    limits: ServerLimits,
+    receipt_key: Option<SigningKey>,
+) -> Result<(), Error> {
     let identity = Arc::new(Identity::generate()?);
+    let receipt_key = receipt_key.unwrap_or_else(|| identity.signing_key().clone());
     let (answers, written) = write_answers(File::from(duplicate(std::io::stdout())?))?;
     let mut incoming = read_questions(File::from(duplicate(std::io::stdin())?))?;
     let (client, server) = ssh_addresses(std::env::var("SSH_CONNECTION").ok().as_deref());
@@ -70,6 +77,7 @@ pub async fn serve_over_stdio(release: &str, limits: ServerLimits) -> Result<(),
     }));
     let mut far = FarServer {
         identity,
+        receipt_key,
         limits,
         said_ms,
         serving: None,
@@ -87,6 +95,7 @@ pub async fn serve_over_stdio(release: &str, limits: ServerLimits) -> Result<(),
 
 struct FarServer {
     identity: Arc<Identity>,
+    receipt_key: SigningKey,
     limits: ServerLimits,
     /// This host's clock when it reported that it was ready.
     said_ms: u64,
@@ -110,6 +119,7 @@ impl FarServer {
                 let (identity, limits) = (self.identity.clone(), self.limits.clone());
                 match Serving::begin(&ask, identity, limits, ahead_ms.unwrap_or(0)).await {
                     Ok((serving, answer)) => {
+                        serving.sign_receipts(self.receipt_key.clone());
                         self.serving = Some(serving);
                         answer
                     }
@@ -142,7 +152,7 @@ impl FarServer {
                     reason: error.to_string(),
                 },
             },
-            Incoming::Ask(FarQuestion::Copy(ask)) => {
+            Incoming::Ask(FarQuestion::Copy(ask) | FarQuestion::CopySelected(ask)) => {
                 let (identity, answers) = (self.identity.clone(), self.answers.clone());
                 self.sessions.spawn(copy::run(*ask, identity, answers));
                 return;
@@ -315,6 +325,7 @@ mod tests {
         let (answers, _written) = mpsc::unbounded_channel();
         let mut far = FarServer {
             identity: Arc::new(Identity::generate().unwrap()),
+            receipt_key: Identity::generate().unwrap().signing_key().clone(),
             limits: ServerLimits::default(),
             said_ms: 0,
             serving: None,

@@ -63,6 +63,8 @@ pub(crate) struct Greeter {
     heard_bytes: usize,
     /// Time of the authentication, and of the latest output.
     timed: Option<(Instant, Instant)>,
+    /// Maximum silence until the login runs the script, if it is not [`MAX_SILENCE`].
+    max_silence: Option<Duration>,
     /// If true, the time is not limited, as a program is being sent.
     untimed: bool,
     has_begun: bool,
@@ -71,6 +73,15 @@ pub(crate) struct Greeter {
 }
 
 impl Greeter {
+    /// Creates a parser that allows this silence until the login runs the script, or
+    /// [`MAX_SILENCE`].
+    pub(crate) fn new(max_silence: Option<Duration>) -> Self {
+        Self {
+            max_silence,
+            ..Self::default()
+        }
+    }
+
     /// Records output of the login, before its lines are [read](Self::read).
     ///
     /// # Errors
@@ -118,7 +129,8 @@ impl Greeter {
     /// Returns the moment from which the login is silent, or slow, for too long.
     pub(crate) fn deadline(&self) -> Option<(Instant, Overrun)> {
         let (begun, last) = self.timed.filter(|_| !self.untimed)?;
-        let silent = (last + MAX_SILENCE, Overrun::Silent);
+        let max_silence = self.max_silence.filter(|_| !self.has_begun);
+        let silent = (last + max_silence.unwrap_or(MAX_SILENCE), Overrun::Silent);
         let slow = (begun + GREETING_TIMEOUT, Overrun::Slow);
         Some(if silent.0 <= slow.0 { silent } else { slow })
     }

@@ -44,5 +44,6 @@ pub use far::serve_over_stdio;
 pub use login::Login;
 pub use remembered_way::RouteMemory;
 pub use ssh::Ssh;
+pub use ssh_stderr::StderrLines;
 pub use start::{FarSide, Start};
 pub use ways::{DataRoute, RouteChoice, RouteEvent};

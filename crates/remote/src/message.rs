@@ -7,9 +7,9 @@
 use std::net::IpAddr;
 
 use longhaul_proto::{PortRange, PublicKey};
-use longhaul_transfer::FailureKind;
 pub use longhaul_transfer::files::message::PathBytes;
 use longhaul_transfer::files::message::{FilesRequest, FilesResponse};
+use longhaul_transfer::{ExistingPolicy, FailureKind, FilterRules};
 use serde::{Deserialize, Serialize};
 
 use crate::ClientClock;
@@ -44,6 +44,9 @@ pub enum FarQuestion {
     /// Be the client of a copy with another far side. Answered by [`FarAnswer::Event`]s and
     /// [`FarAnswer::Ended`], or by [`FarAnswer::NotReached`].
     Copy(Box<CopyAsk>),
+    /// As [`FarQuestion::Copy`], with a filter or a restriction of what is replaced. A far side of
+    /// an earlier release, which knows neither, refuses it.
+    CopySelected(Box<CopyAsk>),
 }
 
 /// Content of [`FarQuestion::Serve`].
@@ -132,6 +135,40 @@ pub struct CopyAsk {
     pub no_encrypt: bool,
     /// If true, every completed entry is reported, not only counted.
     pub report_done: bool,
+    /// Filter of what is copied.
+    #[serde(default, skip_serializing_if = "FilterRules::is_empty")]
+    pub filter: FilterRules,
+    /// If true, existing files that are newer are left alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub update: bool,
+    /// If true, nothing new is created.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub existing: bool,
+    /// If true, what exists is left alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ignore_existing: bool,
+}
+
+impl CopyAsk {
+    /// Returns the question. Which one depends on what an earlier release has to know.
+    #[must_use]
+    pub fn into_question(self) -> FarQuestion {
+        let restricts = self.update || self.existing || self.ignore_existing;
+        match restricts || !(self.filter.is_empty() || self.filter.is_only_ignore_files()) {
+            true => FarQuestion::CopySelected(Box::new(self)),
+            false => FarQuestion::Copy(Box::new(self)),
+        }
+    }
+
+    /// Returns the restriction of what is created and replaced.
+    #[must_use]
+    pub fn existing_policy(&self) -> ExistingPolicy {
+        ExistingPolicy {
+            update: self.update,
+            existing: self.existing,
+            ignore_existing: self.ignore_existing,
+        }
+    }
 }
 
 /// Direction of a copy, as seen from its client.

@@ -37,7 +37,7 @@ impl RouteMemory {
         NumberFile {
             file: self.file.clone(),
             meaning: NumberMeaning {
-                first_line: "longhaul ways 1",
+                kind: "routes",
                 max: ROUTES.len() as u32,
                 notes: 0,
             },
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(of("b").recall().await, None);
         std::fs::write(
             folder.path().join("ways"),
-            "longhaul ways 1\n9999999999 7 x\n",
+            r#"{"kind":"routes","entries":[{"at":9999999999,"number":7,"notes":[],"key":"x"}]}"#,
         )
         .unwrap();
         assert_eq!(of("a").recall().await, None);

@@ -11,7 +11,7 @@ use longhaul_session::{
     connect_over,
 };
 use longhaul_transfer::path::RelPath;
-use longhaul_transfer::{Connector, SessionConnector};
+use longhaul_transfer::{Connector, RouteInfo, SessionConnector};
 use parking_lot::Mutex;
 
 use crate::connector::{
@@ -337,7 +337,7 @@ fn found_route(
 ) -> FoundRoute {
     let connector = LoginConnector {
         way,
-        routes: vec![route.to_owned()],
+        routes: vec![RouteInfo::without_depots(route)],
         link,
         first: Mutex::new(first),
     };

@@ -65,6 +65,23 @@ impl Ssh {
         command
     }
 
+    /// Returns the command that starts a subsystem at `host`, such as `sftp`. `options` are in the
+    /// form of ssh_config(5), and take precedence over the user's own.
+    #[must_use]
+    pub fn subsystem(&self, host: &str, name: &str, options: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["-x", "-T", "-oClearAllForwardings=yes"]);
+        command.args(["-oRemoteCommand=none", "-oRequestTTY=no"]);
+        command.arg("-oPermitLocalCommand=no");
+        command.args(options.iter().map(|option| format!("-o{option}")));
+        // The data goes through this connection, so its end must be noticed.
+        command.args(["-oServerAliveInterval=15", "-oServerAliveCountMax=3"]);
+        command.args(&self.options);
+        command.args(["-s", "--", host, name]);
+        command.kill_on_drop(true);
+        command
+    }
+
     /// Reads ssh's settings for `host`; uses the host as typed if ssh gives none.
     pub(crate) async fn settings(&self, host: &str) -> HostSettings {
         let reported = match self.ask(&["-G"], host).await {
@@ -97,7 +114,9 @@ impl Ssh {
         asked.ok()?.ok()
     }
 
-    pub(crate) fn failed(&self, source: std::io::Error) -> Error {
+    /// Returns the error for a command that could not be started.
+    #[must_use]
+    pub fn failed(&self, source: std::io::Error) -> Error {
         Error::NoSsh {
             program: self.program.to_string_lossy().into_owned(),
             source,

@@ -19,7 +19,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// Lines of ssh and the far side on standard error. They are shown as they arrive. Only the last
 /// one before the far side has started is held back, as it becomes the reason of an error.
 #[derive(Debug)]
-pub(crate) struct StderrLines {
+pub struct StderrLines {
     kept: Arc<Mutex<StderrState>>,
     reading: Mutex<Option<JoinHandle<()>>>,
 }
@@ -31,7 +31,8 @@ struct StderrState {
 }
 
 impl StderrLines {
-    pub(crate) fn show(stderr: Option<ChildStderr>) -> Self {
+    /// Starts to read the lines. Must be called on a runtime.
+    pub fn show(stderr: Option<ChildStderr>) -> Self {
         let kept = Arc::new(Mutex::new(StderrState::default()));
         let reading = stderr.map(|stderr| {
             let kept = kept.clone();
@@ -70,7 +71,7 @@ impl StderrLines {
     }
 
     /// Records that the far side runs: nothing is held back any more.
-    pub(crate) fn mark_started(&self) {
+    pub fn mark_started(&self) {
         let mut kept = self.kept.lock();
         kept.begun = true;
         if let Some(text) = kept.last.take() {
@@ -79,7 +80,7 @@ impl StderrLines {
     }
 
     /// Returns the last line, which has not been shown.
-    pub(crate) async fn last_line(&self) -> Option<String> {
+    pub async fn last_line(&self) -> Option<String> {
         let reading = self.reading.lock().take();
         if let Some(reading) = reading {
             let _ = timeout(READ_TIMEOUT, reading).await;

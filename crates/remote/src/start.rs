@@ -33,8 +33,11 @@ pub struct Start {
     pub ssh: Ssh,
     /// Address family for the data, if it is limited to one.
     pub family: Option<AddressFamily>,
-    /// If true, this very program runs there, and is brought along if needed.
+    /// If true, a copy of this program runs there, and is brought along if needed.
     pub bootstrap: bool,
+    /// Maximum silence from the authentication until the login runs a command, if it is not the
+    /// default.
+    pub max_silence: Option<Duration>,
     /// This program's release, for messages.
     pub release: &'static str,
 }
@@ -64,7 +67,7 @@ impl FarSide {
     /// # Errors
     /// [`Error`] with ssh's message, or with what the host lacks.
     pub async fn start(start: &Start, host: &str) -> Result<Self, Error> {
-        let own = tokio::task::spawn_blocking(|| ProgramFile::read("/proc/self/exe".as_ref()));
+        let own = tokio::task::spawn_blocking(ProgramFile::find);
         let own = own.await.map_err(std::io::Error::other)?;
         let own = own.map_err(Error::OwnProgram)?;
         let (channel, theirs) = Channel::pair()?;
@@ -158,6 +161,21 @@ impl FarSide {
         }
     }
 
+    /// Sends several questions about files without waiting in between, and receives the answers in
+    /// order. The questions must be few and short enough for the buffers of a pipe.
+    ///
+    /// # Errors
+    /// The far side is gone, or an answer does not fit.
+    pub async fn ask_all_files(
+        &mut self,
+        asks: &[FilesRequest],
+    ) -> Result<Vec<FilesResponse>, Error> {
+        let mut ahead = std::mem::take(&mut self.ahead);
+        let answers = ahead.ask_all_over(self, asks).await?;
+        self.ahead = ahead;
+        Ok(answers)
+    }
+
     /// Returns the error for an answer that does not fit the question.
     pub(crate) fn unexpected_answer(&self, answer: &FarAnswer) -> Error {
         Error::Answer {
@@ -235,7 +253,7 @@ struct Starting<'a> {
 
 impl Starting<'_> {
     async fn begin(mut self, child: &mut Child) -> Result<(Channel, Ready), Error> {
-        let mut greeter = Greeter::default();
+        let mut greeter = Greeter::new(self.start.max_silence);
         let mut missing = false;
         loop {
             while let Some(line) = self.channel.next_line() {
@@ -333,7 +351,7 @@ impl Starting<'_> {
                 here,
             });
         }
-        let mut file = tokio::fs::File::open("/proc/self/exe")
+        let mut file = tokio::fs::File::open(&self.own.path)
             .await
             .map_err(Error::OwnProgram)?
             .take(self.own.size);
@@ -438,6 +456,7 @@ mod tests {
             ssh: Ssh::default(),
             family: None,
             bootstrap: false,
+            max_silence: None,
             release: "1.2.3",
         };
         let (is_shared, shared) = oneshot::channel();
@@ -445,6 +464,7 @@ mod tests {
             start: &start,
             host: "host",
             own: ProgramFile {
+                path: "/no/such/program".into(),
                 hash: String::new(),
                 size: 0,
             },

@@ -8,9 +8,9 @@ use longhaul_hop::{
     Conn, Payer, QuotaExceeded, ReceiveOpenError, answer_and_linger, receive_open, unix_ms,
 };
 use longhaul_proto::{
-    Admission, Open, OpenRefusal, PublicKey, ReplayMemory, ServiceName, Status, StatusCode,
+    Open, OpenRefusal, PublicKey, ResumeAnswer, ResumeOffer, ServiceName, Status, StatusCode,
 };
-use parking_lot::Mutex;
+use longhaul_service::OpenAdmission;
 use rustls::server::UnbufferedServerConnection;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::{
     Error, Identity, ListenOptions, Session, SessionInfo, hop_stream::HopStream,
-    secured::TlsStream, tls,
+    resumable::ResumableSessions, secured::TlsStream, tls,
 };
 
 /// Time for which input of a refused initiator is still read, so that no reset overtakes the answer
@@ -42,8 +42,9 @@ pub struct Acceptor {
     pub(crate) clock_ahead_ms: i64,
     pub(crate) handshake_timeout: Duration,
     pub(crate) services: Vec<ServiceName>,
-    pub(crate) admission: Admission,
-    pub(crate) replays: Mutex<ReplayMemory<Payer>>,
+    pub(crate) admission: OpenAdmission,
+    /// Sessions that can be resumed; `None` if none can.
+    pub(crate) resumable: Option<ResumableSessions>,
 }
 
 impl Acceptor {
@@ -52,13 +53,13 @@ impl Acceptor {
     #[must_use]
     pub fn new(options: ListenOptions) -> Self {
         Self {
-            admission: Admission::new(options.identity.public()),
-            replays: Mutex::new(ReplayMemory::new()),
+            admission: OpenAdmission::new(options.identity.public()),
             services: options.services,
             clock_ahead_ms: options.clock_ahead_ms,
             identity: options.identity,
             accept: options.accept as KeyPredicate,
             handshake_timeout: options.handshake_timeout,
+            resumable: options.resume.map(ResumableSessions::new),
         }
     }
 
@@ -90,7 +91,7 @@ impl Acceptor {
             Ok(Payer::Key(open.principal))
         };
         match self.receive_admitted(stream, header, decide).await {
-            Ok(incoming) => incoming.establish().await,
+            Ok(incoming) => incoming.establish(None).await,
             Err(away) => Err(away.report().await),
         }
     }
@@ -146,18 +147,22 @@ impl Acceptor {
                 return Err(away(None, Error::Peer(late), Some((stream, why))));
             }
         };
-        if let Err(refusal) = self.admit(&open, decide) {
-            let reported = refusal.to_refusal(|| self.not_offered_detail(&open.service));
-            return Err(away(
-                Some(Box::new(open)),
-                refusal.into(),
-                Some((stream, reported)),
-            ));
-        }
+        let payer = match self.admit(&open, decide) {
+            Ok(payer) => payer,
+            Err(refusal) => {
+                let reported = refusal.to_refusal(|| self.not_offered_detail(&open.service));
+                return Err(away(
+                    Some(Box::new(open)),
+                    refusal.into(),
+                    Some((stream, reported)),
+                ));
+            }
+        };
         Ok(IncomingSession {
             acceptor: self,
             stream,
             open,
+            payer,
             early: early.into(),
             began,
         })
@@ -168,22 +173,23 @@ impl Acceptor {
         &self,
         open: &Open,
         decide: impl FnOnce(&Open) -> Result<Payer, AdmissionError>,
-    ) -> Result<(), AdmissionError> {
+    ) -> Result<Payer, AdmissionError> {
         let known = (self.accept)(&open.principal);
         let now = self.initiator_clock_ms();
-        self.admission
-            .check_at_acceptor(
-                open,
-                now,
-                |_| known,
-                |service| self.services.contains(service),
-            )
+        let checks = self.admission.checks();
+        checks
+            .check_at_acceptor(open, now, |_| known, |service| self.offers(service))
             .map_err(AdmissionError::Refused)?;
         let payer = decide(open)?;
-        let mut replays = self.replays.lock();
-        replays
-            .admit(&payer, open.session_id, open.signed_at_unix_ms, now)
-            .map_err(|error| AdmissionError::Refused(error.into()))
+        self.admission
+            .remember(open, &payer, now)
+            .map_err(AdmissionError::Refused)?;
+        Ok(payer)
+    }
+
+    fn offers(&self, service: &ServiceName) -> bool {
+        let resumes = self.resumable.is_some() && *service == ServiceName::RESUME;
+        resumes || self.services.contains(service)
     }
 
     /// Returns the current time by the initiators' clock, as far as it is known. That clock decides
@@ -202,11 +208,16 @@ impl Acceptor {
         mut stream: S,
         open: &Open,
         early: Bytes,
+        consent: Option<ResumeOffer>,
     ) -> io::Result<TlsStream<S>> {
         // Sent at once and not with the handshake, as an initiator may wait for it before it sends
         // more.
+        let extras = AnswerExtras {
+            resume_offer: consent,
+            resumed: None,
+        };
         stream
-            .write_all(&self.encode_answer(Some(open), StatusCode::Ok.into()))
+            .write_all(&self.encode_answer(Some(open), StatusCode::Ok.into(), extras))
             .await?;
         stream.flush().await?;
         let binding = open.binding();
@@ -224,13 +235,21 @@ impl Acceptor {
         open: Option<&Open>,
         why: SessionRefusal,
     ) {
-        answer_and_linger(stream, &self.encode_answer(open, why), LINGER_TIME).await;
+        let answer = self.encode_answer(open, why, AnswerExtras::default());
+        answer_and_linger(stream, &answer, LINGER_TIME).await;
     }
 
     /// Encodes the STATUS, signed if there is an OPEN to answer (LH-STATUS-7).
-    fn encode_answer(&self, open: Option<&Open>, why: SessionRefusal) -> BytesMut {
+    fn encode_answer(
+        &self,
+        open: Option<&Open>,
+        why: SessionRefusal,
+        extras: AnswerExtras,
+    ) -> BytesMut {
         let mut status =
             Status::from_acceptor(why.code, open.map_or(UNKNOWN_POSITION, Open::position));
+        status.resume_offer = extras.resume_offer;
+        status.resumed = extras.resumed;
         status.detail = why.detail;
         if why.code == StatusCode::Ok {
             // LH-STATUS-9: nothing waits for the padding, and nothing else is sent in this round
@@ -249,11 +268,21 @@ impl Acceptor {
     }
 }
 
+/// Options of an answer about resuming.
+#[derive(Debug, Clone, Copy, Default)]
+struct AnswerExtras {
+    /// Consent to make the session resumable (LH-RESUME-2).
+    resume_offer: Option<ResumeOffer>,
+    /// Proof that the session continues (LH-RESUME-5).
+    resumed: Option<ResumeAnswer>,
+}
+
 /// A valid OPEN that has not been answered yet; its initiator waits.
 pub struct IncomingSession<'a, S = Conn> {
     acceptor: &'a Acceptor,
     stream: S,
     open: Open,
+    payer: Payer,
     early: Bytes,
     /// Arrival time of its first byte.
     began: Instant,
@@ -274,8 +303,9 @@ impl<S> IncomingSession<'_, S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> IncomingSession<'_, S> {
-    /// Accepts the session: answers `Ok`, and performs the handshake.
-    async fn establish(self) -> Result<(TlsStream<S>, Open), Error> {
+    /// Accepts the session: answers `Ok`, with the consent to resume it, and performs the
+    /// handshake.
+    async fn establish(self, consent: Option<ResumeOffer>) -> Result<(TlsStream<S>, Open), Error> {
         let Self {
             acceptor,
             stream,
@@ -285,7 +315,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IncomingSession<'_, S> {
         } = self;
         match timeout(
             acceptor.handshake_timeout,
-            acceptor.perform_handshake(stream, &open, early),
+            acceptor.perform_handshake(stream, &open, early, consent),
         )
         .await
         {
@@ -307,14 +337,61 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IncomingSession<'_, S> {
 }
 
 impl IncomingSession<'_> {
-    /// Accepts the session: answers `Ok`, and performs the handshake.
+    /// Accepts the session: answers `Ok`, and performs the handshake. The session can be resumed if
+    /// the initiator offers it and there is room (LH-RESUME-2).
     ///
     /// # Errors
     /// [`Error::Peer`] when the initiator does not complete the handshake.
     pub async fn accept(self) -> Result<Session, Error> {
         let first_hop = self.stream.peer_addr().ok();
-        let (tls, open) = self.establish().await?;
-        Ok(Session::new(tls, SessionInfo::accepted(open, first_hop)))
+        let table = self.acceptor.resumable.as_ref();
+        let permit = table.and_then(|table| table.reserve(&self.open, self.payer));
+        let consent = permit.as_ref().map(|permit| permit.offer);
+        let (tls, open) = self.establish(consent).await?;
+        let tls = match (table, permit) {
+            (Some(table), Some(permit)) => tls.replace_conn(|conn, ahead, secret| {
+                table.start(&open, conn, ahead, secret, permit)
+            }),
+            _ => tls,
+        };
+        let mut info = SessionInfo::accepted(open, first_hop);
+        info.resumable = consent.map(|consent| consent.within);
+        Ok(Session::new(tls, info))
+    }
+
+    /// Continues the session that the OPEN names over this connection (LH-RESUME-5). The OPEN's
+    /// service is [`ServiceName::RESUME`].
+    ///
+    /// # Errors
+    /// The refusal, which has been reported to the initiator.
+    pub async fn resume(self) -> Result<(), SessionRefusal> {
+        let Self {
+            acceptor,
+            stream,
+            open,
+            early,
+            ..
+        } = self;
+        let (Some(table), Some(request)) = (&acceptor.resumable, &open.resume) else {
+            let why = SessionRefusal::from(StatusCode::NoService);
+            acceptor.refuse(stream, Some(&open), why.clone()).await;
+            return Err(why);
+        };
+        let answer = |resumed| {
+            let extras = AnswerExtras {
+                resume_offer: None,
+                resumed: Some(resumed),
+            };
+            let encoded = acceptor.encode_answer(Some(&open), StatusCode::Ok.into(), extras);
+            encoded.freeze()
+        };
+        match table.resume(&open, request, stream, &early, answer) {
+            Ok(()) => Ok(()),
+            Err((stream, why)) => {
+                acceptor.refuse(stream, Some(&open), why.clone()).await;
+                Err(why)
+            }
+        }
     }
 
     /// Completes when the initiator disconnects.

@@ -5,18 +5,15 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     ops::RangeInclusive,
-    sync::{Arc, LazyLock},
+    sync::Arc,
     time::Duration,
 };
 
 use bytes::BytesMut;
-use longhaul_hop::{
-    Conn, DialledConnection, HopOptions, Resolver, StreamDialler, check_congestion, dial,
-    dial_stream, unix_ms,
-};
+use longhaul_hop::{Conn, DialledConnection, StreamDialler, check_congestion, unix_ms};
 use longhaul_proto::{
-    Chain, ChainFailure, CircuitGrant, Endpoint, MAX_PADDING_BYTES, Open, Route, ServiceName,
-    SessionId, Transport, payload_rate,
+    Chain, ChainFailure, CircuitGrant, Delegation, Endpoint, MAX_PADDING_BYTES, ResumeOffer, Route,
+    ServiceName, SessionId, Transport, payload_rate,
 };
 use quantities::path::INITIAL_WINDOW;
 use rustls::client::UnbufferedClientConnection;
@@ -26,8 +23,10 @@ use tokio::{
 };
 
 use crate::{
-    Error, FirstHop, Identity, ServerTrust, Session, SessionInfo, SetupEvent, SetupObserver,
+    Error, Identity, ResumeOptions, ServerTrust, Session, SessionInfo, SetupEvent, SetupObserver,
+    first_hop::{dial_first_hop, new_open},
     hop_stream::HopStream,
+    resumable::{Continuations, ResumableStream},
     secured::TlsStream,
     tls::{self, ServerKey},
 };
@@ -38,12 +37,6 @@ const MIN_LONG_PATH_RTT: Duration = Duration::from_millis(25);
 /// Bytes of the acceptor's first flight that are not padding: its STATUS of at most 1024 bytes, and
 /// its part of the handshake, with a margin. Anything beyond would take a further round trip.
 const FIRST_FLIGHT_BYTES: u32 = 2560;
-
-/// Bits per byte.
-const BITS_PER_BYTE: u64 = 8;
-
-/// Cache of resolved names, shared by all sessions of this process.
-static RESOLVER: LazyLock<Resolver> = LazyLock::new(Resolver::new);
 
 /// Destination, route and identity of a session to open.
 #[derive(Clone, Debug)]
@@ -87,6 +80,9 @@ pub struct ConnectOptions {
     pub onward: Option<Endpoint>,
     /// A controller's grant to use a circuit, for the depots on it (LH-GRANT-1).
     pub grant: Option<Box<CircuitGrant>>,
+    /// Permissions of the initiator to depots of the route, which may reserve circuits in its name
+    /// (LH-DELEGATION-3).
+    pub delegations: Vec<Delegation>,
     /// True if the server will send the bulk of the data. Over a long path, its first flight is
     /// then requested to be full, so that its window grows before it has data to send
     /// (LH-STATUS-9).
@@ -94,6 +90,9 @@ pub struct ConnectOptions {
     /// Filter for addresses of the destination that may be dialled from here; any if `None`. It is
     /// applied to each resolved address, also when a session falls back to a direct connection.
     pub destination_filter: Option<AddressFilter>,
+    /// How the session is resumed if its connection dies; it ends then if `None`, or if the server
+    /// does not offer this.
+    pub resume: Option<ResumeOptions>,
     /// Observer of the set-up; none if `None`.
     pub setup_observer: Option<SetupObserver>,
 }
@@ -106,6 +105,11 @@ impl AddressFilter {
     /// Creates a filter that admits the addresses for which `admits` returns true.
     pub fn new(admits: impl Fn(SocketAddr) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(admits))
+    }
+
+    /// Returns true if `address` may be dialled.
+    pub(crate) fn admits(&self, address: SocketAddr) -> bool {
+        (self.0)(address)
     }
 }
 
@@ -144,8 +148,10 @@ impl ConnectOptions {
             duration: None,
             onward: None,
             grant: None,
+            delegations: Vec::new(),
             is_fetch: false,
             destination_filter: None,
+            resume: None,
             setup_observer: None,
         }
     }
@@ -202,47 +208,20 @@ async fn connect_along(
     route: &Route,
     deadline: Instant,
 ) -> Result<Session, Error> {
-    let first = route
-        .hops()
-        .first()
-        .map_or(&options.destination, |hop| &hop.endpoint);
     if let Some(name) = &options.congestion {
         check_congestion(name)?;
     }
-    let filter = match (route.is_direct(), &options.onward) {
-        (true, None) => options.destination_filter.as_ref(),
-        _ => None,
-    };
-    let dialled = dial_endpoint(first, options, route, filter, deadline)
-        .await
-        .map_err(|source| Error::NotConnected {
-            endpoint: first.clone(),
-            place: match (route.is_direct(), &options.onward) {
-                (false, _) => FirstHop::Depot,
-                (true, Some(_)) => FirstHop::Offramp,
-                (true, None) => FirstHop::Server,
-            },
-            source,
-        })?;
+    let dialled = dial_first_hop(options, route, deadline).await?;
     let DialledConnection { conn, address } = dialled;
     if let Some(observer) = &options.setup_observer {
         let details = &conn.details();
         observer.notify(SetupEvent::Connected { address, details });
     }
     if let Some(grant) = &options.grant {
-        pace(&conn, payload_rate(options.rate.unwrap_or(grant.rate)));
+        // The depots do the same for the later hops (LH-GRANT-4).
+        conn.pace(payload_rate(options.rate.unwrap_or(grant.rate)));
     }
     initiate(conn, Some(address), options, route, deadline).await
-}
-
-/// Paces the first hop of a circuit to `rate`, in bit/s of payload, as the depots do for the later
-/// hops (LH-GRANT-4).
-fn pace(conn: &Conn, rate: u64) {
-    let Some(tcp) = conn.tcp() else { return };
-    if let Err(error) = drs::set_max_pacing_rate(tcp, Some((rate / BITS_PER_BYTE).max(1))) {
-        // The depot enforces the rate as well.
-        tracing::debug!(%error, "cannot pace the first hop of the circuit");
-    }
 }
 
 /// Opens a session as its initiator over an established connection to the server, whichever end
@@ -264,9 +243,48 @@ async fn initiate(
     deadline: Instant,
 ) -> Result<Session, Error> {
     let padding = padding(&conn, options, route);
-    let (tls, session_id, peer) =
-        secure(conn, options, route, deadline, unix_ms(), padding).await?;
+    // Memory is taken before the offer, so that the server's consent always holds.
+    let memory = options
+        .resume
+        .as_ref()
+        .and_then(|resume| resume.memory.reserve(resume.payer));
+    let offer = options
+        .resume
+        .as_ref()
+        .filter(|_| memory.is_some())
+        .map(|resume| ResumeOffer {
+            within: resume.within,
+        });
+    let extras = OpenExtras { padding, offer };
+    let (tls, session_id, peer) = secure(conn, options, route, deadline, unix_ms(), extras).await?;
     let statuses = tls.hop().statuses().to_vec();
+    let consent = statuses.last().and_then(|status| status.resume_offer);
+    let (tls, resumable) = match (&options.resume, memory, consent) {
+        (Some(resume), Some(memory), Some(consent)) => {
+            let within = consent.within.min(resume.within);
+            let tls = tls.replace_conn(|conn, ahead, secret| {
+                let continuations = Continuations::new(
+                    options,
+                    resume.routes.clone(),
+                    session_id,
+                    secret,
+                    peer,
+                    route.clone(),
+                );
+                Conn::Stream(Box::new(ResumableStream::new(
+                    session_id,
+                    conn,
+                    ahead,
+                    within,
+                    memory,
+                    Some(continuations),
+                    resume.observer.clone(),
+                )))
+            });
+            (tls, Some(within))
+        }
+        _ => (tls, None),
+    };
     let info = SessionInfo {
         session_id,
         route: route.clone(),
@@ -279,6 +297,7 @@ async fn initiate(
         rate: options.rate,
         duration: options.duration,
         onward: options.onward.clone(),
+        resumable,
         fell_back: None,
     };
     Ok(Session::new(tls, info))
@@ -303,41 +322,13 @@ fn padding(conn: &Conn, options: &ConnectOptions, route: &Route) -> Option<u16> 
         .filter(|fills| (1..=MAX_PADDING_BYTES).contains(fills))
 }
 
-/// Connects to the first address of `endpoint` that answers and that the filter admits.
-async fn dial_endpoint(
-    endpoint: &Endpoint,
-    options: &ConnectOptions,
-    route: &Route,
-    filter: Option<&AddressFilter>,
-    deadline: Instant,
-) -> io::Result<DialledConnection> {
-    let mut addresses = timeout_at(deadline, RESOLVER.addresses(endpoint))
-        .await
-        .map_err(|_| {
-            io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time")
-        })??;
-    if let Some(AddressFilter(admits)) = filter {
-        addresses.retain(|address| admits(*address));
-        if addresses.is_empty() {
-            let denied = "it has no address that may be connected to";
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, denied));
-        }
-    }
-    let (transport, key) = route.hops().first().map_or(
-        (options.destination_transport, options.server.pinned()),
-        |hop| (hop.transport, hop.key),
-    );
-    if transport == Some(Transport::Quic) {
-        let Some(dialler) = &options.quic else {
-            let unsupported = "this program does not dial by QUIC: leave the transport out";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, unsupported));
-        };
-        return Ok(dial_stream(&addresses, dialler.as_ref(), key, deadline).await?);
-    }
-    let hop = HopOptions::with_congestion(options.congestion.clone())
-        .with_source(options.source)
-        .with_source_ports(options.source_ports.clone());
-    Ok(dial(&addresses, |_| hop.clone(), deadline).await?)
+/// Options of an OPEN that depend on the connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct OpenExtras {
+    /// Padding to request (LH-STATUS-9).
+    pub(crate) padding: Option<u16>,
+    /// Offer to resume the session (LH-RESUME-1).
+    pub(crate) offer: Option<ResumeOffer>,
 }
 
 /// Sends the OPEN with the TLS hello (LH-CHAIN-3) and completes the handshake.
@@ -347,27 +338,12 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
     route: &Route,
     deadline: Instant,
     now_unix_ms: u64,
-    padding: Option<u16>,
+    extras: OpenExtras,
 ) -> Result<(TlsStream<S>, SessionId, longhaul_proto::PublicKey), Error> {
-    let budget = deadline
-        .saturating_duration_since(Instant::now())
-        .max(Duration::from_millis(1));
-    let session_id = SessionId::random()?;
-    let mut open = Open::new(
-        session_id,
-        options.service.clone(),
-        route.clone(),
-        options.destination.clone(),
-        budget,
-    );
-    open.destination_transport = options.destination_transport;
-    open.purpose = options.purpose.clone();
-    open.size = options.size;
-    open.rate = options.rate;
-    open.duration = options.duration;
-    open.onward = options.onward.clone();
-    open.grant = options.grant.clone();
-    open.padding = padding;
+    let mut open = new_open(options, route, deadline)?;
+    let session_id = open.session_id;
+    open.padding = extras.padding;
+    open.resume_offer = extras.offer;
     open.sign(options.identity.signing_key(), now_unix_ms)?;
     let mut bytes = BytesMut::new();
     let binding = open.binding();

@@ -1,12 +1,18 @@
-//! Properties of the parsers of known-hosts files and key files; see [`longhaul_proto::fuzzing`].
+//! Properties of the parsers of known-hosts files, key files and frames of resumable sessions; see
+//! [`longhaul_proto::fuzzing`].
 
 #![allow(clippy::unwrap_used)] // a broken property panics
 
 use std::path::Path;
+use std::time::Duration;
 
 use longhaul_proto::{
     PublicKey, SigningKey,
     fuzzing::{FuzzTarget, Seed, assert_one_line, text_seeds},
+};
+
+use longhaul_resume::{
+    INITIAL_WINDOW_BYTES, MemoryAllowance, ReadOutcome, ResumableEnd, Role, StreamLimits,
 };
 
 use crate::{KnownHosts, identity::from_pem};
@@ -23,7 +29,106 @@ pub const TARGETS: &[FuzzTarget] = &[
         property: identity,
         seeds: identities,
     },
+    FuzzTarget {
+        name: "resume-frames",
+        property: resume_frames,
+        seeds: frame_sequences,
+    },
 ];
+
+/// No memory beyond the initial windows.
+struct NoMemory;
+
+impl MemoryAllowance for NoMemory {
+    fn try_take(&mut self, _bytes: u64) -> bool {
+        false
+    }
+
+    fn release(&mut self, _bytes: u64) {}
+}
+
+fn new_end(role: Role) -> ResumableEnd {
+    let limits = StreamLimits {
+        within: Duration::from_secs(60),
+        max_window: INITIAL_WINDOW_BYTES,
+    };
+    ResumableEnd::new(role, limits, Box::new(NoMemory), Duration::ZERO)
+}
+
+/// The first byte says who reads the frames, and in pieces of which length.
+fn resume_frames(data: &[u8]) {
+    let Some((&first, input)) = data.split_first() else {
+        return;
+    };
+    let role = match first & 1 {
+        0 => Role::Initiator,
+        _ => Role::Acceptor,
+    };
+    let mut end = new_end(role);
+    let mut now = Duration::ZERO;
+    end.write(now, b"some data");
+    let mut unread = 0u64;
+    for piece in input.chunks(usize::from(first >> 1) + 1) {
+        now += Duration::from_millis(7);
+        end.on_input(now, piece, &mut []);
+        end.on_timeout(now);
+        let output: usize = end.output(now).iter().map(|part| part.len()).sum();
+        assert!(output == 0 || end.is_attached());
+        end.on_written(now, output);
+        unread = unread.max(end.received());
+        assert!(end.counts().replay_bytes <= INITIAL_WINDOW_BYTES);
+    }
+    // Nothing was read, so the peer may not have sent more than the window, and its end.
+    assert!(unread <= INITIAL_WINDOW_BYTES + 1);
+    let mut buffer = vec![0; 1 << 18];
+    if let ReadOutcome::Bytes(read) = end.read(now, &mut buffer) {
+        assert!(read as u64 <= INITIAL_WINDOW_BYTES);
+    }
+}
+
+fn frame_sequences() -> Vec<Seed> {
+    let written = |data: &[u8], ends: bool| {
+        let mut end = new_end(Role::Initiator);
+        end.write(Duration::ZERO, data);
+        if ends {
+            end.finish();
+        }
+        end.on_timeout(Duration::ZERO);
+        let mut wire = vec![0x7f];
+        loop {
+            let part = end.output(Duration::ZERO).concat();
+            if part.is_empty() {
+                return wire;
+            }
+            end.on_written(Duration::ZERO, part.len());
+            wire.extend(part);
+        }
+    };
+    let by_hand = |bytes: &[u8]| [&[0x03], bytes].concat();
+    [
+        ("data-and-end", written(b"question", true)),
+        ("end", written(b"", true)),
+        ("more-than-a-chunk", written(&[7; 70_000], false)),
+        ("reset", by_hand(&[4])),
+        ("ping-and-pong", by_hand(&[5, 0, 0, 0, 1, 6, 0, 0, 0, 1])),
+        (
+            "acknowledgement",
+            by_hand(&[[2].as_slice(), &[0; 7], &[9], &[0xff; 8]].concat()),
+        ),
+        (
+            "too-much-acknowledged",
+            by_hand(&[[2].as_slice(), &[0xff; 16]].concat()),
+        ),
+        ("gap", by_hand(&[1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1, 7])),
+        (
+            "empty-data",
+            by_hand(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        ),
+        ("unknown-kind", by_hand(&[99])),
+    ]
+    .map(|(name, bytes)| (name.to_owned(), bytes))
+    .to_vec()
+}
 
 fn known_hosts(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {

@@ -2,6 +2,7 @@
 //! consumed before its first reads.
 
 use std::{
+    future::poll_fn,
     io::{self, IoSlice},
     pin::Pin,
     task::{Context, Poll, ready},
@@ -76,6 +77,35 @@ impl<S> HopStream<S> {
     /// Returns the statuses received.
     pub(crate) fn statuses(&self) -> &[Status] {
         self.chain.as_ref().map(Chain::statuses).unwrap_or_default()
+    }
+}
+
+impl<S> HopStream<S> {
+    /// Returns the connection, and the payload that was read together with the OPEN or the
+    /// statuses.
+    pub(crate) fn into_parts(self) -> (S, Bytes) {
+        (self.inner, self.read_prefix)
+    }
+
+    /// Replaces the connection by what `replace` makes of it and of the payload read ahead. The
+    /// chain must be established.
+    pub(crate) fn replace(self, replace: impl FnOnce(S, Bytes) -> S) -> Self {
+        Self {
+            inner: replace(self.inner, self.read_prefix),
+            read_prefix: Bytes::new(),
+            write_prefix: self.write_prefix,
+            chain: self.chain,
+            established: self.established,
+            observer: self.observer,
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> HopStream<S> {
+    /// Sends what precedes the payload, and waits until the chain is established.
+    pub(crate) async fn establish(&mut self) -> io::Result<()> {
+        poll_fn(|cx| Pin::new(&mut *self).poll_flush(cx)).await?;
+        poll_fn(|cx| self.poll_establish(cx)).await
     }
 }
 

@@ -7,10 +7,10 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use drs::{Mode, Side};
+use drs::{FlowWatch, Mode, Side};
 use longhaul_hop::{Conn, DuplexObserver, DuplexSide};
 
-use crate::{FlowWatch, Session};
+use crate::Session;
 
 /// Callback for byte counts as they move: bytes written to the TCP connection, and to the session.
 pub type OnMoved = Arc<dyn Fn(u64, u64) + Send + Sync>;

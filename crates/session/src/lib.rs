@@ -37,6 +37,7 @@ mod clear;
 mod connect;
 mod errno;
 mod error;
+mod first_hop;
 mod flow_watch;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -46,6 +47,7 @@ mod identity;
 mod join;
 mod known_hosts;
 mod listener;
+mod resumable;
 mod secured;
 mod session;
 mod setup_observer;
@@ -56,13 +58,16 @@ pub use clear::PlaintextRanges;
 pub use connect::{AddressFilter, ConnectOptions, connect, connect_over};
 pub use errno::errno_of;
 pub use error::{Error, FirstHop};
-pub use flow_watch::{FlowObservations, FlowWatch};
 pub use identity::Identity;
 pub use join::{JoinObserver, OnMoved};
 pub use known_hosts::KnownHosts;
-pub use listener::{ListenOptions, Listener};
+pub use listener::{ListenOptions, Listener, ListenerCounts};
 pub use longhaul_hop::read_trusted_file;
 pub use longhaul_proto::{Endpoint, HopDetails, PublicKey, Route, ServiceName, SessionId, Status};
+pub use resumable::{
+    DEFAULT_RESUME_WITHIN, ResumeAcceptance, ResumeError, ResumeEvent, ResumeLimits, ResumeMemory,
+    ResumeObserver, ResumeOptions, RouteList,
+};
 pub use secured::SESSION_BYTES;
 pub use session::{PlaintextStream, Session, SessionInfo};
 pub use setup_observer::{SetupEvent, SetupObserver};

@@ -1,18 +1,16 @@
 //! Listener for sessions: set-ups run concurrently, bounded in number and in time.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use longhaul_hop::{
-    AdmittedConnection, Conn, ConnectionGate, EventLog, GateLimits, HopOptions, ListenError, Payer,
+    Conn, ConnectionGate, EventLog, GateLimits, HopOptions, ListenError, Payer, QuotaExceeded,
     StreamListener,
 };
-use longhaul_proto::{PublicKey, ServiceName};
-use tokio::{
-    sync::{Mutex, mpsc},
-    task::JoinSet,
-};
+use longhaul_proto::{PublicKey, ServiceName, StatusCode};
+use longhaul_service::{ConnectionHandler, Interruption, PendingConnection, Shell};
+use tokio::sync::{Mutex, mpsc};
 
-use crate::{Error, Identity, Session, SessionInfo, accept::Acceptor};
+use crate::{Error, Identity, ResumeAcceptance, Session, SessionInfo, accept::Acceptor};
 
 /// Maximum number of established sessions that wait for [`Listener::accept`].
 const MAX_READY_SESSIONS: usize = 64;
@@ -40,6 +38,9 @@ pub struct ListenOptions {
     pub handshake_timeout: Duration,
     /// Limits on the number of pending connections, and on the time for their OPENs.
     pub gate: GateLimits,
+    /// Limits of resumable sessions. If `None`, sessions do not resume. Applies to
+    /// [`IncomingSession::accept`](crate::IncomingSession::accept) only.
+    pub resume: Option<ResumeAcceptance>,
 }
 
 impl ListenOptions {
@@ -65,8 +66,24 @@ impl ListenOptions {
                 verified: 256,
                 ..GateLimits::default()
             },
+            resume: None,
         }
     }
+}
+
+/// Counts of a listener's connections, for metrics.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListenerCounts {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections that could not be accepted, for lack of descriptors or memory.
+    pub accept_errors: u64,
+    /// Connections without a verified OPEN now.
+    pub pending: usize,
+    /// Connections that were reset before their OPEN, to make room for others.
+    pub evicted: u64,
+    /// Connections without a session, by the word of the status, or `lost`.
+    pub refused: BTreeMap<&'static str, u64>,
 }
 
 /// Accepts sessions until it is dropped; sessions already returned live on.
@@ -74,7 +91,8 @@ pub struct Listener {
     address: SocketAddr,
     ready: Mutex<mpsc::Receiver<Session>>,
     set_ups: Arc<SetUps>,
-    tasks: parking_lot::Mutex<JoinSet<()>>,
+    /// Dropping it ends the set-ups.
+    shell: parking_lot::Mutex<Shell>,
 }
 
 impl Listener {
@@ -100,21 +118,26 @@ impl Listener {
             acceptor: Acceptor::new(options),
             events: EventLog::new(),
             ready: sender,
+            counts: parking_lot::Mutex::default(),
         });
-        let mut tasks = JoinSet::new();
-        tasks.spawn(accept_connections(listener, Arc::clone(&set_ups)));
+        let mut shell = Shell::new();
+        shell.accept(listener, &set_ups);
         Ok(Self {
             address,
             ready: Mutex::new(ready),
             set_ups,
-            tasks: parking_lot::Mutex::new(tasks),
+            shell: parking_lot::Mutex::new(shell),
         })
     }
 
     /// Accepts sessions over the streams of `listener` as well, under the same limits.
     pub fn serve_streams(&self, listener: impl StreamListener + 'static) {
-        let set_ups = Arc::clone(&self.set_ups);
-        self.tasks.lock().spawn(accept_streams(listener, set_ups));
+        self.shell.lock().accept_streams(listener, &self.set_ups);
+    }
+
+    /// Accepts no more connections. Those accepted so far still become sessions.
+    pub fn stop_accepting(&self) {
+        self.shell.lock().stop_accepting();
     }
 
     /// Returns the next established session. Failed set-ups are logged and not returned.
@@ -125,33 +148,20 @@ impl Listener {
         self.ready.lock().await.recv().await.ok_or(Error::Stopped)
     }
 
+    /// Returns the counts of its connections.
+    #[must_use]
+    pub fn counts(&self) -> ListenerCounts {
+        let counted = self.set_ups.counts.lock().clone();
+        ListenerCounts {
+            pending: self.set_ups.gate.pending_count(),
+            ..counted
+        }
+    }
+
     /// Returns the address it listens on.
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.address
-    }
-}
-
-/// Accepts TCP connections. Dropping it ends the set-ups that it started.
-async fn accept_connections(mut listener: longhaul_hop::Listener, set_ups: Arc<SetUps>) {
-    let mut running = JoinSet::new();
-    loop {
-        let failed = |error: &io::Error| {
-            set_ups.events.log(None, |left_out| {
-                tracing::warn!(%error, left_out, "cannot accept connections; retrying");
-            });
-        };
-        let (fd, peer) = listener.accept(failed).await;
-        set_ups.start(&mut running, peer, move || Conn::new(fd));
-    }
-}
-
-/// Accepts streams. Dropping it ends the set-ups that it started.
-async fn accept_streams(mut listener: impl StreamListener, set_ups: Arc<SetUps>) {
-    let mut running = JoinSet::new();
-    loop {
-        let (conn, peer) = listener.accept().await;
-        set_ups.start(&mut running, peer, move || Ok(conn));
     }
 }
 
@@ -161,45 +171,43 @@ struct SetUps {
     acceptor: Acceptor,
     events: EventLog,
     ready: mpsc::Sender<Session>,
+    counts: parking_lot::Mutex<ListenerCounts>,
 }
 
-impl SetUps {
-    /// Starts the set-up of a connection as one of the `running` tasks.
-    fn start(
-        self: &Arc<Self>,
-        running: &mut JoinSet<()>,
-        peer: SocketAddr,
-        register: impl FnOnce() -> io::Result<Conn> + Send + 'static,
-    ) {
-        while running.try_join_next().is_some() {}
-        // The gate admits a connection before anything is known of it, and evicts one if there are
-        // too many (LH-ACCEPT-1).
-        let admitted = self.gate.admit(peer.ip());
-        let set_ups = Arc::clone(self);
-        running.spawn(async move {
-            match register() {
-                Ok(conn) => set_ups.run(conn, peer, admitted).await,
-                Err(error) => log_failed_set_up(&set_ups.events, peer, None, &Error::Peer(error)),
-            }
-        });
+impl ConnectionHandler for SetUps {
+    fn gate(&self) -> &Arc<ConnectionGate> {
+        &self.gate
     }
 
-    async fn run(&self, conn: Conn, peer: SocketAddr, admitted: AdmittedConnection) {
-        let mut principal = None;
-        let AdmittedConnection {
+    fn count_accepted(&self) {
+        self.counts.lock().accepted += 1;
+    }
+
+    fn count_accept_error(&self) {
+        self.counts.lock().accept_errors += 1;
+    }
+
+    async fn serve(self: Arc<Self>, connection: PendingConnection) {
+        let PendingConnection {
+            conn,
+            peer,
             permit: mut place,
-            mut eviction,
             header,
-        } = admitted;
+            mut guard,
+        } = connection;
+        let mut principal = None;
         let verified = |key| {
             let payer = *principal.insert(Payer::Key(key));
             place.charge_to(payer)
         };
         let set_up = set_up(&self.acceptor, conn, peer, header, verified);
-        let done = tokio::select! {
-            done = set_up => done,
-            // Dropping the connection resets it: a flood gets no answer.
-            () = eviction.wait() => return,
+        let done = match guard.run(set_up).await {
+            Ok(done) => done,
+            Err(Interruption::Evicted) => {
+                self.counts.lock().evicted += 1;
+                return;
+            }
+            Err(Interruption::Aborted) => return,
         };
         match done {
             // The permit is held until the session is accepted, so sessions that nobody accepts
@@ -208,9 +216,23 @@ impl SetUps {
                 session.mark_verified();
                 drop(self.ready.send(session).await);
             }
-            Err(error) => log_failed_set_up(&self.events, peer, principal, &error),
+            Err(error) => {
+                let word = refusal_word(&error);
+                *self.counts.lock().refused.entry(word).or_default() += 1;
+                log_failed_set_up(&self.events, peer, principal, &error);
+            }
         }
         drop(place);
+    }
+}
+
+/// Returns the word of the status with which a set-up failed.
+fn refusal_word(error: &Error) -> &'static str {
+    match error {
+        Error::Refused(refusal) => refusal.code().word(),
+        Error::QuotaExceeded(_) => StatusCode::Overloaded.word(),
+        Error::Declined { code, .. } => code.word(),
+        _ => "lost",
     }
 }
 
@@ -226,7 +248,7 @@ async fn set_up(
     conn: Conn,
     peer: SocketAddr,
     header: Duration,
-    verified: impl FnOnce(PublicKey) -> Result<(), longhaul_hop::QuotaExceeded>,
+    verified: impl FnOnce(PublicKey) -> Result<(), QuotaExceeded>,
 ) -> Result<Session, Error> {
     let (tls, open) = acceptor.set_up(conn, header, verified).await?;
     Ok(Session::new(tls, SessionInfo::accepted(open, Some(peer))))

@@ -4,6 +4,14 @@
 //! rustls's own record layer reads 4 KiB from a connection at a time and moves received data
 //! through three buffers. This one reads up to 128 KiB at a time and opens a record directly into
 //! the reader's memory. The bytes on the wire are standard TLS 1.3.
+//!
+//! rustls's unbuffered API (0.23) does not replace it: it copies each received record into memory
+//! of its own, from which the caller copies it again, and no range of a stream can stay in
+//! plaintext.
+//!
+//! `cargo bench -p longhaul-session --bench records` compares the processor time. Measured on two
+//! cores, five rounds: rustls's unbuffered API needs 1.20 times that of this module (1.01 to 1.29),
+//! tokio-rustls 1.34 times (1.28 to 1.60).
 
 use std::fmt;
 use std::io;
@@ -11,6 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use longhaul_resume::ResumeSecret;
 use rustls::{AlertDescription, ExtractedSecrets};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -66,6 +75,8 @@ pub(crate) struct TlsStream<S> {
     reading: ReadState,
     close_notify_sent: bool,
     clear: Arc<PlaintextRanges>,
+    /// Secret of a session that can be resumed, until it is taken.
+    resume_secret: Option<ResumeSecret>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +135,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         CompletedHandshake(incoming): CompletedHandshake,
     ) -> io::Result<Self> {
         let (ExtractedSecrets { tx, rx }, keys) = connection.into_keys().map_err(invalid)?;
+        let resume_secret = Some(keys.resume_secret(&tx.1, &rx.1));
         let sealer = Sealer::new(tx, keys.records_per_key()).map_err(invalid)?;
         let opener = Opener::new(rx).map_err(invalid)?;
         Ok(Self {
@@ -140,6 +152,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
             reading: ReadState::Open,
             close_notify_sent: false,
             clear: Arc::default(),
+            resume_secret,
         })
     }
 }
@@ -148,6 +161,53 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
 pub(crate) struct CompletedHandshake(InputBuffer);
 
 impl<S> TlsStream<S> {
+    /// Replaces the connection right after the handshake by what `replace` makes of it, of the
+    /// bytes read ahead, and of the secret of the two ends.
+    pub(crate) fn replace_conn(self, replace: impl FnOnce(S, &[u8], ResumeSecret) -> S) -> Self {
+        let Self {
+            io,
+            keys,
+            sealer,
+            opener,
+            incoming,
+            rest,
+            rest_taken,
+            outgoing,
+            owes_key_update,
+            empty_records,
+            reading,
+            close_notify_sent,
+            clear,
+            resume_secret,
+        } = self;
+        let (io, incoming) = match resume_secret {
+            Some(secret) => {
+                let io = io.replace(|conn, behind| {
+                    let ahead = [incoming.bytes(), &behind].concat();
+                    replace(conn, &ahead, secret)
+                });
+                (io, InputBuffer::default())
+            }
+            None => (io, incoming),
+        };
+        Self {
+            io,
+            keys,
+            sealer,
+            opener,
+            incoming,
+            rest,
+            rest_taken,
+            outgoing,
+            owes_key_update,
+            empty_records,
+            reading,
+            close_notify_sent,
+            clear,
+            resume_secret: None,
+        }
+    }
+
     /// Returns the connection.
     pub(crate) const fn hop(&self) -> &HopStream<S> {
         &self.io

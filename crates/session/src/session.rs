@@ -9,15 +9,16 @@ use std::{
     time::Duration,
 };
 
-use drs::TcpInfo;
-use longhaul_hop::{Conn, TcpConn};
+use drs::{FlowWatch, TcpInfo};
+use longhaul_hop::{Conn, StreamMeasurement, TcpConn};
 use longhaul_proto::{Endpoint, Open, PublicKey, Route, ServiceName, SessionId, Status};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     time::timeout,
 };
 
-use crate::{FlowWatch, PlaintextRanges, secured::TlsStream};
+use crate::flow_watch::{sample_conn, watch_flow};
+use crate::{PlaintextRanges, secured::TlsStream};
 
 /// Time for which [`Session::close`] waits for the peer to close its half.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -61,6 +62,9 @@ pub struct SessionInfo {
     pub duration: Option<u64>,
     /// Ordinary TCP server at which an off-ramp ends the session.
     pub onward: Option<Endpoint>,
+    /// Maximum time that the session may be without a connection; `None` if it ends with its
+    /// connection.
+    pub resumable: Option<Duration>,
     /// Reason for the fallback from the route to a direct connection, if there was one.
     pub fell_back: Option<String>,
 }
@@ -80,6 +84,7 @@ impl SessionInfo {
             rate: open.rate,
             duration: open.duration,
             onward: open.onward,
+            resumable: None,
             fell_back: None,
         }
     }
@@ -121,17 +126,26 @@ impl Session {
             .map_or_else(|| Err(io::ErrorKind::Unsupported.into()), TcpConn::info)
     }
 
+    /// Returns the measurement of this end's hop. `None` for TCP: see [`Self::tcp_info`].
+    #[must_use]
+    pub fn stream_measurement(&self) -> Option<StreamMeasurement> {
+        match self.hop() {
+            Conn::Tcp(_) => None,
+            Conn::Stream(stream) => stream.measurement(),
+        }
+    }
+
     /// Starts to watch the flow of this end's hop, and to right-size it as `mode` allows. `side` is
     /// the side that this end takes in the transfer of the bulk data.
     pub fn watch(&mut self, mode: drs::Mode, side: drs::Side) -> Arc<FlowWatch> {
-        let watch = Arc::new(FlowWatch::new(mode, side));
+        let watch = Arc::new(watch_flow(mode, side));
         self.watch = Some(watch.clone());
         watch
     }
 
     fn sample_flow(&self) {
         if let Some(watch) = &self.watch {
-            self.tcp().into_iter().for_each(|tcp| watch.sample(tcp));
+            sample_conn(watch, self.hop());
         }
     }
 
@@ -176,7 +190,7 @@ impl Session {
     }
 
     /// Returns the TCP connection of this end's hop, to measure and tune it; `None` if the hop has
-    /// another transport.
+    /// another transport, or the session can be resumed over other connections.
     #[must_use]
     pub fn tcp(&self) -> Option<&TcpConn> {
         self.hop().tcp()

@@ -22,6 +22,7 @@ use crate::process_limits::ProcessLimits;
 
 mod ledger;
 
+pub use ledger::ResourceUse;
 use ledger::{RESOURCES, ResourceLedger};
 pub(crate) use ledger::{Resource, ResourceExhausted};
 
@@ -95,6 +96,11 @@ impl Accounts {
             .entry(key)
             .or_insert_with(|| self.open(key, Some(Semaphore::new(1)), None));
         account.clone()
+    }
+
+    /// Returns the use of each resource by all keys.
+    pub(crate) fn usage(&self) -> Vec<ResourceUse> {
+        self.shared.ledger.lock().usage()
     }
 
     fn open(&self, key: PublicKey, holes: Option<Semaphore>, alone: Option<usize>) -> Arc<Account> {

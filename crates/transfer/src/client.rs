@@ -10,22 +10,26 @@
 //! A controller may choose the routes. They then join and leave during the copy
 //! ([`Connector::plan`]), and each is compared with the direct one ([`steering`]).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_session::{FlowWatch, PlaintextRanges};
+use drs::FlowWatch;
+use longhaul_session::PlaintextRanges;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::account::Account;
 use crate::error::Error;
+use crate::half::Half;
 use crate::part::{PartFilter, Portion};
 use crate::process_limits::ProcessLimits;
 use crate::progress::{Observer, TransferEvent, TransferProgress};
+use crate::receipt::{ReceiptRecorder, ReceiptRole};
 use crate::receive::{Receiver, RequestedEntries};
 use crate::remembered::StreamMemory;
+use crate::route_info::RouteInfo;
 use crate::send::{Presence, Sources, WorkQueue};
 use crate::store::CopyDestination;
 use crate::tree_hash::Hash;
@@ -36,9 +40,11 @@ mod joining;
 mod patience;
 #[cfg(test)]
 mod retire_tests;
+mod route_observation;
 mod steering;
 pub(crate) mod stream_count;
 mod supervisor;
+mod transport_trial;
 
 pub(crate) use attempt::close;
 use patience::OutagePatience;
@@ -70,11 +76,31 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
         None
     }
 
+    /// Returns where a stream that this end accepted comes from, if that is known.
+    fn origin(&self) -> Option<StreamOrigin> {
+        None
+    }
+
     /// Returns the handle that announces plaintext byte ranges, if the stream supports them. It is
     /// requested before the stream is used.
     fn plaintext(&self) -> Option<Arc<PlaintextRanges>> {
         None
     }
+}
+
+/// Origin of an accepted stream, as its session stated it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamOrigin {
+    /// Address of the client, or of the last depot.
+    pub from: Option<SocketAddr>,
+    /// Local address.
+    pub local: Option<SocketAddr>,
+    /// True if the last hop is a TCP connection, and false if it is a stream of another transport.
+    pub is_tcp: bool,
+    /// Route: `direct`, or the depots.
+    pub route: String,
+    /// Purpose that the client stated.
+    pub purpose: Option<String>,
 }
 
 /// A pipe without protection, which carries plaintext without announcement.
@@ -117,6 +143,10 @@ impl ConnectError {
     }
 }
 
+/// Maximum number of streams by a transport other than TCP. All of them share one connection and
+/// its rate, so more of them only occupy memory.
+pub(crate) const MAX_OTHER_TRANSPORT_STREAMS: usize = 2;
+
 /// Routes that a copy uses in addition to the direct one, by their numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoutePlan {
@@ -124,6 +154,8 @@ pub struct RoutePlan {
     pub beside: Vec<usize>,
     /// Reserved routes, which are used in addition.
     pub reserved: Vec<usize>,
+    /// Route 0 by another transport, which is tried beside TCP and may replace it.
+    pub other_transport: Option<usize>,
     /// If true, other routes are still being looked for. A copy that can open no route waits for
     /// them.
     pub awaited: bool,
@@ -133,17 +165,25 @@ pub struct RoutePlan {
 pub trait Connector: Send + Sync + 'static {
     /// Type of the streams that are opened.
     type Stream: Transport;
-    /// Returns the names of the routes, at least one. They keep their numbers. With a
-    /// [`Self::plan`], more may follow.
-    fn routes(&self) -> Vec<String>;
+    /// Returns the routes, at least one. They keep their numbers. With a [`Self::plan`], more may
+    /// follow.
+    fn routes(&self) -> Vec<RouteInfo>;
     /// Returns the routes in use, if these may change while a copy runs. Otherwise all routes are
-    /// used. With a plan, route 0 is the direct one: it opens the copy, and the others are compared
-    /// with it.
+    /// used. With a plan, route 0 is the direct one or the one that the user named: it opens the
+    /// copy, and the others are compared with it.
     fn plan(&self) -> Option<watch::Receiver<RoutePlan>> {
         None
     }
-    /// Called once losses without a queue slow the copy down. The plan may then gain a path whose
-    /// transport is not slowed down by them.
+    /// Returns true if [`Self::on_random_loss`] adds another transport to the plan.
+    fn has_other_transport(&self) -> bool {
+        false
+    }
+    /// Returns true if the first route has depots. Neither end sees what is lost between them.
+    fn hides_losses(&self) -> bool {
+        false
+    }
+    /// Called once losses without a queue slow the copy down, or may do so unseen. The plan then
+    /// gains another transport if there is one.
     fn on_random_loss(&self) {}
     /// Returns the maximum number of streams that help on route number `route`.
     fn max_streams(&self, _route: usize) -> usize {
@@ -166,13 +206,6 @@ pub struct CopyOutcome {
     pub closing: JoinSet<()>,
 }
 
-/// The client's role in a copy.
-#[derive(Clone)]
-enum ClientRole {
-    Push(Arc<WorkQueue>),
-    Pull(Arc<Receiver>),
-}
-
 /// Everything a copy needs besides its files.
 pub struct Client<C> {
     /// Connector that reaches the server.
@@ -192,6 +225,8 @@ pub struct Client<C> {
     pub progress: Arc<TransferProgress>,
     /// Receiver of events.
     pub observer: Arc<dyn Observer>,
+    /// Recorder of the copy's receipt, if there is to be one.
+    pub receipt: Option<Arc<ReceiptRecorder>>,
 }
 
 impl<C: Connector> Client<C> {
@@ -214,14 +249,18 @@ impl<C: Connector> Client<C> {
                 Portion::Whole | Portion::Part(_) => Presence::Unknown,
             };
             queue.set_presence(presence, self.compare);
+            if !self.hello.existing.is_default() {
+                queue.hold_until_reported();
+            }
             if self.hello.hard_links {
                 queue.keep_links(false);
             }
+            if let Some(recorder) = &self.receipt {
+                queue.keep_receipt(ReceiptRole::Records(recorder.clone()));
+            }
             let close = CloseQueue(queue.clone());
             let walk = queue.start_walk();
-            let carried = self
-                .run_copy(ClientRole::Push(queue.clone()), &mut run)
-                .await;
+            let carried = self.run_copy(Half::Sending(queue.clone()), &mut run).await;
             let error = match carried {
                 Ok(closing) => {
                     let manifest = queue.manifest();
@@ -291,12 +330,18 @@ impl<C: Connector> Client<C> {
                 observer,
                 labels,
             )?;
+            if let Some(recorder) = &self.receipt {
+                receiver.keep_receipt(ReceiptRole::Records(recorder.clone()));
+            }
             let carried = self
-                .run_copy(ClientRole::Pull(receiver.clone()), &mut run)
+                .run_copy(Half::Receiving(receiver.clone()), &mut run)
                 .await;
             let error = match carried {
                 Ok(closing) => {
-                    receiver.check_complete()?;
+                    // A filter may leave nothing of a source.
+                    if self.hello.filter.is_empty() {
+                        receiver.check_complete()?;
+                    }
                     let manifest = receiver.conclusion().unwrap_or_default();
                     return Ok(CopyOutcome { manifest, closing });
                 }
@@ -314,9 +359,9 @@ impl<C: Connector> Client<C> {
     }
 
     /// Runs one copy of a run to its end.
-    async fn run_copy(&self, side: ClientRole, run: &mut RunState) -> Result<JoinSet<()>, Error> {
+    async fn run_copy(&self, half: Half, run: &mut RunState) -> Result<JoinSet<()>, Error> {
         let routes = self.connector.routes();
-        let push = matches!(side, ClientRole::Push(_));
+        let push = matches!(half, Half::Sending(_));
         let memory = self.memory.as_ref().filter(|_| self.streams.is_none());
         let remembered = match memory {
             Some(memory) => memory.recall(push, &routes).await,
@@ -325,7 +370,7 @@ impl<C: Connector> Client<C> {
         let most = ProcessLimits::current().streams(MAX_STREAMS as usize);
         let streams = self.streams.map(|streams| streams.min(most as u32));
         let count = StreamCount::new(streams, remembered, most);
-        let mut supervisor = Supervisor::new(self, run, routes.clone(), side, count);
+        let mut supervisor = Supervisor::new(self, run, routes.clone(), half, count);
         let closing = match supervisor.supervise().await {
             Ok(closing) => closing,
             Err(error) => {
@@ -368,7 +413,10 @@ struct NextCopy {
 impl RunState {
     fn new<C>(client: &Client<C>) -> Self {
         Self {
-            hello: client.hello.clone(),
+            hello: Hello {
+                receipt: client.receipt.is_some(),
+                ..client.hello.clone()
+            },
             patience: OutagePatience::new(client.patience),
         }
     }
@@ -387,7 +435,18 @@ impl RunState {
                 pause,
                 placement,
             }),
-            None => Err(error),
+            None => Err(self.explain(error)),
+        }
+    }
+
+    /// Says what a server of an earlier release cannot do, if it refused because of that.
+    fn explain(&self, error: Error) -> Error {
+        match &error {
+            Error::Refused(refusal) => match self.hello.missing_capability(refusal) {
+                Some(missing) => Error::Refused(missing.to_owned()),
+                None => error,
+            },
+            _ => error,
         }
     }
 }

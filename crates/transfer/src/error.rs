@@ -4,11 +4,12 @@ use std::fmt;
 use std::io;
 
 use serde::{Deserialize, Serialize};
+use strum::FromRepr;
 
 use crate::path::{PathError, RelPath};
 
 /// Reason why one file, directory or link was not copied. The number is its code on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, FromRepr, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum FailureKind {
@@ -53,30 +54,6 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    /// Returns the kind with this code. A new kind must be added to this list.
-    pub(crate) fn from_code(code: u8) -> Option<Self> {
-        use FailureKind::*;
-        [
-            Changed,
-            Vanished,
-            PermissionDenied,
-            DiskFull,
-            RefusedPath,
-            Exists,
-            NotRegular,
-            WrongKind,
-            NotFound,
-            IsDirectory,
-            Verification,
-            Io,
-            Limit,
-            Metadata,
-            IsLink,
-        ]
-        .into_iter()
-        .find(|kind| *kind as u8 == code)
-    }
-
     /// Returns one line with the cause, and with the remedy if there is one.
     fn text(self) -> &'static str {
         match self {

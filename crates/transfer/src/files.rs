@@ -12,12 +12,14 @@
 mod ahead;
 mod client;
 mod failure;
+mod kept_time;
 mod leftovers;
 mod lines;
 mod listing;
 pub mod message;
 mod path_bytes;
 mod remove;
+mod sum;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -29,6 +31,7 @@ pub use client::{FilesClient, FilesError};
 pub(crate) use lines::{LineError, LineReader, WORKING_INTERVAL, write_line};
 pub use listing::MAX_ENTRIES_PER_PAGE;
 pub(crate) use listing::MAX_KEPT_BYTES;
+pub use sum::MAX_SUMMED_FILES;
 pub use tree::{AllowAll, Files, Permission};
 
 /// Version of the messages between a client and a server (LH-FILES-2).

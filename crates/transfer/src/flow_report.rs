@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use drs::{Evidence, LimitTally, Verdict};
-use longhaul_session::FlowObservations;
+use drs::{Evidence, FlowObservations, LimitTally, Verdict};
 use tokio::time::Instant;
 
 use crate::frame_io::FLOW_REPORT_INTERVAL;

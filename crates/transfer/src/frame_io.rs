@@ -215,7 +215,7 @@ fn parse_head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
     };
     let len = u32::from_le_bytes([a, b, c, d]) as usize;
     let len = len.checked_sub(1).ok_or(WireError::Short)?;
-    let frame_type = FrameType::from_byte(kind).ok_or(WireError::Type(kind))?;
+    let frame_type = FrameType::from_repr(kind).ok_or(WireError::Type(kind))?;
     let bound = match frame_type {
         FrameType::Block | FrameType::ClearBlock => (1 << BLOCK_LOG2.end()) + 4096,
         FrameType::Hello => MAX_HELLO_BYTES,

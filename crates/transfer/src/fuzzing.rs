@@ -76,7 +76,7 @@ fn frame(data: &[u8]) {
     let Some((&kind, body)) = data.split_first() else {
         return;
     };
-    let Some(frame_type) = FrameType::from_byte(kind) else {
+    let Some(frame_type) = FrameType::from_repr(kind) else {
         return;
     };
     match decode(frame_type, Bytes::copy_from_slice(body)) {

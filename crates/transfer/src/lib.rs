@@ -3,6 +3,7 @@ mod account;
 mod client;
 mod descriptors;
 mod error;
+mod existing;
 mod explain;
 pub mod files;
 mod flow_report;
@@ -11,10 +12,12 @@ mod frame_io;
 #[doc(hidden)]
 pub mod fuzzing;
 mod grants;
+mod half;
 mod hole_hash;
 mod limits;
 mod listening;
 mod local;
+pub mod local_end;
 mod manifest;
 mod metadata;
 mod over_sessions;
@@ -22,8 +25,11 @@ mod part;
 pub mod path;
 mod process_limits;
 mod progress;
+pub mod receipt;
 mod receive;
 pub mod remembered;
+mod reporter;
+mod route_info;
 mod send;
 mod server;
 pub mod store;
@@ -32,19 +38,19 @@ pub mod typed_path;
 mod wire;
 mod workers;
 
+pub use account::ResourceUse;
 pub use client::{
     Client, ConnectError, ConnectFailure, Connector, CopyOutcome, DEFAULT_PATIENCE, MAX_STREAMS,
-    RoutePlan, Transport,
+    RoutePlan, StreamOrigin, Transport,
 };
 pub use error::{Error, Failure, FailureKind};
+pub use existing::ExistingPolicy;
 pub use explain::{FlowSummary, explain};
 pub use grants::{Access, GrantError, Grants, GrantsInForce};
 pub use limits::{BUFFER_BYTES, DESCRIPTORS_PER_FILE, MIN_OPEN_FILES, STREAM_BYTES, ServerLimits};
 pub use local::copy_local;
-pub use over_sessions::{
-    ReservationMark, ReservedRoute, SessionConnector, depots_of, is_reserved, serve_files,
-    serve_session,
-};
+pub use longhaul_filter::{Filter, FilterRules};
+pub use over_sessions::{SessionConnector, serve_files, serve_session};
 pub use part::{CopyPart, MAX_PARTS, PartError, Portion};
 pub use process_limits::ProcessLimits;
 pub use progress::{
@@ -52,8 +58,9 @@ pub use progress::{
     TransferEvent, TransferProgress,
 };
 pub use remembered::StreamMemory;
+pub use route_info::{ReservationMark, ReservedRoute, RouteInfo};
 pub use send::Sources;
-pub use server::{ServedRoot, Server};
+pub use server::{ServedRoot, Server, ServerCounts};
 pub use store::{CopyDestination, TEMP_PREFIX, WriteOptions};
 pub use tree_hash::Hash;
 pub use wire::{Compare, CopyRequest, CopyToken, Hello, Placement, VERSION, WireError};

@@ -10,8 +10,8 @@ use crate::client::CopyOutcome;
 use crate::error::Error;
 use crate::frame_io::FrameReader;
 use crate::progress::{Observer, TransferProgress};
-use crate::receive::{AfterDone, receive_stream};
-use crate::receive::{Receiver, RequestedEntries};
+use crate::receive::{AfterDone, Receiver, RequestedEntries, receive_stream};
+use crate::route_info::RouteInfo;
 use crate::send::{CloseOnPanic, PlaintextSetting, Presence, Sources, WorkQueue, send_stream};
 use crate::store::CopyDestination;
 use crate::wire::Compare;
@@ -64,14 +64,15 @@ pub async fn copy_local(
     let walked = tokio::task::spawn_blocking(move || {
         let _close = CloseOnPanic(&walk);
         walk.walk();
-        found.mirror_found(&walk.progress);
+        found.mirror_found(&walk.reporter.progress);
     });
     let (near, far) = tokio::io::duplex(PIPE_BYTES);
     let (near_read, mut near_write) = tokio::io::split(near);
     let (far_read, mut far_write) = tokio::io::split(far);
     let (mut near_read, mut far_read) = (FrameReader::new(near_read), FrameReader::new(far_read));
-    let counters = progress.add_stream("local", None, false);
-    let unwatched = queue.progress.add_stream("local", None, false);
+    let here = RouteInfo::without_depots("local");
+    let counters = progress.add_stream(&here, None, false);
+    let unwatched = queue.reporter.progress.add_stream(&here, None, false);
     let protected = PlaintextSetting::disabled();
     let send = send_stream(
         &queue,

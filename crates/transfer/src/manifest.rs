@@ -9,11 +9,12 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use blake3::Hasher;
 
 use crate::path::RelPath;
-use crate::tree_hash::Hash;
+use crate::tree_hash::{Hash, Subtree};
 
 /// Outcome of an entry, as both sides know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,10 @@ pub(crate) enum ManifestRecord<'a> {
     File {
         size: u64,
         hash: &'a Hash,
+        /// Modification time, which the hash over all records does not include.
+        mtime: (i64, u32),
+        /// Coarse subtrees of the file, if they are kept. The hash determines them.
+        parts: &'a [Subtree],
     },
     /// A file whose size and modification time (seconds since 1970, nanoseconds) showed that it was
     /// there already.
@@ -42,15 +47,32 @@ pub(crate) enum ManifestRecord<'a> {
     Failed,
 }
 
+/// Observer of the records of a manifest. It is called under the lock of the copy.
+pub(crate) trait ManifestObserver: Send + Sync {
+    /// Receives the record of entry `id`, once.
+    fn recorded(&self, id: u64, source: u32, path: &RelPath, record: ManifestRecord<'_>);
+}
+
 /// Hash under construction.
 #[derive(Default)]
 pub(crate) struct Manifest {
     hasher: Hasher,
     next: u64,
     waiting: BTreeMap<u64, Hash>,
+    observer: Option<Arc<dyn ManifestObserver>>,
 }
 
 impl Manifest {
+    /// Reports all records to `observer` from now on.
+    pub(crate) fn observe(&mut self, observer: Arc<dyn ManifestObserver>) {
+        self.observer = Some(observer);
+    }
+
+    /// Returns true if the records are observed, so that they should have all details.
+    pub(crate) fn is_observed(&self) -> bool {
+        self.observer.is_some()
+    }
+
     /// Returns true if entry `id` has been recorded.
     pub(crate) fn contains(&self, id: u64) -> bool {
         id < self.next || self.waiting.contains_key(&id)
@@ -77,6 +99,9 @@ impl Manifest {
         if self.contains(id) {
             return false;
         }
+        if let Some(observer) = &self.observer {
+            observer.recorded(id, source, path, record);
+        }
         self.waiting.insert(id, digest(source, path, record));
         while let Some(digest) = self.waiting.remove(&self.next) {
             self.hasher.update(&digest);
@@ -97,7 +122,7 @@ fn digest(source: u32, path: &RelPath, record: ManifestRecord<'_>) -> Hash {
     hasher.update(&(path.as_bytes().len() as u64).to_le_bytes());
     hasher.update(path.as_bytes());
     match record {
-        ManifestRecord::File { size, hash } => {
+        ManifestRecord::File { size, hash, .. } => {
             hasher.update(b"f");
             hasher.update(&size.to_le_bytes());
             hasher.update(hash);
@@ -167,7 +192,9 @@ mod tests {
                     &path(id),
                     ManifestRecord::File {
                         size,
-                        hash: &[id as u8; 32]
+                        hash: &[id as u8; 32],
+                        mtime: (0, 0),
+                        parts: &[],
                     }
                 ));
                 assert!(

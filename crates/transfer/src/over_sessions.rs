@@ -2,42 +2,22 @@
 //! sessions that a listener accepts.
 
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use longhaul_proto::text::printable;
+use drs::FlowWatch;
 use longhaul_proto::{CircuitGrant, PublicKey, Route, Transport as HopTransport};
-use longhaul_session::{ConnectOptions, FlowWatch, PlaintextRanges, Session, connect};
+use longhaul_session::{ConnectOptions, PlaintextRanges, Session, connect};
 use parking_lot::Mutex;
 
 use tokio::sync::watch;
 
-use crate::client::{ConnectError, ConnectFailure, Connector, RoutePlan, Transport};
+use crate::client::{
+    ConnectError, ConnectFailure, Connector, MAX_OTHER_TRANSPORT_STREAMS, RoutePlan, StreamOrigin,
+    Transport,
+};
 use crate::error::Error;
+use crate::route_info::{ReservationMark, ReservedRoute, RouteInfo};
 use crate::server::Server;
-
-/// Text between the depots of a route and its source address, in a route name.
-const FROM_SEPARATOR: &str = " from ";
-/// Text before the granted source ports, in a route name.
-const FROM_PORTS_SEPARATOR: &str = " from ports ";
-/// Text before the transport of the direct route, in a route name.
-const TRANSPORT_SEPARATOR: &str = " by ";
-/// Text before the granted circuit, in a route name.
-const CIRCUIT_SEPARATOR: &str = " by circuit ";
-
-/// Returns the depots in a route name that [`SessionConnector`] gave.
-#[must_use]
-pub fn depots_of(route_name: &str) -> &str {
-    let cut = |name: &'_ str, at: &str| name.find(at).unwrap_or(name.len());
-    let end = cut(route_name, FROM_SEPARATOR).min(cut(route_name, TRANSPORT_SEPARATOR));
-    route_name.get(..end).unwrap_or(route_name)
-}
-
-/// Returns true if the route of that name is reserved (see [`ReservedRoute`]).
-#[must_use]
-pub fn is_reserved(route_name: &str) -> bool {
-    route_name.contains(FROM_PORTS_SEPARATOR) || route_name.contains(CIRCUIT_SEPARATOR)
-}
 
 impl Transport for Session {
     fn retransmits(&self) -> Option<u64> {
@@ -47,6 +27,17 @@ impl Transport for Session {
     fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
         let (here, there) = (self.local_address()?, self.info().first_hop?);
         Some((here.ip(), there.ip()))
+    }
+
+    fn origin(&self) -> Option<StreamOrigin> {
+        let info = self.info();
+        Some(StreamOrigin {
+            from: info.first_hop,
+            local: self.local_address(),
+            is_tcp: self.tcp().is_some(),
+            route: info.route.to_string(),
+            purpose: info.purpose.clone(),
+        })
     }
 
     fn watch(&mut self, side: drs::Side) -> Option<Arc<FlowWatch>> {
@@ -64,48 +55,9 @@ pub struct SessionConnector {
     paths: Mutex<ConnectorPaths>,
     /// Routes in use, if these may change.
     plan: Option<watch::Sender<RoutePlan>>,
+    /// True if the user named the route, so that no other one is added.
+    is_named: bool,
     unknown: Mutex<Option<PublicKey>>,
-}
-
-/// A reserved path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReservedRoute {
-    /// Depots on the path.
-    pub route: Route,
-    /// Mark that distinguishes its streams from others.
-    pub mark: ReservationMark,
-}
-
-/// Mark that distinguishes the streams of a reserved path from others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReservationMark {
-    /// Source ports on this host, by which the network recognises the streams.
-    Ports(RangeInclusive<u16>),
-    /// Grant that the OPENs carry, by which the depots recognise the streams (LH-GRANT-1).
-    Grant(Arc<CircuitGrant>),
-}
-
-impl ReservedRoute {
-    /// Returns the name of the route in events and reports. A circuit keeps its name when its
-    /// granted rate changes.
-    #[must_use]
-    pub fn name(&self) -> String {
-        match &self.mark {
-            ReservationMark::Ports(ports) => format!(
-                "{}{FROM_PORTS_SEPARATOR}{}-{}",
-                self.route,
-                ports.start(),
-                ports.end()
-            ),
-            ReservationMark::Grant(grant) => {
-                format!(
-                    "{}{CIRCUIT_SEPARATOR}{}",
-                    self.route,
-                    printable(&grant.circuit)
-                )
-            }
-        }
-    }
 }
 
 /// All paths by their numbers, and those in use in addition to the first.
@@ -113,7 +65,7 @@ impl ReservedRoute {
 struct ConnectorPaths {
     all: Vec<ConnectorPath>,
     chosen: Vec<usize>,
-    /// The direct route by QUIC, once there are random losses.
+    /// The first route by QUIC, once it is tried against random losses.
     against_loss: Option<usize>,
     reserved: Vec<usize>,
     awaited: bool,
@@ -145,11 +97,10 @@ impl ConnectorPaths {
             }
             once
         };
-        let mut beside = self.chosen.clone();
-        beside.extend(self.against_loss);
         RoutePlan {
-            beside: once(&beside),
+            beside: once(&self.chosen),
             reserved: once(&self.reserved),
+            other_transport: self.against_loss,
             awaited: self.awaited,
         }
     }
@@ -158,10 +109,6 @@ impl ConnectorPaths {
 /// Maximum number of paths of one copy. A reserved path whose rate changes is a new one; one whose
 /// grant is renewed is not.
 const MAX_ROUTES: usize = 256;
-
-/// Maximum number of streams of a path by QUIC. All of them share one connection and its rate, so
-/// more of them only occupy memory.
-const MAX_QUIC_STREAMS: usize = 2;
 
 /// A path to the server: the depots, the source address unless the system chooses it, the transport
 /// to the server unless its dialler chooses it, and the mark of a reserved path.
@@ -174,6 +121,19 @@ struct ConnectorPath {
 }
 
 impl ConnectorPath {
+    /// Returns the description for events and reports.
+    fn info(&self) -> RouteInfo {
+        let mut name = match (&self.mark, self.source) {
+            (Some(mark), _) => format!("{} {mark}", self.route),
+            (None, Some(source)) => format!("{} from {source}", self.route),
+            (None, None) => self.route.to_string(),
+        };
+        if let Some(transport) = self.transport {
+            name = format!("{name} by {transport}");
+        }
+        RouteInfo::new(name, self.route.clone(), self.mark.is_some())
+    }
+
     /// Returns true if both are the same path, so that their streams are interchangeable.
     fn is_same(&self, other: &Self) -> bool {
         let is_one_mark = match (&self.mark, &other.mark) {
@@ -219,6 +179,7 @@ impl SessionConnector {
                 ..ConnectorPaths::default()
             }),
             plan: None,
+            is_named: true,
             base,
             unknown: Mutex::new(None),
         }
@@ -228,7 +189,17 @@ impl SessionConnector {
     pub fn with_plan(base: ConnectOptions) -> Self {
         Self {
             plan: Some(watch::Sender::default()),
+            is_named: false,
             ..Self::new(base, vec![Route::direct()])
+        }
+    }
+
+    /// Creates a connector for one route that the user named, which leaves the transport of each
+    /// hop open.
+    pub fn over_route(base: ConnectOptions, route: Route) -> Self {
+        Self {
+            plan: Some(watch::Sender::default()),
+            ..Self::new(base, vec![route])
         }
     }
 
@@ -276,7 +247,7 @@ impl SessionConnector {
 
     /// Returns true if paths can [join](Self::use_reserved) later.
     pub fn is_planned(&self) -> bool {
-        self.plan.is_some()
+        self.plan.is_some() && !self.is_named
     }
 
     fn use_paths(&self, set: impl FnOnce(&mut ConnectorPaths, Option<IpAddr>)) {
@@ -301,34 +272,36 @@ impl SessionConnector {
 impl Connector for SessionConnector {
     type Stream = Session;
 
-    fn routes(&self) -> Vec<String> {
-        let name = |path: &ConnectorPath| match (&path.mark, path.source) {
-            (Some(mark), _) => ReservedRoute {
-                route: path.route.clone(),
-                mark: mark.clone(),
-            }
-            .name(),
-            (None, None) => path.route.to_string(),
-            (None, Some(source)) => format!("{}{FROM_SEPARATOR}{source}", path.route),
-        };
-        let name = |path: &ConnectorPath| match path.transport {
-            Some(transport) => format!("{}{TRANSPORT_SEPARATOR}{transport}", name(path)),
-            None => name(path),
-        };
-        self.paths.lock().all.iter().map(name).collect()
+    fn routes(&self) -> Vec<RouteInfo> {
+        let paths = self.paths.lock();
+        paths.all.iter().map(ConnectorPath::info).collect()
     }
 
     fn plan(&self) -> Option<watch::Receiver<RoutePlan>> {
         self.plan.as_ref().map(watch::Sender::subscribe)
     }
 
+    fn has_other_transport(&self) -> bool {
+        let is_open = self.base.quic.is_some() && self.base.destination_transport.is_none();
+        is_open && self.plan.is_some()
+    }
+
+    fn hides_losses(&self) -> bool {
+        let paths = self.paths.lock();
+        paths
+            .all
+            .first()
+            .is_some_and(|path| !path.route.is_direct())
+    }
+
     fn on_random_loss(&self) {
-        if self.base.quic.is_none() || self.base.destination_transport.is_some() {
+        if !self.has_other_transport() {
             return;
         }
         self.use_paths(|paths, source| {
+            let route = paths.all.first().map(|first| first.route.clone());
             paths.against_loss = paths.path_number(ConnectorPath {
-                route: Route::direct(),
+                route: route.unwrap_or_default().over(HopTransport::Quic),
                 source,
                 transport: Some(HopTransport::Quic),
                 mark: None,
@@ -339,7 +312,7 @@ impl Connector for SessionConnector {
     fn max_streams(&self, route: usize) -> usize {
         let paths = self.paths.lock();
         match paths.all.get(route).and_then(|path| path.transport) {
-            Some(HopTransport::Quic) => MAX_QUIC_STREAMS,
+            Some(HopTransport::Quic) => MAX_OTHER_TRANSPORT_STREAMS,
             _ => usize::MAX,
         }
     }
@@ -418,16 +391,16 @@ async fn log_outcome(
         .first_hop
         .map(|addr| addr.to_string())
         .unwrap_or_default();
-    server.log(
-        peer,
-        || tracing::info!(session = %id, %peer, %from, "{what}"),
-    );
+    tracing::debug!(session = %id, %peer, %from, "{what}");
     match serve(&server, session, peer).await {
-        Ok(()) => server.log(peer, || tracing::info!(session = %id, "{what} over")),
-        Err(error) => server.log(
-            peer,
-            || tracing::info!(session = %id, %error, "{what} failed"),
-        ),
+        Ok(()) => tracing::debug!(session = %id, "{what} over"),
+        // The copy goes on with other streams, or its own line tells how it ended.
+        Err(error @ Error::Stream(_)) => {
+            tracing::debug!(session = %id, %error, "{what} lost");
+        }
+        Err(error) => server.log(peer, || {
+            tracing::info!(session = %id, key = %peer, %from, %error, "{what} failed");
+        }),
     }
 }
 

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use longhaul_session::FlowWatch;
+use drs::FlowWatch;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
+use crate::route_info::RouteInfo;
 use crate::wire::EntryOutcome;
 
 use earlier::EarlierCopies;
@@ -191,7 +192,7 @@ impl TransferProgress {
     /// server's end.
     pub(crate) fn add_stream(
         &self,
-        route: &str,
+        route: &RouteInfo,
         flow: Option<Arc<FlowWatch>>,
         reports: bool,
     ) -> Arc<StreamCounters> {

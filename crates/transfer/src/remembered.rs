@@ -1,17 +1,21 @@
-//! Numbers that are remembered for each destination from one copy to the next, in a small text file
+//! Numbers that are remembered for each destination from one copy to the next, in a small JSON file
 //! that is safe to delete.
 //!
-//! Each line is one entry, the latest first: seconds since 1970, the number, further numbers on
-//! which it is based, and a hash. The hash replaces names, so the file does not reveal who copied
-//! where. Unreadable lines are ignored.
+//! Each entry has the time in seconds since 1970, the number, further numbers on which it is based,
+//! and a hash. The latest is first. The hash replaces names, so the file does not reveal who copied
+//! where. A file that cannot be read is ignored.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::client::stream_count::{LearnedStreams, MAX_STREAMS, PathConditions};
+use data_encoding::HEXLOWER;
+use serde::{Deserialize, Serialize};
 
-/// Maximum number of lines.
+use crate::client::stream_count::{LearnedStreams, MAX_STREAMS, PathConditions};
+use crate::route_info::RouteInfo;
+
+/// Maximum number of entries.
 const MAX_ENTRIES: usize = 256;
 /// Maximum length of a file that is read, in bytes.
 const MAX_BYTES: u64 = 64 * 1024;
@@ -23,8 +27,8 @@ const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Meaning of the numbers in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NumberMeaning {
-    /// The file's first line.
-    pub first_line: &'static str,
+    /// Word by which the file names it. A file with another word is ignored.
+    pub kind: &'static str,
     /// Maximum of the number. The minimum is 1.
     pub max: u32,
     /// Count of further numbers in each entry.
@@ -33,7 +37,7 @@ pub struct NumberMeaning {
 
 /// Number of streams that each destination needed.
 const STREAMS: NumberMeaning = NumberMeaning {
-    first_line: "longhaul streams 2",
+    kind: "streams",
     max: MAX_STREAMS,
     notes: 4,
 };
@@ -55,15 +59,8 @@ impl NumberFile {
 
     /// Returns the number for these names and its further numbers, if known.
     pub async fn recall_noted(&self, names: &[&str]) -> Option<(u32, Vec<u64>)> {
-        let (file, meaning, key) = (
-            self.file.clone(),
-            self.meaning,
-            NamesHash::from_names(names),
-        );
-        let read = tokio::task::spawn_blocking(move || {
-            let remembered = RememberedNumbers::parse(&read(&file)?, meaning);
-            remembered.get(&key, now())
-        });
+        let (file, key) = (self.clone(), names_key(names));
+        let read = tokio::task::spawn_blocking(move || file.read().get(&key, now()));
         read.await.ok().flatten()
     }
 
@@ -74,20 +71,28 @@ impl NumberFile {
 
     /// Remembers a number with its further numbers.
     pub async fn remember_noted(&self, names: &[&str], number: u32, notes: Vec<u64>) {
-        let (file, meaning, key) = (
-            self.file.clone(),
-            self.meaning,
-            NamesHash::from_names(names),
-        );
+        let (file, key) = (self.clone(), names_key(names));
         let written = tokio::task::spawn_blocking(move || {
-            let mut remembered = read(&file).map_or_else(RememberedNumbers::default, |text| {
-                RememberedNumbers::parse(&text, meaning)
-            });
+            let mut remembered = file.read();
             remembered.set(key, number, notes, now());
-            write(&file, &remembered.to_text(meaning))
+            remembered.write(&file.file)
         });
         if let Ok(Err(error)) = written.await {
             tracing::debug!(file = %self.file.display(), %error, "a number is not remembered");
+        }
+    }
+
+    /// Reads the file; empty if there is none that can be used.
+    fn read(&self) -> RememberedNumbers {
+        let mut json = Vec::new();
+        // One byte more shows that the file is too long: its JSON is then incomplete.
+        let read = std::fs::File::open(&self.file)
+            .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut json));
+        match read {
+            Ok(length) if length as u64 <= MAX_BYTES => {
+                RememberedNumbers::parse(&json, self.meaning)
+            }
+            _ => RememberedNumbers::new(self.meaning),
         }
     }
 }
@@ -103,7 +108,7 @@ pub struct StreamMemory {
 
 impl StreamMemory {
     /// Returns what the last copy over `routes` needed, if known.
-    pub(crate) async fn recall(&self, push: bool, routes: &[String]) -> Option<LearnedStreams> {
+    pub(crate) async fn recall(&self, push: bool, routes: &[RouteInfo]) -> Option<LearnedStreams> {
         let recalled = self.numbers().recall_noted(&self.names(push, routes)).await;
         let (streams, notes) = recalled?;
         let conditions = PathConditions::from_numbers(notes.try_into().ok()?);
@@ -114,7 +119,7 @@ impl StreamMemory {
     }
 
     /// Remembers what this copy needed.
-    pub(crate) async fn remember(&self, push: bool, routes: &[String], learned: LearnedStreams) {
+    pub(crate) async fn remember(&self, push: bool, routes: &[RouteInfo], learned: LearnedStreams) {
         let notes = learned.conditions.to_numbers().to_vec();
         let (numbers, names) = (self.numbers(), self.names(push, routes));
         numbers.remember_noted(&names, learned.streams, notes).await;
@@ -128,10 +133,10 @@ impl StreamMemory {
     }
 
     /// Returns the destination, the direction and the routes.
-    fn names<'a>(&'a self, push: bool, routes: &'a [String]) -> Vec<&'a str> {
+    fn names<'a>(&'a self, push: bool, routes: &'a [RouteInfo]) -> Vec<&'a str> {
         [&self.destination[..], if push { "push" } else { "pull" }]
             .into_iter()
-            .chain(routes.iter().map(String::as_str))
+            .chain(routes.iter().map(RouteInfo::name))
             .collect()
     }
 }
@@ -142,120 +147,75 @@ fn now() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-fn read(file: &Path) -> Option<String> {
-    let len = std::fs::metadata(file).ok()?.len();
-    (len <= MAX_BYTES).then(|| std::fs::read_to_string(file).ok())?
+/// Returns the hash of the names that a number belongs to.
+fn names_key(names: &[&str]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for name in names {
+        hasher.update(&(name.len() as u64).to_le_bytes());
+        hasher.update(name.as_bytes());
+    }
+    let mut key = [0; KEY_BYTES];
+    hasher.finalize_xof().fill(&mut key);
+    HEXLOWER.encode(&key)
 }
 
-/// Replaces the file atomically. Of two copies that end at once, one file remains.
-fn write(file: &Path, text: &str) -> std::io::Result<()> {
-    let folder = file.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    let temporary = folder.join(name);
-    let _ = std::fs::remove_file(&temporary);
-    // Never writes through a symbolic link that someone left there.
-    let created = std::fs::File::options()
-        .write(true)
-        .create_new(true)
-        .open(&temporary);
-    let written = created
-        .and_then(|mut out| out.write_all(text.as_bytes()))
-        .and_then(|()| std::fs::rename(&temporary, file));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
-}
-
-/// Hash of the names that a number belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct NamesHash([u8; KEY_BYTES]);
-
-impl NamesHash {
-    fn from_names(names: &[&str]) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        for name in names {
-            hasher.update(&(name.len() as u64).to_le_bytes());
-            hasher.update(name.as_bytes());
-        }
-        let mut key = [0; KEY_BYTES];
-        hasher.finalize_xof().fill(&mut key);
-        Self(key)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let whole = blake3::Hash::from_hex(format!("{text:0<64}")).ok()?;
-        let key = Self(whole.as_bytes().first_chunk().copied()?);
-        (text.len() == 2 * KEY_BYTES).then_some(key)
-    }
-}
-
-impl std::fmt::Display for NamesHash {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct NumberEntry {
     /// Time of the entry, in seconds since 1970.
     at: u64,
     number: u32,
     notes: Vec<u64>,
-    key: NamesHash,
+    key: String,
 }
 
 /// Remembered entries, the latest first.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct RememberedNumbers(Vec<NumberEntry>);
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct RememberedNumbers {
+    kind: String,
+    entries: Vec<NumberEntry>,
+}
 
 impl RememberedNumbers {
-    /// Parses the file. Invalid lines are skipped, and a file of another kind is ignored.
-    fn parse(text: &str, meaning: NumberMeaning) -> Self {
-        let mut lines = text.lines();
-        if lines.next() != Some(meaning.first_line) {
-            return Self::default();
+    fn new(meaning: NumberMeaning) -> Self {
+        Self {
+            kind: meaning.kind.to_owned(),
+            entries: Vec::new(),
         }
-        let entry = |line: &str| {
-            let mut words = line.split(' ');
-            let entry = NumberEntry {
-                at: words.next()?.parse().ok()?,
-                number: words
-                    .next()?
-                    .parse()
-                    .ok()
-                    .filter(|n| (1..=meaning.max).contains(n))?,
-                notes: (0..meaning.notes)
-                    .map(|_| words.next()?.parse().ok())
-                    .collect::<Option<_>>()?,
-                key: NamesHash::parse(words.next()?)?,
-            };
-            words.next().is_none().then_some(entry)
-        };
-        Self(lines.filter_map(entry).take(MAX_ENTRIES).collect())
     }
 
-    fn to_text(&self, meaning: NumberMeaning) -> String {
-        let lines = self.0.iter().map(|entry| {
-            let notes: String = entry.notes.iter().map(|note| format!("{note} ")).collect();
-            format!("{} {} {notes}{}\n", entry.at, entry.number, entry.key)
-        });
-        std::iter::once(format!("{}\n", meaning.first_line))
-            .chain(lines)
-            .collect()
+    /// Parses a file. One of another kind or form is ignored, and so are invalid entries.
+    fn parse(json: &[u8], meaning: NumberMeaning) -> Self {
+        match serde_json::from_slice::<Self>(json) {
+            Ok(mut parsed) if parsed.kind == meaning.kind => {
+                parsed.entries.retain(|entry| {
+                    (1..=meaning.max).contains(&entry.number) && entry.notes.len() == meaning.notes
+                });
+                parsed.entries.truncate(MAX_ENTRIES);
+                parsed
+            }
+            _ => Self::new(meaning),
+        }
     }
 
-    fn get(&self, key: &NamesHash, now: u64) -> Option<(u32, Vec<u64>)> {
-        let entry = self.0.iter().find(|entry| entry.key == *key)?;
+    /// Replaces the file atomically. Of two copies that end at once, one file remains.
+    fn write(&self, file: &Path) -> std::io::Result<()> {
+        let folder = file.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder)?;
+        let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
+        temporary.write_all(&serde_json::to_vec(self)?)?;
+        temporary.persist(file)?;
+        Ok(())
+    }
+
+    fn get(&self, key: &str, now: u64) -> Option<(u32, Vec<u64>)> {
+        let entry = self.entries.iter().find(|entry| entry.key == key)?;
         (now.saturating_sub(entry.at) <= MAX_AGE.as_secs())
             .then(|| (entry.number, entry.notes.clone()))
     }
 
-    fn set(&mut self, key: NamesHash, number: u32, notes: Vec<u64>, at: u64) {
-        self.0.retain(|entry| entry.key != key);
-        self.0.insert(
+    fn set(&mut self, key: String, number: u32, notes: Vec<u64>, at: u64) {
+        self.entries.retain(|entry| entry.key != key);
+        self.entries.insert(
             0,
             NumberEntry {
                 at,
@@ -264,7 +224,7 @@ impl RememberedNumbers {
                 key,
             },
         );
-        self.0.truncate(MAX_ENTRIES);
+        self.entries.truncate(MAX_ENTRIES);
     }
 }
 
@@ -274,8 +234,8 @@ mod tests {
 
     use super::*;
 
-    fn key(n: u32) -> NamesHash {
-        NamesHash::from_names(&[&n.to_string()])
+    fn key(n: u32) -> String {
+        names_key(&[&n.to_string()])
     }
 
     #[test]
@@ -285,8 +245,9 @@ mod tests {
                 file: PathBuf::new(),
                 destination: destination.to_owned(),
             };
-            let routes: Vec<String> = routes.iter().map(|route| (*route).to_owned()).collect();
-            NamesHash::from_names(&memory.names(push, &routes))
+            let routes = routes.iter().map(|name| RouteInfo::without_depots(name));
+            let routes: Vec<_> = routes.collect();
+            names_key(&memory.names(push, &routes))
         };
         let keys = [
             key_of("a:1", true, &["direct"]),
@@ -297,13 +258,12 @@ mod tests {
         ];
         for (n, key) in keys.iter().enumerate() {
             assert!(keys[..n].iter().all(|other| other != key));
-            assert_eq!(NamesHash::parse(&key.to_string()), Some(*key));
         }
     }
 
     #[test]
     fn old_entries_are_forgotten() {
-        let mut remembered = RememberedNumbers::default();
+        let mut remembered = RememberedNumbers::new(STREAMS);
         remembered.set(key(1), 16, vec![], 1_000);
         let month = MAX_AGE.as_secs();
         assert_eq!(remembered.get(&key(1), 1_000 + month), Some((16, vec![])));
@@ -322,7 +282,7 @@ mod tests {
             file: folder.path().join("state/streams"),
             destination: "store:7511".into(),
         };
-        let routes = ["direct".to_owned()];
+        let routes = [RouteInfo::direct()];
         assert_eq!(memory.recall(true, &routes).await, None);
         let learned = |streams| LearnedStreams {
             streams,
@@ -356,25 +316,27 @@ mod tests {
         fn entries_are_recalled_unchanged_and_bounded(
             sets in prop::collection::vec((0u32..400, 1..=MAX_STREAMS), 0..600),
         ) {
-            let mut remembered = RememberedNumbers::default();
+            let mut remembered = RememberedNumbers::new(STREAMS);
             for (at, (n, streams)) in sets.iter().enumerate() {
                 let notes = vec![u64::MAX; STREAMS.notes];
                 remembered.set(key(*n), *streams, notes.clone(), at as u64);
                 prop_assert_eq!(remembered.get(&key(*n), at as u64), Some((*streams, notes)));
             }
-            prop_assert!(remembered.0.len() <= MAX_ENTRIES);
-            let text = remembered.to_text(STREAMS);
-            prop_assert!(text.len() as u64 <= MAX_BYTES);
-            prop_assert_eq!(RememberedNumbers::parse(&text, STREAMS), remembered);
+            prop_assert!(remembered.entries.len() <= MAX_ENTRIES);
+            let json = serde_json::to_vec(&remembered).unwrap();
+            prop_assert!(json.len() as u64 <= MAX_BYTES);
+            prop_assert_eq!(RememberedNumbers::parse(&json, STREAMS), remembered);
         }
 
         #[test]
         fn any_text_parses_to_numbers_within_bounds(
-            lines in "(longhaul streams 2\n)?([0-9a-f \n-]{0,60}\n){0,20}",
+            entry in r#"\{"at":[0-9]{1,3},"number":-?[0-9]{1,3},"notes":\[1,2,3,4\],"key":"k"\}"#,
+            end in r"(\]\})?[ a-z0-9\[\]{}]{0,3}",
         ) {
-            let remembered = RememberedNumbers::parse(&lines, STREAMS);
+            let json = format!(r#"{{"kind":"streams","entries":[{entry}{end}"#);
+            let remembered = RememberedNumbers::parse(json.as_bytes(), STREAMS);
             prop_assert!(
-                remembered.0.iter().all(|entry| (1..=MAX_STREAMS).contains(&entry.number))
+                remembered.entries.iter().all(|entry| (1..=MAX_STREAMS).contains(&entry.number))
             );
         }
     }

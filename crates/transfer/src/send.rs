@@ -17,6 +17,9 @@ mod stream;
 mod walk;
 
 pub(crate) use queue::{CloseOnPanic, WorkQueue};
-pub(crate) use schedule::Presence;
+pub(crate) use read::block_log2;
+pub(crate) use schedule::{FoundEntry, Presence};
+pub(crate) use source::SourceFile;
 pub use source::Sources;
 pub(crate) use stream::{PlaintextSetting, send_stream};
+pub(crate) use walk::WalkSink;

@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
-use longhaul_proto::PublicKey;
+use longhaul_accounts::AccountLog;
+use longhaul_proto::{PublicKey, SigningKey};
+use longhaul_scitags::FlowMarker;
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::account::ResourceExhausted;
@@ -17,20 +20,30 @@ use crate::client::{Transport, close};
 use crate::error::Error;
 use crate::frame_io::{FrameReader, IncomingFrame};
 use crate::grants::{Grants, GrantsInForce};
+use crate::half::Half;
 use crate::limits::ServerLimits;
 use crate::listening::NotingStream;
 use crate::part::Portion;
 use crate::receive::{AfterDone, StreamEnd, receive_stream};
+use crate::route_info::RouteInfo;
 use crate::send::{PlaintextSetting, send_stream};
-use crate::wire::{CopyRequest, CopyToken, Frame, RefusalKind, VERSION};
+use crate::wire::{Acceptance, CopyRequest, CopyToken, Frame, RefusalKind};
 
+mod accounting;
 mod copy;
+mod counts;
+mod ending;
 mod files;
+mod marking;
+mod origins;
 mod received;
 mod rivals;
 mod root;
 
-use copy::{CopyMembership, EarlyEnd, ServerCopy, ServerRole};
+use copy::{CopyMembership, ServerCopy};
+use counts::EndedCopies;
+pub use counts::ServerCounts;
+use ending::{CopyEnd, EarlyEnd};
 use received::StreamCopy;
 pub use root::ServedRoot;
 
@@ -46,8 +59,18 @@ pub struct Server {
     /// If true, the data of blocks may travel in plaintext when the client requests it
     /// (LH-COPY-43).
     allows_clear: AtomicBool,
+    /// If true, no copy begins any more.
+    refuses_copies: AtomicBool,
     accounts: Accounts,
     copies: Mutex<Copies>,
+    /// Notified when a copy has ended.
+    copy_ended: Notify,
+    /// Log of ended copies, if accounts are kept.
+    ledger: OnceLock<AccountLog>,
+    /// Marks the flows of copies, if they are marked.
+    marker: OnceLock<FlowMarker>,
+    /// Key that signs receipts, if they are signed.
+    signing_key: OnceLock<SigningKey>,
 }
 
 #[derive(Default)]
@@ -58,6 +81,7 @@ struct Copies {
     /// Copies that are over and may not have released their files yet.
     ending: Vec<EndingCopy>,
     over: VecDeque<CopyToken>,
+    ended: EndedCopies,
 }
 
 /// A copy that is over.
@@ -84,8 +108,18 @@ impl Server {
             accounts: Accounts::new(&limits),
             limits,
             allows_clear: AtomicBool::new(false),
+            refuses_copies: AtomicBool::new(false),
             copies: Mutex::default(),
+            copy_ended: Notify::new(),
+            ledger: OnceLock::new(),
+            marker: OnceLock::new(),
+            signing_key: OnceLock::new(),
         })
+    }
+
+    /// Signs the receipts of copies with this key from now on, when the client requests it.
+    pub fn sign_receipts(&self, key: SigningKey) {
+        let _ = self.signing_key.set(key);
     }
 
     /// Allows the data of large files to travel in plaintext from now on, when the client requests
@@ -116,7 +150,7 @@ impl Server {
             ended.cloned().collect()
         };
         for copy in ended {
-            self.forget(copy.hello.token);
+            self.forget(copy.hello.token, &CopyEnd::Early(why));
             copy.end_early(why);
         }
     }
@@ -137,6 +171,23 @@ impl Server {
         self.copies.lock().running.len()
     }
 
+    /// Refuses copies that have not begun, from now on. The streams of others are still accepted.
+    pub fn refuse_copies(&self) {
+        self.refuses_copies.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until no copy runs.
+    pub async fn idle(&self) {
+        loop {
+            // Registered first, so that no end is missed.
+            let ended = self.copy_ended.notified();
+            if self.copies() == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
     /// Serves one stream of an authenticated principal to its end.
     pub async fn serve(
         self: &Arc<Self>,
@@ -147,6 +198,7 @@ impl Server {
         let stream_held = account.take(Resource::Streams, 1);
         // This end's role is known with HELLO.
         let watch = stream.watch(drs::Side::Receiving);
+        let origin = stream.origin();
         let clear = stream.plaintext();
         let (reader, mut writer) = tokio::io::split(stream);
         let received: StreamCopy = Arc::new(OnceLock::new());
@@ -173,9 +225,9 @@ impl Server {
             Err(_) => return Err(Error::Protocol("no HELLO in time".into())),
         };
         let joined = self.join(hello, &account, principal).await;
-        let (copy, side) = match &joined {
-            Ok(copy) => match copy.side.get() {
-                Some(side) => (copy, side),
+        let (copy, half) = match &joined {
+            Ok(copy) => match copy.half.get() {
+                Some(half) => (copy, half),
                 None => return Ok(()),
             },
             Err(_) => {
@@ -186,30 +238,34 @@ impl Server {
             }
         };
         copy.received.note();
+        if let Some(origin) = &origin {
+            copy.origins.lock().add(origin);
+        }
         let _ = received.set(copy.received.clone());
         let number = copy.numbers.fetch_add(1, Ordering::Relaxed);
-        if let (ServerRole::Send(_), Some(watch)) = (side, &watch) {
+        if let (Half::Sending(_), Some(watch)) = (half, &watch) {
             watch.restart(drs::Side::Sending);
             // LH-COPY-48.
             if copy.hello.single {
                 watch.fit_rate();
             }
         }
-        let counters = copy
-            .progress
-            .add_stream(&principal.to_string(), watch, true);
+        // Only the client knows the route.
+        let route = RouteInfo::without_depots("");
+        let counters = copy.progress.add_stream(&route, watch, true);
+        let _marked = origin.and_then(|origin| self.mark(&origin, half, &counters));
         // LH-COPY-43.
         let clear = clear.filter(|_| copy.hello.clear && self.allows_clear.load(Ordering::Relaxed));
         let mut greeting = Vec::new();
-        Frame::Accept {
-            version: VERSION,
+        Frame::Accept(Acceptance {
             max_streams: self.limits.streams_per_copy,
             instance: copy.instance,
             clear: clear.is_some(),
             present: copy.present.load(Ordering::Relaxed),
             hard_links: copy.hello.hard_links,
             placement: copy.placement.get().copied(),
-        }
+            receipt: half.signs_receipt(),
+        })
         .encode(&mut greeting);
         // Removes the counters of the stream at its end, however often a client comes back.
         let leave = CopyMembership {
@@ -218,8 +274,8 @@ impl Server {
             counters: counters.clone(),
         };
         let carried = async {
-            match side {
-                ServerRole::Send(queue) => {
+            match half {
+                Half::Sending(queue) => {
                     let clear = PlaintextSetting {
                         wanted: clear.is_some(),
                         agreed: AtomicBool::new(clear.is_some()),
@@ -236,7 +292,7 @@ impl Server {
                     )
                     .await
                 }
-                ServerRole::Receive(receiver) => {
+                Half::Receiving(receiver) => {
                     if let Some(clear) = clear {
                         reader.allow_plaintext(clear);
                     }
@@ -296,8 +352,13 @@ impl Server {
         }
     }
 
-    fn forget(&self, token: CopyToken) {
+    /// Forgets a copy that is over, or that ends because of `end`.
+    fn forget(&self, token: CopyToken, end: &CopyEnd) {
         let copy = self.copies.lock().end(token);
+        if let Some(copy) = &copy {
+            self.record_end(copy, end);
+        }
+        self.copy_ended.notify_waiters();
         // The copy's remains are removed from disk, or made durable, without delaying anyone.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(move || drop(copy))),

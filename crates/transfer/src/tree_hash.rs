@@ -21,6 +21,20 @@ pub type Hash = [u8; 32];
 /// Zeros to hash for the holes of a file.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
+/// Minimum size of a coarse subtree, as a binary logarithm. Their hashes take half a MiB for a TiB.
+const MIN_COARSE_LOG2: u32 = 26;
+/// Binary logarithm of the maximum number of coarse subtrees of a file.
+const MAX_COARSE_COUNT_LOG2: u32 = 14;
+
+/// Returns the binary logarithm of the size of the coarse subtrees of a file of `size` bytes, whose
+/// hashes are kept to find a changed part (LH-FILES-15).
+pub fn coarse_log2(size: u64) -> u32 {
+    let whole = u64::BITS - size.saturating_sub(1).leading_zeros();
+    whole
+        .saturating_sub(MAX_COARSE_COUNT_LOG2)
+        .max(MIN_COARSE_LOG2)
+}
+
 /// Contribution of one block: its subtree's chaining value, or the root hash if the block is the
 /// whole file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +136,9 @@ pub(crate) struct TreeHash {
     /// Level and chaining value by offset. The subtrees are disjoint, and no two of them could be
     /// merged, except for the two halves of the whole file, which are kept.
     subtrees: BTreeMap<u64, (u32, ChainingValue)>,
+    /// Subtrees of the level [`coarse_log2`] that were complete, in the order in which they were,
+    /// and larger ones that were inserted whole. `None` if they are not kept.
+    coarse: Option<Vec<Subtree>>,
     root: Option<Hash>,
 }
 
@@ -133,7 +150,30 @@ impl TreeHash {
             size,
             block_log2,
             subtrees: BTreeMap::new(),
+            coarse: None,
             root,
+        }
+    }
+
+    /// Keeps the coarse subtrees that are completed from now on.
+    #[must_use]
+    pub(crate) fn keeping_coarse(self) -> Self {
+        Self {
+            coarse: Some(Vec::new()),
+            ..self
+        }
+    }
+
+    /// Returns the coarse subtrees that were kept, in any order. A file of one coarse subtree has
+    /// none. If parts of the file were inserted twice, some may contain others.
+    pub(crate) fn coarse(&self) -> &[Subtree] {
+        self.coarse.as_deref().unwrap_or_default()
+    }
+
+    /// Keeps a subtree if it is coarse.
+    fn note_coarse(&mut self, subtree: Subtree) {
+        if let Some(coarse) = &mut self.coarse {
+            coarse.push(subtree);
         }
     }
 
@@ -223,7 +263,18 @@ impl TreeHash {
         while let Some((&within, _)) = self.subtrees.range(offset..end).next() {
             self.subtrees.remove(&within);
         }
+        let coarse = coarse_log2(self.size);
+        if level > coarse {
+            self.note_coarse(subtree);
+        }
         loop {
+            if level == coarse && (self.size - 1) >> coarse != 0 {
+                self.note_coarse(Subtree {
+                    offset,
+                    level,
+                    chaining_value: value,
+                });
+            }
             let sibling = offset ^ (1 << level);
             if sibling >= self.size {
                 // At the right edge of the tree, a node without a right sibling is its own parent.
@@ -339,6 +390,33 @@ mod tests {
             prop_assert_eq!(whole.root(), Some(*blake3::hash(&data).as_bytes()));
             prop_assert_eq!(whole.subtree_count(), 2);
         }
+    }
+
+    #[test]
+    fn coarse_subtrees_are_kept_in_bounded_number() {
+        assert_eq!(coarse_log2(0), 26);
+        assert_eq!(coarse_log2(1 << 40), 26);
+        assert_eq!(coarse_log2((1 << 40) + 1), 27);
+        assert_eq!(coarse_log2(u64::MAX), 50);
+        // The last subtree is short, and blocks arrive backwards.
+        let size = (5 << 26) + 70_000;
+        let mut tree = TreeHash::new(size, 20).keeping_coarse();
+        for n in (0..size.div_ceil(1 << 20)).rev() {
+            tree.insert(n << 20, BlockHash([n as u8; 32]));
+        }
+        let mut again = TreeHash::new(size, coarse_log2(size));
+        let mut offsets = Vec::new();
+        for subtree in tree.coarse() {
+            offsets.push(subtree.offset >> 26);
+            assert!(again.insert_subtree(*subtree));
+        }
+        assert_eq!(offsets, [5, 4, 3, 2, 1, 0]);
+        assert_eq!(again.root(), tree.root());
+        let mut small = TreeHash::new(1 << 26, 20).keeping_coarse();
+        for n in 0..64 {
+            small.insert(n << 20, BlockHash([1; 32]));
+        }
+        assert!(small.root().is_some() && small.coarse().is_empty());
     }
 
     #[test]

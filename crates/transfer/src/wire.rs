@@ -15,12 +15,15 @@
 
 use bytes::{Buf, Bytes};
 use drs::Limit;
+use strum::FromRepr;
 
 use crate::error::{Failure, FailureKind};
 use crate::path::{PathError, RelPath};
 use crate::progress::not_kept::NotKeptCounts;
+use crate::receipt::ServerReceipt;
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 
+mod accept;
 mod decode;
 mod encode;
 mod field_reader;
@@ -29,6 +32,7 @@ mod options;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use accept::Acceptance;
 pub(crate) use decode::{BLOCK_FIXED, block_header_len, decode};
 pub(crate) use encode::{begin_small, finish_clear_block, finish_small};
 pub use hello::{Compare, CopyRequest, CopyToken, Hello, Placement};
@@ -57,7 +61,7 @@ pub(crate) const FRAME_HEAD_BYTES: usize = 5;
 pub(crate) const NO_ENTRY: u64 = u64::MAX;
 
 /// Subject of a REFUSE. The number is its code on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRepr)]
 #[repr(u8)]
 pub enum RefusalKind {
     /// The request itself.
@@ -68,16 +72,8 @@ pub enum RefusalKind {
     Limit = 2,
 }
 
-impl RefusalKind {
-    pub(crate) fn from_code(code: u8) -> Option<Self> {
-        [Self::Request, Self::Key, Self::Limit]
-            .into_iter()
-            .find(|kind| *kind as u8 == code)
-    }
-}
-
 /// Frame type: the type byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRepr)]
 #[repr(u8)]
 pub(crate) enum FrameType {
     Hello = 1,
@@ -104,24 +100,12 @@ pub(crate) enum FrameType {
     ClearBlock = 22,
     HardLink = 23,
     NotKept = 24,
-}
-
-impl FrameType {
-    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        use FrameType::*;
-        [
-            Hello, Accept, Refuse, File, Small, Directory, Symlink, Block, FileEnd, Failed, End,
-            Totals, Ack, Result, Done, KeepAlive, Flow, Retire, Have, Offer, Want, ClearBlock,
-            HardLink, NotKept,
-        ]
-        .into_iter()
-        .find(|t| *t as u8 == byte)
-    }
+    Receipt = 28,
 }
 
 /// Value that distinguishes one state of a source file from every other. The sender chooses it, and
 /// the receiver only compares it (LH-COPY-33).
-pub(crate) type SourceIdentity = [u8; 32];
+pub type SourceIdentity = [u8; 32];
 
 /// Identifies a copy at a server. The server chooses another number each time it begins a copy
 /// (LH-COPY-38).
@@ -129,7 +113,7 @@ pub(crate) type CopyInstance = [u8; 8];
 
 /// Permissions and modification time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Meta {
+pub struct Meta {
     /// Permission bits, at most 0o777. Set-id and sticky bits do not travel.
     pub mode: u32,
     /// Modification time: seconds since 1970 and nanoseconds (under 1e9).
@@ -207,23 +191,8 @@ impl Block {
 pub(crate) enum Frame {
     /// Client: its identity in this copy, and the request.
     Hello(Hello),
-    /// Server: accepts, with at most `max_streams` streams in this copy (LH-COPY-9).
-    Accept {
-        version: u16,
-        max_streams: u16,
-        /// `None` from a server that does not report it.
-        instance: Option<CopyInstance>,
-        /// If true, the data of blocks may travel in plaintext (LH-COPY-43).
-        clear: bool,
-        /// If true, the destination of a push is not empty and may hold some of its files
-        /// (LH-COPY-39).
-        present: bool,
-        /// If true, the server understands HARD_LINK (LH-COPY-45).
-        hard_links: bool,
-        /// Placement of the sources of a push. `None` from a server that does not report it
-        /// (LH-COPY-53).
-        placement: Option<Placement>,
-    },
+    /// Server: accepts.
+    Accept(Acceptance),
     /// Server: refuses, with the reason.
     Refuse { kind: RefusalKind, detail: String },
     /// A file that comes in blocks. It precedes the first block of the file on each stream
@@ -292,6 +261,8 @@ pub(crate) enum Frame {
     },
     /// Everything is in place. The sender compares the hash over all entries (LH-COPY-26).
     Done { manifest: Hash },
+    /// Server: its signature over the result of the copy (LH-COPY-58).
+    Receipt(ServerReceipt),
     /// Sign of life.
     KeepAlive,
     /// Server: state of its end of this stream's connection (LH-COPY-29).
@@ -330,36 +301,19 @@ pub(crate) const FLOW_LIMITS: [Limit; 9] = [
     Limit::Sender,
 ];
 
-/// Manner in which an entry came to be in place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EntryOutcome {
+/// Manner in which an entry came to be in place. The number is the byte that represents it where a
+/// failure has its code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRepr)]
+#[repr(u8)]
+pub enum EntryOutcome {
     /// Written by this copy.
-    New,
-    /// Existed before with the same content, which has travelled. It was left alone.
-    Same,
-    /// Existed before as it was offered. Its content has not travelled.
-    Unchanged,
+    New = 0,
     /// Another name of a file in place. Its content has not travelled a second time.
-    Linked,
-}
-
-impl EntryOutcome {
-    /// Returns the byte that represents it where a failure has its code.
-    pub(crate) const fn code(self) -> u8 {
-        match self {
-            Self::New => 0,
-            Self::Linked => 253,
-            Self::Unchanged => 254,
-            Self::Same => 255,
-        }
-    }
-
-    /// Returns `None` for any other byte.
-    pub(crate) fn from_code(code: u8) -> Option<Self> {
-        [Self::New, Self::Same, Self::Unchanged, Self::Linked]
-            .into_iter()
-            .find(|written| written.code() == code)
-    }
+    Linked = 253,
+    /// Existed before as it was offered. Its content has not travelled.
+    Unchanged = 254,
+    /// Existed before with the same content, which has travelled. It was left alone.
+    Same = 255,
 }
 
 /// Reason why bytes are not a frame. The peer is broken or hostile, and the stream is given up.

@@ -1,7 +1,7 @@
 //! Messages between a lab's process and its clients: JSON, one line in each direction.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -110,6 +110,7 @@ pub(crate) struct LabDescription {
 pub(crate) struct NodeDescription {
     pub(crate) name: String,
     pub(crate) address: Ipv4Addr,
+    pub(crate) ipv6: Option<Ipv6Addr>,
     /// Number of the thread whose namespaces are the node's.
     pub(crate) thread: i32,
 }

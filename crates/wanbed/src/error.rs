@@ -132,6 +132,10 @@ pub enum Error {
         nodes: String,
     },
 
+    /// The lab's scenario has no IPv6.
+    #[error("lab {0} has no IPv6 addresses: set ipv6 = true in its scenario, or --set ipv6=true")]
+    NoIpv6(String),
+
     /// The `wanbed` program, which the library starts for each lab, was not found.
     #[error(
         "the wanbed program was not found {0}: build it with `cargo build -p wanbed`, or name it \
@@ -177,7 +181,7 @@ pub struct ScenarioError {
     pub place: String,
     /// The field's dotted path, as in `--set`; empty if the file is not TOML at all.
     pub field: String,
-    /// What is wrong, and what would be right.
+    /// The mistake, and its correction.
     pub problem: String,
 }
 

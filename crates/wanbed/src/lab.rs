@@ -16,7 +16,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, BufReader};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -149,7 +149,7 @@ impl Lab {
         &self.description.backend
     }
 
-    /// Returns the nodes' names and addresses, in the order of the scenario.
+    /// Returns the nodes' names and IPv4 addresses, in the order of the scenario.
     pub fn nodes(&self) -> impl Iterator<Item = (&str, Ipv4Addr)> {
         self.description
             .nodes
@@ -157,12 +157,32 @@ impl Lab {
             .map(|node| (node.name.as_str(), node.address))
     }
 
-    /// Returns a node's address. Inside the lab, its name works as well.
+    /// Returns a node's IPv4 address. Inside the lab, its name works as well.
     ///
     /// # Errors
     /// [`Error::NoNode`] names the existing ones.
     pub fn address(&self, node: &str) -> Result<Ipv4Addr> {
         Ok(self.node(node)?.address)
+    }
+
+    /// Returns a node's IPv6 address.
+    ///
+    /// # Errors
+    /// [`Error::NoNode`]; [`Error::NoIpv6`] if the scenario has no IPv6.
+    pub fn ipv6_address(&self, node: &str) -> Result<Ipv6Addr> {
+        let address = self.node(node)?.ipv6;
+        address.ok_or_else(|| Error::NoIpv6(self.name().to_owned()))
+    }
+
+    /// Returns the address and port at which a program in a node is reached: IPv6 if the scenario
+    /// has it, else IPv4.
+    ///
+    /// # Errors
+    /// [`Error::NoNode`].
+    pub fn endpoint(&self, node: &str, port: u16) -> Result<SocketAddr> {
+        let node = self.node(node)?;
+        let address = node.ipv6.map_or(IpAddr::V4(node.address), IpAddr::V6);
+        Ok(SocketAddr::new(address, port))
     }
 
     /// Returns a command that will run in a node, in this program's working directory. The caller
@@ -209,18 +229,20 @@ impl Lab {
     }
 
     /// Returns environment variables for scripts: `WANBED_LAB`, so that `wanbed exec` needs no
-    /// name, and for each node `WANBED_ADDRESS_NODE` with its address (in capitals, `-` becomes
-    /// `_`).
+    /// name, and for each node `WANBED_ADDRESS_NODE` with its IPv4 address and `WANBED_IPV6_NODE`
+    /// with its IPv6 address, if it has one (in capitals, `-` becomes `_`).
     pub fn environment(&self) -> Vec<(String, String)> {
-        let variable = |name: &str| {
-            format!(
-                "WANBED_ADDRESS_{}",
-                name.to_ascii_uppercase().replace('-', "_")
-            )
+        let variable = |kind: &str, name: &str| {
+            let name = name.to_ascii_uppercase().replace('-', "_");
+            format!("WANBED_{kind}_{name}")
         };
-        let addresses = self
-            .nodes()
-            .map(|(name, address)| (variable(name), address.to_string()));
+        let addresses = self.description.nodes.iter().flat_map(|node| {
+            let ipv4 = (variable("ADDRESS", &node.name), node.address.to_string());
+            let ipv6 = node
+                .ipv6
+                .map(|address| (variable("IPV6", &node.name), address.to_string()));
+            std::iter::once(ipv4).chain(ipv6)
+        });
         std::iter::once(("WANBED_LAB".to_owned(), self.name().to_owned()))
             .chain(addresses)
             .collect()

@@ -8,6 +8,7 @@ mod codel;
 mod cross;
 mod cut;
 mod direction;
+mod drops;
 mod engine;
 mod jitter;
 mod layout;

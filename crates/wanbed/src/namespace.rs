@@ -6,7 +6,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
@@ -121,7 +121,7 @@ fn private_names(hosts: &str, scratch: &Path) -> io::Result<()> {
 }
 
 /// Returns lines for `/etc/hosts` that name every node.
-pub(crate) fn hosts_file<'a>(nodes: impl Iterator<Item = (Ipv4Addr, &'a str)>) -> String {
+pub(crate) fn hosts_file<'a>(nodes: impl Iterator<Item = (IpAddr, &'a str)>) -> String {
     let lines = nodes.map(|(address, name)| format!("{address} {name}\n"));
     std::iter::once("127.0.0.1 localhost\n".to_owned())
         .chain(lines)

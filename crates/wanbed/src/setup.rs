@@ -1,6 +1,9 @@
 //! Lines for `ip` and sysctls that turn a namespace into a node of the scenario.
 
+pub(crate) mod ipv6;
+
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -16,16 +19,15 @@ pub(crate) const NODE_MAC: [u8; 6] = [0x02, 0x77, 0, 0, 0, 1];
 pub(crate) fn base_sysctls(node: &Node) -> Vec<(String, String)> {
     let forward = if node.forwards { "1" } else { "0" };
     let fixed = [
-        ("net.ipv6.conf.all.disable_ipv6", "1"), // no autoconfiguration noise on the links
-        ("net.ipv6.conf.default.disable_ipv6", "1"),
         ("net.ipv4.conf.all.rp_filter", "0"), // routes may differ by direction
         ("net.ipv4.conf.default.rp_filter", "0"),
         ("net.ipv4.ip_forward", forward),
         ("net.ipv4.tcp_no_metrics_save", "1"), // one run must not teach the next
     ];
     let own = node.sysctls.iter().cloned();
-    fixed
+    ipv6::base_sysctls(node)
         .iter()
+        .chain(&fixed)
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
         .chain(own)
         .collect()
@@ -108,6 +110,11 @@ pub(crate) fn node_lines(
         "link set dev lo up".to_owned(),
         format!("addr add {}/32 dev lo", node.address),
     ];
+    let multicast = if node.ipv6.is_some() {
+        ipv6::DEVICE_OPTION
+    } else {
+        ""
+    };
     for link in network
         .links
         .iter()
@@ -118,41 +125,70 @@ pub(crate) fn node_lines(
             DeviceKind::Veth => format!(" address {} arp off", mac(NODE_MAC)),
         };
         lines.push(format!(
-            "link set dev {} mtu {} txqueuelen 10000{extra} up",
+            "link set dev {} mtu {} txqueuelen 10000{extra}{multicast} up",
             link.spec.name, link.spec.mtu
         ));
     }
+    let address = |node: &Node| Some(node.address.into());
+    lines.extend(route_lines(network, index, routes, congestion, address));
+    lines
+}
+
+/// Returns the lines for a node's routes between the addresses that `address` returns. There are
+/// none if a node has no such address.
+fn route_lines(
+    network: &ScenarioNetwork,
+    index: usize,
+    routes: &NodeRoutes,
+    congestion: Option<&str>,
+    address: impl Fn(&Node) -> Option<IpAddr>,
+) -> Vec<String> {
+    let Some(addresses) = network
+        .nodes
+        .iter()
+        .map(address)
+        .collect::<Option<Vec<_>>>()
+    else {
+        return Vec::new();
+    };
     let congestion = congestion
         .map(|name| format!(" congctl {name}"))
         .unwrap_or_default();
     let route = |to: usize, link: usize| {
-        let (to, device) = (network.nodes[to].address, &network.links[link].spec.name);
-        format!(
-            "route add {to}/32 dev {device} src {}{congestion}",
-            node.address
-        )
+        let (to, device) = (host(addresses[to]), &network.links[link].spec.name);
+        let source = addresses[index];
+        format!("route add {to} dev {device} src {source}{congestion}")
     };
-    lines.extend(routes.main.iter().map(|&(to, link)| route(to, link)));
+    let mut lines: Vec<String> = routes
+        .main
+        .iter()
+        .map(|&(to, link)| route(to, link))
+        .collect();
     for hop in &routes.pinned {
         lines.push(format!("{} table {}", route(hop.to, hop.link), hop.table));
-        lines.push(rule(network, hop));
+        lines.push(rule(&addresses, hop));
     }
     lines
 }
 
-fn rule(network: &ScenarioNetwork, hop: &PinnedHop) -> String {
+/// Returns the prefix of a single address.
+fn host(address: IpAddr) -> String {
+    format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })
+}
+
+fn rule(addresses: &[IpAddr], hop: &PinnedHop) -> String {
     // `iif lo` matches what a node sends itself; its packets may be routed before they have a
     // source address.
     let source = hop.from.map_or("iif lo".to_owned(), |from| {
-        format!("from {}/32", network.nodes[from].address)
+        format!("from {}", host(addresses[from]))
     });
     let ports = hop.ports.map_or(String::new(), |range| {
         let end = if range.at_sender { "sport" } else { "dport" };
         format!(" ipproto tcp {end} {}-{}", range.first, range.last)
     });
-    let to = network.nodes[hop.to].address;
+    let to = host(addresses[hop.to]);
     format!(
-        "rule add {source} to {to}/32{ports} lookup {} pref {}",
+        "rule add {source} to {to}{ports} lookup {} pref {}",
         hop.table, hop.priority
     )
 }
@@ -163,7 +199,12 @@ pub(crate) fn mac(bytes: [u8; 6]) -> String {
 
 /// Runs lines through `ip -batch` in the calling thread's namespaces.
 pub(crate) fn batch(program: &'static str, node: &str, lines: &[String]) -> Result<()> {
+    batch_with(program, &[], node, lines)
+}
+
+fn batch_with(program: &'static str, options: &[&str], node: &str, lines: &[String]) -> Result<()> {
     let mut child = Command::new(program)
+        .args(options)
         .args(["-batch", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -243,10 +284,14 @@ mod tests {
         ports = "21000-21999"
     "#;
 
+    pub(super) fn three(overrides: &Overrides) -> ScenarioNetwork {
+        Scenario::from_text("three.toml", THREE)
+            .resolve(overrides)
+            .unwrap()
+    }
+
     fn lines(index: usize, device: DeviceKind, congestion: Option<&str>) -> Vec<String> {
-        let network = Scenario::from_text("three.toml", THREE)
-            .resolve(&Overrides::default())
-            .unwrap();
+        let network = three(&Overrides::default());
         node_lines(
             &network,
             index,

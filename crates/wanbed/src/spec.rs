@@ -84,6 +84,9 @@ pub struct DirectionSpec {
     pub cross: Option<CrossSpec>,
     /// Changes over time.
     pub changes: Option<Trace>,
+    /// Times since the link started, in ascending order. The next segment that the transmitter
+    /// takes from the queue after each of them is lost on the wire, besides those of `loss`.
+    pub drop_at: Vec<Duration>,
 }
 
 /// Loss of segments on the wire. Probabilities are per segment (per packet on the wire, never per
@@ -166,8 +169,9 @@ impl LinkSpec {
     }
 }
 
-/// Maximum delay and length of a trace; it keeps nanoseconds since the start far from overflow.
-const MAX_TIME: Duration = Duration::from_secs(86_400);
+/// Maximum delay, length of a trace and time of a drop; it keeps nanoseconds since the start far
+/// from overflow.
+pub(crate) const MAX_TIME: Duration = Duration::from_secs(86_400);
 /// Minimum cycle of a trace; shorter ones would make the engine chase its own trace.
 const MIN_TRACE_CYCLE: Duration = Duration::from_millis(1);
 /// Maximum rate, 1 Tbit/s: far beyond any lab, and it keeps bit-nanoseconds within 128 bits.
@@ -179,6 +183,12 @@ impl DirectionSpec {
         check_rate(self.rate)?;
         self.loss.check().map_err(|e| e.under("loss"))?;
         self.check_noise()?;
+        if self.drop_at.iter().any(|at| *at > MAX_TIME) {
+            return Err(wrong("drop_at", "must lie within a day"));
+        }
+        if !self.drop_at.is_sorted() {
+            return Err(wrong("drop_at", "must be in ascending order"));
+        }
         let limited = self.rate.is_some()
             || self
                 .changes
@@ -355,6 +365,7 @@ mod tests {
                 ],
                 repeat_after: Some(Duration::from_secs(2)),
             }),
+            drop_at: vec![Duration::ZERO, Duration::from_secs(9)],
         };
         LinkSpec {
             name: "ab".into(),
@@ -393,6 +404,12 @@ mod tests {
             "forward.rate"
         );
         assert_eq!(field(|s| s.forward.queue = 1_499), "forward.queue");
+        for drop_at in [
+            vec![Duration::MAX],
+            vec![Duration::from_secs(1), Duration::ZERO],
+        ] {
+            assert_eq!(field(|s| s.forward.drop_at = drop_at), "forward.drop_at");
+        }
         for probability in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
             let loss = LossModel::Independent { probability };
             assert_eq!(field(|s| s.forward.loss = loss), "forward.loss.probability");

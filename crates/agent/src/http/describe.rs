@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_copy_api::SshOptions;
+use longhaul_api::endpoints::operations;
+use longhaul_copy_api::{FilterOptions, SshOptions};
+use utoipa::PartialSchema;
 use utoipa::openapi::link::Link;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
-use utoipa::openapi::{OpenApi, PathItem, RefOr};
-use utoipa::{Modify, PartialSchema};
+use utoipa::openapi::{OpenApi, RefOr};
 
 /// Names of the methods of authentication.
 const TOKEN: &str = "token";
@@ -27,76 +28,65 @@ const JOB_OPERATIONS: [&str; 7] = [
 
 /// Adds the methods of authentication, the links from a submitted job, and the formats of names and
 /// numbers.
-pub(super) struct CommonParts;
-
-impl Modify for CommonParts {
-    fn modify(&self, description: &mut OpenApi) {
-        let token = HttpBuilder::new()
-            .scheme(HttpAuthScheme::Bearer)
-            .description(Some(
-                "On loopback: the agent's token, in the file `token` of its directory. Over its \
-                 Unix socket no credentials are needed.",
-            ))
-            .build();
-        let page = ApiKey::Cookie(ApiKeyValue::with_description(
-            longhaul_api::access::COOKIE,
-            "For a page that was opened with a ticket.",
-        ));
-        // OpenAPI has no type for signed messages. The header with the signature comes closest.
-        let signature = ApiKey::Header(ApiKeyValue::with_description(
-            "Signature",
-            "On other addresses: the request is signed (RFC 9421, with `Signature-Input` and, for \
-            a body, `Content-Digest` of RFC 9530) by an Ed25519 key that the agent's file of \
-            authorized keys names.",
-        ));
-        let components = description.components.get_or_insert_default();
-        components.add_security_scheme(TOKEN, SecurityScheme::Http(token));
-        components.add_security_scheme(PAGE, SecurityScheme::ApiKey(page));
-        components.add_security_scheme(SIGNATURE, SecurityScheme::ApiKey(signature));
-        merge_ssh_options(&mut components.schemas);
-        let nothing = Vec::<String>::new();
-        for (path, item) in &mut description.paths.paths {
-            for operation in operations(item) {
-                operation.security = Some(match path == SIGN_IN {
-                    true => Vec::new(),
-                    false => vec![
-                        SecurityRequirement::new(TOKEN, nothing.clone()),
-                        SecurityRequirement::new(PAGE, nothing.clone()),
-                        SecurityRequirement::new(SIGNATURE, nothing.clone()),
-                    ],
-                });
-                for parameter in operation.parameters.iter_mut().flatten() {
-                    if let RefOr::T(parameter) = parameter {
-                        describe_path(parameter);
-                    }
+pub(super) fn add_common_parts(description: &mut OpenApi) {
+    let token = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some(
+            "On loopback: the agent's token, in the file `token` of its directory. Over its \
+             Unix socket no credentials are needed.",
+        ))
+        .build();
+    let page = ApiKey::Cookie(ApiKeyValue::with_description(
+        longhaul_api::access::COOKIE,
+        "For a page that was opened with a ticket.",
+    ));
+    // OpenAPI has no type for signed messages. The header with the signature comes closest.
+    let signature = ApiKey::Header(ApiKeyValue::with_description(
+        "Signature",
+        "On other addresses: the request is signed (RFC 9421, with `Signature-Input` and, for \
+        a body, `Content-Digest` of RFC 9530) by an Ed25519 key that the agent's file of \
+        authorized keys names.",
+    ));
+    let components = description.components.get_or_insert_default();
+    components.add_security_scheme(TOKEN, SecurityScheme::Http(token));
+    components.add_security_scheme(PAGE, SecurityScheme::ApiKey(page));
+    components.add_security_scheme(SIGNATURE, SecurityScheme::ApiKey(signature));
+    merge_options(&mut components.schemas);
+    let nothing = Vec::<String>::new();
+    for (path, item) in &mut description.paths.paths {
+        for operation in operations(item) {
+            operation.security = Some(match path == SIGN_IN {
+                true => Vec::new(),
+                false => vec![
+                    SecurityRequirement::new(TOKEN, nothing.clone()),
+                    SecurityRequirement::new(PAGE, nothing.clone()),
+                    SecurityRequirement::new(SIGNATURE, nothing.clone()),
+                ],
+            });
+            for parameter in operation.parameters.iter_mut().flatten() {
+                if let RefOr::T(parameter) = parameter {
+                    describe_path(parameter);
                 }
             }
-            if path == SUBMIT
-                && let Some(submit) = &mut item.post
-            {
-                link_jobs(submit);
-            }
+        }
+        if path == SUBMIT
+            && let Some(submit) = &mut item.post
+        {
+            link_jobs(submit);
         }
     }
 }
 
-/// Adds the options of ssh to those of a copy, as both are one object.
-fn merge_ssh_options(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
-    if let (Some(RefOr::T(Schema::Object(options))), RefOr::T(Schema::Object(ssh))) =
-        (schemas.get_mut("CopyOptions"), SshOptions::schema())
-    {
-        options.properties.extend(ssh.properties);
+/// Adds the options of ssh and those of filters to those of a copy, as all are one object.
+fn merge_options(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
+    let Some(RefOr::T(Schema::Object(options))) = schemas.get_mut("CopyOptions") else {
+        return;
+    };
+    for part in [SshOptions::schema(), FilterOptions::schema()] {
+        if let RefOr::T(Schema::Object(part)) = part {
+            options.properties.extend(part.properties);
+        }
     }
-}
-
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    let all = [
-        &mut item.get,
-        &mut item.put,
-        &mut item.post,
-        &mut item.delete,
-    ];
-    all.into_iter().flatten()
 }
 
 fn describe_path(parameter: &mut Parameter) {

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::ApiState;
 use crate::model::{JobParts, Progress};
@@ -45,16 +47,18 @@ pub(super) struct EventsQuery {
     after: Option<i64>,
 }
 
+/// Returns the endpoints of this module.
+pub(super) fn endpoints() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::default().routes(routes!(events))
+}
+
 /// Changed jobs (`event: job`, with the number of the change as `id`), and once a second the
 /// progress of running jobs (`event: progress`, see `JobProgress`).
 #[utoipa::path(
     get,
-    path = "/api/v1/events",
+    path = "/events",
     params(EventsQuery),
-    responses(
-        (status = OK, body = String, content_type = "text/event-stream"),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = String, content_type = "text/event-stream"), Problem)
 )]
 pub(super) async fn events(
     State(service): State<ApiState>,

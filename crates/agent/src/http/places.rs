@@ -11,6 +11,8 @@ use longhaul_api::{Caller, Problem, ProblemKind};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::ApiState;
 use crate::places::{
@@ -57,14 +59,19 @@ pub struct PlaceList {
     pub items: Vec<Place>,
 }
 
-#[utoipa::path(
-    get,
-    path = "/api/v1/places",
-    responses(
-        (status = OK, body = PlaceList),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
-)]
+/// Returns the endpoints of this module.
+pub(super) fn endpoints() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::default()
+        .routes(routes!(places))
+        .routes(routes!(put, remove))
+        .routes(routes!(test))
+        .routes(routes!(files))
+        .routes(routes!(mkdir))
+        .routes(routes!(rename))
+        .routes(routes!(remove_files))
+}
+
+#[utoipa::path(get, path = "/places", responses((status = OK, body = PlaceList), Problem))]
 pub(super) async fn places(
     State(service): State<ApiState>,
     Extension(caller): Extension<Caller>,
@@ -77,13 +84,10 @@ pub(super) async fn places(
 /// Creates a place, or changes the root of one.
 #[utoipa::path(
     put,
-    path = "/api/v1/places/{name}",
+    path = "/places/{name}",
     params(("name" = String, Path)),
     request_body = PlaceRoot,
-    responses(
-        (status = OK, body = Place),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = Place), Problem)
 )]
 pub(super) async fn put(
     State(service): State<ApiState>,
@@ -110,12 +114,9 @@ pub(super) async fn put(
 /// Removes a place from the list. Its files stay.
 #[utoipa::path(
     delete,
-    path = "/api/v1/places/{name}",
+    path = "/places/{name}",
     params(("name" = String, Path)),
-    responses(
-        (status = NO_CONTENT),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = NO_CONTENT), Problem)
 )]
 pub(super) async fn remove(
     State(service): State<ApiState>,
@@ -149,12 +150,9 @@ pub struct PlaceTest {
 /// Tests if a place can be reached, and reports the problem if not.
 #[utoipa::path(
     post,
-    path = "/api/v1/places/{name}/test",
+    path = "/places/{name}/test",
     params(("name" = String, Path)),
-    responses(
-        (status = OK, body = PlaceTest),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = PlaceTest), Problem)
 )]
 pub(super) async fn test(
     State(service): State<ApiState>,
@@ -196,12 +194,9 @@ pub(super) struct ListQuery {
 /// Entries of a directory.
 #[utoipa::path(
     get,
-    path = "/api/v1/files",
+    path = "/files",
     params(ListQuery),
-    responses(
-        (status = OK, body = FilePage),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = FilePage), Problem)
 )]
 pub(super) async fn files(
     State(service): State<ApiState>,
@@ -251,12 +246,9 @@ pub struct NewDirectory {
 
 #[utoipa::path(
     post,
-    path = "/api/v1/files/mkdir",
+    path = "/files/mkdir",
     request_body = NewDirectory,
-    responses(
-        (status = NO_CONTENT),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = NO_CONTENT), Problem)
 )]
 pub(super) async fn mkdir(
     State(service): State<ApiState>,
@@ -282,12 +274,9 @@ pub struct NewName {
 
 #[utoipa::path(
     post,
-    path = "/api/v1/files/rename",
+    path = "/files/rename",
     request_body = NewName,
-    responses(
-        (status = NO_CONTENT),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = NO_CONTENT), Problem)
 )]
 pub(super) async fn rename(
     State(service): State<ApiState>,
@@ -323,12 +312,9 @@ pub struct Removal {
 
 #[utoipa::path(
     post,
-    path = "/api/v1/files/remove",
+    path = "/files/remove",
     request_body = Removal,
-    responses(
-        (status = NO_CONTENT),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = NO_CONTENT), Problem)
 )]
 pub(super) async fn remove_files(
     State(service): State<ApiState>,

@@ -14,6 +14,8 @@ use longhaul_api::{LocalGate, Problem, ProblemKind};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, watch};
 use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::ApiState;
 use crate::agent::Agent;
@@ -24,18 +26,15 @@ const PAGE_PORT: u16 = 7512;
 /// Maximum size of a sign-in request, in bytes. Any user of this machine can send one.
 pub(super) const MAX_TICKET_BYTES: usize = 1024;
 
-/// Headers of every answer, which restrict what a browser may do with it.
-pub(super) const HEADERS: [(HeaderName, HeaderValue); 3] = [
+/// Headers of every response that restrict what a browser may do with it. Others are set by
+/// [`set_common_headers`](longhaul_api::headers::set_common_headers).
+pub(super) const HEADERS: [(HeaderName, HeaderValue); 2] = [
     (
         header::CONTENT_SECURITY_POLICY,
         HeaderValue::from_static(
             "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
             connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
         ),
-    ),
-    (
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
     ),
     (
         header::REFERRER_POLICY,
@@ -107,14 +106,21 @@ pub struct PageAddress {
     pub url: String,
 }
 
+/// Returns the endpoints for authenticated callers.
+pub(super) fn endpoints() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::default().routes(routes!(tickets))
+}
+
+/// Returns the endpoint at which a page signs in.
+pub(super) fn sign_in() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::default().routes(routes!(session))
+}
+
 /// Creates the address of a page. Only over the Unix socket.
 #[utoipa::path(
     post,
-    path = "/api/v1/tickets",
-    responses(
-        (status = OK, body = PageAddress),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    path = "/tickets",
+    responses((status = OK, body = PageAddress), Problem)
 )]
 pub(super) async fn tickets(State(service): State<ApiState>) -> Result<Json<PageAddress>, Problem> {
     let Some(web) = &service.web else {
@@ -146,12 +152,9 @@ pub struct Ticket {
 /// Signs a page in: exchanges its ticket for a cookie.
 #[utoipa::path(
     post,
-    path = "/api/v1/session",
+    path = "/session",
     request_body = Ticket,
-    responses(
-        (status = NO_CONTENT),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = NO_CONTENT), Problem)
 )]
 pub(super) async fn session(
     Extension(gate): Extension<Arc<LocalGate>>,

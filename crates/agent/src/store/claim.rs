@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use longhaul_api::database::next_numbers;
-use longhaul_jobs::{Candidate, JobEvent, JobLimits, RunningJob, choose};
 use sqlx::{AnyConnection, AssertSqlSafe, Row as _};
 
 use super::{AttemptEnd, JobStore, StoreError, StoredJob, backoff_jitter};
+use crate::jobs::{Candidate, JobEvent, JobLimits, RunningJob, choose};
 
 /// Period over which users' recent usage is counted, in milliseconds.
 const USAGE_PERIOD_MS: i64 = 24 * 3600 * 1000;

@@ -1,8 +1,7 @@
 //! History of ended jobs.
 
-use longhaul_jobs::EventRefusal;
-
 use super::{JobStore, StoreError};
+use crate::jobs::EventRefusal;
 
 impl JobStore {
     /// Removes a job, with its parts, from the history.

@@ -4,11 +4,11 @@
 //! parts afterwards, which prevents deadlocks. Agents claim parts and renew leases without that
 //! lock, as this does not change the job.
 
-use longhaul_jobs::{JobEvent, Moment, PartCounts, apply_to_split};
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
 
 use super::row::COLUMNS;
 use super::{AttemptEnd, JobStore, StoreError, StoredJob, backoff_jitter};
+use crate::jobs::{JobEvent, Moment, PartCounts, apply_to_split};
 use crate::model::{JobParts, JobState, Progress};
 
 /// State of a job's parts.

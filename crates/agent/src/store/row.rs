@@ -1,10 +1,10 @@
 //! Rows of jobs.
 
-use longhaul_jobs::{JobLife, Lease, State, StopWish};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
 use super::StoreError;
+use crate::jobs::{JobLife, Lease, State, StopWish};
 use crate::model::{Job, JobRequest, PartOf, Stopping, shown_moment};
 
 /// Columns of a job except its report. A part uses the request of its job.

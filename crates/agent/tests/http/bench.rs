@@ -11,6 +11,7 @@ use hyper::{HeaderMap, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use longhaul_agent::agent::CopyProgram;
 use longhaul_agent::http::Asset;
+use longhaul_agent::jobs::JobLimits;
 use longhaul_agent::places::{
     Browse, FileEntry, FileKind, FilePage, Place, PlaceAnswer, PlaceChange, PlaceError,
     PlaceErrorKind,
@@ -18,7 +19,6 @@ use longhaul_agent::places::{
 use longhaul_agent::{Agent, AgentSettings, JobRequest, JobStore, http};
 use longhaul_api::access::{BearerToken, PageSessions};
 use longhaul_api::{LocalGate, listen};
-use longhaul_jobs::JobLimits;
 use longhaul_proto::SigningKey;
 use serde_json::Value;
 use tokio::net::TcpStream;

@@ -1,9 +1,9 @@
 //! Tests of jobs from submission to end, and of places.
 
+use longhaul_agent::jobs::{AttemptResult, EventRefusal, JobEvent, State, StopWish};
 use longhaul_agent::places::Place;
 use longhaul_agent::store::{AttemptEnd, JobSelection, LostAgents};
 use longhaul_agent::{JobState, JobStore, StoreError};
-use longhaul_jobs::{AttemptResult, EventRefusal, JobEvent, State, StopWish};
 
 use crate::{LEASE, LIMITS, claim, holder, request, submit};
 

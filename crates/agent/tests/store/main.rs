@@ -12,10 +12,10 @@ mod postgres;
 #[path = "../../../api/tests/support/stores.rs"]
 mod stores;
 
+use longhaul_agent::jobs::JobLimits;
 use longhaul_agent::store::{Holder, LostAgents};
 use longhaul_agent::{JobRequest, JobStore};
 use longhaul_copy_api::CopyOptions;
-use longhaul_jobs::JobLimits;
 
 use jobs::*;
 use notices::*;

@@ -1,7 +1,7 @@
 //! Tests of notices of ended jobs.
 
+use longhaul_agent::jobs::JobEvent;
 use longhaul_agent::{JobRequest, JobStore};
-use longhaul_jobs::JobEvent;
 
 use crate::{request, submit};
 

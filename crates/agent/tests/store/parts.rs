@@ -1,8 +1,8 @@
 //! Tests of split jobs and their parts.
 
+use longhaul_agent::jobs::{AttemptResult, EventRefusal, JobEvent, JobLimits, State, StopWish};
 use longhaul_agent::store::{AttemptEnd, JobSelection, LostAgents};
 use longhaul_agent::{JobRequest, JobState, JobStore, StoreError};
-use longhaul_jobs::{AttemptResult, EventRefusal, JobEvent, JobLimits, State, StopWish};
 
 use crate::{LEASE, LIMITS, holder, request, submit};
 

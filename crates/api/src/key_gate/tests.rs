@@ -4,7 +4,7 @@ use axum::http::HeaderMap;
 use longhaul_proto::SigningKey;
 
 use super::*;
-use crate::signatures::sign::{random_nonce, sign};
+use longhaul_api_common::signatures::sign::{random_nonce, sign};
 
 const NOW: u64 = 1_800_000_000;
 const NOW_MS: u64 = NOW * 1000;

@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use longhaul_service::http::{Acceptor, PeerIdentity, PendingStream};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::{Acceptor, PendingStream, ServiceListenError, serve};
-use crate::caller::PeerIdentity;
+use super::{ServiceListenError, serve};
 
 /// Listens on any address of this machine.
 ///

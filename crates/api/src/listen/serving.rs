@@ -1,179 +1,73 @@
-//! Serving connections within bounds that hold for any behaviour of the peers.
-//!
-//! A connection is pending until one of its requests has been admitted. Pending connections have
-//! little time. When there are too many, the oldest connection of the source with the most is reset
-//! ([`longhaul_hop::ConnectionGate`]). Admitted connections are charged to their key or source.
-//! Each listener has its own gate, so a crowd at one leaves capacity at the others.
+//! Serving a router within the bounds of [`longhaul_service::http`], and with a time limit for the
+//! body of each request.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
+use axum::response::Response;
 use hyper::Request;
 use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
-use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use longhaul_hop::{AdmittedConnection, ConnectionGate, EventLog, GateLimits};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{Sleep, sleep, timeout};
-
-use crate::caller::{PeerIdentity, source_address};
-
-/// Wait after an accept that failed because descriptors or memory ran out.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// Maximum numbers of pending and of admitted connections.
-const GATE_LIMITS: GateLimits = GateLimits {
-    newcomers: 128,
-    verified: 512,
-    // For the TLS handshake, and again for the head of each request.
-    header: Duration::from_secs(10),
-    least_header: Duration::from_secs(2),
+use longhaul_hop::GateLimits;
+use longhaul_service::http::{
+    self, Acceptor, HttpLimits, PeerIdentity, RequestHandler, SharedPermit,
 };
-/// Maximum size of a request's head, in bytes.
-const MAX_HEAD_BYTES: usize = 64 << 10;
+use tokio::sync::watch;
+use tokio::time::{Sleep, sleep};
+
+/// Maximum numbers of pending and of admitted connections, and bounds of each.
+const LIMITS: HttpLimits = HttpLimits {
+    gate: GateLimits {
+        newcomers: 128,
+        verified: 512,
+        // For the TLS handshake, and again for the head of each request.
+        header: Duration::from_secs(10),
+        least_header: Duration::from_secs(2),
+    },
+    max_head_bytes: 64 << 10,
+    single_request: false,
+};
 /// Maximum time to receive a request's body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum time for pending answers when the service ends.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Future of a connection that becomes a stream of requests: at once, or after a TLS handshake.
-pub type PendingStream<S> = Pin<Box<dyn Future<Output = io::Result<S>> + Send>>;
-
-/// Listener of a service.
-pub trait Acceptor: Send + Sync + 'static {
-    /// Stream that carries requests.
-    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-
-    /// Accepts a connection.
-    ///
-    /// # Errors
-    /// The system has no descriptors or memory left for it.
-    fn accept(
-        &self,
-    ) -> impl Future<Output = io::Result<(PendingStream<Self::Stream>, PeerIdentity)>> + Send;
-}
-
-impl Acceptor for TcpListener {
-    type Stream = tokio::net::TcpStream;
-
-    async fn accept(&self) -> io::Result<(PendingStream<Self::Stream>, PeerIdentity)> {
-        let (stream, peer) = Self::accept(self).await?;
-        Ok((
-            Box::pin(std::future::ready(Ok(stream))),
-            PeerIdentity::Network(peer),
-        ))
-    }
-}
-
-impl Acceptor for UnixListener {
-    type Stream = tokio::net::UnixStream;
-
-    async fn accept(&self) -> io::Result<(PendingStream<Self::Stream>, PeerIdentity)> {
-        let (stream, _) = Self::accept(self).await?;
-        let user = stream.peer_cred().ok().map(|peer| peer.uid());
-        Ok((
-            Box::pin(std::future::ready(Ok(stream))),
-            PeerIdentity::Local(user),
-        ))
-    }
-}
 
 /// Serves `router` until `stop` is true. Each request carries its [`PeerIdentity`] and the
-/// [`SharedPermit`](crate::key_gate::SharedPermit) of its connection.
+/// [`SharedPermit`] of its connection.
 ///
 /// # Errors
 /// None; it returns once `stop` is true.
 pub async fn serve<A: Acceptor>(
     listener: A,
     router: Router,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let (gate, events) = (ConnectionGate::new(GATE_LIMITS), EventLog::new());
-    let mut connections = JoinSet::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            Some(_) = connections.join_next() => continue,
-            _ = stop.wait_for(|stop| *stop) => break,
-        };
-        match accepted {
-            Ok((opening, peer)) => {
-                let entered = gate.admit(source_address(peer));
-                connections.spawn(serve_connection(
-                    opening,
-                    peer,
-                    entered,
-                    router.clone(),
-                    stop.clone(),
-                ));
-            }
-            Err(error) => {
-                events.log(
-                    None,
-                    |left_out| tracing::warn!(%error, left_out, "cannot accept a connection"),
-                );
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-    drop(listener);
-    let all = async { while connections.join_next().await.is_some() {} };
-    // Connections that remain are aborted when the set is dropped.
-    let _ = timeout(SHUTDOWN_TIMEOUT, all).await;
+    let handler = RouterHandler(TowerToHyperService::new(router));
+    http::serve(listener, handler, LIMITS, stop).await;
     Ok(())
 }
 
-async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    opening: PendingStream<S>,
-    peer: PeerIdentity,
-    entered: AdmittedConnection,
-    router: Router,
-    mut stop: watch::Receiver<bool>,
-) {
-    let AdmittedConnection {
-        permit: place,
-        mut eviction,
-        header,
-    } = entered;
-    let place = Arc::new(Mutex::new(place));
-    let served = async {
-        let Ok(Ok(stream)) = timeout(header, opening).await else {
-            return;
-        };
-        let router = TowerToHyperService::new(router);
-        let service = service_fn(|mut request: Request<Incoming>| {
-            request.extensions_mut().insert(place.clone());
-            request.extensions_mut().insert(ConnectInfo(peer));
-            router.call(request.map(with_body_timeout))
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(header)
-            .max_buf_size(MAX_HEAD_BYTES)
-            .serve_connection(TokioIo::new(stream), service);
-        tokio::pin!(connection);
-        tokio::select! {
-            // Errors of a connection are the peer's concern.
-            _ = connection.as_mut() => return,
-            _ = stop.wait_for(|stop| *stop) => {}
-        }
-        connection.as_mut().graceful_shutdown();
-        let _ = connection.await;
-    };
-    tokio::select! {
-        () = served => {}
-        () = eviction.wait() => {}
+struct RouterHandler(TowerToHyperService<Router>);
+
+impl RequestHandler for RouterHandler {
+    type Body = Body;
+
+    async fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        peer: PeerIdentity,
+        permit: &SharedPermit,
+    ) -> Result<Response, Infallible> {
+        request.extensions_mut().insert(Arc::clone(permit));
+        request.extensions_mut().insert(ConnectInfo(peer));
+        self.0.call(request.map(with_body_timeout)).await
     }
 }
 

@@ -1,4 +1,5 @@
-//! PostgreSQL server of a test, in a temporary directory and reachable only over a socket in it.
+//! PostgreSQL server of a test, in a temporary directory. It is reachable over a socket in it, and
+//! on request at a port of 127.0.0.1.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -15,13 +16,29 @@ const NOBODY: u32 = 65534;
 /// Running server, which stops when this is dropped.
 pub struct Postgres {
     dir: TempDir,
+    /// TCP port, if it listens at one.
+    port: Option<u16>,
     programs: PathBuf,
     server: Option<Child>,
 }
 
 impl Postgres {
     /// Creates a cluster and starts its server.
+    #[allow(dead_code, reason = "each program of tests uses some of it")]
     pub fn start() -> Self {
+        Self::start_at(None)
+    }
+
+    /// Creates a cluster and starts its server at a free port of 127.0.0.1.
+    #[allow(dead_code, reason = "each program of tests uses some of it")]
+    pub fn start_with_port() -> (Self, u16) {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        (Self::start_at(Some(port)), port)
+    }
+
+    fn start_at(port: Option<u16>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         if rustix::process::getuid().is_root() {
             std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -29,6 +46,7 @@ impl Postgres {
         }
         let mut this = Self {
             dir,
+            port,
             programs: programs(),
             server: None,
         };
@@ -55,6 +73,7 @@ impl Postgres {
     }
 
     /// Creates a database.
+    #[allow(dead_code, reason = "each program of tests uses some of it")]
     pub fn create_database(&self, name: &str) {
         let made = self
             .command("createdb")
@@ -66,6 +85,7 @@ impl Postgres {
     }
 
     /// Returns the URL of a database.
+    #[allow(dead_code, reason = "each program of tests uses some of it")]
     pub fn url_of(&self, name: &str) -> String {
         format!(
             "postgres:///{name}?user=agent&host={}",
@@ -74,6 +94,7 @@ impl Postgres {
     }
 
     /// Stops the server immediately, as a crash would, and starts it again.
+    #[allow(dead_code, reason = "each program of tests uses some of it")]
     pub fn crash_and_restart(&mut self) {
         self.kill();
         // The next server removes the file if no process has its number. By now, an unrelated
@@ -99,6 +120,9 @@ impl Postgres {
             }
         };
         command.current_dir(self.dir.path()).stdin(Stdio::null());
+        if let Some(port) = self.port {
+            command.env("PGPORT", port.to_string());
+        }
         command
     }
 
@@ -132,7 +156,10 @@ impl Postgres {
             .arg(self.dir.path())
             .args([
                 "-c",
-                "listen_addresses=",
+                match self.port {
+                    Some(_) => "listen_addresses=127.0.0.1",
+                    None => "listen_addresses=",
+                },
                 "-c",
                 "max_connections=64",
                 "-c",

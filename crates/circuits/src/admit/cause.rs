@@ -4,20 +4,17 @@
 #[cfg(test)]
 mod tests;
 
-use serde::{Deserialize, Serialize};
-
-use super::{RequestShortfall, available_field, plan_request};
+use super::{BestFound, available_field, plan_request};
 use crate::ledger::View;
 use crate::network::NodeId;
-use crate::path::{BandwidthField, Diversity, LinkPath, Preference, latency_of};
+use crate::path::{BandwidthField, Disjoint, LinkPath, Preference, latency_of};
 use crate::policy::RequestLimits;
 use crate::request::{CircuitRequest, Demand, ReservationPlan};
 use crate::split::{assign_links, total_rate};
 use crate::time::BitsPerSecond;
 
 /// Constraint of a request on its paths.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathConstraint {
     /// Nodes to pass.
     Via,
@@ -62,7 +59,7 @@ pub enum PathConstraint {
 }
 
 /// Constraints that make a request fail.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusalCause {
     /// The constraints. Without any of them the request would be granted; if there are several and
     /// `together` is true, only without all of them.
@@ -110,7 +107,7 @@ impl Removable {
             Self::MaxHops => bounds.max_hops.take().is_some(),
             Self::MaxLatency => bounds.max_latency.take().is_some(),
             Self::Disjoint => {
-                std::mem::take(&mut request.diversity) != Diversity::Any && request.paths > 1
+                std::mem::take(&mut request.diversity) != Disjoint::No && request.paths > 1
             }
         }
     }
@@ -121,14 +118,14 @@ pub(super) fn find_cause(
     view: &View<'_>,
     request: &CircuitRequest,
     limits: &RequestLimits,
-    short: &RequestShortfall,
+    found: &BestFound,
 ) -> Option<RefusalCause> {
     if !request.bounds.explicit.is_empty() {
         return explicit_cause(view, request);
     }
-    let found = match short {
-        RequestShortfall::Rate(short) => Some(total_rate(&short.routes)),
-        RequestShortfall::Volume(_) => None,
+    let found = match found {
+        BestFound::Routes(routes) => Some(total_rate(routes)),
+        BestFound::Volume(_) => None,
     };
     let mut without_all = request.clone();
     let present: Vec<Removable> = Removable::ALL

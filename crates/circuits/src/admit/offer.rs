@@ -2,12 +2,14 @@
 
 use super::over_time::PartialPlans;
 use super::{
-    CounterOffer, CounterOffers, RequestShortfall, available_field, over_time, plan_request, until,
+    BestFound, CounterOffer, CounterOffers, Shortfall, available_field, over_time, plan_request,
+    until,
 };
 use crate::ledger::View;
 use crate::policy::RequestLimits;
-use crate::request::{CircuitRequest, Demand, ReservationPlan, VolumePace};
-use crate::split::{RateEvidence, RatedPath, find_routes, max_rate_routes, total_rate};
+use crate::proof::Proof;
+use crate::request::{CircuitRequest, Demand, Pace, ReservationPlan};
+use crate::split::{RatedPath, find_routes, max_rate_routes, total_rate};
 use crate::time::{BitsPerSecond, MomentMs, Window};
 
 /// Maximum number of start times to try.
@@ -17,20 +19,20 @@ const MAX_STARTS: usize = 48;
 /// need a search.
 const MAX_UNGUIDED_STARTS: usize = 4;
 
-/// Finds counter-offers for a request that does not fit.
-///
-/// `frees` is the moment at which the cut of the proof frees up, if the proof is a cut; the inner
-/// `None` means never. `goes_on` is called before each step; the search stops once it returns
-/// `false`. The cheapest steps run first.
+/// Finds counter-offers for a request that does not fit. `goes_on` is called before each step; the
+/// search stops once it returns `false`. The cheapest steps run first.
 pub(super) fn find_offers(
     view: &View<'_>,
-    request: &CircuitRequest,
-    limits: &RequestLimits,
-    now: MomentMs,
-    (short, frees): (&RequestShortfall, Option<Option<MomentMs>>),
+    short: &Shortfall,
     goes_on: &mut dyn FnMut() -> bool,
 ) -> CounterOffers {
-    let good = |request: CircuitRequest| offer_if_granted(view, request, limits, now);
+    let Shortfall {
+        request,
+        limits,
+        now,
+        ..
+    } = short;
+    let now = *now;
     let carried = |found: &PartialPlans, most| {
         let request = volume_request(request, found.bytes(), most)?;
         offer_with_plan(view, request, limits, now, |request| {
@@ -38,29 +40,19 @@ pub(super) fn find_offers(
             plan.or_else(|| plan_request(view, request, limits).ok())
         })
     };
-    match (short, request.wish) {
+    match (&short.found, request.wish) {
         // Explicit paths have explicit rates, so only another time can be offered.
-        (RequestShortfall::Rate(short), Demand::Rate(rate))
-            if !request.bounds.explicit.is_empty() =>
-        {
-            let rate = (rate, &short.known, frees);
+        (BestFound::Routes(_), Demand::Rate(rate)) if !request.bounds.explicit.is_empty() => {
             CounterOffers {
-                later: offer_later_start(view, request, limits, now, rate, goes_on),
+                later: offer_later_start(view, short, rate, goes_on),
                 ..CounterOffers::default()
             }
         }
-        (RequestShortfall::Rate(short), Demand::Rate(rate)) => {
+        (BestFound::Routes(routes), Demand::Rate(rate)) => {
             let slower = goes_on()
-                .then(|| offer_lower_rate(view, request, limits, now, (rate, &short.routes)))
+                .then(|| offer_lower_rate(view, request, limits, now, (rate, routes)))
                 .flatten();
-            let later = offer_later_start(
-                view,
-                request,
-                limits,
-                now,
-                (rate, &short.known, frees),
-                goes_on,
-            );
+            let later = offer_later_start(view, short, rate, goes_on);
             let most = goes_on().then(|| over_time::plan_most(view, request, limits.rate));
             CounterOffers {
                 later,
@@ -68,31 +60,23 @@ pub(super) fn find_offers(
                 volume: most.and_then(|most| carried(&most, None)),
             }
         }
-        (RequestShortfall::Volume(short), Demand::Volume { most, .. }) => {
-            let volume = goes_on().then(|| carried(&short.found, most)).flatten();
+        (BestFound::Volume(found), Demand::Volume { most, .. }) => {
+            let volume = goes_on().then(|| carried(found, most)).flatten();
             let later = goes_on()
                 .then(|| earliest_finish_request(view, request, limits))
                 .flatten();
             CounterOffers {
-                later: later.and_then(good),
+                later: later.and_then(|later| {
+                    offer_with_plan(view, later, limits, now, |request| {
+                        plan_request(view, request, limits).ok()
+                    })
+                }),
                 slower: None,
                 volume,
             }
         }
         _ => CounterOffers::default(),
     }
-}
-
-/// Returns the request as an offer if it is granted.
-fn offer_if_granted(
-    view: &View<'_>,
-    request: CircuitRequest,
-    limits: &RequestLimits,
-    now: MomentMs,
-) -> Option<CounterOffer> {
-    offer_with_plan(view, request, limits, now, |request| {
-        plan_request(view, request, limits).ok()
-    })
 }
 
 /// Returns the request as an offer if it passes the checks and `plan` yields a plan.
@@ -119,7 +103,7 @@ fn volume_request(
         wish: Demand::Volume {
             bytes,
             most,
-            pace: VolumePace::Early,
+            pace: Pace::Early,
         },
         ..request.clone()
     })
@@ -128,33 +112,31 @@ fn volume_request(
 /// Offers the same request at the earliest start at which it fits.
 fn offer_later_start(
     view: &View<'_>,
-    request: &CircuitRequest,
-    limits: &RequestLimits,
-    now: MomentMs,
-    (rate, known, frees): (BitsPerSecond, &RateEvidence, Option<Option<MomentMs>>),
+    short: &Shortfall,
+    rate: BitsPerSecond,
     goes_on: &mut dyn FnMut() -> bool,
 ) -> Option<CounterOffer> {
+    let Shortfall {
+        request,
+        limits,
+        now,
+        ..
+    } = short;
     let network = view.network();
     let mut asked = request.clone();
-    let mut known = known.clone();
     // The proof names the moment at which its cut frees up.
-    let mut first = match frees {
-        Some(until) => Some(until?),
-        None => None,
+    let mut next = match &short.proof {
+        Proof::Cut { until, .. } => Some((*until)?),
+        _ => None,
     };
     let mut searched = 0;
     for _ in 0..MAX_STARTS {
         if !goes_on() {
             return None;
         }
-        let start = match &known {
-            RateEvidence::Cut(cut) => match first.take() {
-                Some(start) => start,
-                None => {
-                    until::earliest_free_start(view, &cut.links, request.paths, rate, asked.window)?
-                }
-            },
-            RateEvidence::Searched(_) | RateEvidence::Unknown(_) | RateEvidence::Bounded { .. } => {
+        let start = match next.take() {
+            Some(start) => start,
+            None => {
                 searched += 1;
                 if searched > MAX_UNGUIDED_STARTS {
                     return None;
@@ -166,18 +148,21 @@ fn offer_later_start(
             }
         };
         asked.window = asked.window.starting_at(start.max(asked.window.start));
-        if asked.check(network).is_err() || limits.check(&asked, now).is_err() {
+        if asked.check(network).is_err() || limits.check(&asked, *now).is_err() {
             return None;
         }
-        match plan_request(view, &asked, limits) {
+        let partial = match plan_request(view, &asked, limits) {
             Ok(plan) => {
                 return Some(CounterOffer {
                     request: asked,
                     plan,
                 });
             }
-            Err(RequestShortfall::Rate(short)) => known = short.known,
-            Err(RequestShortfall::Volume(_)) => return None,
+            Err(partial) => partial,
+        };
+        if let Proof::Cut { links, .. } = &partial.proof {
+            let start = until::earliest_free_start(view, links, request.paths, rate, asked.window)?;
+            next = Some(start);
         }
     }
     None
@@ -213,7 +198,7 @@ fn earliest_finish_request(
     let Demand::Volume { bytes, most, .. } = request.wish else {
         return None;
     };
-    let goal = over_time::Goal::within_limits(bytes, most, VolumePace::Early, limits);
+    let goal = over_time::Goal::within_limits(bytes, most, Pace::Early, limits);
     let plan = over_time::plan_earliest_finish(view, request, &goal)?;
     let window = Window::new(request.window.start, plan.window().end);
     Some(CircuitRequest {
@@ -221,7 +206,7 @@ fn earliest_finish_request(
         wish: Demand::Volume {
             bytes,
             most,
-            pace: VolumePace::Early,
+            pace: Pace::Early,
         },
         ..request.clone()
     })

@@ -15,7 +15,8 @@ use crate::ledger::View;
 use crate::network::LinkId;
 use crate::path::BandwidthField;
 use crate::policy::RequestLimits;
-use crate::request::{CircuitRequest, ReservationPlan, VolumePace};
+use crate::proof::{PartialFit, Proof};
+use crate::request::{CircuitRequest, Pace, ReservationPlan};
 use crate::split::{Cut, PathConstraints, find_routes, minimum_cut};
 use crate::time::{BitsPerSecond, MAX_MOMENT, MAX_RATE, MomentMs, Volume, Window};
 use filling::{Filling, SearchEffort};
@@ -36,7 +37,7 @@ pub(super) struct Goal {
     /// Maximum rate, in bit/s.
     pub(super) most: Option<BitsPerSecond>,
     /// Distribution over the window.
-    pub(super) pace: VolumePace,
+    pub(super) pace: Pace,
 }
 
 impl Goal {
@@ -44,7 +45,7 @@ impl Goal {
     pub(super) fn within_limits(
         bytes: u64,
         most: Option<BitsPerSecond>,
-        pace: VolumePace,
+        pace: Pace,
         limits: &RequestLimits,
     ) -> Self {
         Self {
@@ -53,15 +54,6 @@ impl Goal {
             pace,
         }
     }
-}
-
-/// A volume that does not fit.
-#[derive(Debug, Clone)]
-pub(super) struct VolumeShortfall {
-    /// Volumes that do fit.
-    pub(super) found: PartialPlans,
-    /// Evidence of the shortfall.
-    pub(super) known: VolumeEvidence,
 }
 
 /// Partial plans for a volume that does not fit: the result of each attempt, in the order of
@@ -88,29 +80,18 @@ impl PartialPlans {
     }
 }
 
-/// Evidence that no more fits.
-#[derive(Debug, Clone)]
-pub(super) enum VolumeEvidence {
-    /// This cut carries no more than this volume within the window.
-    Cut(Cut, Volume),
-    /// All stretches together carry no more than this volume.
-    Stretches(Volume),
-    /// There is no evidence.
-    Unknown,
-}
-
 /// Plans a volume within the request's window.
 pub(super) fn plan_volume(
     view: &View<'_>,
     request: &CircuitRequest,
     goal: &Goal,
-) -> Result<ReservationPlan, VolumeShortfall> {
+) -> Result<ReservationPlan, PartialFit<PartialPlans>> {
     let window = request.window;
     let even = goal
         .volume
         .min_rate_within(window.length())
         .filter(|rate| goal.most.is_none_or(|most| *rate <= most));
-    if goal.pace == VolumePace::Even
+    if goal.pace == Pace::Even
         && let Some(rate) = even
         && let Ok(routes) = find_routes(
             &available_field(view, request, window),
@@ -133,16 +114,16 @@ pub(super) fn plan_volume(
     if quick.is_enough() {
         return Ok(quick.plan());
     }
-    let (cut, volume) = volume_cut(view, request, goal);
+    let (links, volume) = volume_cut(view, request, goal);
     if volume < goal.volume {
         // A partial volume is still worth an offer.
-        return Err(VolumeShortfall {
+        return Err(PartialFit {
             found: sweep.fill_best(goal, quick),
-            known: VolumeEvidence::Cut(cut, volume),
+            proof: Proof::Volume { links, volume },
         });
     }
     let mut found = vec![quick];
-    let mut known = VolumeEvidence::Unknown;
+    let mut proof = Proof::Unknown;
     if sweep.len() <= MAX_STRETCHES {
         // Up to this number, they were already tried one by one.
         let one_by_one = (sweep.len() > MAX_MERGED_STRETCHES).then_some(SearchEffort::Widest);
@@ -152,14 +133,15 @@ pub(super) fn plan_volume(
                 return Ok(filling.plan());
             }
             if look == SearchEffort::Best && filling.limit() < goal.volume {
-                known = VolumeEvidence::Stretches(filling.limit());
+                let volume = filling.limit();
+                proof = Proof::Stretches { volume };
             }
             found.push(filling);
         }
     }
-    Err(VolumeShortfall {
+    Err(PartialFit {
         found: PartialPlans(found),
-        known,
+        proof,
     })
 }
 
@@ -172,7 +154,7 @@ pub(super) fn plan_most(
     let goal = Goal {
         volume: Volume(u128::MAX),
         most: fastest,
-        pace: VolumePace::Early,
+        pace: Pace::Early,
     };
     let sweep = Sweep::new(view, request, request.window);
     let quick = sweep.fill(
@@ -290,8 +272,8 @@ const fn instant_window(at: MomentMs) -> Window {
 }
 
 /// Returns the most that passes between the ends within the window, by what each link carries in
-/// all of it: the narrowest cut, and its volume.
-fn volume_cut(view: &View<'_>, request: &CircuitRequest, goal: &Goal) -> (Cut, Volume) {
+/// all of it: the links of the narrowest cut, and their volume.
+fn volume_cut(view: &View<'_>, request: &CircuitRequest, goal: &Goal) -> (Vec<LinkId>, Volume) {
     let (network, window) = (view.network(), request.window);
     let fastest = Volume::carried(goal.most.unwrap_or(MAX_RATE), window.length());
     let carries = |link: LinkId| view.left_to_carry(link, window).min(fastest);
@@ -306,11 +288,10 @@ fn volume_cut(view: &View<'_>, request: &CircuitRequest, goal: &Goal) -> (Cut, V
         let units = carries(link).0.div_ceil(unit);
         allowed(link).then(|| BitsPerSecond::try_from(units).unwrap_or(BitsPerSecond::MAX))
     });
-    let cut = minimum_cut(&units, request.ends);
-    let volume = cut
-        .links
+    let Cut { links, .. } = minimum_cut(&units, request.ends);
+    let volume = links
         .iter()
         .map(|link| carries(*link))
         .fold(Volume::default(), Volume::plus);
-    (cut, volume.min(fastest))
+    (links, volume.min(fastest))
 }

@@ -1,41 +1,57 @@
-//! Search for counter-offers outside the decision, and their validation against a newer book.
+//! A request that does not fit: the proof, the search for counter-offers, and their validation
+//! against a newer book.
 
-use super::{CounterOffer, CounterOffers, RefusalProof, RequestShortfall, offer, plan_request};
-use crate::ledger::{LedgerSnapshot, View, ViewAdjustments};
+use super::cause::{RefusalCause, find_cause};
+use super::{
+    BestFound, CounterOffer, CounterOffers, CutLink, cut_link, offer, plan_request, until,
+};
+use crate::ledger::{BandwidthLedger, LedgerSnapshot, View, ViewAdjustments};
 use crate::policy::RequestLimits;
-use crate::request::CircuitRequest;
+use crate::proof::{PartialFit, Proof};
+use crate::request::{CircuitRequest, Demand};
 use crate::time::MomentMs;
 
-/// State of a refused request, from which counter-offers can be found in the book that refused it.
+/// A request that does not fit, from which counter-offers can be found in the book that refused it.
 #[derive(Debug, Clone)]
-pub struct OfferSearch {
-    request: CircuitRequest,
-    limits: RequestLimits,
-    now: MomentMs,
-    short: RequestShortfall,
-    /// Moment at which the cut of the proof frees up, if the proof is a cut.
-    frees: Option<Option<MomentMs>>,
+pub struct Shortfall {
+    /// Evidence that the request does not fit.
+    pub proof: Proof<CutLink>,
+    /// Constraints on the paths without which it would fit. `None` if bandwidth is short whatever
+    /// paths are allowed.
+    pub cause: Option<RefusalCause>,
+    pub(super) request: CircuitRequest,
+    pub(super) limits: RequestLimits,
+    pub(super) now: MomentMs,
+    pub(super) found: BestFound,
     /// Differences between the view and the book.
     seen: ViewAdjustments,
 }
 
-impl OfferSearch {
+impl Shortfall {
     pub(super) fn new(
-        view: &View<'_>,
+        (view, ledger): (&View<'_>, &BandwidthLedger),
         request: &CircuitRequest,
         limits: &RequestLimits,
         now: MomentMs,
-        (short, proof): (RequestShortfall, &RefusalProof),
+        PartialFit { found, proof }: PartialFit<BestFound>,
     ) -> Self {
+        let window = request.window;
+        let proof = proof.complete(
+            |link| cut_link(view, ledger, link, window),
+            |links| match request.wish {
+                Demand::Rate(rate) => {
+                    until::earliest_free_start(view, links, request.paths, rate, window)
+                }
+                Demand::Volume { .. } => None,
+            },
+        );
         Self {
+            proof,
+            cause: find_cause(view, request, limits, &found),
             request: request.clone(),
             limits: *limits,
             now,
-            short,
-            frees: match proof {
-                RefusalProof::Cut { until, .. } => Some(*until),
-                _ => None,
-            },
+            found,
             seen: ViewAdjustments::from_view(view),
         }
     }
@@ -48,22 +64,7 @@ impl OfferSearch {
         decided: &LedgerSnapshot,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> CounterOffers {
-        self.find_offers_in(&decided.view_with(&self.seen), goes_on)
-    }
-
-    pub(super) fn find_offers_in(
-        &self,
-        view: &View<'_>,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> CounterOffers {
-        offer::find_offers(
-            view,
-            &self.request,
-            &self.limits,
-            self.now,
-            (&self.short, self.frees),
-            goes_on,
-        )
+        offer::find_offers(&decided.view_with(&self.seen), self, goes_on)
     }
 
     /// Validates an offer of one book against a newer book, so that the newer book grants it too.

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    Admission, AdmissionRefusal, CounterOfferMode, InsufficientBandwidth, RefusalProof, decide,
-};
+use super::{AdmissionRefusal, Shortfall, decide};
 use crate::ledger::{BandwidthLedger, ReservationId, View};
 use crate::network::{CircuitNetwork, LinkId, LinkShare, NodeId};
 use crate::policy::{PolicyRefusal, RequestLimits};
-use crate::request::{CircuitRequest, Demand, RequestFault, VolumePace};
-use crate::testing::{network, request};
+use crate::proof::Proof;
+use crate::request::{CircuitRequest, Demand, Pace, RequestFault, ReservationPlan};
+use crate::testing::{network, offers, request};
 use crate::time::{MomentMs, Window};
 
 const NOW: MomentMs = 0;
@@ -19,20 +18,13 @@ fn asked(
     ledger: &BandwidthLedger,
     request: &CircuitRequest,
     limits: &RequestLimits,
-) -> Admission {
-    decide(
-        &View::new(network, ledger),
-        ledger,
-        request,
-        limits,
-        NOW,
-        CounterOfferMode::Offer,
-    )
+) -> Result<ReservationPlan, AdmissionRefusal> {
+    decide(&View::new(network, ledger), ledger, request, limits, NOW)
 }
 
-fn refused(answer: Admission) -> InsufficientBandwidth {
+fn refused(answer: Result<ReservationPlan, AdmissionRefusal>) -> Shortfall {
     match answer {
-        Admission::Refused(AdmissionRefusal::NoRoom(none)) => *none,
+        Err(AdmissionRefusal::Shortfall(short)) => *short,
         other => panic!("{other:?}"),
     }
 }
@@ -44,10 +36,7 @@ fn world() -> (CircuitNetwork, BandwidthLedger) {
     for (id, end, rate, without) in [(0, 100_000, 10, 4), (1, 60_000, 6, 0)] {
         let mut whole = request(&network, Window::new(0, end), Demand::Rate(rate), 1);
         whole.elements.no_links = BTreeSet::from([LinkId(without)]);
-        let Admission::Granted(plan) = asked(&network, &ledger, &whole, &RequestLimits::default())
-        else {
-            panic!()
-        };
+        let plan = asked(&network, &ledger, &whole, &RequestLimits::default()).unwrap();
         ledger.take(ReservationId(id), &plan);
     }
     (network, ledger)
@@ -58,23 +47,21 @@ fn a_refusal_names_holders_time_and_counter_offers() {
     let (network, ledger) = world();
     let window = Window::new(50_000, 120_000);
     let wanted = request(&network, window, Demand::Rate(8), 2);
-    let none = refused(asked(&network, &ledger, &wanted, &RequestLimits::default()));
-    let RefusalProof::Cut { links, rate, until } = &none.proof else {
-        panic!("{:?}", none.proof)
+    let short = refused(asked(&network, &ledger, &wanted, &RequestLimits::default()));
+    let found = offers(&network, &ledger, &short);
+    let Proof::Cut { links, rate, until } = &short.proof else {
+        panic!("{:?}", short.proof)
     };
     assert_eq!((*rate, *until), (0, Some(100_000)));
     let by: BTreeSet<ReservationId> = links.iter().flat_map(|full| full.by.clone()).collect();
     assert_eq!(by, BTreeSet::from([ReservationId(0), ReservationId(1)]));
     assert_eq!(
-        none.offers.later.unwrap().request.window,
+        found.later.unwrap().request.window,
         Window::new(100_000, 170_000)
     );
-    assert_eq!(
-        none.offers.slower, None,
-        "nothing goes from the first moment on"
-    );
+    assert_eq!(found.slower, None, "nothing goes from the first moment on");
     // 6 bit/s from 60 s, and 10 more from 100 s: 560 bits.
-    let Demand::Volume { bytes, .. } = none.offers.volume.unwrap().request.wish else {
+    let Demand::Volume { bytes, .. } = found.volume.unwrap().request.wish else {
         panic!()
     };
     assert_eq!(bytes, 70);
@@ -89,12 +76,9 @@ fn a_volume_uses_free_times_and_paths() {
         pace,
     };
     let window = Window::new(50_000, 120_000);
-    for pace in [VolumePace::Early, VolumePace::Even] {
+    for pace in [Pace::Early, Pace::Even] {
         let wanted = request(&network, window, volume(70, pace), 2);
-        let Admission::Granted(plan) = asked(&network, &ledger, &wanted, &RequestLimits::default())
-        else {
-            panic!()
-        };
+        let plan = asked(&network, &ledger, &wanted, &RequestLimits::default()).unwrap();
         let pieces: Vec<(Window, usize)> = plan
             .0
             .iter()
@@ -108,32 +92,27 @@ fn a_volume_uses_free_times_and_paths() {
             ]
         );
     }
-    let none = refused(asked(
+    let short = refused(asked(
         &network,
         &ledger,
-        &request(&network, window, volume(71, VolumePace::Early), 2),
+        &request(&network, window, volume(71, Pace::Early), 2),
         &RequestLimits::default(),
     ));
     assert!(
-        matches!(
-            none.proof,
-            RefusalProof::Volume { .. } | RefusalProof::Stretches { .. }
-        ),
+        matches!(short.proof, Proof::Volume { .. } | Proof::Stretches { .. }),
         "{:?}",
-        none.proof
+        short.proof
     );
-    assert_eq!(none.offers.later.unwrap().request.window.end, 120_500);
+    let found = offers(&network, &ledger, &short);
+    assert_eq!(found.later.unwrap().request.window.end, 120_500);
     // An even pace behind the bookings is one piece, which ends with the window.
     let free = request(
         &network,
         Window::new(100_000, 140_000),
-        volume(20, VolumePace::Even),
+        volume(20, Pace::Even),
         2,
     );
-    let Admission::Granted(plan) = asked(&network, &ledger, &free, &RequestLimits::default())
-    else {
-        panic!()
-    };
+    let plan = asked(&network, &ledger, &free, &RequestLimits::default()).unwrap();
     assert_eq!((plan.0.len(), plan.window()), (1, free.window));
 }
 
@@ -145,9 +124,9 @@ fn invalid_and_forbidden_requests_name_the_reason() {
         asked(&network, &ledger, request, limits)
     };
     let none = RequestLimits::default();
-    assert!(matches!(ask(&good, &none), Admission::Granted(_)));
+    assert!(ask(&good, &none).is_ok());
     let policy = |limits: RequestLimits| match ask(&good, &limits) {
-        Admission::Refused(AdmissionRefusal::Policy(refusal)) => refusal,
+        Err(AdmissionRefusal::Policy(refusal)) => refusal,
         other => panic!("{other:?}"),
     };
     let rate = policy(RequestLimits {
@@ -175,14 +154,15 @@ fn invalid_and_forbidden_requests_name_the_reason() {
         share: Some(LinkShare::HALF),
         ..none
     };
-    let slower = refused(ask(&good, &half)).offers.slower.unwrap();
+    let short = refused(ask(&good, &half));
+    let slower = offers(&network, &ledger, &short).slower.unwrap();
     assert_eq!(slower.request.wish, Demand::Rate(5));
 
     let fault = |change: &dyn Fn(&mut CircuitRequest)| {
         let mut request = good.clone();
         change(&mut request);
         match ask(&request, &none) {
-            Admission::Refused(AdmissionRefusal::Fault(fault)) => fault,
+            Err(AdmissionRefusal::Fault(fault)) => fault,
             other => panic!("{other:?}"),
         }
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{BookChange, BookFault, HeldPlan, Hold, JournalEntry, Reservation, ReservationBook};
 use crate::ledger::ReservationId;
-use crate::machine::{LifecyclePhase, ReservationAction, ReservationEvent, ReservationMachine};
+use crate::machine::{LifeState, ReservationAction, ReservationEvent, ReservationMachine};
 use crate::network::{CircuitNetwork, LinkId};
 use crate::path::PathEnds;
 use crate::request::{CircuitRequest, ReservationPlan};
@@ -299,7 +299,7 @@ impl ReservationBook {
         id: ReservationId,
     ) -> Result<Vec<(ReservationId, ReservationAction)>, BookFault> {
         let reservation = self.find_reservation(id)?;
-        if reservation.machine.life != LifecyclePhase::Terminated {
+        if reservation.machine.life != LifeState::Terminated {
             return Err(BookFault::Alive(id));
         }
         self.replace(id, None);

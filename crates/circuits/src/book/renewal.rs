@@ -63,6 +63,17 @@ impl ReservationBook {
         Ok(())
     }
 
+    /// Returns all links that are overbooked from a moment on, in order of their numbers.
+    #[must_use]
+    pub fn all_overbooked_links(&self, from: MomentMs) -> Vec<LinkId> {
+        let view = self.view();
+        let window = Window::new(from, MomentMs::MAX);
+        let links = self.network.ids();
+        links
+            .filter(|link| view.peak(*link, window).rate > view.ceiling(*link))
+            .collect()
+    }
+
     /// Returns the links of a plan that are overbooked from a moment on, in order of their numbers.
     #[must_use]
     pub fn overbooked_links(&self, plan: &ReservationPlan, from: MomentMs) -> Vec<LinkId> {

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::{
-    LifecyclePhase, ProvisionPhase, ReservationAction, ReservationEvent, ReservationMachine,
-    ReservePhase,
+    LifeState, ProvisionState, ReservationAction, ReservationEvent, ReservationMachine,
+    ReserveState,
 };
 use crate::time::Window;
 
@@ -28,7 +28,7 @@ fn a_reservation_is_held_committed_provisioned_and_ended() {
     let committed = after(&COMMITTED);
     assert_eq!(
         (committed.reserve, committed.provision),
-        (ReservePhase::Start, Some(ProvisionPhase::Released))
+        (ReserveState::Start, Some(ProvisionState::Released))
     );
     let (up, actions) = committed.apply(ReservationEvent::Provision).unwrap();
     assert_eq!(actions, [ReservationAction::SetUp]);
@@ -45,10 +45,7 @@ fn a_reservation_is_held_committed_provisioned_and_ended() {
     let (over, actions) = over.apply(ReservationEvent::TerminateConfirmed).unwrap();
     assert_eq!(
         (over.life, actions),
-        (
-            LifecyclePhase::Terminated,
-            vec![ReservationAction::GiveBackAll]
-        )
+        (LifeState::Terminated, vec![ReservationAction::GiveBackAll])
     );
 }
 
@@ -144,9 +141,9 @@ proptest! {
             }
             prop_assert_eq!(
                 held,
-                matches!(machine.reserve, ReservePhase::Held | ReservePhase::Committing)
+                matches!(machine.reserve, ReserveState::Held | ReserveState::Committing)
             );
-            if machine.life == LifecyclePhase::Terminated {
+            if machine.life == LifeState::Terminated {
                 prop_assert!(
                     machine.apply(ReservationEvent::Reserve).is_err()
                         && machine.apply(ReservationEvent::Provision).is_err()

@@ -2,7 +2,7 @@
 //! alone may block all others.
 
 use super::flow::Residual;
-use super::{BandwidthField, Diversity, LinkPath, PathEnds, Preference};
+use super::{BandwidthField, Disjoint, LinkPath, PathEnds, Preference};
 use crate::network::LinkId;
 use crate::time::BitsPerSecond;
 
@@ -10,7 +10,7 @@ use crate::time::BitsPerSecond;
 const MAX_COST: i64 = 1 << 40;
 
 /// Returns up to `count` disjoint paths with the least total cost, whose links have at least
-/// `at_least` bit/s left. [`Diversity::Any`] is treated as [`Diversity::Links`], and
+/// `at_least` bit/s left. [`Disjoint::No`] is treated as [`Disjoint::Links`], and
 /// [`Preference::MostRoom`] counts hops.
 #[must_use]
 pub fn disjoint_paths(
@@ -18,7 +18,7 @@ pub fn disjoint_paths(
     ends: PathEnds,
     at_least: BitsPerSecond,
     preference: Preference,
-    diversity: Diversity,
+    diversity: Disjoint,
     count: usize,
 ) -> Vec<LinkPath> {
     let network = field.network();
@@ -32,7 +32,7 @@ pub fn disjoint_paths(
     let mut residual = Residual::new(2 * nodes);
     for node in 0..nodes {
         let end = node == ends.from.index() || node == ends.to.index();
-        let passes = if diversity == Diversity::Nodes && !end {
+        let passes = if diversity == Disjoint::Sites && !end {
             1
         } else {
             BitsPerSecond::MAX >> 1

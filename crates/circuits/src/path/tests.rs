@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{
-    BandwidthField, Diversity, LinkPath, PathEnds, Preference, disjoint_paths, k_best_paths,
+    BandwidthField, Disjoint, LinkPath, PathEnds, Preference, disjoint_paths, k_best_paths,
 };
 use crate::network::NodeId;
 use crate::testing::{network, simple_paths, small_networks};
@@ -47,7 +47,7 @@ fn a_pair_is_found_though_the_shortest_path_blocks_it() {
         ends(0, 5),
         1,
         Preference::FewestHops,
-        Diversity::Links,
+        Disjoint::Links,
         3,
     );
     assert_eq!(pair.len(), 2, "{pair:?}");
@@ -56,7 +56,7 @@ fn a_pair_is_found_though_the_shortest_path_blocks_it() {
         ends(0, 5),
         1,
         Preference::FewestHops,
-        Diversity::Nodes,
+        Disjoint::Sites,
         2,
     );
     assert_eq!(pair.len(), 2);
@@ -66,7 +66,7 @@ fn shares(
     network: &crate::network::CircuitNetwork,
     one: &LinkPath,
     other: &LinkPath,
-    diversity: Diversity,
+    diversity: Disjoint,
 ) -> bool {
     let link = |id| *network.link(id).unwrap();
     let inner = |path: &LinkPath| -> Vec<NodeId> {
@@ -75,7 +75,7 @@ fn shares(
     one.0
         .iter()
         .any(|a| other.0.iter().any(|b| link(*a).cable == link(*b).cable))
-        || (diversity == Diversity::Nodes
+        || (diversity == Disjoint::Sites
             && inner(one).iter().any(|node| inner(other).contains(node)))
 }
 
@@ -120,7 +120,7 @@ proptest! {
         network in small_networks(),
         nodes in any::<bool>(),
     ) {
-        let diversity = if nodes { Diversity::Nodes } else { Diversity::Links };
+        let diversity = if nodes { Disjoint::Sites } else { Disjoint::Links };
         let field =
             BandwidthField::new(&network, |link| network.link(link).map(|link| link.capacity));
         let ends = ends(0, network.nodes() - 1);

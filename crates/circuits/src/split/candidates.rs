@@ -2,7 +2,7 @@
 
 use super::{MAX_PATHS, PathConstraints, RatedPath, joint_rates, total_rate, trim};
 use crate::path::flow::Residual;
-use crate::path::{BandwidthField, Diversity, LinkPath, disjoint_paths, k_best_paths};
+use crate::path::{BandwidthField, Disjoint, LinkPath, disjoint_paths, k_best_paths};
 use crate::time::BitsPerSecond;
 
 /// Maximum number of candidate paths in the linear program.
@@ -63,8 +63,8 @@ pub(super) fn improved_routes(
         return best;
     }
     let paths = match ask.diversity {
-        Diversity::Any => candidate_paths(field, ask, want),
-        Diversity::Links | Diversity::Nodes => {
+        Disjoint::No => candidate_paths(field, ask, want),
+        Disjoint::Links | Disjoint::Sites => {
             super::keep_better(&mut best, disjoint_routes(field, ask, want));
             return best;
         }
@@ -89,7 +89,7 @@ fn equal_rate_routes(
             .div_ceil(BitsPerSecond::try_from(count).unwrap_or(BitsPerSecond::MAX))
             .max(1);
         let paths = match ask.diversity {
-            Diversity::Any => unit_flow_paths(field, ask, part, count),
+            Disjoint::No => unit_flow_paths(field, ask, part, count),
             diversity => disjoint_paths(field, ask.ends, part, ask.preference, diversity, count),
         };
         if paths.len() == count {

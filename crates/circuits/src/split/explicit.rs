@@ -9,9 +9,10 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use super::{PathConstraints, RateEvidence, RateShortfall, RatedPath};
+use super::{PathConstraints, RatedPath};
 use crate::network::{LinkId, NodeId};
 use crate::path::{BandwidthField, LinkPath};
+use crate::proof::{PartialFit, Proof};
 use crate::time::BitsPerSecond;
 
 /// Maximum number of choices to try between two nodes.
@@ -36,15 +37,15 @@ pub(crate) struct FullHop {
 pub(super) fn explicit_routes(
     field: &BandwidthField<'_>,
     ask: &PathConstraints,
-) -> Result<Vec<RatedPath>, RateShortfall> {
+) -> Result<Vec<RatedPath>, PartialFit<Vec<RatedPath>>> {
     match assign_links(field, ask) {
         Ok(mut routes) => {
             routes.sort_by_key(|route| std::cmp::Reverse(route.rate));
             Ok(routes)
         }
-        Err(_) => Err(RateShortfall {
-            routes: Vec::new(),
-            known: RateEvidence::Bounded {
+        Err(_) => Err(PartialFit {
+            found: Vec::new(),
+            proof: Proof::Constrained {
                 found: 0,
                 complete: true,
             },

@@ -4,7 +4,7 @@ mod wide;
 
 use super::{PathConstraints, RatedPath, joint_rates, total_rate, trim};
 use crate::network::{LinkId, NodeId};
-use crate::path::{BandwidthField, Diversity, LinkPath};
+use crate::path::{BandwidthField, Disjoint, LinkPath};
 use crate::time::BitsPerSecond;
 
 /// Maximum number of paths to search among. With more, the search is incomplete.
@@ -39,7 +39,7 @@ pub(super) fn search(
     if ask.bounds.is_bounded() {
         return search_bounded(field, ask, want, least);
     }
-    if ask.paths == 2 || ask.diversity != Diversity::Any {
+    if ask.paths == 2 || ask.diversity != Disjoint::No {
         return wide::search_widest_first(field, ask, want, least);
     }
     let (paths, complete) = simple_paths(field, ask);
@@ -130,7 +130,7 @@ impl SplitSearch<'_, '_> {
     /// Returns true if a path shares with a chosen one what paths must not share.
     fn conflicts(&self, place: usize, chosen: &[usize]) -> bool {
         let path = |place: usize| self.paths.get(place).map(|(path, _)| path);
-        let Some(new) = path(place).filter(|_| self.ask.diversity != Diversity::Any) else {
+        let Some(new) = path(place).filter(|_| self.ask.diversity != Disjoint::No) else {
             return false;
         };
         let mut chosen = chosen.iter().filter_map(|place| path(*place));

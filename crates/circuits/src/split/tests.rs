@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::{PathConstraints, RateEvidence, RatedPath, find_routes, joint_rates, total_rate};
+use super::{PathConstraints, RatedPath, find_routes, joint_rates, total_rate};
 use crate::network::{CircuitNetwork, NodeId};
-use crate::path::{BandwidthField, Diversity, LinkPath, PathBounds, PathEnds, Preference};
+use crate::path::{BandwidthField, Disjoint, LinkPath, PathBounds, PathEnds, Preference};
+use crate::proof::Proof;
 use crate::testing::{network, simple_paths, small_networks};
 use crate::time::BitsPerSecond;
 
@@ -17,7 +18,7 @@ fn field(network: &CircuitNetwork) -> BandwidthField<'_> {
     })
 }
 
-fn ask(network: &CircuitNetwork, paths: usize, diversity: Diversity) -> PathConstraints {
+fn ask(network: &CircuitNetwork, paths: usize, diversity: Disjoint) -> PathConstraints {
     let ends = PathEnds {
         from: NodeId(0),
         to: NodeId(network.nodes() - 1),
@@ -81,11 +82,11 @@ fn the_linear_program_finds_what_greedy_misses() {
         4,
         &[(0, 1, 10), (0, 2, 9), (1, 3, 9), (2, 3, 10), (1, 2, 10)],
     );
-    let ask = ask(&network, 2, Diversity::Any);
+    let ask = ask(&network, 2, Disjoint::No);
     let routes = find_routes(&field(&network), &ask, 18 * UNIT).unwrap();
     assert_eq!(total_rate(&routes), 18 * UNIT);
     let short = find_routes(&field(&network), &ask, 19 * UNIT + 1).unwrap_err();
-    assert!(matches!(short.known, RateEvidence::Cut(_)), "{short:?}");
+    assert!(matches!(short.proof, Proof::Cut { .. }), "{short:?}");
 }
 
 proptest! {
@@ -97,9 +98,9 @@ proptest! {
         part in 1..13_u64,
     ) {
         let diversity = [
-            Diversity::Any,
-            Diversity::Links,
-            Diversity::Nodes
+            Disjoint::No,
+            Disjoint::Links,
+            Disjoint::Sites
         ][usize::from(diversity)];
         let field = field(&network);
         let ask = ask(&network, paths, diversity);
@@ -120,11 +121,11 @@ proptest! {
                         want,
                         short
                     );
-                    holds(&field, &ask, &short.routes);
-                    match short.known {
-                        RateEvidence::Cut(cut) => prop_assert!(cut.rate < want),
-                        RateEvidence::Searched(all) => prop_assert!(all >= want),
-                        RateEvidence::Unknown(_) | RateEvidence::Bounded { .. } => prop_assert!(
+                    holds(&field, &ask, &short.found);
+                    match short.proof {
+                        Proof::Cut { rate, .. } => prop_assert!(rate < want),
+                        Proof::Searched { all } => prop_assert!(all >= want),
+                        _ => prop_assert!(
                             false,
                             "small networks are searched through"
                         ),

@@ -250,13 +250,18 @@ fn question(change: &PlaceChange) -> Result<(PlacePath, FilesRequest), PlaceErro
                 from: from.path.clone(),
                 to: to.path,
                 overwrite: *overwrite,
+                keep_time: false,
             };
             (from, ask)
         }
         PlaceChange::Remove { at, recursive } => {
             let spot = spot(at)?;
-            let (path, recursive) = (spot.path.clone(), *recursive);
-            (spot, FilesRequest::Remove { path, recursive })
+            let ask = FilesRequest::Remove {
+                path: spot.path.clone(),
+                recursive: *recursive,
+                keep_time: false,
+            };
+            (spot, ask)
         }
     })
 }

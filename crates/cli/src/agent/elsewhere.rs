@@ -1,5 +1,6 @@
 //! The agent at addresses other than loopback: TLS, and the keys that may use it.
 
+use std::future::ready;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,15 +10,13 @@ use clap::Args;
 use longhaul_agent::Agent;
 use longhaul_agent::http::router_for_keys;
 use longhaul_api::authorized_keys::AuthorizedKeys;
-use longhaul_api::tls::{Certificate, ServerTls};
 use longhaul_api::{KeyGate, listen};
-use longhaul_proto::Endpoint;
+use longhaul_service::Hangup;
 use longhaul_session::Identity;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::tls_service::{certificate, first_second, names, publish};
+use crate::tls_service::{TlsSettings, first_second};
 
 /// Options for clients on other machines.
 #[derive(Args, Clone)]
@@ -61,32 +60,28 @@ impl RemoteAccessOptions {
         let address = listener
             .local_addr()
             .context("cannot determine the listening address")?;
-        let names = names(&self.server_name, address)?;
-        let certificate = self.certificate(identity, &names)?;
-        publish(&certificate, dir)?;
+        let files = (self.tls_cert.as_deref(), self.tls_key.as_deref());
+        let tls = TlsSettings::new(&self.server_name, files, identity, dir, address)?;
         let since = first_second().await;
-        let gate = KeyGate::new(keys, names.iter().map(ToString::to_string), since);
-        let (tls, current) = watch::channel(certificate.config);
+        let gate = KeyGate::new(keys, tls.names.iter().map(ToString::to_string), since);
         let router = router_for_keys(agent.clone(), Arc::clone(&gate), stop.clone());
         served.spawn(listen::serve_secured(
             listener,
             router,
-            current,
+            tls.subscribe(),
             stop.clone(),
         ));
-        let mut hang_up = signal(SignalKind::hangup())?;
-        let again = ReloadableFiles {
-            options: self.clone(),
-            identity: identity.clone(),
-            names,
-        };
+        let (hangup, options) = (Hangup::take()?, self.clone());
+        let mut stop = stop;
         tokio::spawn(async move {
-            let mut stop = stop;
-            loop {
-                tokio::select! {
-                    Some(()) = hang_up.recv() => again.reload(&gate, &tls),
-                    _ = stop.wait_for(|stop| *stop) => return,
-                }
+            let reload = || {
+                options.reload_keys(&gate);
+                tls.reload();
+                ready(())
+            };
+            tokio::select! {
+                never = hangup.run_each(reload) => match never {},
+                _ = stop.wait_for(|stop| *stop) => {}
             }
         });
         Ok(address)
@@ -103,27 +98,9 @@ impl RemoteAccessOptions {
         )?)
     }
 
-    fn certificate(&self, identity: &Identity, names: &[Endpoint]) -> Result<Certificate> {
-        certificate(
-            self.tls_cert.as_deref(),
-            self.tls_key.as_deref(),
-            identity,
-            names,
-        )
-    }
-}
-
-/// Files that SIGHUP reads again.
-struct ReloadableFiles {
-    options: RemoteAccessOptions,
-    identity: Identity,
-    names: Vec<Endpoint>,
-}
-
-impl ReloadableFiles {
-    /// Reads them. A file with an error changes nothing.
-    fn reload(&self, gate: &KeyGate, tls: &watch::Sender<ServerTls>) {
-        match self.options.keys() {
+    /// Reads the keys again. A file with an error changes nothing.
+    fn reload_keys(&self, gate: &KeyGate) {
+        match self.keys() {
             Ok(keys) => {
                 tracing::info!(keys = keys.len(), "the authorized keys were reloaded");
                 gate.replace_keys(keys);
@@ -132,15 +109,6 @@ impl ReloadableFiles {
                 tracing::error!(
                     %error,
                     "the authorized keys were not reloaded: the previous ones stay in force"
-                )
-            }
-        }
-        match self.options.certificate(&self.identity, &self.names) {
-            Ok(certificate) => _ = tls.send_replace(certificate.config),
-            Err(error) => {
-                tracing::error!(
-                    %error,
-                    "the certificate was not reloaded: the previous one stays in use"
                 )
             }
         }

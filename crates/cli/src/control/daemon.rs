@@ -1,27 +1,27 @@
 //! The controller as a process: its listeners, its shutdown and its restart.
 
 use std::fs::File;
+use std::future::{pending, ready};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use longhaul_api::access::BearerToken;
-use longhaul_api::tls::ServerTls;
 use longhaul_api::{KeyGate, LocalGate, listen};
 use longhaul_control::http::{MAX_BODY_BYTES, router, router_for_archives, router_for_keys};
 use longhaul_control::metrics::page;
 use longhaul_control::store::retention::Retention;
 use longhaul_control::{Controller, ControllerConfig, ControllerStore};
 use longhaul_control_client::ServiceUrl;
-use longhaul_session::Identity;
+use longhaul_service::{Hangup, StatusListener, StatusPage};
 use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -30,17 +30,20 @@ use super::{ControllerOptions, setup};
 use crate::agent::{listen_at, lock, own_identity, user_name};
 use crate::agent_client::socket;
 use crate::exit::Exit;
+use crate::home;
 use crate::local_controller::control_dir;
+use crate::service::{Announcement, StartedService, StopReceiver, run_alone};
 use crate::stop::StopSignals;
-use crate::tls_service::{certificate, first_second, host_name, names, publish};
-use crate::{answer, home, logging};
+use crate::tls_service::{TlsSettings, first_second, host_name, names};
 
 /// Seconds of a day.
 const DAY_SECONDS: i64 = 86_400;
 
 /// Result of a run of the controller.
-enum RunOutcome {
+#[derive(Default)]
+pub enum RunOutcome {
     /// It stops for good.
+    #[default]
     Stopped,
     /// It restarts, and hands on these sockets.
     Again(InheritedSockets),
@@ -48,19 +51,19 @@ enum RunOutcome {
 
 /// Runs the controller until it is told to stop.
 pub fn run(service: &ControllerOptions) -> Result<Exit> {
-    logging::start("info");
+    service.log.start("info");
     // Read now: by the time of a restart, another release may be installed at this path.
     let program = std::env::current_exe().context("cannot find this program's file")?;
-    let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
-    rustix::stdio::dup2_stdin(&nothing).context("cannot detach standard input")?;
-    let dir = control_dir()?;
-    home::make_private(&dir)?;
-    let lock = lock(
-        &dir,
-        "a controller is running already: longhaul control principals queries it",
-    )?;
+    let prepared = PreparedController::new()?;
     let runtime = crate::runtime::start()?;
-    let end = runtime.block_on(serve(service, &dir))?;
+    let end = runtime.block_on(async {
+        let signals = StopSignals::take()?;
+        let again = signal(SignalKind::user_defined2())?;
+        run_alone(signals, None, service.json, |stop| {
+            start(service.clone(), &prepared, stop, Some(again))
+        })
+        .await
+    })?;
     runtime.shutdown_timeout(Duration::from_secs(1));
     match end {
         RunOutcome::Stopped => Ok(Exit::Success),
@@ -68,17 +71,44 @@ pub fn run(service: &ControllerOptions) -> Result<Exit> {
             let mut command = Command::new(&program);
             command.args(std::env::args_os().skip(1));
             command.envs(sockets.pass_on()?);
-            drop(lock);
+            drop(prepared);
             Err(command.exec())
                 .with_context(|| format!("cannot restart {}", home::display_path(&program)))
         }
     }
 }
 
-async fn serve(service: &ControllerOptions, dir: &Path) -> Result<RunOutcome> {
-    let mut stop_signals = StopSignals::take()?;
-    let mut again = signal(SignalKind::user_defined2())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
+/// Directory of the controller, which no other process uses meanwhile.
+pub struct PreparedController {
+    dir: PathBuf,
+    /// While this lock is held, no other controller can run here.
+    _lock: File,
+}
+
+impl PreparedController {
+    /// Makes this process the controller of its user, and detaches it from standard input.
+    pub fn new() -> Result<Self> {
+        let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
+        rustix::stdio::dup2_stdin(&nothing).context("cannot detach standard input")?;
+        let dir = control_dir()?;
+        home::make_private(&dir)?;
+        let busy = "a controller is running already: longhaul control principals queries it";
+        Ok(Self {
+            _lock: lock(&dir, busy)?,
+            dir,
+        })
+    }
+}
+
+/// Opens the store and the listeners, and returns how it runs. It restarts at the signal `again`.
+pub async fn start(
+    service: ControllerOptions,
+    prepared: &PreparedController,
+    stop: StopReceiver,
+    again: Option<Signal>,
+) -> Result<StartedService<RunOutcome>> {
+    let dir = prepared.dir.as_path();
+    let hangup = Hangup::take()?;
     let inherited = InheritedSockets::take()?;
     let path = socket(dir);
     let (unix, kept_unix) = listen_locally(inherited.unix, &path)?;
@@ -87,10 +117,7 @@ async fn serve(service: &ControllerOptions, dir: &Path) -> Result<RunOutcome> {
         (None, _) => None,
         (Some(address), socket) => Some(listen_remotely(address, socket).await?),
     };
-    let metrics = service.metrics.map(|address| {
-        longhaul_metrics::listen(address).with_context(|| format!("--metrics {address}"))
-    });
-    let metrics = metrics.transpose()?;
+    let status = service.metrics.map(StatusListener::open).transpose()?;
     let store = match &service.store {
         Some(url) => ControllerStore::postgres(url).await?,
         None => ControllerStore::sqlite(&dir.join("control.sqlite")).await?,
@@ -110,10 +137,13 @@ async fn serve(service: &ControllerOptions, dir: &Path) -> Result<RunOutcome> {
         },
         registrations: Default::default(),
         setup: said.setup,
+        ospf: said.ospf,
         roots: said.roots,
-        advertise: advertised_url(service, listens)?,
+        advertise: advertised_url(&service, listens)?,
+        domain: said.domain,
     };
-    let (stop, stopped) = watch::channel(false);
+    // It also ends when one of its listeners fails.
+    let (stop_all, stopped) = watch::channel(false);
     let (controller, work) = Controller::begin(store, settings, stopped.clone()).await?;
     let mut served = JoinSet::new();
     let uid = rustix::process::getuid().as_raw();
@@ -147,64 +177,76 @@ async fn serve(service: &ControllerOptions, dir: &Path) -> Result<RunOutcome> {
         let at = listener
             .local_addr()
             .context("cannot determine the listening address")?;
-        let secured = TlsSettings::new(service, &identity, dir, at)?;
+        let files = (service.tls_cert.as_deref(), service.tls_key.as_deref());
+        let secured = TlsSettings::new(&service.server_name, files, &identity, dir, at)?;
         let gate = key_gate(&controller, &secured).await;
-        let (sender, receiver) = watch::channel(secured.config.clone());
         let router = router_for_keys(controller.clone(), gate);
         served.spawn(listen::serve_secured(
             listener,
             router,
-            receiver,
+            secured.subscribe(),
             stopped.clone(),
         ));
         (address, kept_internet) = (Some(at), Some(kept));
-        tls = Some((secured, sender));
+        tls = Some(secured);
     }
-    let metrics_address = metrics
-        .as_ref()
-        .and_then(|listener| listener.local_addr().ok());
-    let counted = metrics
-        .map(|listener| tokio::spawn(longhaul_metrics::serve(listener, page(controller.clone()))));
-    report_ready(
-        service,
-        &controller,
-        &path,
-        [address, metrics_address, archive],
-    );
-    let (is_again, failed) = loop {
-        tokio::select! {
-            () = stop_signals.received() => break (false, None),
-            _ = again.recv() => break (true, None),
-            _ = hang_up.recv() => if let Some((secured, sender)) = &mut tls {
-                secured.reload(service, &identity, sender);
-            },
-            ended = served.join_next() => break (false, ended),
+    let metrics = page(controller.clone());
+    let readiness = stop.readiness();
+    let status_address = status.as_ref().map(StatusListener::local_addr);
+    let addresses = [address, status_address, archive];
+    let announcement = announcement(&controller, &path, addresses);
+    let status = status.map(|listener| {
+        let page = StatusPage::new(metrics.clone(), readiness.clone());
+        tokio::spawn(listener.serve(page))
+    });
+    let work = async move {
+        let reload = || {
+            tls.iter().for_each(TlsSettings::reload);
+            ready(())
+        };
+        let restart = async {
+            match again {
+                Some(mut again) => drop(again.recv().await),
+                None => pending().await,
+            }
+        };
+        let (is_again, failed) = tokio::select! {
+            () = stop.wait() => (false, None),
+            () = restart => (true, None),
+            never = hangup.run_each(reload) => match never {},
+            ended = served.join_next() => (false, ended),
+        };
+        tracing::info!(
+            again = is_again,
+            "draining: requests in progress are finished, new ones are refused"
+        );
+        stop_all.send_replace(true);
+        while served.join_next().await.is_some() {}
+        if let Some(status) = status {
+            status.abort();
         }
+        work.end(&controller).await;
+        match failed {
+            Some(Ok(Err(error))) => return Err(error).context("cannot keep listening"),
+            Some(Err(error)) => return Err(error).context("cannot keep listening"),
+            _ => {}
+        }
+        if !is_again {
+            // By the time this process has ended, the socket may belong to another controller.
+            let _ = std::fs::remove_file(&path);
+            return Ok(RunOutcome::Stopped);
+        }
+        Ok(RunOutcome::Again(InheritedSockets {
+            unix: Some(kept_unix),
+            internet: kept_internet,
+        }))
     };
-    tracing::info!(
-        again = is_again,
-        "draining: requests in progress are finished, new ones are refused"
-    );
-    stop.send_replace(true);
-    while served.join_next().await.is_some() {}
-    if let Some(counted) = counted {
-        counted.abort();
-    }
-    work.end(&controller).await;
-    match failed {
-        Some(Ok(Err(error))) => return Err(error).context("cannot keep listening"),
-        Some(Err(error)) => return Err(error).context("cannot keep listening"),
-        _ => {}
-    }
-    if !is_again {
-        // By the time this process has ended, the socket may belong to another controller.
-        let _ = std::fs::remove_file(&path);
-        return Ok(RunOutcome::Stopped);
-    }
-    Ok(RunOutcome::Again(InheritedSockets {
-        unix: Some(kept_unix),
-        internet: kept_internet,
-    }))
+    Ok(StartedService {
+        announcement,
+        metrics: Some(metrics),
+        readiness,
+        work: Box::pin(work),
+    })
 }
 
 /// Returns the address that is given to others while this controller leads: the configured one, or
@@ -289,88 +331,38 @@ async fn key_gate(controller: &Controller, secured: &TlsSettings) -> Arc<KeyGate
     gate
 }
 
-/// Names and TLS configuration for connections of other machines.
-struct TlsSettings {
-    names: Vec<longhaul_proto::Endpoint>,
-    config: ServerTls,
-}
-
-impl TlsSettings {
-    fn new(
-        service: &ControllerOptions,
-        identity: &Identity,
-        dir: &Path,
-        at: SocketAddr,
-    ) -> Result<Self> {
-        let names = names(&service.server_name, at)?;
-        let made = certificate(
-            service.tls_cert.as_deref(),
-            service.tls_key.as_deref(),
-            identity,
-            &names,
-        )?;
-        publish(&made, dir)?;
-        Ok(Self {
-            names,
-            config: made.config,
-        })
-    }
-
-    /// Reads the certificate again. A certificate with an error changes nothing.
-    fn reload(
-        &mut self,
-        service: &ControllerOptions,
-        identity: &Identity,
-        sender: &watch::Sender<ServerTls>,
-    ) {
-        let files = (service.tls_cert.as_deref(), service.tls_key.as_deref());
-        match certificate(files.0, files.1, identity, &self.names) {
-            Ok(made) => {
-                tracing::info!("the certificate was reloaded");
-                sender.send_replace(made.config);
-            }
-            Err(error) => {
-                tracing::error!(
-                    %error,
-                    "the certificate was not reloaded: the previous one stays in use"
-                )
-            }
-        }
-    }
-}
-
-fn report_ready(
-    service: &ControllerOptions,
+fn announcement(
     controller: &Controller,
     socket: &Path,
-    [https, metrics, archive]: [Option<SocketAddr>; 3],
-) {
+    addresses: [Option<SocketAddr>; 3],
+) -> Announcement {
     let (name, key) = (&controller.settings().name, controller.settings().key);
     let socket = home::display_path(socket);
-    if service.json {
-        let [https, metrics, archive] =
-            [https, metrics, archive].map(|address| address.map(|address| address.to_string()));
-        let key = key.to_string();
-        answer::write_line(json!({
-            "event": "ready", "name": name, "socket": socket, "https": https,
-            "metrics": metrics, "archive": archive, "key": key
-        }));
-        return;
-    }
-    answer::write_line(format!("controller {name} is ready at {socket}"));
-    if let Some(address) = https {
-        answer::write_line(format!(
+    let [https, metrics, archive] =
+        addresses.map(|address| address.map(|address| address.to_string()));
+    let mut lines = vec![format!("controller {name} is ready at {socket}")];
+    if let Some(address) = &https {
+        lines.push(format!(
             "HTTP at https://{address}, for keys that were granted a role; the controller's own \
              key is {key}"
         ));
     }
-    if let Some(address) = metrics {
-        answer::write_line(format!("metrics at http://{address}/metrics"));
+    if let Some(address) = &metrics {
+        lines.push(format!("metrics at http://{address}/metrics"));
     }
-    if let Some(address) = archive {
-        answer::write_line(format!(
+    if let Some(address) = &archive {
+        lines.push(format!(
             "pScheduler's archives at http://{address}/api/v1/pscheduler, for requests with the \
              token"
         ));
+    }
+    let key = key.to_string();
+    Announcement {
+        json: json!({
+            "event": "ready", "name": name, "socket": socket, "https": https,
+            "metrics": metrics, "archive": archive, "key": key
+        }),
+        lines,
+        hint: None,
     }
 }

@@ -16,6 +16,10 @@ pub fn list(json: bool) -> Result<Exit> {
         answer::write_line(serde_json::to_string(&list)?);
         return Ok(Exit::Success);
     }
+    if list.items.is_empty() {
+        answer::write_line("no depot has registered a name");
+        return Ok(Exit::Success);
+    }
     let lengths = list.items.iter().map(|item| item.name.len());
     let width = lengths.max().unwrap_or_default();
     let lines = list.items.iter().map(|item| {

@@ -33,6 +33,10 @@ pub fn list(json: bool) -> Result<Exit> {
         answer::write_line(serde_json::to_string(&list)?);
         return Ok(Exit::Success);
     }
+    if list.items.is_empty() {
+        answer::write_line("no principals: longhaul control grant KEY ROLE adds one");
+        return Ok(Exit::Success);
+    }
     let wide = list
         .items
         .iter()

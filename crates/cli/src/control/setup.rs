@@ -1,10 +1,13 @@
-//! The operator's `control.toml`: the nodes that the controller provisions, and the certificates
-//! that it trusts.
+//! The operator's `control.toml`: the nodes that the controller provisions, the live topology that
+//! it follows, and the certificates that it trusts.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
+use longhaul_control::domains::DomainSettings;
+use longhaul_control::domains::settings::DomainText;
 use longhaul_control::reservations::document::Roots;
+use longhaul_control::topology::OspfConfig;
 use longhaul_hop::read_trusted_file;
 use longhaul_provisioning::nodes::SetupConfig;
 use serde::Deserialize;
@@ -21,9 +24,14 @@ struct ControlFile {
     /// Nodes to provision, and their settings.
     #[serde(default)]
     setup: SetupConfig,
+    /// Live topology to follow.
+    #[serde(default)]
+    ospf: OspfConfig,
     /// Settings of reservations.
     #[serde(default)]
     reservations: ReservationSettings,
+    /// The controller's domain, its edges and its peers.
+    domain: Option<DomainText>,
 }
 
 /// Settings of reservations.
@@ -39,8 +47,12 @@ struct ReservationSettings {
 pub struct ControllerConfig {
     /// Nodes to provision, and their settings.
     pub setup: SetupConfig,
+    /// Live topology to follow, if any.
+    pub ospf: OspfConfig,
     /// Roots that certificates in signed requests may lead to.
     pub roots: Roots,
+    /// Domain of the controller.
+    pub domain: Option<DomainSettings>,
 }
 
 /// Reads the named file. Without a name, reads the file in the directory if it exists.
@@ -60,6 +72,7 @@ pub fn read(named: Option<&Path>, dir: &Path) -> Result<ControllerConfig> {
     })?;
     // Configuration errors are reported with the file's name, before anything starts.
     config.setup.drivers().with_context(|| shown.clone())?;
+    config.ospf.sources().with_context(|| shown.clone())?;
     let roots = match &config.reservations.roots {
         None => Roots::default(),
         Some(named) => {
@@ -70,9 +83,12 @@ pub fn read(named: Option<&Path>, dir: &Path) -> Result<ControllerConfig> {
             Roots::from_pem(pem.as_bytes()).with_context(|| shown.clone())?
         }
     };
+    let domain = config.domain.map(DomainSettings::try_from);
     Ok(ControllerConfig {
         setup: config.setup,
+        ospf: config.ospf,
         roots,
+        domain: domain.transpose().with_context(|| shown.clone())?,
     })
 }
 
@@ -116,6 +132,10 @@ mod tests {
                 "control.toml, line 2: ",
             ),
             ("[reservations\n", "control.toml, line 1: "),
+            (
+                "[[ospf.source]]\nsocket = \"/run/frr/ospfd.vty\"\n",
+                "control.toml: ospf.routers: name",
+            ),
         ] {
             let error = format!("{:#}", read_text(text).unwrap_err());
             assert!(error.contains(word), "{error}");

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use longhaul_control_client::Spool;
-use longhaul_route_source::ClientSource;
+use longhaul_control_client::routes::ClientSource;
 use tokio::time::{sleep, timeout};
 
 use super::explain_missing_controller;

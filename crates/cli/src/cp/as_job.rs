@@ -39,7 +39,7 @@ impl Cp {
     /// The command line is invalid, or names something that JSON cannot express.
     pub fn request(&self, of: PathOrigin) -> Result<JobRequest> {
         self.parse_job()?;
-        if self.patience.is_some() {
+        if self.run_options.patience.is_some() {
             bail!(
                 "--patience is for copies in the foreground: attempts of a job give up after \
                  {ATTEMPT_PATIENCE} and are retried"
@@ -61,6 +61,13 @@ impl Cp {
                 Some(file) => Some(absolute_file(file, of)?.into()),
                 None => None,
             };
+        }
+        if options.filter.files_from.as_deref() == Some(Path::new("-")) {
+            bail!("--files-from -: a job has no standard input: write the list to a file");
+        }
+        let lists = options.filter.exclude_from.iter_mut();
+        for file in lists.chain(&mut options.filter.files_from) {
+            *file = absolute_file(file, of)?.into();
         }
         let program = options.ssh.ssh_program.iter().map(|file| file.as_os_str());
         let arguments = options.ssh.ssh_options.iter().map(OsString::as_os_str);
@@ -84,7 +91,7 @@ impl Cp {
 
     /// Returns true if the report is to be JSON.
     pub fn wants_json(&self) -> bool {
-        self.json
+        self.run_options.json
     }
 }
 
@@ -112,7 +119,7 @@ fn absolute(path: &OsStr, of: PathOrigin) -> Result<String> {
     match Target::parse(path)? {
         // Joined, not cleaned: a slash or a dot at the end is significant.
         Target::Local(path) => absolute_file(&path, of),
-        Target::Login(_) | Target::Remote(_) => text(path),
+        Target::Login(_) | Target::Remote(_) | Target::Sftp(_) => text(path),
     }
 }
 
@@ -178,6 +185,18 @@ mod tests {
             "2100-01-01T00:00:00Z",
             "--reserve",
             "2000000000",
+            "--exclude",
+            "*.tmp",
+            "--include",
+            "keep.tmp",
+            "--newer",
+            "7d",
+            "--max-size",
+            "10M",
+            "--files-from",
+            "/list",
+            "-0",
+            "--update",
             "/a",
             "lh://dtn.example/b/",
         ];

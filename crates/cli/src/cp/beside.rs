@@ -5,11 +5,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use longhaul_control_client::ControllerClient;
+use longhaul_deadline_driver::{Deadline, DeadlineSettings, leftover_records, return_leftovers};
+use longhaul_sftp::SftpCopy;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::deadline::{self, Deadline, DeadlineSettings};
 use super::routing::Routing;
 
 /// Time for which the end of a copy waits while leftover reservations of earlier copies are
@@ -25,6 +26,8 @@ pub struct CopyCompanion {
     pub wanted: Option<DeadlineSettings>,
     /// The running deadline, once it has begun.
     pub deadline: OnceLock<Deadline>,
+    /// The connections of a copy by SFTP, once they are open.
+    pub sftp: OnceLock<Arc<SftpCopy>>,
     giving_back: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -45,17 +48,21 @@ impl CopyCompanion {
         url: &str,
         owner: &str,
     ) {
-        let left = deadline::leftover_records(state, url, owner);
+        let left = leftover_records(state, url, owner);
         if left.is_empty() {
             return;
         }
         let controller = controller.clone();
-        let giving_back = tokio::spawn(async move { deadline::give_back(left, &controller).await });
+        let giving_back = tokio::spawn(async move { return_leftovers(left, &controller).await });
         *self.giving_back.lock() = Some(giving_back);
     }
 
-    /// Waits until they are returned, for at most [`GIVE_BACK_TIMEOUT`].
+    /// Waits until they are returned, for at most [`GIVE_BACK_TIMEOUT`], and ends connections by
+    /// SFTP.
     pub async fn end(&self) {
+        if let Some(sftp) = self.sftp.get() {
+            sftp.end().await;
+        }
         let giving_back = self.giving_back.lock().take();
         if let Some(giving_back) = giving_back {
             let _ = timeout(GIVE_BACK_TIMEOUT, giving_back).await;

@@ -1,393 +1,120 @@
-//! A copy with a deadline: the planner of `longhaul-deadline` observes the copy, and its decisions
-//! are carried out at the controller.
-//!
-//! All of this runs beside the copy, which waits for nothing: it starts by best effort at once, and
-//! reserved routes join it. At its end, remaining reservations are returned, which takes
-//! [`END_TIMEOUT`] at most.
+//! `--by` and `--reserve`, of `cp` and of jobs, and the copy as its deadline sees it.
 
-use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
+use anyhow::{Result, anyhow, bail};
 use jiff::{Timestamp, Zoned};
-use longhaul_control_api::reservations::Offers;
-use longhaul_control_client::ControllerClient;
-use longhaul_copy_api::{CopyEvent, DeadlineDetails, DeadlineEvent, DeadlineStatus};
-use longhaul_deadline::{Outlook, Planner, PlannerAction, PlannerEvent, ReservationMode};
-use longhaul_hop::unix_ms;
-use longhaul_proto::Endpoint;
-use parking_lot::Mutex;
-use tokio::sync::watch as flag;
-use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use longhaul_copy_api::{CopyEvent, RouteVerdict};
+use longhaul_deadline::ReservationMode;
+use longhaul_deadline_driver::{DeadlineSettings, ObservedCopy};
+use longhaul_proto::text::printable;
+use longhaul_transfer::{ReservedRoute, TransferProgress};
 
+use crate::moment;
 use crate::trust::RememberingConnector;
 use crate::watch::CopyWatch;
 
-mod book;
-mod ends;
-mod granted;
-mod kept;
-mod looks;
-mod options;
-pub mod report;
-mod ways;
-
-pub use kept::{give_back, leftover_records};
-pub use options::DeadlineSettings;
-use report::DeadlineReport;
-
-use book::CopyReservation;
-use looks::{ConcurrentReservation, ProgressSampler};
-use ways::{ReservedRouteReport, ReservedRoutes, StreamStates};
-
-/// Interval between observations of the copy.
-const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
-/// Time for which the end of a copy waits: while reservations are returned, and when there are
-/// none.
-const END_TIMEOUT: Duration = Duration::from_secs(3);
-const CLEAR_END_TIMEOUT: Duration = Duration::from_millis(50);
-/// Maximum number of steps in the report.
-const MAX_STEPS: usize = 20;
-
-/// A copy with a deadline, and the controller that can reserve bandwidth for it.
-pub struct DeadlineRequest {
-    pub wanted: DeadlineSettings,
-    /// The controller, the directory of its state, and its URL. `None` if no controller is used.
-    pub controller: Option<(Arc<ControllerClient>, PathBuf, String)>,
-    /// The public key that authenticates to the controller.
-    pub owner: String,
-    pub server: Endpoint,
-    pub push: bool,
-    /// If true, reserved routes can join the copy.
-    pub joins: bool,
-    /// If true, streams of reserved routes leave from ports of their own. Otherwise a reservation
-    /// covers all streams between the ends.
-    pub pins: bool,
-    /// Bytes to copy, if known before the walk.
-    pub size: Option<u64>,
-    pub streams: Option<u32>,
-    pub congestion: Option<String>,
-    /// Routes that the command line names; empty if they are chosen.
-    pub routes: Vec<longhaul_proto::Route>,
-}
-
-/// A deadline that is being monitored.
-pub struct Deadline {
-    over: flag::Sender<bool>,
-    shared: Arc<Mutex<DeadlineState>>,
-    task: Mutex<Option<JoinHandle<()>>>,
-    wanted: DeadlineSettings,
-}
-
-/// State that the report is built from.
-struct DeadlineState {
-    planner: Planner,
-    ends: Option<ends::MapEnds>,
-    reservation: Option<u64>,
-    offers: Option<Offers>,
-    error: Option<String>,
-    steps: Vec<String>,
-    ways: Vec<ReservedRouteReport>,
-}
-
-impl Deadline {
-    /// Starts to observe a copy that uses `connector`.
-    pub fn begin(
-        of: DeadlineRequest,
-        connector: Arc<RememberingConnector>,
-        watch: Arc<CopyWatch>,
-    ) -> Self {
-        let by = of.wanted.by.as_ref();
-        let by_ms = by.and_then(|by| u64::try_from(by.timestamp().as_millisecond()).ok());
-        let planner = Planner::new(unix_ms(), by_ms, of.wanted.mode);
-        let shared = Arc::new(Mutex::new(DeadlineState {
-            planner,
-            ends: None,
-            reservation: None,
-            offers: None,
-            error: None,
-            steps: Vec::new(),
-            ways: Vec::new(),
-        }));
-        let (over, is_over) = flag::channel(false);
-        let wanted = of.wanted.clone();
-        let keeper = DeadlineTask {
-            shared: shared.clone(),
-            looks: ProgressSampler::new(&of, watch.progress.clone()),
-            book: CopyReservation::new(of),
-            ways: ReservedRoutes::default(),
-            connector,
-            watch,
-            is_over,
-            mode: wanted.mode,
-            received_over: false,
-        };
-        let task = tokio::spawn(keeper.run());
-        Self {
-            over,
-            shared,
-            task: Mutex::new(Some(task)),
-            wanted,
+/// Parses the options. Returns `None` if neither is given.
+///
+/// # Errors
+/// The deadline is invalid or in the past, or a reservation has no purpose.
+pub fn parse(
+    by: Option<&str>,
+    reserve: Option<ReservationMode>,
+    now: &Zoned,
+) -> Result<Option<DeadlineSettings>> {
+    let by = by.map(|text| {
+        let shown = printable(text.as_bytes());
+        let by = moment::read(text, now).map_err(|why| anyhow!("--by {shown}: {why}"))?;
+        // An absolute timestamp comes from a job: the job may start after its deadline, and still
+        // has to copy.
+        if by <= *now && text.parse::<Timestamp>().is_err() {
+            bail!("--by {shown}: that is in the past: write a time in the future");
         }
-    }
-
-    /// Ends the deadline with the copy: returns what is still reserved, and builds the report.
-    pub async fn end(&self, is_done: bool) -> DeadlineReport {
-        let ended = Timestamp::now();
-        self.over.send_replace(true);
-        let task = self.task.lock().take();
-        let is_clear = self.with(|shared| shared.planner.is_settled());
-        let within = if is_clear {
-            CLEAR_END_TIMEOUT
-        } else {
-            END_TIMEOUT
-        };
-        if let Some(mut task) = task
-            && timeout(within, &mut task).await.is_err()
-        {
-            task.abort();
+        Ok(by)
+    });
+    let by = by.transpose()?;
+    let mode = match (reserve, &by) {
+        (Some(ReservationMode::Auto), None) => {
+            bail!("--reserve auto needs a deadline: give --by, or a rate to reserve")
         }
-        self.with(|shared| self.report(shared, ended, is_done))
+        (Some(ReservationMode::Never) | None, None) => return Ok(None),
+        (mode, _) => mode.unwrap_or(ReservationMode::Auto),
+    };
+    Ok(Some(DeadlineSettings { by, mode }))
+}
+
+/// A copy of this command, as its deadline observes it.
+pub struct AccompaniedCopy {
+    /// Opener of the copy's sessions.
+    pub connector: Arc<RememberingConnector>,
+    /// Observer of the copy.
+    pub watch: Arc<CopyWatch>,
+}
+
+impl ObservedCopy for AccompaniedCopy {
+    fn progress(&self) -> &Arc<TransferProgress> {
+        &self.watch.progress
     }
 
-    fn with<T>(&self, what: impl FnOnce(&DeadlineState) -> T) -> T {
-        what(&self.shared.lock())
+    fn verdicts(&self) -> Vec<RouteVerdict> {
+        self.watch.judged()
     }
 
-    fn report(&self, shared: &DeadlineState, ended: Timestamp, is_done: bool) -> DeadlineReport {
-        let said = report::ReportInput {
-            by: self.wanted.by.as_ref(),
-            mode: self.wanted.mode,
-            planner: &shared.planner,
-            ends: shared.ends.as_ref(),
-            reservation: shared.reservation,
-            offers: shared.offers.as_ref(),
-            error: shared.error.as_deref(),
-            steps: shared.steps.clone(),
-            ways: shared.ways.clone(),
-        };
-        DeadlineReport::new(said, ended, is_done)
+    fn lost_on_reserved(&self) -> BTreeMap<String, String> {
+        self.watch.lost_on_reserved()
+    }
+
+    fn use_reserved(&self, reserved: &[ReservedRoute]) {
+        self.connector.use_reserved(reserved);
+    }
+
+    fn print_event(&self, event: CopyEvent) {
+        self.watch.print_event(event);
+    }
+
+    fn notice(&self, text: &str) {
+        self.watch.notice(text);
     }
 }
 
-/// The task that feeds the planner and carries out its decisions.
-struct DeadlineTask {
-    shared: Arc<Mutex<DeadlineState>>,
-    looks: ProgressSampler,
-    book: CopyReservation,
-    ways: ReservedRoutes,
-    connector: Arc<RememberingConnector>,
-    watch: Arc<CopyWatch>,
-    is_over: flag::Receiver<bool>,
-    mode: ReservationMode,
-    /// True once the planner was told that the copy is over.
-    received_over: bool,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl DeadlineTask {
-    async fn run(mut self) {
-        let asks = self.mode != ReservationMode::Never;
-        if asks && self.book.controller().is_none() {
-            let none = "no controller is configured (longhaul controller use URL)";
-            self.with(|shared| shared.error = Some(none.to_owned()));
-            self.handle(PlannerEvent::Failed { is_passing: false })
-                .await;
-        }
-        let mut ticks = interval(SAMPLE_INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut is_over = self.is_over.clone();
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
-                // The sender lives as long as the copy; when it is gone, the copy is over as well.
-                () = async { drop(is_over.wait_for(|over| *over).await) } => {
-                    self.handle(PlannerEvent::Over).await;
-                    self.connector.use_reserved(&[]);
-                    return;
-                }
-            }
-            self.sample().await;
-        }
-    }
-
-    async fn sample(&mut self) {
-        self.looks.ask_for_forecast(self.book.controller()).await;
-        for event in self.book.poll_state().await {
-            self.handle(event).await;
-        }
-        for event in self.book.take_verdicts(&self.watch.judged()) {
-            self.handle(event).await;
-        }
-        let beside = self.with(|shared| match shared.planner.promise() {
-            Some(promise) => self.book.concurrent_reservation(promise, unix_ms()),
-            None => ConcurrentReservation::Ways(Vec::new()),
-        });
-        let look = self.looks.sample(beside);
-        self.handle(PlannerEvent::Look(look)).await;
-        self.use_reserved_routes().await;
-    }
-
-    /// Has the copy use the reserved routes of this moment, and tells the planner which of them
-    /// carry nothing.
-    async fn use_reserved_routes(&mut self) {
-        self.book.ask_for_grants(unix_ms()).await;
-        let used = self.with(|shared| match shared.planner.promise() {
-            Some(promise) => self.book.reserved_routes(promise, unix_ms()),
-            None => Vec::new(),
-        });
-        let reserved: Vec<_> = used.iter().map(|(_, way, _)| way.clone()).collect();
-        self.connector.use_reserved(&reserved);
-        let streams = self.watch.progress.streams();
-        let open = streams
-            .iter()
-            .filter(|stream| stream.open.load(Ordering::Relaxed));
-        let seen = StreamStates {
-            open: open.map(|stream| stream.route.clone()).collect(),
-            lost: self.watch.lost_on_reserved(),
+    #[test]
+    fn deadline_options_are_parsed() {
+        let now: Zoned = "2026-11-25T12:30:00Z[UTC]".parse().unwrap();
+        let wanted = |by: Option<&str>, what: Option<&str>| {
+            let reserve = what.map(|what| what.parse().unwrap());
+            parse(by, reserve, &now).map_err(|error| error.to_string())
         };
-        let changed = self.ways.update(Instant::now(), &used, &seen);
-        let report = self.ways.report();
-        self.with(|shared| shared.ways = report);
-        for changed in changed {
-            self.step(&changed.line);
-            let state = match changed.works {
-                true => DeadlineStatus::WayBack,
-                false => DeadlineStatus::WayFailed,
-            };
-            self.report_state(state, self.book.id(), Some(changed.line), None);
-            let (path, works) = (changed.path, changed.works);
-            self.handle(PlannerEvent::Path { path, works }).await;
+        assert_eq!(wanted(None, None), Ok(None));
+        assert_eq!(wanted(None, Some("never")), Ok(None));
+        let mode = |by, what| wanted(by, what).unwrap().unwrap().mode;
+        assert_eq!(mode(Some("Fri 18:00"), None), ReservationMode::Auto);
+        assert_eq!(
+            mode(Some("Fri 18:00"), Some("never")),
+            ReservationMode::Never
+        );
+        assert_eq!(mode(None, Some("2G")), ReservationMode::Rate(2e9));
+        assert!(wanted(None, Some("auto")).unwrap_err().contains("--by"));
+        for by in ["2001-01-01", "now"] {
+            assert!(
+                wanted(Some(by), None).unwrap_err().contains("in the past"),
+                "{by}"
+            );
         }
-    }
-
-    fn step(&self, line: &str) {
-        self.with(|shared| {
-            if shared.steps.len() < MAX_STEPS {
-                shared.steps.push(line.to_owned());
-            }
-        });
-    }
-
-    fn with<T>(&self, what: impl FnOnce(&mut DeadlineState) -> T) -> T {
-        what(&mut self.shared.lock())
-    }
-
-    /// Passes an event to the planner, and carries out the actions that follow.
-    async fn handle(&mut self, event: PlannerEvent) {
-        let mut events = VecDeque::from([event]);
-        while let Some(event) = events.pop_front() {
-            let mut actions = Vec::new();
-            if *self.is_over.borrow() && !self.received_over {
-                self.received_over = true;
-                actions.extend(
-                    self.with(|shared| shared.planner.handle_event(unix_ms(), PlannerEvent::Over)),
-                );
-            }
-            if event != PlannerEvent::Over {
-                actions.extend(self.with(|shared| shared.planner.handle_event(unix_ms(), event)));
-            }
-            for action in actions {
-                if let PlannerAction::Warn(outlook) = action {
-                    self.warn(&outlook);
-                    continue;
-                }
-                let done = self.book.carry_out(&action).await;
-                self.note(&action, &done);
-                events.push_back(done.event);
-            }
-        }
-    }
-
-    /// Records an action for the report, and publishes it as an event.
-    fn note(&mut self, action: &PlannerAction, done: &book::ActionResult) {
-        let line = self.book.line(action, done);
-        let (reservation, ends) = (self.book.id(), self.book.ends().cloned());
-        let mut is_new = false;
-        self.with(|shared| {
-            shared.reservation = reservation.or(shared.reservation);
-            shared.ends = ends;
-            if let Some(offers) = &done.offers {
-                shared.offers = Some(offers.clone());
-            }
-            if let Some(error) = &done.error {
-                shared.error = Some(error.clone());
-            }
-            if matches!(done.event, PlannerEvent::Committed) {
-                is_new = true;
-                shared.error = None;
-                shared.offers = None;
-            }
-            if let Some(line) = &line
-                && shared.steps.len() < MAX_STEPS
-            {
-                shared.steps.push(line.clone());
-            }
-        });
-        if is_new {
-            self.ways.reset_failures();
-        }
-        if let Some(state) = done.state {
-            self.report_state(state, reservation, line, done.error.clone());
-        }
-    }
-
-    /// Publishes the state of a reservation as an event.
-    fn report_state(
-        &self,
-        state: DeadlineStatus,
-        reservation: Option<u64>,
-        message: Option<String>,
-        error: Option<String>,
-    ) {
-        let details = DeadlineDetails::Reservation { reservation, error };
-        self.watch.print_event(CopyEvent::Deadline(DeadlineEvent {
-            state,
-            message,
-            details,
-        }));
-    }
-
-    /// Warns at once that the deadline is at risk.
-    fn warn(&self, outlook: &Outlook) {
-        let now = Zoned::now();
-        let at = |ms: u64| {
-            let at = i64::try_from(ms)
-                .ok()
-                .and_then(|ms| Timestamp::from_millisecond(ms).ok());
-            at.map(|at| report::moment(at, &now))
-        };
-        let what = match outlook.is_missed {
-            true => "cannot be met",
-            false => "may be missed",
-        };
-        let mut line = format!("the deadline {what}");
-        if let Some(end) = outlook.expected_end.and_then(at) {
-            line.push_str(&format!(": by best effort the copy ends about {end}"));
-        }
-        if let Some(later) = outlook.instead.later.and_then(at) {
-            line.push_str(&format!("; what it needs could be reserved by {later}"));
-        }
-        if let Some(volume) = outlook.instead.volume {
-            let volume = quantities::ByteCount(volume);
-            line.push_str(&format!("; {volume} could be reserved by the deadline"));
-        }
-        if let Some(error) = self.with(|shared| shared.error.clone()) {
-            line.push_str(&format!("; nothing can be reserved: {error}"));
-        }
-        self.with(|shared| shared.steps.push(line.clone()));
-        self.watch.notice(&line);
-        self.watch.print_event(CopyEvent::Deadline(DeadlineEvent {
-            state: DeadlineStatus::AtRisk,
-            message: Some(line),
-            details: DeadlineDetails::Outlook {
-                is_missed: outlook.is_missed,
-                expected_end_ms: outlook.expected_end,
-                later_ms: outlook.instead.later,
-                volume_bytes: outlook.instead.volume,
-            },
-        }));
+        assert_eq!(
+            mode(Some("2001-01-01T00:00:00Z"), None),
+            ReservationMode::Auto
+        );
+        assert!(
+            wanted(Some("soon"), None)
+                .unwrap_err()
+                .contains("not a moment")
+        );
+        assert!("much".parse::<ReservationMode>().is_err());
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use longhaul_remote::Login;
+use longhaul_sftp::SftpPath;
 
 use crate::home;
 use crate::target::{Remote, Target};
@@ -41,6 +42,16 @@ pub enum CopyJob {
         sources: Vec<Login>,
         destination: Login,
     },
+    /// To a host, by SFTP.
+    PushOverSftp {
+        sources: Vec<PathBuf>,
+        destination: SftpPath,
+    },
+    /// From a host, by SFTP.
+    PullOverSftp {
+        sources: Vec<SftpPath>,
+        destination: PathBuf,
+    },
 }
 
 #[derive(Default)]
@@ -48,6 +59,7 @@ struct ParsedSources {
     local: Vec<PathBuf>,
     server: Vec<Remote>,
     login: Vec<Login>,
+    sftp: Vec<SftpPath>,
 }
 
 impl CopyJob {
@@ -64,13 +76,36 @@ impl CopyJob {
                 Target::Local(path) => sources.local.push(path),
                 Target::Remote(path) => sources.server.push(path),
                 Target::Login(path) => sources.login.push(path),
+                Target::Sftp(path) => sources.sftp.push(path),
             }
         }
         let ParsedSources {
             local,
             server,
             login,
+            sftp,
         } = sources;
+        if !sftp.is_empty() || matches!(destination, Target::Sftp(_)) {
+            let is_local = server.is_empty() && login.is_empty();
+            return match destination {
+                Target::Sftp(destination) if is_local && sftp.is_empty() && !local.is_empty() => {
+                    Ok(Self::PushOverSftp {
+                        sources: local,
+                        destination,
+                    })
+                }
+                Target::Local(destination) if is_local && local.is_empty() => {
+                    one_place(&sftp, |one| one.shown_host().to_owned())?;
+                    Ok(Self::PullOverSftp {
+                        sources: sftp,
+                        destination,
+                    })
+                }
+                _ => bail!(
+                    "the other end of a copy with sftp:// is this machine: copy here first, then on"
+                ),
+            };
+        }
         match (
             destination,
             local.is_empty(),
@@ -120,6 +155,9 @@ impl CopyJob {
             (_, false, ..) => {
                 bail!("sources here and elsewhere in one copy: run one command for each")
             }
+            (Target::Sftp(_), ..) => {
+                bail!("the other end of a copy with sftp:// is this machine: copy here first")
+            }
             (_, true, ..) => {
                 bail!(
                     "lh:// and user@host: in one copy: run this on the one host with the other's \
@@ -134,12 +172,17 @@ impl CopyJob {
         matches!(self, Self::Push { .. } | Self::Pull { .. })
     }
 
+    /// Returns true if the user asks for SFTP.
+    pub fn is_by_sftp(&self) -> bool {
+        matches!(self, Self::PushOverSftp { .. } | Self::PullOverSftp { .. })
+    }
+
     /// Returns the word for this kind of copy in reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Local { .. } => "local",
-            Self::Push { .. } | Self::PushOverSsh { .. } => "push",
-            Self::Pull { .. } | Self::PullOverSsh { .. } => "pull",
+            Self::Push { .. } | Self::PushOverSsh { .. } | Self::PushOverSftp { .. } => "push",
+            Self::Pull { .. } | Self::PullOverSsh { .. } | Self::PullOverSftp { .. } => "pull",
             Self::Between { .. } => "between",
         }
     }

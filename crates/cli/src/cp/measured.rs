@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longhaul_control_api::measurements::{Conditions, Measurement, Quantity, Source};
-use longhaul_transfer::{ConnectionEnds, StreamCounters, is_reserved};
+use longhaul_transfer::{ConnectionEnds, RouteInfo, StreamCounters};
 
 use crate::of_path::{MeasuredPath, convert_limit, loss_share};
 
@@ -49,19 +49,19 @@ struct RouteSums {
 pub fn measured(
     whole: &CopySummary<'_>,
     streams: &[Arc<StreamCounters>],
-    names: impl Fn(&str) -> Vec<String>,
+    names: impl Fn(&RouteInfo) -> Vec<String>,
 ) -> Vec<Measurement> {
-    let mut routes = BTreeMap::<&str, RouteSums>::new();
+    let mut routes = BTreeMap::<&str, (&RouteInfo, RouteSums)>::new();
     // The throughput of a reserved route does not predict what others get there.
-    for stream in streams.iter().filter(|stream| !is_reserved(&stream.route)) {
+    for stream in streams.iter().filter(|stream| !stream.route.is_reserved()) {
         let (ends, bytes) = (stream.ends(), stream.bytes.load(Ordering::Relaxed));
-        routes
-            .entry(&stream.route)
-            .or_default()
-            .add(&ends, bytes, whole.push);
+        let (_, sums) = routes
+            .entry(stream.route.name())
+            .or_insert_with(|| (&stream.route, RouteSums::default()));
+        sums.add(&ends, bytes, whole.push);
     }
     let mut found = Vec::new();
-    for (route, of) in routes {
+    for (route, of) in routes.into_values() {
         let depots = names(route);
         let is_direct = depots.is_empty();
         // The hop that ends here.
@@ -129,15 +129,44 @@ impl RouteSums {
             0 => DEFAULT_MSS_BYTES,
             mss => u64::from(mss),
         };
-        let (lost, sent, tally) = match push {
-            true => (u64::from(here.retransmits), here.sent, &here.tally),
-            false => (ends.retransmits_there.unwrap_or(0), here.moved, &ends.there),
+        let tally = if push { &here.tally } else { &ends.there };
+        let (lost, segments) = match (push, here.packets) {
+            (true, None) => (here.retransmits.into(), here.sent / mss),
+            // All streams of a connection count its packets, so their ratio stays the same.
+            (true, Some(packets)) => (packets.lost, packets.sent),
+            (false, None) => (ends.retransmits_there.unwrap_or(0), here.moved / mss),
+            // The server does not report the packets of other transports.
+            (false, Some(_)) => (0, 0),
         };
         self.lost = self.lost.saturating_add(lost);
-        self.segments = self.segments.saturating_add(sent / mss);
+        self.segments = self.segments.saturating_add(segments);
         self.tally.merge(tally);
         if self.congestion.is_empty() && push {
             self.congestion = here.congestion.as_str().to_owned();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_of_other_transports_are_those_of_their_packets() {
+        let mut ends = ConnectionEnds::default();
+        ends.here.rtt = Duration::from_millis(50);
+        ends.here.moved = 1 << 30;
+        ends.here.packets = Some(drs::PacketCounts {
+            sent: 100_000,
+            lost: 200,
+        });
+        let sums = |push| {
+            let mut sums = RouteSums::default();
+            sums.add(&ends, 1 << 30, push);
+            (sums.rtts, loss_share(sums.lost, sums.segments))
+        };
+        assert_eq!(sums(true), (1, Some(0.002)));
+        // Not known, which is not the same as none.
+        assert_eq!(sums(false), (1, None));
     }
 }

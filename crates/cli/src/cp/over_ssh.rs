@@ -2,117 +2,167 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use longhaul_remote::between::CopyBetween;
 use longhaul_remote::message::Access;
 use longhaul_remote::{
-    DataRoute, FarSide, FoundRoute, Login, LoginConnector, RouteMemory, ServeRequest, Start,
+    DataRoute, Error as RemoteError, FarSide, FoundRoute, Login, LoginConnector, RouteMemory,
+    ServeRequest, Start,
 };
+use longhaul_sftp::SftpPath;
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{
-    Client, CopyDestination, CopyOutcome, CopyRequest, Observer, Sources, WriteOptions,
+    Client, CopyDestination, CopyOutcome, CopyRequest, Filter, Hello, Observer,
 };
 use tokio::task::JoinSet;
 
-use super::{Cp, FinishedCopy, remembered_streams, shown};
+use super::beside::CopyCompanion;
+use super::far_sides::FarSides;
+use super::over_sftp::{SftpContext, is_unavailable, lacks_longhaul};
+use super::receipt::PendingReceipt;
+use super::{Cp, FinishedCopy, remembered_streams};
 use crate::watch::CopyWatch;
 use crate::{home, ssh_options};
 
-/// Remote processes of a finished copy, to be ended in good order.
-pub enum FarSides {
-    /// There are none.
-    None,
-    /// The far side of a copy from or to this machine.
-    One(Arc<LoginConnector>),
-    /// Both far sides of a copy between two hosts.
-    Two(Box<[FarSide; 2]>),
-}
-
-impl FarSides {
-    /// Ends the remote processes.
-    pub async fn end(self) {
-        match self {
-            Self::None => {}
-            Self::One(connector) => {
-                if let Some(connector) = Arc::into_inner(connector) {
-                    connector.end().await;
-                }
-            }
-            Self::Two(two) => {
-                let [source, destination] = *two;
-                tokio::join!(source.end(), destination.end());
-            }
-        }
-    }
-}
+/// Silence of a login before its command, after which SFTP is tried. An account that is forced to
+/// SFTP waits for its client in silence.
+const FORCED_SFTP_SILENCE: Duration = Duration::from_secs(5);
 
 impl Cp {
     pub(super) async fn push_over_ssh(
         &self,
         sources: &[PathBuf],
         destination: &Login,
-        watch: &Arc<CopyWatch>,
+        filter: Arc<Filter>,
+        (watch, beside): (&Arc<CopyWatch>, &CopyCompanion),
+        receipt: Option<&PendingReceipt>,
     ) -> Result<FinishedCopy> {
-        let (found, names) = Sources::local(sources, self.options.recursive)?;
-        let access = if self.options.overwrite {
+        let opened = self.local_sources(sources).await?;
+        let names = opened.names.clone();
+        let access = if self.options.replaces() {
             Access::Write
         } else {
             Access::Create
         };
         let paths = vec![destination.path.clone()];
-        let (connector, paths) = self
-            .far_side(&destination.host, access, paths, watch)
-            .await?;
+        let host = &destination.host;
+        let quick = Some(FORCED_SFTP_SILENCE);
+        let far = self.far_side(host, access, paths.clone(), watch, quick);
+        let (connector, paths) = match far.await {
+            Ok(far) => far,
+            Err(error) => {
+                // A receipt needs longhaul at both ends.
+                let Some(reason) = lacks_longhaul(&error).filter(|_| receipt.is_none()) else {
+                    return Err(error);
+                };
+                let context = SftpContext {
+                    watch,
+                    beside,
+                    instead: Some(reason),
+                };
+                let by_sftp = SftpPath::from(destination);
+                let labels = opened.labels.clone();
+                match self.open_sftp(&by_sftp, labels, context).await {
+                    Ok(copy) => {
+                        return self
+                            .push_by_sftp(&copy, opened, &by_sftp, filter, context)
+                            .await;
+                    }
+                    Err(missing) if is_unavailable(&missing) && is_stuck(&error) => {
+                        self.far_side(host, access, paths, watch, None).await?
+                    }
+                    Err(missing) if is_unavailable(&missing) => return Err(error),
+                    Err(other) => return Err(other),
+                }
+            }
+        };
         let request = CopyRequest::Push {
             destination: paths.into_iter().next().unwrap_or_default(),
             into: destination.is_directory() || names.len() > 1,
-            overwrite: self.options.overwrite,
+            overwrite: self.options.replaces(),
             fsync: self.options.fsync,
             names,
         };
-        let client = self.client_over_ssh(&connector, &destination.host, request, watch)?;
-        let outcome = client.push(found, shown(sources)).await?;
+        let hello = self.hello(request, &filter)?;
+        let mut client = self.client_over_ssh(&connector, &destination.host, hello, watch);
+        client.receipt = receipt.map(PendingReceipt::recorder);
+        let found = opened.found.filtered(Some(filter));
+        let outcome = client.push(found, opened.labels).await?;
         let far = FarSides::One(connector);
-        Ok(FinishedCopy { outcome, far })
+        Ok(FinishedCopy {
+            outcome,
+            far,
+            is_verified: true,
+        })
     }
 
     pub(super) async fn pull_over_ssh(
         &self,
         sources: &[Login],
         destination: &Path,
-        watch: &Arc<CopyWatch>,
+        filter: Arc<Filter>,
+        (watch, beside): (&Arc<CopyWatch>, &CopyCompanion),
+        receipt: Option<&PendingReceipt>,
     ) -> Result<FinishedCopy> {
         let Some(first) = sources.first() else {
             bail!("name what to copy")
         };
-        let typed = sources.iter().map(|source| source.path.clone()).collect();
-        let (connector, paths) = self
-            .far_side(&first.host, Access::Read, typed, watch)
-            .await?;
+        let typed: Vec<_> = sources.iter().map(|source| source.path.clone()).collect();
+        let host = &first.host;
+        let quick = Some(FORCED_SFTP_SILENCE);
+        let far = self.far_side(host, Access::Read, typed.clone(), watch, quick);
+        let (connector, paths) = match far.await {
+            Ok(far) => far,
+            Err(error) => {
+                let Some(reason) = lacks_longhaul(&error).filter(|_| receipt.is_none()) else {
+                    return Err(error);
+                };
+                let context = SftpContext {
+                    watch,
+                    beside,
+                    instead: Some(reason),
+                };
+                let by_sftp: Vec<SftpPath> = sources.iter().map(SftpPath::from).collect();
+                let copied = self.pull_over_sftp(&by_sftp, destination, filter.clone(), context);
+                match copied.await {
+                    Err(missing) if is_unavailable(&missing) && is_stuck(&error) => {
+                        self.far_side(host, Access::Read, typed, watch, None)
+                            .await?
+                    }
+                    Err(missing) if is_unavailable(&missing) => return Err(error),
+                    copied => return copied,
+                }
+            }
+        };
         let request = CopyRequest::Pull {
             recursive: self.options.recursive,
             sources: paths,
         };
-        let client = self.client_over_ssh(&connector, &first.host, request, watch)?;
+        let hello = self.hello(request, &filter)?;
+        let mut client = self.client_over_ssh(&connector, &first.host, hello, watch);
+        client.receipt = receipt.map(PendingReceipt::recorder);
         let names = sources.iter().map(Login::name).collect();
-        let options = WriteOptions {
-            overwrite: self.options.overwrite,
-            fsync: self.options.fsync,
-            resume: !self.options.no_resume,
-        };
-        let destination = CopyDestination::local(destination, names, options, client.hello.token)?;
+        let options = self.write_options();
+        let destination = CopyDestination::local(destination, names, options, client.hello.token)?
+            .with_existing(self.options.existing_policy());
         let labels: Vec<String> = sources.iter().map(Login::to_string).collect();
         watch.expect_sources(&labels);
         let outcome = client.pull(destination, labels).await?;
         let far = FarSides::One(connector);
-        Ok(FinishedCopy { outcome, far })
+        Ok(FinishedCopy {
+            outcome,
+            far,
+            is_verified: true,
+        })
     }
 
     pub(super) async fn between(
         &self,
         sources: &[Login],
         destination: &Login,
+        filter: &Filter,
         watch: &Arc<CopyWatch>,
     ) -> Result<FinishedCopy> {
         let Some(first) = sources.first() else {
@@ -130,7 +180,7 @@ impl Cp {
             sources: sources.to_vec(),
             destination: destination.clone(),
             recursive: self.options.recursive,
-            overwrite: self.options.overwrite,
+            overwrite: self.options.replaces(),
             fsync: self.options.fsync,
             resume: !self.options.no_resume,
             checksum: self.options.checksum,
@@ -138,10 +188,12 @@ impl Cp {
             streams: self.options.streams,
             patience: self.patience(),
             // The report names the hash if a single file was copied.
-            report_done: self.json || (!self.options.recursive && sources.len() == 1),
+            report_done: self.run_options.json || (!self.options.recursive && sources.len() == 1),
             ports: self.options.ssh.port_range,
             congestion: self.options.congestion.clone(),
             no_encrypt: self.options.no_encrypt,
+            filter: filter.rules().clone(),
+            existing: self.options.existing_policy(),
         };
         let labels: Vec<String> = sources.iter().map(Login::to_string).collect();
         watch.expect_sources(&labels);
@@ -161,7 +213,11 @@ impl Cp {
             closing: JoinSet::new(),
         };
         let far = FarSides::Two(Box::new([source_side, destination_side]));
-        Ok(FinishedCopy { outcome, far })
+        Ok(FinishedCopy {
+            outcome,
+            far,
+            is_verified: true,
+        })
     }
 
     /// Returns the options for starting far sides.
@@ -173,15 +229,21 @@ impl Cp {
         start
     }
 
-    /// Logs in to `host`, has it serve `paths`, and finds a route for the data.
+    /// Logs in to `host`, has it serve `paths`, and finds a route for the data. The login may be
+    /// silent for `max_silence`.
     async fn far_side(
         &self,
         host: &str,
         access: Access,
         paths: Vec<Vec<u8>>,
         watch: &CopyWatch,
+        max_silence: Option<Duration>,
     ) -> Result<(Arc<LoginConnector>, Vec<RelPath>)> {
-        let far = FarSide::start(&self.start(), host).await?;
+        let start = Start {
+            max_silence,
+            ..self.start()
+        };
+        let far = FarSide::start(&start, host).await?;
         let memory = home::state_dir()
             .filter(|_| self.options.routes.is_empty())
             .map(|state| RouteMemory {
@@ -220,14 +282,13 @@ impl Cp {
         &self,
         connector: &Arc<LoginConnector>,
         host: &str,
-        request: CopyRequest,
+        hello: Hello,
         watch: &Arc<CopyWatch>,
-    ) -> Result<Client<LoginConnector>> {
+    ) -> Client<LoginConnector> {
         watch.set_server(host.to_owned());
-        let hello = self.hello(request)?;
         // ssh's connection has room for one stream.
         let only_one = connector.way() == DataRoute::InsideSsh;
-        Ok(Client {
+        Client {
             connector: connector.clone(),
             hello,
             compare: self.compare(),
@@ -240,6 +301,15 @@ impl Cp {
             patience: self.patience(),
             progress: watch.progress.clone(),
             observer: watch.clone(),
-        })
+            receipt: None,
+        }
     }
+}
+
+/// Returns true if the login was given up early because it was silent.
+fn is_stuck(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref::<RemoteError>(),
+        Some(RemoteError::Stuck { .. })
+    )
 }

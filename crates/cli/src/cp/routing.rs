@@ -14,10 +14,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use longhaul_control_client::ControllerClient;
+use longhaul_control_client::routes::belief::SMALL_BYTES;
+use longhaul_control_client::routes::{Choice, ClientSource, NoRoutes, Origin, RouteQuery, Spread};
 use longhaul_hop::unix_ms;
 use longhaul_proto::{Endpoint, Route, SigningKey};
-use longhaul_route_source::belief::SMALL_BYTES;
-use longhaul_route_source::{Choice, ClientSource, NoRoutes, Origin, RouteQuery, Spread};
 use longhaul_transfer::TransferProgress;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
@@ -330,7 +330,7 @@ pub fn question(
         bytes,
         streams,
         congestion: congestion.map(str::to_owned),
-        urgency: longhaul_route_source::Urgency::Usual,
+        urgency: longhaul_control_client::routes::Urgency::Usual,
     }
 }
 

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 /// Flags of scp.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct ScpOptions {
     /// Keep permissions and modification times. They always are; this is for scp users.
     #[arg(short = 'p')]
@@ -78,8 +78,8 @@ impl ScpOptions {
                     || self.sftp_server.is_some()
                     || self.sftp_option.is_some(),
                 "-D, -O, -s and -X",
-                "longhaul speaks a protocol of its own, and needs longhaul or --bootstrap at the \
-                 host: leave it out",
+                "longhaul speaks a protocol of its own, and sftp by itself if the host lacks \
+                 longhaul: leave it out, or name the path as sftp://host/path",
             ),
             (
                 self.from_source,

@@ -21,12 +21,15 @@ use longhaul_hop::unix_ms;
 use longhaul_policy::{OwnAddressReader, is_local};
 use longhaul_proto::text::printable_within;
 use longhaul_proto::{DEPOT_PORT, Endpoint, MAX_PROBE_BYTES, PublicKey, SigningKey};
+use longhaul_service::is_handed_over;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::hops::HopSums;
 use crate::controller::sync::reports_dir;
+use crate::failure::format_line;
 use crate::of_path::probe_measurements;
+use crate::service::ServicePlan;
 use crate::{controller, home};
 
 /// Validity of a registration, unless the controller sets a shorter one.
@@ -46,6 +49,10 @@ const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_SPOOLED_MEASUREMENTS: usize = 500;
 /// Maximum length of a reported reason, in bytes.
 const MAX_REASON_BYTES: usize = 500;
+
+/// Error of a registration without a controller.
+const NO_CONTROLLER: &str =
+    "--register needs a controller: longhaul controller use URL, or --controller URL";
 
 /// Options to register a depot with a controller.
 #[derive(Args)]
@@ -86,6 +93,39 @@ pub struct DepotRegistration {
 }
 
 impl RegisterOptions {
+    /// Adds to a plan what it would register, and where.
+    pub fn plan(&self, plan: &mut ServicePlan) {
+        match (&self.register, self.settings()) {
+            (Some(name), Ok(Some(settings))) => plan
+                .facts
+                .push(format!("registers as {name} with {}", settings.first.url)),
+            (Some(_), Ok(None)) => plan.faults.push(NO_CONTROLLER.to_owned()),
+            (_, Err(error)) => plan.faults.push(format_line(&error)),
+            (None, Ok(_)) => {}
+        }
+    }
+
+    /// Returns the name to register, if one is given.
+    pub fn name(&self) -> Option<&str> {
+        self.register.as_deref()
+    }
+
+    /// Returns the site, if one is given.
+    pub fn site(&self) -> Option<&str> {
+        self.site.as_deref()
+    }
+
+    /// Returns the addresses at which others reach the depot.
+    ///
+    /// # Errors
+    /// One is invalid.
+    pub fn advertised(&self) -> Result<Vec<Endpoint>> {
+        let parse = |text: &String| {
+            Endpoint::parse_with_port(text, DEPOT_PORT).with_context(|| "--advertise".to_owned())
+        };
+        self.advertise.iter().map(parse).collect()
+    }
+
     /// Returns the controller to use, if there is one. The depot needs it to register; without one,
     /// grants of circuits lapse.
     ///
@@ -128,20 +168,13 @@ impl RegisterOptions {
         let Some(name) = &self.register else {
             return Ok(None);
         };
-        let settings = settings.ok_or_else(|| {
-            anyhow!(
-                "--register needs a controller: longhaul controller use URL, or --controller URL"
-            )
-        })?;
-        let advertise = self.advertise.iter().map(|text| {
-            Endpoint::parse_with_port(text, DEPOT_PORT).with_context(|| "--advertise".to_owned())
-        });
+        let settings = settings.ok_or_else(|| anyhow!(NO_CONTROLLER))?;
         Ok(Some(DepotRegistration {
             controller: ControllerClient::new(settings, key)?,
             key: key.clone(),
             name: name.clone(),
             site: self.site.clone(),
-            advertise: advertise.collect::<Result<_>>()?,
+            advertise: self.advertised()?,
             limits,
             sums: Arc::default(),
             own: OwnAddressReader::new().context("cannot read this machine's addresses")?,
@@ -190,7 +223,10 @@ impl DepotRegistration {
         }
         self.spool_sums();
         let farewell = async {
-            let _ = self.controller.unregister(&self.key.public()).await;
+            // A successor has registered under the same key.
+            if !is_handed_over() {
+                let _ = self.controller.unregister(&self.key.public()).await;
+            }
             self.report().await;
         };
         let _ = timeout(FAREWELL_TIMEOUT, farewell).await;
@@ -200,21 +236,8 @@ impl DepotRegistration {
         let mut was_received = None;
         loop {
             let registration = Registration {
-                key: self.key.public(),
-                name: self.name.clone(),
-                site: self.site.clone(),
-                addresses: self
-                    .advertise
-                    .iter()
-                    .map(|endpoint| DepotAddress {
-                        endpoint: endpoint.clone(),
-                        transports: vec![Transport::Tcp],
-                    })
-                    .collect(),
                 limits: self.limits,
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                sent_at: unix_ms() as f64 / 1000.0,
-                valid_for: REGISTRATION_VALIDITY,
+                ..registration(&self.key, &self.name, self.site.as_deref(), &self.advertise)
             };
             let answer = self.controller.register(&registration).await;
             let received = answer.is_ok();
@@ -360,6 +383,29 @@ impl DepotRegistration {
             },
             Err(error) => failed(&error.to_string()),
         }
+    }
+}
+
+/// Returns the registration of a depot with this key, name and site, and these addresses.
+pub fn registration(
+    key: &SigningKey,
+    name: &str,
+    site: Option<&str>,
+    addresses: &[Endpoint],
+) -> Registration {
+    let addresses = addresses.iter().map(|endpoint| DepotAddress {
+        endpoint: endpoint.clone(),
+        transports: vec![Transport::Tcp],
+    });
+    Registration {
+        key: key.public(),
+        name: name.to_owned(),
+        site: site.map(str::to_owned),
+        addresses: addresses.collect(),
+        limits: DepotLimits::default(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        sent_at: unix_ms() as f64 / 1000.0,
+        valid_for: REGISTRATION_VALIDITY,
     }
 }
 

@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use longhaul_doctor::{Clocks, Facts, FactsServer, ask};
+use longhaul_doctor::{Clocks, Facts, FactsServer, QuicPath, ask};
 use longhaul_hop::{EventLog, Payer, SharedPermits};
+use longhaul_proto::Transport;
 use longhaul_session::{ConnectOptions, Endpoint, PublicKey, Route, ServiceName, Session};
 use longhaul_transfer::{Connector, Error, GrantsInForce, SessionConnector};
 
@@ -22,23 +23,46 @@ const MAX_SESSIONS: usize = 64;
 impl Doctor {
     /// Returns the facts of the machine there, and the comparison of its clock.
     pub(super) async fn ask(&self, server: &Endpoint) -> Result<(Facts, Clocks)> {
+        let mut session = self.connect(server, None).await?;
+        ask(&mut session).await.with_context(|| server.to_string())
+    }
+
+    /// Asks the same by QUIC, and returns what its connection measured meanwhile.
+    pub(super) async fn measure_quic(&self, server: &Endpoint) -> Result<QuicPath> {
+        let mut session = self.connect(server, Some(Transport::Quic)).await?;
+        ask(&mut session).await?;
+        let measured = session.stream_measurement();
+        let measured = measured.context("the connection has measured no round trip")?;
+        Ok(QuicPath {
+            rtt: measured.round_trip,
+            sent_packets: measured.sent_packets,
+            lost_packets: measured.lost_packets,
+        })
+    }
+
+    /// Opens a session, by TCP unless another transport is named.
+    async fn connect(&self, server: &Endpoint, transport: Option<Transport>) -> Result<Session> {
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let wanted = trust::HostKeyOptions {
             key: self.host_key,
             accept_new: self.accept_new,
         };
-        let mut options = ConnectOptions::new(
-            ServiceName::DOCTOR,
-            Route::direct(),
-            server.clone(),
-            identity,
-            trust::trust_nobody(),
-        );
+        let mut options = ConnectOptions {
+            quic: transport.map(|_| crate::quic::dialler()),
+            destination_transport: transport,
+            ..ConnectOptions::new(
+                ServiceName::DOCTOR,
+                Route::direct(),
+                server.clone(),
+                identity,
+                trust::trust_nobody(),
+            )
+        };
         let first = trust::settle(&wanted, &mut options).await?;
         let connector =
             trust::RememberingConnector::new(SessionConnector::new(options, vec![]), first);
         let connected = connector.connect(0).await;
-        let mut session = connected.map_err(|error| match connector.unknown_server() {
+        connected.map_err(|error| match connector.unknown_server() {
             Some(found) => anyhow!(Error::Unauthorised(trust::unknown_server_advice(
                 server, found
             ))),
@@ -46,8 +70,7 @@ impl Doctor {
                 let text = error.message.clone();
                 anyhow!(error.into_error(text))
             }
-        })?;
-        ask(&mut session).await.with_context(|| server.to_string())
+        })
     }
 }
 

@@ -1,9 +1,12 @@
 //! Formats files for people and programs.
 
+use anyhow::{Result, anyhow};
 use longhaul_proto::text::printable;
 use longhaul_transfer::TEMP_PREFIX;
+use longhaul_transfer::files::FilesError;
 use longhaul_transfer::files::message::{
-    EntryKind, FilesFailure, FoundLeftover, LeftoverOutcome, LeftoverUsage, ListingEntry, PathBytes,
+    EntryKind, FilesFailure, FilesResponse, FoundLeftover, LeftoverOutcome, LeftoverUsage,
+    ListingEntry, PathBytes,
 };
 use quantities::{ByteCount, Time};
 use serde_json::json;
@@ -113,6 +116,16 @@ pub fn leftover(
     format!("{size:>12} {age:>10} {place}: {what}")
 }
 
+/// Returns the failure in an answer. An answer to another question is an error.
+pub fn failure_of(answer: FilesResponse) -> Result<Option<FilesFailure>> {
+    match answer {
+        FilesResponse::Failed(failure) => Ok(Some(failure)),
+        _ => Err(anyhow!(FilesError::Protocol(
+            "the answer does not match the request".to_owned()
+        ))),
+    }
+}
+
 /// Joins `directory` and `name`.
 pub fn join(directory: &PathBytes, name: &[u8]) -> PathBytes {
     match directory.0.last() {
@@ -133,6 +146,7 @@ mod tests {
             size: 3,
             mode: 0o777,
             modified: 0,
+            nanoseconds: None,
             target: Some(PathBytes(b"there".to_vec())),
         };
         for (json, long) in [(false, false), (false, true), (true, false)] {

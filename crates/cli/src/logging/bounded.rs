@@ -15,6 +15,8 @@ use tracing::Metadata;
 use tracing::callsite::Identifier;
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::LogFormat;
+
 /// Maximum bytes of a line, including its newline.
 pub const MAX_LINE_BYTES: usize = 4096;
 /// Maximum bytes of a field.
@@ -28,6 +30,7 @@ const TRUNCATION_MARK: &str = "...\n";
 /// Maker of writers that add the bounds to those of `make`.
 pub struct Bounded<F> {
     make: F,
+    format: LogFormat,
     began: Instant,
     /// One limit for each call site that has written a line. Their number is bounded by the code.
     rates: Mutex<HashMap<Identifier, LogRate>>,
@@ -37,9 +40,15 @@ impl<F> Bounded<F> {
     pub fn new(make: F) -> Self {
         Self {
             make,
+            format: LogFormat::Text,
             began: Instant::now(),
             rates: Mutex::default(),
         }
+    }
+
+    /// Sets the format of the lines, for the note about lines that were left out.
+    pub fn with_format(self, format: LogFormat) -> Self {
+        Self { format, ..self }
     }
 
     /// Admits a line of this call site. Returns `None` if the line exceeds the rate, or else the
@@ -58,6 +67,7 @@ impl<'a, F: Fn() -> W + 'a, W: Write> MakeWriter<'a> for Bounded<F> {
     fn make_writer(&'a self) -> Self::Writer {
         BoundedLine {
             out: Some((self.make)()),
+            format: self.format,
             left_out: 0,
         }
     }
@@ -66,6 +76,7 @@ impl<'a, F: Fn() -> W + 'a, W: Write> MakeWriter<'a> for Bounded<F> {
         let admitted = self.admit(metadata.callsite());
         BoundedLine {
             out: admitted.map(|_| (self.make)()),
+            format: self.format,
             left_out: admitted.unwrap_or_default(),
         }
     }
@@ -75,6 +86,7 @@ impl<'a, F: Fn() -> W + 'a, W: Write> MakeWriter<'a> for Bounded<F> {
 pub struct BoundedLine<W> {
     /// `None` if the line is left out.
     out: Option<W>,
+    format: LogFormat,
     left_out: u64,
 }
 
@@ -83,13 +95,17 @@ impl<W: Write> Write for BoundedLine<W> {
         let Some(out) = &mut self.out else {
             return Ok(line.len());
         };
-        let note = match std::mem::take(&mut self.left_out) {
-            0 => String::new(),
-            left_out => format!(" (and {left_out} more like it, left out)\n"),
+        let (note, end) = match (std::mem::take(&mut self.left_out), self.format) {
+            (0, _) => (String::new(), "\n"),
+            (left_out, LogFormat::Text) => {
+                (format!(" (and {left_out} more like it, left out)\n"), "\n")
+            }
+            // The format keeps room for it.
+            (left_out, LogFormat::Json) => (format!(",\"lines_left_out\":{left_out}}}\n"), "}\n"),
         };
         let room = MAX_LINE_BYTES - note.len().max(TRUNCATION_MARK.len());
         let text = String::from_utf8_lossy(line);
-        match (text.len() <= room, text.strip_suffix('\n')) {
+        match (text.len() <= room, text.strip_suffix(end)) {
             (true, _) if note.is_empty() => out.write_all(line)?,
             (true, whole) => {
                 out.write_all(format!("{}{note}", whole.unwrap_or(&text)).as_bytes())?
@@ -119,13 +135,25 @@ mod tests {
     use super::*;
 
     fn written(left_out: u64, line: &str) -> String {
+        written_as(LogFormat::Text, left_out, line)
+    }
+
+    fn written_as(format: LogFormat, left_out: u64, line: &str) -> String {
         let mut out = Vec::new();
         let mut writer = BoundedLine {
             out: Some(&mut out),
+            format,
             left_out,
         };
         writer.write_all(line.as_bytes()).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn left_out_lines_are_a_field_of_json() {
+        let written = |left_out| written_as(LogFormat::Json, left_out, "{\"a\":1}\n");
+        assert_eq!(written(0), "{\"a\":1}\n");
+        assert_eq!(written(7), "{\"a\":1,\"lines_left_out\":7}\n");
     }
 
     #[test]
@@ -147,6 +175,7 @@ mod tests {
         }
         let mut left_out = BoundedLine {
             out: None::<Vec<u8>>,
+            format: LogFormat::Text,
             left_out: 0,
         };
         assert_eq!(left_out.write(b"more\n").unwrap(), 5);

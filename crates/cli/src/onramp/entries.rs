@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use longhaul_onramp::{Forward, GuestPolicy, OnrampConfig, ProxyLogin, SessionWish};
+use longhaul_onramp::{Forward, GuestPolicy, OnrampConfig, PathShares, ProxyLogin, SessionWish};
 use longhaul_policy::Network;
 use longhaul_proto::Endpoint;
 use quantities::{ByteCount, Rate, Time};
 
 use super::{default_config, default_socket};
 use crate::home;
+use crate::resume::resume_limits;
 
 /// Maximum bytes of a purpose that fits into an OPEN.
 const MAX_PURPOSE_BYTES: usize = 64;
@@ -60,6 +61,17 @@ pub struct Entries {
     /// 30 seconds, kept while it does not answer, and dropped after a day without it.
     #[arg(long, conflicts_with = "routes")]
     pub follow_controller: bool,
+    /// Ask no controller for circuits, whatever programs and rules wish.
+    #[arg(long)]
+    pub no_reserve: bool,
+    /// Spread direct connections over the paths of this reservation, by source port, if they lead
+    /// to its destination; repeatable. The controller is that of `longhaul controller use`.
+    #[arg(long, value_name = "ID")]
+    pub reservation: Vec<u64>,
+    /// Number of connections on each path of a reservation: `rate`, in proportion to what each
+    /// carries; `even`; or a share for each path, such as 70:30 [default: rate].
+    #[arg(long, value_name = "HOW", requires = "reservation")]
+    pub spread: Option<PathShares>,
     /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     pub identity: Option<PathBuf>,
@@ -75,6 +87,13 @@ pub struct Entries {
     /// seconds.
     #[arg(long, value_name = "TIME")]
     pub drain: Option<Time>,
+    /// Maximum time for which a session with an off-ramp may be without a connection when a depot
+    /// dies, before its program gets a reset: 30s, 5min; a bare number is seconds [default: 60 s].
+    #[arg(long, value_name = "TIME")]
+    pub resume_within: Option<Time>,
+    /// End sessions with their connection, instead of resuming them over another route.
+    #[arg(long, conflicts_with = "resume_within")]
+    pub no_resume: bool,
 }
 
 impl Entries {
@@ -95,12 +114,14 @@ impl Entries {
         config.redirect.clone_from(&self.redirect);
         config.tproxy.clone_from(&self.tproxy);
         config.metrics = self.metrics;
+        config.shares = self.spread.clone().unwrap_or_default();
         config.guests = GuestPolicy {
             login: self.login.as_deref().map(login).transpose()?,
             networks: self.allow_from.clone(),
         };
         config.connections = self.max_connections.unwrap_or(config.connections);
         config.drain = self.drain.map_or(config.drain, |Time(drain)| drain);
+        config.resume = resume_limits(self.resume_within, self.no_resume);
         Ok(config)
     }
 
@@ -148,6 +169,12 @@ impl Entries {
                 format!("{}/{}", network.address(), network.prefix()),
             );
         }
+        for id in &self.reservation {
+            push("reservation", id.to_string());
+        }
+        if let Some(shares) = &self.spread {
+            push("spread", shares.to_string());
+        }
         if let Some(metrics) = self.metrics {
             push("metrics", metrics.to_string());
         }
@@ -156,6 +183,15 @@ impl Entries {
         }
         if let Some(Time(drain)) = self.drain {
             push("drain", drain.as_secs().max(1).to_string());
+        }
+        if let Some(Time(within)) = self.resume_within {
+            push("resume-within", within.as_secs().max(1).to_string());
+        }
+        if self.no_resume {
+            arguments.push("--no-resume".to_owned());
+        }
+        if self.no_reserve {
+            arguments.push("--no-reserve".to_owned());
         }
         if self.follow_controller {
             arguments.push("--follow-controller".to_owned());
@@ -293,10 +329,14 @@ mod tests {
             "--allow-from=192.0.2.0/24",
             "--login=/l",
             "--routes=/r",
+            "--reservation=12",
+            "--reservation=13",
+            "--spread=70:30",
             "--identity=/i",
             "--metrics=9512",
             "--max-connections=7",
             "--drain=2min",
+            "--resume-within=90",
         ];
         let read = |arguments: &[String]| {
             let whole = std::iter::once("x".to_owned()).chain(arguments.iter().cloned());
@@ -309,7 +349,9 @@ mod tests {
         assert_eq!(first, again);
         let line = first.join(" ");
         assert!(
-            line.contains("--socks 127.0.0.1:1080") && line.contains("--drain 120"),
+            line.contains("--socks 127.0.0.1:1080")
+                && line.contains("--drain 120")
+                && line.contains("--resume-within 90"),
             "{line}"
         );
         let forward = "--forward 127.0.0.1:2811=archive.example:2811,purpose=nightly,\

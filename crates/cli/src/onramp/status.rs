@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 use longhaul_proto::text::printable;
-use quantities::{ByteCount, Time};
+use quantities::{ByteCount, Rate, Time};
 use serde_json::Value;
 
 use super::configured_socket;
@@ -76,6 +76,7 @@ fn lines(status: &Value) -> Vec<String> {
         ]
     }));
     lines.extend(aligned(&table));
+    lines.extend(aligned(&reserved_paths(&list("reserved_paths"))));
     let mut table = vec![[
         "HOST".to_owned(),
         "ROUND TRIP".to_owned(),
@@ -112,6 +113,35 @@ fn lines(status: &Value) -> Vec<String> {
     }));
     lines.extend(aligned(&table));
     lines
+}
+
+/// Returns the table of reserved paths.
+fn reserved_paths(paths: &[Value]) -> Vec<[String; 6]> {
+    let header = [
+        "RESERVATION",
+        "PATH",
+        "PORTS",
+        "RESERVED",
+        "MEASURED",
+        "CONNECTIONS",
+    ];
+    let rate = |value: &Value| {
+        let bps = value.as_f64();
+        bps.map_or_else(|| "-".to_owned(), |bps| Rate::nearest(bps).to_string())
+    };
+    let rows = paths.iter().map(|path| {
+        [
+            path["reservation"].to_string(),
+            path["path"].to_string(),
+            format!("{}-{}", path["first_port"], path["last_port"]),
+            rate(&path["reserved_bps"]),
+            rate(&path["measured_bps"]),
+            path["connections"].to_string(),
+        ]
+    });
+    std::iter::once(header.map(str::to_owned))
+        .chain(rows)
+        .collect()
 }
 
 fn shown(value: &Value) -> String {
@@ -155,6 +185,10 @@ mod tests {
             "routes": {
                 "file": "/r", "rules": 3, "read_seconds_ago": 7, "problem": "/r:1: \u{1b}"
             },
+            "reserved_paths": [{
+                "reservation": 12, "path": 1, "first_port": 10240, "last_port": 10303,
+                "reserved_bps": 4e8, "measured_bps": null, "connections": 8
+            }],
             "hosts": [{
                 "address": "192.0.2.1", "round_trip_seconds": 0.08, "measured_seconds_ago": 5
             }],
@@ -177,6 +211,8 @@ mod tests {
              2 connections carried now\n\
              ENTRY  OUTCOME  CONNECTIONS\n\
              socks  route    12\n\
+             RESERVATION  PATH  PORTS        RESERVED    MEASURED  CONNECTIONS\n\
+             12           1     10240-10303  400 Mbit/s  -         8\n\
              HOST       ROUND TRIP  MEASURED\n\
              192.0.2.1  80 ms       5 s ago\n\
              DESTINATION   CONNECTIONS  USUALLY BELOW  LARGEST\n\

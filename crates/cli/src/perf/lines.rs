@@ -106,10 +106,16 @@ pub(super) fn record(attempt: &RecordAttempt) {
         true => "valid by the Land Speed Record's rules of size, distance and hops".to_owned(),
         false => format!("not valid for the Land Speed Record: {}", broken.join("; ")),
     };
+    let class = match (attempt.class, attempt.unclassified) {
+        (Some(class), _) => class.to_string(),
+        (None, Some(reason)) => format!("in no class: {reason}"),
+        (None, None) => "in no class".to_owned(),
+    };
     answer::write_line(format_args!(
         "record     {:.0} terabit-metres per second, {judgement}",
         attempt.terabit_metres_per_second
     ));
+    answer::write_line(format_args!("class      {class}"));
 }
 
 fn moved(sum: &DirectionTotals) -> String {

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use longhaul_output::message;
 use longhaul_perf::{
     Error, MeasuredInterval, MeasurementOutcome, TestParameters,
-    record::{Course, RecordAttempt},
+    record::{Course, RecordAttempt, RecordClass},
     report::{self, DirectionTotals, ReportContext},
     wire::{FlowDirection, Length, Protection},
 };
@@ -127,7 +127,9 @@ async fn measure(
     let attempt = course.zip(result.as_ref().ok()).map(|(course, outcome)| {
         let forward = test.direction != FlowDirection::Reverse;
         let (bytes, rate) = DirectionTotals::received(outcome, forward).for_record();
-        RecordAttempt::judge(bytes, rate, course)
+        let relayed = !perf.measure.route.is_direct();
+        let class = RecordClass::classify(&setting.connections, test.streams, relayed);
+        RecordAttempt::judge(bytes, rate, course, class)
     });
     if perf.json {
         let whole = whole(&setting, intervals, result.as_ref(), attempt.as_ref());

@@ -1,12 +1,13 @@
 //! `longhaul perf --serve`: answers measurements, and nothing else.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use longhaul_hop::{EventLog, Payer};
 use longhaul_output::message;
 use longhaul_perf::{MeasurementLimits, MeasurementServer};
+use longhaul_service::bind_everywhere;
 use longhaul_session::{ListenOptions, Listener, ServiceName, Session};
 
 use super::Perf;
@@ -48,11 +49,7 @@ async fn listen(perf: &Perf) -> Result<Exit> {
     };
     let listener = match perf.serve.listen {
         Some(addr) => Listener::bind(options(addr)).await?,
-        // One socket for both families, if the system has IPv6.
-        None => match Listener::bind(options((Ipv6Addr::UNSPECIFIED, SERVER_PORT).into())).await {
-            Ok(listener) => listener,
-            Err(_) => Listener::bind(options((Ipv4Addr::UNSPECIFIED, SERVER_PORT).into())).await?,
-        },
+        None => bind_everywhere(SERVER_PORT, |addr| Listener::bind(options(addr))).await?,
     };
     if !perf.serve.no_quic {
         crate::quic::listen(&listener, perf.serve.listen, identity.signing_key())?;
@@ -69,7 +66,7 @@ async fn listen(perf: &Perf) -> Result<Exit> {
     let serving = async {
         loop {
             match listener.accept().await {
-                Ok(session) => answer(server.clone(), events.clone(), session),
+                Ok(session) => answer(server.clone(), events.clone(), session, ()),
                 Err(error) => return error,
             }
         }
@@ -80,8 +77,14 @@ async fn listen(perf: &Perf) -> Result<Exit> {
     }
 }
 
-/// Serves a measurement session in the background. `events` bounds what is logged.
-pub fn answer(server: Arc<MeasurementServer>, events: Arc<EventLog>, session: Session) {
+/// Serves a measurement session in the background. `events` bounds what is logged. `held` is
+/// dropped at its end.
+pub fn answer(
+    server: Arc<MeasurementServer>,
+    events: Arc<EventLog>,
+    session: Session,
+    held: impl Send + 'static,
+) {
     tokio::spawn(async move {
         let (id, peer) = (session.info().session_id, session.info().peer);
         let error = server.serve(session).await.err();
@@ -92,6 +95,7 @@ pub fn answer(server: Arc<MeasurementServer>, events: Arc<EventLog>, session: Se
                 "a measurement's session is over"
             );
         });
+        drop(held);
     });
 }
 

@@ -4,6 +4,7 @@
 
 use jiff::civil::Date;
 use jiff::{Timestamp, Zoned};
+use longhaul_control_api::domains::{DomainReservation, DomainReservationState};
 use longhaul_control_api::reservations::{
     Circuit, CircuitStanding, FullLink, LifeState, LinkDirection, Offer, PacketFilter, PathGrants,
     Piece, Proof, ProvisionState, Refusal, Reservation, ReserveState, RouteConstraints,
@@ -172,12 +173,16 @@ pub fn details(reservation: &Reservation, now: &Zoned) -> Vec<String> {
             .map(|link| text(&link.link))
             .collect();
         lines.push(format!(
-            "  reservations exceed the capacity of: {}",
+            "  over links that failed, shrank or left the map: {}",
             links.join(", ")
         ));
     }
     if let Some(circuit) = &reservation.circuit {
         lines.extend(circuit_lines(circuit));
+    }
+    if let Some(across) = &reservation.across {
+        lines.push(format!("  {}", across_line(across, now)));
+        lines.extend(segments(across));
     }
     if let Some(failure) = &reservation.failure {
         lines.push(format!("  failed: {}", text(failure)));
@@ -186,6 +191,54 @@ pub fn details(reservation: &Reservation, now: &Zoned) -> Vec<String> {
         lines.push(format!("  for: {}", text(description)));
     }
     lines
+}
+
+/// Formats a reservation across domains, with its segments if they are asked for.
+pub fn across(reservation: &DomainReservation, is_detailed: bool, now: &Zoned) -> Vec<String> {
+    let own = reservation
+        .segments
+        .iter()
+        .find_map(|segment| segment.reservation);
+    let number = own.map(|number| format!("{number} ")).unwrap_or_default();
+    let mut lines = vec![format!("{number}{}", across_line(reservation, now))];
+    if is_detailed {
+        lines.extend(segments(reservation));
+    }
+    lines
+}
+
+fn across_line(reservation: &DomainReservation, now: &Zoned) -> String {
+    let state = match reservation.state {
+        DomainReservationState::Reserving => "being reserved",
+        DomainReservationState::Held => "held",
+        DomainReservationState::Committing | DomainReservationState::Committed => "being committed",
+        DomainReservationState::Reserved => "reserved",
+        DomainReservationState::Terminating => "being returned",
+        DomainReservationState::Terminated => "over",
+    };
+    format!(
+        "{state}: {} from {} to {}, {}",
+        rate(reservation.rate_bps),
+        text(&reservation.from.to_string()),
+        text(&reservation.to.to_string()),
+        window(reservation.start_ms, reservation.end_ms, now)
+    )
+}
+
+/// Formats the segments of a reservation across domains, and the reason for its end.
+fn segments(reservation: &DomainReservation) -> Vec<String> {
+    let segments = reservation.segments.iter().map(|segment| {
+        let (from, to) = (text(&segment.from.point), text(&segment.to.point));
+        format!("    domain {}: {from} - {to}", segment.domain)
+    });
+    let problem = reservation.problem.iter().map(|problem| {
+        format!(
+            "    ended by domain {}: {}",
+            problem.domain,
+            text(&problem.text)
+        )
+    });
+    segments.chain(problem).collect()
 }
 
 /// Formats the constraints on the paths and packets of a reservation, if there are any, as the
@@ -368,10 +421,19 @@ pub fn calendar(reservations: &[Reservation], now: &Zoned) -> Vec<String> {
             wish(reservation.wish),
             text(&reservation.from),
             text(&reservation.to),
-            text(&reservation.owner_name)
+            owner(reservation)
         ));
     }
     lines
+}
+
+/// Formats the owner of a reservation, and its delegate if that asked for it.
+fn owner(reservation: &Reservation) -> String {
+    let owner = text(&reservation.owner_name);
+    match &reservation.delegate {
+        Some(delegate) => format!("{owner} (asked by {})", text(&delegate.name)),
+        None => owner,
+    }
 }
 
 /// Formats the hours of a day, from midnight on.

@@ -44,7 +44,7 @@ pub(super) fn start(run: &RunCommand, name: &OsStr) -> Result<u8> {
     let (own, ramp) = match run.onramp_to_use() {
         Some(socket) => (None, socket),
         None => {
-            let own = OwnOnramp::start(run.routes.as_deref())?;
+            let own = OwnOnramp::start(run)?;
             let socket = own.socket.clone();
             (Some(own), socket)
         }

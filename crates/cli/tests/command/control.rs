@@ -68,6 +68,12 @@ impl Controller {
         format!("https://{}", self.https.as_ref().unwrap())
     }
 
+    /// Restarts it with its sockets, so that it reads its configuration again.
+    pub fn restart(&mut self) {
+        signal(&self.child, "USR2");
+        ready(&mut self.out);
+    }
+
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, RwLock};
+use std::sync::{Condvar, Mutex, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,51 @@ const MAP: &str = r#"{"sites": [{"name": "west"}, {"name": "east"}],
     {"name": "w-e", "from": "west", "to": "east", "forward": {"capacity": {"rate_bps": 1e10}}}]}"#;
 
 /// Acknowledged reservations: by name the number, and the time.
-type Acknowledged = Mutex<BTreeMap<String, (u64, Instant)>>;
+#[derive(Default)]
+struct Acknowledged {
+    reservations: Mutex<BTreeMap<String, (u64, Instant)>>,
+    added: Condvar,
+}
+
+impl Acknowledged {
+    fn add(&self, name: String, id: u64) {
+        let mut reservations = self.reservations.lock().unwrap();
+        reservations.insert(name, (id, Instant::now()));
+        self.added.notify_all();
+    }
+
+    /// Waits for the next one, but no longer than a controller should be left alone.
+    fn wait_for_next(&self) {
+        let reservations = self.reservations.lock().unwrap();
+        let _ = self
+            .added
+            .wait_timeout(reservations, POLL_INTERVAL)
+            .unwrap();
+    }
+
+    /// Waits until many more were acknowledged since a moment. Returns the time from then to the
+    /// first of them.
+    fn wait_for_more(&self, since: Instant) -> Duration {
+        let deadline = Instant::now() + WAIT_TIMEOUT;
+        let mut reservations = self.reservations.lock().unwrap();
+        loop {
+            let after = reservations
+                .values()
+                .filter_map(|(_, at)| at.checked_duration_since(since));
+            let (count, first) = (after.clone().count(), after.min());
+            match first {
+                Some(first) if count >= ACKNOWLEDGED => return first,
+                _ => {}
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(
+                !left.is_zero(),
+                "never: {ACKNOWLEDGED} reservations; {count}"
+            );
+            reservations = self.added.wait_timeout(reservations, left).unwrap().0;
+        }
+    }
+}
 
 struct Fleet {
     stage: Stage,
@@ -190,10 +234,7 @@ fn load(fleet: &Fleet, asker: u64, acknowledged: &Acknowledged, is_over: &Atomic
             ) {
                 Some((201, reserved)) => {
                     let id = reserved["reservations"][0]["id"].as_u64().unwrap();
-                    acknowledged
-                        .lock()
-                        .unwrap()
-                        .insert(name, (id, Instant::now()));
+                    acknowledged.add(name, id);
                     break;
                 }
                 // Insufficient bandwidth is an answer, too.
@@ -202,7 +243,7 @@ fn load(fleet: &Fleet, asker: u64, acknowledged: &Acknowledged, is_over: &Atomic
                 // counts once at every controller.
                 Some((503, _)) | None => {
                     at = (at + 1) % CONTROLLERS;
-                    thread::sleep(POLL_INTERVAL);
+                    acknowledged.wait_for_next();
                 }
                 Some(other) => panic!("{other:?}"),
             }
@@ -210,38 +251,19 @@ fn load(fleet: &Fleet, asker: u64, acknowledged: &Acknowledged, is_over: &Atomic
     }
 }
 
-/// Waits until this many more were acknowledged. Returns the time from `since` to the first of
-/// them.
-fn more(acknowledged: &Acknowledged, since: Instant) -> Duration {
-    until("reservations are acknowledged", || {
-        let acknowledged = acknowledged.lock().unwrap();
-        let after = acknowledged
-            .values()
-            .filter_map(|(_, at)| at.checked_duration_since(since));
-        let after: Vec<Duration> = after.collect();
-        match after.len() >= ACKNOWLEDGED {
-            true => Ok(after.into_iter().min().unwrap()),
-            false => Err(after.len()),
-        }
-    })
-}
-
 /// Returns all reservations that a controller knows.
 fn known(socket: &Path) -> Vec<Value> {
     let (mut found, mut after) = (Vec::new(), String::new());
     loop {
         let path = format!("/reservations?limit=1000{after}");
-        let began = Instant::now();
-        let page = loop {
-            // After a failure it may still be reconnecting to its store.
+        // After a failure it may still be reconnecting to its store.
+        let page = until("reservations are listed", || {
             match answer(socket, "GET", &path, "", None) {
-                Some((200, page)) => break page,
-                Some((503, _)) | None if began.elapsed() < WAIT_TIMEOUT => {
-                    thread::sleep(POLL_INTERVAL)
-                }
+                Some((200, page)) => Ok(page),
+                Some((503, _)) | None => Err(()),
                 other => panic!("{other:?}"),
             }
-        };
+        });
         found.extend(page["items"].as_array().unwrap().iter().cloned());
         match page["next"].as_str() {
             Some(next) => after = format!("&after={next}"),
@@ -250,39 +272,39 @@ fn known(socket: &Path) -> Vec<Value> {
     }
 }
 
+/// Returns the numbers of reservations, by their descriptions.
+fn ids_by_description(all: &[Value]) -> BTreeMap<String, Vec<u64>> {
+    let mut ids: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for one in all {
+        let description = one["description"].as_str().unwrap().to_owned();
+        ids.entry(description)
+            .or_default()
+            .push(one["id"].as_u64().unwrap());
+    }
+    ids
+}
+
 /// Checks that acknowledged reservations exist once under their number, that nothing exists twice,
 /// and that no link is overbooked.
 fn check(fleet: &Fleet, acknowledged: &Acknowledged) {
-    let acknowledged = acknowledged.lock().unwrap().clone();
+    let acknowledged = acknowledged.reservations.lock().unwrap().clone();
     for at in 0..CONTROLLERS {
-        let began = Instant::now();
-        loop {
+        // Followers are behind the leader for a moment.
+        let all = until(&format!("controller {at} has all of them"), || {
             let all = known(&fleet.socket(at));
-            let mut ids: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-            for one in &all {
-                let id = one["id"].as_u64().unwrap();
-                ids.entry(one["description"].as_str().unwrap())
-                    .or_default()
-                    .push(id);
-            }
+            let ids = ids_by_description(&all);
             let doubled = ids.iter().find(|(_, ids)| ids.len() > 1);
             assert_eq!(doubled, None, "controller {at}");
-            let mut lost = acknowledged.iter().filter(|(name, (id, _))| {
-                ids.get(name.as_str()).is_none_or(|ids| ids[..] != [*id])
-            });
-            // Followers are behind the leader for a moment.
-            match lost.next() {
-                None => {
-                    overbooked(&all);
-                    break;
-                }
-                Some(lost) => assert!(
-                    began.elapsed() < WAIT_TIMEOUT,
-                    "controller {at} has lost {lost:?}"
-                ),
+            let is_known = |(name, (id, _)): (&String, &(u64, Instant))| {
+                ids.get(name).is_some_and(|ids| ids[..] == [*id])
+            };
+            let lost = acknowledged.iter().find(|one| !is_known(*one));
+            match lost {
+                Some((name, (id, _))) => Err(format!("{name} ({id}) is missing")),
+                None => Ok(all),
             }
-            thread::sleep(POLL_INTERVAL);
-        }
+        });
+        overbooked(&all);
     }
     // Each record exists once, none is missing, and no record of an older writer follows one of a
     // newer.
@@ -350,7 +372,10 @@ fn under_load(fleet: &Fleet, blows: impl FnOnce(&Fleet, &Acknowledged)) {
         }
     });
     check(fleet, &acknowledged);
-    eprintln!("acknowledged: {}", acknowledged.lock().unwrap().len());
+    eprintln!(
+        "acknowledged: {}",
+        acknowledged.reservations.lock().unwrap().len()
+    );
 }
 
 /// Starts a fleet with a map.
@@ -379,14 +404,14 @@ fn with_map(fleet: Fleet) -> Fleet {
 fn a_killed_leader_is_replaced_without_loss() {
     let fleet = fleet();
     under_load(&fleet, |fleet, acknowledged| {
-        more(acknowledged, Instant::now());
+        acknowledged.wait_for_more(Instant::now());
         for _ in 0..3 {
             let leader = fleet.leader(None);
             let blow = Instant::now();
             fleet.controllers[leader].write().unwrap().kill();
             fleet.leader(Some(leader));
             let leads = blow.elapsed();
-            let reserves = more(acknowledged, Instant::now());
+            let reserves = acknowledged.wait_for_more(Instant::now());
             eprintln!("killed: another leads after {leads:?}, reserves {reserves:?} later");
             *fleet.controllers[leader].write().unwrap() =
                 begin(&fleet.stage, &fleet.relays[leader], leader);
@@ -399,7 +424,7 @@ fn a_cut_off_leader_is_replaced_and_cannot_write() {
     let fleet = fleet();
     under_load(&fleet, |fleet, acknowledged| {
         for _ in 0..2 {
-            more(acknowledged, Instant::now());
+            acknowledged.wait_for_more(Instant::now());
             let leader = fleet.leader(None);
             let blow = Instant::now();
             fleet.relays[leader].cut(true);
@@ -416,7 +441,7 @@ fn a_cut_off_leader_is_replaced_and_cannot_write() {
                 let is_not_leading = problem["type"] == "urn:longhaul:problem:not-leading";
                 if is_not_leading { Ok(()) } else { Err(problem) }
             });
-            let reserves = more(acknowledged, Instant::now());
+            let reserves = acknowledged.wait_for_more(Instant::now());
             eprintln!("cut off: another leads after {leads:?}, reserves {reserves:?} later");
             // Delayed data arrives now.
             fleet.relays[leader].cut(false);
@@ -441,11 +466,11 @@ fn the_fleet_has_a_leader_after_the_database_restarts() {
     let fleet = fleet();
     under_load(&fleet, |fleet, acknowledged| {
         for _ in 0..3 {
-            more(acknowledged, Instant::now());
+            acknowledged.wait_for_more(Instant::now());
             let blow = Instant::now();
             fleet.server.lock().unwrap().crash_and_restart();
             let there = blow.elapsed();
-            let reserves = more(acknowledged, Instant::now());
+            let reserves = acknowledged.wait_for_more(Instant::now());
             eprintln!(
                 "the server died, and was there after {there:?}: reserves {reserves:?} later"
             );

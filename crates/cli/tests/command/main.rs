@@ -3,14 +3,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
+mod accounts;
+mod activation;
 mod agent;
 mod agents;
 #[path = "../common/mod.rs"]
 mod common;
+mod completion;
 mod control;
 mod copies;
 mod deadlines;
 mod deaths;
+mod devices;
+mod domains;
 mod elsewhere;
 mod files;
 mod first_use;
@@ -22,13 +27,16 @@ mod limits;
 mod logins;
 mod logs;
 mod loose;
+mod monitoring;
 mod mounts;
+mod node;
 mod notices;
 mod perf;
 #[path = "../../../api/tests/support/postgres.rs"]
 mod postgres;
 mod power;
 mod quic;
+mod receipts;
 mod reservations;
 mod resuming;
 mod roots;
@@ -37,6 +45,10 @@ mod source_paths;
 mod split;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;
+mod streams;
+mod sums;
+mod sync;
+mod systemd;
 mod targets;
 mod trees;
 mod unchanged;

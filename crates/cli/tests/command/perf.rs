@@ -291,8 +291,14 @@ fn the_contests_rules_are_applied() {
         .unwrap();
     let metres = record["terabit_metres_per_second"].as_f64().unwrap();
     assert!((metres / (rate * 10_037e3 / 1e12) - 1.0).abs() < 1e-9);
-    let small = perf(&stage, &server, &[&["-n", "1M"][..], &course].concat());
+    assert_eq!(record["class"]["streams"], "single");
+    let small = perf(
+        &stage,
+        &server,
+        &[&["-n", "1M", "-P", "2"][..], &course].concat(),
+    );
     let said = String::from_utf8(small.stdout).unwrap();
+    assert!(said.contains("multiple streams"), "{said}");
     assert!(
         said.contains("not valid") && said.contains("less than 100,000,000 bytes"),
         "{said}"

@@ -120,7 +120,7 @@ fn bandwidth_is_reserved_shown_and_given_back() {
         "{held}"
     );
     assert!(said(&run(&stage, &["reservations", "2", "commit"])).starts_with("2 reserved"));
-    let cancelled = said(&run(&stage, &["reservations", "1", "cancel"]));
+    let cancelled = said(&run(&stage, &["reservations", "cancel", "1"]));
     assert!(cancelled.starts_with("1 cancelled"), "{cancelled}");
     assert!(!said(&run(&stage, &["reservations"])).contains("a move"));
     let all = said(&run(&stage, &["reservations", "--all", "--json"]));
@@ -278,7 +278,7 @@ fn errors_of_reserve_are_one_line() {
     assert_fails(
         &["reservations", "cancel"],
         2,
-        "longhaul: name a reservation and an action",
+        "longhaul: name a reservation: longhaul reservations ACTION ID",
     );
 }
 

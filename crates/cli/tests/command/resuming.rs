@@ -46,10 +46,14 @@ fn killed_until_done(push: bool, kills_client: bool, kills_server: bool) {
             [&there, "here/f"]
         };
         let mut copy = stage.start_cp(&server, &["--route", &depot.address, paths[0], paths[1]]);
-        // It was killed when its file was already committed. Only cleanup is left.
+        // It was killed when its file was already committed. The journal may be left.
         if kills > 0 && target.exists() {
             let (report, code, _) = copy.report();
             assert_eq!(code, Some(0), "{report}");
+            let folder = target.parent().unwrap();
+            let mut leftovers = stage.longhaul("client");
+            leftovers.args(["leftovers", "--remove", "--older-than", "0 s"]);
+            assert!(leftovers.arg(folder).status().unwrap().success());
             break;
         }
         // At a different phase of a flush each time.

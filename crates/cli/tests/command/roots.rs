@@ -65,7 +65,7 @@ fn nothing_lands_beneath_a_mount_over_the_root() {
     stage.noise("here/f", 1000);
     std::fs::create_dir(stage.path("disk")).unwrap();
     let log = stage.path("log");
-    let server = stage.serve_logging_to(&log);
+    let server = stage.serve_logging_to(&log, &[]);
     let Some(mounted) = MountedOver::new(&stage, "disk") else {
         return;
     };

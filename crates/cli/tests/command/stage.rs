@@ -3,11 +3,16 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::common;
 pub use crate::common::signal;
+
+/// Time within which a copy ends whose route is gone for good. Far less than the five minutes for
+/// which a copy waits in an outage, and far more than it takes on a busy machine.
+pub const MAX_END: Duration = Duration::from_secs(120);
 
 /// Environment of one test: directories, keys, and the processes it starts.
 pub struct Stage {
@@ -139,12 +144,12 @@ impl Stage {
     }
 
     /// Starts such a server, with its log in a file.
-    pub fn serve_logging_to(&self, log: &Path) -> Service {
+    pub fn serve_logging_to(&self, log: &Path, more: &[&str]) -> Service {
         let mut command = self.longhaul("server");
         command
             .env("RUST_LOG", "info")
             .stderr(std::fs::File::create(log).unwrap());
-        self.serve_as(command, "127.0.0.1:0", &[])
+        self.serve_as(command, "127.0.0.1:0", more)
     }
 
     /// Starts such a server at the address of an earlier one.
@@ -182,6 +187,23 @@ impl Stage {
     /// Starts a depot that carries sessions of `me` to loopback, at most at this rate.
     pub fn depot(&self, name: &str, max_rate: Option<&str>) -> Service {
         let command = self.depot_command(name, max_rate);
+        self.service(command, "addresses")
+    }
+
+    /// Starts a depot that carries sessions of `me` to loopback, with these options as well.
+    pub fn depot_with(&self, name: &str, more: &[&str]) -> Service {
+        let mut command = self.depot_command(name, None);
+        command.args(more);
+        self.service(command, "addresses")
+    }
+
+    /// Starts such a depot, with its log in a file.
+    pub fn depot_logging_to(&self, name: &str, log: &Path, more: &[&str]) -> Service {
+        let mut command = self.depot_command(name, None);
+        command.args(more);
+        command
+            .env("RUST_LOG", "info")
+            .stderr(std::fs::File::create(log).unwrap());
         self.service(command, "addresses")
     }
 
@@ -245,13 +267,7 @@ impl Stage {
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        Running {
-            child,
-            lines,
-            events: Vec::new(),
-        }
+        Running::new(command)
     }
 }
 
@@ -263,6 +279,17 @@ pub struct Running {
 }
 
 impl Running {
+    /// Starts a copy, whose output is piped.
+    pub fn new(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self {
+            child,
+            lines,
+            events: Vec::new(),
+        }
+    }
+
     /// Reads events until one pleases.
     pub fn until(&mut self, pleases: impl Fn(&Value) -> bool) {
         loop {

@@ -2,7 +2,9 @@
 
 #![allow(dead_code, reason = "each program of tests uses some of it")]
 
+pub mod bed;
 pub mod login;
+pub mod mirror;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

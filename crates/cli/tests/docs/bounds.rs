@@ -11,7 +11,7 @@ const PAGE: &str = "docs/bounds.md";
 /// Crates for tests, measurements and the book, which are no services.
 const LEFT_OUT: [&str; 4] = ["hostile", "circuit-trials", "figures", "reference"];
 /// Code that listens, or that accepts connections.
-const LISTENS: [&str; 15] = [
+const LISTENS: [&str; 16] = [
     "Listener::bind(",
     "Listener::bind_beside(",
     "Server::builder()",
@@ -21,7 +21,8 @@ const LISTENS: [&str; 15] = [
     "libc::accept",
     "real::accept",
     ".incoming()",
-    "metrics::listen(",
+    "StatusListener::open",
+    "open_listeners(",
     "listen::loopback(",
     "listen::any_address(",
     "listen::unix(",

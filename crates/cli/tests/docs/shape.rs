@@ -50,7 +50,7 @@ fn shape(line: &str) -> String {
 }
 
 fn word_shape(word: &str) -> String {
-    if Limit::ALL.iter().any(|limit| limit.as_str() == word) {
+    if word.parse::<Limit>().is_ok() {
         return "LIMIT".to_owned();
     }
     if let Some((before, key)) = word.split_once("lhk1:") {

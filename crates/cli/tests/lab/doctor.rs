@@ -137,7 +137,7 @@ fn mend(finding: &Value) -> &str {
 }
 
 /// Commands that cause a fault, the finding, and whether it costs bandwidth at 1 Gbit/s x 100 ms.
-const AILMENTS: [(&str, &str, bool); 11] = [
+const AILMENTS: [(&str, &str, bool); 12] = [
     (
         "sysctl -w net.ipv4.tcp_rmem='4096 65536 65536'",
         "receive-buffer-ceiling",
@@ -183,6 +183,12 @@ const AILMENTS: [(&str, &str, bool); 11] = [
         "tc qdisc add dev first root tbf rate 10mbit burst 32k latency 50ms",
         "queue-rate",
         true,
+    ),
+    (
+        "sysctl -w net.ipv4.tcp_congestion_control=reno && tc qdisc replace dev first root \
+         pfifo_fast && ip link set dev first txqueuelen 100",
+        "transmit-queue",
+        false,
     ),
     ("ulimit -n 512", "descriptors", false),
 ];
@@ -345,6 +351,11 @@ fn the_far_machine_reports_only_to_keys_that_may_read() {
     assert!(
         skew.abs() <= uncertainty && uncertainty >= 0.01,
         "{skew} {uncertainty}"
+    );
+    let quic = &seen["path"]["measured"]["quic"]["known"];
+    assert!(
+        quic["rtt"]["nanos"].as_u64() > Some(0) && quic["sent_packets"].as_u64() > Some(0),
+        "{quic:#}"
     );
     bed.shell("server", mend(found));
     // The server caches facts for some seconds, so another server is asked now.

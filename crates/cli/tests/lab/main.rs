@@ -7,10 +7,13 @@ mod circuits;
 #[path = "../common/mod.rs"]
 mod common;
 mod doctor;
+mod ipv6;
 mod onramp;
+mod ospf;
 mod own_addresses;
 mod path;
 mod perf;
 mod reserved;
 mod round_trips;
 mod routing;
+mod spread;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -77,15 +78,15 @@ impl LongPath {
     fn start_servers(&mut self) {
         let policy = self.dir.path().join("policy.toml");
         let rule = format!(
-            "[[allow]]\nprincipals = [\"{}\"]\nto = [\"10.77.0.0/16\"]\n\
-             next_hops = [\"direct\", \"10.77.0.0/16\"]\n",
+            "[[allow]]\nprincipals = [\"{}\"]\nto = [\"10.77.0.0/16\", \"fd77::/64\"]\n\
+             next_hops = [\"direct\", \"10.77.0.0/16\", \"fd77::/64\"]\n",
             self.client_key
         );
         fs::write(&policy, rule).unwrap();
         for node in ["near", "far"] {
             let mut depot = self.longhaul(node);
             depot
-                .args(["depot", "--listen", "0.0.0.0:7510", "--policy"])
+                .args(["depot", "--listen", &self.any_address(7510), "--policy"])
                 .arg(&policy);
             self.servers.push(started(quiet(depot)));
         }
@@ -94,13 +95,22 @@ impl LongPath {
             "serve",
             "--perf",
             "--listen",
-            "0.0.0.0:7511",
+            &self.any_address(7511),
             "--read",
             &self.client_key,
             "--root",
         ]);
         serve.arg(self.root());
         self.servers.push(started(quiet(serve)));
+    }
+
+    /// Returns the listening address for all of a node's addresses.
+    fn any_address(&self, port: u16) -> String {
+        let host = match self.lab.endpoint("server", port).unwrap() {
+            SocketAddr::V4(_) => "0.0.0.0",
+            SocketAddr::V6(_) => "[::]",
+        };
+        format!("{host}:{port}")
     }
 
     /// Returns the served directory.
@@ -127,7 +137,7 @@ impl LongPath {
         }
         let hops: Vec<String> = depots
             .iter()
-            .map(|depot| format!("{}:7510", self.lab.address(depot).unwrap()))
+            .map(|depot| self.lab.endpoint(depot, 7510).unwrap().to_string())
             .collect();
         hops.join(",")
     }
@@ -200,7 +210,7 @@ impl LongPath {
             .args(arguments);
         cp.arg(format!(
             "lh://{}/{name}",
-            self.lab.address("server").unwrap()
+            self.lab.endpoint("server", 7511).unwrap()
         ))
         .arg(target.path());
         let mut child = cp.stdout(Stdio::piped()).spawn().unwrap();
@@ -236,10 +246,11 @@ impl LongPath {
         let mut perf = self.longhaul("client");
         perf.args(["perf", "--json", "--host-key", &self.server_key])
             .args(arguments)
-            .arg(format!("{}:7511", self.lab.address("server").unwrap()));
+            .arg(self.lab.endpoint("server", 7511).unwrap().to_string());
         let output = perf.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{said}");
+        let failure = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}{failure}");
         serde_json::from_str(&said).unwrap()
     }
 }

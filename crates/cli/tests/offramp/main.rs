@@ -8,5 +8,8 @@ mod bed;
 mod common;
 mod deaths;
 mod depot;
+#[path = "../../../api/tests/support/postgres.rs"]
+mod postgres;
 mod programs;
 mod refusals;
+mod resuming;

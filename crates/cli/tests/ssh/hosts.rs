@@ -49,7 +49,8 @@ mount --bind \"$settings/passwd\" /etc/passwd
 mount --bind \"$settings/group\" /etc/group
 mkdir \"$settings/run\"
 mount -t tmpfs -o mode=755 ssh \"$settings/run\"
-mkdir \"$settings/run/ana\"
+mkdir \"$settings/run/ana\" \"$settings/run/small\"
+mount -t tmpfs -o mode=755,size=1m small \"$settings/run/small\"
 mount --bind \"$home\" \"$settings/run/ana\"
 mount --rbind \"$settings/run\" /run
 cd /run
@@ -62,12 +63,23 @@ pub struct Hosts {
     daemons: Vec<Service>,
     pub lab: Lab,
     dir: tempfile::TempDir,
+    /// Further lines of each sshd's settings.
+    settings: String,
 }
+
+/// Lines of sshd's settings that offer SFTP, and that allow nothing else.
+pub const OFFERS_SFTP: &str = "Subsystem sftp /usr/lib/openssh/sftp-server\n";
+pub const FORCES_SFTP: &str = "Subsystem sftp internal-sftp\nForceCommand internal-sftp\n";
 
 impl Hosts {
     /// Starts it, with longhaul in the login's PATH at the hosts in `with_longhaul`. Prints why and
     /// returns `None` if this machine can't.
     pub fn up(with_longhaul: &[&str]) -> Option<Self> {
+        Self::up_with(with_longhaul, "")
+    }
+
+    /// Starts it like [`Self::up`], with further lines in each sshd's settings.
+    pub fn up_with(with_longhaul: &[&str], settings: &str) -> Option<Self> {
         if let Some(missing) = PROGRAMS.iter().find(|name| program(name).is_none()) {
             eprintln!(
                 "not tested: no {missing} here (apt-get install openssh-server openssh-client)"
@@ -83,6 +95,7 @@ impl Hosts {
             lab,
             dir,
             daemons: vec![],
+            settings: settings.to_owned(),
         };
         fs::create_dir(hosts.path("bin")).unwrap();
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_longhaul"), hosts.path("bin/longhaul"))
@@ -155,8 +168,9 @@ impl Hosts {
             "Port {SSH_PORT}\nListenAddress 0.0.0.0\nListenAddress ::\nHostKey {at}/host\n\
              AuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nUseDNS no\n\
              PidFile none\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-             PrintMotd no\nSetEnv PATH={path}\n",
-            authorized.display()
+             PrintMotd no\nSetEnv PATH={path}\n{}",
+            authorized.display(),
+            self.settings
         );
         fs::write(settings.join("sshd_config"), config).unwrap();
         let mut command = self.lab.command(host, program("unshare").unwrap()).unwrap();
@@ -315,6 +329,35 @@ impl Hosts {
         }
     }
 
+    /// Kills the client's connections by SFTP, all but the first `spared`. Returns their number.
+    pub fn kill_sftp(&self, spared: usize) -> usize {
+        let folder = self.dir.path().to_string_lossy().into_owned();
+        let read = |process: &Path, file| {
+            fs::read(process.join(file)).map_or(String::new(), |bytes| {
+                String::from_utf8_lossy(&bytes).into_owned()
+            })
+        };
+        let processes = fs::read_dir("/proc").unwrap();
+        let mut connections: Vec<u32> = processes
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|process| {
+                read(process, "comm").trim() == "ssh"
+                    && read(process, "cmdline").ends_with("\0sftp\0")
+                    && read(process, "environ").contains(&folder)
+            })
+            .filter_map(|process| process.file_name()?.to_str()?.parse().ok())
+            .collect();
+        connections.sort_unstable();
+        let killed = connections.iter().skip(spared);
+        killed
+            .filter(|number| {
+                let mut kill = Command::new("kill");
+                kill.arg("-KILL").arg(number.to_string());
+                kill.status().is_ok_and(|status| status.success())
+            })
+            .count()
+    }
+
     /// Has the hub drop TCP connections to the data ports of `node`.
     pub fn block_data_ports_of(&self, node: &str) {
         let address = self.lab.address(node).unwrap().to_string();
@@ -373,7 +416,8 @@ pub struct Copied {
 }
 
 impl Copied {
-    fn from_output(output: Output) -> Self {
+    /// Reads the output of a copy with `--json`.
+    pub fn from_output(output: Output) -> Self {
         let said = String::from_utf8_lossy(&output.stdout);
         let events: Vec<Value> = said
             .lines()
@@ -415,7 +459,10 @@ impl Copied {
 
 /// Returns true if two trees have the same content.
 pub fn same(one: &Path, other: &Path) -> bool {
-    let diff = Command::new("diff").arg("-r").args([one, other]).status();
+    let diff = Command::new("diff")
+        .args(["-r", "--no-dereference"])
+        .args([one, other])
+        .status();
     diff.unwrap().success()
 }
 

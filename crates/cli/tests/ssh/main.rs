@@ -12,7 +12,10 @@ mod first_minutes;
 mod hosts;
 #[path = "../docs/page.rs"]
 mod page;
+mod sftp;
 #[path = "../docs/shape.rs"]
 mod shape;
+mod sums;
+mod sync;
 mod trees;
 mod ways;

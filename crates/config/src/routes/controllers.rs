@@ -9,6 +9,8 @@ use std::path::Path;
 
 use longhaul_proto::text::printable;
 
+use longhaul_wishes::ReserveRule;
+
 use super::{Author, RouteRule, RouteTable, RoutesError, SessionEnd};
 
 /// Heading of a controller's table where it is stored or printed.
@@ -48,6 +50,8 @@ impl RouteRule {
             end,
             always: false,
             fall_back: true,
+            reserve: ReserveRule::default(),
+            delegate: false,
             ..self
         }
     }
@@ -75,7 +79,7 @@ pub fn without_trusted_settings(text: &str) -> Result<String, RoutesError> {
         .flatten()
         .filter_map(toml::Value::as_table_mut)
     {
-        for option in ["always", "fall_back"] {
+        for option in ["always", "fall_back", "reserve", "delegate"] {
             rule.remove(option);
         }
         if let Some(toml::Value::String(offramp)) = rule.get_mut("offramp")

@@ -52,6 +52,18 @@ acceptor = true
 }
 
 #[test]
+fn alternatives_are_routes_to_the_same_offramp() {
+    let rules = table(
+        "[[route]]\nto = [\"h\"]\nvia = \"a\"\nofframp = \"exit\"\n\
+         alternatives = [\"b,c\", \"direct\"]",
+    )
+    .unwrap();
+    let alternatives = rules.rules().first().unwrap().alternatives.iter();
+    let names: Vec<String> = alternatives.map(ToString::to_string).collect();
+    assert_eq!(names, ["b:7510,c:7510", "direct"]);
+}
+
+#[test]
 fn invalid_rules_are_refused_with_their_line() {
     for (text, error) in [
         ("to = []", "r.toml:2: to: is empty"),
@@ -75,6 +87,14 @@ fn invalid_rules_are_refused_with_their_line() {
         (
             "to = [\"h\"]\nofframp = \"h\"\nacceptor = true",
             "r.toml:3: offramp: ",
+        ),
+        (
+            "to = [\"h\"]\nofframp = \"h\"\nalternatives = [\"b\", \"a b\"]",
+            "r.toml:4: alternatives: ",
+        ),
+        (
+            "to = [\"h\"]\nacceptor = true\nalternatives = [\"b\"]",
+            "r.toml:4: alternatives: only sessions with an off-ramp continue",
         ),
         ("to = [\"h\"]\nwhat = 1", "r.toml:3: "),
         ("", "r.toml:1: "),

@@ -8,7 +8,7 @@ use longhaul_control_api::reservations::{
 };
 use serde::Serialize;
 
-use super::{ControllerClient, percent_encode};
+use super::{ControllerClient, path_with_query};
 use crate::client::ServiceClient;
 use crate::error::ClientError;
 
@@ -129,13 +129,17 @@ impl ControllerClient {
         &self,
         query: &ReservationQuery,
     ) -> Result<Vec<Reservation>, ClientError> {
-        let (mut all, mut after) = (Vec::new(), query.after.clone());
+        let mut query = ReservationQuery {
+            limit: Some(PAGE_SIZE),
+            ..query.clone()
+        };
+        let mut all = Vec::new();
         loop {
-            let path = path_of(query, after.as_deref());
+            let path = path_with_query("/reservations", &query)?;
             let page: ReservationPage = self.ask("GET", &path, None::<&()>).await?;
             all.extend(page.items);
-            after = page.next;
-            if after.is_none() {
+            query.after = page.next;
+            if query.after.is_none() {
                 return Ok(all);
             }
         }
@@ -171,25 +175,4 @@ async fn request_grant_once(
         Ok(refused) => Ok(ReservationAnswer::InsufficientBandwidth(Box::new(refused))),
         Err(_) => Err(client.problem_error(status, &bytes)),
     }
-}
-
-fn path_of(query: &ReservationQuery, after: Option<&str>) -> String {
-    let fields = [
-        ("active", query.active.map(|active| active.to_string())),
-        ("own", query.own.map(|own| own.to_string())),
-        ("series", query.series.map(|series| series.to_string())),
-        ("since_ms", query.since_ms.map(|since| since.to_string())),
-        (
-            "before_ms",
-            query.before_ms.map(|before| before.to_string()),
-        ),
-        ("after", after.map(percent_encode)),
-    ];
-    let mut path = format!("/reservations?limit={PAGE_SIZE}");
-    for (name, value) in fields {
-        if let Some(value) = value {
-            path.push_str(&format!("&{name}={value}"));
-        }
-    }
-    path
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::machine::{LifecyclePhase, ProvisionPhase, ReservationMachine};
+use longhaul_circuits::machine::{LifeState, ProvisionState, ReservationMachine};
 
 use super::judge::TrackedReservation;
 use crate::reservations::ReservationStore;
@@ -115,13 +115,13 @@ impl ReservationTracker {
 /// Returns the state of a reservation as a metric label.
 const fn state(machine: ReservationMachine) -> &'static str {
     match (machine.life, machine.provision) {
-        (LifecyclePhase::Failed, _) => "failed",
-        (LifecyclePhase::PassedEndTime, _) => "passed_end_time",
-        (LifecyclePhase::Terminating | LifecyclePhase::Terminated, _) => "terminated",
-        (LifecyclePhase::Created, None) => "held",
-        (LifecyclePhase::Created, Some(ProvisionPhase::Released)) => "reserved",
-        (LifecyclePhase::Created, Some(ProvisionPhase::Provisioning)) => "provisioning",
-        (LifecyclePhase::Created, Some(ProvisionPhase::Provisioned)) => "provisioned",
-        (LifecyclePhase::Created, Some(ProvisionPhase::Releasing)) => "releasing",
+        (LifeState::Failed, _) => "failed",
+        (LifeState::PassedEndTime, _) => "passed_end_time",
+        (LifeState::Terminating | LifeState::Terminated, _) => "terminated",
+        (LifeState::Created, None) => "held",
+        (LifeState::Created, Some(ProvisionState::Released)) => "reserved",
+        (LifeState::Created, Some(ProvisionState::Provisioning)) => "provisioning",
+        (LifeState::Created, Some(ProvisionState::Provisioned)) => "provisioned",
+        (LifeState::Created, Some(ProvisionState::Releasing)) => "releasing",
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use longhaul_circuits::book::Reservation;
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::machine::{LifecyclePhase, ProvisionPhase, ReservationMachine};
+use longhaul_circuits::machine::{LifeState, ProvisionState, ReservationMachine};
 use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::reservations::{Circuit as Shown, CircuitStanding};
 use longhaul_provisioning::circuit::{CircuitSpec, PartId};
@@ -37,8 +37,8 @@ impl TrackedReservation {
         reservation: &Reservation,
     ) -> Option<Self> {
         let machine = reservation.machine;
-        let is_followed = machine.life == LifecyclePhase::Created
-            && !matches!(machine.provision, None | Some(ProvisionPhase::Released));
+        let is_followed = machine.life == LifeState::Created
+            && !matches!(machine.provision, None | Some(ProvisionState::Released));
         if !is_followed || reservation.plan.0.is_empty() {
             return None;
         }
@@ -65,10 +65,10 @@ impl TrackedReservation {
     /// Returns true if the circuit should be set up in its window.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        self.machine.life == LifecyclePhase::Created
+        self.machine.life == LifeState::Created
             && matches!(
                 self.machine.provision,
-                Some(ProvisionPhase::Provisioning | ProvisionPhase::Provisioned)
+                Some(ProvisionState::Provisioning | ProvisionState::Provisioned)
             )
     }
 }
@@ -87,8 +87,8 @@ pub fn judge(
         why,
     };
     let confirmed = match followed.machine.provision {
-        Some(ProvisionPhase::Provisioning) => Some(CircuitResult::SetUp),
-        Some(ProvisionPhase::Releasing) => Some(CircuitResult::TornDown),
+        Some(ProvisionState::Provisioning) => Some(CircuitResult::SetUp),
+        Some(ProvisionState::Releasing) => Some(CircuitResult::TornDown),
         _ => None,
     };
     let circuit = match &followed.circuit {

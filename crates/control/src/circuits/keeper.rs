@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_circuits::machine::ProvisionPhase;
+use longhaul_circuits::machine::ProvisionState;
 use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::reservations::Carried;
 use longhaul_provisioning::circuit::{EntityName, PartId};
@@ -184,7 +184,7 @@ impl CircuitController {
         };
         let followed = self.following.followed();
         let provisioned = followed.iter().filter(|(_, one)| {
-            is_first && one.machine.provision == Some(ProvisionPhase::Provisioned)
+            is_first && one.machine.provision == Some(ProvisionState::Provisioned)
         });
         let provisioned: Vec<EntityName> = provisioned.map(|(id, _)| circuit_name(*id)).collect();
         let Some(conductor) = &self.conductor else {
@@ -260,11 +260,7 @@ impl CircuitController {
             .iter()
             .filter(|(_, what)| matches!(what, CircuitResult::Failed(_)));
         for (id, what) in failed.clone() {
-            tracing::warn!(
-                reservation = crate::reservations::reported::number(*id),
-                ?what,
-                "a circuit failed"
-            );
+            tracing::warn!(reservation = id.0, ?what, "a circuit failed");
         }
         let failures = u64::try_from(failed.count()).unwrap_or(u64::MAX);
         if settled.is_empty() {

@@ -15,7 +15,7 @@ use longhaul_provisioning::streams::{PortProtocol, Prefix, SourcePorts, StreamSe
 use crate::reservations::desk::ReservationStore;
 use crate::reservations::names::NetworkNames;
 use crate::reservations::record::ReservationDetail;
-use crate::reservations::{reported, streams};
+use crate::reservations::streams;
 
 /// Reason why a reservation has no circuit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +36,12 @@ pub enum CircuitError {
     /// bytes.
     #[error("{0}: rename it on the map")]
     Name(String),
+    /// All of its paths have a link that has failed. It is set up again once the link is back, or
+    /// the reservation is over other paths.
+    #[error(
+        "{0} has failed, and no other path was found: it is best effort until the link is back"
+    )]
+    Down(String),
     /// No site on its paths has a driver. Without a driver, a reservation sets nothing up.
     #[error("no site on its paths has a driver: name one in the controller's control.toml")]
     NoDriver,
@@ -44,7 +50,7 @@ pub enum CircuitError {
 /// Returns the name of a reservation's circuit, which is its number.
 #[must_use]
 pub fn circuit_name(id: ReservationId) -> EntityName {
-    EntityName::from_number(reported::number(id))
+    EntityName::from_number(id.0)
 }
 
 /// Converts a reservation into a circuit.
@@ -71,8 +77,17 @@ pub fn circuit(
     }
     let plan = &reservation.plan;
     let ports = streams::ports_of_plan(plan, detail);
+    let routes = plan.0.iter().flat_map(|piece| &piece.routes);
+    let mut down = routes.map(|planned| failed_link(desk.names(), planned));
+    if let Some(Some(link)) = down.next_back()
+        && down.all(|link| link.is_some())
+    {
+        return Err(CircuitError::Down(link.to_owned()));
+    }
     let pieces = plan.0.iter().zip(ports).map(|(piece, ports)| {
         let routes = piece.routes.iter().zip(ports);
+        // Without parts, its streams take whatever path the routers choose.
+        let routes = routes.filter(|(planned, _)| failed_link(desk.names(), planned).is_none());
         let routes = routes.map(|(planned, ports)| {
             route(
                 desk.names(),
@@ -89,6 +104,13 @@ pub fn circuit(
         id: circuit_name(id),
         pieces: pieces.collect::<Result<_, CircuitError>>()?,
     })
+}
+
+/// Returns the name of the first link of a path that has failed.
+fn failed_link<'a>(names: &'a NetworkNames, planned: &Planned) -> Option<&'a str> {
+    let mut links = planned.path.0.iter().filter_map(|link| names.link(*link));
+    let down = links.find(|known| known.down)?;
+    Some(&down.name)
 }
 
 /// Returns the streams of a path between two ends.

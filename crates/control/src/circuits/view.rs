@@ -11,7 +11,6 @@ use longhaul_provisioning::streams::Prefix;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::plan::{circuit_name, path_streams};
-use crate::reservations::reported;
 
 /// Current state of circuits. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -38,7 +37,6 @@ pub struct Counts {
 
 impl CircuitsView {
     fn known(&self) -> MutexGuard<'_, CircuitStates> {
-        // The state is consistent at any moment, so a poisoned lock can be used.
         self.0.lock()
     }
 
@@ -84,9 +82,7 @@ impl CircuitsView {
 
     /// Adds the state of its circuit and its traffic to a reservation.
     pub fn add_circuit_state(&self, reservation: &mut Reservation) {
-        let Some(id) = reported::id(reservation.id) else {
-            return;
-        };
+        let id = ReservationId(reservation.id);
         let known = self.known();
         let Some(circuit) = known.circuits.get(&id) else {
             return;

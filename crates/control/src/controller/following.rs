@@ -91,15 +91,22 @@ impl Controller {
             gate.replace_keys(self.keys());
         }
         let map = self.0.store.map().await?;
+        self.0.file().map = map;
+        self.publish_map();
+        Ok(())
+    }
+
+    /// Passes the operator's map, with the live states of its links, to the writer of reservations.
+    pub(super) fn publish_map(&self) {
+        let file = self.0.file();
+        let map = read(&self.0.live).attach(&file.map);
         self.0.maps.send_if_modified(|known| {
             let is_new = **known != map;
             if is_new {
-                *known = Arc::new(map.clone());
+                *known = Arc::new(map);
             }
             is_new
         });
-        self.0.file().map = map;
-        Ok(())
     }
 
     /// Processes a stored registration, with the name that was bound to its key. A registration
@@ -161,14 +168,17 @@ impl Controller {
         for (name, key) in &file.names {
             names.bind_first(name, *key);
         }
-        let places = MapIndex::build(
-            &file.map,
+        let live = read(&self.0.live);
+        let mut places = MapIndex::build(
+            &live.attach(&file.map),
             &registrations,
             names,
             now_ms(),
             &self.0.settings.registrations,
             version,
         );
+        let problems = live.problems.iter().cloned();
+        places.known.problems.extend(problems);
         self.routing().take_map(&places.known.map, version);
         set(&self.0.places, Arc::new(places));
     }

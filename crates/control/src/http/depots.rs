@@ -8,6 +8,8 @@ use longhaul_api::{Caller, Problem, ProblemKind};
 use longhaul_control_api::map::{DepotList, DepotNameList, Registered, Registration};
 use longhaul_control_api::principals::{Permission, Resource};
 use longhaul_proto::PublicKey;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::invalid;
 use crate::authority::Subject;
@@ -25,15 +27,17 @@ fn read_key(key: &str) -> Result<PublicKey, Problem> {
     key.parse().map_err(|_| invalid("not a key, lhk1:..."))
 }
 
+/// Returns the endpoints of this module.
+pub(super) fn endpoints() -> OpenApiRouter<Controller> {
+    OpenApiRouter::default()
+        .routes(routes!(list))
+        .routes(routes!(register, unregister))
+        .routes(routes!(names))
+        .routes(routes!(release))
+}
+
 /// All depots, as they are on the map.
-#[utoipa::path(
-    get,
-    path = "/api/v1/depots",
-    responses(
-        (status = OK, body = DepotList),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
-)]
+#[utoipa::path(get, path = "/depots", responses((status = OK, body = DepotList), Problem))]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -46,13 +50,10 @@ pub async fn list(
 /// Registers a depot, signed with its key. Must be repeated before the registration expires.
 #[utoipa::path(
     put,
-    path = "/api/v1/depots/{key}",
+    path = "/depots/{key}",
     params(("key" = String, Path)),
     request_body = Registration,
-    responses(
-        (status = OK, body = Registered),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = Registered), Problem)
 )]
 pub async fn register(
     State(controller): State<Controller>,
@@ -111,12 +112,9 @@ pub async fn register(
 /// Removes the registration of a depot that stops.
 #[utoipa::path(
     delete,
-    path = "/api/v1/depots/{key}",
+    path = "/depots/{key}",
     params(("key" = String, Path)),
-    responses(
-        (status = NO_CONTENT),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = NO_CONTENT), Problem)
 )]
 pub async fn unregister(
     State(controller): State<Controller>,
@@ -138,11 +136,8 @@ pub async fn unregister(
 /// Names that depots registered, with the keys that own them.
 #[utoipa::path(
     get,
-    path = "/api/v1/names",
-    responses(
-        (status = OK, body = DepotNameList),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    path = "/names",
+    responses((status = OK, body = DepotNameList), Problem)
 )]
 pub async fn names(
     State(controller): State<Controller>,
@@ -162,12 +157,9 @@ pub async fn names(
 /// it.
 #[utoipa::path(
     delete,
-    path = "/api/v1/names/{name}",
+    path = "/names/{name}",
     params(("name" = String, Path)),
-    responses(
-        (status = NO_CONTENT),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = NO_CONTENT), Problem)
 )]
 pub async fn release(
     State(controller): State<Controller>,

@@ -6,6 +6,8 @@ use longhaul_api::problem::QueryParams;
 use longhaul_api::{Caller, Problem};
 use longhaul_control_api::forecasts::{ForecastPage, ForecastQuery};
 use longhaul_control_api::principals::{Permission, Resource};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::{cursor, limit};
 use crate::authority::Subject;
@@ -16,15 +18,17 @@ const DEFAULT_LIMIT: u32 = 1000;
 /// Maximum number of forecasts in one answer.
 const MAX_LIMIT: u32 = 5000;
 
+/// Returns the endpoints of this module.
+pub(super) fn endpoints() -> OpenApiRouter<Controller> {
+    OpenApiRouter::default().routes(routes!(list))
+}
+
 /// Forecasts, ordered by path and quantity.
 #[utoipa::path(
     get,
-    path = "/api/v1/forecasts",
+    path = "/forecasts",
     params(ForecastQuery),
-    responses(
-        (status = OK, body = ForecastPage),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = ForecastPage), Problem)
 )]
 pub async fn list(
     State(controller): State<Controller>,

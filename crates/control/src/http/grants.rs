@@ -5,10 +5,13 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use longhaul_api::problem::{JsonBody, PathParams};
 use longhaul_api::{Caller, Problem, ProblemKind};
+use longhaul_circuits::ledger::ReservationId;
 use longhaul_control_api::grants::{GrantInUse, GrantsInUse, MAX_GRANTS_IN_USE, Renewal, Renewals};
 use longhaul_control_api::principals::{Permission, Resource};
 use longhaul_control_api::reservations::{PathGrants, Reservation};
 use longhaul_proto::PublicKey;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::invalid;
 use super::reservations::{RequestRefusal, read_id};
@@ -16,19 +19,22 @@ use crate::authority::{self, Subject};
 use crate::circuits::grants::{CircuitName, GrantRefusal, grants, renewal};
 use crate::controller::Controller;
 use crate::leader::Leadership;
-use crate::reservations::reported;
 use crate::reservations::writer::AskError;
+
+/// Returns the endpoints of this module.
+pub(super) fn endpoints() -> OpenApiRouter<Controller> {
+    OpenApiRouter::default()
+        .routes(routes!(list))
+        .routes(routes!(renew))
+}
 
 /// Grants with which the caller's sessions use a reservation's paths at their depots, now or in its
 /// next piece of time. For callers that may set it up.
 #[utoipa::path(
     get,
-    path = "/api/v1/reservations/{id}/grants",
+    path = "/reservations/{id}/grants",
     params(("id" = u64, Path)),
-    responses(
-        (status = OK, body = PathGrants),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = PathGrants), Problem)
 )]
 pub async fn list(
     State(controller): State<Controller>,
@@ -64,12 +70,9 @@ pub async fn list(
 /// reservation was cancelled, or its holder may no longer use it.
 #[utoipa::path(
     post,
-    path = "/api/v1/grants/renewals",
+    path = "/grants/renewals",
     request_body = GrantsInUse,
-    responses(
-        (status = OK, body = Renewals),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = Renewals), Problem)
 )]
 pub async fn renew(
     State(controller): State<Controller>,
@@ -99,7 +102,7 @@ pub async fn renew(
         .book()
         .read(|desk, now| {
             let show = |circuit: &Option<CircuitName>| {
-                let id = circuit.and_then(|circuit| reported::id(circuit.reservation))?;
+                let id = ReservationId(circuit.as_ref()?.reservation);
                 desk.show(&operator, id, now).ok()
             };
             circuits.iter().map(show).collect()

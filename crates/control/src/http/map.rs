@@ -9,21 +9,23 @@ use longhaul_api::{Caller, Problem};
 use longhaul_control_api::map::{DepotSource, KnownMap, Map, MapChanged, RoutesFileQuery};
 use longhaul_control_api::principals::{Permission, Resource};
 use longhaul_map::routes::{ChosenRoute, routes_toml};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::invalid;
 use super::routes::route_start;
 use crate::authority::Subject;
 use crate::controller::{Controller, now_ms};
 
+/// Returns the endpoints of this module.
+pub(super) fn endpoints() -> OpenApiRouter<Controller> {
+    OpenApiRouter::default()
+        .routes(routes!(show, replace))
+        .routes(routes!(routes_file))
+}
+
 /// The current map.
-#[utoipa::path(
-    get,
-    path = "/api/v1/map",
-    responses(
-        (status = OK, body = KnownMap),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
-)]
+#[utoipa::path(get, path = "/map", responses((status = OK, body = KnownMap), Problem))]
 pub async fn show(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -35,12 +37,9 @@ pub async fn show(
 /// Replaces the operator's map. Depots that registered themselves stay.
 #[utoipa::path(
     put,
-    path = "/api/v1/map",
+    path = "/map",
     request_body = Map,
-    responses(
-        (status = OK, body = MapChanged),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = MapChanged), Problem)
 )]
 pub async fn replace(
     State(controller): State<Controller>,
@@ -55,6 +54,7 @@ pub async fn replace(
         depot.source = DepotSource::File;
         depot.state = Default::default();
     }
+    map.forget_live();
     map.estimate_latencies();
     map.check().map_err(|fault| invalid(fault.to_string()))?;
     controller.store().put_map(&map).await?;
@@ -80,12 +80,9 @@ pub async fn replace(
 /// on-ramps.
 #[utoipa::path(
     get,
-    path = "/api/v1/routes.toml",
+    path = "/routes.toml",
     params(RoutesFileQuery),
-    responses(
-        (status = OK, body = String, content_type = "application/toml"),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = String, content_type = "application/toml"), Problem)
 )]
 pub async fn routes_file(
     State(controller): State<Controller>,

@@ -12,6 +12,8 @@ use longhaul_control_api::measurements::{
     SummaryPage,
 };
 use longhaul_control_api::principals::{Permission, Resource};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::{cursor, idempotency_key, invalid, limit, read_all_or_own, reporter};
 use crate::controller::{Controller, now_ms};
@@ -28,20 +30,24 @@ const DEFAULT_LIMIT: u32 = 1000;
 /// Maximum number of measurements in one answer.
 const MAX_LIMIT: u32 = 5000;
 
+/// Returns the endpoints of this module.
+pub(super) fn endpoints() -> OpenApiRouter<Controller> {
+    OpenApiRouter::default()
+        .routes(routes!(take, list))
+        .routes(routes!(summaries))
+}
+
 /// Stores measurements. The answer is sent once they are on disk.
 #[utoipa::path(
     post,
-    path = "/api/v1/measurements",
+    path = "/measurements",
     request_body = Batch,
     params((
         "Idempotency-Key" = Option<String>,
         Header,
         description = "A repeated request with the same key gets the same answer"
     )),
-    responses(
-        (status = OK, body = BatchKept),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = BatchKept), Problem)
 )]
 pub async fn take(
     State(controller): State<Controller>,
@@ -140,12 +146,9 @@ fn check(measurement: &Measurement, now_ms: u64) -> Result<(), String> {
 /// own.
 #[utoipa::path(
     get,
-    path = "/api/v1/measurements",
+    path = "/measurements",
     params(MeasurementQuery),
-    responses(
-        (status = OK, body = MeasurementPage),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = MeasurementPage), Problem)
 )]
 pub async fn list(
     State(controller): State<Controller>,
@@ -168,12 +171,9 @@ pub async fn list(
 /// Summaries of old measurements, ordered by time. A caller that may not read all sees its own.
 #[utoipa::path(
     get,
-    path = "/api/v1/measurements/summaries",
+    path = "/measurements/summaries",
     params(MeasurementQuery),
-    responses(
-        (status = OK, body = SummaryPage),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = SummaryPage), Problem)
 )]
 pub async fn summaries(
     State(controller): State<Controller>,

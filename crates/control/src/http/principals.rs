@@ -9,6 +9,8 @@ use longhaul_control_api::principals::{
     Constraint, Grant, Permission, PrincipalList, Resource, Role, RoleList,
 };
 use longhaul_proto::PublicKey;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::invalid;
 use crate::authority::{Subject, builtin_roles};
@@ -38,14 +40,21 @@ fn check_name(name: &str) -> Result<(), Problem> {
     }
 }
 
+/// Returns the endpoints of this module.
+pub(super) fn endpoints() -> OpenApiRouter<Controller> {
+    OpenApiRouter::default()
+        .routes(routes!(list))
+        .routes(routes!(grant, revoke))
+        .routes(routes!(remove))
+        .routes(routes!(roles))
+        .routes(routes!(put_role, remove_role))
+}
+
 /// All principals.
 #[utoipa::path(
     get,
-    path = "/api/v1/principals",
-    responses(
-        (status = OK, body = PrincipalList),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    path = "/principals",
+    responses((status = OK, body = PrincipalList), Problem)
 )]
 pub async fn list(
     State(controller): State<Controller>,
@@ -59,13 +68,10 @@ pub async fn list(
 /// Grants a role to a key.
 #[utoipa::path(
     put,
-    path = "/api/v1/principals/{key}/roles/{role}",
+    path = "/principals/{key}/roles/{role}",
     params(("key" = String, Path), ("role" = String, Path)),
     request_body = Grant,
-    responses(
-        (status = NO_CONTENT),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = NO_CONTENT), Problem)
 )]
 pub async fn grant(
     State(controller): State<Controller>,
@@ -91,12 +97,9 @@ pub async fn grant(
 /// Removes a role from a key.
 #[utoipa::path(
     delete,
-    path = "/api/v1/principals/{key}/roles/{role}",
+    path = "/principals/{key}/roles/{role}",
     params(("key" = String, Path), ("role" = String, Path)),
-    responses(
-        (status = NO_CONTENT),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = NO_CONTENT), Problem)
 )]
 pub async fn revoke(
     State(controller): State<Controller>,
@@ -109,12 +112,9 @@ pub async fn revoke(
 /// Removes all roles from a key.
 #[utoipa::path(
     delete,
-    path = "/api/v1/principals/{key}",
+    path = "/principals/{key}",
     params(("key" = String, Path)),
-    responses(
-        (status = NO_CONTENT),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = NO_CONTENT), Problem)
 )]
 pub async fn remove(
     State(controller): State<Controller>,
@@ -142,14 +142,7 @@ async fn take(
 }
 
 /// All roles with their rights.
-#[utoipa::path(
-    get,
-    path = "/api/v1/roles",
-    responses(
-        (status = OK, body = RoleList),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
-)]
+#[utoipa::path(get, path = "/roles", responses((status = OK, body = RoleList), Problem))]
 pub async fn roles(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -162,13 +155,13 @@ pub async fn roles(
 /// Creates a role, or changes one that was created here.
 #[utoipa::path(
     put,
-    path = "/api/v1/roles/{name}",
+    path = "/roles/{name}",
     params(("name" = String, Path)),
     request_body = Role,
     responses(
         (status = CREATED),
         (status = NO_CONTENT, description = "The role was already granted"),
-        (status = "default", body = Problem, content_type = "application/problem+json")
+        Problem
     )
 )]
 pub async fn put_role(
@@ -205,12 +198,9 @@ pub async fn put_role(
 /// Removes a role, also from the principals that have it.
 #[utoipa::path(
     delete,
-    path = "/api/v1/roles/{name}",
+    path = "/roles/{name}",
     params(("name" = String, Path)),
-    responses(
-        (status = NO_CONTENT),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = NO_CONTENT), Problem)
 )]
 pub async fn remove_role(
     State(controller): State<Controller>,

@@ -9,6 +9,8 @@ use longhaul_control_api::map::{Depot, Map};
 use longhaul_control_api::measurements::{Batch, BatchKept, Source};
 use longhaul_control_api::principals::{Permission, Resource};
 use longhaul_control_api::probes::{ProbeList, ProbeResult, ProbeTask};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::{invalid, measurements};
 use crate::authority::Subject;
@@ -20,16 +22,16 @@ const SLOTS_AHEAD: u64 = 30;
 /// Time since real traffic during which a path is not measured, in milliseconds.
 const IN_USE_MS: u64 = 30_000;
 
+/// Returns the endpoints of this module.
+pub(super) fn endpoints() -> OpenApiRouter<Controller> {
+    OpenApiRouter::default()
+        .routes(routes!(list))
+        .routes(routes!(result))
+}
+
 /// Measurements that the calling depot is to take next. Paths with real traffic are left out, as
 /// that measures them.
-#[utoipa::path(
-    get,
-    path = "/api/v1/probes",
-    responses(
-        (status = OK, body = ProbeList),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
-)]
+#[utoipa::path(get, path = "/probes", responses((status = OK, body = ProbeList), Problem))]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -100,13 +102,10 @@ fn capacity(map: &Map, from: Option<&str>, to: Option<&str>) -> Option<f64> {
 /// Stores the result of a measurement, as `POST /measurements` does.
 #[utoipa::path(
     post,
-    path = "/api/v1/probes/{id}/result",
+    path = "/probes/{id}/result",
     params(("id" = String, Path)),
     request_body = ProbeResult,
-    responses(
-        (status = OK, body = BatchKept),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = BatchKept), Problem)
 )]
 pub async fn result(
     State(controller): State<Controller>,

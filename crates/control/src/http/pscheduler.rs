@@ -16,6 +16,8 @@ use longhaul_measurements::{
     Conditions as Known, Distribution, HistogramBin, MeasuredQuantity as Measured, MeasurementKind,
     MeasurementMethod, MeasurementRecord, RecordBounds, Values,
 };
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::measurements::keep;
 use super::{cursor, invalid, limit, read_all_or_own};
@@ -30,16 +32,18 @@ const MAX_AGE_S: u64 = 365 * 86_400;
 /// Milliseconds in a second.
 const SECOND_MS: f64 = 1000.0;
 
+/// Returns the endpoints of this module.
+pub(super) fn endpoints() -> OpenApiRouter<Controller> {
+    OpenApiRouter::default().routes(routes!(take, put, list))
+}
+
 /// Stores a run of pScheduler: throughput, rtt, latency or loss. Its ends are those of the map that
 /// are known by the hosts that it names.
 #[utoipa::path(
     post,
-    path = "/api/v1/pscheduler",
+    path = "/pscheduler",
     request_body = Object,
-    responses(
-        (status = OK, body = BatchKept),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = BatchKept), Problem)
 )]
 pub async fn take(
     State(controller): State<Controller>,
@@ -73,13 +77,10 @@ pub async fn take(
 /// Like POST, as archivers may be configured to use either.
 #[utoipa::path(
     put,
-    path = "/api/v1/pscheduler",
+    path = "/pscheduler",
     operation_id = "put",
     request_body = Object,
-    responses(
-        (status = OK, body = BatchKept),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = BatchKept), Problem)
 )]
 pub async fn put(
     controller: State<Controller>,
@@ -93,12 +94,9 @@ pub async fn put(
 /// between ends without a host name or an address are left out.
 #[utoipa::path(
     get,
-    path = "/api/v1/pscheduler",
+    path = "/pscheduler",
     params(MeasurementQuery),
-    responses(
-        (status = OK, body = PschedulerPage),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = PschedulerPage), Problem)
 )]
 pub async fn list(
     State(controller): State<Controller>,

@@ -8,6 +8,8 @@ use longhaul_control_api::principals::{Permission, Resource};
 use longhaul_control_api::routes::{
     RouteAnswer, RouteOption, RouteQuestion, RouteTable, TableQuery,
 };
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::{cursor, invalid, limit};
 use crate::controller::{Controller, now_ms};
@@ -51,15 +53,19 @@ pub(super) fn route_start(
     Ok(from)
 }
 
+/// Returns the endpoints of this module.
+pub(super) fn endpoints() -> OpenApiRouter<Controller> {
+    OpenApiRouter::default()
+        .routes(routes!(question))
+        .routes(routes!(table))
+}
+
 /// Routes of a transfer. The question changes nothing except the account of explored bytes.
 #[utoipa::path(
     post,
-    path = "/api/v1/routes/question",
+    path = "/routes/question",
     request_body = RouteQuestion,
-    responses(
-        (status = OK, body = RouteAnswer),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = RouteAnswer), Problem)
 )]
 pub async fn question(
     State(controller): State<Controller>,
@@ -119,12 +125,9 @@ fn unknown(to: &str, map_version: u64, now_ms: u64) -> RouteAnswer {
 /// Routes from one end to the hosts of the map, for storage by the client.
 #[utoipa::path(
     get,
-    path = "/api/v1/routes/table",
+    path = "/routes/table",
     params(TableQuery),
-    responses(
-        (status = OK, body = RouteTable),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = RouteTable), Problem)
 )]
 pub async fn table(
     State(controller): State<Controller>,

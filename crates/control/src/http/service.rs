@@ -7,11 +7,30 @@ use axum::{Extension, Json};
 use longhaul_api::{Caller, Problem};
 use longhaul_control_api::principals::{Permission, Resource};
 use longhaul_control_api::service::{ControllerInfo, Health};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::authority::Subject;
 use crate::controller::Controller;
 use crate::leader::Leadership;
 use crate::metrics::page;
+
+/// Returns the endpoints below `/api/v1`.
+pub(super) fn endpoints() -> OpenApiRouter<Controller> {
+    OpenApiRouter::default().routes(routes!(info))
+}
+
+/// Returns the endpoint of metrics.
+pub(super) fn metrics_endpoint() -> OpenApiRouter<Controller> {
+    OpenApiRouter::default().routes(routes!(metrics))
+}
+
+/// Returns the endpoints for anybody who can connect.
+pub(super) fn public_endpoints() -> OpenApiRouter<Controller> {
+    OpenApiRouter::default()
+        .routes(routes!(health))
+        .routes(routes!(ready))
+}
 
 /// Health: the controller runs.
 #[utoipa::path(get, path = "/healthz", responses((status = OK, body = Health)))]
@@ -47,10 +66,7 @@ pub async fn ready(State(controller): State<Controller>) -> Response {
 #[utoipa::path(
     get,
     path = "/metrics",
-    responses(
-        (status = OK, body = String, content_type = "application/openmetrics-text"),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = String, content_type = "application/openmetrics-text"), Problem)
 )]
 pub async fn metrics(
     State(controller): State<Controller>,
@@ -69,11 +85,8 @@ pub async fn metrics(
 /// Description of the controller.
 #[utoipa::path(
     get,
-    path = "/api/v1/controller",
-    responses(
-        (status = OK, body = ControllerInfo),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    path = "/controller",
+    responses((status = OK, body = ControllerInfo), Problem)
 )]
 pub async fn info(
     State(controller): State<Controller>,

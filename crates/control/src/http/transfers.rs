@@ -8,6 +8,8 @@ use longhaul_control_api::principals::{Permission, Resource};
 use longhaul_control_api::transfers::{
     ReportKept, Score, TransferPage, TransferQuery, TransferReport,
 };
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::{cursor, invalid, limit, read_all_or_own, reporter};
 use crate::authority::Subject;
@@ -25,15 +27,19 @@ const DEFAULT_LIMIT: u32 = 100;
 /// Maximum number of reports in one answer.
 const MAX_LIMIT: u32 = 1000;
 
+/// Returns the endpoints of this module.
+pub(super) fn endpoints() -> OpenApiRouter<Controller> {
+    OpenApiRouter::default()
+        .routes(routes!(take, list))
+        .routes(routes!(score))
+}
+
 /// Stores the report of a transfer, once. The answer is sent once it is on disk.
 #[utoipa::path(
     post,
-    path = "/api/v1/transfers",
+    path = "/transfers",
     request_body = TransferReport,
-    responses(
-        (status = OK, body = ReportKept),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = ReportKept), Problem)
 )]
 pub async fn take(
     State(controller): State<Controller>,
@@ -108,12 +114,9 @@ fn check(report: &TransferReport) -> Result<(), String> {
 /// Reports in the order in which they were stored. A caller that may not read all sees its own.
 #[utoipa::path(
     get,
-    path = "/api/v1/transfers",
+    path = "/transfers",
     params(TransferQuery),
-    responses(
-        (status = OK, body = TransferPage),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    responses((status = OK, body = TransferPage), Problem)
 )]
 pub async fn list(
     State(controller): State<Controller>,
@@ -136,11 +139,8 @@ pub async fn list(
 /// Accuracy of promises.
 #[utoipa::path(
     get,
-    path = "/api/v1/transfers/score",
-    responses(
-        (status = OK, body = Score),
-        (status = "default", body = Problem, content_type = "application/problem+json")
-    )
+    path = "/transfers/score",
+    responses((status = OK, body = Score), Problem)
 )]
 pub async fn score(
     State(controller): State<Controller>,

@@ -9,6 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::PREFIX;
+use super::topology::TopologyMetrics;
 
 /// Labels of an answered request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -42,6 +43,7 @@ pub struct Metrics {
     leads: Gauge,
     begun: Counter,
     ended: Counter,
+    topology: TopologyMetrics,
 }
 
 /// Labels of reservations.
@@ -83,6 +85,7 @@ impl Metrics {
             leads: Gauge::default(),
             begun: Counter::default(),
             ended: Counter::default(),
+            topology: TopologyMetrics::default(),
         };
         let mut registry = Registry::with_prefix(PREFIX);
         registry.register(
@@ -163,10 +166,15 @@ impl Metrics {
             "Times that this controller stopped being the leader",
             this.ended.clone(),
         );
+        this.topology.register(&mut registry);
         Self {
             registry: Arc::new(registry),
             ..this
         }
+    }
+
+    pub(crate) const fn topology(&self) -> &TopologyMetrics {
+        &self.topology
     }
 
     pub(crate) fn answered(&self, method: &str, status: u16) {

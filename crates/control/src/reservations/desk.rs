@@ -5,11 +5,13 @@
 mod acts;
 mod beside;
 mod changes;
+mod delegate;
 mod open;
 mod owned;
 mod ports;
 mod provision;
 mod quota;
+mod reroute;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -17,17 +19,17 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use longhaul_circuits::admit::CounterOfferMode;
 use longhaul_circuits::book::{BookChange, BookFault, Reservation, ReservationBook};
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::machine::{LifecyclePhase, ReservationEvent};
+use longhaul_circuits::machine::{LifeState, ReservationEvent};
 use longhaul_circuits::network::CircuitNetwork;
 use longhaul_circuits::policy::PolicyRefusal;
 use longhaul_circuits::request::RequestFault;
 use longhaul_circuits::time::{MomentMs, Window};
 use longhaul_control_api::map::Map;
-use longhaul_control_api::reservations::{Refusal, ReservationChange, ReservationRequest};
+use longhaul_control_api::reservations::{ReservationChange, ReservationRequest};
 
+use super::delegated::{DelegationRefusal, RecordedDelegation};
 use super::names::NetworkNames;
 use super::record::{Record, ReservationDetail};
 use super::reported;
@@ -37,7 +39,7 @@ use beside::StreamIndex;
 use changes::ChangeLog;
 use owned::{OwnedState, OwnerIndex};
 
-pub use open::{AllocationSnapshot, DeniedCommand, FoundOffers, PendingOffers};
+pub use open::{AllocationSnapshot, FoundOffers, RefusedRequest};
 pub use quota::QuotaFault;
 
 /// Time for which granted bandwidth is held until it is committed, in milliseconds.
@@ -63,7 +65,9 @@ pub enum ReservationCommand {
         /// If true, the caller speaks for one of the ends.
         is_end: bool,
         /// Signed document of the request, if any.
-        document: Option<String>,
+        document: Option<Box<str>>,
+        /// Delegation under which the caller's delegate made the request, if any.
+        delegation: Option<Box<RecordedDelegation>>,
     },
     /// Change a reservation.
     Change {
@@ -90,6 +94,9 @@ pub enum ReservationCommand {
     /// Record the results of circuits. Results that no longer apply to their reservation are
     /// skipped.
     Settle(Vec<(ReservationId, CircuitResult)>),
+    /// Plan reservations again whose links have failed or are overbooked. Those that are not
+    /// impaired, and those for which nothing else is left, stay as they are.
+    Reroute(Vec<ReservationId>),
 }
 
 impl ReservationCommand {
@@ -98,6 +105,7 @@ impl ReservationCommand {
     pub fn cost(&self) -> usize {
         match self {
             Self::Reserve { windows, .. } => windows.len(),
+            Self::Reroute(ids) => ids.len().max(1),
             _ => 1,
         }
     }
@@ -115,7 +123,7 @@ pub enum CircuitResult {
 }
 
 /// A command was refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum ReservationError {
     /// The reservation does not exist, or the caller may not see it. Reservations are removed a
     /// week after their end.
@@ -136,9 +144,16 @@ pub enum ReservationError {
     /// The request exceeds the caller's quota.
     #[error(transparent)]
     Quota(#[from] QuotaFault),
+    /// The delegation does not permit the request.
+    #[error(transparent)]
+    Delegation(#[from] DelegationRefusal),
+    /// The delegation already has a reservation, and each has one at a time. Cancel that one, or
+    /// sign another delegation.
+    #[error("the delegation is in use by reservation {0}: cancel that one, or use another")]
+    DelegationUsed(u64),
     /// There is not enough bandwidth.
-    #[error("{}", show::refusal_line(.0))]
-    InsufficientBandwidth(Box<Refusal>),
+    #[error("{}", show::refusal_line(&.0.refusal))]
+    InsufficientBandwidth(Box<RefusedRequest>),
     /// The reservation's state does not allow it.
     #[error("reservation {0} is {1}: it cannot be {2} now")]
     NotNow(u64, String, &'static str),
@@ -163,8 +178,6 @@ pub struct ReservationStore {
     book: ReservationBook,
     /// Sites whose nodes are set up. Not part of the journal.
     managed: Arc<BTreeSet<String>>,
-    /// Search for counter-offers. Not part of the journal.
-    counter: CounterOfferMode,
     details: BTreeMap<ReservationId, ReservationDetail>,
     /// Finished reservations, with the time when they finished.
     over: BTreeMap<ReservationId, MomentMs>,
@@ -190,7 +203,6 @@ impl ReservationStore {
             names: Arc::default(),
             book: ReservationBook::new(nothing),
             managed: Arc::default(),
-            counter: CounterOfferMode::Offer,
             details: BTreeMap::new(),
             over: BTreeMap::new(),
             over_by_time: BTreeSet::new(),
@@ -209,12 +221,6 @@ impl ReservationStore {
         }
     }
 
-    /// Sets the search for counter-offers.
-    #[must_use]
-    pub fn with_counter_offers(self, counter: CounterOfferMode) -> Self {
-        Self { counter, ..self }
-    }
-
     /// Returns all reservations with their details, by ID.
     pub fn reservations(
         &self,
@@ -229,7 +235,7 @@ impl ReservationStore {
         self.details.get(&id).zip(self.book.reservation(id))
     }
 
-    /// Returns the number of changes. It is the same for the same records, whoever applied them.
+    /// Returns the number of changes. It depends only on the records, not on who applied them.
     #[must_use]
     pub const fn change_count(&self) -> u64 {
         self.changes.number()
@@ -310,7 +316,7 @@ impl ReservationStore {
     fn update_indexes(&mut self, id: ReservationId, at: MomentMs) {
         let is_over = self.book.reservation(id).is_some_and(|reservation| {
             let is_nothing = reservation.plan.0.is_empty() && reservation.held.is_none();
-            is_nothing || reservation.machine.life != LifecyclePhase::Created
+            is_nothing || reservation.machine.life != LifeState::Created
         });
         match (is_over, self.over.get(&id).copied()) {
             (true, None) => {
@@ -421,7 +427,7 @@ impl ReservationStore {
                 .book
                 .reservation(id)
                 .map(|reservation| reservation.machine.life);
-            if life != Some(LifecyclePhase::Terminated) {
+            if life != Some(LifeState::Terminated) {
                 self.end(id, now, records)?;
             }
             self.write(BookChange::Forgotten { id }, BTreeMap::new(), now, records)?;

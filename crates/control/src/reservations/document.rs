@@ -1,6 +1,6 @@
 //! Signed reservation requests: JSON Web Signatures (RFC 7515), compact or flattened, by Ed25519
-//! keys (`EdDSA`, RFC 8037). A document is a request of its signer, whoever sends it. Pure: the
-//! caller passes the time.
+//! keys (`EdDSA`, RFC 8037). A document is a request of its signer, no matter who sends it. Pure:
+//! the caller passes the time.
 //!
 //! The header identifies the key: by a chain of certificates (`x5c`, RFC 7515, section 4.1.6) that
 //! leads to a root that the operator trusts, or by the key itself (`jwk`). The rights of that key

@@ -30,6 +30,17 @@ pub struct NamedLink {
     /// The link in the network.
     #[serde(flatten)]
     pub link: CircuitLink,
+    /// If true, the running network says that it has failed, and it has no capacity.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub down: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// All sites and links that were ever on the map, in the order in which they were added.
@@ -79,11 +90,15 @@ impl NetworkNames {
                 continue;
             };
             let direction = if edge.forward {
-                Some(&of_map.forward)
+                Some(of_map.current_forward())
             } else {
-                of_map.backward.as_ref()
+                of_map.current_backward()
             };
-            let (capacity, share) = direction.map_or((0, LinkShare::WHOLE), capacity_and_share);
+            let down = of_map.is_down();
+            let direction = direction.filter(|_| !down);
+            let (capacity, share) = direction
+                .as_ref()
+                .map_or((0, LinkShare::WHOLE), capacity_and_share);
             let latency = edge.latency.map_or(ASSUMED_LATENCY_US, |latency| {
                 u64::try_from(latency.as_micros()).unwrap_or(u64::MAX)
             });
@@ -102,6 +117,7 @@ impl NetworkNames {
             let key = (of_map.name.clone(), from, to);
             match places.get(&key).and_then(|place| links.get_mut(*place)) {
                 Some(known) => {
+                    known.down = down;
                     known.link = CircuitLink {
                         cable: known.link.cable,
                         ..link
@@ -112,6 +128,7 @@ impl NetworkNames {
                     links.push(NamedLink {
                         name: of_map.name.clone(),
                         link,
+                        down,
                     });
                     next_cable = next_cable.max(cable + 1);
                 }
@@ -187,6 +204,7 @@ fn without_capacity(known: &NamedLink) -> NamedLink {
             capacity: 0,
             ..known.link
         },
+        down: false,
     }
 }
 

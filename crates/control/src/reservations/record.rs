@@ -8,6 +8,7 @@ use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::reservations::SourcePortRange;
 use serde::{Deserialize, Serialize};
 
+use super::delegated::RecordedDelegation;
 use super::names::NetworkNames;
 use super::wanted::{ReservationEnd, path_sites};
 use crate::authority::Subject;
@@ -45,6 +46,9 @@ pub struct ReservationDetail {
     /// remaining one has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<String>,
+    /// Delegation under which the owner's delegate requested it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegation: Option<RecordedDelegation>,
     /// Reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,

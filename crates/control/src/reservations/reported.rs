@@ -2,40 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use longhaul_circuits::admit::{self, CutLink, InsufficientBandwidth};
+use longhaul_circuits::admit::{self, CutLink, Shortfall};
 use longhaul_circuits::book;
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::machine::{
-    LifecyclePhase, ProvisionPhase, ReservationMachine, ReservePhase,
-};
+use longhaul_circuits::machine::ReservationMachine;
 use longhaul_circuits::network::{LinkId, NodeId};
-use longhaul_circuits::path::{self, Diversity};
+use longhaul_circuits::proof::Proof as CircuitProof;
 use longhaul_circuits::request::{self, CircuitRequest, ReservationPlan};
 use longhaul_circuits::split::RatedPath;
 use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::reservations::{
-    ConstraintCause, Disjoint, FullLink, HeldReservation, LifeState, LinkDirection, NamedPath,
-    Offer, Offers, Pace, PacketFilter, Piece, Preference, Proof, ProvisionState, Refusal,
-    RefusalCause, Reservation, ReservationRequest, ReservationState, ReserveState, ReservedPath,
-    RouteConstraints, SourcePortRange, Wish,
+    ConstraintCause, Delegate, FullLink, HeldReservation, LinkDirection, NamedPath, Offer, Offers,
+    PacketFilter, Piece, Proof, Refusal, RefusalCause, Reservation, ReservationRequest,
+    ReservationState, ReservedPath, RouteConstraints, SourcePortRange, Wish,
 };
 
 use super::api_moment;
 use super::names::NetworkNames;
 use super::record::ReservationDetail;
 use super::streams;
-
-/// Returns the number of a reservation in the API, which begins at 1.
-#[must_use]
-pub const fn number(id: ReservationId) -> u64 {
-    id.0.saturating_add(1)
-}
-
-/// Returns the reservation with a number; `None` for 0.
-#[must_use]
-pub fn id(number: u64) -> Option<ReservationId> {
-    number.checked_sub(1).map(ReservationId)
-}
 
 /// Returns a reservation in the form of the API.
 #[must_use]
@@ -55,8 +40,8 @@ pub fn reservation(
         pieces: pieces(names, &held.plan, Some(detail)),
     });
     Reservation {
-        id: number(id),
-        series: detail.series.map(number),
+        id: id.0,
+        series: detail.series.map(|id| id.0),
         owner: detail.owner.clone(),
         owner_name: detail.owner_name.clone(),
         from: detail.from.name.clone(),
@@ -65,11 +50,16 @@ pub fn reservation(
         start_ms: api_moment(request.window.start),
         end_ms: api_moment(request.window.end),
         paths: u32::try_from(request.paths).unwrap_or(u32::MAX),
-        disjoint: disjoint(request.diversity),
-        preference: preference(request.preference),
+        disjoint: request.diversity,
+        preference: request.preference,
         constraints: route_constraints(names, detail, request),
         filter: filter(detail),
         description: detail.description.clone(),
+        delegate: detail.delegation.as_ref().map(|given| Delegate {
+            key: given.delegate.clone(),
+            name: given.delegate_name.clone(),
+            delegation: given.text.clone(),
+        }),
         state: state(reservation.machine),
         pieces: pieces(names, &reservation.plan, Some(detail)),
         held,
@@ -78,28 +68,29 @@ pub fn reservation(
         to_address: detail.to.address.map(|address| address.to_string()),
         circuit: None,
         failure: detail.failure.clone(),
+        across: None,
         created_ms: api_moment(detail.created),
     }
 }
 
-/// Returns a refusal. The proof names reservations for which `seen` returns true, as the caller may
-/// see them.
+/// Returns a refusal without offers. The proof names reservations for which `seen` returns true, as
+/// the caller may see them.
 #[must_use]
 pub fn refusal(
     names: &NetworkNames,
     asked: &ReservationRequest,
     place: Option<usize>,
     window: longhaul_circuits::time::Window,
-    none: &InsufficientBandwidth,
+    short: &Shortfall,
     seen: &dyn Fn(ReservationId) -> bool,
 ) -> Refusal {
     Refusal {
         occurrence: place.map(|place| u32::try_from(place).unwrap_or(u32::MAX).saturating_add(1)),
         start_ms: api_moment(window.start),
         end_ms: api_moment(window.end),
-        proof: proof(names, &none.proof, seen),
-        cause: none.cause.as_ref().map(|found| cause(asked, names, found)),
-        offers: offers(names, asked, &none.offers),
+        proof: proof(names, &short.proof, seen),
+        cause: short.cause.as_ref().map(|found| cause(asked, names, found)),
+        offers: Offers::default(),
     }
 }
 
@@ -239,7 +230,7 @@ pub fn offers(
 
 fn proof(
     names: &NetworkNames,
-    proof: &admit::RefusalProof,
+    proof: &CircuitProof<CutLink>,
     seen: &dyn Fn(ReservationId) -> bool,
 ) -> Proof {
     let full = |links: &[CutLink]| -> Vec<FullLink> {
@@ -254,24 +245,24 @@ fn proof(
             .collect()
     };
     match proof {
-        admit::RefusalProof::Cut { links, rate, until } => Proof::Cut {
+        CircuitProof::Cut { links, rate, until } => Proof::Cut {
             links: full(links),
             rate_bps: *rate,
             until_ms: until.map(api_moment),
         },
-        admit::RefusalProof::Volume { links, volume } => Proof::Volume {
+        CircuitProof::Volume { links, volume } => Proof::Volume {
             links: full(links),
             bytes: volume.bytes(),
         },
-        admit::RefusalProof::Stretches { volume } => Proof::Stretches {
+        CircuitProof::Stretches { volume } => Proof::Stretches {
             bytes: volume.bytes(),
         },
-        admit::RefusalProof::Searched { all } => Proof::Searched { all_bps: *all },
-        admit::RefusalProof::Constrained { found, complete } => Proof::Constrained {
+        CircuitProof::Searched { all } => Proof::Searched { all_bps: *all },
+        CircuitProof::Constrained { found, complete } => Proof::Constrained {
             most_bps: *found,
             complete: *complete,
         },
-        admit::RefusalProof::Unknown => Proof::Unknown,
+        CircuitProof::Unknown => Proof::Unknown,
     }
 }
 
@@ -286,7 +277,7 @@ fn full_link(
         left_bps: full.left,
         at_ms: api_moment(full.at),
         by_others: u32::try_from(full.by.len().saturating_sub(by.len())).unwrap_or(u32::MAX),
-        by: by.into_iter().map(number).collect(),
+        by: by.into_iter().map(|id| id.0).collect(),
     })
 }
 
@@ -349,10 +340,7 @@ pub const fn wish(wish: request::Demand) -> Wish {
         request::Demand::Volume { bytes, most, pace } => Wish::Volume {
             bytes,
             at_most_bps: most,
-            pace: match pace {
-                request::VolumePace::Early => Pace::Early,
-                request::VolumePace::Even => Pace::Even,
-            },
+            pace,
         },
     }
 }
@@ -373,8 +361,8 @@ pub fn known_request(
         start_ms: Some(api_moment(request.window.start)),
         end_ms: api_moment(request.window.end),
         paths: u32::try_from(request.paths).unwrap_or(u32::MAX),
-        disjoint: disjoint(request.diversity),
-        preference: preference(request.preference),
+        disjoint: request.diversity,
+        preference: request.preference,
         avoid_sites: sites.map(|node| names.site(*node).to_owned()).collect(),
         avoid_links: link_names(names, &request.elements.no_links),
         constraints: route_constraints(names, detail, request),
@@ -386,49 +374,15 @@ pub fn known_request(
         from_address: detail.from.address.map(|address| address.to_string()),
         to_address: detail.to.address.map(|address| address.to_string()),
         description: detail.description.clone(),
+        delegation: None,
     }
 }
 
-const fn disjoint(diversity: Diversity) -> Disjoint {
-    match diversity {
-        Diversity::Any => Disjoint::No,
-        Diversity::Links => Disjoint::Links,
-        Diversity::Nodes => Disjoint::Sites,
-    }
-}
-
-const fn preference(preference: path::Preference) -> Preference {
-    match preference {
-        path::Preference::FewestHops => Preference::FewestHops,
-        path::Preference::LeastLatency => Preference::LeastLatency,
-        path::Preference::MostRoom => Preference::MostRoom,
-    }
-}
-
-fn state(machine: ReservationMachine) -> ReservationState {
+const fn state(machine: ReservationMachine) -> ReservationState {
     ReservationState {
-        reserve: match machine.reserve {
-            ReservePhase::Start => ReserveState::Start,
-            ReservePhase::Checking => ReserveState::Checking,
-            ReservePhase::Held => ReserveState::Held,
-            ReservePhase::Committing => ReserveState::Committing,
-            ReservePhase::Failed => ReserveState::Failed,
-            ReservePhase::Timeout => ReserveState::Timeout,
-            ReservePhase::Aborting => ReserveState::Aborting,
-        },
-        provision: machine.provision.map(|provision| match provision {
-            ProvisionPhase::Released => ProvisionState::Released,
-            ProvisionPhase::Provisioning => ProvisionState::Provisioning,
-            ProvisionPhase::Provisioned => ProvisionState::Provisioned,
-            ProvisionPhase::Releasing => ProvisionState::Releasing,
-        }),
-        life: match machine.life {
-            LifecyclePhase::Created => LifeState::Created,
-            LifecyclePhase::Failed => LifeState::Failed,
-            LifecyclePhase::PassedEndTime => LifeState::PassedEndTime,
-            LifecyclePhase::Terminating => LifeState::Terminating,
-            LifecyclePhase::Terminated => LifeState::Terminated,
-        },
+        reserve: machine.reserve,
+        provision: machine.provision,
+        life: machine.life,
     }
 }
 

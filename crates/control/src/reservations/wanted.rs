@@ -3,18 +3,19 @@
 use std::collections::BTreeSet;
 
 use longhaul_circuits::network::{LinkId, NodeId};
-use longhaul_circuits::path::{self, Diversity, ExplicitPath, PathBounds, PathEnds};
+use longhaul_circuits::path::{ExplicitPath, PathBounds, PathEnds};
 use longhaul_circuits::request::{self, CircuitRequest, PathElements};
 use longhaul_circuits::time::{MomentMs, Window};
 use longhaul_control_api::principals::PathOption;
 use longhaul_control_api::reservations::{
-    Disjoint, OptionConflict, Pace, Preference, ReservationChange, ReservationRequest, Wish,
+    OptionConflict, ReservationChange, ReservationRequest, Wish,
 };
 use longhaul_provisioning::streams::Prefix;
 use serde::{Deserialize, Serialize};
 
 use super::book_moment;
 use super::names::NetworkNames;
+use super::recurrence::RuleFault;
 
 /// Maximum age of a window's start that is moved to now, in milliseconds. It covers the time in
 /// transit and clock differences.
@@ -23,6 +24,30 @@ pub const CLOCK_TOLERANCE_MS: i64 = 60_000;
 /// The request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidReservation {
+    /// A field is too long, or has too many items: shorten it.
+    #[error("{fields}: {limit}")]
+    Field {
+        /// Names of the fields.
+        fields: &'static str,
+        /// Limit.
+        limit: String,
+    },
+    /// An end, or a site of a constraint, is not on the map. Check the spelling.
+    #[error(
+        "{option}: no host, depot or site of the map is called {name}: longhaul map lists them"
+    )]
+    NoEnd {
+        /// Field or option that names it.
+        option: &'static str,
+        /// Name of the end.
+        name: String,
+    },
+    /// The recurrence is invalid.
+    #[error(transparent)]
+    Recurrence(#[from] RuleFault),
+    /// A request with a delegation came from a caller without a key, such as the operator.
+    #[error("delegation: a delegate signs its request with its key")]
+    UnsignedDelegate,
     /// An end has no site.
     #[error("{0} is at no site with links: name a host, a depot or a site on the map")]
     Site(String),
@@ -218,8 +243,8 @@ pub fn request(
         window,
         wish: wish(asked.wish, max_rate(from, to))?,
         paths: usize::try_from(asked.paths).unwrap_or(usize::MAX),
-        diversity: diversity(asked.disjoint),
-        preference: preference(asked.preference),
+        diversity: asked.disjoint,
+        preference: asked.preference,
         elements: elements(names, asked)?,
         bounds: bounds(names, asked, ends)?,
     })
@@ -251,8 +276,8 @@ pub fn changed(
         paths: change.paths.map_or(before.paths, |paths| {
             usize::try_from(paths).unwrap_or(usize::MAX)
         }),
-        diversity: change.disjoint.map_or(before.diversity, diversity),
-        preference: change.preference.map_or(before.preference, preference),
+        diversity: change.disjoint.unwrap_or(before.diversity),
+        preference: change.preference.unwrap_or(before.preference),
         ..before.clone()
     })
 }
@@ -270,27 +295,8 @@ fn wish(asked: Wish, access: Option<u64>) -> Result<request::Demand, InvalidRese
         } => Ok(request::Demand::Volume {
             bytes,
             most: at_most_bps.into_iter().chain(access).min(),
-            pace: match pace {
-                Pace::Early => request::VolumePace::Early,
-                Pace::Even => request::VolumePace::Even,
-            },
+            pace,
         }),
-    }
-}
-
-const fn diversity(asked: Disjoint) -> Diversity {
-    match asked {
-        Disjoint::No => Diversity::Any,
-        Disjoint::Links => Diversity::Links,
-        Disjoint::Sites => Diversity::Nodes,
-    }
-}
-
-const fn preference(asked: Preference) -> path::Preference {
-    match asked {
-        Preference::FewestHops => path::Preference::FewestHops,
-        Preference::LeastLatency => path::Preference::LeastLatency,
-        Preference::MostRoom => path::Preference::MostRoom,
     }
 }
 
@@ -334,7 +340,6 @@ fn bounds(
     asked: &ReservationRequest,
     ends: PathEnds,
 ) -> Result<PathBounds, InvalidReservation> {
-    asked.check_options()?;
     let constraints = &asked.constraints;
     let node = |option: PathOption, site: &String| {
         names.node(site).ok_or_else(|| InvalidReservation::Unknown {

@@ -17,21 +17,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_circuits::admit::CounterOfferMode;
 use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::map::Map;
+use longhaul_control_api::reservations::Reserved;
 use longhaul_hop::SharedPermits;
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock, mpsc, watch};
 use tokio::time::sleep;
 
-use super::desk::ReservationStore;
+use super::desk::{ReservationError, ReservationStore};
 use crate::leader::{self, Leadership};
 use crate::store::reservations::JournalBatch;
 use crate::store::{ControllerStore, IdempotencyKey, StoreError};
 
 pub use asking::{AskError, ReservationsHandle};
 use asking::{JournalState, PendingRequest, Reply};
-use deciding::{DecidableRequest, RequestAnswer, decide};
+use deciding::{DecidableRequest, decide};
 use fair::FairQueue;
 use offering::{OfferSearcher, PendingRefusal, PublishedState};
 
@@ -74,8 +74,6 @@ pub struct JournalWriter {
     led: watch::Sender<Option<i64>>,
     /// Sites whose nodes are set up.
     managed: Arc<BTreeSet<String>>,
-    /// Search for counter-offers.
-    counter: CounterOfferMode,
     /// Background search for counter-offers.
     offering: OfferSearcher,
     /// Number of changes of the book.
@@ -106,11 +104,11 @@ pub fn open(
     let (changed, changes) = watch::channel(0);
     let (led, leads) = watch::channel(None);
     let offering = OfferSearcher::new(sender.downgrade());
-    let book = ReservationsHandle {
+    let handle = ReservationsHandle {
         sender,
         changes,
         leads,
-        places: SharedPermits::new(MAX_WAITING),
+        permits: SharedPermits::new(MAX_WAITING),
         state: state.clone(),
         clock: clock.clone(),
     };
@@ -127,13 +125,12 @@ pub fn open(
         leadership: watch::channel(Leadership::Alone).1,
         led,
         managed: Arc::default(),
-        counter: CounterOfferMode::Later,
         offering,
         changed,
         broken: None,
         due: None,
     };
-    (book, writer)
+    (handle, writer)
 }
 
 impl JournalWriter {
@@ -150,12 +147,6 @@ impl JournalWriter {
     #[must_use]
     pub fn with_leadership(self, leadership: watch::Receiver<Leadership>) -> Self {
         Self { leadership, ..self }
-    }
-
-    /// Sets the search for counter-offers. The default is a search in the background.
-    #[must_use]
-    pub fn with_counter_offers(self, counter: CounterOfferMode) -> Self {
-        Self { counter, ..self }
     }
 
     /// Writes until `end` is true and all requests received by then are answered.
@@ -256,7 +247,7 @@ impl JournalWriter {
                 Ok(decided) => {
                     let has_changed = state.seen != seen;
                     let snapshot = state
-                        .desk
+                        .reservations
                         .as_ref()
                         .filter(|_| has_changed || !self.offering.is_published())
                         .map(ReservationStore::snapshot);
@@ -320,24 +311,21 @@ impl JournalWriter {
         &self,
         answer: Reply,
         tries: usize,
-        decided: RequestAnswer,
+        decided: Result<Reserved, AskError>,
         asked: &DecidableRequest,
     ) {
-        let decided = match decided {
-            Err((error, Some(open))) => {
+        match decided {
+            Err(AskError::Refused(ReservationError::InsufficientBandwidth(refused))) => {
                 let asked = asked.clone();
-                return self.offering.search(PendingRefusal {
-                    error,
-                    open,
+                self.offering.search(PendingRefusal {
+                    refused,
                     asked,
                     tries,
                     answer,
                 });
             }
-            Err((error, None)) => Err(error),
-            Ok(done) => Ok(done),
-        };
-        answer.send(decided);
+            decided => answer.send(decided),
+        }
     }
 
     /// Reads new records, decides, and appends. The answers are valid only if this completes.
@@ -346,14 +334,14 @@ impl JournalWriter {
         state: &mut JournalState,
         asked: &Arc<Vec<DecidableRequest>>,
         leadership: &Leadership,
-    ) -> Result<Vec<RequestAnswer>, StoreError> {
+    ) -> Result<Vec<Result<Reserved, AskError>>, StoreError> {
         if self.epoch.is_some()
             && self.store.is_shared()
             && self.store.reservation_epoch().await? != self.epoch.unwrap_or(0)
         {
             self.epoch = None;
         }
-        if self.epoch.is_none() || state.desk.is_none() {
+        if self.epoch.is_none() || state.reservations.is_none() {
             self.catch_up(state).await?;
         }
         let term = leadership.term();
@@ -368,7 +356,10 @@ impl JournalWriter {
             .as_ref()
             .is_none_or(|taken| !Arc::ptr_eq(taken, &map));
         let now = (self.clock)();
-        self.due = state.desk.as_ref().and_then(ReservationStore::next_due);
+        self.due = state
+            .reservations
+            .as_ref()
+            .and_then(ReservationStore::next_due);
         // A new leader takes the epoch at once, so that no other controller can write from then on.
         let is_new_term = *self.led.borrow() != term;
         if asked.is_empty() && !is_new_map && !is_new_term && self.due.is_none_or(|due| due > now) {
@@ -394,12 +385,12 @@ impl JournalWriter {
             .filter_map(|(_, _, once)| once.as_ref())
             .collect();
         let before = self.store.answered_before(&keys).await?;
-        let Some(desk) = state.desk.take() else {
+        let Some(reservations) = state.reservations.take() else {
             return Err(StoreError::Behind);
         };
         let (work, of_map) = (asked.clone(), is_new_map.then(|| map.clone()));
         let decided = tokio::task::spawn_blocking(move || {
-            decide(desk, &work, of_map.as_deref(), before, now)
+            decide(reservations, &work, of_map.as_deref(), before, now)
         });
         let decided = decided.await.map_err(|_| StoreError::Ending)?;
         let decided = decided.map_err(|error| {
@@ -419,9 +410,9 @@ impl JournalWriter {
         state.seen += i64::try_from(decided.records.len()).unwrap_or(i64::MAX);
         self.due = match decided.is_more {
             true => Some(now),
-            false => decided.desk.next_due(),
+            false => decided.reservations.next_due(),
         };
-        state.desk = Some(decided.desk);
+        state.reservations = Some(decided.reservations);
         self.taken = Some(map);
         Ok(decided.answers)
     }
@@ -435,16 +426,15 @@ impl JournalWriter {
         if let Some(why) = &self.broken {
             return Err(unreadable(why.clone()));
         }
-        let mut desk = match state.desk.take() {
-            Some(desk) => desk,
+        let mut reservations = match state.reservations.take() {
+            Some(reservations) => reservations,
             None => {
                 state.seen = 0;
                 // The map in the journal may be older than the current one.
                 self.taken = None;
-                let desk =
+                let reservations =
                     ReservationStore::new().map_err(|error| unreadable(error.to_string()))?;
-                desk.with_managed_sites(self.managed.clone())
-                    .with_counter_offers(self.counter)
+                reservations.with_managed_sites(self.managed.clone())
             }
         };
         loop {
@@ -457,7 +447,7 @@ impl JournalWriter {
             }
             for (number, record) in &records {
                 let applied = match *number == state.seen + 1 {
-                    true => desk
+                    true => reservations
                         .apply(record)
                         .map_err(|error| format!("record {number}: {error}")),
                     false => Err(format!("record {} is missing", state.seen + 1)),
@@ -475,7 +465,7 @@ impl JournalWriter {
             // Lets other tasks run while a long journal is read.
             tokio::task::yield_now().await;
         }
-        state.desk = Some(desk);
+        state.reservations = Some(reservations);
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ const STATEMENT_ROWS: [usize; 3] = [64, 8, 1];
 /// Number of columns in a row.
 const COLUMNS: usize = 4;
 /// Name of the counter of epochs.
-const EPOCH: &str = "reservation-epoch";
+pub(super) const EPOCH: &str = "reservation-epoch";
 
 /// Records that are appended together: all of them, or none.
 #[derive(Debug, Clone, Copy)]

@@ -11,6 +11,7 @@ use longhaul_api::tls::Certificate;
 use longhaul_api::{KeyGate, LocalGate, listen};
 use longhaul_control::controller::ControllerTasks;
 use longhaul_control::http::{MAX_BODY_BYTES, router, router_for_keys};
+use longhaul_control::topology::OspfConfig;
 use longhaul_control::{Controller, ControllerConfig, ControllerStore};
 use longhaul_proto::SigningKey;
 use serde_json::Value;
@@ -52,6 +53,11 @@ impl Bench {
     }
 
     pub async fn in_dir(dir: tempfile::TempDir) -> Self {
+        Self::following(dir, OspfConfig::default()).await
+    }
+
+    /// Starts a controller that follows a network.
+    pub async fn following(dir: tempfile::TempDir, ospf: OspfConfig) -> Self {
         let store = ControllerStore::sqlite(&dir.path().join("control.sqlite"))
             .await
             .unwrap();
@@ -63,8 +69,10 @@ impl Bench {
             retention: Default::default(),
             registrations: Default::default(),
             setup: Default::default(),
+            ospf,
             roots: Default::default(),
             advertise: None,
+            domain: None,
         };
         let (stop, stopped) = watch::channel(false);
         let (controller, work) = Controller::begin(store, settings, stopped.clone())

@@ -4,12 +4,14 @@
 
 mod archives;
 mod bench;
+mod delegations;
 mod documents;
 mod map;
 mod refused;
 mod reservations;
 #[path = "../../../api/tests/support/secured.rs"]
 mod secured;
+mod topology;
 mod weather;
 
 use bench::{Bench, now_ms};

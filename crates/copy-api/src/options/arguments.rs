@@ -58,6 +58,7 @@ mod tests {
     use proptest::prelude::*;
     use proptest::sample::select;
 
+    use super::super::FilterOptions;
     use super::*;
 
     fn command() -> Command {
@@ -126,6 +127,22 @@ mod tests {
             by: Some("+2h".to_owned()),
             reserve: Some(longhaul_deadline::ReservationMode::Auto),
             transport: Some(longhaul_proto::Transport::Quic),
+            update: true,
+            existing: true,
+            ignore_existing: true,
+            filter: FilterOptions {
+                exclude: vec!["a".to_owned()],
+                include: vec!["b".to_owned()],
+                exclude_from: vec!["c".into()],
+                no_ignore_files: true,
+                newer: Some("7d".to_owned()),
+                older: Some("1d".to_owned()),
+                min_size: Some(1),
+                max_size: Some(2),
+                files_from: Some("d".into()),
+                from0: true,
+                one_file_system: true,
+            },
             ..CopyOptions::default()
         };
         let mut names: Vec<String> = options

@@ -11,9 +11,6 @@ use tokio::time::{Instant, sleep_until};
 use super::{AccountKey, GrantStanding, Grants};
 use crate::metrics::DepotMetrics;
 
-/// Bits per byte.
-const BITS_PER_BYTE: u64 = 8;
-
 /// One session under a grant, released when dropped.
 #[derive(Debug)]
 pub(crate) struct GrantSession {
@@ -60,9 +57,9 @@ impl GrantSession {
         self.is_in_force.then(|| self.limits.clone())
     }
 
-    /// Returns the payload rate to which its hops are paced, in bytes per second.
-    pub(crate) fn pacing_rate(&self) -> u64 {
-        (self.paced / BITS_PER_BYTE).max(1)
+    /// Returns the payload rate to which its hops are paced, in bit/s.
+    pub(crate) const fn pacing_rate(&self) -> u64 {
+        self.paced
     }
 
     /// Waits until the grant starts or stops being in force, and returns true if it is in force. It

@@ -53,15 +53,15 @@ fn sessions_share_the_granted_bounds() {
         beyond.detail
     );
     let rest = grants.take(&grant(1_000), Some(30_000_000), now).unwrap();
-    assert_eq!(rest.pacing_rate(), payload_rate(30_000_000) / 8);
+    assert_eq!(rest.pacing_rate(), payload_rate(30_000_000));
     let third = grants.take(&grant(1_000), None, now).unwrap_err();
     assert!(third.detail.contains("all 2 sessions"), "{}", third.detail);
     drop(whole);
     let again = grants.take(&grant(1_000), None, now).unwrap();
     assert_eq!(
         again.pacing_rate(),
-        9_564_068,
-        "of 10 MB/s, less what headers take"
+        76_512_549,
+        "of 80 Mbit/s, less what headers take"
     );
     let [one, other] = [&again, &rest].map(|session| session.limits().unwrap().forward);
     assert!(Arc::ptr_eq(&one, &other));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use longhaul_depot::{Depot, DepotConfig, Error, ListenerConfig, Policy};
 use longhaul_proto::StatusCode;
+use longhaul_service::Error as ServiceError;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -202,14 +203,20 @@ async fn a_failed_start_names_the_reason() {
         listen: Vec::new(),
         ..config()
     });
-    assert!(matches!(none, Err(Error::NoListener)));
+    assert!(matches!(
+        none,
+        Err(Error::Service(ServiceError::NoListener))
+    ));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = taken.local_addr().expect("address");
     let in_use = Depot::bind(DepotConfig {
         listen: vec![ListenerConfig::new(address)],
         ..config()
     });
-    assert!(matches!(in_use, Err(Error::Listen { address: at, .. }) if at == address));
+    assert!(matches!(
+        in_use,
+        Err(Error::Service(ServiceError::Listen { address: at, .. })) if at == address
+    ));
     let mut listen = at("127.0.0.1:0");
     listen.congestion = Some("no-such".to_owned());
     let error = Depot::bind(DepotConfig {
@@ -228,5 +235,8 @@ async fn a_failed_start_names_the_reason() {
         next_congestion: next,
         ..config()
     });
-    assert!(matches!(error, Err(Error::Congestion { .. })));
+    assert!(matches!(
+        error,
+        Err(Error::Service(ServiceError::Congestion { .. }))
+    ));
 }

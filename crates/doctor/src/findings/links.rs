@@ -7,7 +7,7 @@ use quantities::{
     path::{CongestionControl, Hop},
 };
 
-use super::{FindingCost, FindingList, Fix, Severity, bytes, rate};
+use super::{FindingCost, FindingList, Fix, Severity, bytes, rate, transmit_queue};
 use crate::facts::{HostRoute, NetworkDevice};
 
 /// Rate up to which a core processes single packets without trouble.
@@ -27,6 +27,7 @@ pub(super) fn check(list: &mut FindingList<'_>) {
     {
         speed(list, link);
         queues(list, link);
+        transmit_queue::check(list, link);
         offloads(list, link);
         errors(list, link);
     }

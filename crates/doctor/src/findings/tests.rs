@@ -57,6 +57,7 @@ fn sound() -> Facts {
             tso: Fact::Known(true),
             gso: Fact::Known(true),
             gro: Fact::Known(true),
+            transmit_queue: Fact::Known(1000),
             queues: Fact::Known(vec![QueueDiscipline {
                 kind: name("fq"),
                 root: true,
@@ -113,6 +114,7 @@ fn clean() -> PathMeasurement {
             discovery: Discovery::NotNeeded,
             method: ProbeMethod::Tcp,
         }),
+        quic: None,
         skew: None,
     }
 }

@@ -5,9 +5,9 @@
 use std::io;
 
 use super::ethtool;
-use super::netlink::{NetlinkAnswer, NetlinkSocket, attributes, find, parse_text, parse_u32};
 use crate::fact::{CommandName, Fact};
 use crate::facts::{DeviceCounters, NetworkDevice, QueueDiscipline};
+use longhaul_netlink::{NetlinkAnswer, NetlinkSocket, attributes, find, parse_text, parse_u32};
 
 const GET_LINK: u16 = 18;
 const NEW_LINK: u16 = 16;
@@ -77,6 +77,11 @@ fn link((kind, payload): &NetlinkAnswer) -> Option<(u32, NetworkDevice)> {
             tso: Fact::unknown("not asked"),
             gso: Fact::unknown("not asked"),
             gro: Fact::unknown("not asked"),
+            // IFLA_TXQLEN.
+            transmit_queue: match find(&found, 13).and_then(parse_u32) {
+                Some(packets) => Fact::Known(packets),
+                None => Fact::unknown("the kernel does not report it"),
+            },
             queues: match root {
                 Some(kind) => Fact::Known(vec![QueueDiscipline {
                     kind,
@@ -169,8 +174,8 @@ fn counters(value: &[u8]) -> Option<DeviceCounters> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::netlink::{ROUTE, put};
     use super::*;
+    use longhaul_netlink::{ROUTE, put};
 
     fn link_message(flags: u32, fill: impl FnOnce(&mut Vec<u8>)) -> NetlinkAnswer {
         let mut bytes = vec![0; 4];
@@ -187,6 +192,7 @@ mod tests {
             put(bytes, 3, b"tun0\0");
             put(bytes, 4, &1400u32.to_ne_bytes());
             put(bytes, 6, b"noqueue\0");
+            put(bytes, 13, &500u32.to_ne_bytes());
             let mut info = Vec::new();
             put(&mut info, 1, b"tun\0");
             put(bytes, 18, &info);
@@ -196,6 +202,7 @@ mod tests {
         let (index, found) = link(&link_message(IFF_UP, fill)).unwrap();
         assert_eq!((index, found.name.as_str(), found.mtu), (7, "tun0", 1400));
         assert_eq!(found.kind.unwrap().as_str(), "tun");
+        assert_eq!(found.transmit_queue, Fact::Known(500));
         let counted = DeviceCounters {
             rx_packets: 0,
             tx_packets: 1,

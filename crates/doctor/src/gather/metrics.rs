@@ -3,11 +3,11 @@
 use std::io;
 use std::net::IpAddr;
 
-use super::netlink::{
-    GENERIC, NetlinkAnswer, NetlinkSocket, attributes, find, parse_text, parse_u32, put,
-};
 use super::route::address;
 use crate::facts::CachedMetrics;
+use longhaul_netlink::{
+    GENERIC, NetlinkAnswer, NetlinkSocket, attributes, find, parse_text, parse_u32, put,
+};
 
 /// `struct genlmsghdr`.
 const HEADER: usize = 4;

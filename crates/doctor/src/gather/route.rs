@@ -2,9 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::netlink::{NetlinkAnswer, NetlinkSocket, attributes, find, parse_text, parse_u32, put};
 use crate::fact::{CommandName, Fact};
 use crate::facts::{HostRoute, NetworkDevice};
+use longhaul_netlink::{
+    NetlinkAnswer, NetlinkSocket, attributes, find, parse_text, parse_u32, put,
+};
 
 const GET_ROUTE: u16 = 26;
 const NEW_ROUTE: u16 = 24;
@@ -100,8 +102,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::links;
-    use super::super::netlink::ROUTE;
     use super::*;
+    use longhaul_netlink::ROUTE;
 
     #[test]
     fn the_kernels_route_is_read_and_loopback_excluded() {

@@ -56,7 +56,7 @@ fn a_limit_that_was_there_stays_and_comes_back() {
 #[test]
 fn one_thread_watches_all_flows_and_ends_after_the_last() {
     let fitter = RateFitter::new();
-    let is_watched = || fitter.0.lock().is_watched;
+    let is_watched = || fitter.0.flows.lock().is_watched;
     for _ in 0..2 {
         let pairs: Vec<_> = (0..20).map(|_| pair()).collect();
         let guards: Vec<_> = pairs
@@ -100,7 +100,7 @@ fn unconnected_sockets_are_an_error() {
         fitter.add(&one, None),
         Err(RateFitError::TcpInfo(_))
     ));
-    assert!(!fitter.0.lock().is_watched);
+    assert!(!fitter.0.flows.lock().is_watched);
 }
 
 #[test]

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::copy::{SERVER_PORT, Source, first_copy, serve};
+use crate::copy::{Source, first_copy, serve, served};
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Figure, Page, Table, cell};
+use crate::page::{Figure, Page, Table};
 use crate::peers::Program;
 use crate::peers::iperf3::{Interval, Iperf3};
 use crate::peers::place::PeerNode;
 use crate::runs::Runs;
+use crate::template::page;
 use crate::tools::Tools;
 use crate::watched_copy::WatchedCopy;
 
@@ -26,6 +27,8 @@ const BEFORE_SECONDS: u32 = 6;
 const BESIDE_SECONDS: u32 = 20;
 /// Length of its beginning, in seconds.
 const BEGINNING_SECONDS: u32 = 5;
+/// Goal of the share of a copy over QUIC beside one CUBIC flow, after the beginning.
+const GOAL: [f64; 2] = [0.2, 0.6];
 /// Size of the file: more than the path carries meanwhile.
 const FILE_BYTES: u64 = 3 << 29;
 /// Port of the server for a stock flow that joins the others: an iperf3 server carries one test at
@@ -43,6 +46,8 @@ pub struct SharedBottleneck;
 pub enum Newcomer {
     /// `longhaul cp` without options.
     Copy,
+    /// `longhaul cp` over QUIC.
+    Quic,
     /// One more stock flow.
     Flow,
 }
@@ -62,7 +67,32 @@ pub struct Observation {
     later: f64,
 }
 
+impl Newcomer {
+    /// Returns the words for a page.
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Copy => "longhaul cp",
+            Self::Quic => "longhaul cp --transport quic",
+            Self::Flow => "one more flow",
+        }
+    }
+
+    /// Returns the options of the copy. `None` for a stock flow.
+    const fn options(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::Copy => Some(&[]),
+            Self::Quic => Some(&["--transport", "quic"]),
+            Self::Flow => None,
+        }
+    }
+}
+
 impl Cell {
+    /// Returns true if one CUBIC flow has the path: the case of most interest.
+    fn is_one_cubic_flow(&self) -> bool {
+        self.congestion == "cubic" && self.flows == 1
+    }
+
     /// Returns a share as a multiple of the fair one, which is one part for each flow including the
     /// new one.
     fn multiple(&self, share: f64) -> f64 {
@@ -95,12 +125,15 @@ impl Experiment for SharedBottleneck {
         let mut cells = Vec::new();
         for congestion in CONGESTION {
             for flows in FLOWS {
-                for newcomer in [Newcomer::Copy, Newcomer::Flow] {
-                    cells.push(Cell {
+                for newcomer in [Newcomer::Copy, Newcomer::Quic, Newcomer::Flow] {
+                    let cell = Cell {
                         congestion: congestion.into(),
                         flows,
                         newcomer,
-                    });
+                    };
+                    if newcomer != Newcomer::Quic || cell.is_one_cubic_flow() {
+                        cells.push(cell);
+                    }
                 }
             }
         }
@@ -109,14 +142,11 @@ impl Experiment for SharedBottleneck {
 
     /// By default with one CUBIC flow; `--seeds` for all.
     fn seeds(&self, cell: &Cell) -> u64 {
-        u64::from(cell.congestion == "cubic" && cell.flows == 1)
+        u64::from(cell.is_one_cubic_flow())
     }
 
     fn cost(&self, _cell: &Cell) -> Cost {
-        Cost {
-            share: 1.0,
-            seconds: f64::from(BEFORE_SECONDS + BESIDE_SECONDS) + 5.0,
-        }
+        Cost::new(1.0, f64::from(BEFORE_SECONDS + BESIDE_SECONDS) + 5.0)
     }
 
     fn prepare(&self, tools: &Tools) -> Result<Source> {
@@ -147,13 +177,13 @@ impl Experiment for SharedBottleneck {
             INTERVAL_SECONDS,
         )?;
         std::thread::sleep(Duration::from_secs(BEFORE_SECONDS.into()));
-        let (begun, newcomer) = match cell.newcomer {
-            Newcomer::Flow => {
+        let (begun, newcomer) = match cell.newcomer.options() {
+            None => {
                 let serving = Iperf3.serve_at(&server, NEWCOMER_PORT)?;
                 let flow = Iperf3.start(&client, &serving, BESIDE_SECONDS, 1, INTERVAL_SECONDS)?;
                 (flow.begun, flow.intervals()?)
             }
-            Newcomer::Copy => copied(here)?,
+            Some(options) => copied(here, options)?,
         };
         let shift = begun.duration_since(stock.begun).as_secs_f64();
         let stock = stock.intervals()?;
@@ -176,82 +206,82 @@ impl Experiment for SharedBottleneck {
         )
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        let mut table = Table::new([
-            "congestion control",
-            "stock flows",
-            "newcomer",
-            "its share at the beginning",
-            "later",
-            "by a fair share",
-        ]);
-        for of in self.cells() {
-            let newcomer = match of.newcomer {
-                Newcomer::Copy => "longhaul cp",
-                Newcomer::Flow => "one more flow",
-            };
-            table.row([
-                of.congestion.clone(),
-                of.flows.to_string(),
-                newcomer.to_owned(),
-                cell(runs.spread(&of, |seen| seen.beginning), 2),
-                cell(runs.spread(&of, |seen| seen.later), 2),
-                cell(runs.spread(&of, |seen| of.multiple(seen.later)), 2),
-            ]);
-        }
-        Ok(Page::new(&format!(
-            "Stock flows (iperf3) have had 500 Mbit/s and 40 ms for {BEFORE_SECONDS} s when a \
-             `longhaul cp` with nothing set comes to them, or one more of their kind, which shows \
-             what the path's congestion control does by itself. The newcomer's share of what all \
-             carry: in its first {BEGINNING_SECONDS} s, and then until {} s; and that as a \
-             multiple of a \
-             fair share, which is one part for each stock flow and one for the newcomer.",
-            BESIDE_SECONDS - 1
-        ))
-        .table(&table))
+        let table = runs
+            .table(self.cells())
+            .measured()
+            .text("congestion control", |row| row.cell.congestion.clone())
+            .text("stock flows", |row| row.cell.flows)
+            .text("newcomer", |row| row.cell.newcomer.words())
+            .column("its share at the beginning", 2, |seen| seen.beginning)
+            .column("later", 2, |seen| seen.later)
+            .spread("by a fair share", 2, |row| {
+                row.spread(|seen| row.cell.multiple(seen.later))
+            })
+            .table();
+        let (before, beginning) = (BEFORE_SECONDS, BEGINNING_SECONDS);
+        let transports = transports(runs);
+        let [least, most] = GOAL;
+        page!(
+            "beside", table, transports, before, beginning, least, most,
+            until => BESIDE_SECONDS - 1
+        )
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
-        let copies = self
-            .cells()
-            .into_iter()
-            .filter(|of| of.newcomer == Newcomer::Copy);
+        let figure = |of: Cell| {
+            let Cell {
+                congestion, flows, ..
+            } = &of;
+            let multiple = |seen: &Observation| of.multiple(seen.later);
+            let gain = runs.gain([&of.with(Newcomer::Flow), &of], multiple)?;
+            let (key, copy) = match of.newcomer {
+                Newcomer::Quic => ("-quic", "a copy's over QUIC"),
+                Newcomer::Copy | Newcomer::Flow => ("", "a copy's"),
+            };
+            Some(Figure::new(
+                format!("{congestion}-{flows}{key}"),
+                format!(
+                    "{copy} share beside {flows} stock flows, {congestion}, by a fair one (one \
+                     more flow's)"
+                ),
+                format!("{:.2} ({:.2})", gain.after.median, gain.before.median),
+                gain.basis(),
+            ))
+        };
+        let copies = self.cells().into_iter();
         copies
-            .filter_map(|of| {
-                let multiple = |of: &Cell| runs.spread(of, |seen| of.multiple(seen.later));
-                let copy = multiple(&of)?.median;
-                let flow = multiple(&of.with(Newcomer::Flow))?.median;
-                Some(Figure::new(
-                    format!("{}-{}", of.congestion, of.flows),
-                    format!(
-                        "a copy's share beside {} stock flows, {}, by a fair one (one more flow's)",
-                        of.flows, of.congestion
-                    ),
-                    format!("{copy:.2} ({flow:.2})"),
-                    runs.basis([&of, &of.with(Newcomer::Flow)]),
-                ))
-            })
+            .filter(|of| of.newcomer != Newcomer::Flow)
+            .filter_map(figure)
             .collect()
     }
 }
 
-/// Runs a copy until both have been watched for long enough. Returns the time of its beginning and
-/// its intervals.
-fn copied(here: &Here<'_, Source>) -> Result<(Instant, Vec<Interval>)> {
+/// Returns the table of both transports beside one CUBIC flow.
+fn transports(runs: &Runs<'_, Cell, Observation>) -> Table {
+    let cells = SharedBottleneck.cells().into_iter();
+    let copies = cells
+        .filter(|cell| cell.is_one_cubic_flow())
+        .filter(|cell| cell.newcomer != Newcomer::Flow);
+    runs.table(copies)
+        .measured()
+        .text("copy", |row| row.cell.newcomer.words())
+        .column("its share", 2, |seen| seen.later)
+        .column("share of the TCP flow", 2, |seen| 1.0 - seen.later)
+        .runs()
+        .table()
+}
+
+/// Runs a copy with these options until both have been watched for long enough. Returns the time of
+/// its beginning and its intervals.
+fn copied(here: &Here<'_, Source>, options: &[&str]) -> Result<(Instant, Vec<Interval>)> {
     let (tools, lab, source) = (here.tools, here.lab, here.setup);
     let _server = serve(tools, lab, "server", &source.root)?;
     let mut command = first_copy(here, "client")?;
     command
         .arg("--json")
-        .arg(format!(
-            "lh://{}:{SERVER_PORT}/{}",
-            lab.address("server")?,
-            source.name
-        ))
+        .args(options)
+        .arg(served(lab, "server", &source.name)?)
         .arg(here.folder.join("arrived"));
     let begun = Instant::now();
     let mut copy = WatchedCopy::start(command)?;
@@ -293,6 +323,8 @@ fn bits(intervals: &[Interval], from: f64, until: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Record;
+    use crate::runs::tests::record;
 
     #[test]
     fn an_interval_counts_by_its_part() {
@@ -303,6 +335,35 @@ mod tests {
         });
         assert_eq!(bits(&intervals, 1.0, 2.5), 25.0);
         assert_eq!(bits(&intervals, 4.0, 5.0), 0.0);
+    }
+
+    #[test]
+    fn page_has_the_share_over_quic_once_it_is_measured() {
+        let all = SharedBottleneck.cells().into_iter();
+        let cells: Vec<Cell> = all.filter(Cell::is_one_cubic_flow).collect();
+        assert_eq!(cells.len(), 3);
+        let run = |cell: &Cell, later| {
+            let seen = Observation {
+                beginning: 0.3,
+                later,
+            };
+            record(cell.clone(), 2001, seen, true)
+        };
+        let [copy, quic, flow] =
+            [(0, 0.5), (1, 0.4), (2, 0.1)].map(|(at, later)| run(&cells[at], later));
+        let page = |records: &[Record<Cell, Observation>]| {
+            let runs = Runs::select_valid(records);
+            let figures = SharedBottleneck.figures(&runs);
+            (SharedBottleneck.page(&runs).unwrap().text, figures)
+        };
+        let (text, figures) = page(&[copy.clone(), flow.clone()]);
+        assert!(!text.contains("--transport quic |"), "{text}");
+        assert_eq!(figures.len(), 1);
+        let (text, figures) = page(&[copy, quic, flow]);
+        let row = "| longhaul cp --transport quic | 0.40 (single) | 0.60 (single) | 1 |";
+        assert!(text.contains(row), "{text}");
+        assert_eq!(figures[1].key, "cubic-1-quic");
+        assert_eq!(figures[1].text, "0.80 (0.20; single)");
     }
 
     #[test]

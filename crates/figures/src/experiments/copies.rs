@@ -3,10 +3,11 @@
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::columns::Columns;
 use crate::copy::{Copied, Source, copy};
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Page, Table, cell};
+use crate::page::Page;
 use crate::runs::Runs;
 use crate::setting::{CopyRoute, Setting};
 use crate::size::size;
@@ -29,7 +30,7 @@ pub struct Copies {
 /// One planned copy.
 pub struct Planned {
     /// Setting of the copy.
-    pub setting: Setting,
+    pub setting: &'static Setting,
     /// Bytes of the file.
     pub bytes: u64,
     /// Route of the copies.
@@ -89,13 +90,9 @@ impl Experiment for Copies {
     }
 
     fn cost(&self, cell: &Cell) -> Cost {
-        self.planned(cell).map_or(
-            Cost {
-                share: 1.0,
-                seconds: 0.0,
-            },
-            |planned| planned.setting.cost(planned.way, planned.bytes),
-        )
+        self.planned(cell).map_or(Cost::NONE, |planned| {
+            planned.setting.cost(planned.way, planned.bytes)
+        })
     }
 
     fn prepare(&self, tools: &Tools) -> Result<()> {
@@ -113,43 +110,31 @@ impl Experiment for Copies {
     fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Copied> {
         let planned = self.planned(cell)?;
         let source = Source::sized(here.tools, planned.bytes)?;
-        copy(
-            here,
-            &planned.setting,
-            planned.way,
-            &source,
-            planned.streams,
-        )
+        copy(here, planned.setting, planned.way, &source, planned.streams)
     }
 
     fn outcome(&self, seen: &Copied) -> String {
         seen.words()
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Copied>) -> Result<Page> {
-        let mut table = Table::new([
-            "setting", "hosts", "size", "way", "streams", "seconds", "Mbit/s", "runs",
-        ]);
-        for planned in (self.copies)() {
-            let one = planned.cell();
-            let setting = &planned.setting;
-            table.row([
-                setting.title.to_owned(),
-                format!("{}, {}", setting.hosts, setting.congestion),
-                size(planned.bytes),
-                planned.way.word().to_owned(),
-                planned
-                    .streams
-                    .map_or("its own choice".to_owned(), |number| number.to_string()),
-                cell(runs.spread(&one, |seen| seen.seconds), 3),
-                cell(runs.spread(&one, Copied::mbps), 2),
-                runs.cell(&one).len().to_string(),
-            ]);
-        }
+        let table = Columns::of((self.copies)())
+            .text("setting", |one| one.setting.title)
+            .text("hosts", |one| {
+                format!("{}, {}", one.setting.hosts, one.setting.congestion)
+            })
+            .text("size", |one| size(one.bytes))
+            .text("way", |one| one.way.word())
+            .text("streams", |one| {
+                one.streams
+                    .map_or("its own choice".to_owned(), |number| number.to_string())
+            })
+            .spread("seconds", 3, |one| {
+                runs.spread(&one.cell(), |seen| seen.seconds)
+            })
+            .spread("Mbit/s", 2, |one| runs.spread(&one.cell(), Copied::mbps))
+            .text("runs", |one| runs.cell(&one.cell()).len())
+            .table();
         Ok(Page::new(self.head).table(&table))
     }
 }

@@ -1,37 +1,29 @@
 //! Gain of depots: copies over the papers' paths, direct and through depots.
 
 use anyhow::Result;
+use minijinja::context;
 use plotters::style::RGBColor;
 use serde::{Deserialize, Serialize};
 
+use crate::columns::Columns;
 use crate::copy::{Copied, Source, copy};
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Figure, Page, Table, cell, mean, median, number};
-use crate::paper::{self, LSL_SIZES};
+use crate::page::{Figure, Page, Table, mean, median};
 use crate::plot::{self, Curve, Strip};
 use crate::runs::Runs;
-use crate::setting::{self, CopyRoute, Mnemonic, Setting};
+use crate::setting::{self, CopyRoute, Setting};
 use crate::single::Basis;
 use crate::size::size;
-use crate::stats::Spread;
+use crate::stats::{Gain, Spread};
+use crate::template::page;
 use crate::tools::Tools;
 
-const MIB: u64 = 1 << 20;
-
-/// Size of the copies between untuned hosts: the window is the limit from the first round trips on,
-/// so a longer copy shows nothing more.
-const UNTUNED_BYTES: u64 = 16 * MIB;
-
 /// Size of the copies between hosts with large buffers: several loss events in each.
-const TUNED_BYTES: u64 = 512 * MIB;
+const TUNED_BYTES: u64 = 512 << 20;
 
-/// Size of a copy as long as the MNEMONIC paper's shortest timed transfer: 10 s at 1 Gbit/s. Slow
-/// start matters less in it.
-const TUNED_BYTES_10S: u64 = 1192 * MIB;
-
-/// Congestion controls that are compared between tuned hosts.
-const CONGESTION: [&str; 3] = ["reno", "cubic", "bbr"];
+/// Setting whose window is the limit.
+const SMALL_WINDOWS: &str = "lsl-ucsd-utk-64k";
 
 /// The experiment.
 pub struct Depots;
@@ -45,37 +37,6 @@ pub struct Cell {
     bytes: u64,
     /// Route of the bytes.
     way: CopyRoute,
-}
-
-/// Returns the settings, each with its sizes.
-fn settings() -> Vec<(Setting, Vec<u64>)> {
-    let mut all = vec![
-        (setting::anl_utk(), LSL_SIZES.to_vec()),
-        (setting::ucsd_utk(), LSL_SIZES.to_vec()),
-        (setting::ucsd_utk_64k(), LSL_SIZES.to_vec()),
-    ];
-    for path in [Mnemonic::Short, Mnemonic::Long] {
-        all.push((setting::mnemonic_untuned(path), vec![UNTUNED_BYTES]));
-    }
-    for path in [Mnemonic::Short, Mnemonic::Long] {
-        for congestion in CONGESTION {
-            all.push((
-                setting::mnemonic_tuned(path, congestion),
-                vec![TUNED_BYTES, TUNED_BYTES_10S],
-            ));
-        }
-    }
-    all.push((setting::clean_long(), vec![TUNED_BYTES]));
-    all
-}
-
-fn setting_of(cell: &Cell) -> Result<Setting> {
-    let found = settings()
-        .into_iter()
-        .find(|(setting, _)| setting.id == cell.setting);
-    found
-        .map(|(setting, _)| setting)
-        .ok_or_else(|| anyhow::anyhow!("there is no setting {}", cell.setting))
 }
 
 impl Experiment for Depots {
@@ -92,16 +53,18 @@ impl Experiment for Depots {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let sizes = |(setting, sizes): (Setting, Vec<u64>)| {
-            sizes.into_iter().flat_map(move |bytes| {
-                CopyRoute::BOTH.map(|way| Cell {
+        let mut cells = Vec::new();
+        for setting in setting::all() {
+            for &bytes in &setting.sizes {
+                let cell = |way| Cell {
                     setting: setting.id.into(),
                     bytes,
                     way,
-                })
-            })
-        };
-        settings().into_iter().flat_map(sizes).collect()
+                };
+                cells.extend(CopyRoute::BOTH.map(cell));
+            }
+        }
+        cells
     }
 
     fn seeds(&self, cell: &Cell) -> u64 {
@@ -116,13 +79,8 @@ impl Experiment for Depots {
     }
 
     fn cost(&self, cell: &Cell) -> Cost {
-        setting_of(cell).map_or(
-            Cost {
-                share: 1.0,
-                seconds: 0.0,
-            },
-            |setting| setting.cost(cell.way, cell.bytes),
-        )
+        setting::named(&cell.setting)
+            .map_or(Cost::NONE, |setting| setting.cost(cell.way, cell.bytes))
     }
 
     fn prepare(&self, tools: &Tools) -> Result<()> {
@@ -134,12 +92,18 @@ impl Experiment for Depots {
     }
 
     fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {
-        setting_of(cell)?.network(tools, cell.way)
+        setting::named(&cell.setting)?.network(tools, cell.way)
     }
 
     fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Copied> {
         let source = Source::sized(here.tools, cell.bytes)?;
-        copy(here, &setting_of(cell)?, cell.way, &source, Some(1))
+        copy(
+            here,
+            setting::named(&cell.setting)?,
+            cell.way,
+            &source,
+            Some(1),
+        )
     }
 
     fn outcome(&self, seen: &Copied) -> String {
@@ -147,225 +111,200 @@ impl Experiment for Depots {
     }
 
     fn under_noise(&self, cell: &Cell) -> bool {
-        let largest = LSL_SIZES.last() == Some(&cell.bytes);
-        cell.bytes == TUNED_BYTES || (largest && cell.setting != "lsl-ucsd-utk-64k")
+        let paper = setting::named(&cell.setting).map_or(&[][..], |setting| &setting.paper);
+        let is_largest = paper.last().is_some_and(|point| point.0 == cell.bytes);
+        cell.bytes == TUNED_BYTES || (is_largest && cell.setting != SMALL_WINDOWS)
+    }
+
+    fn over_ipv6(&self, cell: &Cell) -> bool {
+        cell.bytes == TUNED_BYTES
     }
 
     fn noisy_links(&self, cell: &Cell) -> &'static [&'static str] {
-        setting_of(cell).map_or(&[], |setting| setting.noisy_links)
+        setting::named(&cell.setting).map_or(&[], |setting| &setting.noisy_links)
     }
 
     fn page(&self, runs: &Runs<'_, Cell, Copied>) -> Result<Page> {
-        let mut page = Page::new(HEAD).heading("LSL: rate by size");
+        let (mut paths, mut plots) = (vec![], vec![]);
         for (setting, name) in [
-            (setting::anl_utk(), "lsl-path1"),
-            (setting::ucsd_utk(), "lsl-path2"),
-            (setting::ucsd_utk_64k(), "lsl-path2-64k"),
+            ("lsl-anl-utk", "lsl-path1"),
+            ("lsl-ucsd-utk", "lsl-path2"),
+            (SMALL_WINDOWS, "lsl-path2-64k"),
         ] {
-            let table = by_size(&setting, runs);
+            let setting = setting::named(setting)?;
+            let Setting {
+                title,
+                congestion,
+                hosts,
+                ..
+            } = setting;
+            let table = by_size(setting, runs);
             if !table.is_empty() {
-                page = page
-                    .paragraph(&format!(
-                        "### {}\n\n{}, {}; Mbit/s.",
-                        setting.title, setting.congestion, setting.hosts
-                    ))
-                    .table(&table)
-                    .plot(
-                        name,
-                        plot::rate_by_size(setting.title, &curves(&setting, runs))?,
-                    );
+                plots.push((name, plot::rate_by_size(title, &curves(setting, runs))?));
+                paths.push(context!(title, congestion, hosts, table, name));
             }
         }
-        let (table, strips) = ratios(runs);
-        if !table.is_empty() {
-            page = page
-                .heading("MNEMONIC and the clean path: one stream, Mbit/s")
-                .table(&table)
-                .plot(
-                    "ratios",
-                    plot::ratio_strips("through depots against direct", &strips)?,
-                );
+        let pairs = pairs(runs, |setting| setting.paper.is_empty());
+        let strips: Vec<Strip> = pairs.iter().map(Pair::strip).collect();
+        if !strips.is_empty() {
+            let title = "through depots against direct";
+            plots.push(("ratios", plot::ratio_strips(title, &strips)?));
         }
-        Ok(page)
+        let others = ratios(pairs);
+        Ok(page!("depots", paths, others)?.with_plots(plots))
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Copied>) -> Vec<Figure> {
-        let mut short = Table::new([
-            "path, one stream",
-            "hosts",
-            "size",
-            "direct, Mbit/s",
-            "depots, Mbit/s",
-            "gain",
-            "runs",
-        ]);
-        let mut figures = vec![];
-        for (setting, bytes) in short_settings() {
-            let Some(both) = Both::from_runs(&setting, bytes, runs) else {
-                continue;
-            };
-            short.row([
-                setting.title.to_owned(),
-                format!("{}, {}", setting.hosts, setting.congestion),
-                size(bytes),
-                median(Some(both.direct), 1),
-                median(Some(both.depots), 1),
-                both.basis().mark(format!("**{:.2}x**", both.gain())),
-                both.counts(),
-            ]);
-            figures.push(Figure::new(
-                format!("{}-{}", setting.id, size(bytes)),
-                format!("gain, {}, {}", setting.title, size(bytes)),
+        let pairs = pairs(runs, |_| true);
+        let rates = |Pair { gain, .. }: &Pair| {
+            let Gain { before, after } = gain;
+            format!("{:.1} by {:.1} Mbit/s", after.median, before.median)
+        };
+        let gain = |one: &Pair| {
+            let Pair {
+                setting,
+                bytes,
+                gain,
+                ..
+            } = one;
+            let size = size(*bytes);
+            Figure::new(
+                format!("{}-{size}", setting.id),
+                format!("gain, {}, {size}", setting.title),
                 format!(
-                    "{:.2} ({:.1} by {:.1} Mbit/s, {} runs)",
-                    both.gain(),
-                    both.depots.median,
-                    both.direct.median,
-                    both.counts()
+                    "{:.2} ({}, {} runs)",
+                    gain.ratio(),
+                    rates(one),
+                    gain.counts()
                 ),
-                both.basis(),
-            ));
-        }
-        for (setting, bytes) in short_settings() {
-            figures.extend(Both::from_runs(&setting, bytes, runs).map(|both| {
-                Figure::quoted(
-                    format!("{}-{}-gain", setting.id, size(bytes)),
-                    format!("{:.1}", both.gain()),
-                    both.basis(),
-                )
-            }));
-        }
+                gain.basis(),
+            )
+        };
+        let short = |Pair {
+                         setting,
+                         bytes,
+                         gain,
+                         ..
+                     }: &Pair| {
+            let key = format!("{}-{}-gain", setting.id, size(*bytes));
+            Figure::quoted(key, format!("{:.1}", gain.ratio()), gain.basis())
+        };
+        let mut figures: Vec<Figure> = pairs.iter().map(gain).collect();
+        figures.extend(pairs.iter().map(short));
+        let table = Columns::of(pairs)
+            .text("path, one stream", |one| one.setting.title)
+            .text("hosts", |one| {
+                format!("{}, {}", one.setting.hosts, one.setting.congestion)
+            })
+            .text("size", |one| size(one.bytes))
+            .text("direct, Mbit/s", |one| median(Some(one.gain.before), 1))
+            .text("depots, Mbit/s", |one| median(Some(one.gain.after), 1))
+            .text("gain", |one| one.gain.bold(2, "x"))
+            .text("runs", |one| one.gain.counts())
+            .table();
         // The rows have their marks.
-        let text = format!("\n\n{}\n", short.markdown());
+        let text = format!("\n\n{}\n", table.markdown());
         figures.push(Figure::quoted("short", text, Basis::Counted));
         figures
     }
 }
 
-/// Both routes of a setting and size.
-struct Both {
-    direct: Spread,
-    depots: Spread,
+/// A setting and size with both routes.
+struct Pair {
+    setting: &'static Setting,
+    bytes: u64,
+    /// Rates, direct and through depots.
+    gain: Gain,
+    /// Ratios of the rates, seed by seed.
     ratios: Vec<f64>,
 }
 
-impl Both {
-    fn from_runs(setting: &Setting, bytes: u64, runs: &Runs<'_, Cell, Copied>) -> Option<Self> {
-        let [direct, depots] = CopyRoute::BOTH.map(|way| Cell {
+impl Pair {
+    fn from_runs(
+        setting: &'static Setting,
+        bytes: u64,
+        runs: &Runs<'_, Cell, Copied>,
+    ) -> Option<Self> {
+        let cell = |way| Cell {
             setting: setting.id.into(),
             bytes,
             way,
-        });
+        };
+        let [direct, depots] = CopyRoute::BOTH.map(cell);
         Some(Self {
-            direct: runs.spread(&direct, Copied::mbps)?,
-            depots: runs.spread(&depots, Copied::mbps)?,
+            gain: runs.gain([&direct, &depots], Copied::mbps)?,
             ratios: runs.ratios(&depots, &direct, Copied::mbps),
+            setting,
+            bytes,
         })
     }
 
-    /// Returns the ratio of the medians.
-    fn gain(&self) -> f64 {
-        self.depots.median / self.direct.median
-    }
-
-    const fn basis(&self) -> Basis {
-        let (direct, depots) = (self.direct.count, self.depots.count);
-        Basis::Runs(if direct < depots { direct } else { depots })
-    }
-
-    fn counts(&self) -> String {
-        format!("{}+{}", self.direct.count, self.depots.count)
+    fn strip(&self) -> Strip {
+        Strip {
+            name: format!("{} {}", self.setting.id, size(self.bytes)),
+            ratios: self.ratios.clone(),
+        }
     }
 }
 
-/// Returns the rows of the short table: the LSL paths at their largest size, then all of MNEMONIC
-/// and the clean path.
-fn short_settings() -> Vec<(Setting, u64)> {
-    let largest = |sizes: &[u64]| sizes.iter().copied().max().unwrap_or(0);
-    settings()
-        .into_iter()
-        .filter(|(setting, _)| setting.id != "lsl-ucsd-utk-64k")
-        .flat_map(|(setting, sizes)| {
-            let sizes = if setting.paper.is_some() {
-                vec![largest(&sizes)]
-            } else {
-                sizes
-            };
-            sizes.into_iter().map(move |bytes| (setting.clone(), bytes))
-        })
-        .collect()
+/// Returns the pairs that have runs: those of the LSL paths at their largest size, and all of
+/// MNEMONIC and the clean path.
+fn pairs(runs: &Runs<'_, Cell, Copied>, wanted: fn(&Setting) -> bool) -> Vec<Pair> {
+    let mut pairs = vec![];
+    let shown = setting::all()
+        .iter()
+        .filter(|setting| setting.id != SMALL_WINDOWS);
+    for setting in shown.filter(|setting| wanted(setting)) {
+        let sizes = match setting.paper.is_empty() {
+            true => &setting.sizes[..],
+            false => setting.sizes.last().map_or(&[][..], std::slice::from_ref),
+        };
+        let pair = |bytes: &u64| Pair::from_runs(setting, *bytes, runs);
+        pairs.extend(sizes.iter().filter_map(pair));
+    }
+    pairs
 }
 
 /// Returns the table of rates by size with the paper's averages. It has means, because the paper
 /// printed averages.
-fn by_size(setting: &Setting, runs: &Runs<'_, Cell, Copied>) -> Table {
-    let mut table = Table::new([
-        "size",
-        "direct mean (min..max)",
-        "depots mean (min..max)",
-        "ratio of means",
-        "paper direct",
-        "paper depots",
-        "paper ratio",
-        "runs",
-    ]);
-    for bytes in LSL_SIZES {
-        let Some(both) = Both::from_runs(setting, bytes, runs) else {
-            continue;
-        };
-        let points = setting.paper.map_or(&[][..], |curve| curve.points);
-        let paper = points.iter().find(|point| point.0 == bytes);
-        table.row([
-            size(bytes),
-            mean(Some(both.direct), 3),
-            mean(Some(both.depots), 3),
-            both.basis()
-                .mark(format!("**{:.2}**", both.depots.mean / both.direct.mean)),
-            number(paper.map(|point| point.1), 3),
-            number(paper.map(|point| point.2), 3),
-            number(paper.map(|point| point.2 / point.1), 2),
-            both.counts(),
-        ]);
-    }
-    table
+fn by_size(setting: &'static Setting, runs: &Runs<'_, Cell, Copied>) -> Table {
+    let paper = |one: &Pair| setting.paper.iter().find(|point| point.0 == one.bytes);
+    let pair = |bytes: &u64| Pair::from_runs(setting, *bytes, runs);
+    Columns::of(setting.sizes.iter().filter_map(pair))
+        .text("size", |one| size(one.bytes))
+        .text("direct mean (min..max)", |one| {
+            mean(Some(one.gain.before), 3)
+        })
+        .text("depots mean (min..max)", |one| {
+            mean(Some(one.gain.after), 3)
+        })
+        .text("ratio of means", |Pair { gain, .. }| {
+            let ratio = format!("**{:.2}**", gain.after.mean / gain.before.mean);
+            gain.basis().mark(ratio)
+        })
+        .number("paper direct", 3, |one| paper(one).map(|point| point.1))
+        .number("paper depots", 3, |one| paper(one).map(|point| point.2))
+        .number("paper ratio", 2, |one| {
+            paper(one).map(|point| point.2 / point.1)
+        })
+        .text("runs", |one| one.gain.counts())
+        .table()
 }
 
-/// Returns the table and the plot of settings without figures of a paper.
-fn ratios(runs: &Runs<'_, Cell, Copied>) -> (Table, Vec<Strip>) {
-    let mut table = Table::new([
-        "setting",
-        "hosts",
-        "size",
-        "direct median (min..max)",
-        "depots median (min..max)",
-        "ratio of medians",
-        "ratio seed by seed, median (min..max)",
-        "runs",
-    ]);
-    let mut strips = vec![];
-    for (setting, bytes) in short_settings()
-        .into_iter()
-        .filter(|(setting, _)| setting.paper.is_none())
-    {
-        let Some(both) = Both::from_runs(&setting, bytes, runs) else {
-            continue;
-        };
-        table.row([
-            setting.title.to_owned(),
-            setting.hosts.to_owned(),
-            size(bytes),
-            cell(Some(both.direct), 1),
-            cell(Some(both.depots), 1),
-            both.basis().mark(format!("**{:.2}**", both.gain())),
-            cell(Spread::from_samples(&both.ratios), 2),
-            both.counts(),
-        ]);
-        strips.push(Strip {
-            name: format!("{} {}", setting.id, size(bytes)),
-            ratios: both.ratios,
-        });
-    }
-    (table, strips)
+/// Returns the table of settings without figures of a paper.
+fn ratios(pairs: Vec<Pair>) -> Table {
+    Columns::of(pairs)
+        .text("setting", |one| one.setting.title)
+        .text("hosts", |one| one.setting.hosts)
+        .text("size", |one| size(one.bytes))
+        .spread("direct median (min..max)", 1, |one| Some(one.gain.before))
+        .spread("depots median (min..max)", 1, |one| Some(one.gain.after))
+        .text("ratio of medians", |one| one.gain.bold(2, ""))
+        .spread("ratio seed by seed, median (min..max)", 2, |one| {
+            Spread::from_samples(&one.ratios)
+        })
+        .text("runs", |one| one.gain.counts())
+        .table()
 }
 
 fn curves(setting: &Setting, runs: &Runs<'_, Cell, Copied>) -> Vec<Curve> {
@@ -375,7 +314,16 @@ fn curves(setting: &Setting, runs: &Runs<'_, Cell, Copied>) -> Vec<Curve> {
     ];
     let mut curves = vec![];
     for (way, colour) in COLOURS {
-        let mean = |bytes: u64| {
+        let mut curve = |origin: &str, points| {
+            let name = format!("{}, {origin}", way.word());
+            curves.push(Curve {
+                name,
+                points,
+                colour,
+                from_paper: origin == "paper",
+            });
+        };
+        let mean = |&bytes: &u64| {
             let cell = Cell {
                 setting: setting.id.into(),
                 bytes,
@@ -383,40 +331,17 @@ fn curves(setting: &Setting, runs: &Runs<'_, Cell, Copied>) -> Vec<Curve> {
             };
             Some((bytes, runs.spread(&cell, Copied::mbps)?.mean))
         };
-        curves.push(Curve {
-            name: format!("{}, measured", way.word()),
-            points: LSL_SIZES.into_iter().filter_map(mean).collect(),
-            colour,
-            from_paper: false,
-        });
-        if let Some(paper::PaperCurve { points }) = setting.paper {
-            let of_way = |(bytes, direct, depots): &(u64, f64, f64)| {
-                (
-                    *bytes,
-                    if way == CopyRoute::Direct {
-                        *direct
-                    } else {
-                        *depots
-                    },
-                )
+        curve("measured", setting.sizes.iter().filter_map(mean).collect());
+        if !setting.paper.is_empty() {
+            let of_way = |&(bytes, direct, depots): &(u64, f64, f64)| match way {
+                CopyRoute::Direct => (bytes, direct),
+                CopyRoute::Depots => (bytes, depots),
             };
-            curves.push(Curve {
-                name: format!("{}, paper", way.word()),
-                points: points.iter().map(of_way).collect(),
-                colour,
-                from_paper: true,
-            });
+            curve("paper", setting.paper.iter().map(of_way).collect());
         }
     }
     curves
 }
-
-const HEAD: &str = "Rates are goodput of `longhaul cp` with one stream, set-up, TLS and \
-    verification included. Both ways of a seed draw their losses from the same \
-     stream where they cross the same links (MNEMONIC, the clean path, part of LSL path 2); on \
-     LSL path 1 they share no wide-area link, and a ratio \
-     seed by seed says no more there than the ratio of the medians. Losses and where they come \
-     from are in each scenario file.";
 
 #[cfg(test)]
 mod tests {

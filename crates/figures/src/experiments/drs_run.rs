@@ -8,17 +8,20 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use minijinja::context;
 use serde::{Deserialize, Serialize};
 use wanbed::Lab;
 
 use crate::children::{Server, output_within};
+use crate::columns::Columns;
 use crate::dataset;
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Figure, Page, Table, cell};
+use crate::page::{Figure, Page};
+use crate::record::name;
 use crate::runs::Runs;
-use crate::single::Basis;
-use crate::stats::Spread;
+use crate::stats::Gain;
+use crate::template::page;
 use crate::tools::{Tools, built, installed};
 
 /// A copy at 5 Mbit/s takes under a minute.
@@ -75,14 +78,6 @@ pub struct Programs {
 impl Hosts {
     const ALL: [Self; 3] = [Self::LowCeiling, Self::Tuned, Self::Unscaled];
 
-    fn key(self) -> &'static str {
-        match self {
-            Self::LowCeiling => "low-ceiling",
-            Self::Tuned => "tuned",
-            Self::Unscaled => "unscaled",
-        }
-    }
-
     fn title(self) -> &'static str {
         match self {
             Self::LowCeiling => "Autotuning ends at 64 KB, explicit buffers do not",
@@ -124,10 +119,7 @@ impl Experiment for DrsRun {
             (Hosts::Tuned, _) | (Hosts::LowCeiling, true) => 25.0,
             _ => 5.0,
         };
-        Cost {
-            share: 0.2,
-            seconds: 3.0 + cell.hosts.bytes() as f64 * 8.0 / (1e6 * mbps),
-        }
+        Cost::new(0.2, 3.0 + cell.hosts.bytes() as f64 * 8.0 / (1e6 * mbps))
     }
 
     fn prepare(&self, _tools: &Tools) -> Result<Programs> {
@@ -182,78 +174,52 @@ impl Experiment for DrsRun {
         format!("{:.1} Mbit/s", seen.goodput_bps / 1e6)
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        let mut table = Table::new([
-            "hosts",
-            "size",
-            "as it is, Mbit/s",
-            "drs run, Mbit/s",
-            "gain",
-            "runs",
-        ]);
-        let mut page = Page::new(HEAD);
-        let mut summaries = Page::default();
-        for hosts in Hosts::ALL {
-            let Some((before, after)) = both(runs, hosts) else {
-                continue;
-            };
-            let basis = Basis::Runs(before.count.min(after.count));
-            table.row([
-                hosts.title().to_owned(),
-                format!("{} MB", hosts.bytes() / MIB),
-                cell(Some(before), 1),
-                cell(Some(after), 1),
-                basis.mark(format!("**{:.2}x**", after.median / before.median)),
-                format!("{}+{}", before.count, after.count),
-            ]);
-            if let Some(first) = runs.cell(&Cell { hosts, drs: true }).first() {
-                let summary = &first.seen.summary;
-                summaries =
-                    summaries.paragraph(&format!("{}:\n\n```text\n{summary}```", hosts.title()));
-            }
-        }
-        page = page
-            .table(&table)
-            .heading("What `drs run --summary` said of curl in the first run");
-        page.text.push_str(&summaries.text);
-        Ok(page)
+        let table = Columns::of(Hosts::ALL.into_iter().filter_map(|hosts| gain(runs, hosts)))
+            .text("hosts", |(hosts, _)| hosts.title())
+            .text("size", |(hosts, _)| format!("{} MB", hosts.bytes() / MIB))
+            .spread("as it is, Mbit/s", 1, |(_, gain)| Some(gain.before))
+            .spread("drs run, Mbit/s", 1, |(_, gain)| Some(gain.after))
+            .text("gain", |(_, gain)| gain.bold(2, "x"))
+            .text("runs", |(_, gain)| gain.counts())
+            .table();
+        let summary = |hosts: Hosts| {
+            let runs = runs.cell(&Cell { hosts, drs: true });
+            Some(context!(title => hosts.title(), text => runs.first()?.seen.summary))
+        };
+        let summaries: Vec<_> = Hosts::ALL.into_iter().filter_map(summary).collect();
+        page!("drs-run", table, summaries)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
-        let mut figures = vec![];
-        for hosts in Hosts::ALL {
-            let Some((before, after)) = both(runs, hosts) else {
-                continue;
-            };
-            let gain = after.median / before.median;
-            let basis = Basis::Runs(before.count.min(after.count));
-            figures.push(Figure::new(
-                hosts.key(),
-                format!("`drs run`, gain: {}", hosts.title()),
-                format!(
-                    "{gain:.2} ({:.1} by {:.1} Mbit/s)",
-                    after.median, before.median
+        let both = |(hosts, gain): (Hosts, Gain)| {
+            let (ratio, basis) = (gain.ratio(), gain.basis());
+            let title = format!("`drs run`, gain: {}", hosts.title());
+            let rates = format!("{:.1} by {:.1}", gain.after.median, gain.before.median);
+            [
+                Figure::new(
+                    name(hosts),
+                    title,
+                    format!("{ratio:.2} ({rates} Mbit/s)"),
+                    basis,
                 ),
-                basis,
-            ));
-            figures.push(Figure::quoted(
-                format!("{}-gain", hosts.key()),
-                format!("{gain:.1}"),
-                basis,
-            ));
-        }
-        figures
+                Figure::quoted(
+                    format!("{}-gain", name(hosts)),
+                    format!("{ratio:.1}"),
+                    basis,
+                ),
+            ]
+        };
+        let measured = Hosts::ALL.into_iter().filter_map(|hosts| gain(runs, hosts));
+        measured.flat_map(both).collect()
     }
 }
 
 /// Returns the rates without and with `drs run`, in Mbit/s.
-fn both(runs: &Runs<'_, Cell, Observation>, hosts: Hosts) -> Option<(Spread, Spread)> {
-    let rate = |drs| runs.spread(&Cell { hosts, drs }, |seen| seen.goodput_bps / 1e6);
-    Some((rate(false)?, rate(true)?))
+fn gain(runs: &Runs<'_, Cell, Observation>, hosts: Hosts) -> Option<(Hosts, Gain)> {
+    let [before, after] = [false, true].map(|drs| Cell { hosts, drs });
+    let gain = runs.gain([&before, &after], |seen| seen.goodput_bps / 1e6)?;
+    Some((hosts, gain))
 }
 
 impl Programs {
@@ -358,7 +324,3 @@ fn last_lines(log: &Path) -> Vec<serde_json::Value> {
         .filter(|line: &serde_json::Value| line["event"] != "verdict")
         .collect()
 }
-
-const HEAD: &str = "Debian's busybox (`httpd`) sends a file to curl over 102.1 ms and 36 Mbit/s, \
-    one stream, set-up included; median (least to most). Both programs run \
-                    as they are, or both under `drs run` (mode auto).";

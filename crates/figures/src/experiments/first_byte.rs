@@ -1,7 +1,7 @@
 //! Cost of setup: the smallest copy, direct and through depots.
 
 use super::copies::{Copies, Planned};
-use crate::setting::{self, CopyRoute, Mnemonic};
+use crate::setting::{self, CopyRoute};
 
 /// The experiment.
 pub const FIRST_BYTE: Copies = Copies {
@@ -11,19 +11,15 @@ pub const FIRST_BYTE: Copies = Copies {
         round trips are 120 and 150 ms: depots add none.",
     seeds: 2,
     copies: || {
-        [
-            setting::clean_long(),
-            setting::mnemonic_tuned(Mnemonic::Long, "cubic"),
-        ]
-        .into_iter()
-        .flat_map(|setting| {
+        let settings = ["clean-long", "mnemonic-25-100-25-cubic"].map(setting::named);
+        let both = |setting| {
             CopyRoute::BOTH.map(|way| Planned {
-                setting: setting.clone(),
+                setting,
                 bytes: 1,
                 way,
                 streams: Some(1),
             })
-        })
-        .collect()
+        };
+        settings.into_iter().flatten().flat_map(both).collect()
     },
 };

@@ -13,6 +13,7 @@ pub mod drs_run;
 pub mod first_byte;
 pub mod forecast;
 pub mod gridftp;
+pub mod gridftp_paths;
 pub mod jobs;
 pub mod kills;
 pub mod lsr;
@@ -25,6 +26,7 @@ pub mod right_sizing;
 pub mod scale;
 pub mod split;
 pub mod streams;
+pub mod transports;
 
 use crate::listed::Listed;
 
@@ -38,10 +40,12 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(copy::COPY),
         Box::new(multipath::Multipath),
         Box::new(beside::SharedBottleneck),
+        Box::new(transports::Transports),
         Box::new(kills::Kills),
         Box::new(jobs::Jobs),
         Box::new(programs::Programs),
         Box::new(gridftp::GRIDFTP),
+        Box::new(gridftp_paths::GridFtpPaths),
         Box::new(split::Split),
         Box::new(mesh::MESH),
         Box::new(mesh::paired::Paired),

@@ -8,17 +8,20 @@ use crate::comparison::Comparison;
 use crate::copy::{Source, copy};
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Figure, Page, Table, cell};
+use crate::page::{Figure, Page};
 use crate::peers::iperf3::Iperf3;
 use crate::peers::one_copy::{Job, PeerDirection, one_copy};
 use crate::peers::place::PeerNode;
+use crate::peers::table::{self, TablePeer};
 use crate::peers::{self, Peer, Program, Relay, RelayKind};
 use crate::runs::Runs;
 use crate::setting::{self, CopyRoute};
-use crate::single::Basis;
-use crate::stats::Spread;
+use crate::stats::Gain;
+use crate::template::page;
 use crate::tools::Tools;
 
+/// Setting of the copies.
+const PATH: &str = "clean-long";
 /// Copied bytes.
 const BYTES: u64 = 128 << 20;
 /// Numbers of streams for a peer with such an option.
@@ -69,8 +72,8 @@ impl Observation {
     }
 }
 
-fn peer(name: &str) -> Option<Box<dyn Peer>> {
-    peers::all().into_iter().find(|peer| peer.name() == name)
+fn peer(name: &str) -> Option<TablePeer> {
+    table::peers().into_iter().find(|peer| peer.name() == name)
 }
 
 fn relay(kind: RelayKind) -> Result<Box<dyn Relay>> {
@@ -144,10 +147,7 @@ impl Experiment for Peers {
 
     fn cost(&self, _cell: &Cell) -> Cost {
         // The path carries 155 Mbit/s. A copy over it needs a quarter of this machine.
-        Cost {
-            share: 0.25,
-            seconds: 15.0,
-        }
+        Cost::new(0.25, 15.0)
     }
 
     fn prepare(&self, tools: &Tools) -> Result<Source> {
@@ -164,18 +164,18 @@ impl Experiment for Peers {
             Through::Nothing => CopyRoute::Direct,
             Through::Relay | Through::Socks => CopyRoute::Depots,
         };
-        setting::clean_long().network(tools, way)
+        setting::named(PATH)?.network(tools, way)
     }
 
     fn run(&self, here: &Here<'_, Source>, cell: &Cell) -> Result<Observation> {
         let goodput_bps = match peer(&cell.program) {
-            Some(peer) => copy_with(peer.as_ref(), here, cell)?,
+            Some(peer) => copy_with(&peer, here, cell)?,
             None if cell.program == LONGHAUL => {
                 let way = match cell.through {
                     Through::Nothing => CopyRoute::Direct,
                     _ => CopyRoute::Depots,
                 };
-                copy(here, &setting::clean_long(), way, here.setup, cell.streams)?.goodput_bps
+                copy(here, setting::named(PATH)?, way, here.setup, cell.streams)?.goodput_bps
             }
             None => memory_to_memory(here, cell)?,
         };
@@ -186,95 +186,78 @@ impl Experiment for Peers {
         format!("{:.1} Mbit/s", seen.mbps())
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        let mut table = Table::new([
-            "program", "options", "streams", "through", "data", "Mbit/s", "runs",
-        ]);
-        for one in self.cells() {
-            let rate = runs.spread(&one, Observation::mbps);
-            let (title, options) = match peer(&one.program) {
-                Some(peer) => (peer.title(), peer.options()),
-                None if one.program == LONGHAUL => ("longhaul cp", "none"),
-                None => (Iperf3.title(), Iperf3.options()),
-            };
-            let through = match (one.through, one.program == LONGHAUL) {
-                (Through::Nothing, _) => "-",
-                (_, true) => "a depot",
-                (Through::Relay, _) => "HAProxy",
-                (Through::Socks, _) => "a SOCKS server",
-            };
-            table.row([
-                title.to_owned(),
-                options.to_owned(),
-                one.streams
-                    .map_or("-".to_owned(), |number| number.to_string()),
-                through.to_owned(),
-                match one.direction {
-                    PeerDirection::Fetch => "fetched",
-                    PeerDirection::Send => "sent",
+        let described = |cell: &Cell| match peer(&cell.program) {
+            Some(peer) => (peer.title(), peer.options()),
+            None if cell.program == LONGHAUL => ("longhaul cp", "none"),
+            None => (Iperf3.title(), Iperf3.options()),
+        };
+        let table = runs
+            .table(self.cells())
+            .text("program", |row| described(&row.cell).0.to_owned())
+            .text("options", |row| described(&row.cell).1.to_owned())
+            .text("streams", |row| {
+                row.cell
+                    .streams
+                    .map_or("-".to_owned(), |number| number.to_string())
+            })
+            .text("through", |row| {
+                match (row.cell.through, row.cell.program == LONGHAUL) {
+                    (Through::Nothing, _) => "-",
+                    (_, true) => "a depot",
+                    (Through::Relay, _) => "HAProxy",
+                    (Through::Socks, _) => "a SOCKS server",
                 }
-                .to_owned(),
-                cell(rate, 1),
-                rate.map_or(0, |rate| rate.count).to_string(),
-            ]);
-        }
-        Ok(Page::new(HEAD).table(&table))
+            })
+            .text("data", |row| match row.cell.direction {
+                PeerDirection::Fetch => "fetched",
+                PeerDirection::Send => "sent",
+            })
+            .column("Mbit/s", 1, Observation::mbps)
+            .runs()
+            .table();
+        page!("peers", table)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
-        let figure = |(key, title, is_relayed): (&str, &str, bool)| {
-            let [(own, _), (other, name)] = self.best(runs, is_relayed)?;
+        let figure = |(key, is_relayed)| {
+            let (gain, rival) = self.best(runs, is_relayed)?;
+            let (own, other) = (gain.after.median, gain.before.median);
             Some(Figure::new(
                 key,
-                format!("`longhaul cp` by the best of the others, long clean path{title}"),
                 format!(
-                    "{:.2} ({:.1} by {:.1} Mbit/s, {name})",
-                    own.median / other.median,
-                    own.median,
-                    other.median
+                    "`longhaul cp` by the best of the others, long clean path{}",
+                    through(is_relayed)
                 ),
-                Basis::Runs(own.count.min(other.count)),
+                format!(
+                    "{:.2} ({own:.1} by {other:.1} Mbit/s, {rival})",
+                    gain.ratio()
+                ),
+                gain.basis(),
             ))
         };
-        let rows = [
-            ("best", "", false),
-            ("best-relayed", ", each through a relay", true),
-        ];
-        rows.into_iter().filter_map(figure).collect()
+        [("best", false), ("best-relayed", true)]
+            .into_iter()
+            .filter_map(figure)
+            .collect()
     }
 
     fn comparisons(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Comparison> {
         let compared = |is_relayed| {
-            let [(own, _), (other, rival)] = self.best(runs, is_relayed)?;
-            let through = if is_relayed {
-                ", each through a relay"
-            } else {
-                ""
-            };
-            Some(Comparison {
-                case: format!("one file of 128 MiB over a long clean path{through}"),
-                rival,
-                ratio: own.median / other.median,
-                is_first: own.median >= other.median,
-                basis: Basis::Runs(own.count.min(other.count)),
-            })
+            let (gain, rival) = self.best(runs, is_relayed)?;
+            let through = through(is_relayed);
+            let case = format!("one file of 128 MiB over a long clean path{through}");
+            Some(gain.compare(case, rival))
         };
         [false, true].into_iter().filter_map(compared).collect()
     }
 }
 
 impl Peers {
-    /// Returns the fastest `longhaul cp` and the fastest other program that fetch the file,
-    /// directly or through a relay. iperf3 does not count, as it copies no file.
-    fn best(
-        &self,
-        runs: &Runs<'_, Cell, Observation>,
-        is_relayed: bool,
-    ) -> Option<[(Spread, String); 2]> {
+    /// Returns the fastest `longhaul cp` beside the fastest other program that fetch the file,
+    /// directly or through a relay, and the name of that. iperf3 does not count, as it copies no
+    /// file.
+    fn best(&self, runs: &Runs<'_, Cell, Observation>, is_relayed: bool) -> Option<(Gain, String)> {
         let best = |is_own: bool| {
             let cells = self.cells().into_iter().filter(|one| {
                 (one.through != Through::Nothing) == is_relayed
@@ -286,7 +269,17 @@ impl Peers {
                 cells.filter_map(|one| Some((runs.spread(&one, Observation::mbps)?, one.program)));
             rates.max_by(|a, b| a.0.median.total_cmp(&b.0.median))
         };
-        Some([best(true)?, best(false)?])
+        let ((after, _), (before, rival)) = (best(true)?, best(false)?);
+        Some((Gain { before, after }, rival))
+    }
+}
+
+/// Words for a relay in the names of figures.
+const fn through(is_relayed: bool) -> &'static str {
+    if is_relayed {
+        ", each through a relay"
+    } else {
+        ""
     }
 }
 
@@ -327,13 +320,6 @@ fn memory_to_memory(here: &Here<'_, Source>, cell: &Cell) -> Result<f64> {
         streams,
     )
 }
-
-const HEAD: &str = "A file of 128 MiB between client and server over the clean path of \
-    `scenarios/clean-long.toml` (120 ms, 155 Mbit/s, CUBIC), from the start of the client's \
-                    command to its end: logging in counts. What arrived was compared with the \
-                    source. Options are those that each program's documentation recommends, and \
-                    what each encrypts and checks differs (`docs/peers.md`). iperf3 moves as much \
-                    from memory to memory, and its set-up does not count.";
 
 #[cfg(test)]
 mod tests {

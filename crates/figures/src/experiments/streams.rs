@@ -3,14 +3,16 @@
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use crate::columns::Columns;
 use crate::copy::{Copied, Source, copy};
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Figure, Page, Table, cell, number};
+use crate::page::{Figure, Page, number};
 use crate::runs::Runs;
-use crate::setting::{self, CopyRoute, Mnemonic, Setting};
+use crate::setting::{self, CopyRoute, Setting};
 use crate::single::Basis;
 use crate::stats::Spread;
+use crate::template::page;
 use crate::tools::Tools;
 
 const MIB: u64 = 1 << 20;
@@ -29,25 +31,19 @@ pub struct Cell {
     fixed: Option<u32>,
 }
 
-/// Returns the data and paths of the copies: each with a limit of another kind.
-fn settings() -> [(Setting, u64); 4] {
-    // The comparison is about the streams of one copy, without neighbours.
-    let alone = |setting: Setting| Setting {
-        load: (1.0, 1.0),
-        ..setting
-    };
-    [
-        (setting::mnemonic_untuned(Mnemonic::Long), 24 * MIB),
-        (setting::ucsd_utk(), 48 * MIB),
-        (
-            alone(setting::mnemonic_tuned(Mnemonic::Long, "reno")),
-            512 * MIB,
-        ),
-        (setting::clean_long(), 256 * MIB),
-    ]
+/// Returns the paths and data of the copies: each with a limit of another kind.
+fn settings() -> Vec<(&'static Setting, u64)> {
+    let copies = [
+        ("mnemonic-25-100-25-64k", 24 * MIB),
+        ("lsl-ucsd-utk", 48 * MIB),
+        ("mnemonic-25-100-25-reno", 512 * MIB),
+        ("clean-long", 256 * MIB),
+    ];
+    let planned = |(id, bytes)| Some((setting::named(id).ok()?, bytes));
+    copies.into_iter().filter_map(planned).collect()
 }
 
-fn setting_of(cell: &Cell) -> Result<(Setting, u64)> {
+fn setting_of(cell: &Cell) -> Result<(&'static Setting, u64)> {
     let found = settings()
         .into_iter()
         .find(|(setting, _)| setting.id == cell.setting);
@@ -68,7 +64,7 @@ impl Experiment for Streams {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let numbers = |(setting, _): (Setting, u64)| {
+        let numbers = |(setting, _): (&Setting, u64)| {
             NUMBERS.map(|fixed| Cell {
                 setting: setting.id.into(),
                 fixed,
@@ -82,21 +78,16 @@ impl Experiment for Streams {
     }
 
     fn cost(&self, cell: &Cell) -> Cost {
-        // Two or more streams are at least about twice as fast.
-        let bytes = |bytes| {
-            if cell.fixed == Some(1) {
-                bytes
-            } else {
-                bytes / 2
-            }
-        };
-        setting_of(cell).map_or(
+        // Two or more streams are at least about twice as fast. Fast copies run without neighbours,
+        // because the comparison is about the streams of one copy.
+        let part = if cell.fixed == Some(1) { 1 } else { 2 };
+        setting_of(cell).map_or(Cost::NONE, |(setting, all)| {
+            let cost = setting.cost(CopyRoute::Direct, all / part);
             Cost {
-                share: 1.0,
-                seconds: 0.0,
-            },
-            |(setting, all)| setting.cost(CopyRoute::Direct, bytes(all)),
-        )
+                share: if all > 48 * MIB { 1.0 } else { cost.share },
+                ..cost
+            }
+        })
     }
 
     fn prepare(&self, tools: &Tools) -> Result<()> {
@@ -114,100 +105,75 @@ impl Experiment for Streams {
     fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Copied> {
         let (setting, bytes) = setting_of(cell)?;
         let source = Source::sized(here.tools, bytes)?;
-        copy(here, &setting, CopyRoute::Direct, &source, cell.fixed)
+        copy(here, setting, CopyRoute::Direct, &source, cell.fixed)
     }
 
     fn outcome(&self, seen: &Copied) -> String {
         format!("{}, {} streams", seen.words(), seen.streams)
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Copied>) -> Result<Page> {
-        let numbers =
-            NUMBERS.map(|fixed| fixed.map_or("not told".to_owned(), |number| number.to_string()));
-        let heads = ["setting".to_owned(), "size".to_owned()]
-            .into_iter()
-            .chain(numbers);
-        let mut table = Table::new(
-            heads.chain(
-                [
-                    "streams it came to",
-                    "share of the best",
-                    "by one stream",
-                    "one stream is limited by",
-                ]
-                .map(str::to_owned),
-            ),
-        );
-        for (setting, bytes) in settings() {
-            let mut row = vec![setting.title.to_owned(), format!("{} MiB", bytes / MIB)];
-            row.extend(NUMBERS.map(|fixed| cell(rate(runs, &setting, fixed), 1)));
-            let streams = runs.spread(&key(&setting, None), |seen| f64::from(seen.streams));
-            row.push(cell(streams, 0));
-            let basis = basis(runs, &setting);
-            let share = share(runs, &setting).map(|share| 100.0 * share);
-            row.push(basis.mark(number(share, 0) + " %"));
-            row.push(basis.mark(number(gain(runs, &setting), 1) + "x"));
-            row.push(limits(runs, &setting));
-            table.row(row);
-        }
-        Ok(Page::new(HEAD).table(&table))
+        let head =
+            |fixed: Option<u32>| fixed.map_or("not told".to_owned(), |number| number.to_string());
+        let table = Columns::of(settings())
+            .text("setting", |(setting, _)| setting.title)
+            .text("size", |(_, bytes)| format!("{} MiB", bytes / MIB));
+        let table = NUMBERS.into_iter().fold(table, |table, fixed| {
+            table.spread(head(fixed), 1, move |(setting, _)| {
+                rate(runs, setting, fixed)
+            })
+        });
+        let table = table
+            .spread("streams it came to", 0, |(setting, _)| {
+                streams(runs, setting)
+            })
+            .text("share of the best", |(setting, _)| {
+                let share = share(runs, setting).map(|share| 100.0 * share);
+                basis(runs, setting).mark(number(share, 0) + " %")
+            })
+            .text("by one stream", |(setting, _)| {
+                basis(runs, setting).mark(number(gain(runs, setting), 1) + "x")
+            })
+            .text("one stream is limited by", |(setting, _)| {
+                limits(runs, setting)
+            })
+            .table();
+        page!("streams", table)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Copied>) -> Vec<Figure> {
-        let mut figures: Vec<Figure> = settings()
-            .iter()
-            .filter_map(|(setting, _)| {
-                let share = share(runs, setting)?;
-                Some(Figure::new(
-                    setting.id,
-                    format!(
-                        "copy that finds its streams, share of the best number, {}",
-                        setting.title
-                    ),
-                    format!("{:.0} %", 100.0 * share),
-                    basis(runs, setting),
-                ))
-            })
-            .collect();
+        let mut figures = vec![];
         for (setting, _) in settings() {
-            let streams = runs.spread(&key(&setting, None), |seen| f64::from(seen.streams));
-            figures.extend(streams.map(|streams| {
-                Figure::quoted(
-                    format!("{}-streams", setting.id),
-                    format!("{:.0}", streams.median),
-                    Basis::Runs(streams.count),
-                )
+            let title = format!(
+                "copy that finds its streams, share of the best number, {}",
+                setting.title
+            );
+            figures.extend(share(runs, setting).map(|share| {
+                let text = format!("{:.0} %", 100.0 * share);
+                Figure::new(setting.id, title, text, basis(runs, setting))
             }));
         }
+        for (setting, _) in settings() {
+            let key = format!("{}-streams", setting.id);
+            figures.extend(Figure::median(key, "", streams(runs, setting), 0));
+        }
         let of = |value: fn(&Runs<'_, Cell, Copied>, &Setting) -> Option<f64>| {
-            let values: Vec<f64> = settings()
-                .iter()
-                .filter_map(|(setting, _)| value(runs, setting))
-                .collect();
-            Spread::from_samples(&values)
+            let values = settings()
+                .into_iter()
+                .map(|(setting, _)| value(runs, setting));
+            Spread::from_samples(&values.into_iter().flatten().collect::<Vec<_>>())
         };
         if let (Some(shares), Some(gains)) = (of(share), of(gain)) {
-            let measured = settings()
-                .into_iter()
-                .filter(|(setting, _)| share(runs, setting).is_some());
+            let measured = settings().into_iter().map(|(setting, _)| setting);
+            let measured = measured.filter(|setting| share(runs, setting).is_some());
             let cells: Vec<Cell> = measured
-                .flat_map(|(setting, _)| cells_of(runs, &setting))
+                .flat_map(|setting| cells_of(runs, setting))
                 .collect();
             let all = runs.basis(&cells);
-            figures.push(Figure::quoted(
-                "shares",
-                format!("{:.0} to {:.0} %", 100.0 * shares.min, 100.0 * shares.max),
-                all,
-            ));
-            figures.push(Figure::quoted(
-                "gains",
-                format!("{:.1} to {:.1} times", gains.min, gains.max),
-                all,
-            ));
+            let shares = format!("{:.0} to {:.0} %", 100.0 * shares.min, 100.0 * shares.max);
+            let gains = format!("{:.1} to {:.1} times", gains.min, gains.max);
+            figures.push(Figure::quoted("shares", shares, all));
+            figures.push(Figure::quoted("gains", gains, all));
         }
         figures
     }
@@ -222,6 +188,11 @@ fn key(setting: &Setting, fixed: Option<u32>) -> Cell {
 
 fn rate(runs: &Runs<'_, Cell, Copied>, setting: &Setting, fixed: Option<u32>) -> Option<Spread> {
     runs.spread(&key(setting, fixed), Copied::mbps)
+}
+
+/// Returns the number of streams to which a copy comes that chooses.
+fn streams(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> Option<Spread> {
+    runs.spread(&key(setting, None), |seen| f64::from(seen.streams))
 }
 
 /// Returns the cells of a setting that have runs.
@@ -261,13 +232,6 @@ fn limits(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> String {
     words.dedup();
     words.join(", ")
 }
-
-const HEAD: &str = "`longhaul cp` without depots, told how many streams to use, and not told: \
-    then it finds the number by itself (`docs/copying.md`), knowing nothing of the path from \
-    earlier copies. \
-     Goodput in Mbit/s, from the start of the copy to its verified end; the median of the seeds, \
-     with the least and the greatest. The share is of the best \
-     fixed number; the last column is what a copy with one stream says of itself.";
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 
 use super::one_copy::PeerDirection;
 use super::place::{PeerNode, Serving};
-use super::{Need, Program};
+use super::{Need, Program, need};
 use crate::children::output_within;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -11,13 +11,10 @@ use std::process::Command;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-pub(super) const IPERF3: Need = Need {
-    program: "iperf3",
-    package: "iperf3",
-};
-
+/// The program.
+const NAME: &str = "iperf3";
 /// Default port of the server in its node.
-pub(super) const PORT: u16 = 5201;
+const PORT: u16 = 5201;
 /// Maximum time of a test.
 const TEST_TIME_LIMIT: Duration = Duration::from_secs(900);
 
@@ -26,7 +23,7 @@ pub struct Iperf3;
 
 impl Program for Iperf3 {
     fn name(&self) -> &'static str {
-        "iperf3"
+        NAME
     }
     fn title(&self) -> &'static str {
         "iperf3, memory to memory"
@@ -34,8 +31,8 @@ impl Program for Iperf3 {
     fn options(&self) -> &'static str {
         "-n BYTES -P N"
     }
-    fn needs(&self) -> &'static [Need] {
-        &[IPERF3]
+    fn needs(&self) -> Vec<Need> {
+        need(NAME).into_iter().collect()
     }
 }
 
@@ -93,7 +90,7 @@ fn client(
     streams: u32,
 ) -> Result<Command> {
     let at = serving.endpoint.address;
-    let mut command = place.client(&IPERF3, serving)?;
+    let mut command = place.client(NAME, serving)?;
     command
         .args([
             "-J",
@@ -111,7 +108,7 @@ fn client(
 
 /// Runs a client until it ends.
 fn report_of(command: Command, limit: Duration) -> Result<Value> {
-    let (status, out, err) = output_within(command, IPERF3.program, limit)?;
+    let (status, out, err) = output_within(command, NAME, limit)?;
     let report: Value = serde_json::from_str(&out).with_context(|| {
         format!(
             "iperf3 ended with {status} and without a report: {}",
@@ -138,8 +135,8 @@ impl Iperf3 {
     /// # Errors
     /// As for [`Self::serve`].
     pub fn serve_at(&self, place: &PeerNode, port: u16) -> Result<Serving> {
-        let arguments = ["-s", "-p", &port.to_string()];
-        place.serve(&IPERF3, &arguments, place.settings()?, place.scratch, port)
+        let command = [NAME, "-s", "-p", &port.to_string()].map(str::to_owned);
+        place.serve(&command, place.settings()?, place.scratch, port)
     }
 
     /// Starts `streams` flows towards the client, and reports what they carry in intervals of

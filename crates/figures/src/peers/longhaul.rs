@@ -57,7 +57,10 @@ pub fn empty_home(serving: &Serving) -> Result<PathBuf> {
 }
 
 /// Copies the regular files of a folder, which has no folders in it.
-fn copy_files(from: &Path, to: &Path) -> Result<()> {
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn copy_files(from: &Path, to: &Path) -> Result<()> {
     let copy = || -> std::io::Result<()> {
         for entry in fs::read_dir(from)? {
             let path = entry?.path();
@@ -98,8 +101,8 @@ impl Program for Longhaul<'_> {
     fn options(&self) -> &'static str {
         "none, or --streams N, or --no-encrypt with serve --allow-no-encrypt"
     }
-    fn needs(&self) -> &'static [Need] {
-        &[]
+    fn needs(&self) -> Vec<Need> {
+        Vec::new()
     }
 }
 

@@ -2,17 +2,21 @@
 //! directly between the hosts.
 
 use super::longhaul::empty_home;
-use super::place::{PeerNode, Serving};
-use super::ssh::{self, KEYGEN, SSH, SSHD};
-use super::{Abilities, Item, Need, Peer, Program};
+use super::place::{PeerNode, SERVED, Serving, USER};
+use super::table::server;
+use super::{Abilities, Item, Need, Peer, Program, need};
 use crate::copy::in_node;
 use crate::tools::Tools;
 use anyhow::{Context, Result};
+use minijinja::context;
 use std::path::Path;
 use std::process::Command;
 
 /// The short name.
 pub const NAME: &str = "longhaul-ssh";
+
+/// Server of the table that starts the remote end.
+const SERVER: &str = "sshd";
 
 /// `longhaul cp host:path` of this project's own build, which the remote end finds in the login's
 /// `PATH`. So [`super::all`] lacks it.
@@ -31,8 +35,13 @@ impl Program for LonghaulOverSsh<'_> {
     fn options(&self) -> &'static str {
         "none"
     }
-    fn needs(&self) -> &'static [Need] {
-        &[SSHD, SSH, KEYGEN]
+    fn needs(&self) -> Vec<Need> {
+        let ssh = need("ssh").into_iter();
+        server(SERVER)
+            .map_or_else(|_| Vec::new(), |sshd| sshd.needs())
+            .into_iter()
+            .chain(ssh)
+            .collect()
     }
 }
 
@@ -50,11 +59,7 @@ impl Peer for LonghaulOverSsh<'_> {
     fn serve(&self, place: &PeerNode, root: &Path) -> Result<Serving> {
         let folder = self.tools.longhaul.parent();
         let folder = folder.context("the program is in no folder")?.display();
-        ssh::serve_with(
-            place,
-            root,
-            &format!("SetEnv \"PATH={folder}:/usr/bin:/bin\"\n"),
-        )
+        server(SERVER)?.serve(place, root, context!(programs => folder.to_string()))
     }
 
     fn fetch(
@@ -65,11 +70,12 @@ impl Peer for LonghaulOverSsh<'_> {
         to: &Path,
         _streams: u32,
     ) -> Result<Command> {
+        server(SERVER)?.client(place, from, context!())?;
         let mut command = in_node(self.tools, place.lab, place.node, &empty_home(from)?)?;
         command
             .args(["cp", "-r", "--json", "-F"])
-            .arg(ssh::client_config(from)?)
-            .arg(ssh::remote(&item.name))
+            .arg(from.setting("ssh_config"))
+            .arg(format!("{USER}:{SERVED}/{}", item.name))
             .arg(to);
         Ok(command)
     }

@@ -6,10 +6,10 @@
 //! (util-linux) gives a server the rest: the node's name as its host name, its own user database
 //! with the user [`USER`], an empty `/run`, the served folder at [`SERVED`], and a process
 //! namespace, so that its children end with it. [`USER`] is the user who runs the lab, with another
-//! number, in a user namespace. So no server runs as root, whoever runs the lab, and none needs a
-//! privilege separation directory or an account on the machine.
+//! number, in a user namespace. So no server runs as root, even if root runs the lab, and none
+//! needs a privilege separation directory or an account on the machine.
 
-use super::Need;
+use super::need;
 use crate::children::Server;
 use anyhow::{Context, Result};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -22,11 +22,6 @@ use wanbed::Lab;
 pub const USER: &str = "peer";
 /// Path at which a server finds the folder that it serves.
 pub const SERVED: &str = "/run/served";
-
-const UNSHARE: Need = Need {
-    program: "unshare",
-    package: "util-linux",
-};
 
 /// The server's own user database with [`USER`]. The namespace maps that user's number to the user
 /// who runs the lab.
@@ -78,6 +73,11 @@ pub struct Serving {
 }
 
 impl Serving {
+    /// Returns the folder of the server's settings.
+    pub fn folder(&self) -> &Path {
+        self.settings.path()
+    }
+
     /// Returns the path of a file of the server's settings.
     pub fn setting(&self, file: &str) -> PathBuf {
         self.settings.path().join(file)
@@ -122,22 +122,22 @@ impl PeerNode<'_> {
     /// output.
     pub fn serve(
         &self,
-        program: &Need,
-        arguments: &[&str],
+        server: &[String],
         settings: TempDir,
         root: &Path,
         port: u16,
     ) -> Result<Serving> {
-        let mut command = self.lab.command(self.node, UNSHARE.find()?)?;
+        let (program, arguments) = server.split_first().context("no server is named")?;
+        let mut command = self.lab.command(self.node, need("unshare")?.find()?)?;
         command
             .args(["--mount", "--uts", "--pid", "--fork", "--kill-child", "--"])
             .args(["sh", "-c", PREPARE_NAMESPACES, "sh"])
             .arg(settings.path())
             .arg(self.node)
             .arg(root)
-            .arg(program.find()?)
+            .arg(need(program)?.find()?)
             .args(arguments);
-        let server = Server::start_listening(command, program.program, port)?;
+        let server = Server::start_listening(command, program, port)?;
         self.serving(server, settings, port)
     }
 
@@ -161,8 +161,12 @@ impl PeerNode<'_> {
     ///
     /// # Errors
     /// The program or the node is missing.
-    pub fn client(&self, program: &Need, serving: &Serving) -> Result<Command> {
-        let mut command = self.lab.command(self.node, program.find()?)?;
+    pub fn client(&self, program: &str, serving: &Serving) -> Result<Command> {
+        let program = match Path::new(program).is_absolute() {
+            true => PathBuf::from(program),
+            false => need(program)?.find()?,
+        };
+        let mut command = self.lab.command(self.node, program)?;
         command.env("HOME", serving.settings.path());
         Ok(command)
     }

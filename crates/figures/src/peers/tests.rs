@@ -203,15 +203,10 @@ impl Program for Liar {
     fn options(&self) -> &'static str {
         ""
     }
-    fn needs(&self) -> &'static [Need] {
-        &[]
+    fn needs(&self) -> Vec<Need> {
+        Vec::new()
     }
 }
-
-const SHELL: Need = Need {
-    program: "sh",
-    package: "dash",
-};
 
 impl Peer for Liar {
     fn abilities(&self) -> Abilities {
@@ -236,7 +231,7 @@ impl Peer for Liar {
         to: &Path,
         _streams: u32,
     ) -> Result<Command> {
-        let mut command = place.client(&SHELL, from)?;
+        let mut command = place.client("sh", from)?;
         command
             .args(["-c", "head -c 2097152 /dev/zero >\"$0\""])
             .arg(to.join(&item.name));
@@ -265,7 +260,8 @@ fn a_server_ends_with_all_its_processes_when_it_is_dropped() {
     let Some(bench) = Bench::new("the end of a server") else {
         return;
     };
-    if !installed(&scp::Scp) {
+    let scp = find("scp").unwrap();
+    if !installed(&scp) {
         return;
     }
     let place = |node| PeerNode {
@@ -273,11 +269,11 @@ fn a_server_ends_with_all_its_processes_when_it_is_dropped() {
         node,
         scratch: bench.scratch.path(),
     };
-    let serving = scp::Scp.serve(&place("server"), &bench.file.root).unwrap();
+    let serving = scp.serve(&place("server"), &bench.file.root).unwrap();
     let listening = || {
         let mut command = bench.lab.command("server", "cat").unwrap();
         let table = command.arg("/proc/self/net/tcp").output().unwrap().stdout;
-        let port = format!(":{:04X}", ssh::PORT);
+        let port = format!(":{:04X}", table::server("sshd").unwrap().port);
         String::from_utf8_lossy(&table).lines().any(|line| {
             let fields: Vec<&str> = line.split_ascii_whitespace().collect();
             fields[1].ends_with(&port) && fields[3] == "0A"
@@ -306,9 +302,15 @@ fn missing_program_is_named_with_its_package() {
 #[test]
 fn names_are_unique_and_each_need_has_a_package() {
     let peers = all();
+    assert_eq!(
+        (peers.len(), table::fetchers().len(), relays().len()),
+        (9, 11, 2)
+    );
     let names: std::collections::BTreeSet<_> = peers.iter().map(|peer| peer.name()).collect();
     assert_eq!(names.len(), peers.len());
-    for need in peers.iter().flat_map(|peer| peer.needs()) {
+    let fetchers = table::fetchers();
+    let fetchers = fetchers.iter().flat_map(Program::needs);
+    for need in peers.iter().flat_map(|peer| peer.needs()).chain(fetchers) {
         assert!(!need.program.is_empty() && !need.package.is_empty());
     }
 }

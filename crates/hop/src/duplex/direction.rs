@@ -47,7 +47,7 @@ enum DirectionState {
     Ended,
 }
 
-/// How the bytes are moved.
+/// Method that moves the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lane {
     /// From socket to socket through a pipe, or through a small buffer if none is available.

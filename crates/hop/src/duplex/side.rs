@@ -1,4 +1,4 @@
-//! What a [`Duplex`](super::Duplex) needs of its sides.
+//! Requirements of a [`Duplex`](super::Duplex) on its sides.
 
 use std::io;
 use std::pin::Pin;

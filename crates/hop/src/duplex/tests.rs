@@ -161,11 +161,52 @@ async fn a_revocable_end_is_followed_by_a_reset() {
         let options = lane.options(EndPolicy::Revocable);
         let (outcome, ()) = tokio::join!(lane.run(first, second, options), dying);
         assert!(
-            matches!(outcome.ending, DuplexEnding::FirstDied(_)),
+            matches!(outcome.ending, DuplexEnding::FirstClosed),
             "{lane:?}: {outcome:?}"
         );
         let reset = acceptor.ready(tokio::io::Interest::ERROR).await.unwrap();
         assert!(reset.is_error(), "{lane:?}");
+    }
+}
+
+/// A first side that is done may exit without reading the rest. That is no death, unless it had
+/// not ended its direction.
+#[tokio::test]
+async fn a_first_side_that_leaves_after_its_end_has_closed() {
+    for lane in LANES {
+        for ends_first in [false, true] {
+            let (first, mut initiator) = pair().await;
+            let (second, mut acceptor) = pair().await;
+            let leaving = async {
+                initiator.write_all(b"data").await.unwrap();
+                if ends_first {
+                    initiator.shutdown().await.unwrap();
+                    let mut received = String::new();
+                    acceptor.read_to_string(&mut received).await.unwrap();
+                    assert_eq!(received, "data");
+                } else {
+                    acceptor.read_exact(&mut [0; 4]).await.unwrap();
+                    initiator.set_zero_linger().unwrap();
+                }
+                drop(initiator);
+                // What a server still has to say when its client has left, and its own end.
+                let _ = acceptor.write_all(b"done").await;
+                let _ = acceptor.shutdown().await;
+                acceptor
+            };
+            let options = lane.options(EndPolicy::Revocable);
+            let (outcome, _acceptor) = tokio::join!(lane.run(first, second, options), leaving);
+            assert!(
+                match outcome.ending {
+                    // The reset may come after everything has been relayed.
+                    DuplexEnding::FirstClosed | DuplexEnding::Finished => ends_first,
+                    DuplexEnding::FirstDied(_) => !ends_first,
+                    _ => false,
+                },
+                "{lane:?}: {outcome:?}"
+            );
+            assert_eq!(outcome.forward, 4);
+        }
     }
 }
 

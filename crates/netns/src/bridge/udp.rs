@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::BridgeState;
-use crate::addresses::{DNS, may_leave};
+use crate::addresses::{DNS_PORT, may_leave};
 use crate::device::MTU;
 use crate::packet::{self, AddressPair, Unreachable};
 
@@ -106,7 +106,7 @@ fn connect_socket(to: SocketAddr) -> io::Result<UdpSocket> {
 
 /// Carries answers to the program.
 async fn carry_answers(inside: Rc<BridgeState>, pair: AddressPair, flow: Rc<UdpFlow>) {
-    let idle = if pair.far.port() == DNS {
+    let idle = if pair.far.port() == DNS_PORT {
         DNS_IDLE_TIMEOUT
     } else {
         IDLE_TIMEOUT
@@ -142,7 +142,7 @@ fn answer(inside: &BridgeState, pair: &AddressPair, flow: &UdpFlow) {
     match flow.socket.try_recv(&mut room) {
         Ok(length) => {
             let payload = room.get(..length).unwrap_or_default();
-            if pair.far.port() == DNS {
+            if pair.far.port() == DNS_PORT {
                 inside.names.borrow_mut().learn(payload);
             }
             flow.last.set(Instant::now());

@@ -136,6 +136,11 @@ pub fn offramp(me: &Identity) -> RunningOfframp {
 
 /// Starts a depot that lets `me` connect anywhere on loopback.
 pub fn depot(me: &Identity) -> SocketAddr {
+    mortal_depot(me).0
+}
+
+/// Starts a depot that dies without a word when its task is aborted: its connections are reset.
+pub fn mortal_depot(me: &Identity) -> (SocketAddr, JoinHandle<()>) {
     let text = format!(
         "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n\
          next_hops = [\"direct\", \"127.0.0.0/8:*\"]\n",
@@ -147,8 +152,8 @@ pub fn depot(me: &Identity) -> SocketAddr {
     config.workers = 0;
     let depot = Depot::bind(config).expect("bind");
     let address = *depot.local_addresses().first().expect("an address");
-    tokio::spawn(depot.run(std::future::pending()));
-    address
+    let task = tokio::spawn(depot.run(std::future::pending()));
+    (address, task)
 }
 
 /// Starts an ordinary server, and returns its address.

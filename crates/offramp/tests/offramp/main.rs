@@ -12,3 +12,5 @@ mod bed;
 mod bytes;
 mod life;
 mod refusals;
+mod resume_attacks;
+mod resuming;

@@ -15,7 +15,8 @@ use hyper::header::{
 };
 use hyper::{StatusCode, Uri};
 use hyper_util::rt::TokioIo;
-use longhaul_hop::{DuplexEnding, Phase};
+use longhaul_hop::DuplexEnding;
+use longhaul_service::Phase;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 

@@ -6,9 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use longhaul_hop::{Conn, Payer, Phase, PhaseReceiver};
+use longhaul_hop::{Conn, Payer};
 use longhaul_proto::{PublicKey, ServiceName};
 use longhaul_ramp_protocol::RampReply;
+use longhaul_service::{Phase, PhaseReceiver};
 use longhaul_session::{Error, ListenOptions, Listener, Session};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -151,6 +152,7 @@ async fn hand_over(
     let (programs, phases) = (Arc::clone(programs), phases.clone());
     let opened = OpenedConnection {
         exit: Exit::Session(Box::new(session)),
+        reserve: None,
     };
     tokio::spawn(async move {
         let _held: (PeerRegistration, _, PhaseReceiver) = (known, place, phases);

@@ -6,4 +6,5 @@
 
 mod programs;
 mod proxies;
+mod spread;
 mod world;

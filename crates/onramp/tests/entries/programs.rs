@@ -30,6 +30,7 @@ const FAR: RouteQuery<'static> = RouteQuery {
     acceptor: false,
     key: None,
     remembers: false,
+    binds: false,
 };
 
 #[tokio::test]

@@ -65,6 +65,7 @@ pub struct Program(UnixSeqpacket);
 #[derive(Debug, PartialEq, Eq)]
 pub enum OwnedReply {
     Direct,
+    DirectFrom(SocketAddr),
     /// Time to remember the answer, in milliseconds.
     Remember(u64),
     Forget,
@@ -84,6 +85,7 @@ impl From<RampReply<'_>> for OwnedReply {
                 ..
             } => Self::Remember(time),
             RampReply::Direct { .. } => Self::Direct,
+            RampReply::DirectFrom { source, .. } => Self::DirectFrom(source),
             RampReply::Forget => Self::Forget,
             RampReply::Refuse { errno, reason } => Self::Refuse(errno, reason.to_owned()),
             RampReply::Via {

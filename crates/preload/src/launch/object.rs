@@ -15,8 +15,8 @@ pub enum ObjectError {
     #[error("{0} names {1}, which is not a file: unset it or correct it")]
     NoFile(&'static str, PathBuf),
     /// The object is in none of the usual places.
-    #[error("{object} is neither in {folder} nor in its ../lib: install it there, or name it in \
-        {0}", object = NAMES[0], folder = .1.display())]
+    #[error("{object} is neither in {folder} nor in its ../lib/longhaul or ../lib: install it \
+        there, or name it in {0}", object = NAMES[0], folder = .1.display())]
     Nowhere(&'static str, PathBuf),
     /// Its path has a character at which the loader would split it.
     #[error(
@@ -30,7 +30,7 @@ pub enum ObjectError {
 }
 
 /// Returns the path of the object: the value of the environment's `variable`, else next to this
-/// program or in `../lib`.
+/// program, in `../lib/longhaul` (where packages install it) or in `../lib`.
 ///
 /// # Errors
 /// The object is not found, or its path has a character at which the loader would split it.
@@ -62,7 +62,7 @@ fn beside_program(variable: &'static str) -> Result<PathBuf, ObjectError> {
     let program = env::current_exe()
         .map_err(|error| ObjectError::Lost("the directory of this program".into(), error))?;
     let folder = program.parent().unwrap_or(Path::new("/"));
-    let folders = [folder.to_path_buf(), folder.join("../lib")];
+    let folders = ["", "../lib/longhaul", "../lib"].map(|relative| folder.join(relative));
     let candidates = folders
         .iter()
         .flat_map(|folder| NAMES.map(|name| folder.join(name)));

@@ -8,6 +8,7 @@
 //! result by `poll`. So the attempt is begun again as that of a nonblocking socket.
 
 use std::ffi::c_int;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use libc::{sockaddr, socklen_t};
@@ -22,6 +23,9 @@ use crate::descriptor::{self, borrow};
 use crate::filter;
 use crate::process::{process, run_unnoticed};
 use crate::real;
+
+/// Maximum number of source ports that are tried for one connection.
+const MAX_SOURCE_PORTS_TRIED: u32 = 3;
 
 /// Next step of `connect`.
 enum ConnectStep {
@@ -228,8 +232,10 @@ impl Routes {
         let Some(socket) = borrow(descriptor) else {
             return ConnectStep::Direct;
         };
-        match self.ask_route(&destination) {
+        let binds = !socket::is_bound(socket);
+        match self.ask_route(&destination, binds) {
             None => self.step_without_ramp(),
+            Some(RampAnswer::DirectFrom(source)) => self.leave_from(socket, &destination, source),
             Some(RampAnswer::Direct { measure }) => {
                 if measure {
                     self.table.open(
@@ -265,6 +271,28 @@ impl Routes {
                     .map_or(ConnectStep::Fails(libc::EBADF), ConnectStep::Wait)
             }
         }
+    }
+
+    /// Binds a socket to the source port of a reserved path. If another program took the port
+    /// meanwhile, asks for another one.
+    fn leave_from(
+        &self,
+        socket: BorrowedFd<'_>,
+        destination: &SocketDestination,
+        source: SocketAddr,
+    ) -> ConnectStep {
+        let mut source = source;
+        for _ in 0..MAX_SOURCE_PORTS_TRIED {
+            if socket::bind(socket, source, destination.is_v6()) {
+                return ConnectStep::Direct;
+            }
+            match self.ask_route(destination, true) {
+                Some(RampAnswer::DirectFrom(next)) => source = next,
+                Some(RampAnswer::Refused(number)) => return ConnectStep::Fails(number),
+                _ => break,
+            }
+        }
+        self.step_without_ramp()
     }
 
     fn begin(

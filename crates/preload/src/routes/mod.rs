@@ -372,7 +372,7 @@ impl Routes {
     }
 
     /// Asks the on-ramp how to reach a destination.
-    fn ask_route(&self, destination: &SocketDestination) -> Option<ramp::RampAnswer> {
+    fn ask_route(&self, destination: &SocketDestination, binds: bool) -> Option<ramp::RampAnswer> {
         let name = self.names.name_of(destination.ip());
         self.ramp.ask_route(RouteQuery {
             address: Some(destination.ip()),
@@ -391,6 +391,7 @@ impl Routes {
             key: None,
             // With `closed` no answer is a direct connection.
             remembers: !self.settings.closed,
+            binds,
         })
     }
 }

@@ -36,6 +36,8 @@ pub enum RampAnswer {
         /// If true, the on-ramp wants to know the round-trip time.
         measure: bool,
     },
+    /// Connect directly, from this local address.
+    DirectFrom(SocketAddr),
     /// Refuse the connection with this error.
     Refused(i32),
     /// Connect to this address, and begin with the ticket over this socket.
@@ -205,6 +207,7 @@ impl RampClient {
                 }
                 Some(RampAnswer::Direct { measure })
             }
+            Some(Ok(RampReply::DirectFrom { source, .. })) => Some(RampAnswer::DirectFrom(source)),
             Some(Ok(RampReply::Refuse { errno, .. })) => Some(RampAnswer::Refused(errno)),
             Some(Ok(RampReply::Via {
                 listener, ticket, ..

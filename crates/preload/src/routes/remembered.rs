@@ -141,6 +141,7 @@ mod tests {
         acceptor: false,
         key: None,
         remembers: true,
+        binds: false,
     };
 
     #[test]

@@ -77,6 +77,20 @@ pub fn local(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
     SocketAddr::try_from(rustix::net::getsockname(socket).ok()?).ok()
 }
 
+/// Returns true if it has a local port already, or if that is unknown.
+pub fn is_bound(socket: BorrowedFd<'_>) -> bool {
+    local(socket).is_none_or(|address| address.port() != 0)
+}
+
+/// Binds it to a local address. `v6` says that it is an IPv6 socket. Returns false on failure.
+pub fn bind(socket: BorrowedFd<'_>, source: SocketAddr, v6: bool) -> bool {
+    let source = match (source.ip(), v6) {
+        (IpAddr::V4(ip), true) => SocketAddr::new(ip.to_ipv6_mapped().into(), source.port()),
+        _ => source,
+    };
+    rustix::net::bind(socket, &source).is_ok()
+}
+
 /// Returns the local address that the kernel would choose for a connection to `to`, or `None` if it
 /// is unreachable. Nothing is sent: connecting a UDP socket only chooses the address.
 pub fn source_address(to: SocketAddr) -> Option<IpAddr> {

@@ -6,8 +6,9 @@ use bytes::BytesMut;
 
 use super::Seed;
 use crate::{
-    CircuitGrant, Endpoint, HopDetails, Open, PublicKey, Route, ServiceName, SessionId, SigningKey,
-    Status, StatusCode, TraceContext, Transport, UnknownOption, VersionRange,
+    CircuitGrant, Endpoint, HopDetails, Open, PublicKey, ResumeAnswer, ResumeOffer, ResumeRequest,
+    Route, ServiceName, SessionId, SigningKey, Status, StatusCode, TraceContext, Transport,
+    UnknownOption, VersionRange,
 };
 
 /// Size of the frame header before the options, in bytes.
@@ -60,8 +61,21 @@ fn set_every_option(open: &mut Open) {
 fn set_server(open: &mut Open) {
     open.service = ServiceName::TCP;
     open.onward = Some("[2001:db8::7]:443".parse().unwrap());
+    open.resume_offer = Some(ResumeOffer {
+        within: Duration::from_secs(60),
+    });
     open.rate = Some(10_000_000_000);
     open.duration = Some(3600);
+}
+
+fn set_resume(open: &mut Open) {
+    open.service = ServiceName::RESUME;
+    open.resume = Some(Box::new(ResumeRequest {
+        session: SessionId::from_bytes([9; 16]),
+        epoch: 2,
+        received: 1 << 40,
+        proof: [10; 32],
+    }));
 }
 
 fn unknown_options() -> Vec<UnknownOption> {
@@ -172,6 +186,7 @@ pub(super) fn open_seeds() -> Vec<Seed> {
             "unknown-options",
             signed_open("direct", |open| open.unknown = unknown_options()),
         ),
+        ("resume", signed_open("d1.example", set_resume)),
         ("hop-limit-0", signed_open("h", |open| open.hop_limit = 0)),
         (
             "budget-0",
@@ -321,6 +336,19 @@ pub(super) fn status_seeds() -> Vec<Seed> {
         }),
         ..all(1)
     };
+    let offered = Status {
+        resume_offer: Some(ResumeOffer {
+            within: Duration::from_secs(60),
+        }),
+        ..Status::from_acceptor(StatusCode::Ok, 1)
+    };
+    let resumed = Status {
+        resumed: Some(ResumeAnswer {
+            received: 1 << 40,
+            proof: [11; 32],
+        }),
+        ..Status::from_acceptor(StatusCode::Ok, 2)
+    };
     let established = signed(all(1), 2);
     let chain = [
         established.clone(),
@@ -340,6 +368,8 @@ pub(super) fn status_seeds() -> Vec<Seed> {
         ("established", established.clone()),
         ("unsigned", encoded(&all(1))),
         ("details-of-a-hop", signed(detailed, 2)),
+        ("resumable", signed(offered, 4)),
+        ("resumed", signed(resumed, 4)),
         ("a-whole-chain", chain),
         ("failed", full.clone()),
         ("detail-that-steers", signed(steering, 2)),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use longhaul_proto::{
-    Endpoint, LAST_KNOWN_OPTION, MAX_OPEN_BYTES, MAX_PADDING_BYTES, Open, OpenDecoder, PublicKey,
-    Route, ServiceName, SessionId, Transport, UnknownOption,
+    Endpoint, MAX_OPEN_BYTES, MAX_PADDING_BYTES, Open, OpenDecoder, PublicKey, ResumeOffer,
+    ResumeRequest, Route, ServiceName, SessionId, Transport, UnknownOption, is_known_option,
 };
 use proptest::prelude::*;
 
@@ -35,6 +35,21 @@ fn any_hop() -> impl Strategy<Value = AnyHop> {
     (any_endpoint(), any::<bool>(), key, any_transport())
 }
 
+fn any_resume() -> impl Strategy<Value = (Option<ResumeOffer>, Option<ResumeRequest>)> {
+    let offer = (1u64..=u32::MAX.into()).prop_map(|within| ResumeOffer {
+        within: Duration::from_millis(within),
+    });
+    let request = (any::<[u8; 16]>(), 1u32.., any::<u64>(), any::<[u8; 32]>()).prop_map(
+        |(session, epoch, received, proof)| ResumeRequest {
+            session: SessionId::from_bytes(session),
+            epoch,
+            received,
+            proof,
+        },
+    );
+    (prop::option::of(offer), prop::option::of(request))
+}
+
 prop_compose! {
     fn any_open()(
         id in any::<[u8; 16]>(),
@@ -49,7 +64,7 @@ prop_compose! {
         purpose in prop::option::of("[a-zA-Z ä]{1,32}"),
         circuit in prop::option::of(prop::collection::vec(any::<u8>(), 1..=128)),
         numbers in prop::collection::btree_map(
-            LAST_KNOWN_OPTION + 1..0x4000,
+            (1u16..0x4000).prop_filter("an unknown option", |number| !is_known_option(*number)),
             (any::<bool>(), prop::collection::vec(any::<u8>(), 0..40)),
             0..8,
         ),
@@ -60,6 +75,7 @@ prop_compose! {
         onward in prop::option::of(any_endpoint()),
         padding in prop::option::of(1..=MAX_PADDING_BYTES),
         destination_transport in any_transport(),
+        resume in any_resume(),
     ) -> Open {
         let hop = |(endpoint, strict, key, transport): AnyHop| {
             longhaul_proto::Hop {
@@ -83,8 +99,13 @@ prop_compose! {
         (open.rate, open.duration, open.padding) = (rate, duration, padding);
         if let Some(server) = onward {
             (open.service, open.onward) = (ServiceName::TCP, Some(server));
-        } else if open.service == ServiceName::TCP {
+        } else if [ServiceName::TCP, ServiceName::RESUME].contains(&open.service) {
             open.service = ServiceName::COPY;
+        }
+        open.resume_offer = resume.0;
+        if let Some(request) = resume.1 {
+            (open.service, open.onward) = (ServiceName::RESUME, None);
+            open.resume = Some(Box::new(request));
         }
         let unknown = |(number, (mutable, value)): (u16, (bool, Vec<u8>))| UnknownOption {
             kind: number | if mutable { 0x4000 } else { 0 },

@@ -15,8 +15,8 @@ use longhaul_session::{
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{
     Client, Compare, ConnectError, Connector, CopyDestination, CopyOutcome, CopyRequest, CopyToken,
-    DEFAULT_PATIENCE, Error, Hello, Observer, Portion, SessionConnector, Sources, TransferEvent,
-    TransferProgress, WriteOptions,
+    DEFAULT_PATIENCE, Error, ExistingPolicy, Filter, FilterRules, Hello, Observer, Portion,
+    RouteInfo, SessionConnector, Sources, TransferEvent, TransferProgress, WriteOptions,
 };
 use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
@@ -96,7 +96,7 @@ struct ReachedServer {
 impl Connector for ReachedServer {
     type Stream = Session;
 
-    fn routes(&self) -> Vec<String> {
+    fn routes(&self) -> Vec<RouteInfo> {
         self.sessions.routes()
     }
 
@@ -176,6 +176,15 @@ async fn carry_out(
         portion: Portion::Whole,
         placement: None,
         reports_not_kept: false,
+        filter: match ask.direction {
+            CopyDirection::Push => FilterRules::default(),
+            CopyDirection::Pull => ask.filter.clone(),
+        },
+        receipt: false,
+        existing: match ask.direction {
+            CopyDirection::Push => ask.existing_policy(),
+            CopyDirection::Pull => ExistingPolicy::default(),
+        },
     };
     let client = Client {
         connector: Arc::new(server),
@@ -192,6 +201,7 @@ async fn carry_out(
             .map_or(DEFAULT_PATIENCE, Duration::from_millis),
         progress,
         observer: reporting,
+        receipt: None,
     };
     match ask.direction {
         CopyDirection::Push => {
@@ -201,6 +211,9 @@ async fn carry_out(
                 .map(|path| resolve::typed(&home, &path.0))
                 .collect();
             let (sources, _) = Sources::local(&paths, ask.recursive)?;
+            let filter = Filter::new(ask.filter.clone());
+            let filter = filter.map_err(|error| Error::Refused(error.to_string()))?;
+            let sources = sources.filtered(Some(Arc::new(filter)));
             client.push(sources, ask.labels.clone()).await
         }
         CopyDirection::Pull => {
@@ -210,7 +223,8 @@ async fn carry_out(
                 resume: ask.resume,
             };
             let path = resolve::typed(&home, &ask.destination.0);
-            let destination = CopyDestination::local(&path, bytes(&ask.names), options, token)?;
+            let destination = CopyDestination::local(&path, bytes(&ask.names), options, token)?
+                .with_existing(ask.existing_policy());
             client.pull(destination, ask.labels.clone()).await
         }
     }

@@ -4,9 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::thread::available_parallelism;
 
 use longhaul_transfer::files::message::{
-    FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, PathBytes,
+    FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, PathBytes, SumOutcome,
 };
 use longhaul_transfer::files::{AllowAll, Files};
 use longhaul_transfer::path::RelPath;
@@ -42,7 +43,9 @@ impl LoginFiles {
                 let root = Dir::open(Path::new("/"));
                 let root = root
                     .map_err(|errno| FilesFailure::from_errno(errno, &PathBytes(b"/".to_vec())))?;
-                self.files.insert(Files::new(Arc::new(root)))
+                let mut files = Files::new(Arc::new(root));
+                files.set_threads(available_parallelism().map_or(1, usize::from));
+                self.files.insert(files)
             }
         };
         let (real, paths) = with_real_paths(home, ask)?;
@@ -99,6 +102,17 @@ impl QuestionPaths {
         Ok(self.keep(real, typed))
     }
 
+    /// Resolves a file that is read. Its user's links are followed.
+    fn resolve_content(
+        &mut self,
+        home: &Path,
+        typed: &PathBytes,
+    ) -> Result<PathBytes, FilesFailure> {
+        let real = resolve::source(home, &typed.0, true)
+            .map_err(|reason| FilesFailure::with_detail(FilesFailureKind::Io, typed, &reason))?;
+        Ok(self.keep(real, typed))
+    }
+
     /// Resolves a path to be listed: a link to a directory is listed as that directory, as ls does.
     fn resolve_listed(
         &mut self,
@@ -151,7 +165,23 @@ impl QuestionPaths {
                 }
                 FilesResponse::Entries { entries, next }
             }
+            FilesResponse::Sums { sums } => FilesResponse::Sums {
+                sums: sums
+                    .into_iter()
+                    .map(|sum| self.with_typed_path(sum))
+                    .collect(),
+            },
             other => other,
+        }
+    }
+
+    fn with_typed_path(&self, outcome: SumOutcome) -> SumOutcome {
+        match outcome {
+            SumOutcome::Failed(failure) => SumOutcome::Failed(FilesFailure {
+                path: self.typed(&failure.path),
+                ..failure
+            }),
+            sum @ SumOutcome::Sum { .. } => sum,
         }
     }
 }
@@ -192,15 +222,41 @@ fn with_real_paths(
             from,
             to,
             overwrite,
+            keep_time,
         } => FilesRequest::Rename {
             from: paths.resolve_changed_name(home, &from)?,
             // A link to a directory is followed.
             to: paths.resolve_listed(home, &to)?,
             overwrite,
+            keep_time,
         },
-        FilesRequest::Remove { path, recursive } => FilesRequest::Remove {
+        FilesRequest::Remove {
+            path,
+            recursive,
+            keep_time,
+        } => FilesRequest::Remove {
             path: paths.resolve_changed_name(home, &path)?,
             recursive,
+            keep_time,
+        },
+        FilesRequest::Read { path } => FilesRequest::Read {
+            path: paths.resolve_name(home, &path)?,
+        },
+        FilesRequest::ReadRange { path, offset } => FilesRequest::ReadRange {
+            path: paths.resolve_content(home, &path)?,
+            offset,
+        },
+        FilesRequest::Sum {
+            paths: typed,
+            algorithm,
+            coarse,
+        } => FilesRequest::Sum {
+            paths: typed
+                .iter()
+                .map(|path| paths.resolve_content(home, path))
+                .collect::<Result<_, _>>()?,
+            algorithm,
+            coarse,
         },
         FilesRequest::Leftovers {
             path,
@@ -324,6 +380,7 @@ mod tests {
                 from,
                 to,
                 overwrite,
+                keep_time: false,
             })
         };
         let error = rename("one", "two", false).unwrap_err().to_string();
@@ -361,6 +418,7 @@ mod tests {
             change(FilesRequest::Remove {
                 path: bytes(path),
                 recursive,
+                keep_time: false,
             })
         };
         assert_eq!(

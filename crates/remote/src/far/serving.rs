@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_hop::{Conn, HopOptions};
-use longhaul_proto::{PortRange, PublicKey};
+use longhaul_proto::{PortRange, PublicKey, SigningKey};
 use longhaul_session::{Acceptor, Identity, ListenOptions, Listener, ServiceName, Session};
 use longhaul_transfer::store::confine::Dir;
 use longhaul_transfer::{Access, Grants, Server, ServerLimits, serve_session};
@@ -84,6 +84,11 @@ impl Serving {
                 paths,
             },
         ))
+    }
+
+    /// Signs the receipts of copies with `key`. Must be called before a copy begins.
+    pub(super) fn sign_receipts(&self, key: SigningKey) {
+        self.server.sign_receipts(key);
     }
 
     fn accept(&mut self, listener: Listener) {

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use longhaul_proto::{Chain, ChainProgress, Endpoint, FailureKind, Route, SessionId};
 use tokio::{
     io::{AsyncReadExt, duplex},
@@ -14,7 +12,8 @@ use bytes::BytesMut;
 use longhaul_proto::{MAX_PADDING_BYTES, OpenDecoder, StatusDecoder};
 
 use super::*;
-use crate::{ConnectOptions, ServerTrust, connect};
+use crate::connect::{self, OpenExtras};
+use crate::{ConnectOptions, ServerTrust};
 
 fn destination() -> Endpoint {
     "server.example:7511".parse().unwrap()
@@ -23,13 +22,13 @@ fn destination() -> Endpoint {
 fn acceptor(welcome: PublicKey) -> Acceptor {
     let identity = Arc::new(Identity::generate().unwrap());
     Acceptor {
-        admission: Admission::new(identity.public()),
-        replays: Mutex::default(),
+        admission: OpenAdmission::new(identity.public()),
         services: vec![ServiceName::COPY],
         identity,
         accept: Arc::new(move |key| *key == welcome),
         clock_ahead_ms: 0,
         handshake_timeout: Duration::from_secs(20),
+        resumable: None,
     }
 }
 
@@ -109,7 +108,14 @@ async fn the_first_flight_carries_the_hello() {
     let options = options(Identity::generate().unwrap(), &server, "depot.example");
     let (near, mut far) = duplex(1 << 16);
     let deadline = Instant::now() + Duration::from_secs(20);
-    let connecting = connect::secure(near, &options, &options.route, deadline, unix_ms(), None);
+    let connecting = connect::secure(
+        near,
+        &options,
+        &options.route,
+        deadline,
+        unix_ms(),
+        OpenExtras::default(),
+    );
     let hearing = async {
         let (open, _, early) = receive_open(&mut far).await.unwrap();
         assert_eq!(
@@ -138,7 +144,14 @@ async fn both_ends_establish_a_session() {
     for capacity in [1 << 16, 256] {
         let (near, far) = duplex(capacity);
         let deadline = Instant::now() + Duration::from_secs(20);
-        let connecting = connect::secure(near, &options, &options.route, deadline, unix_ms(), None);
+        let connecting = connect::secure(
+            near,
+            &options,
+            &options.route,
+            deadline,
+            unix_ms(),
+            OpenExtras::default(),
+        );
         let (connected, accepted) = tokio::join!(connecting, set_up(&server, far));
         let (mut near, id, peer) = connected.unwrap();
         let (mut far, open) = accepted.unwrap();
@@ -187,7 +200,10 @@ async fn only_the_accepting_status_is_padded() {
         &options.route,
         deadline,
         unix_ms(),
-        Some(MAX_PADDING_BYTES),
+        OpenExtras {
+            padding: Some(MAX_PADDING_BYTES),
+            offer: None,
+        },
     );
     let (connected, accepted) = tokio::join!(connecting, set_up(&server, far));
     let ((mut near, ..), (mut far, open)) = (connected.unwrap(), accepted.unwrap());
@@ -350,8 +366,15 @@ async fn the_tls_client_must_be_the_principal() {
     let connecting = async {
         // The client learns of it at its first read: its own part of the handshake is already
         // complete (RFC 8446, section 2).
-        let (mut stream, ..) =
-            connect::secure(near, &options, &options.route, deadline, unix_ms(), None).await?;
+        let (mut stream, ..) = connect::secure(
+            near,
+            &options,
+            &options.route,
+            deadline,
+            unix_ms(),
+            OpenExtras::default(),
+        )
+        .await?;
         stream.read_u8().await.map_err(Error::Peer)
     };
     let (connected, accepted) = tokio::join!(connecting, set_up(&server, far));
@@ -388,7 +411,14 @@ async fn a_silent_chain_times_out_at_its_hop() {
         let began = Instant::now();
         let deadline = began + Duration::from_secs(20);
         let (connected, ()) = tokio::join!(
-            connect::secure(near, &options, &options.route, deadline, unix_ms(), None),
+            connect::secure(
+                near,
+                &options,
+                &options.route,
+                deadline,
+                unix_ms(),
+                OpenExtras::default()
+            ),
             answering
         );
         let error = connected.unwrap_err();
@@ -435,8 +465,16 @@ async fn a_handshake_belongs_to_its_own_open() {
             tokio::io::copy_bidirectional(&mut from_two, &mut to_second)
         );
     };
-    let connecting =
-        |near| connect::secure(near, &options, &options.route, deadline, unix_ms(), None);
+    let connecting = |near| {
+        connect::secure(
+            near,
+            &options,
+            &options.route,
+            deadline,
+            unix_ms(),
+            OpenExtras::default(),
+        )
+    };
     let (one, two, first, second, ()) = tokio::join!(
         connecting(one),
         connecting(two),
@@ -465,5 +503,5 @@ async fn without_room_the_principal_is_informed() {
         Err(Error::QuotaExceeded(QuotaExceeded::Share))
     ));
     assert_eq!(verdict, Err(FailureKind::Acceptor(StatusCode::Overloaded)));
-    assert!(server.replays.lock().is_empty());
+    assert!(server.admission.is_empty());
 }

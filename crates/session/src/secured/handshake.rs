@@ -8,12 +8,14 @@
 use std::future::poll_fn;
 use std::io;
 
+use longhaul_resume::ResumeSecret;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
 use rustls::{CommonState, ConnectionTrafficSecrets, ExtractedSecrets};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use zeroize::Zeroizing;
 
 use super::incoming::InputBuffer;
 use super::record::HEADER_BYTES;
@@ -94,6 +96,32 @@ impl Keys {
             Self::Client(keys) => keys.update_rx_secret(),
             Self::Server(keys) => keys.update_rx_secret(),
         }
+    }
+
+    /// Derives the secret with which the two ends recognise each other on a further connection,
+    /// from the first keys of both directions. Only the ends know them; a handshake authenticated
+    /// both.
+    pub(super) fn resume_secret(
+        &self,
+        sending: &ConnectionTrafficSecrets,
+        receiving: &ConnectionTrafficSecrets,
+    ) -> ResumeSecret {
+        let mut keys = Zeroizing::new(Vec::new());
+        let of_client_first = match self {
+            Self::Client(_) => [sending, receiving],
+            Self::Server(_) => [receiving, sending],
+        };
+        for secrets in of_client_first {
+            let (key, iv) = match secrets {
+                ConnectionTrafficSecrets::Aes128Gcm { key, iv }
+                | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
+                | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (key, iv),
+                _ => continue,
+            };
+            keys.extend_from_slice(key.as_ref());
+            keys.extend_from_slice(iv.as_ref());
+        }
+        ResumeSecret::derive(&keys)
     }
 
     /// Returns the maximum number of records that one key may protect (section 5.5).

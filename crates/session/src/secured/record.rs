@@ -11,6 +11,7 @@ use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
 };
 use rustls::ConnectionTrafficSecrets;
+use strum::FromRepr;
 
 /// Size of a record header, in bytes (section 5.1).
 pub(super) const HEADER_BYTES: usize = 5;
@@ -24,31 +25,13 @@ pub(super) const TAG_BYTES: usize = 16;
 const OUTER_TYPE: u8 = 23;
 const LEGACY_VERSION: [u8; 2] = [3, 3];
 
-/// Content of a record (section 5.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Content of a record (section 5.1). The number is its type on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRepr)]
+#[repr(u8)]
 pub(super) enum Content {
-    Alert,
-    Handshake,
-    Data,
-}
-
-impl Content {
-    const fn byte(self) -> u8 {
-        match self {
-            Self::Alert => 21,
-            Self::Handshake => 22,
-            Self::Data => 23,
-        }
-    }
-
-    const fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            21 => Some(Self::Alert),
-            22 => Some(Self::Handshake),
-            23 => Some(Self::Data),
-            _ => None,
-        }
-    }
+    Alert = 21,
+    Handshake = 22,
+    Data = 23,
 }
 
 /// Error for a record that the peer's record layer cannot have sent. It ends the connection.
@@ -166,7 +149,7 @@ impl Sealer {
             .ok_or(RecordError::Malformed)?;
         let (kind, copied) = inner.split_last_mut().ok_or(RecordError::Malformed)?;
         copied.copy_from_slice(data);
-        *kind = content.byte();
+        *kind = content as u8;
         let nonce = self.keyed.nonce()?;
         let key = &self.keyed.key;
         let sealed = key.seal_in_place_separate_tag(nonce, Aad::from(header), inner);
@@ -248,7 +231,7 @@ impl Opener {
             .iter()
             .rposition(|byte| *byte != 0)
             .ok_or(RecordError::Unexpected)?;
-        let content = out.get(len).copied().and_then(Content::from_byte);
+        let content = out.get(len).copied().and_then(Content::from_repr);
         let content = content.ok_or(RecordError::Unexpected)?;
         match len > MAX_DATA_BYTES {
             true => Err(RecordError::Malformed),

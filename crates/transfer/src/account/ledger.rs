@@ -23,6 +23,14 @@ pub(crate) enum Resource {
 pub(super) const RESOURCES: usize = 5;
 
 impl Resource {
+    const ALL: [Self; RESOURCES] = [
+        Self::Copies,
+        Self::Streams,
+        Self::OpenFiles,
+        Self::Buffers,
+        Self::Bookkeeping,
+    ];
+
     const fn name(self) -> &'static str {
         match self {
             Self::Copies => "copies",
@@ -57,6 +65,17 @@ impl From<ResourceExhausted> for Failure {
     }
 }
 
+/// Use of a resource that the keys share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResourceUse {
+    /// Name of the resource.
+    pub name: &'static str,
+    /// Units in use by all keys.
+    pub in_use: u64,
+    /// Units that the server has.
+    pub total: u64,
+}
+
 /// Resources that each key holds.
 #[derive(Debug)]
 pub(super) struct ResourceLedger([Shares<PublicKey>; RESOURCES]);
@@ -83,6 +102,19 @@ impl ResourceLedger {
             Resource::Buffers => buffers,
             Resource::Bookkeeping => bookkeeping,
         }
+    }
+
+    /// Returns the use of each resource by all keys.
+    pub(super) fn usage(&mut self) -> Vec<ResourceUse> {
+        let of = |what: Resource| {
+            let shares = self.shares(what);
+            ResourceUse {
+                name: what.name(),
+                in_use: shares.units_in_use(),
+                total: shares.total_units(),
+            }
+        };
+        Resource::ALL.map(of).to_vec()
     }
 
     pub(super) fn take(
@@ -112,14 +144,6 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Resource; RESOURCES] = [
-        Resource::Copies,
-        Resource::Streams,
-        Resource::OpenFiles,
-        Resource::Buffers,
-        Resource::Bookkeeping,
-    ];
-
     proptest! {
         /// Whatever the keys take, no ceiling is exceeded, no key holds more than half, and a new
         /// key gets its first unit.
@@ -139,13 +163,13 @@ mod tests {
             let mut ledger = ResourceLedger::new(&limits);
             for (who, what, units) in takes {
                 let key = PublicKey::from_bytes([who; 32]);
-                let _ = ledger.take(ALL[what], &key, units);
-                let shares = ledger.shares(ALL[what]);
+                let _ = ledger.take(Resource::ALL[what], &key, units);
+                let shares = ledger.shares(Resource::ALL[what]);
                 prop_assert_eq!(shares.total_units(), bounds[what]);
                 prop_assert!(shares.units_in_use() <= bounds[what]);
                 prop_assert!(shares.units_of(&key) <= bounds[what].div_ceil(2));
             }
-            for what in ALL {
+            for what in Resource::ALL {
                 let used = ledger.shares(what).units_in_use();
                 let taken = ledger.take(what, &PublicKey::from_bytes([9; 32]), 1);
                 prop_assert_eq!(taken.is_ok(), used < bounds[what as usize]);

@@ -9,12 +9,14 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::{ClientRole, ConnectError, Connector, Transport};
+use super::{ConnectError, Connector, Transport};
 use crate::error::Error;
 use crate::frame_io::{FrameReader, IncomingFrame};
+use crate::half::Half;
 use crate::listening::NotingStream;
 use crate::progress::{Observer, StreamCounters, TransferEvent, TransferProgress};
 use crate::receive::{AfterDone, StreamEnd, receive_stream, refused};
+use crate::route_info::RouteInfo;
 use crate::send::{PlaintextSetting, WorkQueue, send_stream};
 use crate::wire::{Frame, Hello};
 
@@ -90,8 +92,8 @@ pub(super) enum AttemptError {
 pub(super) struct StreamAttempt<C> {
     pub connector: Arc<C>,
     pub route: usize,
-    pub route_name: String,
-    pub side: ClientRole,
+    pub route_info: RouteInfo,
+    pub half: Half,
     pub hello: Hello,
     pub progress: Arc<TransferProgress>,
     pub observer: Arc<dyn Observer>,
@@ -134,12 +136,9 @@ impl<C: Connector> StreamAttempt<C> {
                 };
             }
         };
-        let flow = stream.watch(match self.side {
-            ClientRole::Push(..) => drs::Side::Sending,
-            ClientRole::Pull(_) => drs::Side::Receiving,
-        });
+        let flow = stream.watch(self.half.side());
         // LH-COPY-48.
-        if let (ClientRole::Push(_), true, Some(flow)) = (&self.side, self.hello.single, &flow) {
+        if let (Half::Sending(_), true, Some(flow)) = (&self.half, self.hello.single, &flow) {
             flow.fit_rate();
         }
         let takes_a_place = self.counters.get().is_some();
@@ -149,7 +148,7 @@ impl<C: Connector> StreamAttempt<C> {
                 counters.clone()
             }
             None => {
-                let counters = self.progress.add_stream(&self.route_name, flow, false);
+                let counters = self.progress.add_stream(&self.route_info, flow, false);
                 self.counters.get_or_init(|| counters).clone()
             }
         };
@@ -157,15 +156,15 @@ impl<C: Connector> StreamAttempt<C> {
         let counted = OpenStreamGuard::new(self.open.clone());
         self.observer.event(TransferEvent::StreamOpened {
             stream: counters.number,
-            route: self.route_name.clone(),
+            route: self.route_info.clone(),
         });
         let mut greeting = Vec::new();
         Frame::Hello(self.hello.clone()).encode(&mut greeting);
         let clear = stream.plaintext().filter(|_| self.hello.clear);
         let (reader, mut writer) = tokio::io::split(stream);
         let mut reader = FrameReader::new(NotingStream::new(reader, counters.clone()));
-        let result = match &self.side {
-            ClientRole::Push(queue) => {
+        let result = match &self.half {
+            Half::Sending(queue) => {
                 let clear = PlaintextSetting {
                     wanted: clear.is_some(),
                     stream: clear,
@@ -195,7 +194,7 @@ impl<C: Connector> StreamAttempt<C> {
                     Err(error) => Err(error),
                 }
             }
-            ClientRole::Pull(receiver) => {
+            Half::Receiving(receiver) => {
                 if let Some(clear) = clear {
                     reader.allow_plaintext(clear);
                 }
@@ -241,19 +240,10 @@ async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     writer.flush().await?;
     loop {
         match reader.next().await? {
-            Some(IncomingFrame::Frame(Frame::Accept {
-                instance,
-                max_streams,
-                clear: allowed,
-                present,
-                hard_links,
-                placement,
-                ..
-            })) => {
-                clear.agreed.store(allowed, Ordering::Relaxed);
-                counters.record_accepted(max_streams);
-                queue.set_placement(placement);
-                queue.accepted(instance, present, hard_links)?;
+            Some(IncomingFrame::Frame(Frame::Accept(accepted))) => {
+                clear.agreed.store(accepted.clear, Ordering::Relaxed);
+                counters.record_accepted(accepted.max_streams);
+                queue.accepted(&accepted)?;
                 return Ok(Vec::new());
             }
             Some(IncomingFrame::Frame(Frame::Refuse { kind, detail })) => {

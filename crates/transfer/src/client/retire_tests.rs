@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use longhaul_filter::FilterRules;
 use longhaul_proto::PublicKey;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::account::Account;
+use crate::existing::ExistingPolicy;
 use crate::frame_io::FrameReader;
 use crate::grants::{Access, Grants};
 use crate::limits::ServerLimits;
@@ -69,6 +71,9 @@ impl Bench {
             portion: Portion::Whole,
             placement: None,
             reports_not_kept: false,
+            filter: FilterRules::default(),
+            existing: ExistingPolicy::default(),
+            receipt: false,
         };
         Frame::Hello(hello).encode(&mut greeting);
         (ours, greeting)
@@ -113,7 +118,7 @@ async fn retired_push_stream_ends_and_others_continue() {
     tokio::task::spawn_blocking(move || walk.walk());
     let run = |retired: bool| {
         let (stream, greeting) = bench.open(&request, token);
-        let counters = progress.add_stream("direct", None, false);
+        let counters = progress.add_stream(&crate::RouteInfo::direct(), None, false);
         let queue = queue.clone();
         async move {
             let (reader, mut writer) = tokio::io::split(stream);
@@ -180,7 +185,7 @@ async fn retired_pull_stream_ends_and_others_continue() {
     .unwrap();
     let run = |retired: bool| {
         let (stream, greeting) = bench.open(&request, token);
-        let counters = progress.add_stream("direct", None, false);
+        let counters = progress.add_stream(&crate::RouteInfo::direct(), None, false);
         let receiver = receiver.clone();
         async move {
             let (reader, mut writer) = tokio::io::split(stream);

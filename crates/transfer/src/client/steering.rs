@@ -24,11 +24,17 @@
 //! routes. It has up to [`MAX_RESERVED_STREAMS`] streams in addition to all others, and is given up
 //! only if it is late, stalled or gone.
 //!
+//! The direct route by **another transport** is separate, too. A [trial](super::transport_trial)
+//! decides whether it carries the copy instead of the direct route's streams.
+//!
 //! This module has no clock and no sockets. The supervisor feeds it, and opens, retires and gives
 //! up streams accordingly.
 
 use std::time::Duration;
 
+use super::route_observation::RouteObservation;
+use super::transport_trial::TransportTrial;
+use super::{MAX_OTHER_TRANSPORT_STREAMS, RoutePlan};
 use crate::progress::RouteStanding;
 
 /// Number of the direct route.
@@ -67,23 +73,6 @@ const MIN_TRIAL_GAIN: f64 = 1.1;
 /// Minimum time between a failed trial and the next. It doubles each time.
 const MIN_TRIAL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Observation of a route.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct RouteObservation {
-    /// True if a stream over the route was begun.
-    pub tried: bool,
-    /// True if a stream over the route has been open.
-    pub opened: bool,
-    /// Number of streams that are open now.
-    pub open: usize,
-    /// Bytes that its streams have moved.
-    pub moved: u64,
-    /// True if its streams have something to move.
-    pub busy: bool,
-    /// True if no attempt can succeed.
-    pub gone: bool,
-}
-
 /// Notice that the standing of a route has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StandingChange {
@@ -95,6 +84,7 @@ pub(super) struct StandingChange {
 #[derive(Debug, Clone, Copy, Default)]
 struct RouteState {
     used: bool,
+    /// True for a reserved path.
     reserved: bool,
     tried: Option<Duration>,
     opened: Option<Duration>,
@@ -142,33 +132,66 @@ impl Default for RouteStage {
 #[derive(Debug, Default)]
 pub(super) struct RouteSteering {
     routes: Vec<RouteState>,
+    /// Direct route by another transport, and its trial.
+    other_transport: Option<(usize, TransportTrial)>,
     marked_at: Duration,
     no_trial_before: Duration,
     trials: u32,
 }
 
 impl RouteSteering {
-    /// Sets the routes and reserved paths that are used in addition to the direct route from now
-    /// on. Others are no longer used.
-    pub(super) fn set_used(&mut self, beside: &[usize], reserved: &[usize]) {
+    /// Sets the routes that are used in addition to the direct route from now on. Others are no
+    /// longer used.
+    pub(super) fn set_used(&mut self, plan: &RoutePlan) {
+        let RoutePlan {
+            beside,
+            reserved,
+            other_transport,
+            ..
+        } = plan;
         let most = beside
             .iter()
             .chain(reserved)
+            .chain(other_transport)
             .copied()
             .max()
             .unwrap_or(DIRECT_ROUTE);
+        if self.other_transport_route() != *other_transport {
+            self.other_transport = other_transport.map(|route| (route, TransportTrial::default()));
+        }
         if self.routes.len() <= most {
             self.routes.resize(most + 1, RouteState::default());
         }
         for (number, route) in self.routes.iter_mut().enumerate() {
             route.reserved = number != DIRECT_ROUTE && reserved.contains(&number);
-            route.used = number == DIRECT_ROUTE || route.reserved || beside.contains(&number);
+            route.used = number == DIRECT_ROUTE
+                || route.reserved
+                || beside.contains(&number)
+                || *other_transport == Some(number);
         }
     }
 
-    /// Returns true if `route` is a reserved path.
-    pub(super) fn is_reserved(&self, route: usize) -> bool {
-        self.routes.get(route).is_some_and(|known| known.reserved)
+    /// Returns true if the number of streams on `route` does not depend on the needs of the copy:
+    /// on a reserved path, or by another transport.
+    pub(super) fn is_separate(&self, route: usize) -> bool {
+        let is_reserved = self.routes.get(route).is_some_and(|known| known.reserved);
+        is_reserved || self.other_transport_route() == Some(route)
+    }
+
+    fn other_transport_route(&self) -> Option<usize> {
+        self.other_transport.as_ref().map(|(route, _)| *route)
+    }
+
+    /// Returns the direct route by another transport, and its trial, if one is used or tried.
+    fn used_transport(&self) -> Option<(usize, &TransportTrial)> {
+        let (route, trial) = self.other_transport.as_ref()?;
+        trial.is_used().then_some((*route, trial))
+    }
+
+    /// Returns true while another transport is used or tried, so that losses of TCP need no more
+    /// streams.
+    pub(super) fn has_other_transport(&self) -> bool {
+        self.used_transport().is_some()
     }
 
     /// Returns the routes that are used, the direct one first.
@@ -184,8 +207,18 @@ impl RouteSteering {
         let Some(known) = self.routes.get(route).filter(|known| known.used) else {
             return 0;
         };
+        if self.other_transport_route() == Some(route) {
+            return match self.has_other_transport() {
+                true => MAX_OTHER_TRANSPORT_STREAMS,
+                false => 0,
+            };
+        }
+        let other_preferred = self
+            .used_transport()
+            .is_some_and(|(_, trial)| trial.is_preferred());
         match known.standing {
             RouteStage::Gone => 0,
+            _ if route == DIRECT_ROUTE && other_preferred => 1,
             RouteStage::Late | RouteStage::Stalled if known.reserved => 1,
             _ if known.reserved => MAX_RESERVED_STREAMS,
             RouteStage::Slower | RouteStage::Late | RouteStage::Stalled => 1,
@@ -208,20 +241,26 @@ impl RouteSteering {
         let is_new = |other: &&RouteState| matches!(other.standing, RouteStage::Probation(_));
         let measured = self
             .used_routes()
-            .filter(|route| !self.is_reserved(*route) && self.max_streams(*route, streams) == 1)
+            .filter(|route| !self.is_separate(*route) && self.max_streams(*route, streams) == 1)
             .count();
-        let reserved = self.used_routes().filter(|route| self.is_reserved(*route));
-        let reserved: usize = reserved.map(|route| self.max_streams(route, streams)).sum();
+        let separate = self.used_routes().filter(|route| self.is_separate(*route));
+        let separate: usize = separate.map(|route| self.max_streams(route, streams)).sum();
+        if self.others().next().is_none() && self.max_streams(DIRECT_ROUTE, streams) == 1 {
+            return measured.saturating_add(separate);
+        }
         let times = 1 + self.others().filter(is_new).count();
         streams
             .saturating_mul(times)
             .saturating_add(measured)
-            .saturating_add(reserved)
+            .saturating_add(separate)
     }
 
+    /// Returns the states of the routes that are compared with the direct one.
     fn others(&self) -> impl Iterator<Item = &RouteState> {
-        let others = self.routes.iter().skip(DIRECT_ROUTE + 1);
-        others.filter(|other| other.used && !other.reserved)
+        let others = self.routes.iter().enumerate().skip(DIRECT_ROUTE + 1);
+        others
+            .filter(|(number, other)| other.used && !self.is_separate(*number))
+            .map(|(_, other)| other)
     }
 
     /// Records observations of all routes, by their numbers, with the round-trip time of the
@@ -245,16 +284,17 @@ impl RouteSteering {
                 known.grew = (look.moved, now);
             }
         }
-        for route in 0..self.routes.len() {
+        let other_transport = self.other_transport_route();
+        for route in (0..self.routes.len()).filter(|route| Some(*route) != other_transport) {
             if let Some(verdict) = self.judge_attempts(route, now, looks) {
                 self.set_stage(route, verdict, &mut judged);
             }
-        }
-        for route in DIRECT_ROUTE + 1..self.routes.len() {
-            if let Some(verdict) = self.judge_silence(route, now, rtt, looks) {
+            let is_direct = route == DIRECT_ROUTE;
+            if !is_direct && let Some(verdict) = self.judge_silence(route, now, rtt, looks) {
                 self.set_stage(route, verdict, &mut judged);
             }
         }
+        judged.extend(self.observe_transport(now, rtt, looks));
         let span = rtt.saturating_mul(SPAN_RTTS).clamp(MIN_SPAN, MAX_SPAN);
         let spent = now.saturating_sub(self.marked_at);
         if spent >= span {
@@ -268,6 +308,23 @@ impl RouteSteering {
             }
         }
         judged
+    }
+
+    /// Continues the trial of another transport.
+    fn observe_transport(
+        &mut self,
+        now: Duration,
+        rtt: Duration,
+        looks: &[RouteObservation],
+    ) -> Option<StandingChange> {
+        let (route, trial) = self.other_transport.as_mut()?;
+        let (tcp, other) = (looks.get(DIRECT_ROUTE)?, looks.get(*route)?);
+        let (standing, reason) = trial.observe(now, rtt, tcp, other)?;
+        Some(StandingChange {
+            route: *route,
+            standing,
+            reason: reason.to_owned(),
+        })
     }
 
     fn set_stage(
@@ -407,7 +464,7 @@ impl RouteSteering {
             else {
                 continue;
             };
-            if known.reserved {
+            if self.is_separate(route) {
                 continue;
             }
             let (Some(here), Some(one)) = (carried(&known, look), each(&known, look)) else {

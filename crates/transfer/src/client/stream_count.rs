@@ -25,6 +25,7 @@
 
 mod conditions;
 mod overflow;
+mod quiet_losses;
 mod response;
 mod round_trips;
 #[cfg(test)]
@@ -36,6 +37,7 @@ use std::time::Duration;
 pub(crate) use conditions::{LearnedStreams, PathConditions};
 use drs::Limit;
 use overflow::{DropCause, OverflowDetector};
+use quiet_losses::QuietLosses;
 use response::RandomLosses;
 pub(super) use round_trips::{QueueDelay, RoundTrips, RouteRtt};
 pub(super) use window::CopyObservation;
@@ -144,6 +146,10 @@ pub(super) struct StreamCount {
     rate_before: Option<f64>,
     /// Window that began with the first observation.
     slow_start: Option<Window>,
+    /// Losses without a queue, however few.
+    quiet_losses: QuietLosses,
+    /// True while random losses add no streams, because another transport is tried or used.
+    ignores_losses: bool,
     /// True once losses that preceded any queue have been answered.
     answered_first_losses: bool,
     /// True once streams were added because losses without a queue limit the copy.
@@ -202,6 +208,8 @@ impl StreamCount {
             window: None,
             rate_before: None,
             slow_start: None,
+            quiet_losses: QuietLosses::default(),
+            ignores_losses: false,
             answered_first_losses: false,
             grew_for_losses: false,
             trial: None,
@@ -243,6 +251,12 @@ impl StreamCount {
         self.most
     }
 
+    /// Sets whether random losses add no streams. This is so while another transport is tried or
+    /// used.
+    pub(super) fn ignore_losses(&mut self, ignored: bool) {
+        self.ignores_losses = ignored;
+    }
+
     /// Returns true if the user fixed the number, so that nothing needs to be observed.
     pub(super) fn is_fixed(&self) -> bool {
         self.fixed
@@ -268,6 +282,7 @@ impl StreamCount {
             return;
         }
         self.conditions = view.conditions();
+        self.quiet_losses.observe(view);
         self.answer_first_losses(view);
         if self.is_opening(view) {
             self.window = None;
@@ -339,6 +354,9 @@ impl StreamCount {
             return;
         }
         self.answered_first_losses = true;
+        if self.ignores_losses {
+            return;
+        }
         let next = self
             .wanted
             .saturating_mul(MAX_STEP_FACTOR)
@@ -350,12 +368,12 @@ impl StreamCount {
         }
     }
 
-    /// Returns true once losses without a queue slow the copy down, or did so on this path before.
+    /// Returns true once the path has shown random losses, in this copy or an earlier one.
     pub(super) fn has_random_losses(&self) -> bool {
-        self.answered_first_losses
+        self.quiet_losses.has_random_loss()
+            || self.answered_first_losses
             || self.grew_for_losses
             || self.loss_windows > 0
-            || self.without_memory.is_some()
     }
 
     /// Returns the number of streams to begin with.
@@ -371,13 +389,15 @@ impl StreamCount {
         let bound = self.bounded_by_work(view, BYTES_PER_STREAM_AT_START);
         let number = by_windows.clamp(by_size, MAX_STREAMS_AT_START).min(bound);
         let agrees = |learned: &LearnedStreams| learned.conditions.agrees_with(&view.conditions());
-        match self.remembered.filter(agrees) {
-            Some(learned) if learned.streams as usize > number => {
-                self.without_memory = learned.conditions.is_lossy().then_some(number);
-                (learned.streams as usize).min(bound)
-            }
-            _ => number,
+        let Some(learned) = self.remembered.filter(agrees) else {
+            return number;
+        };
+        let streams = (learned.streams as usize).min(bound).max(number);
+        if learned.conditions.is_lossy() {
+            self.quiet_losses.remember();
+            self.without_memory = (streams > number).then_some(number);
         }
+        streams
     }
 
     /// Gives up remembered streams beyond those of a copy without memory, if the first window shows
@@ -524,7 +544,7 @@ impl StreamCount {
         });
         let next = next.min(self.bounded_by_work(view, BYTES_PER_NEW_STREAM));
         self.grew_for_losses |= limit == Limit::Loss;
-        if next <= self.wanted {
+        if next <= self.wanted || (limit == Limit::Loss && self.ignores_losses) {
             return;
         }
         // Slow start exceeds the long-term rate under losses, so more streams are compared with the

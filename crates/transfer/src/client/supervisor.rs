@@ -31,8 +31,10 @@ use super::joining::JoinPolicy;
 use super::patience::OutageState;
 use super::steering::RouteSteering;
 use super::stream_count::{LearnedStreams, StreamCount};
-use super::{Client, ClientRole, Connector, OPEN_TIMEOUT, RoutePlan, RunState};
+use super::{Client, Connector, OPEN_TIMEOUT, RoutePlan, RunState};
 use crate::error::Error;
+use crate::half::Half;
+use crate::route_info::RouteInfo;
 
 /// Maximum number of streams that are lost before the server has accepted any. The server may crash
 /// each time that it receives the request.
@@ -41,16 +43,16 @@ const MAX_UNACCEPTED_LOSSES: u32 = 10;
 pub(super) struct Supervisor<'a, C> {
     client: &'a Client<C>,
     run: &'a mut RunState,
-    routes: Vec<String>,
+    routes: Vec<RouteInfo>,
     /// Routes in use, if these may change.
     plan: Option<watch::Receiver<RoutePlan>>,
     steering: Option<RouteSteering>,
     /// True if routes other than the direct one are worth opening, and the logic that decides it.
     spreads: bool,
     joining: JoinPolicy,
-    /// True once the connector was told of random losses.
+    /// True once the connector was told of random losses, or of those that may be unseen.
     told_of_losses: bool,
-    side: ClientRole,
+    half: Half,
     tasks: JoinSet<AttemptEnd>,
     slots: Vec<Slot>,
     /// Number of open streams.
@@ -86,8 +88,8 @@ impl<'a, C: Connector> Supervisor<'a, C> {
     pub(super) fn new(
         client: &'a Client<C>,
         run: &'a mut RunState,
-        routes: Vec<String>,
-        side: ClientRole,
+        routes: Vec<RouteInfo>,
+        half: Half,
         count: StreamCount,
     ) -> Self {
         let now = Instant::now();
@@ -102,7 +104,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             spreads: false,
             joining: JoinPolicy::default(),
             told_of_losses: false,
-            side,
+            half,
             tasks: JoinSet::new(),
             slots: Vec::new(),
             open: watch::Sender::new(0),
@@ -182,7 +184,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
                 _ = leaving.changed() => {}
                 _ = accepted.changed() => {}
                 () = plan_changed(&mut self.plan) => {}
-                () = pull_concluded(&self.side) => {}
+                () = pull_concluded(&self.half) => {}
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
             }
         }
@@ -225,8 +227,8 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             let attempt = StreamAttempt {
                 connector: self.client.connector.clone(),
                 route: slot.route,
-                route_name: self.routes.get(slot.route).cloned().unwrap_or_default(),
-                side: self.side.clone(),
+                route_info: self.routes.get(slot.route).cloned().unwrap_or_default(),
+                half: self.half.clone(),
                 hello: self.run.hello.clone(),
                 progress: self.client.progress.clone(),
                 observer: self.client.observer.clone(),
@@ -239,9 +241,9 @@ impl<'a, C: Connector> Supervisor<'a, C> {
     }
 
     fn is_over(&self) -> bool {
-        match &self.side {
-            ClientRole::Push(queue) => queue.conclusion() == Some(true),
-            ClientRole::Pull(receiver) => receiver.conclusion().is_some(),
+        match &self.half {
+            Half::Sending(queue) => queue.conclusion() == Some(true),
+            Half::Receiving(receiver) => receiver.is_finished(),
         }
     }
 
@@ -297,9 +299,9 @@ async fn plan_changed(plan: &mut Option<watch::Receiver<RoutePlan>>) {
 }
 
 /// Waits until a pull has received everything. A push needs no such signal, as its streams end.
-async fn pull_concluded(side: &ClientRole) {
-    match side {
-        ClientRole::Pull(receiver) => receiver.wait_concluded().await,
-        ClientRole::Push(_) => std::future::pending().await,
+async fn pull_concluded(half: &Half) {
+    match half {
+        Half::Receiving(receiver) => receiver.wait_finished().await,
+        Half::Sending(_) => std::future::pending().await,
     }
 }

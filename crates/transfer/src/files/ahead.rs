@@ -82,6 +82,33 @@ impl PagePrefetch {
         }
     }
 
+    /// Sends several requests on `channel` without waiting in between, and receives their responses
+    /// in order. After an error, or if this is dropped before it is done, the channel must not be
+    /// used any more.
+    ///
+    /// # Errors
+    /// Those of the channel.
+    pub async fn ask_all_over<C: FilesChannel>(
+        &mut self,
+        channel: &mut C,
+        asks: &[FilesRequest],
+    ) -> Result<Vec<FilesResponse>, C::Error> {
+        let discard = self.under_way.len();
+        *self = Self {
+            is_unknown: self.is_unknown,
+            ..Self::default()
+        };
+        channel.send(asks).await?;
+        for _ in 0..discard {
+            channel.receive().await?;
+        }
+        let mut answers = Vec::with_capacity(asks.len());
+        for _ in asks {
+            answers.push(channel.receive().await?);
+        }
+        Ok(answers)
+    }
+
     fn step(&mut self, ask: &FilesRequest) -> PrefetchStep {
         let page = match ask {
             FilesRequest::Look {
@@ -206,6 +233,7 @@ mod tests {
                 size: path.0[0].into(),
                 mode: 0,
                 modified: 0,
+                nanoseconds: None,
                 target: None,
             });
             let next = (to < count).then(|| name(to - 1));
@@ -291,7 +319,11 @@ mod tests {
                         ask(
                             &mut ahead,
                             &mut server,
-                            &FilesRequest::Remove { path: PathBytes::default(), recursive: false },
+                            &FilesRequest::Remove {
+                                path: PathBytes::default(),
+                                recursive: false,
+                                keep_time: false,
+                            },
                         ),
                         FilesResponse::Changed
                     ),

@@ -82,6 +82,23 @@ impl<C: Connector> FilesClient<C> {
         }
     }
 
+    /// Sends several requests without waiting in between, and receives their responses in order.
+    /// The requests must be few and short enough for the buffers of a connection.
+    ///
+    /// # Errors
+    /// [`FilesError`].
+    pub async fn request_all(
+        &mut self,
+        asks: &[FilesRequest],
+    ) -> Result<Vec<FilesResponse>, FilesError> {
+        let mut session = self.take_session().await?;
+        let mut ahead = std::mem::take(&mut session.ahead);
+        let answers = ahead.ask_all_over(&mut session, asks).await?;
+        session.ahead = ahead;
+        self.session = Some(session);
+        Ok(answers)
+    }
+
     /// Closes the session in an orderly manner.
     pub async fn end(self) {
         if let Some(session) = self.session {
@@ -89,13 +106,17 @@ impl<C: Connector> FilesClient<C> {
         }
     }
 
+    async fn take_session(&mut self) -> Result<FilesSession<C::Stream>, FilesError> {
+        Ok(match self.session.take() {
+            Some(session) => session,
+            None => FilesSession::new(open(&*self.connector).await.map_err(FilesError::Connect)?),
+        })
+    }
+
     async fn request_once(&mut self, ask: &FilesRequest) -> Result<FilesResponse, FilesError> {
         // The session is kept only after the response has arrived. If the caller stops waiting, a
         // later request must not receive the earlier response.
-        let mut session = match self.session.take() {
-            Some(session) => session,
-            None => FilesSession::new(open(&*self.connector).await.map_err(FilesError::Connect)?),
-        };
+        let mut session = self.take_session().await?;
         let mut ahead = std::mem::take(&mut session.ahead);
         let answer = ahead.ask_over(&mut session, ask).await?;
         session.ahead = ahead;

@@ -80,7 +80,7 @@ impl FilesFailureKind {
                  or leads through a symbolic link"
             }
             Self::NotADirectory => "is not a directory, or one of its parents is not",
-            Self::IsDirectory => "is a directory; give -r to remove it with all it holds",
+            Self::IsDirectory => "is a directory; give -r for it and all it holds",
             Self::NotEmpty => "is a directory that is not empty",
             Self::ReservedName => {
                 "names beginning with .longhaul- are reserved for copies; longhaul leftovers \

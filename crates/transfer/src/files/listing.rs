@@ -180,6 +180,7 @@ pub(super) fn entry(name: PathBytes, stat: &Stat) -> ListingEntry {
         size: u64::try_from(stat.st_size).unwrap_or(0),
         mode: stat.st_mode & 0o7777,
         modified: stat.st_mtime,
+        nanoseconds: u32::try_from(stat.st_mtime_nsec).ok(),
         target: None,
     }
 }

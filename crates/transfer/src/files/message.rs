@@ -5,6 +5,7 @@
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
+use longhaul_checksum::Algorithm;
 use serde::{Deserialize, Serialize};
 
 pub use super::failure::{FilesFailure, FilesFailureKind};
@@ -14,6 +15,12 @@ pub use super::path_bytes::PathBytes;
 pub const MAX_REQUEST_BYTES: usize = 32 << 10;
 /// Maximum length of a response line, in bytes (LH-FILES-3).
 pub const MAX_RESPONSE_BYTES: usize = 1 << 20;
+
+/// Maximum number of bytes of a file in one response (LH-FILES-13).
+pub const MAX_CONTENT_BYTES: usize = 64 << 10;
+
+/// Maximum number of bytes of a range in one response (LH-FILES-16).
+pub const MAX_RANGE_BYTES: usize = 512 << 10;
 
 /// The first line of a client (LH-FILES-2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +72,10 @@ pub enum FilesRequest {
         to: PathBytes,
         /// If true, an existing file may be replaced.
         overwrite: bool,
+        /// If true, the directory that loses the entry keeps its modification time. Earlier
+        /// releases ignore it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        keep_time: bool,
     },
     /// Remove an entry.
     Remove {
@@ -72,6 +83,34 @@ pub enum FilesRequest {
         path: PathBytes,
         /// If true, remove a directory with all its content.
         recursive: bool,
+        /// If true, the directory that loses the entry keeps its modification time. Earlier
+        /// releases ignore it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        keep_time: bool,
+    },
+    /// Read a small file. Answered by [`FilesResponse::Content`] (LH-FILES-13).
+    Read {
+        /// Path of the file.
+        path: PathBytes,
+    },
+    /// Read a range of a file. Answered by [`FilesResponse::Content`] (LH-FILES-16).
+    ReadRange {
+        /// Path of the file.
+        path: PathBytes,
+        /// Offset of the first byte.
+        offset: u64,
+    },
+    /// Compute the checksums of files where they are. Answered by [`FilesResponse::Sums`]
+    /// (LH-FILES-14).
+    Sum {
+        /// Paths of the files, at most [`super::MAX_SUMMED_FILES`].
+        paths: Vec<PathBytes>,
+        /// The algorithm.
+        algorithm: Algorithm,
+        /// If true and the algorithm is BLAKE3, also return hashes of parts of large files
+        /// (LH-FILES-15).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        coarse: bool,
     },
     /// List what copies left in this directory. Answered by [`FilesResponse::Leftovers`].
     Leftovers {
@@ -117,6 +156,19 @@ pub enum FilesResponse {
         /// If set, there are more leftovers behind this name.
         next: Option<PathBytes>,
     },
+    /// Content of a file.
+    Content {
+        /// At most [`MAX_CONTENT_BYTES`] bytes from its beginning, or [`MAX_RANGE_BYTES`] of a
+        /// range.
+        content: PathBytes,
+        /// True if the file has more.
+        is_cut: bool,
+    },
+    /// Checksums of the first of the files, in the order of the request.
+    Sums {
+        /// An outcome for each of them.
+        sums: Vec<SumOutcome>,
+    },
     /// The change was made.
     Changed,
     /// The request failed.
@@ -136,6 +188,9 @@ pub struct ListingEntry {
     pub mode: u32,
     /// Modification time in seconds since 1970-01-01 UTC.
     pub modified: i64,
+    /// Nanoseconds of the modification time. Earlier releases do not send them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nanoseconds: Option<u32>,
     /// Target of a symbolic link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<PathBytes>,
@@ -154,6 +209,25 @@ pub enum EntryKind {
     /// A device, socket or FIFO.
     #[serde(other)]
     Other,
+}
+
+/// Outcome of computing the checksum of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SumOutcome {
+    /// The checksum.
+    Sum {
+        /// The value, most significant byte first.
+        value: PathBytes,
+        /// Number of bytes that were read.
+        size: u64,
+        /// Hashes of parts of the file, if they were requested: BLAKE3 chaining values of 32 bytes
+        /// each.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        coarse: Option<PathBytes>,
+    },
+    /// The file could not be read.
+    Failed(FilesFailure),
 }
 
 /// Temporary files that belong together and that a copy left in a directory.

@@ -87,6 +87,7 @@ fn mv(from: &str, to: &str, overwrite: bool) -> FilesRequest {
         from: bytes(from),
         to: bytes(to),
         overwrite,
+        keep_time: false,
     }
 }
 
@@ -94,6 +95,7 @@ fn rm(path: &str) -> FilesRequest {
     FilesRequest::Remove {
         path: bytes(path),
         recursive: true,
+        keep_time: false,
     }
 }
 
@@ -273,6 +275,7 @@ fn names_change_as_on_a_local_file_system() {
     let kept = FilesRequest::Remove {
         path: bytes("b"),
         recursive: false,
+        keep_time: false,
     };
     assert_eq!(failure(kept), Some(IsDirectory));
     assert_eq!(failure(rm("b")), None);

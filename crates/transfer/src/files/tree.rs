@@ -9,10 +9,13 @@ use std::sync::atomic::AtomicBool;
 
 use rustix::io::Errno;
 
+use super::kept_time::KeptTime;
 use super::listing::{Listing, entry};
 use super::message::{
-    EntryKind, FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, PathBytes,
+    EntryKind, FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, MAX_CONTENT_BYTES,
+    MAX_RANGE_BYTES, PathBytes,
 };
+use super::sum::{MAX_SUMMED_FILES, SumRequest, SummedFile, sum_files};
 use super::{leftovers, remove};
 use crate::grants::Access;
 use crate::path::RelPath;
@@ -52,6 +55,8 @@ pub struct Files {
     /// The directory that was listed last, and the last name of the page. `None` if there was
     /// nothing behind it.
     reported: Option<(PathBytes, PathBytes)>,
+    /// Maximum number of threads that read files for one answer.
+    threads: usize,
 }
 
 type FilesResult = Result<FilesResponse, FilesFailure>;
@@ -63,7 +68,13 @@ impl Files {
             root,
             listing: Listing::default(),
             reported: None,
+            threads: 1,
         }
+    }
+
+    /// Sets the maximum number of threads that read files for one answer.
+    pub fn set_threads(&mut self, threads: usize) {
+        self.threads = threads;
     }
 
     /// Rewrites a request for the next page (LH-FILES-12) as one with an explicit position, if
@@ -137,9 +148,31 @@ impl Files {
                 from,
                 to,
                 overwrite,
-            } => self.rename(from, to, *overwrite, permission),
-            FilesRequest::Remove { path, recursive } => {
+                keep_time,
+            } => self.keeping_time(*keep_time, from, || {
+                self.rename(from, to, *overwrite, permission)
+            }),
+            FilesRequest::Remove {
+                path,
+                recursive,
+                keep_time,
+            } => self.keeping_time(*keep_time, path, || {
                 self.remove(path, *recursive, permission, stop)
+            }),
+            FilesRequest::Read { path } => self.read(path, 0, MAX_CONTENT_BYTES, permission),
+            FilesRequest::ReadRange { path, offset } => {
+                self.read(path, *offset, MAX_RANGE_BYTES, permission)
+            }
+            FilesRequest::Sum {
+                paths,
+                algorithm,
+                coarse,
+            } => {
+                let request = SumRequest {
+                    algorithm: *algorithm,
+                    coarse: *coarse,
+                };
+                Ok(self.sum(paths, request, permission, stop))
             }
             FilesRequest::Leftovers {
                 path,
@@ -322,6 +355,66 @@ impl Files {
             _ => dir.remove(name).map_err(failed),
         }?;
         Ok(FilesResponse::Changed)
+    }
+
+    /// Makes a change that takes an entry out of its directory. With `keeps`, the directory gets
+    /// the modification time back that it had before.
+    fn keeping_time(
+        &self,
+        keeps: bool,
+        path: &PathBytes,
+        change: impl FnOnce() -> FilesResult,
+    ) -> FilesResult {
+        let parent = plain(path).ok().filter(|_| keeps).and_then(|place| {
+            let (parent, _) = place.split_last()?;
+            KeptTime::read(&self.root, &parent)
+        });
+        let changed = change()?;
+        if let Some(parent) = parent {
+            parent.restore();
+        }
+        Ok(changed)
+    }
+
+    fn read(
+        &self,
+        path: &PathBytes,
+        offset: u64,
+        max_bytes: usize,
+        permission: &dyn Permission,
+    ) -> FilesResult {
+        let place = plain(path)?;
+        require(permission, Access::Read, &place, path)?;
+        let read = self.root.read_range(&place, offset, max_bytes);
+        let (content, is_cut) = read.map_err(|errno| FilesFailure::from_errno(errno, path))?;
+        Ok(FilesResponse::Content {
+            content: PathBytes(content),
+            is_cut,
+        })
+    }
+
+    fn sum(
+        &self,
+        paths: &[PathBytes],
+        request: SumRequest,
+        permission: &dyn Permission,
+        stop: &AtomicBool,
+    ) -> FilesResponse {
+        let readable = |path| {
+            let place = plain(path)?;
+            require(permission, Access::Read, &place, path)?;
+            Ok(place)
+        };
+        let files: Vec<SummedFile<'_>> = paths
+            .iter()
+            .take(MAX_SUMMED_FILES)
+            .map(|path| SummedFile {
+                place: readable(path),
+                path,
+            })
+            .collect();
+        let sums = sum_files(&self.root, &files, request, self.threads, stop);
+        FilesResponse::Sums { sums }
     }
 
     fn leftovers(

@@ -88,11 +88,14 @@ pub(super) fn asks() -> Vec<Seed> {
             from: path("e"),
             to: path("../f"),
             overwrite: false,
+            keep_time: false,
         },
         FilesRequest::Remove {
             path: path(""),
             recursive: true,
+            keep_time: true,
         },
+        FilesRequest::Read { path: path("h") },
         FilesRequest::Leftovers {
             path: path("g"),
             after: None,

@@ -17,6 +17,7 @@ use crate::frame_io::{FrameReader, IncomingFrame};
 use crate::path::RelPath;
 use crate::progress::TransferProgress;
 use crate::receive::{AfterDone, Receiver, RequestedEntries, StreamEnd, receive_stream};
+use crate::route_info::RouteInfo;
 use crate::send::{PlaintextSetting, Presence, Sources, WorkQueue, send_stream};
 use crate::store::{
     AnnouncedFile, Comparison, FileStore, MadeDir, OnCommit, ResumedFile, Resumption,
@@ -217,7 +218,10 @@ pub(super) fn receiver(data: &[u8]) {
     let mut received = Vec::new();
     let reported = run(async {
         for _ in 0..2 {
-            let counters = receiver.progress.add_stream("direct", None, false);
+            let counters = receiver
+                .reporter
+                .progress
+                .add_stream(&RouteInfo::direct(), None, false);
             let idle = Arc::strong_count(&receiver);
             let said = ScriptedStream {
                 data,
@@ -321,7 +325,10 @@ pub(super) fn sender(data: &[u8]) {
     queue.walk();
     let written = Arc::new(AtomicUsize::new(0));
     let ended = run(async {
-        let counters = queue.progress.add_stream("direct", None, false);
+        let counters = queue
+            .reporter
+            .progress
+            .add_stream(&RouteInfo::direct(), None, false);
         let begun = written.clone();
         let said = ScriptedStream {
             data,

@@ -3,17 +3,19 @@
 mod exchanges;
 
 use bytes::Bytes;
+use longhaul_filter::{FilterRules, NameRule};
 use longhaul_proto::PublicKey;
 use longhaul_proto::fuzzing::{Seed, text_seeds};
 
 use crate::error::{Failure, FailureKind};
+use crate::existing::ExistingPolicy;
 use crate::part::{CopyPart, Portion};
 use crate::path::RelPath;
 use crate::progress::NotKeptCounts;
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::{
-    Block, CopyRequest, CopyToken, EntryHead, EntryOutcome, Extent, FileOffer, FlowReport, Frame,
-    HardLink, Hello, Meta, RefusalKind, VERSION,
+    Acceptance, Block, CopyRequest, CopyToken, EntryHead, EntryOutcome, Extent, FileOffer,
+    FlowReport, Frame, HardLink, Hello, Meta, RefusalKind, VERSION,
 };
 
 pub(super) use exchanges::{receivers, senders};
@@ -51,27 +53,20 @@ fn all() -> Vec<(&'static str, Frame)> {
         ),
         (
             "accept",
-            Frame::Accept {
-                version: VERSION,
+            Frame::Accept(Acceptance {
                 max_streams: 64,
                 instance: Some([6; 8]),
-                clear: false,
                 present: true,
-                hard_links: false,
-                placement: None,
-            },
+                ..Acceptance::default()
+            }),
         ),
         (
             "accept-clear",
-            Frame::Accept {
-                version: VERSION,
+            Frame::Accept(Acceptance {
                 max_streams: 64,
-                instance: None,
                 clear: true,
-                present: false,
-                hard_links: false,
-                placement: None,
-            },
+                ..Acceptance::default()
+            }),
         ),
         (
             "refuse",
@@ -265,6 +260,12 @@ fn push() -> Hello {
         portion: Portion::Whole,
         placement: None,
         reports_not_kept: false,
+        filter: FilterRules::default(),
+        existing: ExistingPolicy {
+            update: true,
+            ..ExistingPolicy::default()
+        },
+        receipt: false,
     }
 }
 
@@ -283,6 +284,14 @@ fn pull() -> Hello {
         portion: Portion::Whole,
         placement: None,
         reports_not_kept: false,
+        filter: FilterRules {
+            names: vec![NameRule::include("*.c"), NameRule::exclude("*")],
+            ignore_files: true,
+            max_bytes: Some(1 << 20),
+            ..FilterRules::default()
+        },
+        existing: ExistingPolicy::default(),
+        receipt: false,
     }
 }
 

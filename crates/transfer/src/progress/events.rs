@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Failure;
+use crate::route_info::RouteInfo;
 use crate::tree_hash::Hash;
 
 /// An event. Paths are formatted for people; names at the destination are as the user would write
@@ -15,14 +16,14 @@ pub enum TransferEvent {
         /// Number of the stream.
         stream: u32,
         /// Route of the stream.
-        route: String,
+        route: RouteInfo,
     },
     /// A stream was lost. Other streams take over its unanswered blocks.
     StreamLost {
         /// Number of the stream, if it ever opened.
         stream: Option<u32>,
         /// Route of the stream.
-        route: String,
+        route: RouteInfo,
         /// Reason, which names the hop if it is known.
         reason: String,
         /// If true, the user need not be told. Either the server allows no further stream, or the
@@ -48,8 +49,8 @@ pub enum TransferEvent {
     },
     /// The share of a route in the streams changes. Only for routes that the user did not choose.
     RouteJudged {
-        /// Name of the route.
-        route: String,
+        /// The route.
+        route: RouteInfo,
         /// New standing of the route.
         standing: RouteStanding,
         /// Reason, formatted for people.

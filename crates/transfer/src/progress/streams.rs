@@ -4,13 +4,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use drs::LimitTally;
-use longhaul_session::{FlowObservations, FlowWatch};
+use drs::{FlowObservations, FlowWatch, LimitTally};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::flow_report::ReportSchedule;
+use crate::route_info::RouteInfo;
 use crate::wire::FlowReport;
 
 /// Counters of one stream over all its connections. A stream that is lost and reopened continues
@@ -20,7 +20,7 @@ pub struct StreamCounters {
     /// Number of the stream, from 0 in the order of opening.
     pub number: u32,
     /// Route of the stream.
-    pub route: String,
+    pub route: RouteInfo,
     /// Bytes of file data that the stream carried.
     pub bytes: AtomicU64,
     /// Segments that its connections on this host retransmitted. Known when one has ended.
@@ -124,6 +124,7 @@ impl ConnectionEnds {
         if now.rtt.is_zero() {
             now.rtt = here.rtt;
         }
+        now.packets = now.packets.or(here.packets);
         now.retransmits = now.retransmits.saturating_add(here.retransmits);
         now.out_of_order = now.out_of_order.saturating_add(here.out_of_order);
         now.sent = now.sent.saturating_add(here.sent);
@@ -142,7 +143,7 @@ impl ConnectionEnds {
 impl StreamCounters {
     pub(super) fn new(
         number: u32,
-        route: &str,
+        route: &RouteInfo,
         flow: Option<Arc<FlowWatch>>,
         reports: bool,
         max_streams: watch::Sender<Option<usize>>,
@@ -150,7 +151,7 @@ impl StreamCounters {
     ) -> Self {
         Self {
             number,
-            route: route.to_owned(),
+            route: route.clone(),
             bytes: AtomicU64::new(0),
             retransmits: AtomicU64::new(0),
             retransmits_known: AtomicBool::new(false),
@@ -296,7 +297,7 @@ mod tests {
     #[test]
     fn reopened_stream_continues_its_counters() {
         let progress = TransferProgress::default();
-        let counters = progress.add_stream("direct", None, false);
+        let counters = progress.add_stream(&RouteInfo::direct(), None, false);
         for reconnect in 1..=10u64 {
             counters.receive(FlowReport {
                 held_ms: [100; 9],

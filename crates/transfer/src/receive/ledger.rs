@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use crate::account::ResourceExhausted;
 use crate::error::{Failure, FailureKind};
-use crate::manifest::{Manifest, ManifestRecord};
+use crate::manifest::{Manifest, ManifestObserver, ManifestRecord};
 use crate::store::{AnnouncedFile, MadeDir};
 use crate::tree_hash::{BlockHash, Hash};
 use crate::wire::{Block, EntryHead, EntryOutcome, Frame, HardLink, Meta, NO_ENTRY};
@@ -64,6 +64,10 @@ pub(crate) trait LedgerTypes {
 pub(crate) type AnswerFrames = (Frame, Option<Frame>);
 
 /// An action that the caller must perform.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "actions are performed at once, so few exist"
+)]
 pub(crate) enum LedgerAction<P: LedgerTypes> {
     /// Send an answer.
     Answer(P::Asker, AnswerFrames),
@@ -358,6 +362,16 @@ impl<P: LedgerTypes> CopyLedger<P> {
         self.stage = CopyStage::Done(self.manifest.hash());
     }
 
+    /// Reports all records to `observer`. Must be called before any entry arrives.
+    pub(crate) fn observe(&mut self, observer: Arc<dyn ManifestObserver>) {
+        self.manifest.observe(observer);
+    }
+
+    /// Returns the number of entries, once everything is in place.
+    pub(crate) fn entries(&self) -> u64 {
+        self.manifest.len()
+    }
+
     /// Returns the hash over everything, once everything is in place.
     pub(crate) fn conclusion(&self) -> Option<Hash> {
         match self.stage {
@@ -417,7 +431,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
         // Reported to any stream that brings more.
         self.memory.exhausted = self.memory.exhausted.or(self.check_room(0).err());
         let content = match record {
-            ManifestRecord::File { size, hash } => Some((size, Some(*hash))),
+            ManifestRecord::File { size, hash, .. } => Some((size, Some(*hash))),
             ManifestRecord::Unchanged { size, .. } => Some((size, None)),
             ManifestRecord::HardLink { size, .. } => Some((size, None)),
             _ => None,

@@ -8,7 +8,7 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use std::marker::PhantomData;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc::OwnedPermit;
@@ -20,11 +20,13 @@ use crate::frame_io::BufferPool;
 use crate::hole_hash::hash_block;
 use crate::manifest::ManifestRecord;
 use crate::path::RelPath;
-use crate::progress::{Observer, TransferEvent, TransferProgress};
+use crate::progress::{Observer, TransferProgress};
+use crate::receipt::{ReceiptRole, ServerReceipt};
 use crate::receive::ledger::{
     AnswerFrames, BlockClass, CopyLedger, Directory, LedgerAction, LedgerTypes, MAX_EVENT_BYTES,
     Rejection, RequestedEntries, SentKind, SkipClaim,
 };
+use crate::reporter::{CopyReporter, EntryLabels};
 use crate::store::{
     AnnouncedFile, Comparison, CopyDestination, FileStore, OnCommit, ResumedFile, Resumption,
 };
@@ -49,9 +51,9 @@ pub(crate) struct Receiver<S: FileStore = CopyDestination> {
     state: Mutex<ReceiverState<S>>,
     done: Notify,
     pub account: Arc<Account>,
-    pub progress: Arc<TransferProgress>,
-    observer: Arc<dyn Observer>,
-    label: Box<dyn Fn(&EntryHead) -> String + Send + Sync>,
+    pub reporter: CopyReporter,
+    /// This end's part in the receipt, if there is one.
+    pub receipt: OnceLock<ReceiptRole>,
     /// Held while a file is being resumed, so that only one of several streams that describe it
     /// opens it.
     resuming: tokio::sync::Mutex<()>,
@@ -120,7 +122,7 @@ impl<S: FileStore> Receiver<S> {
         account: Arc<Account>,
         progress: Arc<TransferProgress>,
         observer: Arc<dyn Observer>,
-        label: Box<dyn Fn(&EntryHead) -> String + Send + Sync>,
+        labels: EntryLabels,
     ) -> Result<Arc<Self>, Error> {
         let sources = store.sources();
         let begun_with = COPY_BYTES + store.name_bytes() + sources as u64 * SOURCE_BYTES;
@@ -138,13 +140,35 @@ impl<S: FileStore> Receiver<S> {
             state: Mutex::new(state),
             done: Notify::new(),
             account,
-            progress,
-            observer,
-            label,
+            reporter: CopyReporter {
+                progress,
+                observer,
+                labels,
+            },
+            receipt: OnceLock::new(),
             resuming: tokio::sync::Mutex::default(),
             ended: Mutex::new(Some(ended)),
             _end: end,
         }))
+    }
+
+    /// Gives this end a part in the receipt. Must be called before any entry arrives.
+    pub(crate) fn keep_receipt(&self, role: ReceiptRole) {
+        if let Some(recorder) = role.recorder() {
+            recorder.restart();
+            self.state.lock().ledger.observe(recorder.clone());
+        }
+        let _ = self.receipt.set(role);
+    }
+
+    /// Notes the server's signature.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] if none was requested.
+    pub(crate) fn receive_receipt(&self, receipt: ServerReceipt) -> Result<(), Error> {
+        ReceiptRole::receive(&self.receipt, receipt)?;
+        self.done.notify_waiters();
+        Ok(())
     }
 
     /// Returns a channel that disconnects when this receiver is dropped and has released its files.
@@ -154,8 +178,8 @@ impl<S: FileStore> Receiver<S> {
     }
 
     /// Passes an event to the ledger for which it needs at most `MAX_EVENT_BYTES` and `more` bytes
-    /// of memory.
-    fn event_with_memory<R>(
+    /// of memory. Returns the actions, which the caller must perform.
+    fn decide<R>(
         &self,
         more: u64,
         event: impl FnOnce(&mut CopyLedger<ReceiverTypes<S>>, &mut Actions<S>) -> R,
@@ -173,30 +197,31 @@ impl<S: FileStore> Receiver<S> {
         (result, out)
     }
 
+    /// Passes an event to the ledger, and performs the actions ([`Self::perform`]).
     fn event<R>(
-        &self,
+        self: &Arc<Self>,
         event: impl FnOnce(&mut CopyLedger<ReceiverTypes<S>>, &mut Actions<S>) -> R,
-    ) -> (R, Actions<S>) {
-        self.event_with_memory(0, event)
+    ) -> R {
+        let (result, actions) = self.decide(0, event);
+        self.perform(actions);
+        result
     }
 
     /// Checks that the entry of a frame can belong to this copy, and was requested. An entry that
     /// is not accepted is replaced by its failure.
-    pub(crate) fn check(&self, frame: Frame) -> Result<Frame, Error> {
+    pub(crate) fn check(self: &Arc<Self>, frame: Frame) -> Result<Frame, Error> {
         if let Frame::FileEnd { id, .. } = frame {
             self.event(|ledger, _| ledger.is_described(id))
-                .0
                 .map_err(|why| self.error(why))?;
         }
         if let Frame::HardLink(link) = &frame {
             self.event(|ledger, _| ledger.admit_link(link))
-                .0
                 .map_err(|why| self.error(why))?;
         }
         let Some((head, sent)) = SentKind::from_frame(&frame) else {
             return Ok(frame);
         };
-        let admitted = self.event(|ledger, _| ledger.admit(head, sent)).0;
+        let admitted = self.event(|ledger, _| ledger.admit(head, sent));
         match admitted.map_err(|why| self.error(why))? {
             None => Ok(frame),
             Some(failure) => Ok(Frame::Failed {
@@ -211,7 +236,7 @@ impl<S: FileStore> Receiver<S> {
             Rejection::Protocol(what) => Error::Protocol(what.into()),
             Rejection::Limit(exhausted) => exhausted.into(),
             Rejection::NotAsked(head, what) => {
-                Error::NotAsked(format!("{}: {what}", (self.label)(&head)))
+                Error::NotAsked(format!("{}: {what}", self.reporter.label(&head)))
             }
         }
     }
@@ -221,7 +246,7 @@ impl<S: FileStore> Receiver<S> {
         match self.state.lock().ledger.missing_source() {
             None => Ok(()),
             Some(source) => {
-                let label = (self.label)(&EntryHead {
+                let label = self.reporter.label(&EntryHead {
                     id: NO_ENTRY,
                     source: source as u32,
                     path: RelPath::root(),
@@ -233,45 +258,37 @@ impl<S: FileStore> Receiver<S> {
 
     /// Handles an entry in one frame (SMALL, DIRECTORY, SYMLINK, FAILED), FILE_END, OFFER or
     /// HARD_LINK, as long as `is_waiting` says that someone waits for the answer. Blocking.
+    #[allow(
+        clippy::collapsible_match,
+        reason = "the ledger is told in the arm, not in its guard"
+    )]
     pub(crate) fn entry(
         self: &Arc<Self>,
         frame: Frame,
         reply: AnswerPermit,
         is_waiting: &dyn Fn() -> bool,
     ) {
-        let actions = match frame {
+        match frame {
             Frame::Offer(offer) => self.claimed(SkipClaim::Offer(&offer), reply, || {
                 self.compare(&offer, is_waiting)
             }),
             Frame::HardLink(link) => {
-                self.claimed(SkipClaim::Link(&link), reply, || self.store.link(&link))
+                self.claimed(SkipClaim::Link(&link), reply, || self.store.link(&link));
             }
             Frame::FileEnd { id, hash } => {
                 // Only described files get here, as `check` ensures.
-                self.event(|ledger, out| ledger.file_end(id, hash, reply, out))
-                    .1
+                let _ = self.event(|ledger, out| ledger.file_end(id, hash, reply, out));
             }
             Frame::Failed { head, failure } => {
-                self.event(|ledger, out| ledger.failed(&head, failure, reply, out))
-                    .1
+                self.event(|ledger, out| ledger.failed(&head, failure, reply, out));
             }
             Frame::Directory { head, meta } => {
-                let (wanted, mut actions) =
-                    self.event(|ledger, out| ledger.entry(&head, true, reply, out));
-                if wanted {
-                    let made = self
-                        .store
-                        .make_dir(&head, &meta)
-                        .map_err(Failure::at_destination);
+                if self.event(|ledger, out| ledger.entry(&head, true, reply, out)) {
+                    let made = self.store.make_dir(&head, &meta);
+                    let made = made.map_err(Failure::at_destination);
                     let finish = made.as_ref().is_ok_and(|made| self.store.finishes(*made));
-                    actions.extend(
-                        self.event(|ledger, out| {
-                            ledger.directory_made(&head, meta, made, finish, out)
-                        })
-                        .1,
-                    );
+                    self.event(|ledger, out| ledger.directory_made(&head, meta, made, finish, out));
                 }
-                actions
             }
             Frame::Small {
                 head,
@@ -279,35 +296,26 @@ impl<S: FileStore> Receiver<S> {
                 hash,
                 data,
             } => {
-                let (wanted, actions) =
-                    self.event(|ledger, out| ledger.entry(&head, false, reply, out));
-                if wanted {
-                    let done = self.small_committed(head.clone(), data.len() as u64, hash);
+                if self.event(|ledger, out| ledger.entry(&head, false, reply, out)) {
+                    let content = (data.len() as u64, hash, meta.mtime);
+                    let done = self.small_committed(head.clone(), content);
                     match blake3::hash(&data) == hash {
                         true => self.store.write_small(&head, &meta, &data, &hash, done),
                         // LH-COPY-22.
                         false => done(Err(Failure::new(FailureKind::Verification))),
                     }
                 }
-                actions
             }
             Frame::Symlink { head, meta, target } => {
-                let (wanted, mut actions) =
-                    self.event(|ledger, out| ledger.entry(&head, false, reply, out));
-                if wanted {
+                if self.event(|ledger, out| ledger.entry(&head, false, reply, out)) {
                     let record = ManifestRecord::Symlink { target: &target };
                     let outcome = self.store.write_symlink(&head, &meta, &target);
                     let outcome = outcome.map_err(Failure::at_destination);
-                    actions.extend(
-                        self.event(|ledger, out| ledger.entry_written(&head, record, outcome, out))
-                            .1,
-                    );
+                    self.event(|ledger, out| ledger.entry_written(&head, record, outcome, out));
                 }
-                actions
             }
-            _ => return,
-        };
-        self.perform(actions);
+            _ => {}
+        }
     }
 
     /// Compares an offered file with the existing one. A server reads one file at a time for one
@@ -327,32 +335,33 @@ impl<S: FileStore> Receiver<S> {
     }
 
     fn claimed(
-        &self,
+        self: &Arc<Self>,
         claim: SkipClaim<'_>,
         reply: AnswerPermit,
         compare: impl FnOnce() -> Result<Comparison, Failure>,
-    ) -> Actions<S> {
-        let (wanted, mut actions) =
-            self.event(|ledger, out| ledger.handle_claim(claim, reply, out));
-        if wanted {
+    ) {
+        if self.event(|ledger, out| ledger.handle_claim(claim, reply, out)) {
             let compared = compare().map_err(Failure::at_destination);
-            actions.extend(
-                self.event(|ledger, out| ledger.claim_checked(claim, compared, out))
-                    .1,
-            );
+            self.event(|ledger, out| ledger.claim_checked(claim, compared, out));
         }
-        actions
     }
 
     /// Returns a callback that reports the outcome of a file in one frame to the ledger.
-    fn small_committed(self: &Arc<Self>, head: EntryHead, size: u64, hash: Hash) -> OnCommit {
+    fn small_committed(
+        self: &Arc<Self>,
+        head: EntryHead,
+        (size, hash, mtime): (u64, Hash, (i64, u32)),
+    ) -> OnCommit {
         let receiver = self.clone();
         Box::new(move |outcome| {
             let outcome = outcome.map_err(Failure::at_destination);
-            let record = ManifestRecord::File { size, hash: &hash };
-            let (_, actions) =
-                receiver.event(|ledger, out| ledger.entry_written(&head, record, outcome, out));
-            receiver.perform(actions);
+            let record = ManifestRecord::File {
+                size,
+                hash: &hash,
+                mtime,
+                parts: &[],
+            };
+            receiver.event(|ledger, out| ledger.entry_written(&head, record, outcome, out));
         })
     }
 
@@ -363,8 +372,7 @@ impl<S: FileStore> Receiver<S> {
         announced: AnnouncedFile,
     ) -> Result<(), Error> {
         let id = announced.head.id;
-        if announced.identity.is_none() || self.event(|ledger, _| ledger.is_described(id)).0.is_ok()
-        {
+        if announced.identity.is_none() || self.event(|ledger, _| ledger.is_described(id)).is_ok() {
             return self.announce(announced, &[]);
         }
         loop {
@@ -373,9 +381,7 @@ impl<S: FileStore> Receiver<S> {
                 Resumption::Nothing => return self.announce(announced, &[]),
                 Resumption::Some((file, in_place)) => {
                     self.announce(announced, &in_place)?;
-                    let (_spare, actions) =
-                        self.event(|ledger, out| ledger.assign_permit(id, Ok(file), out));
-                    self.perform(actions);
+                    self.event(|ledger, out| ledger.assign_permit(id, Ok(file), out));
                     return Ok(());
                 }
                 Resumption::AskAgain(pause) => pause,
@@ -393,7 +399,7 @@ impl<S: FileStore> Receiver<S> {
     ) -> Result<(), Error> {
         let more = CopyLedger::<ReceiverTypes<S>>::bytes_of(in_place);
         let shown = (announced.head.clone(), announced.size);
-        let (result, actions) = self.event_with_memory(more, |ledger, out| {
+        let (result, actions) = self.decide(more, |ledger, out| {
             ledger.announce(announced, in_place, out)
         });
         // This counts only what was in place when the file was first described.
@@ -405,11 +411,8 @@ impl<S: FileStore> Receiver<S> {
         self.perform(actions);
         result.map_err(|why| self.error(why))?;
         if bytes > 0 {
-            self.progress.count_resumed(bytes);
             let (head, size) = shown;
-            let path = (self.label)(&head);
-            self.observer
-                .event(TransferEvent::Resumed { path, bytes, size });
+            self.reporter.resumed(&head, bytes, size);
         }
         Ok(())
     }
@@ -421,7 +424,7 @@ impl<S: FileStore> Receiver<S> {
     ) -> Result<Resumption<ResumedFile<PermittedFile<S::File>>>, Error> {
         let (receiver, file) = (self.clone(), announced.clone());
         let id = announced.head.id;
-        if self.event(|ledger, _| ledger.is_described(id)).0.is_ok() {
+        if self.event(|ledger, _| ledger.is_described(id)).is_ok() {
             return Ok(Resumption::Nothing);
         }
         match blocking(move || receiver.store.may_resume(&file)).await? {
@@ -478,7 +481,7 @@ impl<S: FileStore> Receiver<S> {
         self: &Arc<Self>,
         block: &Block,
     ) -> Result<Option<u64>, Error> {
-        let expected = self.event(|ledger, _| ledger.classify_block(block)).0;
+        let expected = self.event(|ledger, _| ledger.classify_block(block));
         let BlockClass::Wanted {
             size,
             has_permit: has_place,
@@ -493,9 +496,7 @@ impl<S: FileStore> Receiver<S> {
                 _permit: place,
             });
             // Another stream may have got a permit first.
-            let (_spare, actions) =
-                self.event(|ledger, out| ledger.assign_permit(block.id, place, out));
-            self.perform(actions);
+            self.event(|ledger, out| ledger.assign_permit(block.id, place, out));
         }
         Ok(Some(size))
     }
@@ -503,9 +504,7 @@ impl<S: FileStore> Receiver<S> {
     /// Handles an arrived block. Returns true if its data is needed. Otherwise the requester is
     /// answered now, or together with earlier ones.
     pub(crate) fn needs_data(self: &Arc<Self>, block: &Block, reply: AnswerPermit) -> bool {
-        let (wanted, actions) = self.event(|ledger, out| ledger.block_arrived(block, reply, out));
-        self.perform(actions);
-        wanted
+        self.event(|ledger, out| ledger.block_arrived(block, reply, out))
     }
 
     /// Handles the data of a block of a file of `size` bytes, with its hash if known. Blocking. A
@@ -522,17 +521,16 @@ impl<S: FileStore> Receiver<S> {
         said: Option<BlockHash>,
     ) {
         let hash = hash.unwrap_or_else(|| hash_block(&block, data.bytes(), size));
-        let (_, actions) = match said.is_none_or(|said| said == hash) {
+        match said.is_none_or(|said| said == hash) {
             true => self.event(|ledger, out| ledger.block_hashed(block, hash, data, out)),
             false => self.event(|ledger, out| ledger.block_changed(block.id, out)),
-        };
-        self.perform(actions);
+        }
     }
 
     /// Handles END, which gives the number of entries. Returns the argument for [`Self::finish`] if
     /// that must be called.
     pub(crate) fn handle_end(&self, entries: u64) -> Result<Option<FinishActions<S>>, Error> {
-        let (result, actions) = self.event(|ledger, out| ledger.handle_end(entries, out));
+        let (result, actions) = self.decide(0, |ledger, out| ledger.handle_end(entries, out));
         result.map_err(|why| self.error(why))?;
         Ok((!actions.is_empty()).then_some(FinishActions(actions)))
     }
@@ -549,7 +547,33 @@ impl<S: FileStore> Receiver<S> {
 
     /// Returns the frames that end every stream.
     pub(crate) fn closing_frames(&self) -> Vec<Frame> {
-        self.state.lock().ledger.closing_frames()
+        let state = self.state.lock();
+        let mut frames = state.ledger.closing_frames();
+        let (entries, manifest) = (state.ledger.entries(), state.ledger.conclusion());
+        drop(state);
+        // LH-COPY-59: DONE stays the last frame.
+        if let (Some(ReceiptRole::Signs(signer)), Some(manifest)) = (self.receipt.get(), manifest)
+            && let Some(receipt) = signer.sign(entries, &manifest)
+        {
+            frames.insert(frames.len().saturating_sub(1), Frame::Receipt(receipt));
+        }
+        frames
+    }
+
+    /// Returns true if everything is in place, and the server's signature is not awaited.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.conclusion().is_some() && !ReceiptRole::awaits(&self.receipt)
+    }
+
+    /// Waits until [`Self::is_finished`].
+    pub(crate) async fn wait_finished(&self) {
+        loop {
+            let changed = self.done.notified();
+            if self.is_finished() {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Waits until everything is in place.

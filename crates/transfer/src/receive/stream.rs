@@ -9,20 +9,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use longhaul_session::SESSION_BYTES;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::account::Resource;
+use crate::account::{Resource, ResourcePermit};
 use crate::error::Error;
 use crate::frame_io::{FLOW_REPORT_INTERVAL, FrameReader, IncomingFrame, KEEP_ALIVE_INTERVAL};
 use crate::hole_hash::is_mostly_hole;
 use crate::limits::STREAM_BYTES;
 use crate::progress::StreamCounters;
+use crate::receipt::ReceiptRole;
 use crate::receive::ledger::AnswerFrames;
 use crate::receive::receiver::{AnswerPermit, BlockData, Receiver};
 use crate::store::{AnnouncedFile, FileStore};
-use crate::tree_hash::{BlockHasher, Subtree};
+use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::{
-    BLOCK_LOG2, Frame, MAX_BODY_BYTES, MAX_DETAIL_BYTES, MAX_HAVE_SUBTREES, RefusalKind,
+    BLOCK_LOG2, Block, Frame, MAX_BODY_BYTES, MAX_DETAIL_BYTES, MAX_HAVE_SUBTREES, RefusalKind,
 };
 use crate::workers::Workers;
 
@@ -79,13 +80,17 @@ where
     let (answers, waiting) = mpsc::channel::<AnswerFrames>(MAX_WAITING_ANSWERS);
     let (haves, in_place) = mpsc::channel::<Frame>(1);
     let workers = Workers::default();
-    let read = read_frames(
+    let input = StreamInput {
         receiver,
         counters,
-        reader,
-        (answers.clone(), haves),
-        &workers,
-    );
+        answers: answers.clone(),
+        haves,
+        workers: &workers,
+        in_memory: Arc::new(Semaphore::new(MAX_BLOCKS_IN_MEMORY)),
+        batch: Vec::new(),
+        batch_from: 0,
+    };
+    let read = input.read(reader);
     let waiting = QueuedFrames {
         answers: &answers,
         waiting,
@@ -125,6 +130,7 @@ async fn write_answers<S: FileStore, W: AsyncWrite + Unpin>(
     let mut out = Vec::new();
     let (mut concluded, mut said_done) = (false, false);
     let mut said_retire = false;
+    let leaves = matches!(after_done, AfterDone::Leave);
     let quiet = if counters.reports() {
         FLOW_REPORT_INTERVAL
     } else {
@@ -147,6 +153,10 @@ async fn write_answers<S: FileStore, W: AsyncWrite + Unpin>(
                 None => std::future::pending().await,
             },
             () = receiver.wait_concluded(), if !concluded => concluded = true,
+            // LH-COPY-59: the client of a pull leaves once it has the signature.
+            () = receiver.wait_finished(), if said_done && leaves => {
+                return Ok(StreamEnd::Finished);
+            }
             () = counters.wait_retired(), if !said_retire => {
                 said_retire = true;
                 Frame::Retire.encode(&mut out);
@@ -172,7 +182,9 @@ async fn write_answers<S: FileStore, W: AsyncWrite + Unpin>(
         writer.write_all(&out).await?;
         writer.flush().await?;
         match after_done {
-            AfterDone::Leave if done => return Ok(StreamEnd::Finished),
+            AfterDone::Leave if done && receiver.is_finished() => {
+                return Ok(StreamEnd::Finished);
+            }
             AfterDone::Stay(streams) if done && streams.load(Ordering::Relaxed) == 1 => {
                 writer.shutdown().await?;
                 std::future::pending::<()>().await;
@@ -189,192 +201,231 @@ fn put((first, second): AnswerFrames, out: &mut Vec<u8>) {
     }
 }
 
-async fn read_frames<S: FileStore, R: AsyncRead + Unpin>(
-    receiver: &Arc<Receiver<S>>,
-    counters: &StreamCounters,
-    reader: &mut FrameReader<R>,
-    (answers, haves): (mpsc::Sender<AnswerFrames>, mpsc::Sender<Frame>),
-    workers: &Workers,
-) -> Result<StreamEnd, Error> {
-    let in_memory = Arc::new(Semaphore::new(MAX_BLOCKS_IN_MEMORY));
-    let mut batch: Vec<(Frame, AnswerPermit)> = Vec::new();
-    // Frames of a batch keep the data read around them alive, so this is the memory that they take.
-    let mut batch_from = 0;
-    loop {
-        let full = batch.len() >= MAX_BATCH_ENTRIES
-            || reader.frame_bytes() - batch_from >= MAX_BATCH_BYTES;
-        if !batch.is_empty() && (full || !reader.has_small_frame()) {
-            // The number of batches is limited, so that a fast peer does not outrun the disk.
-            let permit = in_memory
-                .clone()
-                .acquire_owned()
-                .await
-                .map_err(|_| closed())?;
-            let place = receiver.account.acquire(Resource::Buffers).await;
-            let (receiver, batch, answers) = (
-                receiver.clone(),
-                std::mem::take(&mut batch),
-                answers.clone(),
-            );
-            workers.spawn(move || {
-                let (_permit, _place) = (permit, place);
-                for (frame, reply) in batch {
-                    receiver.entry(frame, reply, &|| !answers.is_closed());
-                }
-            });
-        }
-        let taken_before = reader.frame_bytes();
-        let Some(incoming) = reader.next().await? else {
-            return Ok(match receiver.conclusion() {
-                Some(_) => StreamEnd::Finished,
-                None => StreamEnd::Closed,
-            });
-        };
-        match incoming {
-            IncomingFrame::Block(block, said) => {
-                let size = receiver.expected_size(&block).await?;
-                let holes = match &receiver.account.holes {
-                    Some(one) if size.is_some() && is_mostly_hole(&block) => {
-                        Some(one.acquire().await.map_err(|_| closed())?)
-                    }
-                    _ => None,
-                };
-                let permit = in_memory
-                    .clone()
-                    .acquire_owned()
-                    .await
-                    .map_err(|_| closed())?;
-                let place = receiver.account.acquire(Resource::Buffers).await;
-                let mut buffer = receiver.account.buffers().take();
-                let len = block.data_len();
-                if buffer.len() < len {
-                    buffer.resize(1 << BLOCK_LOG2.end(), 0);
-                }
-                // Blocks are hashed as they arrive, while in the cache. Those with holes are hashed
-                // later.
-                let mut hasher = size
-                    .filter(|_| block.is_all_data())
-                    .map(|size| BlockHasher::new(block.offset, u64::from(block.len), size));
-                let data = buffer.get_mut(..len).unwrap_or_default();
-                let arrived = |part: &[u8]| {
-                    if let Some(hasher) = &mut hasher {
-                        hasher.update(part);
-                    }
-                };
-                reader.read_data(data, arrived).await?;
-                let mut hash = hasher.map(BlockHasher::finish);
-                if said.is_some() {
-                    let clear = &receiver.progress.bytes_plaintext;
-                    clear.fetch_add(len as u64, Ordering::Relaxed);
-                }
-                if let (Some(size), Some(_)) = (size, &holes) {
-                    let (known, back) = receiver
-                        .account
-                        .hole_hasher()
-                        .hash(&block, buffer, size)
-                        .await?;
-                    (hash, buffer) = (Some(known), back);
-                }
-                drop(holes);
-                let data = BlockData {
-                    buffer,
-                    len,
-                    buffers: receiver.account.buffers().clone(),
-                    _in_memory: permit,
-                    _permit: place,
-                };
-                let reply = reserve(&answers).await?;
-                if size.is_some() {
-                    counters.bytes.fetch_add(len as u64, Ordering::Relaxed);
-                }
-                if receiver.needs_data(&block, reply)
-                    && let Some(size) = size
-                {
-                    let receiver = receiver.clone();
-                    workers.spawn(move || receiver.block(block, data, size, hash, said));
-                }
+/// Input of one stream, on its way to the receiver.
+struct StreamInput<'a, S: FileStore> {
+    receiver: &'a Arc<Receiver<S>>,
+    counters: &'a StreamCounters,
+    answers: mpsc::Sender<AnswerFrames>,
+    /// HAVE frames, which answer no question.
+    haves: mpsc::Sender<Frame>,
+    workers: &'a Workers,
+    /// Permits of the blocks and batches in memory.
+    in_memory: Arc<Semaphore>,
+    batch: Vec<(Frame, AnswerPermit)>,
+    /// Bytes of frames read before the batch. Its frames keep the data read around them alive, so
+    /// the difference is the memory that they take.
+    batch_from: u64,
+}
+
+impl<S: FileStore> StreamInput<'_, S> {
+    async fn read<R: AsyncRead + Unpin>(
+        mut self,
+        reader: &mut FrameReader<R>,
+    ) -> Result<StreamEnd, Error> {
+        loop {
+            let is_full = self.batch.len() >= MAX_BATCH_ENTRIES
+                || reader.frame_bytes() - self.batch_from >= MAX_BATCH_BYTES;
+            if !self.batch.is_empty() && (is_full || !reader.has_small_frame()) {
+                self.hand_over_batch().await?;
             }
-            IncomingFrame::Frame(frame) => match receiver.check(frame)? {
-                Frame::File {
+            if self.batch.is_empty() {
+                self.batch_from = reader.frame_bytes();
+            }
+            match reader.next().await? {
+                Some(IncomingFrame::Block(block, said)) => {
+                    self.take_block(reader, block, said).await?;
+                }
+                Some(IncomingFrame::Frame(frame)) => self.take_frame(frame).await?,
+                None if self.receiver.conclusion().is_some() => return Ok(StreamEnd::Finished),
+                None => return Ok(StreamEnd::Closed),
+            }
+        }
+    }
+
+    /// Waits for a permit among the blocks and batches in memory. Their number is limited, so that
+    /// a fast peer does not outrun the disk.
+    async fn memory_permits(&self) -> Result<(OwnedSemaphorePermit, ResourcePermit), Error> {
+        let in_memory = self.in_memory.clone().acquire_owned().await;
+        let in_memory = in_memory.map_err(|_| closed())?;
+        let buffer = self.receiver.account.acquire(Resource::Buffers).await;
+        Ok((in_memory, buffer))
+    }
+
+    /// Hands the batch to a blocking thread.
+    async fn hand_over_batch(&mut self) -> Result<(), Error> {
+        let permits = self.memory_permits().await?;
+        let batch = std::mem::take(&mut self.batch);
+        let (receiver, answers) = (self.receiver.clone(), self.answers.clone());
+        self.workers.spawn(move || {
+            let _permits = permits;
+            for (frame, reply) in batch {
+                receiver.entry(frame, reply, &|| !answers.is_closed());
+            }
+        });
+        Ok(())
+    }
+
+    /// Reads and hashes the data of a block, and hands it to a blocking thread if it is needed.
+    /// `said` is the hash that the sender gave for plaintext.
+    async fn take_block<R: AsyncRead + Unpin>(
+        &self,
+        reader: &mut FrameReader<R>,
+        block: Block,
+        said: Option<BlockHash>,
+    ) -> Result<(), Error> {
+        let receiver = self.receiver;
+        let size = receiver.expected_size(&block).await?;
+        let holes = match &receiver.account.holes {
+            Some(one) if size.is_some() && is_mostly_hole(&block) => {
+                Some(one.acquire().await.map_err(|_| closed())?)
+            }
+            _ => None,
+        };
+        let (in_memory, permit) = self.memory_permits().await?;
+        let mut buffer = receiver.account.buffers().take();
+        let len = block.data_len();
+        if buffer.len() < len {
+            buffer.resize(1 << BLOCK_LOG2.end(), 0);
+        }
+        // Blocks are hashed as they arrive, while in the cache. Those with holes are hashed later.
+        let mut hasher = size
+            .filter(|_| block.is_all_data())
+            .map(|size| BlockHasher::new(block.offset, u64::from(block.len), size));
+        let data = buffer.get_mut(..len).unwrap_or_default();
+        let arrived = |part: &[u8]| {
+            if let Some(hasher) = &mut hasher {
+                hasher.update(part);
+            }
+        };
+        reader.read_data(data, arrived).await?;
+        let mut hash = hasher.map(BlockHasher::finish);
+        if said.is_some() {
+            let clear = &receiver.reporter.progress.bytes_plaintext;
+            clear.fetch_add(len as u64, Ordering::Relaxed);
+        }
+        if let (Some(size), Some(_)) = (size, &holes) {
+            let hashed = receiver.account.hole_hasher().hash(&block, buffer, size);
+            let (known, back) = hashed.await?;
+            (hash, buffer) = (Some(known), back);
+        }
+        drop(holes);
+        let data = BlockData {
+            buffer,
+            len,
+            buffers: receiver.account.buffers().clone(),
+            _in_memory: in_memory,
+            _permit: permit,
+        };
+        let reply = self.reserve_answer().await?;
+        if size.is_some() {
+            self.counters.bytes.fetch_add(len as u64, Ordering::Relaxed);
+        }
+        if receiver.needs_data(&block, reply)
+            && let Some(size) = size
+        {
+            let receiver = receiver.clone();
+            self.workers
+                .spawn(move || receiver.block(block, data, size, hash, said));
+        }
+        Ok(())
+    }
+
+    async fn take_frame(&mut self, frame: Frame) -> Result<(), Error> {
+        let (receiver, counters) = (self.receiver, self.counters);
+        match receiver.check(frame)? {
+            Frame::File {
+                head,
+                meta,
+                size,
+                block_log2,
+                identity,
+            } => {
+                let announced = AnnouncedFile {
                     head,
                     meta,
                     size,
                     block_log2,
                     identity,
-                } => {
-                    // The walk is ahead of this entry, and its totals may be reported much later.
-                    receiver.progress.set_found(0, size, false);
-                    let id = head.id;
-                    let announced = AnnouncedFile {
-                        head,
-                        meta,
-                        size,
-                        block_log2,
-                        identity,
-                    };
-                    receiver.handle_file(announced).await?;
-                    let mut next = identity.map(|_| 0);
-                    while let Some((have, behind)) = next.and_then(|from| receiver.have(id, from)) {
-                        haves.send(have).await.map_err(|_| closed())?;
-                        next = behind;
-                    }
+                };
+                return self.take_file(announced).await;
+            }
+            frame @ (Frame::Small { .. }
+            | Frame::Directory { .. }
+            | Frame::Symlink { .. }
+            | Frame::Failed { .. }
+            | Frame::Offer(_)
+            | Frame::HardLink(_)
+            | Frame::FileEnd { .. }) => {
+                if let Frame::Small { data, .. } = &frame {
+                    let carried = &counters.bytes;
+                    carried.fetch_add(data.len() as u64, Ordering::Relaxed);
                 }
-                frame @ (Frame::Small { .. }
-                | Frame::Directory { .. }
-                | Frame::Symlink { .. }
-                | Frame::Failed { .. }
-                | Frame::Offer(_)
-                | Frame::HardLink(_)
-                | Frame::FileEnd { .. }) => {
-                    if let Frame::Small { data, .. } = &frame {
-                        counters
-                            .bytes
-                            .fetch_add(data.len() as u64, Ordering::Relaxed);
-                    }
-                    if batch.is_empty() {
-                        batch_from = taken_before;
-                    }
-                    batch.push((frame, reserve(&answers).await?));
+                let reply = self.reserve_answer().await?;
+                self.batch.push((frame, reply));
+            }
+            Frame::End { entries, bytes } => {
+                receiver.reporter.progress.set_found(entries, bytes, true);
+                if let Some(finish) = receiver.handle_end(entries)? {
+                    let receiver = receiver.clone();
+                    self.workers.spawn(move || receiver.finish(finish));
                 }
-                Frame::End { entries, bytes } => {
-                    receiver.progress.set_found(entries, bytes, true);
-                    if let Some(finish) = receiver.handle_end(entries)? {
-                        let receiver = receiver.clone();
-                        workers.spawn(move || receiver.finish(finish));
-                    }
-                }
-                Frame::Totals {
-                    entries,
-                    bytes,
-                    complete,
-                } => receiver.progress.set_found(entries, bytes, complete),
-                Frame::NotKept(counts) => receiver.progress.not_kept.raise(counts),
-                Frame::Accept {
-                    max_streams,
-                    instance,
-                    ..
-                } => {
-                    counters.record_accepted(max_streams);
-                    receiver.accepted(instance)?;
-                }
-                Frame::KeepAlive => {}
-                Frame::Flow(report) => counters.receive(report),
-                Frame::Refuse { kind, detail } => return Err(refused(kind, detail)),
-                Frame::Hello(_)
-                | Frame::Ack { .. }
-                | Frame::Result { .. }
-                | Frame::Have { .. }
-                | Frame::Want { .. }
-                | Frame::Done { .. }
-                | Frame::Retire
-                | Frame::Block(_)
-                | Frame::ClearBlock(..) => {
-                    return Err(Error::Protocol(
-                        "it sends what only a receiver sends".into(),
-                    ));
-                }
-            },
+            }
+            Frame::Totals {
+                entries,
+                bytes,
+                complete,
+            } => receiver
+                .reporter
+                .progress
+                .set_found(entries, bytes, complete),
+            Frame::NotKept(counts) => receiver.reporter.progress.not_kept.raise(counts),
+            Frame::Accept(accepted) => {
+                counters.record_accepted(accepted.max_streams);
+                ReceiptRole::check(&receiver.receipt, accepted.receipt)?;
+                receiver.accepted(accepted.instance)?;
+            }
+            Frame::Receipt(receipt) => receiver.receive_receipt(receipt)?,
+            Frame::KeepAlive => {}
+            Frame::Flow(report) => counters.receive(report),
+            Frame::Refuse { kind, detail } => return Err(refused(kind, detail)),
+            Frame::Hello(_)
+            | Frame::Ack { .. }
+            | Frame::Result { .. }
+            | Frame::Have { .. }
+            | Frame::Want { .. }
+            | Frame::Done { .. }
+            | Frame::Retire
+            | Frame::Block(_)
+            | Frame::ClearBlock(..) => {
+                return Err(Error::Protocol(
+                    "it sends what only a receiver sends".into(),
+                ));
+            }
         }
+        Ok(())
+    }
+
+    /// Handles FILE, and answers with HAVE if parts of the file exist.
+    async fn take_file(&self, announced: AnnouncedFile) -> Result<(), Error> {
+        let (id, identity) = (announced.head.id, announced.identity);
+        // The walk is ahead of this entry, and its totals may be reported much later.
+        self.receiver
+            .reporter
+            .progress
+            .set_found(0, announced.size, false);
+        self.receiver.handle_file(announced).await?;
+        let mut next = identity.map(|_| 0);
+        while let Some((have, behind)) = next.and_then(|from| self.receiver.have(id, from)) {
+            self.haves.send(have).await.map_err(|_| closed())?;
+            next = behind;
+        }
+        Ok(())
+    }
+
+    /// Waits for a permit to answer.
+    async fn reserve_answer(&self) -> Result<AnswerPermit, Error> {
+        let reserved = self.answers.clone().reserve_owned().await;
+        reserved.map_err(|_| closed())
     }
 }
 
@@ -385,10 +436,6 @@ pub(crate) fn refused(kind: RefusalKind, detail: String) -> Error {
         RefusalKind::Key => Error::Unauthorised(detail),
         RefusalKind::Limit => Error::Limit(detail),
     }
-}
-
-async fn reserve(answers: &mpsc::Sender<AnswerFrames>) -> Result<AnswerPermit, Error> {
-    answers.clone().reserve_owned().await.map_err(|_| closed())
 }
 
 fn closed() -> Error {

@@ -189,8 +189,11 @@ async fn data_beyond_four_tebibytes_arrives_at_its_offset() {
     let (near_read, mut near_write) = tokio::io::split(near);
     let (far_read, mut far_write) = tokio::io::split(far);
     let (mut near_read, mut far_read) = (FrameReader::new(near_read), FrameReader::new(far_read));
-    let counters = progress.add_stream("here", None, false);
-    let unwatched = queue.progress.add_stream("here", None, false);
+    let counters = progress.add_stream(&crate::RouteInfo::direct(), None, false);
+    let unwatched = queue
+        .reporter
+        .progress
+        .add_stream(&crate::RouteInfo::direct(), None, false);
     let clear = PlaintextSetting::disabled();
     let send = send_stream(
         &queue,

@@ -17,17 +17,20 @@ use tokio::time::Instant;
 use crate::account::{Account, Resource, ResourceExhausted, ResourcePermit};
 use crate::error::{Error, Failure};
 use crate::path::RelPath;
-use crate::progress::{NotKeptCounts, Observer, TransferEvent, TransferProgress};
-use crate::send::read::{OpenSourceFile, ReadReports};
+use crate::progress::{NotKeptCounts, Observer, TransferProgress};
+use crate::receipt::ReceiptRole;
+use crate::reporter::{CopyReporter, EntryLabels};
+use crate::send::read::OpenSourceFile;
 use crate::send::schedule::{
     EntryResult, FoundEntry, IN_FLIGHT_BYTES, MAX_BATCH_ENTRIES, NextStep, Presence, ResumedReport,
-    Schedule, SourceInode, StreamId, StreamWork, WakeTarget, WholeFileMessage, entry_memory,
+    Schedule, SourceInode, StreamId, StreamWork, WakeTarget, entry_memory,
 };
 use crate::send::source::Sources;
 use crate::send::walk::WalkSink;
-use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Compare, CopyInstance, EntryHead, EntryOutcome, Frame, Meta, Placement};
+use crate::tree_hash::{Hash, Subtree};
+use crate::wire::{Acceptance, Compare, CopyInstance, EntryOutcome, Frame, Meta, Placement};
 
+mod reading;
 #[cfg(test)]
 mod tests;
 
@@ -55,10 +58,9 @@ pub(crate) struct WorkQueue {
     pub account: Arc<Account>,
     /// True if the receiver understands NOT_KEPT.
     reports_not_kept: AtomicBool,
-    pub progress: Arc<TransferProgress>,
-    pub observer: Arc<dyn Observer>,
-    /// Function that names entries for the observer.
-    pub label: Box<dyn Fn(&EntryHead) -> String + Send + Sync>,
+    pub reporter: CopyReporter,
+    /// This end's part in the receipt, if there is one.
+    pub receipt: OnceLock<ReceiptRole>,
 }
 
 struct WorkQueueState {
@@ -112,7 +114,7 @@ impl WorkQueue {
         account: Arc<Account>,
         progress: Arc<TransferProgress>,
         observer: Arc<dyn Observer>,
-        label: Box<dyn Fn(&EntryHead) -> String + Send + Sync>,
+        labels: EntryLabels,
     ) -> Result<Arc<Self>, Error> {
         let mut state = WorkQueueState {
             schedule: Schedule::default(),
@@ -131,16 +133,46 @@ impl WorkQueue {
             resume,
             account,
             reports_not_kept: AtomicBool::new(false),
-            progress,
-            observer,
-            label,
+            reporter: CopyReporter {
+                progress,
+                observer,
+                labels,
+            },
+            receipt: OnceLock::new(),
         }))
+    }
+
+    /// Gives this end a part in the receipt. Must be called before the walk.
+    pub(crate) fn keep_receipt(&self, role: ReceiptRole) {
+        if let Some(recorder) = role.recorder() {
+            recorder.restart();
+            self.handle(|schedule, _| schedule.observe(recorder.clone()));
+        }
+        let _ = self.receipt.set(role);
+    }
+
+    /// Returns the frame that ends each stream after the receiver's DONE, if there is one
+    /// (LH-COPY-59).
+    pub(crate) fn closing_frame(&self) -> Option<Frame> {
+        let ReceiptRole::Signs(signer) = self.receipt.get()? else {
+            return None;
+        };
+        let state = self.state.lock();
+        let (entries, manifest) = (state.schedule.totals().entries, state.schedule.manifest());
+        drop(state);
+        signer.sign(entries, &manifest).map(Frame::Receipt)
     }
 
     /// Sets what is known of the receiver's files before it reports, and how files are compared.
     /// Must be called before there are streams.
     pub(crate) fn set_presence(&self, presence: Presence, compare: Compare) {
         self.handle(|schedule, _| schedule.expect(presence, compare));
+    }
+
+    /// Sends no file before the receiver has reported whether it may have some. Must be called
+    /// after [`Self::set_presence`].
+    pub(crate) fn hold_until_reported(&self) {
+        self.handle(|schedule, _| schedule.hold_until_reported());
     }
 
     /// Keeps names of one file together at the receiver, if it understands that or `understood` is
@@ -161,7 +193,7 @@ impl WorkQueue {
 
     /// Returns the counts of what is not kept, if they must be reported and differ from `reported`.
     pub(crate) fn not_kept_since(&self, reported: &mut NotKeptCounts) -> Option<NotKeptCounts> {
-        let counts = self.progress.not_kept.counts();
+        let counts = self.reporter.progress.not_kept.counts();
         let is_due = self.reports_not_kept.load(Ordering::Relaxed) && counts != *reported;
         is_due.then(|| {
             *reported = counts;
@@ -181,7 +213,8 @@ impl WorkQueue {
         let mut state = self.state.lock();
         state.schedule.walk_ended(complete);
         let found = state.schedule.totals();
-        self.progress
+        self.reporter
+            .progress
             .set_found(found.entries, found.bytes, complete);
         self.perform(state);
     }
@@ -261,38 +294,29 @@ impl WorkQueue {
         }
     }
 
-    /// Notes that the other end has accepted a stream. It may report the instance of the copy. It
-    /// also reports whether some files may exist, and whether it understands HARD_LINK.
+    /// Notes that the other end has accepted a stream.
     ///
     /// # Errors
     /// [`Error::CopyLost`] if the instance differs from before, as the answers of that instance do
     /// not apply to this one (LH-COPY-38).
-    pub(crate) fn accepted(
-        &self,
-        instance: Option<CopyInstance>,
-        present: bool,
-        hard_links: bool,
-    ) -> Result<(), Error> {
-        if let Some(instance) = instance
+    pub(crate) fn accepted(&self, accepted: &Acceptance) -> Result<(), Error> {
+        ReceiptRole::check(&self.receipt, accepted.receipt)?;
+        if let Some(placement) = accepted.placement {
+            // The receiver reports the same on every stream.
+            let _ = self.placement.set(placement);
+        }
+        if let Some(instance) = accepted.instance
             && *self.instance.get_or_init(|| instance) != instance
         {
             return Err(Error::restarted_copy());
         }
         self.handle(|schedule, now| {
-            schedule.reported_presence(present, now);
-            if hard_links {
+            schedule.reported_presence(accepted.present, now);
+            if accepted.hard_links {
                 schedule.links_understood();
             }
         });
         Ok(())
-    }
-
-    /// Notes where the receiver puts the sources.
-    pub(crate) fn set_placement(&self, placement: Option<Placement>) {
-        if let Some(placement) = placement {
-            // The receiver reports the same on every stream.
-            let _ = self.placement.set(placement);
-        }
     }
 
     /// Returns where the receiver puts the sources, once reported.
@@ -371,7 +395,10 @@ impl WorkQueue {
         // Another copy may have replaced this one, and counts from zero.
         let is_counted = !state.schedule.is_closed();
         if is_counted {
-            self.progress.bytes_done.store(done, Ordering::Relaxed);
+            self.reporter
+                .progress
+                .bytes_done
+                .store(done, Ordering::Relaxed);
         }
         drop(state);
         drop(closed);
@@ -379,10 +406,7 @@ impl WorkQueue {
             self.report(result);
         }
         if let Some(ResumedReport { entry, bytes, size }) = actions.resumed.filter(|_| is_counted) {
-            self.progress.count_resumed(bytes);
-            let path = (self.label)(&entry.head);
-            self.observer
-                .event(TransferEvent::Resumed { path, bytes, size });
+            self.reporter.resumed(&entry.head, bytes, size);
         }
         match wake {
             WakeTarget::None => {}
@@ -396,40 +420,13 @@ impl WorkQueue {
 
     /// Reports a result to the observer, once per entry.
     fn report(&self, result: EntryResult) {
-        self.progress.entries_done.fetch_add(1, Ordering::Relaxed);
-        let path = (self.label)(&result.entry.head);
-        match result.outcome {
-            Ok(written) => {
-                if matches!(result.entry.found, FoundEntry::File { .. }) {
-                    self.progress.files_done.fetch_add(1, Ordering::Relaxed);
-                }
-                let (bytes, hash) = result.content.unzip();
-                self.progress.count_in_place(written, bytes.unwrap_or(0));
-                self.observer.event(TransferEvent::Done {
-                    path,
-                    bytes,
-                    hash: hash.flatten(),
-                    same: written != EntryOutcome::New,
-                });
-            }
-            Err(failure) => {
-                let at_destination =
-                    failure.at_destination && !matches!(result.entry.found, FoundEntry::Failed(_));
-                self.report_failure(
-                    path,
-                    Failure {
-                        at_destination,
-                        ..failure
-                    },
-                );
-            }
-        }
-    }
-
-    /// Reports a failure to the observer.
-    pub(crate) fn report_failure(&self, path: String, failure: Failure) {
-        self.progress.failures.fetch_add(1, Ordering::Relaxed);
-        self.observer.event(TransferEvent::Failed { path, failure });
+        let is_found = !matches!(result.entry.found, FoundEntry::Failed(_));
+        let outcome = result.outcome.map_err(|failure| Failure {
+            at_destination: failure.at_destination && is_found,
+            ..failure
+        });
+        self.reporter
+            .ended(&result.entry.head, outcome, result.content);
     }
 }
 
@@ -450,7 +447,7 @@ impl WalkSink for WorkQueue {
     }
 
     fn note_stat(&self, stat: &Stat) {
-        self.progress.not_kept.note_entry(stat);
+        self.reporter.progress.not_kept.note_entry(stat);
     }
 
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: FoundEntry) -> bool {
@@ -490,64 +487,10 @@ impl WorkQueue {
         }
         event(&mut state.schedule);
         let found = state.schedule.totals();
-        self.progress.set_found(found.entries, found.bytes, false);
+        self.reporter
+            .progress
+            .set_found(found.entries, found.bytes, false);
         self.perform(state);
         true
-    }
-}
-
-impl ReadReports for WorkQueue {
-    fn open_file(&self, id: u64) -> Option<Arc<OpenSourceFile>> {
-        self.state.lock().open_files.get(&id).cloned()
-    }
-
-    fn opened(&self, id: u64, file: OpenSourceFile) -> Option<Arc<OpenSourceFile>> {
-        let mut state = self.state.lock();
-        let file = Arc::new(file);
-        if state
-            .schedule
-            .opened(id, file.size(), file.block_log2, file.identity.is_some())
-        {
-            state.open_files.insert(id, file.clone());
-        }
-        let counts = state.open_files.get(&id).cloned();
-        self.perform(state);
-        counts
-    }
-
-    fn block_read(&self, id: u64, offset: u64, hash: BlockHash) -> Option<Hash> {
-        self.handle(|schedule, _| schedule.block_read(id, offset, hash))
-    }
-
-    fn file_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> bool {
-        self.handle(|schedule, now| schedule.file_read(stream, id, size, hash, now))
-    }
-
-    fn whole_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> WholeFileMessage {
-        self.handle(|schedule, now| schedule.whole_read(stream, id, size, hash, now))
-    }
-
-    fn offer_read(&self, id: u64, size: u64, hash: Hash) -> Option<(u64, Hash)> {
-        self.handle(|schedule, _| schedule.offer_read(id, size, hash))
-    }
-
-    fn has_attributes(&self, names: &[u8]) {
-        self.progress.not_kept.note_attributes(names);
-    }
-
-    fn is_over(&self) -> bool {
-        self.state.lock().schedule.is_closed()
-    }
-
-    fn not_offered(&self, id: u64) {
-        self.handle(|schedule, now| schedule.wanted(id, now));
-    }
-
-    fn file_grew(&self, stream: StreamId, id: u64) -> WholeFileMessage {
-        self.handle(|schedule, now| schedule.grew(stream, id, now))
-    }
-
-    fn failed(&self, stream: StreamId, id: u64, failure: &Failure) {
-        self.handle(|schedule, now| schedule.failed(stream, id, failure, now));
     }
 }

@@ -1,97 +1,35 @@
 //! Turns work into bytes. On a blocking thread, it reads, hashes and frames what a stream is to
 //! send, in one buffer that then goes to the stream unchanged.
 //!
-//! The reader is told what to read, and reports the results ([`ReadReports`]). Data passes through
-//! memory twice: it is read from the file, and hashed while it is still in the processor's cache.
+//! The reader is told what to read, and reports the result. The answer is what the stream does next
+//! ([`ReadReports`]). Data passes through memory twice: it is read from the file, and hashed while
+//! it is still in the processor's cache.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::account::ResourcePermit;
 use crate::error::{Failure, FailureKind};
-use crate::send::schedule::{FoundEntry, SourceEntry, StreamId, StreamWork, WholeFileMessage};
+use crate::send::schedule::{FoundEntry, SourceEntry, StreamId, StreamWork};
 use crate::send::source::{Source, SourceFile};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash};
-use crate::wire::{Block, FileOffer, Frame, HardLink, MAX_SMALL_BYTES, Meta, SourceIdentity};
+use crate::wire::{Block, FileOffer, Frame, HardLink, MAX_SMALL_BYTES, Meta};
 
 mod frame_buffer;
+mod open_file;
+mod report;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use frame_buffer::FrameBuffer;
+pub(crate) use open_file::{OpenSourceFile, block_log2};
+pub(crate) use report::{FollowUp, ReadReport, ReadReports};
 
-/// Block sizes: files up to this many bytes have blocks of `1 << log2` bytes. Several streams thus
-/// share a file and its end. A slow stream also loses little with a block that was incomplete when
-/// the copy broke off.
-const BLOCKS_BY_SIZE: [(u64, u32); 2] = [(64 << 20, 16), (64 << 30, 18)];
-/// Block size of larger files, as a binary logarithm. Large blocks need fewer answers.
-const LARGE_BLOCK_LOG2: u32 = 20;
 /// Number of files for which a stream remembers that it has sent FILE. For a forgotten file it
 /// sends FILE again.
 const MAX_ANNOUNCED_FILES: usize = 128;
 /// Number of bytes that are read before they are hashed. They fit a core's second-level cache.
 const READ_PART_BYTES: usize = 128 * 1024;
-
-/// A file that is open to be sent in blocks.
-pub(crate) struct OpenSourceFile {
-    file: Box<dyn SourceFile>,
-    pub block_log2: u32,
-    /// Identity by which a later copy recognises the file, if it may be resumed.
-    pub(crate) identity: Option<SourceIdentity>,
-    /// Its permit among the open files.
-    _permit: Option<ResourcePermit>,
-}
-
-impl OpenSourceFile {
-    fn new(file: Box<dyn SourceFile>, resume: bool, place: Option<ResourcePermit>) -> Self {
-        Self {
-            identity: file.identity().filter(|_| resume),
-            block_log2: block_log2(file.size()),
-            file,
-            _permit: place,
-        }
-    }
-
-    /// Returns the size in bytes when the file was opened.
-    pub(crate) fn size(&self) -> u64 {
-        self.file.size()
-    }
-}
-
-/// Returns the binary logarithm of the block size for a file of `size` bytes. It depends on nothing
-/// else, as a server that restarts during a pull must describe the file as before (LH-COPY-13).
-fn block_log2(size: u64) -> u32 {
-    let fits = BLOCKS_BY_SIZE.into_iter().find(|(most, _)| size <= *most);
-    fits.map_or(LARGE_BLOCK_LOG2, |(_, log2)| log2)
-}
-
-/// Receiver of the results of reading.
-pub(crate) trait ReadReports {
-    /// Reports the names of the extended attributes of a file to be sent, each terminated by NUL.
-    fn has_attributes(&self, _names: &[u8]) {}
-    /// Returns the file of this entry, if it is open and still to be sent.
-    fn open_file(&self, id: u64) -> Option<Arc<OpenSourceFile>>;
-    /// Reports an opened file. Returns the file to read from, as another stream may have opened it
-    /// before, or `None` if it need not be sent any more.
-    fn opened(&self, id: u64, file: OpenSourceFile) -> Option<Arc<OpenSourceFile>>;
-    /// Reports a block that was read. Returns the hash of its file after the last block.
-    fn block_read(&self, id: u64, offset: u64, hash: BlockHash) -> Option<Hash>;
-    /// Reports a file that was read completely and unchanged. Returns true if its end must be sent.
-    fn file_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> bool;
-    /// Reports a file that was read for an offer. Returns the size and hash to offer, or `None` if
-    /// it need not be offered.
-    fn offer_read(&self, id: u64, size: u64, hash: Hash) -> Option<(u64, Hash)>;
-    /// Reports that a file cannot be offered, so that it must be sent at once.
-    fn not_offered(&self, id: u64);
-    /// Returns true if nothing must be sent any more.
-    fn is_over(&self) -> bool;
-    /// Reports a file that was read in one piece. Returns what to send.
-    fn whole_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> WholeFileMessage;
-    /// Reports that a file has grown too large for one frame. Returns what to send.
-    fn file_grew(&self, stream: StreamId, id: u64) -> WholeFileMessage;
-    /// Reports that an entry cannot be read, which is sent on `stream`.
-    fn failed(&self, stream: StreamId, id: u64, failure: &Failure);
-}
 
 /// Files for which one stream has sent FILE.
 #[derive(Default)]
@@ -129,58 +67,83 @@ pub(crate) struct Reader<'a> {
     pub out: &'a mut FrameBuffer,
 }
 
+/// Result of one piece of work: the number of bytes of file data, and a report.
+type WorkResult = (u64, Option<(Arc<SourceEntry>, ReadReport)>);
+
 impl Reader<'_> {
-    /// Reads, hashes and frames `work`; files are opened with the permit `place`. Returns the
-    /// number of bytes of file data. Blocking.
+    /// Reads, hashes and frames `work`, and what follows from it; files are opened with the permit
+    /// `place`. Returns the number of bytes of file data. Blocking.
     pub(crate) fn fill(&mut self, work: Vec<StreamWork>, mut place: Option<ResourcePermit>) -> u64 {
         let mut data = 0;
         for work in work {
-            data += match work {
-                StreamWork::Entry(entry) => self.entry(&entry),
-                StreamWork::Offer { file, content } => {
-                    self.offer(&file, content);
-                    0
-                }
-                StreamWork::Link(file) => {
-                    self.link(&file);
-                    0
-                }
-                StreamWork::ReadOffer(file) => {
-                    self.read_offer(&file);
-                    0
-                }
-                StreamWork::Open { file, offered } => {
-                    if offered {
-                        self.offer(&file, None);
+            let mut next = Some(work);
+            while let Some(work) = next.take() {
+                let start = self.out.len();
+                let (read, report) = self.perform(work, &mut place);
+                data += read;
+                let Some((entry, report)) = report else {
+                    continue;
+                };
+                match self.reports.take_report(self.stream, &entry, report) {
+                    FollowUp::Nothing => {}
+                    FollowUp::Work(work) => next = Some(work),
+                    FollowUp::Instead(work) => {
+                        self.out.truncate(start);
+                        data -= read;
+                        next = work;
                     }
-                    self.open(&file, place.take())
                 }
-                StreamWork::Block { file, offset } => match self.reports.open_file(file.head.id) {
-                    Some(open) => self.block(&file, &open, offset),
-                    None => 0,
-                },
-                StreamWork::Complete { file, hash } => {
-                    self.complete(&file, hash);
-                    0
-                }
-                StreamWork::FileEnd { file, hash } => {
-                    self.file_end(&file, hash);
-                    0
-                }
-                StreamWork::Failed(entry, failure) => {
-                    self.send_failed(&entry, failure);
-                    0
-                }
-                StreamWork::End { entries, bytes } => {
-                    self.out.put(&Frame::End { entries, bytes });
-                    0
-                }
-            };
+            }
         }
         data
     }
 
-    fn entry(&mut self, entry: &SourceEntry) -> u64 {
+    fn perform(&mut self, work: StreamWork, place: &mut Option<ResourcePermit>) -> WorkResult {
+        match work {
+            StreamWork::Entry(entry) => return self.entry(entry),
+            StreamWork::Offer { file, content } => self.offer(&file, content),
+            StreamWork::Link(file) => self.link(&file),
+            StreamWork::ReadOffer(file) => {
+                let report = match self.hash(&file) {
+                    Ok(content) => ReadReport::Hashed(content),
+                    Err(failure) => ReadReport::Failed(failure),
+                };
+                return (0, Some((file, report)));
+            }
+            StreamWork::Open { file, offered } => {
+                if offered {
+                    self.offer(&file, None);
+                }
+                let report = match self.source.open(&file.head) {
+                    Ok(open) => {
+                        let attributes = open.attribute_names();
+                        let open = OpenSourceFile::new(open, self.resume, place.take());
+                        ReadReport::Opened(open, attributes)
+                    }
+                    Err(failure) => ReadReport::Failed(failure),
+                };
+                return (0, Some((file, report)));
+            }
+            StreamWork::Block { file, offset } => {
+                if let Some(open) = self.reports.open_file(file.head.id) {
+                    let (data, report) = self.block(&file, &open, offset);
+                    return (data, Some((file, report)));
+                }
+            }
+            StreamWork::Complete { file, hash } => {
+                if let Some(open) = self.reports.open_file(file.head.id) {
+                    self.announce(&file, &open);
+                    return (0, Some((file, report_end(&open, hash))));
+                }
+            }
+            StreamWork::FileEnd { file, hash } => self.file_end(&file, hash),
+            StreamWork::Failed(entry, failure) => self.send_failed(&entry, failure),
+            StreamWork::End { entries, bytes } => self.out.put(&Frame::End { entries, bytes }),
+        }
+        (0, None)
+    }
+
+    fn entry(&mut self, entry: Arc<SourceEntry>) -> WorkResult {
         let (head, meta) = (entry.head.clone(), entry.meta);
         match &entry.found {
             FoundEntry::Directory => self.out.put(&Frame::Directory { head, meta }),
@@ -188,10 +151,13 @@ impl Reader<'_> {
                 let target = target.clone();
                 self.out.put(&Frame::Symlink { head, meta, target });
             }
-            FoundEntry::Failed(failure) => self.send_failed(entry, failure.clone()),
-            FoundEntry::File { .. } => return self.whole_file(entry),
+            FoundEntry::Failed(failure) => self.send_failed(&entry, failure.clone()),
+            FoundEntry::File { .. } => {
+                let (data, report) = self.whole_file(&entry);
+                return (data, Some((entry, report)));
+            }
         }
-        0
+        (0, None)
     }
 
     /// Sends OFFER (LH-COPY-40). It is the same every time.
@@ -220,23 +186,6 @@ impl Reader<'_> {
         }
     }
 
-    fn read_offer(&mut self, entry: &SourceEntry) {
-        let id = entry.head.id;
-        match self.hash(entry) {
-            Ok(Some((size, hash))) => {
-                if let Some(content) = self.reports.offer_read(id, size, hash) {
-                    self.offer(entry, Some(content));
-                }
-            }
-            // The file is checked again while it is sent.
-            Ok(None) => self.reports.not_offered(id),
-            Err(failure) => {
-                self.reports.failed(self.stream, id, &failure);
-                self.send_failed(entry, failure);
-            }
-        }
-    }
-
     /// Returns the size and hash of a file, or `None` if it changes meanwhile.
     fn hash(&self, entry: &SourceEntry) -> Result<Option<(u64, Hash)>, Failure> {
         let file = self.source.open(&entry.head)?;
@@ -255,32 +204,23 @@ impl Reader<'_> {
         Ok(is_whole.then(|| (size, *hasher.finalize().as_bytes())))
     }
 
-    /// Sends a file as one SMALL frame.
-    fn whole_file(&mut self, entry: &SourceEntry) -> u64 {
-        let (id, start) = (entry.head.id, self.out.len());
-        let said = match self.read_whole(entry) {
-            Ok(Some((size, hash))) => match self.reports.whole_read(self.stream, id, size, hash) {
-                WholeFileMessage::File => return size,
-                said => said,
-            },
-            Ok(None) => self.reports.file_grew(self.stream, id),
-            Err(failure) => {
-                self.reports.failed(self.stream, id, &failure);
-                WholeFileMessage::Failure(failure)
-            }
+    /// Sends a file as one SMALL frame. Returns the bytes of its data.
+    fn whole_file(&mut self, entry: &SourceEntry) -> (u64, ReadReport) {
+        let start = self.out.len();
+        let report = match self.read_whole(entry) {
+            Ok(Some(report)) => return report,
+            Ok(None) => ReadReport::Grew,
+            Err(failure) => ReadReport::Failed(failure),
         };
         self.out.truncate(start);
-        if let WholeFileMessage::Failure(failure) = said {
-            self.send_failed(entry, failure);
-        }
-        0
+        (0, report)
     }
 
-    /// Reads a file in one piece. Returns its size and hash, or `None` if it has grown too large
-    /// for one frame or for the buffer.
-    fn read_whole(&mut self, entry: &SourceEntry) -> Result<Option<(u64, Hash)>, Failure> {
+    /// Reads a file in one piece. Returns `None` if it has grown too large for one frame or for the
+    /// buffer.
+    fn read_whole(&mut self, entry: &SourceEntry) -> Result<Option<(u64, ReadReport)>, Failure> {
         let file = self.source.open(&entry.head)?;
-        self.reports.has_attributes(&file.attribute_names());
+        let attributes = file.attribute_names();
         let size = file.size();
         let small = self.out.begin_small(&entry.head, &file.meta());
         // One extra byte detects growth.
@@ -295,65 +235,33 @@ impl Reader<'_> {
         self.out.advance(got);
         let hash = *blake3::hash(self.out.data(&small)).as_bytes();
         self.out.finish_small(&small, &hash);
-        Ok(Some((size, hash)))
+        let report = ReadReport::Whole {
+            size,
+            hash,
+            attributes,
+        };
+        Ok(Some((size, report)))
     }
 
-    /// Opens a file and sends its first block.
-    fn open(&mut self, entry: &SourceEntry, place: Option<ResourcePermit>) -> u64 {
-        let id = entry.head.id;
-        match self.source.open(&entry.head) {
-            Ok(file) => {
-                self.reports.has_attributes(&file.attribute_names());
-                match self
-                    .reports
-                    .opened(id, OpenSourceFile::new(file, self.resume, place))
-                {
-                    Some(open) => self.block(entry, &open, 0),
-                    None => 0,
-                }
-            }
-            Err(failure) => self.fail(entry, failure),
-        }
-    }
-
-    /// Sends one block, and the file's end after the last block.
-    fn block(&mut self, entry: &SourceEntry, open: &OpenSourceFile, offset: u64) -> u64 {
+    /// Sends one block. Returns the bytes of its data.
+    fn block(
+        &mut self,
+        entry: &SourceEntry,
+        open: &OpenSourceFile,
+        offset: u64,
+    ) -> (u64, ReadReport) {
         let (id, start) = (entry.head.id, self.out.len());
         self.announce(entry, open);
         let len = (1 << open.block_log2).min(open.size().saturating_sub(offset));
         if len == 0 {
-            self.all_read(entry, open, *blake3::hash(b"").as_bytes());
-            return 0;
+            return (0, report_end(open, *blake3::hash(b"").as_bytes()));
         }
         match self.read_block(&*open.file, id, offset, len) {
-            Ok((hash, data)) => {
-                if let Some(root) = self.reports.block_read(id, offset, hash) {
-                    self.all_read(entry, open, root);
-                }
-                data
-            }
+            Ok((hash, data)) => (data, ReadReport::Block { offset, hash }),
             Err(failure) => {
                 self.out.truncate(start);
                 self.announced.forget(id);
-                self.fail(entry, failure)
-            }
-        }
-    }
-
-    /// Ends a file whose blocks have all been read, if it is unchanged.
-    fn all_read(&mut self, entry: &SourceEntry, open: &OpenSourceFile, hash: Hash) {
-        let id = entry.head.id;
-        match open.file.is_unchanged() {
-            Ok(true) => {
-                if self.reports.file_read(self.stream, id, open.size(), hash) {
-                    self.out.put(&Frame::FileEnd { id, hash });
-                }
-            }
-            Ok(false) => {
-                self.fail(entry, Failure::new(FailureKind::Changed));
-            }
-            Err(failure) => {
-                self.fail(entry, failure);
+                (0, ReadReport::Failed(failure))
             }
         }
     }
@@ -401,14 +309,6 @@ impl Reader<'_> {
         Ok((hash, data))
     }
 
-    /// Ends a file whose other blocks are at the receiver.
-    fn complete(&mut self, entry: &SourceEntry, hash: Hash) {
-        if let Some(open) = self.reports.open_file(entry.head.id) {
-            self.announce(entry, &open);
-            self.all_read(entry, &open, hash);
-        }
-    }
-
     /// Sends FILE_END (LH-COPY-15).
     fn file_end(&mut self, entry: &SourceEntry, hash: Hash) {
         let id = entry.head.id;
@@ -432,15 +332,18 @@ impl Reader<'_> {
         }
     }
 
-    /// Reports that a file cannot be sent in blocks. Returns 0 bytes of data.
-    fn fail(&mut self, entry: &SourceEntry, failure: Failure) -> u64 {
-        self.reports.failed(self.stream, entry.head.id, &failure);
-        self.send_failed(entry, failure);
-        0
-    }
-
     fn send_failed(&mut self, entry: &SourceEntry, failure: Failure) {
         let head = entry.head.clone();
         self.out.put(&Frame::Failed { head, failure });
+    }
+}
+
+/// Returns the report on a file whose blocks have all been read, if it is unchanged.
+fn report_end(open: &OpenSourceFile, hash: Hash) -> ReadReport {
+    let size = open.size();
+    match open.file.is_unchanged() {
+        Ok(true) => ReadReport::File { size, hash },
+        Ok(false) => ReadReport::Failed(Failure::new(FailureKind::Changed)),
+        Err(failure) => ReadReport::Failed(failure),
     }
 }

@@ -18,7 +18,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, ManifestObserver};
 use crate::path::RelPath;
 use crate::tree_hash::Hash;
 use crate::wire::{EntryHead, Meta};
@@ -437,6 +437,11 @@ impl Schedule {
         while let Some(&subject) = self.returned.range(of_entry.clone()).next() {
             self.returned.remove(&subject);
         }
+    }
+
+    /// Reports all records to `observer`. Must be called before the walk.
+    pub(crate) fn observe(&mut self, observer: Arc<dyn ManifestObserver>) {
+        self.manifest.observe(observer);
     }
 
     /// Compares both sides' manifests as soon as both are complete.

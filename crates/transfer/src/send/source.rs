@@ -3,16 +3,23 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use longhaul_filter::Filter;
+
 use crate::error::{Error, Failure};
 use crate::part::{PartFilter, Portion};
 use crate::path::RelPath;
+use crate::reporter::EntryLabels;
 use crate::send::walk::WalkSink;
 use crate::store::confine::Dir;
 use crate::wire::{EntryHead, Extent, Meta, SourceIdentity};
 
+mod device_file;
+mod filtered;
 mod local_tree;
 mod of_part;
+mod unsized_file;
 
+use filtered::FilterSink;
 use local_tree::LocalTree;
 use of_part::PartFilterSink;
 
@@ -67,7 +74,9 @@ pub(crate) trait SourceFile: Send + Sync {
 pub struct Sources {
     source: Box<dyn Source>,
     /// If set, only files of one part are taken.
-    filter: Option<PartFilter>,
+    part: Option<PartFilter>,
+    /// If set, only what the filter takes is taken.
+    filter: Option<Arc<Filter>>,
 }
 
 impl std::fmt::Debug for Sources {
@@ -94,9 +103,22 @@ impl Sources {
         Ok((Self::all_of(tree), names))
     }
 
+    /// Opens local sources as [`Self::local`] does. Block devices among them are read as files.
+    ///
+    /// # Errors
+    /// No source can be opened.
+    pub fn local_with_devices(
+        paths: &[impl AsRef<Path>],
+        recursive: bool,
+    ) -> Result<(Self, Vec<Vec<u8>>), Error> {
+        let (tree, names) = LocalTree::open(paths, recursive)?;
+        Ok((Self::all_of(tree.with_devices()), names))
+    }
+
     fn all_of(source: impl Source + 'static) -> Self {
         Self {
             source: Box::new(source),
+            part: None,
             filter: None,
         }
     }
@@ -105,16 +127,30 @@ impl Sources {
     /// part (LH-COPY-49).
     #[must_use]
     pub fn restricted_to(self, portion: Portion, hard_links: bool) -> Self {
-        let filter = portion.part().map(|part| PartFilter {
+        let part = portion.part().map(|part| PartFilter {
             part,
             links_together: hard_links,
         });
+        Self { part, ..self }
+    }
+
+    /// Restricts the sources to what `filter` takes (LH-COPY-55).
+    #[must_use]
+    pub fn filtered(self, filter: Option<Arc<Filter>>) -> Self {
         Self { filter, ..self }
     }
 
     /// Walks all sources. Returns false if `sink` stopped it.
     pub(crate) fn walk(&self, sink: &dyn WalkSink) -> bool {
-        match self.filter {
+        let Some(filter) = &self.filter else {
+            return self.walk_part(sink);
+        };
+        let filtered = FilterSink::new(filter, sink);
+        self.walk_part(&filtered) && filtered.report_missing()
+    }
+
+    fn walk_part(&self, sink: &dyn WalkSink) -> bool {
+        match self.part {
             None => self.source.walk(sink),
             Some(filter) => self.source.walk(&PartFilterSink { filter, sink }),
         }
@@ -126,7 +162,7 @@ impl Sources {
     }
 
     /// Returns a function that names entries as the user knows them: beneath `prefixes[source]`.
-    pub(crate) fn labels(prefixes: Vec<String>) -> Box<dyn Fn(&EntryHead) -> String + Send + Sync> {
+    pub(crate) fn labels(prefixes: Vec<String>) -> EntryLabels {
         Box::new(move |head| {
             let prefix = prefixes
                 .get(head.source as usize)

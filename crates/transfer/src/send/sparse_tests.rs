@@ -138,7 +138,10 @@ async fn send(
     near: DuplexStream,
 ) -> Result<StreamEnd, Error> {
     let (read, mut write) = tokio::io::split(near);
-    let counters = queue.progress.add_stream("here", None, false);
+    let counters = queue
+        .reporter
+        .progress
+        .add_stream(&crate::RouteInfo::direct(), None, false);
     let (mut read, clear) = (FrameReader::new(read), PlaintextSetting::disabled());
     send_stream(
         queue,
@@ -154,7 +157,10 @@ async fn send(
 
 async fn receive(receiver: &Arc<Receiver<Keeper>>, far: DuplexStream) -> Result<StreamEnd, Error> {
     let (read, mut write) = tokio::io::split(far);
-    let counters = receiver.progress.add_stream("here", None, false);
+    let counters = receiver
+        .reporter
+        .progress
+        .add_stream(&crate::RouteInfo::direct(), None, false);
     let mut read = FrameReader::new(read);
     receive_stream(
         receiver,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use longhaul_session::PlaintextRanges;
@@ -15,6 +15,7 @@ use crate::account::{Resource, ResourcePermit};
 use crate::error::Error;
 use crate::frame_io::{FLOW_REPORT_INTERVAL, FrameReader, IncomingFrame, KEEP_ALIVE_INTERVAL};
 use crate::progress::{NotKeptCounts, StreamCounters};
+use crate::receipt::ReceiptRole;
 use crate::receive::{StreamEnd, refused};
 use crate::send::queue::{TakeResult, WorkQueue};
 use crate::send::read::{AnnouncedFiles, FrameBuffer, Reader};
@@ -95,6 +96,8 @@ struct FilledBuffer {
     /// Bytes of file data in the frames.
     data: u64,
     _permit: ResourcePermit,
+    /// Told once the frames have been written and flushed.
+    written: Option<oneshot::Sender<()>>,
 }
 
 async fn produce(
@@ -112,7 +115,13 @@ async fn produce(
                 let _ = tokio::time::timeout(wait, changed).await;
                 continue;
             }
-            TakeResult::Over => return stream_end(queue),
+            TakeResult::Over => {
+                let end = stream_end(queue)?;
+                if let (StreamEnd::Finished, Some(frame)) = (end, queue.closing_frame()) {
+                    write_last(queue, &filled, &frame).await;
+                }
+                return Ok(end);
+            }
         };
         // The wait is unlimited, as the party that waits is the one that requested the files.
         let file_place = match work.last() {
@@ -137,6 +146,7 @@ async fn produce(
                 frames,
                 data,
                 _permit: place,
+                written: None,
             };
             (filled, announced)
         });
@@ -146,6 +156,23 @@ async fn produce(
             // The writer has failed and reports the reason.
             std::future::pending::<()>().await;
         }
+    }
+}
+
+/// Has the last frame of a stream written, and waits for it.
+async fn write_last(queue: &WorkQueue, filled: &mpsc::Sender<FilledBuffer>, frame: &Frame) {
+    let mut frames = FrameBuffer::new(queue.account.buffers().take());
+    frames.put(frame);
+    let (written, done) = oneshot::channel();
+    let last = FilledBuffer {
+        frames,
+        data: 0,
+        _permit: queue.account.acquire(Resource::Buffers).await,
+        written: Some(written),
+    };
+    // The writer ends the stream if it fails.
+    if filled.send(last).await.is_ok() {
+        let _ = done.await;
     }
 }
 
@@ -209,6 +236,7 @@ async fn write<W: AsyncWrite + Unpin>(
                     if let Some(stream) = clear.stream.as_ref().filter(|_| !data.is_empty()) {
                         stream.mark_written(data.len());
                         queue
+                            .reporter
                             .progress
                             .bytes_plaintext
                             .fetch_add(data.len() as u64, Ordering::Relaxed);
@@ -218,6 +246,10 @@ async fn write<W: AsyncWrite + Unpin>(
                 counters.bytes.fetch_add(filled.data, Ordering::Relaxed);
                 queue.account.buffers().put_back(filled.frames.into_bytes());
                 flushed = false;
+                if let Some(written) = filled.written {
+                    writer.flush().await?;
+                    let _ = written.send(());
+                }
             }
             None if reported_complete && !counters.reports() => Frame::KeepAlive.encode(&mut out),
             None => {}
@@ -258,26 +290,18 @@ async fn read_answers<R: AsyncRead + Unpin>(
             Frame::Ack { id, offset } => queue.acknowledged(id, offset),
             Frame::Result { id, outcome } => queue.answered(id, outcome),
             Frame::Failed { head, failure } if head.id == NO_ENTRY => {
-                queue.report_failure((queue.label)(&head), failure)
+                queue.reporter.failed(&head, failure)
             }
             Frame::Have { id, more, subtrees } => queue.have(id, &subtrees, more)?,
+            Frame::Receipt(receipt) => ReceiptRole::receive(&queue.receipt, receipt)?,
             Frame::Done { manifest } => queue.completed(manifest),
             Frame::Flow(report) => counters.receive(report),
             Frame::Retire => queue.retire(stream),
             Frame::Want { id } => queue.wanted(id),
-            Frame::Accept {
-                instance,
-                max_streams,
-                clear: allowed,
-                present,
-                hard_links,
-                placement,
-                ..
-            } => {
-                clear.agreed.store(allowed, Ordering::Relaxed);
-                counters.record_accepted(max_streams);
-                queue.set_placement(placement);
-                queue.accepted(instance, present, hard_links)?;
+            Frame::Accept(accepted) => {
+                clear.agreed.store(accepted.clear, Ordering::Relaxed);
+                counters.record_accepted(accepted.max_streams);
+                queue.accepted(&accepted)?;
             }
             Frame::KeepAlive => {}
             Frame::Refuse { kind, detail } => return Err(refused(kind, detail)),

@@ -12,7 +12,7 @@ use crate::error::{Failure, FailureKind, vanished_failure};
 use crate::metadata::meta_of;
 use crate::path::RelPath;
 use crate::send::schedule::{FoundEntry, SourceInode};
-use crate::store::confine::{Dir, NodeKind, kind_of};
+use crate::store::confine::{Dir, DirectoryNames, NodeKind, kind_of};
 use crate::store::is_temporary;
 use crate::wire::Meta;
 
@@ -33,6 +33,15 @@ pub(crate) trait WalkSink {
     /// Returns true if it takes the entry at `path` beneath the source, which is no directory. It
     /// is asked before further details are determined.
     fn wants(&self, _source: u32, _path: &RelPath, _kind: NodeKind) -> bool {
+        true
+    }
+    /// Returns true if it takes the entry at `path` beneath the source. A directory that it does
+    /// not take is not walked.
+    fn takes(&self, _source: u32, _path: &RelPath, _stat: &Stat) -> bool {
+        true
+    }
+    /// Returns true if it takes the content of a directory, whose entries are `names`.
+    fn enter(&self, _source: u32, _path: &RelPath, _dir: &Dir, _names: &DirectoryNames) -> bool {
         true
     }
     /// Notes the metadata of an entry that may be copied.
@@ -73,6 +82,7 @@ pub(crate) fn walk(number: u32, source: &SourceRoot, recursive: bool, sink: &dyn
         NodeKind::Symlink if !recursive => {
             walk.failed(RelPath::root(), Failure::new(FailureKind::IsLink))
         }
+        _ if !sink.takes(number, &RelPath::root(), &stat) => true,
         _ => walk.visit_entry(RelPath::root(), &stat),
     }
 }
@@ -165,6 +175,10 @@ impl Walk<'_> {
             if !self.emit(path.clone(), meta, FoundEntry::Directory) {
                 return false;
             }
+            if !self.sink.enter(self.number, &path, &dir, &names) {
+                memory.shrink(name_bytes);
+                continue;
+            }
             let first_below = ahead.len();
             for (name, kind) in names.iter() {
                 // It belongs to another copy, to this directory.
@@ -196,6 +210,7 @@ impl Walk<'_> {
                 }
                 let go_on = match dir.stat_name(name) {
                     Err(errno) => self.failed(child, vanished_failure(errno)),
+                    Ok(stat) if !self.sink.takes(self.number, &child, &stat) => true,
                     Ok(stat) if kind_of(&stat) == NodeKind::Directory && self.recursive => {
                         self.sink.note_stat(&stat);
                         match memory.grow(ahead_bytes(&child)) {

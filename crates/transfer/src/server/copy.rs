@@ -4,16 +4,22 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 
+use longhaul_filter::Filter;
 use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
+use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
 
+use super::ending::{CopyEnd, EarlyEnd};
+use super::origins::StreamOrigins;
 use super::received::LastReceived;
 use super::{CopyRefusal, Server, limit_refusal, refusal};
 use crate::account::{Account, Resource, ResourcePermit};
 use crate::error::Error;
 use crate::grants::Access;
+use crate::half::Half;
 use crate::progress::{Observer, StreamCounters, TransferEvent, TransferProgress};
+use crate::receipt::{ReceiptRole, ReceiptSigner};
 use crate::receive::StreamEnd;
 use crate::receive::{Receiver, RequestedEntries};
 use crate::send::{Presence, Sources, WorkQueue};
@@ -30,7 +36,7 @@ pub(super) struct ServerCopy {
     /// Identity of this copy, regardless of its token. `None` if the operating system had no random
     /// numbers.
     pub instance: Option<CopyInstance>,
-    pub side: OnceCell<ServerRole>,
+    pub half: OnceCell<Half>,
     /// True if some of the files of a push may exist already.
     pub present: AtomicBool,
     /// Placement of the sources of a push.
@@ -41,32 +47,18 @@ pub(super) struct ServerCopy {
     /// Reason why it ends although its client is connected, if it does.
     early_end: watch::Sender<Option<EarlyEnd>>,
     pub received: Arc<LastReceived>,
+    pub origins: Mutex<StreamOrigins>,
+    /// True once its record has been written.
+    pub is_recorded: AtomicBool,
     account: Arc<Account>,
     /// Its unit among the copies, held also while it waits for a stream, and the memory for its
     /// HELLO.
     _held: (ResourcePermit, ResourcePermit),
 }
 
-/// Reason why a copy ends although its client is connected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EarlyEnd {
-    /// Its grant was withdrawn.
-    Revoked,
-    /// Its client was presumed gone, and another copy of the same request took over its files.
-    Superseded,
-    /// The path of the server's root leads elsewhere. The client learns of it when it opens its
-    /// next stream.
-    RootDisplaced,
-}
-
-pub(super) enum ServerRole {
-    Send(Arc<WorkQueue>),
-    Receive(Arc<Receiver>),
-}
-
-impl Drop for ServerRole {
+impl Drop for ServerCopy {
     fn drop(&mut self) {
-        if let ServerRole::Send(queue) = self {
+        if let Some(Half::Sending(queue)) = self.half.get() {
             queue.close();
         }
     }
@@ -76,10 +68,18 @@ impl Drop for ServerRole {
 /// a label.
 const NAME_OVERHEAD_BYTES: u64 = 200;
 
+/// Memory of a filter of a copy, in bytes: its rules, and the patterns as they are compiled.
+const FILTER_BYTES: u64 = 2 << 20;
+
 /// Returns the memory that HELLO takes while its copy exists, in bytes.
 fn hello_bytes(hello: &Hello) -> u64 {
     let of = |bytes: &[u8]| NAME_OVERHEAD_BYTES + 4 * bytes.len() as u64;
-    match &hello.request {
+    // What ignore files take is counted when they are read.
+    let filter = match hello.filter.is_empty() || hello.filter.is_only_ignore_files() {
+        true => 0,
+        false => FILTER_BYTES,
+    };
+    let paths = match &hello.request {
         CopyRequest::Push {
             destination, names, ..
         } => {
@@ -91,7 +91,8 @@ fn hello_bytes(hello: &Hello) -> u64 {
         CopyRequest::Pull { sources, .. } => {
             sources.iter().map(|source| of(source.as_bytes())).sum()
         }
-    }
+    };
+    paths + filter
 }
 
 impl ServerCopy {
@@ -117,7 +118,7 @@ impl ServerCopy {
             instance: CopyToken::random()
                 .ok()
                 .and_then(|token| token.0.first_chunk().copied()),
-            side: OnceCell::new(),
+            half: OnceCell::new(),
             present: AtomicBool::new(false),
             placement: OnceLock::new(),
             streams: AtomicU32::new(0),
@@ -125,6 +126,8 @@ impl ServerCopy {
             progress: Arc::default(),
             early_end: watch::Sender::new(None),
             received: Arc::new(LastReceived::new()),
+            origins: Mutex::default(),
+            is_recorded: AtomicBool::new(false),
             account: account.clone(),
             _held: held,
         }))
@@ -132,16 +135,25 @@ impl ServerCopy {
 
     /// Returns true if everything that a push brings is in place.
     pub(super) fn has_all_in_place(&self) -> bool {
-        match self.side.get() {
-            Some(ServerRole::Receive(receiver)) => receiver.conclusion().is_some(),
+        match self.half.get() {
+            Some(Half::Receiving(receiver)) => receiver.conclusion().is_some(),
             _ => false,
+        }
+    }
+
+    /// Returns true if everything has been copied, or has failed, and both ends know it.
+    pub(super) fn is_over(&self) -> bool {
+        match self.half.get() {
+            Some(Half::Sending(queue)) => queue.is_reported_done(),
+            Some(Half::Receiving(receiver)) => receiver.conclusion().is_some(),
+            None => true,
         }
     }
 
     /// Returns a channel that disconnects when the copy has released the files that it receives.
     pub(super) fn ended(&self) -> Option<mpsc::Receiver<()>> {
-        match self.side.get() {
-            Some(ServerRole::Receive(receiver)) => receiver.take_end_signal(),
+        match self.half.get() {
+            Some(Half::Receiving(receiver)) => receiver.take_end_signal(),
             _ => None,
         }
     }
@@ -190,6 +202,12 @@ impl Server {
             }
             let copy = match copies.running.get(&token) {
                 Some(copy) => copy.clone(),
+                None if self.refuses_copies.load(Ordering::Relaxed) => {
+                    return Err(CopyRefusal {
+                        kind: RefusalKind::Limit,
+                        detail: "the server is stopping; retry later".into(),
+                    });
+                }
                 None => {
                     let copy = ServerCopy::new(hello.clone(), account, principal, copies.begun)?;
                     copies.begun += 1;
@@ -201,6 +219,8 @@ impl Server {
             if copy.principal != principal
                 || copy.hello.request != hello.request
                 || copy.hello.portion != hello.portion
+                || copy.hello.filter != hello.filter
+                || copy.hello.existing != hello.existing
             {
                 return Err(CopyRefusal {
                     kind: RefusalKind::Key,
@@ -222,7 +242,7 @@ impl Server {
             copy
         };
         let begun = copy
-            .side
+            .half
             .get_or_try_init(|| self.begin(&copy))
             .await
             .map(|_| ());
@@ -230,7 +250,10 @@ impl Server {
             Ok(()) => Ok(copy),
             Err(error) => {
                 copy.streams.fetch_sub(1, Ordering::Relaxed);
-                self.copies.lock().running.remove(&token);
+                if self.copies.lock().running.remove(&token).is_some() {
+                    self.record_end(&copy, &CopyEnd::for_error(&error));
+                }
+                self.copy_ended.notify_waiters();
                 Err(CopyRefusal::for_error(&error))
             }
         }
@@ -275,7 +298,14 @@ impl Server {
         }
     }
 
-    async fn begin(self: &Arc<Self>, copy: &Arc<ServerCopy>) -> Result<ServerRole, Error> {
+    /// Returns the signer of a copy whose client wants a receipt (LH-COPY-57).
+    fn receipt_signer(&self, copy: &ServerCopy, fetch: bool) -> Option<Box<ReceiptSigner>> {
+        let key = self.signing_key.get().filter(|_| copy.hello.receipt)?;
+        let signer = ReceiptSigner::new(key.clone(), copy.principal, fetch);
+        Some(Box::new(signer))
+    }
+
+    async fn begin(self: &Arc<Self>, copy: &Arc<ServerCopy>) -> Result<Half, Error> {
         let account = copy.account.clone();
         let observer: Arc<dyn Observer> = Arc::new(CopyLog(account.clone()));
         let server = self.clone();
@@ -284,6 +314,15 @@ impl Server {
                 let labels = Sources::labels(sources.iter().map(|s| format!("/{s}")).collect());
                 let root = blocking(move || server.current_root()).await??;
                 let sources = Sources::beneath(root, sources, *recursive);
+                // LH-COPY-55.
+                let filter = match copy.hello.filter.is_empty() {
+                    true => None,
+                    false => Some(
+                        Filter::new(copy.hello.filter.clone())
+                            .map_err(|error| Error::Refused(error.to_string()))?,
+                    ),
+                };
+                let sources = sources.filtered(filter.map(Arc::new));
                 // LH-COPY-49.
                 let sources = sources.restricted_to(copy.hello.portion, copy.hello.hard_links);
                 let (resume, progress) = (copy.hello.resume, copy.progress.clone());
@@ -299,8 +338,11 @@ impl Server {
                 if copy.hello.reports_not_kept {
                     queue.report_not_kept();
                 }
+                if let Some(signer) = self.receipt_signer(copy, true) {
+                    queue.keep_receipt(ReceiptRole::Signs(signer));
+                }
                 drop(queue.start_walk());
-                Ok(ServerRole::Send(queue))
+                Ok(Half::Sending(queue))
             }
             CopyRequest::Push {
                 destination,
@@ -326,6 +368,15 @@ impl Server {
                 // The grant existed when it was checked before, and was withdrawn since.
                 let within = within.ok_or(Error::Unauthorised("the grant was withdrawn".into()))?;
                 let may_compare = grants.allows(&copy.principal, Access::Read, destination);
+                // LH-COPY-56.
+                let existing = copy.hello.existing;
+                if !existing.is_default() && !may_compare {
+                    return Err(Error::Unauthorised(
+                        "a copy that depends on what exists needs a grant to read it: ask the \
+                         server's operator"
+                            .into(),
+                    ));
+                }
                 let (target, into, names) = (destination.clone(), *into, names.clone());
                 let (token, placement) = (copy.hello.token, copy.hello.placement);
                 let opened = blocking(move || {
@@ -336,6 +387,7 @@ impl Server {
                     // LH-COPY-53.
                     let destination = destination
                         .placed(placement)
+                        .with_existing(existing)
                         .confined_to(within, may_compare);
                     let present = destination.has_something();
                     Ok::<_, Error>((destination, present, root))
@@ -359,7 +411,10 @@ impl Server {
                     observer,
                     Sources::labels(labels),
                 )?;
-                Ok(ServerRole::Receive(receiver))
+                if let Some(signer) = self.receipt_signer(copy, false) {
+                    receiver.keep_receipt(ReceiptRole::Signs(signer));
+                }
+                Ok(Half::Receiving(receiver))
             }
         }
     }
@@ -386,15 +441,13 @@ impl CopyMembership<'_> {
     /// Forgets a copy that is over, or whose client closed its last stream in an orderly manner.
     /// Any other copy waits for a stream to return, and is then dropped with its temporary files.
     pub(super) fn leave(&self, result: &Result<StreamEnd, Error>) {
-        let over = match self.copy.side.get() {
-            Some(ServerRole::Send(queue)) => queue.is_reported_done(),
-            Some(ServerRole::Receive(receiver)) => receiver.conclusion().is_some(),
-            None => true,
-        };
+        let over = self.copy.is_over();
         let last = self.copy.streams.load(Ordering::Relaxed) == 1;
         let abandoned = matches!(result, Ok(_) | Err(Error::Protocol(_) | Error::Limit(_)));
         if last && (over || abandoned) {
-            self.server.forget(self.copy.hello.token);
+            let end = result.as_ref().err().map(CopyEnd::for_error);
+            let end = end.unwrap_or(CopyEnd::Left);
+            self.server.forget(self.copy.hello.token, &end);
         }
     }
 }
@@ -413,7 +466,7 @@ impl Drop for CopyMembership<'_> {
                 if let (Some(server), Some(copy)) = (server.upgrade(), copy.upgrade())
                     && copy.streams.load(Ordering::Relaxed) == 0
                 {
-                    server.forget(copy.hello.token);
+                    server.forget(copy.hello.token, &CopyEnd::Lost);
                 }
             });
         }

@@ -180,9 +180,15 @@ impl Server {
         let work = async {
             // This uses one of the threads that copies have for their disks.
             let place = account.acquire(Resource::Buffers).await;
+            // Checksums use further ones if they are free (LH-FILES-14).
+            let further = match &ask {
+                FilesRequest::Sum { .. } => free_buffers(account),
+                _ => Vec::new(),
+            };
+            files.set_threads(1 + further.len());
             blocking(move || {
                 let answer = files.answer(&ask, &permission, &stopped);
-                drop(place);
+                drop((place, further));
                 (files, ask, answer)
             })
             .await
@@ -206,15 +212,26 @@ impl Server {
     }
 }
 
+/// Takes buffers that are free, one for each processor besides the first.
+fn free_buffers(account: &Arc<Account>) -> Vec<ResourcePermit> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (1..processors)
+        .map_while(|_| account.take(Resource::Buffers, 1).ok())
+        .collect()
+}
+
 /// Returns the path of a request.
 fn path_of(ask: &FilesRequest) -> PathBytes {
     match ask {
         // There is no listing to continue.
         FilesRequest::More { .. } => PathBytes::default(),
+        FilesRequest::Sum { paths, .. } => paths.first().cloned().unwrap_or_default(),
         FilesRequest::Look { path, .. }
         | FilesRequest::MakeDirectory { path, .. }
         | FilesRequest::Rename { from: path, .. }
         | FilesRequest::Remove { path, .. }
+        | FilesRequest::Read { path }
+        | FilesRequest::ReadRange { path, .. }
         | FilesRequest::Leftovers { path, .. } => path.clone(),
     }
 }
@@ -224,6 +241,9 @@ fn verb_of(ask: &FilesRequest) -> &'static str {
     match ask {
         FilesRequest::Look { .. } | FilesRequest::More { .. } | FilesRequest::Leftovers { .. } => {
             "looked at"
+        }
+        FilesRequest::Read { .. } | FilesRequest::ReadRange { .. } | FilesRequest::Sum { .. } => {
+            "read"
         }
         FilesRequest::MakeDirectory { .. } => "directory made",
         FilesRequest::Rename { .. } => "renamed",

@@ -28,10 +28,19 @@ impl LastReceived {
         self.at.fetch_max(millis, Ordering::Relaxed);
     }
 
+    /// Returns the time from the start to the last arrival.
+    pub(super) fn until_last(&self) -> Duration {
+        Duration::from_millis(self.at.load(Ordering::Relaxed))
+    }
+
+    /// Returns the time since the start.
+    pub(super) fn until_now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
     /// Returns the time for which nothing has arrived.
     pub(super) fn silence(&self) -> Duration {
-        let at = Duration::from_millis(self.at.load(Ordering::Relaxed));
-        self.begun.elapsed().saturating_sub(at)
+        self.until_now().saturating_sub(self.until_last())
     }
 }
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use longhaul_proto::PublicKey;
 
-use super::copy::{EarlyEnd, ServerCopy};
+use super::copy::ServerCopy;
+use super::ending::{CopyEnd, EarlyEnd};
 use super::{Copies, EndingCopy, Server};
 use crate::frame_io::KEEP_ALIVE_INTERVAL;
 use crate::part::Portion;
@@ -82,8 +83,10 @@ impl Server {
         }
         states.extend(ending(&mut copies, copy).map(|_| Rival::Releasing));
         drop(copies);
-        gone.iter()
-            .for_each(|rival| rival.end_early(EarlyEnd::Superseded));
+        for rival in &gone {
+            self.record_end(rival, &CopyEnd::Early(EarlyEnd::Superseded));
+            rival.end_early(EarlyEnd::Superseded);
+        }
         states
     }
 }

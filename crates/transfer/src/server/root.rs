@@ -14,7 +14,7 @@ use rustix::fs;
 use rustix::io::Errno;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::copy::EarlyEnd;
+use super::ending::EarlyEnd;
 use super::{CopyRefusal, Server};
 use crate::error::{Error, Failure};
 use crate::store::confine::{Dir, DirIdentity};
@@ -148,10 +148,15 @@ impl Server {
         }
     }
 
+    /// Returns true if the path of the root led to the served directory at the last check.
+    pub fn is_root_in_place(&self) -> bool {
+        self.root.is_current(&self.root.dir())
+    }
+
     /// Serves the directory that is now at the path of the root. Blocking.
     pub fn reopen_root(&self) {
         let path = self.root.shown();
-        let was_displaced = !self.root.is_current(&self.root.dir());
+        let was_displaced = !self.is_root_in_place();
         match self.root.reopen() {
             Ok(true) => {
                 tracing::info!(
@@ -212,7 +217,7 @@ impl Server {
 
     /// Refuses a stream while the root's path leads elsewhere.
     pub(super) async fn require_root(self: &Arc<Self>) -> Result<(), CopyRefusal> {
-        if self.root.is_current(&self.root.dir()) {
+        if self.is_root_in_place() {
             return Ok(());
         }
         // The path may lead back since the last check.

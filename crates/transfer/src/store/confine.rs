@@ -19,6 +19,7 @@ use crate::error::{Failure, vanished_failure};
 use crate::path::RelPath;
 
 mod claim;
+mod content;
 mod fallback;
 mod folding;
 mod names;

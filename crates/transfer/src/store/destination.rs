@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use tokio::time::Instant;
 
 use crate::error::{Error, Failure, FailureKind};
+use crate::existing::ExistingPolicy;
 use crate::path::RelPath;
 use crate::store::confine::{Dir, NodeKind, kind_of};
 use crate::store::contest::{ContestPatience, ContestState, Rival};
@@ -25,7 +26,6 @@ mod again;
 mod commit;
 mod compare;
 mod directories;
-mod existing_file;
 mod flusher;
 mod in_place;
 mod kept_file;
@@ -109,6 +109,7 @@ pub struct CopyDestination {
     into: bool,
     names: Vec<Vec<u8>>,
     options: WriteOptions,
+    existing: ExistingPolicy,
     /// Directory outside which nothing is created, including temporary files.
     within: RelPath,
     /// If true, the writer may learn what exists: identical existing content counts as written.
@@ -185,6 +186,7 @@ impl CopyDestination {
             into,
             names,
             options,
+            existing: ExistingPolicy::default(),
             within: RelPath::root(),
             may_compare: true,
             temp_prefix: temp_prefix(token),
@@ -209,6 +211,12 @@ impl CopyDestination {
     pub fn confined_to(mut self, within: RelPath, may_compare: bool) -> Self {
         (self.within, self.may_compare) = (within, may_compare);
         self
+    }
+
+    /// Restricts what is created and replaced (LH-COPY-56).
+    #[must_use]
+    pub fn with_existing(self, existing: ExistingPolicy) -> Self {
+        Self { existing, ..self }
     }
 
     /// Returns true if parts of large files are kept when the copy ends early.

@@ -49,6 +49,7 @@ pub use crate::tree_hash::Subtree;
 pub use flush::{DataAtRisk, MAX_AGE_AT_RISK};
 pub use identity::Identity;
 pub use leftovers::{Leftover, LeftoverUse, MAX_LEFTOVERS, leftovers, remove_leftover};
+pub(crate) use storage::write_all;
 pub use storage::{DirStorage, FoundFile, NamedFile, Storage};
 
 use crate::error::{Failure, FailureKind};

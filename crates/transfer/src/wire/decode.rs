@@ -1,7 +1,8 @@
 //! Decodes frames from bytes. Any bytes yield a frame or an error.
 
+use longhaul_proto::PublicKey;
+
 use super::field_reader::FieldReader;
-use super::options::{CLEAR, HARD_LINKS, INSTANCE, PLACEMENT, PRESENT, decode_options};
 use super::*;
 
 /// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is only the
@@ -10,38 +11,9 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
     let mut fields = FieldReader(body);
     let frame = match frame_type {
         FrameType::Hello => Frame::Hello(Hello::decode(&mut fields)?),
-        FrameType::Accept => {
-            let (version, max_streams) = (fields.u16()?, fields.u16()?);
-            // LH-COPY-6: the version of this release was among those offered.
-            if version != VERSION {
-                return Err(WireError::Version(version, version));
-            }
-            let (mut instance, mut clear, mut present, mut hard_links) =
-                (None, false, false, false);
-            let mut placement = None;
-            decode_options(&mut fields, |kind, value| {
-                match kind {
-                    INSTANCE => instance = Some(value.array()?),
-                    PRESENT => present = true,
-                    CLEAR => clear = true,
-                    HARD_LINKS => hard_links = true,
-                    PLACEMENT => placement = Some(Placement::from_byte(value.u8()?)?),
-                    _ => return Ok(false),
-                }
-                Ok(true)
-            })?;
-            Frame::Accept {
-                version,
-                max_streams,
-                instance,
-                clear,
-                present,
-                hard_links,
-                placement,
-            }
-        }
+        FrameType::Accept => Frame::Accept(Acceptance::decode(&mut fields)?),
         FrameType::Refuse => Frame::Refuse {
-            kind: RefusalKind::from_code(fields.u8()?).ok_or(WireError::Value("refusal"))?,
+            kind: fields.code(RefusalKind::from_repr, "refusal")?,
             detail: fields.text()?,
         },
         FrameType::File => {
@@ -157,7 +129,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
         FrameType::Result => {
             let id = fields.id()?;
             let code = fields.u8()?;
-            let outcome = match EntryOutcome::from_code(code) {
+            let outcome = match EntryOutcome::from_repr(code) {
                 Some(written) => Ok(written),
                 None => Err(fields.failure(code)?),
             };
@@ -166,6 +138,12 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
         FrameType::Done => Frame::Done {
             manifest: fields.hash()?,
         },
+        FrameType::Receipt => Frame::Receipt(ServerReceipt {
+            key: PublicKey::from_bytes(fields.array()?),
+            client: PublicKey::from_bytes(fields.array()?),
+            time_ms: fields.u64()?,
+            signature: fields.array()?,
+        }),
         FrameType::KeepAlive => Frame::KeepAlive,
         FrameType::Retire => Frame::Retire,
         FrameType::Flow => {

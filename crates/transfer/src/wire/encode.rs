@@ -33,6 +33,7 @@ impl Frame {
             Frame::End { .. } => FrameType::End,
             Frame::Totals { .. } => FrameType::Totals,
             Frame::NotKept(_) => FrameType::NotKept,
+            Frame::Receipt(_) => FrameType::Receipt,
             Frame::Ack { .. } => FrameType::Ack,
             Frame::Result { .. } => FrameType::Result,
             Frame::Done { .. } => FrameType::Done,
@@ -49,33 +50,7 @@ impl Frame {
     fn encode_body(&self, out: &mut Vec<u8>) {
         match self {
             Frame::Hello(hello) => hello.encode(out),
-            Frame::Accept {
-                version,
-                max_streams,
-                instance,
-                clear,
-                present,
-                hard_links,
-                placement,
-            } => {
-                out.extend_from_slice(&version.to_le_bytes());
-                out.extend_from_slice(&max_streams.to_le_bytes());
-                if let Some(instance) = instance {
-                    put_option(out, options::INSTANCE, instance);
-                }
-                if *present {
-                    put_option(out, options::PRESENT, &[]);
-                }
-                if *clear {
-                    put_option(out, options::CLEAR, &[]);
-                }
-                if *hard_links {
-                    put_option(out, options::HARD_LINKS, &[]);
-                }
-                if let Some(placement) = placement {
-                    put_option(out, options::PLACEMENT, &[placement.byte()]);
-                }
-            }
+            Frame::Accept(accepted) => accepted.encode(out),
             Frame::Refuse { kind, detail } => {
                 out.push(*kind as u8);
                 put_text(out, detail);
@@ -186,11 +161,17 @@ impl Frame {
             Frame::Result { id, outcome } => {
                 out.extend_from_slice(&id.to_le_bytes());
                 match outcome {
-                    Ok(written) => out.push(written.code()),
+                    Ok(written) => out.push(*written as u8),
                     Err(failure) => put_failure(out, failure),
                 }
             }
             Frame::Done { manifest } => out.extend_from_slice(manifest),
+            Frame::Receipt(receipt) => {
+                out.extend_from_slice(receipt.key.as_bytes());
+                out.extend_from_slice(receipt.client.as_bytes());
+                out.extend_from_slice(&receipt.time_ms.to_le_bytes());
+                out.extend_from_slice(&receipt.signature);
+            }
             Frame::KeepAlive | Frame::Retire => {}
             Frame::Flow(flow) => {
                 for held in flow.held_ms {

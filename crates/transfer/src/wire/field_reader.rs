@@ -39,6 +39,15 @@ impl FieldReader {
         Ok(self.0.get_u64_le())
     }
 
+    /// Decodes the code of `what`, which `from_repr` knows.
+    pub(super) fn code<T>(
+        &mut self,
+        from_repr: impl FnOnce(u8) -> Option<T>,
+        what: &'static str,
+    ) -> Result<T, WireError> {
+        from_repr(self.u8()?).ok_or(WireError::Value(what))
+    }
+
     pub(super) fn flag(&mut self) -> Result<bool, WireError> {
         match self.u8()? {
             0 => Ok(false),
@@ -140,7 +149,7 @@ impl FieldReader {
     }
 
     pub(super) fn failure(&mut self, code: u8) -> Result<Failure, WireError> {
-        let kind = FailureKind::from_code(code).ok_or(WireError::Value("failure code"))?;
+        let kind = FailureKind::from_repr(code).ok_or(WireError::Value("failure code"))?;
         Ok(Failure::with_detail(kind, self.text()?))
     }
 

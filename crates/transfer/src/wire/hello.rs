@@ -3,17 +3,23 @@
 
 use std::fmt;
 
+use longhaul_filter::FilterRules;
+
 use super::encode::{put_bytes, put_option};
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, HARD_LINKS, NOT_KEPT, OFFER, PART, PLACEMENT, REST, RESUME, SINGLE, decode_options,
+    CLEAR, CRITICAL, EXISTING, FILTER, HARD_LINKS, MAX_HELLO_OPTION_BYTES, NOT_KEPT, OFFER, PART,
+    PLACEMENT, RECEIPT, REST, RESUME, SINGLE, decode_options,
 };
 use super::*;
+use crate::existing::ExistingPolicy;
 use crate::part::{CopyPart, Portion};
 
 const MAGIC: [u8; 4] = *b"LHCP";
 /// Maximum number of sources of one copy.
 pub(crate) const MAX_SOURCES: usize = 16 * 1024;
+/// Maximum length of an encoded filter, in bytes. An option's value has a length of 16 bits.
+pub(crate) const MAX_FILTER_BYTES: usize = 64 * 1024 - 1;
 
 /// Identifies one copy at a server (LH-COPY-10). It has 128 random bits, so only the parties that
 /// received it know it.
@@ -68,57 +74,35 @@ pub struct Hello {
     /// If true, the server of a pull may count source properties that the copy does not keep
     /// (LH-COPY-54). [`crate::Client::pull`] sets it.
     pub reports_not_kept: bool,
+    /// Filter of what the server of a pull sends (LH-COPY-55). Empty in a push, whose client
+    /// filters by itself.
+    pub filter: FilterRules,
+    /// Treatment of what exists at the server of a push (LH-COPY-56).
+    pub existing: ExistingPolicy,
+    /// If true, the server should sign the result of the copy (LH-COPY-57). [`crate::Client`] sets
+    /// it.
+    pub receipt: bool,
 }
 
-/// Placement of the sources of a push.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Placement of the sources of a push. The number is its code on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRepr)]
+#[repr(u8)]
 pub enum Placement {
     /// The single source becomes the destination itself.
-    Itself,
+    Itself = 0,
     /// The sources go into the destination under their names.
-    IntoDirectory,
+    IntoDirectory = 1,
 }
 
-impl Placement {
-    pub(super) fn byte(self) -> u8 {
-        match self {
-            Self::Itself => 0,
-            Self::IntoDirectory => 1,
-        }
-    }
-
-    pub(super) fn from_byte(byte: u8) -> Result<Self, WireError> {
-        [Self::Itself, Self::IntoDirectory]
-            .into_iter()
-            .find(|placement| placement.byte() == byte)
-            .ok_or(WireError::Value("placement"))
-    }
-}
-
-/// Method that detects whether a file exists already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Method that detects whether a file exists already. The number is its code on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromRepr)]
+#[repr(u8)]
 pub enum Compare {
     /// By its size and modification time in nanoseconds. No content is read.
     #[default]
-    SizeAndTime,
+    SizeAndTime = 1,
     /// By the BLAKE3 hash of its content, which both ends read.
-    Content,
-}
-
-impl Compare {
-    fn byte(self) -> u8 {
-        match self {
-            Self::SizeAndTime => 1,
-            Self::Content => 2,
-        }
-    }
-
-    fn from_byte(byte: u8) -> Result<Self, WireError> {
-        [Self::SizeAndTime, Self::Content]
-            .into_iter()
-            .find(|compare| compare.byte() == byte)
-            .ok_or(WireError::Value("way to compare"))
-    }
+    Content = 2,
 }
 
 /// Request of the client.
@@ -182,7 +166,7 @@ impl Hello {
             put_option(out, RESUME, &[]);
         }
         if let Some(compare) = self.offer {
-            put_option(out, OFFER, &[compare.byte()]);
+            put_option(out, OFFER, &[compare as u8]);
         }
         if self.clear {
             put_option(out, CLEAR, &[]);
@@ -202,10 +186,31 @@ impl Hello {
             Portion::Rest => put_option(out, REST, &[]),
         }
         if let Some(placement) = self.placement {
-            put_option(out, PLACEMENT, &[placement.byte()]);
+            put_option(out, PLACEMENT, &[placement as u8]);
         }
         if self.reports_not_kept {
             put_option(out, NOT_KEPT, &[]);
+        }
+        if !self.filter.is_empty() {
+            // A server that does not know `.longhaulignore` sends what it would leave out.
+            let is_optional = self.filter.is_only_ignore_files();
+            let kind = if is_optional {
+                FILTER
+            } else {
+                FILTER | CRITICAL
+            };
+            // It has no value that JSON cannot express.
+            put_option(
+                out,
+                kind,
+                &serde_json::to_vec(&self.filter).unwrap_or_default(),
+            );
+        }
+        if !self.existing.is_default() {
+            put_option(out, EXISTING, &[self.existing.flags()]);
+        }
+        if self.receipt {
+            put_option(out, RECEIPT, &[]);
         }
     }
 
@@ -251,11 +256,12 @@ impl Hello {
         };
         let (mut resume, mut clear, mut offer) = (false, false, None);
         let (mut hard_links, mut single, mut portion) = (false, false, Portion::Whole);
-        let (mut placement, mut reports_not_kept) = (None, false);
-        decode_options(fields, |kind, value| {
+        let (mut placement, mut reports_not_kept, mut receipt) = (None, false, false);
+        let (mut filter, mut existing) = (FilterRules::default(), ExistingPolicy::default());
+        decode_options(fields, MAX_HELLO_OPTION_BYTES, |kind, value| {
             match kind {
                 RESUME => resume = true,
-                OFFER => offer = Some(Compare::from_byte(value.u8()?)?),
+                OFFER => offer = Some(value.code(Compare::from_repr, "way to compare")?),
                 CLEAR => clear = true,
                 HARD_LINKS => hard_links = true,
                 SINGLE => single = true,
@@ -266,8 +272,14 @@ impl Hello {
                 // The two options exclude each other.
                 REST if portion.part().is_some() => return Err(WireError::Value("part")),
                 REST => portion = Portion::Rest,
-                PLACEMENT => placement = Some(Placement::from_byte(value.u8()?)?),
+                PLACEMENT => placement = Some(value.code(Placement::from_repr, "placement")?),
                 NOT_KEPT => reports_not_kept = true,
+                kind if kind & !CRITICAL == FILTER => filter = decode_filter(value)?,
+                EXISTING => {
+                    let policy = ExistingPolicy::from_flags(value.u8()?);
+                    existing = policy.ok_or(WireError::Value("treatment of existing files"))?;
+                }
+                RECEIPT => receipt = true,
                 _ => return Ok(false),
             }
             Ok(true)
@@ -283,6 +295,9 @@ impl Hello {
             portion,
             placement,
             reports_not_kept,
+            filter,
+            existing,
+            receipt,
         })
     }
 
@@ -298,6 +313,25 @@ impl Hello {
         }
     }
 
+    /// Returns what the server cannot do, if it refused this HELLO in these words because it is of
+    /// an earlier release.
+    pub(crate) fn missing_capability(&self, refusal: &str) -> Option<&'static str> {
+        let is = |error: WireError| refusal == error.to_string();
+        let is_unknown = |kind: u16| is(WireError::UnknownOption(kind & !CRITICAL));
+        let has_filter = !self.filter.is_empty();
+        // Earlier releases also have a smaller limit on options.
+        if has_filter && (is_unknown(FILTER) || is(WireError::Bound)) {
+            return Some(
+                "it is of an earlier release and cannot filter what it sends: upgrade it, or leave \
+                 out --exclude and the other filters",
+            );
+        }
+        (!self.existing.is_default() && is_unknown(EXISTING)).then_some(
+            "it is of an earlier release and cannot leave files alone: upgrade it, or leave out \
+             --update, --existing and --ignore-existing",
+        )
+    }
+
     /// Returns true if it is within the bound on HELLO. If not, fewer sources must be named in one
     /// copy.
     pub fn fits(&self) -> bool {
@@ -307,8 +341,19 @@ impl Hello {
             CopyRequest::Push { names, .. } => names.len(),
             CopyRequest::Pull { sources, .. } => sources.len(),
         };
-        out.len() < MAX_HELLO_BYTES && count <= MAX_SOURCES
+        out.len() < MAX_HELLO_BYTES && count <= MAX_SOURCES && self.filter_fits()
     }
+
+    /// Returns true if the filter is within its bound. If not, it needs fewer patterns.
+    pub fn filter_fits(&self) -> bool {
+        serde_json::to_vec(&self.filter).is_ok_and(|filter| filter.len() <= MAX_FILTER_BYTES)
+    }
+}
+
+/// Decodes a filter. One with a rule that this release does not know is invalid.
+fn decode_filter(value: &mut FieldReader) -> Result<FilterRules, WireError> {
+    let bytes = std::mem::take(&mut value.0);
+    serde_json::from_slice(&bytes).map_err(|_| WireError::Value("filter"))
 }
 
 impl FieldReader {

@@ -36,21 +36,32 @@ pub(super) const REST: u16 = 9;
 pub(super) const PLACEMENT: u16 = 10;
 /// HELLO option of a pull without a value: the client understands NOT_KEPT (LH-COPY-54).
 pub(super) const NOT_KEPT: u16 = 11;
+/// HELLO option of a pull: the filter, in JSON. Critical if it leaves out anything by itself
+/// (LH-COPY-55).
+pub(super) const FILTER: u16 = 12;
+/// Critical HELLO option of a push: flags of an [`ExistingPolicy`] (LH-COPY-56).
+pub(super) const EXISTING: u16 = CRITICAL | 13;
+/// HELLO and ACCEPT option without a value (LH-COPY-57). In HELLO, the client wants the server to
+/// sign the result of the copy. In ACCEPT, the server will send RECEIPT.
+pub(super) const RECEIPT: u16 = 15;
 /// Flag in an option's kind: a receiver that does not know the option must refuse (LH-COPY-8).
-const CRITICAL: u16 = 0x8000;
+pub(super) const CRITICAL: u16 = 0x8000;
 /// Mask of the option's number in its kind.
 const NUMBER: u16 = 0x7fff;
-/// Maximum number of bytes of all options of one frame (LH-COPY-7).
+/// Maximum number of bytes of all options of ACCEPT (LH-COPY-7).
 pub(crate) const MAX_OPTION_BYTES: usize = 4096;
+/// Maximum number of bytes of all options of HELLO, which may have a filter (LH-COPY-7).
+pub(crate) const MAX_HELLO_OPTION_BYTES: usize = 68 * 1024;
 
 /// Decodes the options at the end of a frame. `take` receives the kind (number and flag) and the
 /// value of each. If it knows the kind, it reads the whole value and returns true. Otherwise it
-/// leaves the value and returns false.
+/// leaves the value and returns false. All options together have at most `max_bytes` bytes.
 pub(super) fn decode_options(
     fields: &mut FieldReader,
+    max_bytes: usize,
     mut take: impl FnMut(u16, &mut FieldReader) -> Result<bool, WireError>,
 ) -> Result<(), WireError> {
-    if fields.0.len() > MAX_OPTION_BYTES {
+    if fields.0.len() > max_bytes {
         return Err(WireError::Bound);
     }
     let mut above = 0;
@@ -88,7 +99,7 @@ mod tests {
     fn read(bytes: &[u8]) -> Result<(Option<u16>, Option<Vec<u8>>), WireError> {
         let (mut first, mut third) = (None, None);
         let mut fields = FieldReader(Bytes::copy_from_slice(bytes));
-        decode_options(&mut fields, |kind, value| {
+        decode_options(&mut fields, MAX_OPTION_BYTES, |kind, value| {
             match kind {
                 0x8001 => first = Some(value.u16()?),
                 3 => third = Some(std::mem::take(&mut value.0).to_vec()),

@@ -1,8 +1,11 @@
 //! Encoded frames decode to the same value; anything else is refused without a panic.
 
+use longhaul_filter::{FilterRules, NameRule};
+use longhaul_proto::PublicKey;
 use proptest::prelude::*;
 
 use super::*;
+use crate::existing::ExistingPolicy;
 use crate::part::{CopyPart, MAX_PARTS, Portion};
 
 fn path() -> impl Strategy<Value = RelPath> {
@@ -29,7 +32,7 @@ fn meta() -> impl Strategy<Value = Meta> {
 
 fn failure() -> impl Strategy<Value = Failure> {
     (1u8..=15, "[ -~]{0,100}").prop_map(|(code, detail)| {
-        Failure::with_detail(FailureKind::from_code(code).unwrap(), detail)
+        Failure::with_detail(FailureKind::from_repr(code).unwrap(), detail)
     })
 }
 
@@ -106,27 +109,48 @@ fn hello() -> impl Strategy<Value = Hello> {
         Just(Portion::Rest)
     ];
     let options = (
-        any::<[bool; 5]>(),
+        any::<[bool; 6]>(),
         prop::option::of(compare),
         portion,
         prop::option::of(placement()),
+        (filter(), 0u8..8),
     );
     (any::<[u8; 16]>(), prop_oneof![push, pull], options).prop_map(
-        |(
-            token,
-            request,
-            ([resume, clear, hard_links, single, reports_not_kept], offer, portion, placement),
-        )| Hello {
-            token: CopyToken(token),
-            request,
-            resume,
-            clear,
-            offer,
-            hard_links,
-            single,
-            portion,
-            placement,
-            reports_not_kept,
+        |(token, request, (flags, offer, portion, placement, (filter, existing)))| {
+            let [resume, clear, hard_links, single, reports_not_kept, receipt] = flags;
+            Hello {
+                token: CopyToken(token),
+                request,
+                resume,
+                clear,
+                offer,
+                hard_links,
+                single,
+                portion,
+                placement,
+                reports_not_kept,
+                filter,
+                existing: ExistingPolicy::from_flags(existing).unwrap(),
+                receipt,
+            }
+        },
+    )
+}
+
+fn filter() -> impl Strategy<Value = FilterRules> {
+    let names = proptest::collection::vec(("[a-z*]{1,4}", any::<bool>()), 0..3);
+    (names, any::<bool>(), prop::option::of(any::<u64>())).prop_map(
+        |(names, ignore_files, max_bytes)| FilterRules {
+            names: names
+                .into_iter()
+                .map(|(pattern, is_included)| match is_included {
+                    true => NameRule::include(pattern),
+                    false => NameRule::exclude(pattern),
+                })
+                .collect(),
+            ignore_files,
+            max_bytes,
+            ..FilterRules::default()
         },
     )
 }
@@ -141,20 +165,20 @@ fn frame() -> impl Strategy<Value = Frame> {
         (
             any::<u16>(),
             any::<Option<[u8; 8]>>(),
-            any::<[bool; 3]>(),
+            any::<[bool; 4]>(),
             prop::option::of(placement())
         )
             .prop_map(
-                |(max_streams, instance, [clear, present, hard_links], placement)| {
-                    Frame::Accept {
-                        version: VERSION,
+                |(max_streams, instance, [clear, present, hard_links, receipt], placement)| {
+                    Frame::Accept(Acceptance {
                         max_streams,
                         instance,
                         clear,
                         present,
                         hard_links,
                         placement,
-                    }
+                        receipt,
+                    })
                 }
             ),
         (head(), 0..MAX_FILE_BYTES, (any::<u32>(), path()))
@@ -171,7 +195,7 @@ fn frame() -> impl Strategy<Value = Frame> {
         ),
         (0..MAX_FILE_BYTES).prop_map(|id| Frame::Want { id }),
         (0u8..3, "[ -~]{0,50}").prop_map(|(kind, detail)| Frame::Refuse {
-            kind: RefusalKind::from_code(kind).unwrap(),
+            kind: RefusalKind::from_repr(kind).unwrap(),
             detail,
         }),
         (
@@ -256,6 +280,14 @@ fn frame() -> impl Strategy<Value = Frame> {
         )
             .prop_map(|(id, outcome)| Frame::Result { id, outcome }),
         any::<[u8; 32]>().prop_map(|manifest| Frame::Done { manifest }),
+        any::<([u8; 32], [u8; 32], u64, [u8; 32])>().prop_map(|(key, client, time_ms, half)| {
+            Frame::Receipt(ServerReceipt {
+                key: PublicKey::from_bytes(key),
+                client: PublicKey::from_bytes(client),
+                time_ms,
+                signature: [half, half].concat().try_into().unwrap(),
+            })
+        }),
         Just(Frame::KeepAlive),
         Just(Frame::Retire),
         (0..MAX_FILE_BYTES, any::<bool>(), subtrees())
@@ -268,9 +300,16 @@ fn split(bytes: &[u8], data_len: usize) -> (FrameType, Bytes) {
     let len = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
     assert_eq!(len + 4, bytes.len() + data_len);
     (
-        FrameType::from_byte(bytes[4]).unwrap(),
+        FrameType::from_repr(bytes[4]).unwrap(),
         Bytes::copy_from_slice(&bytes[5..]),
     )
+}
+
+/// Returns the body of a frame that carries no data of a block.
+fn body_of(frame: &Frame) -> Bytes {
+    let mut bytes = Vec::new();
+    frame.encode(&mut bytes);
+    bytes.split_off(5).into()
 }
 
 proptest! {
@@ -296,32 +335,25 @@ proptest! {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         let body = Bytes::copy_from_slice(&bytes[5..]);
-        let frame_type = FrameType::from_byte(bytes[4]).unwrap();
-        // The same holds for a cut before the options.
+        let frame_type = FrameType::from_repr(bytes[4]).unwrap();
+        // A cut between two options is not detected either.
         let certain = match &frame {
             Frame::Small { data, .. } => body.len() - data.len(),
-            // An option without a value takes 4 bytes; one with a value takes 1 or 8 more.
-            Frame::Hello(hello) => {
-                body.len()
-                    - 4 * [hello.resume, hello.clear, hello.hard_links, hello.single]
-                        .map(usize::from)
-                        .iter()
-                        .sum::<usize>()
-                    - 5 * usize::from(hello.offer.is_some())
-                    - 5 * usize::from(hello.placement.is_some())
-                    - match hello.portion {
-                        Portion::Whole => 0,
-                        Portion::Part(_) => 12,
-                        Portion::Rest => 4,
-                    }
-            }
-            Frame::Accept { instance, clear, present, hard_links, placement, .. } => {
-                let flags: usize = [*clear, *present, *hard_links].map(usize::from).iter().sum();
-                body.len()
-                    - 12 * usize::from(instance.is_some())
-                    - 4 * flags
-                    - 5 * usize::from(placement.is_some())
-            }
+            Frame::Hello(hello) => body_of(&Frame::Hello(Hello {
+                token: hello.token,
+                request: hello.request.clone(),
+                ..plain_hello()
+            }))
+            .len(),
+            Frame::Accept(acceptance) => body_of(&Frame::Accept(Acceptance {
+                instance: None,
+                clear: false,
+                present: false,
+                hard_links: false,
+                placement: None,
+                ..*acceptance
+            }))
+            .len(),
             _ => body.len(),
         };
         if certain > 0 {
@@ -339,7 +371,7 @@ proptest! {
         kind in 1u8..=22,
         body in proptest::collection::vec(any::<u8>(), 0..400),
     ) {
-        let _ = decode(FrameType::from_byte(kind).unwrap(), Bytes::from(body));
+        let _ = decode(FrameType::from_repr(kind).unwrap(), Bytes::from(body));
     }
 
     #[test]
@@ -350,7 +382,7 @@ proptest! {
     ) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
-        let frame_type = FrameType::from_byte(bytes[4]).unwrap();
+        let frame_type = FrameType::from_repr(bytes[4]).unwrap();
         let mut body = bytes[5..].to_vec();
         if !body.is_empty() {
             let at = at.index(body.len());
@@ -403,7 +435,29 @@ fn plain_hello() -> Hello {
         portion: Portion::Whole,
         placement: None,
         reports_not_kept: false,
+        filter: FilterRules::default(),
+        existing: ExistingPolicy::default(),
+        receipt: false,
     }
+}
+
+#[test]
+fn lh_copy_57_a_receipt_is_requested_and_confirmed_by_an_option() {
+    let hello = Hello {
+        receipt: true,
+        ..plain_hello()
+    };
+    let plain = body_of(&Frame::Hello(plain_hello()));
+    let body = body_of(&Frame::Hello(hello.clone()));
+    assert_eq!(&body[..], &[&plain[..], b"\x0f\0\0\0"].concat()[..]);
+    assert_eq!(decode(FrameType::Hello, body), Ok(Frame::Hello(hello)));
+    let accepted = Frame::Accept(Acceptance {
+        max_streams: 9,
+        receipt: true,
+        ..Acceptance::default()
+    });
+    let body = [&VERSION.to_le_bytes()[..], &[9, 0], b"\x0f\0\0\0"].concat();
+    assert_eq!(decode(FrameType::Accept, body.into()), Ok(accepted));
 }
 
 #[test]
@@ -433,15 +487,10 @@ fn lh_copy_6_common_version_is_required() {
         let body = [&VERSION.to_le_bytes()[..], &[9, 0], options].concat();
         decode(FrameType::Accept, body.into())
     };
-    let accepted = Frame::Accept {
-        version: VERSION,
+    let accepted = Frame::Accept(Acceptance {
         max_streams: 9,
-        instance: None,
-        clear: false,
-        present: false,
-        hard_links: false,
-        placement: None,
-    };
+        ..Acceptance::default()
+    });
     assert_eq!(accept(b"\x63\0\x01\0x"), Ok(accepted));
     assert_eq!(accept(b"\x63\x80\0\0"), Err(WireError::UnknownOption(0x63)));
 }
@@ -698,5 +747,77 @@ fn lh_copy_53_placement_follows_the_other_options() {
     assert_eq!(
         decode(FrameType::Hello, wrong.into()),
         Err(WireError::Value("placement"))
+    );
+}
+
+#[test]
+fn lh_copy_55_filter_is_critical_unless_it_is_optional() {
+    let kind = |filter: FilterRules| {
+        let hello = Hello {
+            filter,
+            ..plain_hello()
+        };
+        let (mut plain, mut bytes) = (Vec::new(), Vec::new());
+        Frame::Hello(plain_hello()).encode(&mut plain);
+        Frame::Hello(hello.clone()).encode(&mut bytes);
+        let body = Bytes::copy_from_slice(&bytes[5..]);
+        assert_eq!(decode(FrameType::Hello, body), Ok(Frame::Hello(hello)));
+        u16::from_le_bytes([bytes[plain.len()], bytes[plain.len() + 1]])
+    };
+    let ignore_files = true;
+    let optional = FilterRules {
+        ignore_files,
+        ..FilterRules::default()
+    };
+    assert_eq!(kind(optional.clone()), 12);
+    let critical = FilterRules {
+        names: vec![NameRule::exclude("*.tmp")],
+        ..optional
+    };
+    assert_eq!(kind(critical), 0x8000 | 12);
+}
+
+#[test]
+fn refusal_of_an_earlier_release_is_recognised() {
+    let hello = Hello {
+        filter: FilterRules {
+            max_bytes: Some(1),
+            ..FilterRules::default()
+        },
+        ..plain_hello()
+    };
+    let refusal = WireError::UnknownOption(12).to_string();
+    assert!(
+        hello
+            .missing_capability(&refusal)
+            .unwrap()
+            .contains("--exclude")
+    );
+    assert_eq!(plain_hello().missing_capability(&refusal), None);
+    let update = Hello {
+        existing: ExistingPolicy {
+            update: true,
+            ..ExistingPolicy::default()
+        },
+        ..plain_hello()
+    };
+    assert_eq!(update.missing_capability(&refusal), None);
+    let refusal = WireError::UnknownOption(13).to_string();
+    assert!(
+        update
+            .missing_capability(&refusal)
+            .unwrap()
+            .contains("--update")
+    );
+}
+
+#[test]
+fn lh_copy_55_unknown_rule_is_refused() {
+    let mut bytes = Vec::new();
+    Frame::Hello(plain_hello()).encode(&mut bytes);
+    encode::put_option(&mut bytes, 0x8000 | 12, br#"{"later":1}"#);
+    assert_eq!(
+        decode(FrameType::Hello, Bytes::copy_from_slice(&bytes[5..])),
+        Err(WireError::Value("filter"))
     );
 }

@@ -321,8 +321,8 @@ pub struct Hostile(Arc<Vec<u8>>, Mutex<Vec<tokio::task::JoinHandle<()>>>);
 impl Connector for Hostile {
     type Stream = DuplexStream;
 
-    fn routes(&self) -> Vec<String> {
-        vec!["direct".into()]
+    fn routes(&self) -> Vec<RouteInfo> {
+        vec![RouteInfo::direct()]
     }
 
     async fn connect(&self, _: usize) -> Result<DuplexStream, ConnectError> {
@@ -364,6 +364,9 @@ pub async fn pull_hostile(
         portion: Portion::Whole,
         placement: None,
         reports_not_kept: false,
+        filter: FilterRules::default(),
+        existing: ExistingPolicy::default(),
+        receipt: false,
     };
     let options = WriteOptions {
         overwrite: true,
@@ -381,6 +384,7 @@ pub async fn pull_hostile(
         patience: DEFAULT_PATIENCE,
         progress: Arc::default(),
         observer,
+        receipt: None,
     };
     client.pull(destination, vec!["s".into()]).await
 }

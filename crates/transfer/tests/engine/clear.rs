@@ -72,8 +72,8 @@ struct TamperingConnector {
 impl Connector for TamperingConnector {
     type Stream = TamperedPipe;
 
-    fn routes(&self) -> Vec<String> {
-        vec!["direct".into()]
+    fn routes(&self) -> Vec<RouteInfo> {
+        vec![RouteInfo::direct()]
     }
 
     async fn connect(&self, _: usize) -> Result<TamperedPipe, ConnectError> {
@@ -100,6 +100,9 @@ fn hello(request: CopyRequest) -> Hello {
         portion: Portion::Whole,
         placement: None,
         reports_not_kept: false,
+        filter: FilterRules::default(),
+        existing: ExistingPolicy::default(),
+        receipt: false,
     }
 }
 
@@ -116,6 +119,7 @@ async fn copied(bench: &Bench, pull: bool) -> u64 {
         patience: DEFAULT_PATIENCE,
         progress: progress.clone(),
         observer: Arc::new(Events::default()),
+        receipt: None,
     };
     let (from, to) = match pull {
         true => (bench.root("tree"), bench.local("copy")),
@@ -203,6 +207,7 @@ async fn replacement_stream_sends_plaintext_too() {
         patience: DEFAULT_PATIENCE,
         progress: progress.clone(),
         observer: events.clone(),
+        receipt: None,
     };
     client.push(found, vec!["f".into()]).await.unwrap();
     assert_eq!(events.streams_lost(), 1);
@@ -238,6 +243,7 @@ async fn block_changed_in_transit_fails_its_file() {
             patience: DEFAULT_PATIENCE,
             progress: progress.clone(),
             observer: events.clone(),
+            receipt: None,
         };
         let options = WriteOptions {
             resume: true,

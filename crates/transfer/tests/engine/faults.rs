@@ -201,7 +201,7 @@ async fn unusable_route_is_reported_or_replaced() {
         run.result
     );
     let mut pipes = bench.pipes();
-    pipes.routes = vec!["a".into(), "b".into()];
+    pipes.routes = ["a", "b"].map(RouteInfo::without_depots).into();
     *pipes.cuts.lock() = vec![0];
     bench
         .push(pipes, &[bench.local("f")], "/f", WriteOptions::default())

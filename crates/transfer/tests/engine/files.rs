@@ -23,8 +23,8 @@ struct Sessions {
 impl Connector for Sessions {
     type Stream = DuplexStream;
 
-    fn routes(&self) -> Vec<String> {
-        vec!["direct".into()]
+    fn routes(&self) -> Vec<RouteInfo> {
+        vec![RouteInfo::direct()]
     }
 
     async fn connect(&self, _: usize) -> Result<DuplexStream, ConnectError> {
@@ -86,7 +86,7 @@ const ROUND_TRIP: Duration = Duration::from_millis(100);
 impl Connector for DistantServer {
     type Stream = DuplexStream;
 
-    fn routes(&self) -> Vec<String> {
+    fn routes(&self) -> Vec<RouteInfo> {
         self.0.routes()
     }
 
@@ -144,6 +144,32 @@ async fn listed(bench: &Bench, limit: u32) -> (Vec<PathBytes>, f64) {
             let round_trips = begun.elapsed().as_secs_f64() / ROUND_TRIP.as_secs_f64();
             return (names, round_trips);
         }
+    }
+}
+
+#[tokio::test]
+async fn lh_files_13_beginning_of_a_small_file_is_read() {
+    let bench = Bench::new();
+    std::fs::write(bench.root("small"), "content").unwrap();
+    std::fs::write(bench.root("large"), vec![7; 70_000]).unwrap();
+    std::os::unix::fs::symlink("small", bench.root("link")).unwrap();
+    let (mut client, _) = client(&bench, 1);
+    let mut read = async |path: &str| {
+        let path = PathBytes(path.as_bytes().to_vec());
+        client.request(&FilesRequest::Read { path }).await.unwrap()
+    };
+    let content = |bytes: &[u8], is_cut| FilesResponse::Content {
+        content: PathBytes(bytes.to_vec()),
+        is_cut,
+    };
+    assert_eq!(read("small").await, content(b"content", false));
+    assert_eq!(read("large").await, content(&[7; 65_536], true));
+    for other in ["link", "absent", ""] {
+        let answer = read(other).await;
+        assert!(
+            matches!(answer, FilesResponse::Failed(_)),
+            "{other}: {answer:?}"
+        );
     }
 }
 
@@ -360,8 +386,8 @@ struct ScriptedServer(Vec<(u64, &'static str)>);
 impl Connector for ScriptedServer {
     type Stream = DuplexStream;
 
-    fn routes(&self) -> Vec<String> {
-        vec!["direct".into()]
+    fn routes(&self) -> Vec<RouteInfo> {
+        vec![RouteInfo::direct()]
     }
 
     async fn connect(&self, _: usize) -> Result<DuplexStream, ConnectError> {
@@ -419,5 +445,121 @@ async fn lh_files_2_server_that_breaks_the_rules_is_dropped() {
     assert!(
         matches!(&error, FilesError::Unauthorised(why) if !why.contains('\u{1b}')),
         "{error}"
+    );
+}
+
+#[tokio::test]
+async fn lh_files_14_checksums_are_computed_at_the_server() {
+    use longhaul_transfer::files::MAX_SUMMED_FILES;
+    use longhaul_transfer::files::message::SumOutcome;
+    let bench = Bench::new();
+    let large = noise((9 << 20) + 5, 1);
+    std::fs::write(bench.root("large"), &large).unwrap();
+    std::fs::write(bench.root("small"), "abc").unwrap();
+    std::os::unix::fs::symlink("small", bench.root("link")).unwrap();
+    let (mut client, _) = client(&bench, 1);
+    let mut sums = async |names: &[&str], algorithm: &str| {
+        let ask = FilesRequest::Sum {
+            paths: names.iter().map(|name| PathBytes((*name).into())).collect(),
+            algorithm: algorithm.parse().unwrap(),
+            coarse: false,
+        };
+        match client.request(&ask).await.unwrap() {
+            FilesResponse::Sums { sums } => sums,
+            other => panic!("{other:?}"),
+        }
+    };
+    let names = ["large", "absent", "link", "", "small"];
+    let found = sums(&names, "blake3").await;
+    let sum = |value: &[u8], size| SumOutcome::Sum {
+        value: PathBytes(value.to_vec()),
+        size,
+        coarse: None,
+    };
+    let expected = blake3::hash(&large);
+    assert_eq!(found[0], sum(expected.as_bytes(), large.len() as u64));
+    for (outcome, kind) in found[1..4].iter().zip([
+        FilesFailureKind::NotFound,
+        FilesFailureKind::RefusedPath,
+        FilesFailureKind::IsDirectory,
+    ]) {
+        assert!(
+            matches!(outcome, SumOutcome::Failed(failure) if failure.kind == kind),
+            "{outcome:?}"
+        );
+    }
+    assert_eq!(found.len(), names.len());
+    let adler = 0x024d_0127_u32.to_be_bytes();
+    assert_eq!(sums(&["small"], "adler32").await, [sum(&adler, 3)]);
+    // The server answers about the first of too many.
+    let many = vec!["small"; MAX_SUMMED_FILES + 7];
+    assert_eq!(sums(&many, "crc32c").await.len(), MAX_SUMMED_FILES);
+    assert_eq!(sums(&[], "crc32c").await, []);
+}
+
+/// Another algorithm of a later release, as an earlier server sees this request.
+#[tokio::test]
+async fn lh_files_14_unknown_algorithms_are_not_understood() {
+    let bench = Bench::new();
+    let hello = r#"{"lowest":1,"highest":1}"#;
+    let ask = r#"{"files":"sum","paths":["YQ=="],"algorithm":"of_a_later_release"}"#;
+    let lines = format!("{hello}\n{ask}\n");
+    let (answers, _) = say(open(&bench.server, 1), &lines, 2).await;
+    assert_eq!(answers[1]["kind"], "not_understood");
+}
+
+#[tokio::test]
+async fn lh_files_14_checksums_need_the_right_to_read() {
+    use longhaul_transfer::files::message::SumOutcome;
+    let bench = Bench::new();
+    std::fs::write(bench.root("secret"), "abc").unwrap();
+    let (mut client, _) = client(&bench, 9);
+    let ask = FilesRequest::Sum {
+        paths: vec![PathBytes(b"secret".to_vec())],
+        algorithm: "md5".parse().unwrap(),
+        coarse: false,
+    };
+    let answer = client.request(&ask).await.unwrap();
+    let FilesResponse::Sums { sums } = answer else {
+        panic!("{answer:?}")
+    };
+    assert!(
+        matches!(&sums[..], [SumOutcome::Failed(failure)]
+            if failure.kind == FilesFailureKind::NotGranted),
+        "{sums:?}"
+    );
+}
+
+#[tokio::test]
+async fn lh_files_16_ranges_of_a_file_are_read() {
+    use longhaul_transfer::files::message::MAX_RANGE_BYTES;
+    let bench = Bench::new();
+    let content = noise(MAX_RANGE_BYTES + 100, 1);
+    std::fs::write(bench.root("large"), &content).unwrap();
+    let (mut client, _) = client(&bench, 1);
+    let mut read = async |offset: u64| {
+        let path = PathBytes(b"large".to_vec());
+        let ask = FilesRequest::ReadRange { path, offset };
+        client.request(&ask).await.unwrap()
+    };
+    for (offset, end, is_cut) in [
+        (0, MAX_RANGE_BYTES, true),
+        (50, MAX_RANGE_BYTES + 50, true),
+        (MAX_RANGE_BYTES, content.len(), false),
+        (content.len(), content.len(), false),
+    ] {
+        let expected = FilesResponse::Content {
+            content: PathBytes(content[offset..end].to_vec()),
+            is_cut,
+        };
+        assert!(read(offset as u64).await == expected, "{offset}");
+    }
+    let behind = read(u64::MAX).await;
+    assert!(
+        matches!(
+            &behind,
+            FilesResponse::Failed(_) | FilesResponse::Content { is_cut: false, .. }
+        ),
+        "{behind:?}"
     );
 }

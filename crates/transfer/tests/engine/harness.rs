@@ -33,6 +33,9 @@ pub struct Bench {
     pub compare: Compare,
     /// True for `cp --hard-links`.
     pub hard_links: bool,
+    pub filter: FilterRules,
+    pub existing: ExistingPolicy,
+    pub receipt: Option<Arc<receipt::ReceiptRecorder>>,
 }
 
 impl Bench {
@@ -61,6 +64,9 @@ impl Bench {
             server,
             compare,
             hard_links: false,
+            filter: FilterRules::default(),
+            existing: ExistingPolicy::default(),
+            receipt: None,
         }
     }
 
@@ -80,7 +86,7 @@ impl Bench {
         Pipes {
             server: self.server.clone(),
             principal: key(who),
-            routes: vec!["direct".into()],
+            routes: vec![RouteInfo::direct()],
             cuts: Mutex::new(Vec::new()),
             stalls: false,
             counts_from_answer: false,
@@ -121,6 +127,10 @@ impl Bench {
         let (mut client, events, progress) =
             client(pipes, request, streams, options.resume, self.compare);
         client.hello.hard_links = self.hard_links;
+        client.hello.existing = self.existing;
+        client.receipt = self.receipt.clone();
+        let filter = Filter::new(self.filter.clone()).unwrap();
+        let found = found.filtered(Some(Arc::new(filter)));
         let result = client.push(found, labels).await;
         finish(result, events, progress).await
     }
@@ -158,8 +168,11 @@ impl Bench {
             self.compare,
         );
         client.hello.hard_links = self.hard_links;
+        client.hello.filter = self.filter.clone();
+        client.receipt = self.receipt.clone();
         let destination =
             CopyDestination::local(&self.local(to), names, options, client.hello.token).unwrap();
+        let destination = destination.with_existing(self.existing);
         let result = client.pull(destination, labels).await;
         finish(result, events, progress).await
     }
@@ -187,6 +200,9 @@ pub fn client<C: Connector>(
         portion: Portion::Whole,
         placement: None,
         reports_not_kept: false,
+        filter: FilterRules::default(),
+        existing: ExistingPolicy::default(),
+        receipt: false,
     };
     let client = Client {
         connector: Arc::new(connector),
@@ -197,6 +213,7 @@ pub fn client<C: Connector>(
         patience: DEFAULT_PATIENCE,
         progress: progress.clone(),
         observer: events.clone(),
+        receipt: None,
     };
     (client, events, progress)
 }
@@ -303,7 +320,7 @@ impl Run {
 pub struct Pipes {
     pub server: Arc<Server>,
     pub principal: PublicKey,
-    pub routes: Vec<String>,
+    pub routes: Vec<RouteInfo>,
     pub cuts: Mutex<Vec<u64>>,
     /// If true, an exhausted budget does not break the pipe. Nothing passes any more, without an
     /// error.
@@ -368,7 +385,7 @@ type Hook = (u64, Box<dyn FnOnce() + Send>);
 impl Connector for Pipes {
     type Stream = CutPipe;
 
-    fn routes(&self) -> Vec<String> {
+    fn routes(&self) -> Vec<RouteInfo> {
         self.routes.clone()
     }
 
@@ -443,7 +460,7 @@ impl RestartingServer {
 impl Connector for RestartingServer {
     type Stream = CutPipe;
 
-    fn routes(&self) -> Vec<String> {
+    fn routes(&self) -> Vec<RouteInfo> {
         self.second.routes()
     }
 

@@ -315,7 +315,7 @@ async fn streams_and_routes_share_the_work_of_large_copies() {
     std::fs::write(bench.local("big"), noise(24 << 20, 1)).unwrap();
     std::fs::write(bench.local("tiny"), "t").unwrap();
     let mut pipes = bench.pipes();
-    pipes.routes = vec!["a".into(), "b".into()];
+    pipes.routes = ["a", "b"].map(RouteInfo::without_depots).into();
     let run = bench
         .push(
             pipes,
@@ -333,7 +333,7 @@ async fn streams_and_routes_share_the_work_of_large_copies() {
         .sum();
     assert!(carried >= 24 << 20);
     let mut pipes = bench.pipes();
-    pipes.routes = vec!["a".into(), "b".into()];
+    pipes.routes = ["a", "b"].map(RouteInfo::without_depots).into();
     let run = bench
         .push(
             pipes,

@@ -34,7 +34,10 @@ impl Up {
             lab.backend()
         );
         for (name, address) in lab.nodes() {
-            print_line!("  {name:<20} {address}");
+            match lab.ipv6_address(name) {
+                Ok(ipv6) => print_line!("  {name:<20} {address:<15} {ipv6}"),
+                Err(_) => print_line!("  {name:<20} {address}"),
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -12,6 +12,7 @@ use crate::namespace::{NodeThread, hosts_file};
 use crate::report::{LinkReport, Report, lag_limit_us, reasons};
 use crate::route::{self, ShortestPaths};
 use crate::scenario::{Backend, ScenarioNetwork};
+use crate::setup::ipv6::Ipv6Setup;
 use crate::setup::{self, DeviceKind, NODE_MAC};
 
 /// A lab that is up.
@@ -37,12 +38,12 @@ impl Running {
         directory: &Path,
         mut reaper: Reaper,
     ) -> Result<Self> {
-        let hosts = hosts_file(
-            network
-                .nodes
-                .iter()
-                .map(|node| (node.address, node.name.as_str())),
-        );
+        let hosts = hosts_file(network.nodes.iter().flat_map(|node| {
+            let addresses = std::iter::once(node.address.into());
+            addresses
+                .chain(node.ipv6.map(Into::into))
+                .map(|address| (address, node.name.as_str()))
+        }));
         let mut start = |name: &str| -> Result<NodeThread> {
             let thread = NodeThread::start(name, hosts.clone(), directory)?;
             reaper.watch(thread.thread_id())?;
@@ -96,6 +97,7 @@ impl Running {
         let node = |(node, thread): (&crate::scenario::Node, &NodeThread)| NodeDescription {
             name: node.name.clone(),
             address: node.address,
+            ipv6: node.ipv6,
             thread: thread.thread_id(),
         };
         let name_of = |node: usize| self.network.nodes[node].name.clone();
@@ -247,8 +249,12 @@ fn configure(
             kind,
             congestion[index].as_deref(),
         );
+        let ipv6 = Ipv6Setup::of_node(network, index, &routes[index], congestion[index].as_deref());
         let name = network.nodes[index].name.clone();
-        thread.run(move || setup::batch("ip", &name, &lines))??;
+        thread.run(move || {
+            setup::batch("ip", &name, &lines)?;
+            ipv6.map_or(Ok(()), |ipv6| ipv6.apply(&name))
+        })??;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 use super::Nanos;
 use super::codel::Codel;
 use super::cross::Cross;
+use super::drops::TimedDrops;
 use super::jitter::Jitter;
 use super::layout::SegmentSizes;
 use super::loss::{FateRun, LossProcess};
@@ -61,6 +62,7 @@ pub enum SegmentFate {
 pub struct Bottleneck {
     schedule: DirectionSchedule,
     loss: LossProcess,
+    drops: TimedDrops,
     codel: Option<Codel>,
     ecn: bool,
     cross: Option<Cross>,
@@ -118,6 +120,7 @@ impl Bottleneck {
         Self {
             schedule: DirectionSchedule::new(spec),
             loss: LossProcess::new(spec.loss, random(RandomProcess::Loss)),
+            drops: TimedDrops::new(spec),
             codel: spec.aqm.as_ref().map(|aqm| Codel::new(aqm, mtu)),
             ecn: spec.ecn,
             cross,
@@ -299,17 +302,26 @@ impl Bottleneck {
                     dropped,
                 };
                 let span = codel.dequeue(now, &mut managed)?;
-                let lost = span.of != SegmentOwner::Cross && self.loss.next_run(1) == FateRun::Lost;
+                let lost = match span.of {
+                    SegmentOwner::Cross => false,
+                    // Both are asked, so that a timed drop does not shift the random losses.
+                    SegmentOwner::Packet(_) => {
+                        self.drops.take(now) | (self.loss.next_run(1) == FateRun::Lost)
+                    }
+                };
                 (span, lost)
             }
             None => {
                 let head = self.queue.head()?;
                 let (count, lost) = match (head.of, most_at_once(head, self.schedule.rate)) {
                     (SegmentOwner::Cross, most) => (most, false),
-                    (SegmentOwner::Packet(_), most) => match self.loss.next_run(most) {
-                        FateRun::Kept(count) => (count, false),
-                        FateRun::Lost => (1, true),
-                    },
+                    (SegmentOwner::Packet(_), most) => {
+                        let timed = self.drops.take(self.clock);
+                        match self.loss.next_run(if timed { 1 } else { most }) {
+                            FateRun::Kept(count) => (count, timed),
+                            FateRun::Lost => (1, true),
+                        }
+                    }
                 };
                 (self.queue.take(count)?, lost)
             }

@@ -1,5 +1,5 @@
-//! A packet socket on the emulator's end of a veth pair as a link's end, for users who may not open
-//! `/dev/net/tun`. The node has the other end of the pair, with ARP off.
+//! Packet sockets as ends of links, for users who may not open `/dev/net/tun`. A veth pair connects
+//! the socket's interface to the node, on whose end ARP is off.
 #![allow(unsafe_code)] // PACKET_VNET_HDR and its like are socket options that no crate wraps.
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -17,27 +17,29 @@ use super::virtio::{VIRTIO_HEADER, VirtioHeader};
 const ETHERNET_HEADER: usize = 14;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
-/// Requested receive buffer, in bytes; an unprivileged user gets what `rmem_max` allows.
-const RECEIVE_BUFFER: usize = 64 << 20;
+/// Requested receive buffer. An unprivileged user gets at most `net.core.rmem_max`.
+const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
 
-/// A hardware address.
+/// Hardware address.
 pub type Mac = [u8; 6];
 
-/// An open packet socket.
+/// Open packet socket.
 #[derive(Debug)]
 pub struct PacketPort {
     socket: OwnedFd,
-    /// The node's hardware address, which every frame to it must have.
+    /// The node's hardware address, the destination of every frame.
     peer: Mac,
+    /// Packets dropped because the receive buffer was full.
     drops: u64,
 }
 
-/// Opens the interface `name` of the calling thread's network namespace: the emulator's end of a
-/// veth pair. Its other end, in the node, has the hardware address `peer` and ARP turned off
-/// (`ip link set ... arp off`).
+/// Opens a packet socket on the interface `name` of the calling thread's network namespace. This is
+/// the emulator's end of a veth pair. The node's end must have the hardware address `peer`, and ARP
+/// turned off (`ip link set ... arp off`).
 ///
 /// # Errors
-/// [`LinkError::Device`] if there is no such interface, or packet sockets are not permitted.
+/// [`LinkError::Device`] if packet sockets are not permitted, there is no such interface, or the
+/// kernel refuses to bind the socket or to set a required option.
 pub fn open(name: &str, peer: Mac) -> Result<PacketPort, LinkError> {
     let failed = |what| {
         move |source| LinkError::Device {
@@ -63,11 +65,11 @@ pub fn open(name: &str, peer: Mac) -> Result<PacketPort, LinkError> {
     set_option(&socket, libc::PACKET_VNET_HDR, &1_i32).map_err(failed("turn virtio headers on"))?;
     set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1_i32)
         .map_err(failed("ignore own packets"))?;
-    // Bypassing the queueing discipline saves time, and so does a large buffer; neither is
+    // Bypassing the queueing discipline saves time, and a large buffer avoids drops. Neither is
     // required.
     let _ = set_option(&socket, libc::PACKET_QDISC_BYPASS, &1_i32);
-    let _ = set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER)
-        .or_else(|_| set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER));
+    let _ = set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER_BYTES)
+        .or_else(|_| set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER_BYTES));
     bind(&socket, index).map_err(failed("bind to the interface"))?;
     Ok(PacketPort {
         socket,

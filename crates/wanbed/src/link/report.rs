@@ -43,7 +43,7 @@ pub struct DirectionSnapshot {
     pub offered: u64,
     /// Reads that gave several segments at once, by segmentation offload.
     pub super_packets: u64,
-    /// Segments lost on the wire by the loss model.
+    /// Segments lost on the wire, by the loss model or by a timed drop.
     pub drops_loss: u64,
     /// Segments dropped because the queue was full.
     pub drops_queue: u64,

@@ -108,6 +108,10 @@ impl ScenarioField {
         }
     }
 
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.located.value, DocumentValue::List(_))
+    }
+
     pub(super) fn is_table(&self) -> bool {
         matches!(self.located.value, DocumentValue::Table(_))
     }

@@ -16,7 +16,7 @@ mod trace_file;
 #[cfg(test)]
 mod tests;
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -226,8 +226,10 @@ impl ScenarioNetwork {
 pub struct Node {
     /// Name, which is also its host name in every node's `/etc/hosts`.
     pub name: String,
-    /// Its only address, on its loopback device.
+    /// Its only IPv4 address, on its loopback device.
     pub address: Ipv4Addr,
+    /// Its only IPv6 address, on its loopback device; `None` in a scenario without IPv6.
+    pub ipv6: Option<Ipv6Addr>,
     /// If true, it forwards packets.
     pub forwards: bool,
     /// If true, connections end here and are relayed; `None` if the scenario does not say.

@@ -2,7 +2,7 @@
 //! of losses.
 
 use std::collections::HashSet;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use super::document;
@@ -19,6 +19,8 @@ use crate::spec::LossModel;
 /// tables in their ranges.
 const MAX_NODES: usize = 200;
 const MAX_ROUTES: usize = 500;
+/// Minimum MTU of every link that carries IPv6 (RFC 8200, section 5).
+const MIN_IPV6_MTU: u32 = 1280;
 /// Window below which `buffers` alone cannot limit TCP's window.
 const UNSCALED_WINDOW: u64 = 65_536;
 
@@ -42,17 +44,25 @@ pub(super) fn network(
         None => 1,
     };
     let seed = overrides.seed.unwrap_or(file_seed);
+    let ipv6 = fields
+        .optional("ipv6")
+        .map(|field| field.boolean())
+        .transpose()?
+        .unwrap_or(false);
     let nodes_field = fields.required("nodes")?;
     let links_field = fields.required("links")?;
     let spread = fields.optional("spread");
     let routes = fields.optional("route");
     fields.finish()?;
 
-    let mut nodes = nodes(&nodes_field)?;
+    let mut nodes = nodes(&nodes_field, ipv6)?;
     if let Some(relays) = &overrides.relays {
         choose_relays(&mut nodes, relays)?;
     }
     let mut links = read_link::links(&links_field, &nodes, directory, seed)?;
+    if ipv6 {
+        check_ipv6_mtu(&links_field, &links)?;
+    }
     let mut named_paths = Vec::new();
     if let Some(spread) = spread {
         for (_, field) in spread.entries()? {
@@ -88,7 +98,7 @@ pub(super) fn network(
 }
 
 /// Reads the nodes, each with the scenario's setting of its forwarding.
-fn nodes(field: &ScenarioField) -> Located<Vec<(Node, Option<bool>)>> {
+fn nodes(field: &ScenarioField, ipv6: bool) -> Located<Vec<(Node, Option<bool>)>> {
     let entries = field.entries()?;
     if entries.is_empty() || entries.len() > MAX_NODES {
         return Err(field.wrong(format!("a scenario has 1 to {MAX_NODES} nodes")));
@@ -134,11 +144,15 @@ fn nodes(field: &ScenarioField) -> Located<Vec<(Node, Option<bool>)>> {
         let (forwards, relays) = (flag("forwards")?, flag("relays")?);
         fields.finish()?;
         // 10.77.0.1 and up, in the order of the file: MAX_NODES fits the last byte.
-        let address = Ipv4Addr::new(10, 77, 0, u8::try_from(index + 1).unwrap_or(u8::MAX));
+        let number = u8::try_from(index + 1).unwrap_or(u8::MAX);
+        let address = Ipv4Addr::new(10, 77, 0, number);
+        // The same in the unique local network fd77::/64 (RFC 4193).
+        let ipv6 = ipv6.then(|| Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, number.into()));
         nodes.push((
             Node {
                 name: key,
                 address,
+                ipv6,
                 forwards: false,
                 relays,
                 congestion,
@@ -148,6 +162,19 @@ fn nodes(field: &ScenarioField) -> Located<Vec<(Node, Option<bool>)>> {
         ));
     }
     Ok(nodes)
+}
+
+fn check_ipv6_mtu(field: &ScenarioField, links: &[ScenarioLink]) -> Located<()> {
+    for ((_, field), link) in field.entries()?.into_iter().zip(links) {
+        if link.spec.mtu < MIN_IPV6_MTU {
+            return Err(field.wrong(format!(
+                "IPv6 needs an MTU of at least {MIN_IPV6_MTU} bytes, and this link has {}: raise \
+                 it, or set ipv6 = false",
+                link.spec.mtu
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Makes these nodes the only ones that relay. A relay of the file that is not named is not a relay

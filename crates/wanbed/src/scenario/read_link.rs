@@ -9,11 +9,13 @@ use super::quantity::{self, QueueLength};
 use super::read_noise::NoiseFields;
 use super::{Located, Node, ScenarioLink, trace_file};
 use crate::error::Result;
-use crate::spec::{BitRate, DirectionSpec, LinkSpec, LossModel, Trace};
+use crate::spec::{BitRate, DirectionSpec, LinkSpec, LossModel, MAX_TIME, Trace};
 
 /// Maximum length of a device name in the kernel (IFNAMSIZ minus the NUL).
 const MAX_DEVICE_NAME_BYTES: usize = 15;
 const MAX_LINKS: usize = 400;
+/// Maximum number of times at which a direction drops a packet.
+const MAX_DROPS: usize = 1000;
 /// Maximum delay, longer than any path on Earth; it keeps a typing error from asking for days of
 /// buffering.
 const MAX_DELAY: Duration = Duration::from_secs(60);
@@ -113,6 +115,7 @@ struct DirectionFields {
     loss: Option<LossModel>,
     noise: NoiseFields,
     trace: Option<Trace>,
+    drop_at: Option<Vec<Duration>>,
 }
 
 impl DirectionFields {
@@ -138,6 +141,9 @@ impl DirectionFields {
         if let Some(field) = fields.optional("trace") {
             asked.trace = Some(trace_file::trace(&field, directory)?);
         }
+        if let Some(field) = fields.optional("drop_at") {
+            asked.drop_at = Some(drop_times(&field)?);
+        }
         asked.noise = NoiseFields::read(fields)?;
         Ok(asked)
     }
@@ -151,6 +157,7 @@ impl DirectionFields {
             loss: self.loss.or(both.loss),
             noise: self.noise.with_defaults(&both.noise),
             trace: self.trace.or_else(|| both.trace.clone()),
+            drop_at: self.drop_at.or_else(|| both.drop_at.clone()),
         }
     }
 
@@ -196,11 +203,36 @@ impl DirectionFields {
             queue,
             loss: self.loss.unwrap_or(LossModel::None),
             changes: self.trace,
+            drop_at: self.drop_at.unwrap_or_default(),
             ..DirectionSpec::default()
         };
         self.noise.apply_to(link, &mut direction)?;
         Ok(direction)
     }
+}
+
+/// Reads `drop_at = "20 s"`, or a list of times.
+fn drop_times(field: &ScenarioField) -> Located<Vec<Duration>> {
+    let items = if field.is_list() {
+        field.list()?
+    } else {
+        vec![field.clone()]
+    };
+    if items.len() > MAX_DROPS {
+        return Err(field.wrong(format!("more than {MAX_DROPS} times")));
+    }
+    let mut times: Vec<Duration> = Vec::with_capacity(items.len());
+    for item in items {
+        let at = item.quantity(quantity::duration)?;
+        if at > MAX_TIME {
+            return Err(item.wrong("must lie within a day"));
+        }
+        if times.last().is_some_and(|before| *before >= at) {
+            return Err(item.wrong("must come after the time before it"));
+        }
+        times.push(at);
+    }
+    Ok(times)
 }
 
 /// Returns a link's seed, derived from the scenario's and from its own name (FNV-1a), so that

@@ -305,8 +305,8 @@ fn mistakes_name_file_line_and_field() {
         (
             "seed = 7",
             "sead = 7",
-            "s.toml:2: sead: no such field here: there are title, seed, nodes, links, spread, \
-             route",
+            "s.toml:2: sead: no such field here: there are title, seed, ipv6, nodes, links, \
+             spread, route",
         ),
         (
             "\"reno\"",
@@ -561,4 +561,55 @@ fn mistakes_in_settings_name_the_setting() {
         );
     }
     assert!("links.wan.loss".parse::<Setting>().is_err());
+}
+
+#[test]
+fn ipv6_gives_every_node_a_second_address() {
+    assert!(
+        resolve(GOOD)
+            .unwrap()
+            .nodes
+            .iter()
+            .all(|node| node.ipv6.is_none())
+    );
+    let network = resolve(&format!("ipv6 = true\n{GOOD}")).unwrap();
+    let addresses: Vec<String> = network
+        .nodes
+        .iter()
+        .filter_map(|node| node.ipv6)
+        .map(|ip| ip.to_string())
+        .collect();
+    assert_eq!(addresses, ["fd77::1", "fd77::2"]);
+    let narrow = format!("ipv6 = true\n{GOOD}mtu = 1279\n");
+    let error = resolve(&narrow).unwrap_err().to_string();
+    assert!(
+        error.contains("links.wan: IPv6 needs an MTU of at least 1280 bytes"),
+        "{error}"
+    );
+}
+
+#[test]
+fn drops_are_timed_by_direction() {
+    let at = |times: &str| {
+        let overrides = Overrides::default().set("links.wan.forward.drop_at", times);
+        Scenario::from_text("s.toml", GOOD).resolve(&overrides)
+    };
+    let spec = at("20 s").unwrap().links.remove(0).spec;
+    assert_eq!(spec.forward.drop_at, [Duration::from_secs(20)]);
+    assert!(spec.backward.drop_at.is_empty());
+    let spec = at("[\"1 s\", \"2 s\"]").unwrap().links.remove(0).spec;
+    assert_eq!(spec.forward.drop_at.len(), 2);
+    for (times, problem) in [
+        (
+            "[\"2 s\", \"2 s\"]",
+            "links.wan.forward.drop_at[1]: must come after the time before it",
+        ),
+        (
+            "90000 s",
+            "links.wan.forward.drop_at: must lie within a day",
+        ),
+    ] {
+        let error = at(times).unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
+    }
 }

@@ -45,7 +45,7 @@ impl CodelSpec {
     };
 }
 
-/// Cross traffic. It comes to the bottleneck in bursts, takes space in its queue and time of its
+/// Cross traffic. It reaches the bottleneck in bursts, takes space in its queue and time of its
 /// transmitter, and is then discarded. The lengths of bursts and pauses are exponentially
 /// distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

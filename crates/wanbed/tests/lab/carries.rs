@@ -1,5 +1,7 @@
 //! Tests of a lab's traffic: TCP and UDP, on the routes and with the delays that were asked.
 
+use std::process::{Child, Command};
+
 use wanbed::{Backend, Lab, LinkVerdict, Overrides};
 
 use super::{ROW, echo_server, inside, lab, lab_with};
@@ -7,15 +9,19 @@ use super::{ROW, echo_server, inside, lab, lab_with};
 /// Echoes a megabyte between two nodes by name. Returns the fastest round trip of single bytes, in
 /// microseconds.
 fn echo(lab: &Lab, from: &str, to: &str, source_port: &str) -> u64 {
-    let (mut server, port) = echo_server(lab, to);
-    let output = inside(
+    let (server, port) = echo_server(lab, to, "0.0.0.0");
+    let client = inside(
         lab,
         from,
         "part_echo_client",
         &format!("{to} {port}{source_port}"),
-    )
-    .output()
-    .unwrap();
+    );
+    fastest_echo(server, client)
+}
+
+/// Runs `client`, the echo client, to its end. Returns the fastest round trip in microseconds.
+pub fn fastest_echo(mut server: Child, mut client: Command) -> u64 {
+    let output = client.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}");
     assert!(server.wait().unwrap().success());
@@ -100,6 +106,23 @@ fn a_pinned_route_and_a_route_by_port_lead_where_they_say() {
         [(0, 0), (0, 0), (1, 1), (1, 1), (1, 1)],
         "by port: over two, there and back"
     );
+}
+
+#[test]
+fn timed_drop_loses_one_packet_of_a_stream() {
+    let overrides = Overrides::default().set("links.far.drop_at", "0 s");
+    let Some(lab) = lab_with(ROW, &overrides) else {
+        return;
+    };
+    echo(&lab, "left", "right", "");
+    let report = lab.down().unwrap();
+    for way in [
+        &report.links[1].counters.forward,
+        &report.links[1].counters.backward,
+    ] {
+        assert_eq!(way.drops_loss, 1, "{way:?}");
+    }
+    assert_eq!(report.links[0].counters.forward.drops_loss, 0);
 }
 
 #[test]

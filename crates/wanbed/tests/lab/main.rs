@@ -6,15 +6,17 @@
 
 mod carries;
 mod commands;
+mod ipv6;
 mod leaves_nothing;
 mod noise;
 mod rootless;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use rustix::net::AddressFamily;
 use wanbed::{Error, Lab, Overrides, Scenario};
 
 /// Two hosts with a router between; 4 ms one way.
@@ -97,9 +99,10 @@ fn inside(lab: &Lab, node: &str, part: &str, argument: &str) -> Command {
     command
 }
 
-/// Starts an echo server in a node, and waits until it listens. It serves one connection.
-fn echo_server(lab: &Lab, node: &str) -> (Child, u16) {
-    let mut child = inside(lab, node, "part_echo_server", "")
+/// Starts an echo server in a node, at any address or at that of `host`, and waits until it
+/// listens. It serves one connection.
+fn echo_server(lab: &Lab, node: &str, host: &str) -> (Child, u16) {
+    let mut child = inside(lab, node, "part_echo_server", host)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -128,7 +131,8 @@ fn echo_server(lab: &Lab, node: &str) -> (Child, u16) {
 #[test]
 #[ignore = "a part of other tests, run inside a node"]
 fn part_echo_server() {
-    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let host = std::env::var("PART").unwrap();
+    let listener = TcpListener::bind((host.as_str(), 0)).unwrap();
     println!("PORT {};", listener.local_addr().unwrap().port());
     let (mut stream, _) = listener.accept().unwrap();
     let mut reader = stream.try_clone().unwrap();
@@ -175,18 +179,13 @@ fn part_echo_client() {
 
 fn connect_from(source: u16, host: &str, port: u16) -> TcpStream {
     use std::net::ToSocketAddrs;
-    let target = (host, port)
-        .to_socket_addrs()
-        .unwrap()
-        .find(SocketAddr::is_ipv4)
-        .unwrap();
-    let socket = rustix::net::socket(
-        rustix::net::AddressFamily::INET,
-        rustix::net::SocketType::STREAM,
-        None,
-    )
-    .unwrap();
-    rustix::net::bind(&socket, &SocketAddr::from(([0, 0, 0, 0], source))).unwrap();
+    let target = (host, port).to_socket_addrs().unwrap().next().unwrap();
+    let (family, any) = match target {
+        SocketAddr::V4(_) => (AddressFamily::INET, Ipv4Addr::UNSPECIFIED.into()),
+        SocketAddr::V6(_) => (AddressFamily::INET6, Ipv6Addr::UNSPECIFIED.into()),
+    };
+    let socket = rustix::net::socket(family, rustix::net::SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::new(any, source)).unwrap();
     rustix::net::connect(&socket, &target).unwrap();
     socket.into()
 }

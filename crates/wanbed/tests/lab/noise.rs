@@ -34,7 +34,7 @@ fn tcp_gets_through_jitter_reordering_marks_and_cross_traffic() {
     let Some(lab) = lab_with(&text, &overrides) else {
         return;
     };
-    let (mut server, port) = echo_server(&lab, "right");
+    let (mut server, port) = echo_server(&lab, "right", "0.0.0.0");
     let client = inside(&lab, "left", "part_echo_client", &format!("right {port}"))
         .stdout(Stdio::piped())
         .output()

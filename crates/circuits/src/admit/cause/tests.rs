@@ -5,38 +5,35 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::{PathConstraint, RefusalCause};
-use crate::admit::{Admission, AdmissionRefusal, CounterOfferMode, decide};
+use crate::admit::{AdmissionRefusal, decide};
 use crate::ledger::{BandwidthLedger, View};
 use crate::network::{CircuitNetwork, LinkId, NodeId};
-use crate::path::{Diversity, ExplicitPath, PathBounds};
+use crate::path::{Disjoint, ExplicitPath, PathBounds};
 use crate::policy::RequestLimits;
-use crate::request::{CircuitRequest, Demand, RequestFault};
+use crate::request::{CircuitRequest, Demand, RequestFault, ReservationPlan};
 use crate::testing::{network, request, small_networks};
 use crate::time::Window;
 
 const WINDOW: Window = Window { start: 0, end: 100 };
 
-fn answer(network: &CircuitNetwork, request: &CircuitRequest) -> Admission {
+fn answer(
+    network: &CircuitNetwork,
+    request: &CircuitRequest,
+) -> Result<ReservationPlan, AdmissionRefusal> {
     let ledger = BandwidthLedger::new(network);
-    decide(
-        &View::new(network, &ledger),
-        &ledger,
-        request,
-        &RequestLimits::default(),
-        0,
-        CounterOfferMode::Refuse,
-    )
+    let view = View::new(network, &ledger);
+    decide(&view, &ledger, request, &RequestLimits::default(), 0)
 }
 
 fn refusal_cause(network: &CircuitNetwork, request: &CircuitRequest) -> Option<RefusalCause> {
     match answer(network, request) {
-        Admission::Refused(AdmissionRefusal::NoRoom(none)) => none.cause,
+        Err(AdmissionRefusal::Shortfall(short)) => short.cause,
         other => panic!("{other:?}"),
     }
 }
 
 /// Returns a network with three ways from 0 to 4: 0-4 with 2 bit/s, 0-1-4 with 4, and 0-2-3-4 with
-/// 9. Latencies go from 1 to 5 in the order of the links, and begin anew behind the fifth.
+/// 9. Latencies go from 1 to 5 in the order of the links, and start over after the fifth.
 fn three_ways() -> CircuitNetwork {
     network(
         5,
@@ -114,7 +111,7 @@ fn each_constraint_is_named_as_the_cause() {
     );
     let shared = network_with_shared_link();
     let mut disjoint = request(&shared, WINDOW, Demand::Rate(8), 2);
-    disjoint.diversity = Diversity::Links;
+    disjoint.diversity = Disjoint::Links;
     let found = refusal_cause(&shared, &disjoint);
     assert_eq!(found, single(PathConstraint::Disjoint, 4));
 }
@@ -178,9 +175,7 @@ fn a_full_hop_of_an_explicit_path_is_named() {
         })
     };
     let fits = explicit(vec![path(&[0, 1, 4], 3), path(&[0, 4], 2)]);
-    let Admission::Granted(plan) = answer(&network, &fits) else {
-        panic!("both fit")
-    };
+    let plan = answer(&network, &fits).unwrap();
     assert_eq!(plan.0[0].routes.len(), 2);
     let full = explicit(vec![path(&[0, 4], 2), path(&[0, 1, 4], 5)]);
     let found = refusal_cause(&network, &full).unwrap();
@@ -250,7 +245,7 @@ proptest! {
         asked.bounds.max_hops = hops;
         asked.bounds.max_latency = latency;
         asked.elements.no_links.extend(without.map(LinkId));
-        let Admission::Refused(AdmissionRefusal::NoRoom(none)) = answer(&network, &asked) else {
+        let Err(AdmissionRefusal::Shortfall(short)) = answer(&network, &asked) else {
             return Ok(());
         };
         let remove = |constraint: &PathConstraint, from: &mut CircuitRequest| match constraint {
@@ -258,14 +253,12 @@ proptest! {
             PathConstraint::MaxLatency { needed, .. } => from.bounds.max_latency = Some(*needed),
             _ => from.elements.no_links.clear(),
         };
-        let fits = |request: &CircuitRequest| {
-            matches!(answer(&network, request), Admission::Granted(_))
-        };
+        let fits = |request: &CircuitRequest| answer(&network, request).is_ok();
         let mut bare = asked.clone();
         bare.bounds = PathBounds::default();
         bare.elements.no_links.clear();
-        prop_assert_eq!(none.cause.is_some(), fits(&bare));
-        let Some(cause) = none.cause else { return Ok(()) };
+        prop_assert_eq!(short.cause.is_some(), fits(&bare));
+        let Some(cause) = short.cause else { return Ok(()) };
         if !cause.together {
             for constraint in &cause.constraints {
                 let (mut without, mut relaxed) = (asked.clone(), asked.clone());

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::filling::PreviousStretch;
 use crate::network::{CircuitNetwork, LinkId, NodeId};
-use crate::path::{BandwidthField, Diversity, PathBounds, PathEnds, Preference};
+use crate::path::{BandwidthField, Disjoint, PathBounds, PathEnds, Preference};
 use crate::split::{PathConstraints, widest_behind, widest_first};
 use crate::testing::small_networks;
 use crate::time::BitsPerSecond;
@@ -35,7 +35,7 @@ proptest! {
         let ask = PathConstraints {
             ends: PathEnds { from: NodeId(0), to: NodeId(network.nodes() - 1) },
             paths,
-            diversity: [Diversity::Any, Diversity::Links, Diversity::Nodes][usize::from(diversity)],
+            diversity: [Disjoint::No, Disjoint::Links, Disjoint::Sites][usize::from(diversity)],
             preference: Preference::FewestHops,
             bounds: PathBounds::default(),
         };

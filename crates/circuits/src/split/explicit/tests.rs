@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{assign_links, explicit_routes};
 use crate::network::{CircuitNetwork, NodeId};
 use crate::path::{
-    BandwidthField, Diversity, ExplicitPath, LinkPath, PathBounds, PathEnds, Preference,
+    BandwidthField, Disjoint, ExplicitPath, LinkPath, PathBounds, PathEnds, Preference,
 };
 use crate::split::{PathConstraints, total_rate};
 use crate::testing::network;
@@ -18,7 +18,7 @@ fn ask(explicit: Vec<ExplicitPath>) -> PathConstraints {
             to: NodeId(2),
         },
         paths: explicit.len(),
-        diversity: Diversity::Any,
+        diversity: Disjoint::No,
         preference: Preference::FewestHops,
         bounds: PathBounds {
             explicit,

@@ -6,7 +6,7 @@
 //! widest path as well: links that the first does not use count as wider, by the first path's rate.
 
 use crate::network::{LinkId, NodeId};
-use crate::path::{BandwidthField, Diversity, LinkPath};
+use crate::path::{BandwidthField, Disjoint, LinkPath};
 use crate::split::{PathConstraints, RatedPath, total_rate, trim};
 use crate::time::BitsPerSecond;
 
@@ -125,7 +125,7 @@ impl WidestFirstSearch<'_> {
         path: LinkPath,
     ) {
         let rate = left.width(&path);
-        if self.ask.diversity == Diversity::Any {
+        if self.ask.diversity == Disjoint::No {
             self.best_second_path(left, path, rate);
             return;
         }

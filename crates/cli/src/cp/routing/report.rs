@@ -1,7 +1,7 @@
 //! The part of a copy's report about its routes.
 
+use longhaul_control_client::routes::{ChosenRoute, Origin, Spread};
 use longhaul_copy_api::RouteVerdict;
-use longhaul_route_source::{ChosenRoute, Origin, Spread};
 use serde::Serialize;
 
 use super::Routing;

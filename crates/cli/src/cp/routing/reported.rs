@@ -3,11 +3,10 @@
 use longhaul_control_api::measurements::Batch;
 use longhaul_control_api::transfers::{Outcome, RouteUsed, TransferReport};
 use longhaul_control_client::Spool;
+use longhaul_control_client::routes::Choice;
 use longhaul_control_client::spool::SpoolEntry;
-use longhaul_copy_api::RouteVerdict;
-use longhaul_proto::{Route, SessionId};
-use longhaul_route_source::Choice;
-use longhaul_transfer::{TransferProgress, depots_of, is_reserved};
+use longhaul_proto::SessionId;
+use longhaul_transfer::{RouteInfo, TransferProgress};
 
 use super::Routing;
 use crate::controller::sync;
@@ -22,24 +21,23 @@ impl Routing {
         Some(Spool(sync::reports_dir(state)))
     }
 
-    /// Marks failed routes to be avoided, and has the copy reported to the controller in the
+    /// Marks the `failed` routes to be avoided, and has the copy reported to the controller in the
     /// background.
-    pub fn end(&self, report: &Report, judged: &[RouteVerdict], progress: &TransferProgress) {
+    pub fn end(&self, report: &Report, failed: &[RouteInfo], progress: &TransferProgress) {
         // An answer is of no use any more.
         if let Some(asking) = self.asking().take() {
             asking.task.abort();
         }
         if report.summary.ok {
-            for route in failed(judged) {
-                if let Ok(route) = depots_of(&route).parse() {
-                    self.source.hold_back(&self.question.destination, &route);
-                }
+            for failed in failed {
+                self.source
+                    .hold_back(&self.question.destination, failed.route());
             }
         }
         let Some(spool) = self.spool() else {
             return;
         };
-        let entries = self.entries(report, judged, progress);
+        let entries = self.entries(report, failed, progress);
         for entry in &entries {
             if let Err(error) = spool.put(entry) {
                 tracing::info!(%error, "this copy cannot be reported to the controller");
@@ -53,7 +51,7 @@ impl Routing {
     fn entries(
         &self,
         report: &Report,
-        judged: &[RouteVerdict],
+        failed: &[RouteInfo],
         progress: &TransferProgress,
     ) -> Vec<SpoolEntry> {
         let bytes = progress.bytes_travelled();
@@ -66,13 +64,12 @@ impl Routing {
         };
         let me = self.key.public().to_string();
         let host = self.question.destination.host.to_string();
-        let failed = failed(judged);
         let (from, to) = match self.push {
             true => (None, Some(host.clone())),
             false => (Some(host.clone()), None),
         };
         let choice = self.said().choice.clone();
-        let names = |route: &str| self.names(route, choice.as_ref());
+        let names = |route: &RouteInfo| self.names(route, choice.as_ref());
         let routes = report.routes().iter().map(|sum| RouteUsed {
             via: names(&sum.route),
             bytes: sum.bytes,
@@ -113,12 +110,10 @@ impl Routing {
 
     /// Returns a route's depots by their names on the map, or by their addresses if those are
     /// unknown.
-    fn names(&self, route: &str, choice: Option<&Choice>) -> Vec<String> {
-        let Ok(route) = depots_of(route).parse::<Route>() else {
-            return Vec::new();
-        };
+    fn names(&self, route: &RouteInfo, choice: Option<&Choice>) -> Vec<String> {
+        let route = route.route();
         let chosen =
-            choice.and_then(|choice| choice.routes.iter().find(|chosen| chosen.route == route));
+            choice.and_then(|choice| choice.routes.iter().find(|chosen| chosen.route == *route));
         match chosen {
             Some(chosen) if !chosen.depots.is_empty() => chosen.depots.clone(),
             _ => route
@@ -128,17 +123,4 @@ impl Routing {
                 .collect(),
         }
     }
-}
-
-/// Returns the routes whose last standing was a failure.
-fn failed(judged: &[RouteVerdict]) -> Vec<String> {
-    let mut failed: Vec<String> = Vec::new();
-    // The network's treatment of reserved routes says nothing about ordinary ones.
-    for one in judged.iter().filter(|one| !is_reserved(&one.route)) {
-        failed.retain(|route| *route != one.route);
-        if one.standing.is_bad() {
-            failed.push(one.route.clone());
-        }
-    }
-    failed
 }

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_circuits::admit::{Admission, AdmissionRefusal as Short, OfferSearch};
-use longhaul_circuits::book::{
-    BookChange, DecisionTerms, Reservation, WindowRefusal as FirstShort,
-};
+use longhaul_circuits::admit::AdmissionRefusal;
+use longhaul_circuits::book::{BookChange, DecisionTerms, Reservation};
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::machine::{LifecyclePhase, ReservationEvent, ReservePhase};
+use longhaul_circuits::machine::{LifeState, ReservationEvent, ReserveState};
 use longhaul_circuits::policy::RequestLimits;
 use longhaul_circuits::time::{MomentMs, Window};
 use longhaul_control_api::principals::{PathOption, PathOptionSet, Permission};
@@ -16,11 +14,12 @@ use longhaul_control_api::reservations::{
 };
 
 use super::{
-    DeniedCommand, HOLD_LIFETIME_MS, PendingOffers, Record, ReservationCommand, ReservationDetail,
+    HOLD_LIFETIME_MS, Record, RefusedRequest, ReservationCommand, ReservationDetail,
     ReservationError, ReservationStore,
 };
 use crate::authority::Subject;
 use crate::reservations::asker::ReservationCaller;
+use crate::reservations::delegated::RecordedDelegation;
 use crate::reservations::record::ReservedPackets;
 use crate::reservations::reported;
 use crate::reservations::wanted::{self, InvalidReservation, ReservationEnd};
@@ -32,18 +31,11 @@ struct NewRequest<'a> {
     from: &'a ReservationEnd,
     to: &'a ReservationEnd,
     is_end: bool,
-    document: Option<&'a String>,
+    document: Option<&'a str>,
+    delegation: Option<&'a RecordedDelegation>,
 }
 
 impl ReservationStore {
-    fn terms(&self, limits: RequestLimits) -> DecisionTerms {
-        DecisionTerms {
-            limits,
-            hold: HOLD_LIFETIME_MS,
-            counter: self.counter,
-        }
-    }
-
     /// Executes a command, and appends its journal records. Returns the reservations it changed.
     ///
     /// # Errors
@@ -56,22 +48,6 @@ impl ReservationStore {
         now: MomentMs,
         records: &mut Vec<Record>,
     ) -> Result<Reserved, ReservationError> {
-        let done = self.execute_with_search(asker, command, now, records);
-        done.map_err(|denied| denied.error)
-    }
-
-    /// Like [`Self::execute`], with a search for counter-offers if they are computed later
-    /// ([`CounterOfferMode::Later`](longhaul_circuits::admit::CounterOfferMode::Later)).
-    ///
-    /// # Errors
-    /// [`DeniedCommand`].
-    pub fn execute_with_search(
-        &mut self,
-        asker: &ReservationCaller,
-        command: &ReservationCommand,
-        now: MomentMs,
-        records: &mut Vec<Record>,
-    ) -> Result<Reserved, DeniedCommand> {
         let ids = match command {
             ReservationCommand::Reserve {
                 request,
@@ -80,6 +56,7 @@ impl ReservationStore {
                 windows,
                 is_end,
                 document,
+                delegation,
             } => {
                 let asking = NewRequest {
                     asker,
@@ -87,7 +64,8 @@ impl ReservationStore {
                     from,
                     to,
                     is_end: *is_end,
-                    document: document.as_ref(),
+                    document: document.as_deref(),
+                    delegation: delegation.as_deref(),
                 };
                 self.reserve(&asking, windows, now, records)?
             }
@@ -110,6 +88,7 @@ impl ReservationStore {
                 self.cancel(asker, *id, *series, now, records)?
             }
             ReservationCommand::Settle(settled) => self.record_results(settled, now, records)?,
+            ReservationCommand::Reroute(ids) => self.reroute_all(ids, now, records)?,
         };
         Ok(self.reported(&ids, now))
     }
@@ -120,8 +99,9 @@ impl ReservationStore {
         windows: &[Window],
         now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<Vec<ReservationId>, DeniedCommand> {
+    ) -> Result<Vec<ReservationId>, ReservationError> {
         let (asker, request) = (asking.asker, asking.request);
+        self.check_unused(asking.delegation)?;
         let subject = Subject {
             own: asking.is_end,
             sites: wanted::path_sites(asking.from, asking.to),
@@ -138,21 +118,16 @@ impl ReservationStore {
         let asked = wanted::request(&self.names, request, asking.from, asking.to, first)?;
         let mut refused = None;
         for limits in limits {
-            match self
-                .book
-                .decide_all(&asked, &windows, &self.terms(limits), now)
-            {
-                Ok((_, change)) => {
-                    return Ok(self.hold_all(asking, change, now, records)?);
-                }
-                Err(short) => keep_better(&mut refused, short),
+            match self.book.decide_all(&asked, &windows, &terms(limits), now) {
+                Ok(change) => return self.hold_all(asking, change, now, records),
+                Err(refusal) => keep_better(&mut refused, refusal),
             }
         }
-        let short = refused
+        let (place, refusal) = refused
             .ok_or_else(|| ReservationError::Fault("the request was not decided".to_owned()))?;
-        let window = windows.get(short.place).copied().unwrap_or(first);
-        let place = (windows.len() > 1).then_some(short.place);
-        Err(self.refused(asker, request, place, window, short))
+        let window = windows.get(place).copied().unwrap_or(first);
+        let place = (windows.len() > 1).then_some(place);
+        Err(self.refused(asker, request, place, window, refusal))
     }
 
     /// Holds what was granted, and commits it unless the request says to hold.
@@ -183,13 +158,14 @@ impl ReservationStore {
             packets: packets(asking.request),
             provision: asking.request.provision,
             document: None,
+            delegation: asking.delegation.cloned(),
             failure: None,
             created: now,
         };
         let mut details: BTreeMap<ReservationId, ReservationDetail> =
             ids.iter().map(|id| (*id, detail.clone())).collect();
         if let Some(mut first) = details.first_entry() {
-            first.get_mut().document = asking.document.cloned();
+            first.get_mut().document = asking.document.map(str::to_owned);
         }
         self.write(change, details, now, records)?;
         if !asking.request.hold {
@@ -205,13 +181,13 @@ impl ReservationStore {
         change: &ReservationChange,
         now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<Vec<ReservationId>, DeniedCommand> {
+    ) -> Result<Vec<ReservationId>, ReservationError> {
         let (detail, reservation) = self.visible_reservation(asker, id)?;
         let options = change_options(change);
         let limits = asker.limits_of_change(&detail.subject(&asker.owner), options)?;
         self.check_state(id, reservation, ReservationEvent::Reserve, "changed")?;
         if reservation.machine.provision.is_none() {
-            return Err(self.not_now(id, reservation, "changed").into());
+            return Err(self.not_now(id, reservation, "changed"));
         }
         let subject = detail.subject(&asker.owner);
         self.check_quota(
@@ -235,27 +211,22 @@ impl ReservationStore {
         let asked = reported::known_request(&self.names, detail, &request, change.hold);
         let mut refused = None;
         for limits in limits {
-            let decision = self
-                .book
-                .decide_change(id, &request, &self.terms(limits), now)?;
-            if let Some(held) = decision.change {
-                self.keeps_ports(id, &held)?;
-                self.write(held, BTreeMap::new(), now, records)?;
-                if !change.hold {
-                    self.apply_event(&[id], ReservationEvent::Commit, now, records)?;
+            let decision = self.book.decide_change(id, &request, &terms(limits), now)?;
+            match decision {
+                Ok(held) => {
+                    self.keeps_ports(id, &held)?;
+                    self.write(held, BTreeMap::new(), now, records)?;
+                    if !change.hold {
+                        self.apply_event(&[id], ReservationEvent::Commit, now, records)?;
+                    }
+                    return Ok(vec![id]);
                 }
-                return Ok(vec![id]);
+                Err(refusal) => keep_better(&mut refused, (0, refusal)),
             }
-            let short = FirstShort {
-                place: 0,
-                answer: decision.answer,
-                search: decision.search,
-            };
-            keep_better(&mut refused, short);
         }
-        let short = refused
+        let (_, refusal) = refused
             .ok_or_else(|| ReservationError::Fault("the request was not decided".to_owned()))?;
-        Err(self.refused(asker, &asked, None, request.window, short))
+        Err(self.refused(asker, &asked, None, request.window, refusal))
     }
 
     /// Commits or aborts what is held, of all that were granted together.
@@ -284,10 +255,10 @@ impl ReservationStore {
         let until = reservation.held.as_ref().map(|held| held.until);
         let together: Vec<ReservationId> = match (detail.series, reservation.machine.provision) {
             // What a committed reservation holds is a change, which it alone has.
-            (Some(series), None) if reservation.machine.reserve == ReservePhase::Held => self
+            (Some(series), None) if reservation.machine.reserve == ReserveState::Held => self
                 .of_series(series)
                 .filter(|(_, other)| {
-                    other.machine.reserve == ReservePhase::Held
+                    other.machine.reserve == ReserveState::Held
                         && other.machine.provision.is_none()
                         && other.held.as_ref().map(|held| held.until) == until
                 })
@@ -316,7 +287,7 @@ impl ReservationStore {
         let ids: Vec<ReservationId> = match (series, detail.series) {
             (true, Some(series)) => self
                 .of_series(series)
-                .filter(|(_, other)| other.machine.life == LifecyclePhase::Created)
+                .filter(|(_, other)| other.machine.life == LifeState::Created)
                 .map(|(id, _)| id)
                 .collect(),
             _ => {
@@ -372,7 +343,7 @@ impl ReservationStore {
                     .may(Permission::Read, &detail.subject(&asker.owner))
                     .is_ok()
             })
-            .ok_or(ReservationError::Unknown(reported::number(id)))
+            .ok_or(ReservationError::Unknown(id.0))
     }
 
     /// Returns a reservation if the caller has the permission and the reservation's state allows
@@ -410,7 +381,7 @@ impl ReservationStore {
         done: &'static str,
     ) -> ReservationError {
         let state = super::show::state(reservation);
-        ReservationError::NotNow(reported::number(id), state, done)
+        ReservationError::NotNow(id.0, state, done)
     }
 
     /// Creates the refusal, without what the caller may not see.
@@ -420,30 +391,28 @@ impl ReservationStore {
         asked: &ReservationRequest,
         place: Option<usize>,
         window: Window,
-        short: FirstShort,
-    ) -> DeniedCommand {
-        match short.answer {
-            Admission::Refused(Short::Fault(fault)) => fault.into(),
-            Admission::Refused(Short::Policy(refusal)) => refusal.into(),
-            Admission::Refused(Short::NoRoom(none)) => {
-                let seen = |id: ReservationId| self.visible_reservation(asker, id).is_ok();
-                let refusal = reported::refusal(&self.names, asked, place, window, &none, &seen);
-                let open = |search: Box<OfferSearch>| {
-                    Box::new(PendingOffers {
-                        search,
-                        decided: self.snapshot(),
-                        asked: asked.clone(),
-                    })
-                };
-                DeniedCommand {
-                    error: ReservationError::InsufficientBandwidth(Box::new(refusal)),
-                    open: short.search.map(open),
-                }
-            }
-            Admission::Granted(_) => {
-                ReservationError::Fault("the granted reservation is missing".to_owned()).into()
-            }
-        }
+        refusal: AdmissionRefusal,
+    ) -> ReservationError {
+        let short = match refusal {
+            AdmissionRefusal::Fault(fault) => return fault.into(),
+            AdmissionRefusal::Policy(refusal) => return refusal.into(),
+            AdmissionRefusal::Shortfall(short) => short,
+        };
+        let seen = |id: ReservationId| self.visible_reservation(asker, id).is_ok();
+        ReservationError::InsufficientBandwidth(Box::new(RefusedRequest {
+            refusal: reported::refusal(&self.names, asked, place, window, &short, &seen),
+            short,
+            decided: self.snapshot(),
+            asked: asked.clone(),
+        }))
+    }
+}
+
+/// Returns the terms of a decision within these limits.
+const fn terms(limits: RequestLimits) -> DecisionTerms {
+    DecisionTerms {
+        limits,
+        hold: HOLD_LIFETIME_MS,
     }
 }
 
@@ -470,10 +439,12 @@ fn change_options(change: &ReservationChange) -> PathOptionSet {
     used.into_iter().flatten().collect()
 }
 
+/// Refusal of one of several windows, by its index.
+type WindowRefusal = (usize, AdmissionRefusal);
+
 /// Keeps the more informative refusal: missing bandwidth says more than an exceeded limit.
-fn keep_better(kept: &mut Option<FirstShort>, found: FirstShort) {
-    let is_policy =
-        |short: &FirstShort| matches!(short.answer, Admission::Refused(Short::Policy(_)));
+fn keep_better(kept: &mut Option<WindowRefusal>, found: WindowRefusal) {
+    let is_policy = |(_, refusal): &WindowRefusal| matches!(refusal, AdmissionRefusal::Policy(_));
     if kept
         .as_ref()
         .is_none_or(|kept| is_policy(kept) && !is_policy(&found))

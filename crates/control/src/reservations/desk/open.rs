@@ -1,59 +1,30 @@
-//! Search for counter-offers while the reservation store continues.
+//! Refusals for lack of bandwidth, and the search for counter-offers while the reservation store
+//! continues.
 
 use std::sync::Arc;
 
-use longhaul_circuits::admit::{self, OfferSearch};
-use longhaul_circuits::book::BookFault;
-use longhaul_circuits::ledger;
-use longhaul_circuits::policy::PolicyRefusal;
-use longhaul_circuits::request::RequestFault;
-use longhaul_control_api::reservations::{Offers, ReservationRequest};
+use longhaul_circuits::admit::{CounterOffer, CounterOffers, Shortfall};
+use longhaul_circuits::ledger::LedgerSnapshot;
+use longhaul_control_api::reservations::{Offers, Refusal, ReservationRequest};
 
-use super::{ReservationError, ReservationStore};
-use crate::authority::AccessDenied;
+use super::ReservationStore;
 use crate::reservations::names::NetworkNames;
 use crate::reservations::reported;
-use crate::reservations::wanted::InvalidReservation;
-
-/// Refusal of a command, with a search for counter-offers.
-#[derive(Debug)]
-pub struct DeniedCommand {
-    /// Reason of the refusal.
-    pub error: ReservationError,
-    /// Search for counter-offers, if bandwidth is missing and they are computed later.
-    pub open: Option<Box<PendingOffers>>,
-}
-
-macro_rules! without_offers {
-    ($($error:ty),*) => {
-        $(impl From<$error> for DeniedCommand {
-            fn from(error: $error) -> Self {
-                Self { error: error.into(), open: None }
-            }
-        })*
-    };
-}
-without_offers!(
-    ReservationError,
-    AccessDenied,
-    InvalidReservation,
-    RequestFault,
-    PolicyRefusal,
-    BookFault
-);
 
 /// Allocation of all links at one time, with their names.
 #[derive(Debug, Clone)]
 pub struct AllocationSnapshot {
-    links: ledger::LedgerSnapshot,
+    links: LedgerSnapshot,
     names: Arc<NetworkNames>,
 }
 
-/// Refusal that waits for counter-offers. The search uses the allocation at the time of the
-/// decision.
+/// Request for which there is not enough bandwidth.
 #[derive(Debug, Clone)]
-pub struct PendingOffers {
-    pub(super) search: Box<OfferSearch>,
+pub struct RefusedRequest {
+    /// Refusal for the caller, without offers until they are found.
+    pub refusal: Refusal,
+    pub(super) short: Box<Shortfall>,
+    /// Allocation at the time of the decision, which the search uses.
     pub(super) decided: AllocationSnapshot,
     pub(super) asked: ReservationRequest,
 }
@@ -61,18 +32,18 @@ pub struct PendingOffers {
 /// Counter-offers, by the allocation at the time of the search.
 #[derive(Debug, Clone)]
 pub struct FoundOffers {
-    offers: admit::CounterOffers,
+    offers: CounterOffers,
     /// If true, the search was cut short.
     pub is_broken_off: bool,
 }
 
-impl PendingOffers {
+impl RefusedRequest {
     /// Searches for counter-offers, which takes as long as many decisions. Stops when `goes_on`,
     /// which is called now and then, returns false.
     #[must_use]
-    pub fn run(&self, mut goes_on: impl FnMut() -> bool) -> FoundOffers {
+    pub fn find_offers(&self, mut goes_on: impl FnMut() -> bool) -> FoundOffers {
         let mut is_broken_off = false;
-        let offers = self.search.find_offers(&self.decided.links, &mut || {
+        let offers = self.short.find_offers(&self.decided.links, &mut || {
             is_broken_off = is_broken_off || !goes_on();
             !is_broken_off
         });
@@ -87,16 +58,16 @@ impl PendingOffers {
     #[must_use]
     pub fn renewed(&self, found: &FoundOffers, now: &AllocationSnapshot) -> (Offers, bool) {
         let mut is_all = true;
-        let mut renew = |offer: &Option<admit::CounterOffer>| {
+        let mut renew = |offer: &Option<CounterOffer>| {
             let offer = offer.as_ref()?;
             let renewed = self
-                .search
+                .short
                 .revalidate(offer, &self.decided.links, &now.links);
             is_all &= renewed.is_some();
             renewed
         };
         let found = &found.offers;
-        let offers = admit::CounterOffers {
+        let offers = CounterOffers {
             later: renew(&found.later),
             slower: renew(&found.slower),
             volume: renew(&found.volume),

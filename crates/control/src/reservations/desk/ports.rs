@@ -10,7 +10,6 @@ use longhaul_control_api::principals::PathOption;
 use longhaul_control_api::reservations::{PacketFilter, ReservationRequest, SourcePortRange};
 
 use super::{ReservationDetail, ReservationError, ReservationStore};
-use crate::reservations::reported;
 use crate::reservations::streams::{PORTS_OF_BLOCK, blocks_within, free_block};
 use crate::reservations::wanted::{InvalidReservation, ReservationEnd};
 
@@ -46,8 +45,7 @@ impl ReservationStore {
                 overlap(own, theirs).then_some((other, theirs))
             });
             return match taken.next() {
-                Some((other, SourcePortRange { first, last })) => {
-                    let other = reported::number(other);
+                Some((ReservationId(other), SourcePortRange { first, last })) => {
                     Err(InvalidReservation::FilterTaken { other, first, last }.into())
                 }
                 None => Ok((None, true)),
@@ -92,7 +90,7 @@ impl ReservationStore {
         let mut others = self.neighbours(&detail.from, &detail.to, &windows);
         let same = others.find(|(other, beside)| *other != id && clash(detail, beside));
         match same {
-            Some((other, _)) => Err(InvalidReservation::SamePorts(reported::number(other)).into()),
+            Some((other, _)) => Err(InvalidReservation::SamePorts(other.0).into()),
             None => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use longhaul_circuits::book::{BookChange, Reservation};
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::machine::{LifecyclePhase, ProvisionPhase, ReservationEvent, ReservePhase};
+use longhaul_circuits::machine::{LifeState, ProvisionState, ReservationEvent, ReserveState};
 use longhaul_circuits::request::ReservationPlan;
 use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::principals::Permission;
@@ -110,7 +110,7 @@ impl ReservationStore {
         self.managed.contains(site)
     }
 
-    fn provision(&self, id: ReservationId) -> Option<ProvisionPhase> {
+    fn provision(&self, id: ReservationId) -> Option<ProvisionState> {
         self.book.reservation(id)?.machine.provision
     }
 
@@ -127,16 +127,16 @@ impl ReservationStore {
                 continue;
             };
             match (what, machine.provision) {
-                (CircuitResult::SetUp, Some(ProvisionPhase::Provisioning)) => {
+                (CircuitResult::SetUp, Some(ProvisionState::Provisioning)) => {
                     self.apply_event(&[*id], ReservationEvent::ProvisionConfirmed, now, records)?;
                 }
-                (CircuitResult::TornDown, Some(ProvisionPhase::Releasing)) => {
+                (CircuitResult::TornDown, Some(ProvisionState::Releasing)) => {
                     self.apply_event(&[*id], ReservationEvent::ReleaseConfirmed, now, records)?;
                 }
                 (
                     CircuitResult::Failed(why),
-                    Some(ProvisionPhase::Provisioning | ProvisionPhase::Provisioned),
-                ) if machine.life == LifecyclePhase::Created => {
+                    Some(ProvisionState::Provisioning | ProvisionState::Provisioned),
+                ) if machine.life == LifeState::Created => {
                     self.fail_reservation(*id, why, now, records)?;
                 }
                 _ => continue,
@@ -158,7 +158,7 @@ impl ReservationStore {
         let held = self
             .book
             .reservation(id)
-            .is_some_and(|known| known.machine.reserve == ReservePhase::Held);
+            .is_some_and(|known| known.machine.reserve == ReserveState::Held);
         if held {
             self.apply_event(&[id], ReservationEvent::Abort, now, records)?;
         }

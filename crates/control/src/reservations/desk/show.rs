@@ -2,7 +2,7 @@
 
 use longhaul_circuits::book::Reservation as Booked;
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::machine::{LifecyclePhase, ProvisionPhase, ReservePhase};
+use longhaul_circuits::machine::{LifeState, ProvisionState, ReserveState};
 use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::principals::Permission;
 use longhaul_control_api::reservations::{
@@ -50,7 +50,7 @@ impl ReservationStore {
         id: ReservationId,
         now: MomentMs,
     ) -> Result<Reservation, ReservationError> {
-        let unknown = || ReservationError::Unknown(reported::number(id));
+        let unknown = || ReservationError::Unknown(id.0);
         let detail = self.details.get(&id).ok_or_else(unknown)?;
         let may = asker.may(Permission::Read, &detail.subject(&asker.owner));
         may.map_err(|_| unknown())?;
@@ -88,7 +88,7 @@ impl ReservationStore {
     ) -> (Vec<Reservation>, bool) {
         let mut found = self
             .details
-            .range(ReservationId(after)..)
+            .range(ReservationId(after.saturating_add(1))..)
             .filter(|(id, detail)| {
                 let Some(reservation) = self.book.reservation(**id) else {
                     return false;
@@ -100,7 +100,7 @@ impl ReservationStore {
                     && query.own.is_none_or(|own| own == subject.own)
                     && query
                         .series
-                        .is_none_or(|series| detail.series.map(reported::number) == Some(series))
+                        .is_none_or(|series| detail.series == Some(ReservationId(series)))
                     && query.since_ms.is_none_or(|since| end > book_moment(since))
                     && query
                         .before_ms
@@ -119,21 +119,19 @@ impl ReservationStore {
 pub(super) fn state(reservation: &Booked) -> String {
     let machine = reservation.machine;
     let word = match (machine.life, machine.reserve, machine.provision) {
-        (LifecyclePhase::Failed, ..) => "failed",
-        (LifecyclePhase::PassedEndTime, ..) => "past its end",
-        (LifecyclePhase::Terminating | LifecyclePhase::Terminated, ..) => "ended",
-        (LifecyclePhase::Created, ReservePhase::Held, _) => "held",
-        (LifecyclePhase::Created, ReservePhase::Timeout, None) => "not committed in time",
-        (LifecyclePhase::Created, _, None) => "not reserved",
+        (LifeState::Failed, ..) => "failed",
+        (LifeState::PassedEndTime, ..) => "past its end",
+        (LifeState::Terminating | LifeState::Terminated, ..) => "ended",
+        (LifeState::Created, ReserveState::Held, _) => "held",
+        (LifeState::Created, ReserveState::Timeout, None) => "not committed in time",
+        (LifeState::Created, _, None) => "not reserved",
+        (LifeState::Created, _, Some(ProvisionState::Released | ProvisionState::Releasing)) => {
+            "reserved"
+        }
         (
-            LifecyclePhase::Created,
+            LifeState::Created,
             _,
-            Some(ProvisionPhase::Released | ProvisionPhase::Releasing),
-        ) => "reserved",
-        (
-            LifecyclePhase::Created,
-            _,
-            Some(ProvisionPhase::Provisioned | ProvisionPhase::Provisioning),
+            Some(ProvisionState::Provisioned | ProvisionState::Provisioning),
         ) => "provisioned",
     };
     word.to_owned()
@@ -214,7 +212,7 @@ fn proof_text(proof: &Proof) -> String {
     }
 }
 
-/// Says which constraints make a request fail, and what fits within them.
+/// Returns the constraints that make a request fail, and what fits within them.
 fn cause_text(cause: &RefusalCause) -> String {
     if cause.together {
         let words: Vec<String> = cause.constraints.iter().map(constraint_text).collect();

@@ -3,6 +3,7 @@
 
 mod journal;
 mod paths;
+mod reroute;
 mod rights;
 mod set_up;
 
@@ -131,6 +132,7 @@ impl Kept {
             windows: windows.to_vec(),
             is_end: false,
             document: None,
+            delegation: None,
         };
         self.act(asker, &command, now)
     }
@@ -142,7 +144,12 @@ impl Kept {
         windows: &[Window],
     ) -> Refusal {
         match self.reserve(asker, request, windows, 0).unwrap_err() {
-            ReservationError::InsufficientBandwidth(refusal) => *refusal,
+            ReservationError::InsufficientBandwidth(refused) => {
+                let found = refused.find_offers(|| true);
+                let (offers, _) = refused.renewed(&found, &self.desk.snapshot());
+                let refusal = refused.refusal;
+                Refusal { offers, ..refusal }
+            }
             other => panic!("{other}"),
         }
     }
@@ -164,9 +171,7 @@ impl Kept {
     }
 
     fn show(&self, id: u64, now: MomentMs) -> Reservation {
-        self.desk
-            .show(&operator(), ReservationId(id - 1), now)
-            .unwrap()
+        self.desk.show(&operator(), ReservationId(id), now).unwrap()
     }
 }
 
@@ -276,7 +281,7 @@ fn uncommitted_hold_expires() {
     let late = kept
         .act(
             &reserver("ana"),
-            &ReservationCommand::Commit(ReservationId(0)),
+            &ReservationCommand::Commit(ReservationId(1)),
             hold,
         )
         .unwrap_err();
@@ -291,7 +296,7 @@ fn uncommitted_hold_expires() {
             .is_ok()
     );
     kept.pass(hold + RETENTION_MS as i64);
-    assert!(kept.desk.show(&operator(), ReservationId(0), hold).is_err());
+    assert!(kept.desk.show(&operator(), ReservationId(1), hold).is_err());
     kept.replayed();
 }
 
@@ -328,7 +333,7 @@ fn series_is_granted_and_committed_as_one() {
     let committed = kept
         .act(
             &operator(),
-            &ReservationCommand::Commit(ReservationId(2)),
+            &ReservationCommand::Commit(ReservationId(3)),
             5,
         )
         .unwrap();
@@ -339,7 +344,7 @@ fn series_is_granted_and_committed_as_one() {
             .all(|one| one.state.reserve == ReserveState::Start && !one.pieces.is_empty())
     );
     let one = ReservationCommand::Cancel {
-        id: ReservationId(2),
+        id: ReservationId(3),
         series: false,
     };
     assert_eq!(
@@ -347,7 +352,7 @@ fn series_is_granted_and_committed_as_one() {
         LifeState::Terminated
     );
     let rest = ReservationCommand::Cancel {
-        id: ReservationId(1),
+        id: ReservationId(2),
         series: true,
     };
     assert_eq!(kept.act(&operator(), &rest, 7).unwrap().len(), 2);
@@ -367,7 +372,8 @@ fn document_is_kept_until_its_series_is_forgotten() {
         to: place("east"),
         windows: windows.to_vec(),
         is_end: false,
-        document: Some("signed".to_owned()),
+        document: Some("signed".into()),
+        delegation: None,
     };
     kept.act(&reserver("ana"), &command, 0).unwrap();
     // Another reservation, without a document.
@@ -384,16 +390,16 @@ fn document_is_kept_until_its_series_is_forgotten() {
         found.map(|document| document.map(str::to_owned))
     };
     let signed = Some("signed".to_owned());
-    for id in [0, 1] {
+    for id in [1, 2] {
         assert_eq!(document(&kept, id).unwrap(), signed, "{id}");
     }
-    assert_eq!(document(&kept, 2).unwrap(), None);
+    assert_eq!(document(&kept, 3).unwrap(), None);
     // The first is forgotten; the second has the document from then on.
     kept.pass(HOUR);
     kept.pass(HOUR + keep);
-    assert!(document(&kept, 0).is_err());
-    assert_eq!(document(&kept, 1).unwrap(), signed);
-    assert_eq!(document(&kept, 2).unwrap(), None);
+    assert!(document(&kept, 1).is_err());
+    assert_eq!(document(&kept, 2).unwrap(), signed);
+    assert_eq!(document(&kept, 3).unwrap(), None);
     kept.replayed();
     kept.pass(2 * keep + HOUR);
     assert!(document(&kept, 1).is_err());
@@ -411,7 +417,7 @@ fn change_replaces_the_promise_or_does_nothing() {
     )
     .unwrap();
     let to = |bps: u64, hold: bool| ReservationCommand::Change {
-        id: ReservationId(0),
+        id: ReservationId(1),
         change: ReservationChange {
             wish: Some(rate(bps)),
             hold,
@@ -445,7 +451,7 @@ fn change_replaces_the_promise_or_does_nothing() {
     let aborted = kept
         .act(
             &operator(),
-            &ReservationCommand::Abort(ReservationId(0)),
+            &ReservationCommand::Abort(ReservationId(1)),
             HOUR + 2,
         )
         .unwrap();
@@ -513,7 +519,7 @@ fn map_change_keeps_promises_and_marks_impaired() {
     assert!(kept.desk.take_map(&turned, &mut kept.journal).unwrap());
     assert_eq!(kept.show(1, 0).impaired.len(), 1);
     let anew = ReservationCommand::Change {
-        id: ReservationId(0),
+        id: ReservationId(1),
         change: ReservationChange::default(),
     };
     let changed = kept.act(&operator(), &anew, 1).unwrap();
@@ -532,7 +538,7 @@ fn lists_are_paged_and_filtered() {
     kept.act(
         &operator(),
         &ReservationCommand::Cancel {
-            id: ReservationId(1),
+            id: ReservationId(2),
             series: false,
         },
         0,

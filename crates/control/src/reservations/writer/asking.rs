@@ -12,12 +12,12 @@ use crate::reservations::desk::{ReservationCommand, ReservationError, Reservatio
 use crate::reservations::{ReservationCaller, api_moment};
 use crate::store::{IdempotencyKey, StoreError};
 
-/// A request to the writer failed.
+/// Error of a request to the writer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// The book refused the request.
+    /// The request was refused.
     #[error(transparent)]
-    Desk(#[from] ReservationError),
+    Refused(#[from] ReservationError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -37,17 +37,17 @@ pub(super) struct PendingRequest {
 /// caller no longer waits.
 pub(super) struct Reply {
     sender: oneshot::Sender<Result<Reserved, AskError>>,
-    _held: Option<HeldPermit<String>>,
+    _permit: Option<HeldPermit<String>>,
 }
 
 impl Reply {
     pub(super) fn new(
         sender: oneshot::Sender<Result<Reserved, AskError>>,
-        held: Option<HeldPermit<String>>,
+        permit: Option<HeldPermit<String>>,
     ) -> Self {
         Self {
             sender,
-            _held: held,
+            _permit: permit,
         }
     }
 
@@ -62,16 +62,16 @@ impl Reply {
     }
 }
 
-/// Known state of the journal.
+/// State of the reservations, as far as the journal has been read.
 #[derive(Default)]
 pub(super) struct JournalState {
-    /// `None` while the content of the journal is unknown.
-    pub desk: Option<ReservationStore>,
+    /// `None` before the journal has been read, and after a failure to append.
+    pub reservations: Option<ReservationStore>,
     /// Number of the last applied record.
     pub seen: i64,
 }
 
-/// Handle of the book of reservations. Cheap to clone.
+/// Handle of the reservations and their writer. Cheap to clone.
 #[derive(Clone)]
 pub struct ReservationsHandle {
     pub(super) sender: mpsc::Sender<PendingRequest>,
@@ -79,8 +79,8 @@ pub struct ReservationsHandle {
     pub(super) clock: Clock,
     pub(super) changes: watch::Receiver<u64>,
     pub(super) leads: watch::Receiver<Option<i64>>,
-    /// Permits of waiting requests. A key gets half of them at most, less beside others.
-    pub(super) places: Arc<SharedPermits<String>>,
+    /// Permits of waiting requests. A key gets at most half of them, and fewer if other keys wait.
+    pub(super) permits: Arc<SharedPermits<String>>,
 }
 
 impl std::fmt::Debug for ReservationsHandle {
@@ -101,15 +101,15 @@ impl ReservationsHandle {
         command: ReservationCommand,
         once: Option<IdempotencyKey>,
     ) -> Result<Reserved, AskError> {
-        let place = self.places.take(asker.owner.clone());
-        let held = place.map_err(|_| StoreError::Busy)?;
+        let permit = self.permits.take(asker.owner.clone());
+        let permit = permit.map_err(|_| StoreError::Busy)?;
         let (answer, answered) = oneshot::channel();
         let waiting = PendingRequest {
             asker,
             command,
             once,
             tries: 0,
-            answer: Reply::new(answer, Some(held)),
+            answer: Reply::new(answer, Some(permit)),
         };
         self.sender.try_send(waiting).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => StoreError::Busy,
@@ -118,7 +118,7 @@ impl ReservationsHandle {
         answered.await.unwrap_or(Err(StoreError::Ending.into()))
     }
 
-    /// Reads the book, including everything acknowledged so far.
+    /// Reads the reservations, including everything acknowledged so far.
     ///
     /// # Errors
     /// The journal cannot be read at the moment.
@@ -127,8 +127,8 @@ impl ReservationsHandle {
         look: impl FnOnce(&ReservationStore, MomentMs) -> T,
     ) -> Result<T, StoreError> {
         let state = self.state.read().await;
-        let desk = state.desk.as_ref().ok_or(StoreError::Behind)?;
-        Ok(look(desk, (self.clock)()))
+        let reservations = state.reservations.as_ref().ok_or(StoreError::Behind)?;
+        Ok(look(reservations, (self.clock)()))
     }
 
     /// Subscribes to the number of changes, which is 0 until the journal has been read.
@@ -144,7 +144,7 @@ impl ReservationsHandle {
         self.leads.clone()
     }
 
-    /// Returns the time of the book's clock.
+    /// Returns the time of the writer's clock.
     #[must_use]
     pub fn now(&self) -> u64 {
         api_moment((self.clock)())

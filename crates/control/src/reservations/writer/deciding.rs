@@ -8,26 +8,21 @@ use longhaul_control_api::reservations::Reserved;
 
 use super::AskError;
 use crate::reservations::ReservationCaller;
-use crate::reservations::desk::{
-    DeniedCommand, PendingOffers, ReservationCommand, ReservationError, ReservationStore,
-};
+use crate::reservations::desk::{ReservationCommand, ReservationError, ReservationStore};
 use crate::reservations::record::Record;
 use crate::store::{IdempotencyKey, StoreError};
 
 /// Result of one turn.
 pub(super) struct TurnResult {
-    pub desk: ReservationStore,
+    pub reservations: ReservationStore,
     pub records: Vec<Record>,
     /// Answers to the requests, in order.
-    pub answers: Vec<RequestAnswer>,
+    pub answers: Vec<Result<Reserved, AskError>>,
     /// Answers to remember, of requests with idempotency keys.
     pub remembered: Vec<(IdempotencyKey, String)>,
     /// If true, more is due immediately.
     pub is_more: bool,
 }
-
-/// Answer to a request; for a refusal, with a search for counter-offers if they are computed later.
-pub(super) type RequestAnswer = Result<Reserved, (AskError, Option<Box<PendingOffers>>)>;
 
 /// Request to decide.
 pub(super) type DecidableRequest = (
@@ -41,7 +36,7 @@ pub(super) type EarlierAnswers = BTreeMap<(String, String), (String, String)>;
 
 /// Decides all requests in order, after a change of the map and what is due.
 pub(super) fn decide(
-    mut desk: ReservationStore,
+    mut reservations: ReservationStore,
     asked: &[DecidableRequest],
     map: Option<&Map>,
     mut before: EarlierAnswers,
@@ -49,7 +44,7 @@ pub(super) fn decide(
 ) -> Result<TurnResult, ReservationError> {
     let mut records = Vec::new();
     if let Some(map) = map {
-        match desk.take_map(map, &mut records) {
+        match reservations.take_map(map, &mut records) {
             Ok(false) => {}
             Ok(true) => tracing::info!("reservations use the changed map"),
             Err(error) => {
@@ -60,7 +55,7 @@ pub(super) fn decide(
             }
         }
     }
-    let is_more = desk.advance_time(now, &mut records)?;
+    let is_more = reservations.advance_time(now, &mut records)?;
     let (mut answers, mut remembered) = (Vec::with_capacity(asked.len()), Vec::new());
     for (asker, command, once) in asked {
         let key = once
@@ -69,14 +64,11 @@ pub(super) fn decide(
         if let (Some(once), Some((hash, answer))) =
             (once, key.as_ref().and_then(|key| before.get(key)))
         {
-            answers.push(repeat_answer(once, hash, answer).map_err(|error| (error, None)));
+            answers.push(repeat_answer(once, hash, answer));
             continue;
         }
-        let answer = match desk.execute_with_search(asker, command, now, &mut records) {
-            Err(DeniedCommand {
-                error: error @ ReservationError::Fault(_),
-                ..
-            }) => return Err(error),
+        let answer = match reservations.execute(asker, command, now, &mut records) {
+            Err(error @ ReservationError::Fault(_)) => return Err(error),
             answer => answer,
         };
         if let (Some(once), Some(key), Ok(answer)) = (once, key, &answer) {
@@ -84,10 +76,10 @@ pub(super) fn decide(
             before.insert(key, (once.hash.clone(), text.clone()));
             remembered.push((once.clone(), text));
         }
-        answers.push(answer.map_err(|DeniedCommand { error, open }| (error.into(), open)));
+        answers.push(answer.map_err(AskError::from));
     }
     Ok(TurnResult {
-        desk,
+        reservations,
         records,
         answers,
         remembered,

@@ -18,10 +18,11 @@ use rustix::process::setpriority_process;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::AskError;
 use super::asking::{PendingRequest, Reply};
 use super::deciding::DecidableRequest;
-use crate::reservations::desk::{AllocationSnapshot, FoundOffers, PendingOffers, ReservationError};
+use crate::reservations::desk::{
+    AllocationSnapshot, FoundOffers, RefusedRequest, ReservationError,
+};
 
 /// Maximum number of refusals that wait for counter-offers. Further ones are answered without.
 const MAX_PENDING_REFUSALS: usize = 64;
@@ -46,8 +47,7 @@ pub(super) struct PublishedState {
 
 /// Refusal that waits for counter-offers.
 pub(super) struct PendingRefusal {
-    pub error: AskError,
-    pub open: Box<PendingOffers>,
+    pub refused: Box<RefusedRequest>,
     /// The request, to decide it again.
     pub asked: DecidableRequest,
     pub tries: usize,
@@ -147,46 +147,39 @@ impl PendingRefusal {
         if self.answer.is_closed() {
             return;
         }
-        let Self {
-            error,
-            open,
-            asked,
-            tries,
-            answer,
-        } = self;
-        let others = queue.clone();
+        let (others, refused) = (queue.clone(), self.refused.clone());
         let found = run_in_background(move || {
             let began = Instant::now();
-            let found = open.run(|| began.elapsed() < MAX_SEARCH || !others.is_waiting());
+            let found =
+                refused.find_offers(|| began.elapsed() < MAX_SEARCH || !others.is_waiting());
             // The decision is on disk, so a state has been published.
             let newest = newest.borrow().clone();
-            current_offers(&open, &found, newest.as_ref())
+            current_offers(&refused, &found, newest.as_ref())
         });
         let (offers, is_all) = found.await.unwrap_or_else(|| (Offers::left_out(), true));
-        let (asker, command, once) = asked;
-        let mut answer = Some(answer);
         if !is_all
-            && tries < MAX_FURTHER_DECISIONS
+            && self.tries < MAX_FURTHER_DECISIONS
             && !queue.is_waiting()
             && let Some(again) = again.upgrade()
             && let Ok(room) = again.try_reserve()
-            && let Some(answer) = answer.take()
         {
+            let (asker, command, once) = self.asked;
             room.send(PendingRequest {
                 asker,
                 command,
                 once,
-                tries: tries + 1,
-                answer,
+                tries: self.tries + 1,
+                answer: self.answer,
             });
+            return;
         }
-        if let Some(answer) = answer {
-            answer.send(Err(with_offers(error, offers)));
-        }
+        self.answer_with(offers);
     }
 
-    fn answer_with(self, offers: Offers) {
-        self.answer.send(Err(with_offers(self.error, offers)));
+    fn answer_with(mut self, offers: Offers) {
+        self.refused.refusal.offers = offers;
+        let error = ReservationError::InsufficientBandwidth(self.refused);
+        self.answer.send(Err(error.into()));
     }
 }
 
@@ -216,29 +209,18 @@ async fn run_in_background<T: Send + 'static>(
 /// Returns the offers that are valid with the state on disk. The flag is true if these are all that
 /// were found.
 fn current_offers(
-    open: &PendingOffers,
+    refused: &RefusedRequest,
     found: &FoundOffers,
     newest: Option<&PublishedState>,
 ) -> (Offers, bool) {
     let Some(newest) = newest else {
         return (Offers::left_out(), true);
     };
-    let (offers, is_all) = open.renewed(found, &newest.snapshot);
+    let (offers, is_all) = refused.renewed(found, &newest.snapshot);
     let offers = Offers {
         record: u64::try_from(newest.record).ok(),
         left_out: !is_all || found.is_broken_off,
         ..offers
     };
     (offers, is_all)
-}
-
-/// Returns a refusal with these offers.
-fn with_offers(error: AskError, offers: Offers) -> AskError {
-    match error {
-        AskError::Desk(ReservationError::InsufficientBandwidth(mut refusal)) => {
-            refusal.offers = offers;
-            ReservationError::InsufficientBandwidth(refusal).into()
-        }
-        other => other,
-    }
 }

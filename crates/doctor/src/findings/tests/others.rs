@@ -112,6 +112,81 @@ fn devices() {
 }
 
 #[test]
+fn short_transmit_queue_matters_without_pacing() {
+    let unpaced = |facts: &mut Facts| {
+        facts.tcp.congestion = Fact::Known(name("westwood"));
+        if let Fact::Known(queues) = &mut link(facts).queues {
+            queues[0].kind = name("pfifo_fast");
+        }
+    };
+    // 1 Gbit/s x 100 ms are 8334 packets of 1500 bytes.
+    let found = only(&AssessedPath::assumed(), unpaced);
+    assert_eq!(
+        (found.id, found.severity),
+        ("transmit-queue", Severity::Advice)
+    );
+    assert!(
+        found.what.starts_with("txqueuelen 1000 on eth0"),
+        "{}",
+        found.what
+    );
+    assert!(
+        found.cost.text.contains("its window, 8334 packets"),
+        "{}",
+        found.cost.text
+    );
+    assert_eq!(
+        commands(&found),
+        [
+            "ip link set dev eth0 txqueuelen 9000",
+            "tc qdisc replace dev eth0 root fq"
+        ]
+    );
+    let none = |path: &AssessedPath, change: &dyn Fn(&mut Facts)| {
+        let mut facts = sound();
+        unpaced(&mut facts);
+        change(&mut facts);
+        assert_eq!(findings(&facts, path, FindingSide::Here), []);
+    };
+    let assumed = AssessedPath::assumed();
+    none(&assumed, &|facts| {
+        link(facts).transmit_queue = Fact::Known(9000)
+    });
+    none(&over(1e9, 0.01), &|_| ());
+    // bbr paces by itself, and other queues have limits of their own.
+    none(&assumed, &|facts| {
+        facts.tcp.congestion = Fact::Known(name("bbr"))
+    });
+    none(&assumed, &|facts| {
+        if let Fact::Known(queues) = &mut link(facts).queues {
+            queues[0].kind = name("fq_codel");
+        }
+    });
+    // Where only an absurd queue would do, pacing is the remedy.
+    let mut facts = sound();
+    unpaced(&mut facts);
+    let found = findings(&facts, &over(10e9, 0.2), FindingSide::Here);
+    let found = found
+        .iter()
+        .find(|finding| finding.id == "transmit-queue")
+        .unwrap();
+    assert_eq!(commands(found), ["tc qdisc replace dev eth0 root fq"]);
+}
+
+#[test]
+fn earlier_releases_do_not_report_the_transmit_queue() {
+    let mut json = serde_json::to_value(sound()).unwrap();
+    let device = &mut json["links"]["known"][0];
+    device
+        .as_object_mut()
+        .unwrap()
+        .remove("transmit_queue")
+        .unwrap();
+    let mut facts: Facts = serde_json::from_value(json).unwrap();
+    assert_eq!(link(&mut facts).transmit_queue.known(), None);
+}
+
+#[test]
 fn offloads_matter_more_on_faster_paths() {
     let off = |facts: &mut Facts| {
         link(facts).gso = Fact::Known(false);

@@ -13,7 +13,8 @@ const TIMER_SLACK: f64 = 2e-4;
 /// CoDel's target and interval (RFC 8289).
 const CODEL_TARGET: f64 = 0.005;
 const CODEL_INTERVAL: f64 = 0.1;
-/// Interval, in deviations, at which a varying delay is drawn anew, with straight lines between, as
+/// Interval, in deviations, at which a varying delay is drawn again, with straight lines between,
+/// as
 /// in wanbed.
 const JITTER_CORRELATION: f64 = 12.0;
 /// Delay of a segment that is overtaken.

@@ -5,10 +5,10 @@
 mod page;
 
 use anyhow::{Result, anyhow};
+use longhaul_circuit_trials::check::CheckVerdict;
 use longhaul_circuit_trials::load::{self, LoadParameters, LoadResult};
 use longhaul_circuit_trials::networks::{NAMES, network};
 use longhaul_circuit_trials::trial::{self, TrialParameters};
-use longhaul_circuits::check::CheckVerdict;
 use longhaul_circuits::time::Volume;
 use serde::{Deserialize, Serialize};
 
@@ -135,19 +135,10 @@ impl Experiment for Admission {
 
     fn cost(&self, cell: &Cell) -> Cost {
         match cell.rule {
-            Rule::Oscars => Cost {
-                share: 0.5,
-                seconds: 1.0,
-            },
-            Rule::Ours { .. } => Cost {
-                share: 0.5,
-                seconds: 20.0,
-            },
+            Rule::Oscars => Cost::new(0.5, 1.0),
+            Rule::Ours { .. } => Cost::new(0.5, 20.0),
             // Timed runs have the machine to themselves.
-            Rule::Load { .. } => Cost {
-                share: 1.0,
-                seconds: 60.0,
-            },
+            Rule::Load { .. } => Cost::new(1.0, 60.0),
         }
     }
 
@@ -232,12 +223,8 @@ impl Experiment for Admission {
         matches!(cell.rule, Rule::Load { .. })
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        Ok(page::page(runs))
+        page::page(runs)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {

@@ -1,46 +1,52 @@
 //! The tables of admission.
 
+use anyhow::Result;
 use longhaul_circuit_trials::load::LoadResult;
 use longhaul_circuit_trials::networks::NAMES;
 
 use super::{BOOKED, Cell, Granted, Observation, PATHS, REQUESTS, Rule, TIMED};
-use crate::page::{Figure, Page, Table, cell};
+use crate::measured::Measured;
+use crate::page::{Figure, Page, Table};
 use crate::runs::Runs;
-use crate::single::Basis;
 use crate::stats::Spread;
+use crate::template::page;
 
 type AdmissionRuns<'a> = Runs<'a, Cell, Observation>;
 
-fn granted(seen: &Observation) -> Granted {
+/// Returns the result of a trial.
+const fn granted(seen: &Observation) -> Option<&Granted> {
     match seen {
-        Observation::Granted(seen) => *seen,
-        Observation::Took(_) => Granted::default(),
+        Observation::Granted(seen) => Some(seen),
+        Observation::Took(_) => None,
     }
 }
 
-/// Returns a value of a rule's runs on a network.
-fn rule_value(
-    runs: &AdmissionRuns<'_>,
-    network: &str,
-    rule: Rule,
-    value: impl Fn(&Granted) -> f64,
-) -> Option<Spread> {
-    let wanted = Cell {
-        network: network.to_owned(),
-        rule,
-    };
-    runs.spread(&wanted, |seen| value(&granted(seen)))
+/// Returns the times of answers.
+const fn took(seen: &Observation) -> Option<&LoadResult> {
+    match seen {
+        Observation::Took(took) => Some(took),
+        Observation::Granted(_) => None,
+    }
 }
 
-/// Returns the booked share relative to that of OSCARS' rule, for each seed.
-fn by_oscars(runs: &AdmissionRuns<'_>, network: &str, rule: Rule) -> Option<Spread> {
-    let cell = |rule| Cell {
-        network: network.to_owned(),
-        rule,
+fn by_oscars(runs: &AdmissionRuns<'_>, cell: &Cell) -> Option<Spread> {
+    let oscars = Cell {
+        rule: Rule::Oscars,
+        ..cell.clone()
     };
-    Spread::from_samples(&runs.ratios(&cell(rule), &cell(Rule::Oscars), |seen| {
-        granted(seen).booked
-    }))
+    runs.ratio(cell, &oscars, |seen| Some(granted(seen)?.booked))
+}
+
+/// Returns the cells of some rules on each network.
+fn cells(rules: &[Rule]) -> Vec<Cell> {
+    let of = |network: &str| {
+        let cell = |rule: &Rule| Cell {
+            network: network.to_owned(),
+            rule: *rule,
+        };
+        rules.iter().map(cell).collect::<Vec<_>>()
+    };
+    NAMES.into_iter().flat_map(of).collect()
 }
 
 fn title(rule: Rule) -> String {
@@ -56,145 +62,79 @@ fn title(rule: Rule) -> String {
     }
 }
 
-fn ours() -> impl Iterator<Item = Rule> {
-    PATHS
-        .into_iter()
-        .flat_map(|paths| [false, true].map(|offers| Rule::Ours { paths, offers }))
-}
-
 fn acceptance(runs: &AdmissionRuns<'_>) -> Table {
-    let mut table = Table::new([
-        "network",
-        "rule",
-        "granted, %",
-        "volume booked, %",
-        "volume / OSCARS' rule",
-        "by an offer, %",
-        "refusals proved right",
-        "refusals open",
-        "offers, all good",
-    ]);
-    for network in NAMES {
-        for rule in [Rule::Oscars].into_iter().chain(ours()) {
-            let value = |value: fn(&Granted) -> f64, digits| {
-                cell(rule_value(runs, network, rule, value), digits)
-            };
-            if rule_value(runs, network, rule, |seen| seen.granted).is_none() {
-                continue;
-            }
-            let is_ours = rule != Rule::Oscars;
-            let checked = |text: String| if is_ours { text } else { "-".to_owned() };
-            table.row([
-                network.to_owned(),
-                title(rule),
-                value(|seen| 100.0 * seen.granted, 1),
-                value(|seen| 100.0 * seen.booked, 1),
-                cell(by_oscars(runs, network, rule), 2),
-                checked(value(|seen| 100.0 * seen.by_offer, 1)),
-                checked(value(|seen| seen.proved as f64, 0)),
-                checked(value(|seen| seen.open as f64, 0)),
-                checked(value(|seen| seen.offers as f64, 0)),
-            ]);
-        }
-    }
-    table
+    let ours = |paths| [false, true].map(|offers| Rule::Ours { paths, offers });
+    let rules: Vec<Rule> = [Rule::Oscars]
+        .into_iter()
+        .chain(PATHS.into_iter().flat_map(ours))
+        .collect();
+    // OSCARS' rule makes no offers, and its refusals are not checked.
+    let checked = |row: &Measured<'_, Cell, Observation>, value: fn(&Granted) -> f64| {
+        let spread = row.spread(|seen| Some(value(granted(seen)?)));
+        spread.filter(|_| row.cell.rule != Rule::Oscars)
+    };
+    runs.table(cells(&rules))
+        .measured()
+        .text("network", |row| row.cell.network.clone())
+        .text("rule", |row| title(row.cell.rule))
+        .column("granted, %", 1, |seen| Some(100.0 * granted(seen)?.granted))
+        .column("volume booked, %", 1, |seen| {
+            Some(100.0 * granted(seen)?.booked)
+        })
+        .spread("volume / OSCARS' rule", 2, |row| by_oscars(runs, &row.cell))
+        .spread("by an offer, %", 1, |row| {
+            checked(row, |seen| 100.0 * seen.by_offer)
+        })
+        .spread("refusals proved right", 0, |row| {
+            checked(row, |seen| seen.proved as f64)
+        })
+        .spread("refusals open", 0, |row| {
+            checked(row, |seen| seen.open as f64)
+        })
+        .spread("offers, all good", 0, |row| {
+            checked(row, |seen| seen.offers as f64)
+        })
+        .table()
 }
 
 fn load(runs: &AdmissionRuns<'_>) -> Table {
-    let mut table = Table::new([
-        "network",
-        "counter-offers",
-        "on the books",
-        "requests/s",
-        "granted, %",
-        "median, ms",
-        "99th percentile, ms",
-        "longest, ms",
-    ]);
-    for network in NAMES {
-        for offers in [false, true] {
-            let rule = Rule::Load { offers };
-            let wanted = Cell {
-                network: network.to_owned(),
-                rule,
-            };
-            let value = |value: fn(&LoadResult) -> f64, digits| {
-                let spread = runs.spread(&wanted, |seen| match seen {
-                    Observation::Took(took) => value(took),
-                    Observation::Granted(_) => f64::NAN,
-                });
-                cell(spread, digits)
-            };
-            if runs.cell(&wanted).is_empty() {
-                continue;
-            }
-            table.row([
-                network.to_owned(),
-                title(rule),
-                value(|took| took.booked as f64, 0),
-                value(|took| took.per_second, 0),
-                value(|took| 100.0 * took.granted, 1),
-                value(|took| took.p50_ms, 3),
-                value(|took| took.p99_ms, 2),
-                value(|took| took.longest_ms, 1),
-            ]);
-        }
-    }
-    table
+    runs.table(cells(&[false, true].map(|offers| Rule::Load { offers })))
+        .measured()
+        .text("network", |row| row.cell.network.clone())
+        .text("counter-offers", |row| title(row.cell.rule))
+        .column("on the books", 0, |seen| Some(took(seen)?.booked as f64))
+        .column("requests/s", 0, |seen| Some(took(seen)?.per_second))
+        .column("granted, %", 1, |seen| Some(100.0 * took(seen)?.granted))
+        .column("median, ms", 3, |seen| Some(took(seen)?.p50_ms))
+        .column("99th percentile, ms", 2, |seen| Some(took(seen)?.p99_ms))
+        .column("longest, ms", 1, |seen| Some(took(seen)?.longest_ms))
+        .table()
 }
 
 /// Returns the page.
-pub fn page(runs: &AdmissionRuns<'_>) -> Page {
-    Page::new(&format!(
-        "{REQUESTS} random requests on each network: rates and volumes, ahead by up to a day and \
-         a half, some larger than any one link has room for. OSCARS' published \
-         rule looks at one path, the one of the fewest hops, books the whole of it, and adds up \
-         all that overlaps a request at any time. The same requests go to \
-         Longhaul's admission, over up to so many paths at once; an asker who is refused takes, \
-         where the table says so, an offer of the same within a window's \
-         length, or of half the rate or more. Every answer goes to an independent checker: what \
-         is granted must fit beside all that was promised, at any \
-         instant; what is refused must be impossible, by the greatest flow, by cuts that let too \
-         few paths through, or because all sets of paths were tried; \
-         and an offer must be granted when it is taken at once. A wrong answer ends the run, so \
-         the table has none. A refusal is open where neither \
-         is shown."
-    ))
-    .heading("What is granted")
-    .table(&acceptance(runs))
-    .heading("How long an answer takes")
-    .paragraph(&format!(
-        "With {BOOKED} reservations of a year on the books, {TIMED} requests one after the other, \
-         decided and kept in memory; the journal's disk is not in it."
-    ))
-    .table(&load(runs))
+///
+/// # Errors
+/// Its template is wrong.
+pub fn page(runs: &AdmissionRuns<'_>) -> Result<Page> {
+    let (acceptance, load) = (acceptance(runs), load(runs));
+    page!("admission", acceptance, load, requests => REQUESTS, booked => BOOKED, timed => TIMED)
 }
 
 /// Returns the figures that documents quote.
 pub fn figures(runs: &AdmissionRuns<'_>) -> Vec<Figure> {
-    let mut all = Vec::new();
-    for network in NAMES {
-        for rule in [
-            Rule::Ours {
-                paths: 1,
-                offers: false,
-            },
-            Rule::Ours {
-                paths: 4,
-                offers: true,
-            },
-        ] {
-            let Some(spread) = by_oscars(runs, network, rule) else {
-                continue;
-            };
-            let key = format!("{network}-{}", title(rule).replace([' ', ','], "-"));
-            let head = format!(
-                "volume booked on {network}, {}, by that of OSCARS' rule",
-                title(rule)
-            );
-            let basis = Basis::Runs(spread.count);
-            all.push(Figure::new(key, head, cell(Some(spread), 2), basis));
-        }
-    }
-    all
+    let ours = |paths, offers| Rule::Ours { paths, offers };
+    let figure = |cell: Cell| {
+        let spread = by_oscars(runs, &cell)?;
+        let (network, title) = (&cell.network, title(cell.rule));
+        Some(Figure::new(
+            format!("{network}-{}", title.replace([' ', ','], "-")),
+            format!("volume booked on {network}, {title}, by that of OSCARS' rule"),
+            crate::page::cell(Some(spread), 2),
+            spread.basis(),
+        ))
+    };
+    cells(&[ours(1, false), ours(4, true)])
+        .into_iter()
+        .filter_map(figure)
+        .collect()
 }

@@ -1,14 +1,27 @@
 //! The attacks, and how many peers take part in each.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
+use crate::plans::plan;
+
 /// Program under attack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Victim {
     /// `longhaul serve`.
     Serve,
     /// `longhaul depot`.
     Depot,
+}
+
+/// Plan of an attack: an entry of `plans/attacks.toml`.
+#[derive(Deserialize)]
+struct Plan {
+    victim: Victim,
+    title: &'static str,
 }
 
 /// An attack on the service of honest peers.
@@ -50,54 +63,33 @@ pub enum Attack {
 }
 
 impl Attack {
+    fn plan(self) -> Option<&'static Plan> {
+        static PLANS: LazyLock<BTreeMap<Attack, Plan>> =
+            LazyLock::new(|| plan(include_str!("../../../plans/attacks.toml")));
+        PLANS.get(&self)
+    }
+
     /// Returns the program under attack.
     pub fn victim(self) -> Victim {
-        match self {
-            Self::IdleAtDepot
-            | Self::IdleFromManyAtDepot
-            | Self::GarbageAtDepot
-            | Self::RefusedOpens
-            | Self::ForgedOpens
-            | Self::SlowNames => Victim::Depot,
-            _ => Victim::Serve,
-        }
+        self.plan().map_or(Victim::Serve, |plan| plan.victim)
     }
 
     /// Returns a description in one line.
     pub fn title(self) -> &'static str {
-        match self {
-            Self::IdleAtServe => {
-                "serve: 1,400 idle connections from 4 addresses, up to 1,500 made a second"
-            }
-            Self::HalfOpensAtServe => {
-                "serve: 1,400 connections with half an OPEN from 4 addresses, up to 1,500 made a \
-                 second"
-            }
-            Self::GarbageAtServe => {
-                "serve: up to 2,000 connections a second that say something else"
-            }
-            Self::IdleAtDepot => {
-                "depot: 1,400 idle connections from 4 addresses, up to 1,500 made a second"
-            }
-            Self::IdleFromManyAtDepot => {
-                "depot: 2,000 idle connections from 500 addresses, up to 1,500 made a second"
-            }
-            Self::GarbageAtDepot => {
-                "depot: up to 2,000 connections a second that say something else"
-            }
-            Self::RefusedOpens => "depot: 66,000 valid OPENs of a listed key, refused by policy",
-            Self::ForgedOpens => {
-                "depot: up to 2,000 OPENs a second in a listed key's name, falsely signed"
-            }
-            Self::SlowNames => {
-                "depot: 96 OPENs at a time of a listed key, for names nobody answers for"
-            }
-            Self::HeldCopies => "serve: a reading key holds 64 copies",
-            Self::HeldStreams => "serve: a reading key holds 520 streams",
-            Self::OpenFiles => "serve: a writing key begins 28,000 files over 7 streams",
-            Self::Failures => "serve: a writing key reports failures over 4 streams",
-            Self::Holes => "serve: a writing key sends holes of 1 MiB over 4 streams",
-            Self::Scattered => "serve: a writing key sends scattered blocks over 4 streams",
+        self.plan().map_or("", |plan| plan.title)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+
+    use super::*;
+
+    #[test]
+    fn every_attack_is_planned() {
+        for attack in Attack::value_variants() {
+            assert!(!attack.title().is_empty(), "{attack:?}");
         }
     }
 }

@@ -9,7 +9,10 @@ mod place;
 mod run;
 
 use anyhow::Result;
+pub use attack::Attack;
+use bed::Bed;
 use clap::ValueEnum;
+use place::LAB;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Cost, Experiment, Here};
@@ -17,9 +20,6 @@ use crate::network::Network;
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;
-pub use attack::Attack;
-use bed::Bed;
-use place::LAB;
 
 /// The experiment.
 pub struct Attacks;
@@ -78,10 +78,7 @@ impl Experiment for Attacks {
     }
 
     fn cost(&self, _cell: &Cell) -> Cost {
-        Cost {
-            share: 1.0,
-            seconds: 6.0,
-        }
+        Cost::new(1.0, 6.0)
     }
 
     fn prepare(&self, tools: &Tools) -> Result<Bed> {
@@ -105,12 +102,8 @@ impl Experiment for Attacks {
         }
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        Ok(page::render_page(runs))
+        page::render_page(runs)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {

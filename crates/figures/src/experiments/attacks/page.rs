@@ -1,15 +1,16 @@
 //! The page of attacks.
 
-use std::fmt::Write as _;
-
+use anyhow::Result;
 use clap::ValueEnum;
+use minijinja::context;
 
 use super::{Attack, Cell, Observation};
-use crate::page::{Figure, Page, Table, cell};
-use crate::record::Record;
+use crate::columns::Columns;
+use crate::page::{Figure, Page, cell};
 use crate::runs::Runs;
 use crate::single::Basis;
 use crate::stats::Spread;
+use crate::template::page;
 
 /// Maximum time until an honest copy begins, in seconds.
 const MAX_SECONDS_TO_BEGIN: f64 = 1.0;
@@ -36,65 +37,37 @@ struct Figures {
 
 impl Figures {
     fn for_attack(runs: &Runs<'_, Cell, Observation>, attack: Attack) -> Option<Self> {
-        let of = |under_attack| {
-            runs.cell(&Cell {
-                attack,
-                under_attack,
-            })
-        };
-        let (plain, attacked) = (of(false), of(true));
-        let begins = |runs: &[&Record<Cell, Observation>]| {
-            let seconds: Vec<f64> = runs.iter().filter_map(|run| run.seen.begins_s).collect();
-            Spread::from_samples(&seconds)
-        };
-        let ratios: Vec<f64> = attacked
-            .iter()
-            .filter_map(|run| {
-                let pair = plain
-                    .iter()
-                    .find(|other| other.cell.seed == run.cell.seed)?;
-                Some(run.seen.rate_bps? / pair.seen.rate_bps?)
-            })
-            .collect();
-        attacked.first()?;
+        let [plain, attacked] = [false, true].map(|under_attack| Cell {
+            attack,
+            under_attack,
+        });
+        let all = runs.cell(&attacked);
+        let seen = || all.iter().map(|record| &record.seen);
+        all.first()?;
         Some(Self {
-            runs: attacked.len(),
-            failed: attacked
-                .iter()
-                .filter(|run| run.seen.error.is_some())
-                .count(),
-            begins: begins(&attacked),
-            begins_unattacked: begins(&plain),
-            ratio: Spread::from_samples(&ratios),
-            memory: attacked
-                .iter()
-                .map(|run| run.seen.peak_memory)
-                .max()
-                .unwrap_or(0),
-            descriptors: attacked
-                .iter()
-                .map(|run| run.seen.peak_descriptors)
-                .max()
-                .unwrap_or(0),
-            log: attacked
-                .iter()
-                .map(|run| run.seen.log_bytes_per_s)
-                .fold(0.0, f64::max),
+            runs: all.len(),
+            failed: seen().filter(|seen| seen.error.is_some()).count(),
+            begins: runs.spread(&attacked, |seen| seen.begins_s),
+            begins_unattacked: runs.spread(&plain, |seen| seen.begins_s),
+            ratio: runs.ratio(&attacked, &plain, |seen| seen.rate_bps),
+            memory: seen().map(|seen| seen.peak_memory).max().unwrap_or(0),
+            descriptors: seen().map(|seen| seen.peak_descriptors).max().unwrap_or(0),
+            log: seen().map(|seen| seen.log_bytes_per_s).fold(0.0, f64::max),
         })
     }
 
+    fn memory_mib(&self) -> f64 {
+        self.memory as f64 / f64::from(1 << 20)
+    }
+
     fn begins_in_time(&self) -> bool {
-        self.failed == 0
-            && self
-                .begins
-                .is_some_and(|begins| begins.max <= MAX_SECONDS_TO_BEGIN)
+        let is_in_time = |begins: Spread| begins.max <= MAX_SECONDS_TO_BEGIN;
+        self.failed == 0 && self.begins.is_some_and(is_in_time)
     }
 
     fn keeps_its_rate(&self) -> bool {
-        self.failed == 0
-            && self
-                .ratio
-                .is_some_and(|ratio| ratio.median >= MIN_RATE_KEPT)
+        let is_kept = |ratio: Spread| ratio.median >= MIN_RATE_KEPT;
+        self.failed == 0 && self.ratio.is_some_and(is_kept)
     }
 
     fn bounded(&self) -> bool {
@@ -102,78 +75,81 @@ impl Figures {
     }
 
     fn begins_text(&self) -> String {
-        let failed = match self.failed {
-            0 => String::new(),
-            failed => format!("{failed} of {} fail", self.runs),
-        };
-        match (&self.begins, failed.is_empty()) {
-            (begins, true) => cell(*begins, 2),
-            (Some(begins), false) => format!("{failed}, {}", cell(Some(*begins), 2)),
-            (None, _) => failed,
+        let failed = format!("{} of {} fail", self.failed, self.runs);
+        match (self.failed, self.begins) {
+            (0, begins) => cell(begins, 2),
+            (_, Some(begins)) => format!("{failed}, {}", cell(Some(begins), 2)),
+            (_, None) => failed,
         }
     }
 }
 
 /// Returns the page of these runs.
-pub fn render_page(runs: &Runs<'_, Cell, Observation>) -> Page {
-    let mut table = Table::new([
-        "attack",
-        "begins without, s",
-        "begins within, s",
-        "rate, share of that without",
-        "peak memory, MiB",
-        "descriptors",
-        "log, bytes/s",
-        "runs",
-    ]);
+///
+/// # Errors
+/// Its template is wrong.
+pub fn render_page(runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
     let measured = measured(runs);
-    for (attack, figures) in &measured {
-        table.row([
-            attack.title().to_owned(),
-            cell(figures.begins_unattacked, 2),
-            figures.begins_text(),
-            cell(figures.ratio, 2),
-            format!("{:.0}", figures.memory as f64 / f64::from(1 << 20)),
-            figures.descriptors.to_string(),
-            format!("{:.0}", figures.log),
-            figures.runs.to_string(),
-        ]);
-    }
-    Page::new(HEAD).table(&table).paragraph(&judge(&measured))
+    let claims: Vec<_> = match measured.is_empty() {
+        true => Vec::new(),
+        false => CLAIMS
+            .iter()
+            .map(|(text, holds)| {
+                let failing = measured.iter().filter(|(_, figures)| !holds(figures));
+                let failing: Vec<&str> = failing.map(|(attack, _)| attack.title()).collect();
+                context!(text, failing)
+            })
+            .collect(),
+    };
+    let attacks = measured.len();
+    let table = Columns::of(measured)
+        .text("attack", |(attack, _)| attack.title())
+        .spread("begins without, s", 2, |(_, figures)| {
+            figures.begins_unattacked
+        })
+        .text("begins within, s", |(_, figures)| figures.begins_text())
+        .spread("rate, share of that without", 2, |(_, figures)| {
+            figures.ratio
+        })
+        .number("peak memory, MiB", 0, |(_, figures)| figures.memory_mib())
+        .text("descriptors", |(_, figures)| figures.descriptors)
+        .number("log, bytes/s", 0, |(_, figures)| figures.log)
+        .text("runs", |(_, figures)| figures.runs)
+        .table();
+    page!("attacks", table, claims, attacks)
 }
 
 /// Returns the figures over all attacks.
 pub fn figures(runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
     let measured = measured(runs);
     let of = |value: fn(&Figures) -> Option<f64>| {
-        let values: Vec<f64> = measured
-            .iter()
-            .filter_map(|(_, figures)| value(figures))
-            .collect();
-        Spread::from_samples(&values)
+        let values = measured.iter().filter_map(|(_, figures)| value(figures));
+        Spread::from_samples(&values.collect::<Vec<_>>())
     };
     let ratios = measured.iter().filter_map(|(_, figures)| figures.ratio);
     let least = ratios.map(|ratio| ratio.count).min().unwrap_or(0);
+    let figure =
+        |key, title, value, digits, basis| Figure::new(key, title, cell(of(value), digits), basis);
     vec![
-        Figure::new(
+        figure(
             "begins",
             "the latest begin of an honest copy under each attack, s",
-            cell(of(|figures| Some(figures.begins?.max)), 2),
+            |figures| Some(figures.begins?.max),
+            2,
             Basis::Counted,
         ),
-        Figure::new(
+        figure(
             "rate",
             "the share of its rate that an honest copy keeps under each attack",
-            cell(of(|figures| Some(figures.ratio?.median)), 2),
+            |figures| Some(figures.ratio?.median),
+            2,
             Basis::Runs(least),
         ),
-        Figure::new(
+        figure(
             "memory",
             "the most memory of an attacked process under each attack, MiB",
-            cell(
-                of(|figures| Some(figures.memory as f64 / f64::from(1 << 20))),
-                0,
-            ),
+            |figures| Some(figures.memory_mib()),
+            0,
             Basis::Counted,
         ),
     ]
@@ -188,57 +164,18 @@ fn measured(runs: &Runs<'_, Cell, Observation>) -> Vec<(Attack, Figures)> {
 /// Test of a claim.
 type Holds = fn(&Figures) -> bool;
 
-/// Lists the claims that hold, and those that do not.
-fn judge(measured: &[(Attack, Figures)]) -> String {
-    let claims: [(&str, Holds); 3] = [
-        (
-            "every honest copy begins within 1 s of the start of its command",
-            Figures::begins_in_time,
-        ),
-        (
-            "the median copy, or the only one, loses less than 20 % of its rate",
-            Figures::keeps_its_rate,
-        ),
-        (
-            "the attacked process stays below 192 MiB of resident memory and 4,352 descriptors",
-            Figures::bounded,
-        ),
-    ];
-    let mut text = String::new();
-    if measured.is_empty() {
-        return text;
-    }
-    for (claim, holds) in claims {
-        let failing: Vec<&str> = measured
-            .iter()
-            .filter(|(_, figures)| !holds(figures))
-            .map(|(attack, _)| attack.title())
-            .collect();
-        let _ = if failing.is_empty() {
-            writeln!(
-                text,
-                "- **Holds** under all {} attacks: {claim}.",
-                measured.len()
-            )
-        } else {
-            writeln!(
-                text,
-                "- **Fails** under {} of {} attacks: {claim}. Where it fails: {}.",
-                failing.len(),
-                measured.len(),
-                failing.join("; ")
-            )
-        };
-    }
-    text
-}
-
-const HEAD: &str = "In a lab, a client pulls 24 MiB over one stream, 20 ms of \
-round trip and 100 Mbit/s, from `longhaul serve`, or through `longhaul depot` where that is \
-attacked. The attacker has links of its own to both, other addresses and \
-another key than the client. Each copy is made of fresh processes, without the attack and under \
-it in turn. *Begins* is the time from the start of the command until data has \
-arrived; the rate is that from then on. Medians (least..greatest), and of one run its value; \
-peaks are the greatest of all runs and of the process that is attacked. Client, server, depot, \
-attacker and lab share \
-the processors of one machine.\n\n";
+/// Claims about every attack.
+const CLAIMS: [(&str, Holds); 3] = [
+    (
+        "every honest copy begins within 1 s of the start of its command",
+        Figures::begins_in_time,
+    ),
+    (
+        "the median copy, or the only one, loses less than 20 % of its rate",
+        Figures::keeps_its_rate,
+    ),
+    (
+        "the attacked process stays below 192 MiB of resident memory and 4,352 descriptors",
+        Figures::bounded,
+    ),
+];

@@ -9,41 +9,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result};
+
 use super::Attack;
 use super::attack::Victim;
 use super::attacker::READY;
 use super::bed::Bed;
-use crate::children::{Server, output_within};
+use crate::children::{Server, output_within, succeed_within};
 use crate::experiment::Here;
-use anyhow::{Context, Result, bail};
 
 /// The lab: the honest copy goes over the depot's node to the server; the attacker has links of its
 /// own to both.
-pub const LAB: &str = r#"
-title = "a client, a depot and a server, and an attacker with links of its own"
-[nodes.client]
-[nodes.depot]
-[nodes.server]
-[nodes.attacker]
-[links.first]
-ends = ["client", "depot"]
-delay = "5 ms"
-rate = "100 Mbit/s"
-queue = "2 bdp of 20 ms"
-[links.last]
-ends = ["depot", "server"]
-delay = "5 ms"
-rate = "100 Mbit/s"
-queue = "2 bdp of 20 ms"
-[links.to-depot]
-ends = ["attacker", "depot"]
-delay = "1 ms"
-rate = "100 Mbit/s"
-[links.to-server]
-ends = ["attacker", "server"]
-delay = "1 ms"
-rate = "100 Mbit/s"
-"#;
+pub const LAB: &str = include_str!("../../../labs/attacks.toml");
 /// Addresses of the attacker besides its node's own.
 const OTHERS: (&str, &str) = ("10.99.0.0", "10.99.0.0/16");
 /// Time after which a copy counts as failed.
@@ -93,18 +70,12 @@ impl<'a> AttackBed<'a> {
         ] {
             let mut ip = self.here.lab.command(node, "ip")?;
             ip.args(["route", "add", kind, OTHERS.1, "dev", device]);
-            let (status, _, reported) = output_within(ip, "ip route", COPY_TIMEOUT)?;
-            if !status.success() {
-                bail!("ip route in {node}: {}", reported.trim());
-            }
+            succeed_within(ip, "ip route", COPY_TIMEOUT)?;
         }
         let names = format!("nameserver {}\n", self.here.lab.address("attacker")?);
         let mut tee = self.here.lab.command("depot", "sh")?;
         tee.args(["-c", &format!("printf '{names}' > /etc/resolv.conf")]);
-        let (status, _, reported) = output_within(tee, "sh", COPY_TIMEOUT)?;
-        if !status.success() {
-            bail!("resolv.conf of the depot: {}", reported.trim());
-        }
+        succeed_within(tee, "sh", COPY_TIMEOUT)?;
         Ok(())
     }
 

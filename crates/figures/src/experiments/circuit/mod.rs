@@ -66,6 +66,14 @@ pub enum Flow {
 }
 
 impl Flow {
+    const ALL: [Self; 5] = [
+        Self::None,
+        Self::Idle,
+        Self::Circuit,
+        Self::Granted,
+        Self::BestEffort,
+    ];
+
     const fn title(self) -> &'static str {
         match self {
             Self::None => "nothing",
@@ -140,18 +148,15 @@ impl Experiment for Circuit {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let flows = [
-            (Flow::None, true),
-            (Flow::Idle, true),
-            (Flow::Circuit, false),
-            (Flow::Circuit, true),
-            (Flow::Granted, false),
-            (Flow::Granted, true),
-            (Flow::BestEffort, false),
-            (Flow::BestEffort, true),
-        ];
-        let of = |path| flows.map(|(flow, cross)| Cell { path, flow, cross });
-        Path::ALL.into_iter().flat_map(of).collect()
+        // Without a flow, only the others are measured.
+        let is_measured = |cell: &Cell| cell.cross || !matches!(cell.flow, Flow::None | Flow::Idle);
+        let both = |path, flow| [false, true].map(|cross| Cell { path, flow, cross });
+        let of = |path| Flow::ALL.into_iter().flat_map(move |flow| both(path, flow));
+        Path::ALL
+            .into_iter()
+            .flat_map(of)
+            .filter(is_measured)
+            .collect()
     }
 
     fn seeds(&self, _cell: &Cell) -> u64 {
@@ -159,10 +164,7 @@ impl Experiment for Circuit {
     }
 
     fn cost(&self, _cell: &Cell) -> Cost {
-        Cost {
-            share: 1.0,
-            seconds: SETTLE_SECONDS + MEASURED_SECONDS + 8.0,
-        }
+        Cost::new(1.0, SETTLE_SECONDS + MEASURED_SECONDS + 8.0)
     }
 
     fn prepare(&self, _tools: &Tools) -> Result<()> {
@@ -197,12 +199,8 @@ impl Experiment for Circuit {
         )
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        Ok(page::page(runs))
+        page::page(runs)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {

@@ -1,33 +1,39 @@
 //! The tables of circuits.
 
+use anyhow::Result;
+use minijinja::context;
+
 use super::{CROSS_FLOWS, Cell, Flow, MEASURED_SECONDS, Observation, Path, RESERVED, ROUTED};
-use crate::page::{Figure, Page, Table, cell, number};
+use crate::page::{Figure, Page, Table, number};
 use crate::runs::Runs;
+use crate::template::page;
 
 type CircuitRuns<'a> = Runs<'a, Cell, Observation>;
 
+/// Returns the median of a value in a cell. `None` if its runs have no such value.
 fn median(
     runs: &CircuitRuns<'_>,
-    cell: Cell,
+    cell: &Cell,
     value: fn(&Observation) -> Option<f64>,
 ) -> Option<f64> {
-    let spread = runs.spread(&cell, |seen| value(seen).unwrap_or(f64::NAN))?;
-    Some(spread.median).filter(|median| median.is_finite())
+    Some(runs.spread(cell, value)?.median)
+}
+
+/// Returns the share of what is reserved that the flow carries, in percent.
+fn share(seen: &Observation) -> Option<f64> {
+    Some(100.0 * seen.flow_bps? / seen.reserved_bps?)
 }
 
 /// Returns the others' rate next to a circuit, relative to their rate without it minus the
 /// reservation. More than 1 is more than their due.
 fn of_due(runs: &CircuitRuns<'_>, path: Path, flow: Flow) -> Option<f64> {
     let of = |flow| {
-        median(
-            runs,
-            Cell {
-                path,
-                flow,
-                cross: true,
-            },
-            |seen| seen.cross_bps,
-        )
+        let cell = Cell {
+            path,
+            flow,
+            cross: true,
+        };
+        median(runs, &cell, |seen| seen.cross_bps)
     };
     let due = of(Flow::None)? - path.reserved_bps();
     Some(of(flow)? / due)
@@ -42,126 +48,62 @@ fn marked<const N: usize>(runs: &CircuitRuns<'_>, cells: [&Cell; N], value: Opti
 }
 
 fn table(runs: &CircuitRuns<'_>, path: Path) -> Table {
-    let mut table = Table::new([
-        "over the depots",
-        "others beside it",
-        "Mbit/s of the flow",
-        "of what is reserved, %",
-        "deviation of 0.1 s, %",
-        "least second, Mbit/s",
-        "greatest second",
-        "sent again by the depot",
-        "by the sender",
-        "others, Mbit/s",
-        "of their due, %",
-        "runs",
-    ]);
-    for flow in [
-        Flow::None,
-        Flow::Idle,
-        Flow::Circuit,
-        Flow::Granted,
-        Flow::BestEffort,
-    ] {
-        for cross in [false, true] {
-            let one = Cell { path, flow, cross };
-            let all = runs.cell(&one);
-            let Some(first) = all.first() else { continue };
-            let of = |is: bool, value: fn(&Observation) -> f64, digits| match is {
-                true => cell(runs.spread(&one, value), digits),
-                false => "-".to_owned(),
-            };
-            let (is_flow, is_cross) = (
-                first.seen.flow_bps.is_some(),
-                first.seen.cross_bps.is_some(),
-            );
-            let is_measured = is_flow && first.seen.resent.is_some();
-            let share = median(runs, one, |seen| {
-                Some(100.0 * seen.flow_bps? / seen.reserved_bps?)
-            });
+    let both = |flow| [false, true].map(|cross| Cell { path, flow, cross });
+    let mbps = |bps: Option<f64>| Some(bps? / 1e6);
+    runs.table(Flow::ALL.into_iter().flat_map(both))
+        .measured()
+        .text("over the depots", |row| row.cell.flow.title())
+        .text("others beside it", |row| match row.cell.cross {
+            true => format!("{CROSS_FLOWS} CUBIC"),
+            false => "none".to_owned(),
+        })
+        .column("Mbit/s of the flow", 1, move |seen| mbps(seen.flow_bps))
+        .text("of what is reserved, %", |row| {
+            marked(runs, [&row.cell], median(runs, &row.cell, share))
+        })
+        .column("deviation of 0.1 s, %", 1, |seen| seen.deviation_percent)
+        .column("least second, Mbit/s", 1, move |seen| {
+            mbps(seen.second_bps.map(|both| both[0]))
+        })
+        .column("greatest second", 1, move |seen| {
+            mbps(seen.second_bps.map(|both| both[1]))
+        })
+        .column("sent again by the depot", 0, |seen| {
+            seen.resent.map(|both| both[0] as f64)
+        })
+        .column("by the sender", 0, |seen| {
+            seen.resent.map(|both| both[1] as f64)
+        })
+        .column("others, Mbit/s", 1, move |seen| mbps(seen.cross_bps))
+        .text("of their due, %", |row| {
             let alone = Cell {
                 flow: Flow::None,
-                ..one
+                ..row.cell
             };
-            let due =
-                of_due(runs, path, flow).filter(|_| is_cross && first.seen.reserved_bps.is_some());
-            table.row([
-                flow.title().to_owned(),
-                if cross {
-                    format!("{CROSS_FLOWS} CUBIC")
-                } else {
-                    "none".to_owned()
-                },
-                of(is_flow, |seen| seen.flow_bps.unwrap_or(f64::NAN) / 1e6, 1),
-                marked(runs, [&one], share),
-                of(
-                    is_flow,
-                    |seen| seen.deviation_percent.unwrap_or(f64::NAN),
-                    1,
-                ),
-                of(
-                    is_flow,
-                    |seen| seen.second_bps.unwrap_or_default()[0] / 1e6,
-                    1,
-                ),
-                of(
-                    is_flow,
-                    |seen| seen.second_bps.unwrap_or_default()[1] / 1e6,
-                    1,
-                ),
-                of(
-                    is_measured,
-                    |seen| seen.resent.unwrap_or_default()[0] as f64,
-                    0,
-                ),
-                of(
-                    is_measured,
-                    |seen| seen.resent.unwrap_or_default()[1] as f64,
-                    0,
-                ),
-                of(is_cross, |seen| seen.cross_bps.unwrap_or(f64::NAN) / 1e6, 1),
-                marked(runs, [&one, &alone], due.map(|due| 100.0 * due)),
-                all.len().to_string(),
-            ]);
-        }
-    }
-    table
+            let is_due =
+                |seen: &Observation| seen.cross_bps.is_some() && seen.reserved_bps.is_some();
+            let due = of_due(runs, path, row.cell.flow).filter(|_| row.first().is_some_and(is_due));
+            marked(runs, [&row.cell, &alone], due.map(|due| 100.0 * due))
+        })
+        .runs()
+        .table()
 }
 
 /// Returns the page.
-pub fn page(runs: &CircuitRuns<'_>) -> Page {
-    let head = format!(
-        "`longhaul perf` from a host through two depots to another one. The hop between the \
-         depots goes over a link that it shares with {CROSS_FLOWS} CUBIC flows of others \
-         (iperf3), which enter before it and leave behind it. {:.0} % of that link is reserved. \
-         A *circuit* has both: the grant, to which the sender and each depot pace their hops from \
-         the first byte on, and before the shared link a Linux router (HTB, by `longhaul router`) \
-         that keeps the rate free for packets between the two depots. A *grant alone* is paced \
-         and not isolated: on a link \
-         with one queue for all, whoever fills the queue also takes packets from the paced hop, \
-         which no end can prevent. *Best effort* is the same route without a grant. The router \
-         gives out {:.0} % of what the link carries.\n\n\
-         Rates are those of packets with their headers, counted at the receiving machines every \
-         tenth of a second for {MEASURED_SECONDS:.0} s after slow start; what is reserved counts \
-         the same. The others' *due* is what they have alone, less what is reserved. Reno at \
-         hosts and depots, as in the papers; the paths are those of `scenarios/`, the \
-         record's at a tenth in rate and queues, MNEMONIC's at a quarter.",
-        100.0 * RESERVED,
-        100.0 * ROUTED,
-    );
-    Path::ALL.into_iter().fold(Page::new(&head), |page, path| {
-        let table = table(runs, path);
-        if table.is_empty() {
-            return page;
-        }
-        page.heading(path.title()).table(&table)
-    })
+///
+/// # Errors
+/// Its template is wrong.
+pub fn page(runs: &CircuitRuns<'_>) -> Result<Page> {
+    let paths = Path::ALL.map(|path| (path.title(), table(runs, path)));
+    let paths = paths.into_iter().filter(|(_, table)| !table.is_empty());
+    let paths: Vec<_> = paths.map(|(title, table)| context!(title, table)).collect();
+    page!("circuit", paths, cross_flows => CROSS_FLOWS, seconds => MEASURED_SECONDS,
+        reserved => 100.0 * RESERVED, routed => 100.0 * ROUTED)
 }
 
 /// Returns the figures that documents quote.
 pub fn figures(runs: &CircuitRuns<'_>) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    for path in Path::ALL {
+    let figure = |path: Path| {
         let beside = Cell {
             path,
             flow: Flow::Circuit,
@@ -171,23 +113,23 @@ pub fn figures(runs: &CircuitRuns<'_>) -> Vec<Figure> {
             flow: Flow::None,
             ..beside
         };
-        let share = median(runs, beside, |seen| {
-            Some(100.0 * seen.flow_bps? / seen.reserved_bps?)
-        });
-        if let Some((share, due)) = share.zip(of_due(runs, path, Flow::Circuit)) {
-            figures.push(Figure::new(
-                format!("{path:?}"),
-                format!(
-                    "a circuit beside others: of what is reserved, and what others have of their \
-                     due, {}",
-                    path.title()
-                ),
-                format!("{share:.1} %, {:.1} %", 100.0 * due),
-                runs.basis([&alone, &beside]),
-            ));
-        }
-    }
-    figures
+        let (share, due) = (
+            median(runs, &beside, share)?,
+            of_due(runs, path, Flow::Circuit)?,
+        );
+        let title = format!(
+            "a circuit beside others: of what is reserved, and what others have of their due, {}",
+            path.title()
+        );
+        let text = format!("{share:.1} %, {:.1} %", 100.0 * due);
+        Some(Figure::new(
+            format!("{path:?}"),
+            title,
+            text,
+            runs.basis([&alone, &beside]),
+        ))
+    };
+    Path::ALL.into_iter().filter_map(figure).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{CROSS_FLOWS, Cell, Flow, MEASURED_SECONDS, Observation, ROUTED, SETTLE_SECONDS};
@@ -15,9 +15,6 @@ const PERF_PORT: u16 = 7511;
 const IPERF_PORT: u16 = 5201;
 /// Interval at which counters are read.
 const SAMPLE: Duration = Duration::from_millis(100);
-/// Maximum time for setting up the circuit.
-const SET_UP_TIMEOUT: Duration = Duration::from_secs(30);
-const SET_UP_POLL: Duration = Duration::from_millis(200);
 /// Additional duration of the flows beyond the measurement, in seconds.
 const LONGER_SECONDS: f64 = 15.0;
 
@@ -171,7 +168,7 @@ fn prepared(
         .context("nothing was reserved")?
         .to_string();
     if cell.flow.has_class() {
-        until_set_up(world, &id)?;
+        world.wait_set_up("client", &id)?;
     }
     let grants = world.ask(
         "client",
@@ -197,21 +194,6 @@ fn prepared(
         Some(rate),
         is_used.then_some(Prepared { server, arguments }),
     ))
-}
-
-fn until_set_up(world: &Controlled<'_, '_, ()>, id: &str) -> Result<()> {
-    let deadline = Instant::now() + SET_UP_TIMEOUT;
-    loop {
-        let said = world.ask("client", "client", &["reservations", id, "--json"])?;
-        let reservation: Value = serde_json::from_str(&said).context("longhaul reservations")?;
-        if reservation["circuit"]["standing"] == "set-up" {
-            return Ok(());
-        }
-        if Instant::now() >= deadline {
-            bail!("the circuit is not set up: {}", reservation["circuit"]);
-        }
-        std::thread::sleep(SET_UP_POLL);
-    }
 }
 
 /// The rates of both in each [`SAMPLE`], in bit/s, as they come to the machines of these processes.

@@ -7,6 +7,7 @@ use drs::Limit;
 use plotters::prelude::*;
 
 use super::{Cell, Observation, truth};
+use crate::columns::Columns;
 use crate::page::{Figure, Page, Table};
 use crate::plot;
 use crate::runs::Runs;
@@ -68,26 +69,23 @@ fn rows(runs: &Runs<'_, Cell, Observation>, of: impl Fn(&Observation) -> &Judgem
 }
 
 fn table(rows: &[Row], verdicts: &[Limit], expected: impl Fn(Limit) -> Limit) -> Table {
-    let heads = ["limited by", "congestion control", "intervals", "right"].map(str::to_owned);
-    let mut table = Table::new(
-        heads
-            .into_iter()
-            .chain(verdicts.iter().map(|verdict| verdict.to_string())),
-    );
-    for row in rows.iter().filter(|row| row.total() > 0) {
-        let (name, congestion) = match row.congestion {
-            None => (format!("**{}**", row.class), "all"),
-            Some(congestion) => (String::new(), congestion),
-        };
-        let right = format!("**{:.1} %**", 100.0 * row.share(expected(row.class)));
-        let counts = verdicts.iter().map(|verdict| {
+    let mut table = Columns::of(rows.iter().filter(|row| row.total() > 0))
+        .text("limited by", |row| match row.congestion {
+            None => format!("**{}**", row.class),
+            Some(_) => String::new(),
+        })
+        .text("congestion control", |row| row.congestion.unwrap_or("all"))
+        .text("intervals", |row| row.total())
+        .text("right", |row| {
+            format!("**{:.1} %**", 100.0 * row.share(expected(row.class)))
+        });
+    for verdict in verdicts {
+        table = table.text(verdict.to_string(), move |row| {
             let count = row.counts.get(verdict.as_str());
             count.map_or_else(String::new, u32::to_string)
         });
-        let first = [name, congestion.to_owned(), row.total().to_string(), right];
-        table.row(first.into_iter().chain(counts));
     }
-    table
+    table.table()
 }
 
 /// Returns the page of results.
@@ -114,47 +112,33 @@ pub fn page(runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
 
 /// Returns the share of correct verdicts for each class.
 pub fn figures(runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
+    let classes = |rows: Vec<Row>| {
+        rows.into_iter()
+            .filter(|row| row.congestion.is_none() && row.total() > 0)
+    };
     let of_side = |side: &'static str, rows: Vec<Row>, expected: fn(Limit) -> Limit| {
-        let all = rows
-            .into_iter()
-            .filter(|row| row.congestion.is_none() && row.total() > 0);
-        all.map(move |row| {
-            Figure::new(
+        classes(rows).map(move |row| {
+            let (key, title) = (
                 format!("{side}-{}", row.class.as_str()),
                 format!("verdict right, {side} side, limited by {}", row.class),
-                format!("{:.1} %", 100.0 * row.share(expected(row.class))),
-                Basis::Counted,
-            )
+            );
+            let share = format!("{:.1} %", 100.0 * row.share(expected(row.class)));
+            Figure::new(key, title, share, Basis::Counted)
         })
     };
-    let sending = rows(runs, |seen| &seen.sending);
+    let sending = || rows(runs, |seen| &seen.sending);
+    let receiving = rows(runs, |seen| &seen.receiving);
     let right = |row: &Row| row.share(row.class);
-    let classes = sending
-        .iter()
-        .filter(|row| row.congestion.is_none() && row.total() > 0);
-    let least = classes.min_by(|a, b| right(a).total_cmp(&right(b)));
-    let quoted: Vec<Figure> = least
-        .map(|row| {
-            Figure::quoted(
-                "least",
-                format!("`{}`, with {:.1} %", row.class, 100.0 * right(row)),
-                Basis::Counted,
-            )
-        })
-        .into_iter()
-        .chain([Figure::quoted(
-            "flows",
-            runs.pick(|_| true).len().to_string(),
-            Basis::Counted,
-        )])
-        .collect();
-    of_side("sending", sending, |class| class)
-        .chain(of_side(
-            "receiving",
-            rows(runs, |seen| &seen.receiving),
-            seen_by_receiver,
-        ))
-        .chain(quoted)
+    let least = classes(sending()).min_by(|a, b| right(a).total_cmp(&right(b)));
+    let least = least.map(|row| {
+        let text = format!("`{}`, with {:.1} %", row.class, 100.0 * right(&row));
+        Figure::quoted("least", text, Basis::Counted)
+    });
+    let flows = runs.pick(|_| true).len().to_string();
+    of_side("sending", sending(), |class| class)
+        .chain(of_side("receiving", receiving, seen_by_receiver))
+        .chain(least)
+        .chain([Figure::quoted("flows", flows, Basis::Counted)])
         .collect()
 }
 

@@ -24,7 +24,6 @@ use crate::peers::longhaul::streams_of;
 use crate::peers::one_copy::{Job, PeerDirection, copy_within};
 use crate::runs::Runs;
 use crate::tools::Tools;
-
 use bottleneck::{Changing, payload_share};
 use cases::{Bottleneck, Case};
 use data::Sources;
@@ -168,11 +167,8 @@ impl Experiment for Copy {
     }
 
     fn cost(&self, cell: &Cell) -> Cost {
-        let none = Cost {
-            share: 1.0,
-            seconds: 0.0,
-        };
-        cell.found().map_or(none, |(way, case)| case.cost(&way))
+        cell.found()
+            .map_or(Cost::NONE, |(way, case)| case.cost(&way))
     }
 
     fn prepare(&self, tools: &Tools) -> Result<Sources> {
@@ -261,12 +257,8 @@ impl Experiment for Copy {
         }
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        Ok(tables::page(runs))
+        tables::page(runs)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
@@ -281,6 +273,7 @@ impl Experiment for Copy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ip::IpVersion;
     use crate::noise::Noise;
     use crate::record::Record;
     use crate::runner::Extent;
@@ -321,6 +314,7 @@ mod tests {
             until: None,
             retries: 0,
             noises: vec![Noise::None],
+            ip: IpVersion::Ipv4,
             only: only.iter().map(|word| (*word).to_owned()).collect(),
         };
         let keys = extent.keys(&COPY);

@@ -1,12 +1,11 @@
 //! Comparison of `longhaul cp` in a case with the best of the other programs, and with itself at a
 //! fixed number of streams. It is computed from runs alone.
 
-use crate::runs::Runs;
-use crate::stats::Spread;
-
 use super::cases::Case;
 use super::ways::{CopyContender, OWN, OWN_CLEAR, OWN_FIXED, WAYS};
 use super::{Cell, Observation};
+use crate::runs::Runs;
+use crate::stats::Spread;
 
 /// Another program in a case, and the ratio of `longhaul cp` to it.
 #[derive(Clone, Debug)]
@@ -79,9 +78,7 @@ impl Standing {
 
 /// Returns the share of the bottleneck's bytes in the runs of a cell that were not stopped.
 pub fn share(runs: &Runs<'_, Cell, Observation>, cell: &Cell) -> Option<Spread> {
-    let runs = runs.cell(cell);
-    let shares: Vec<f64> = runs.iter().filter_map(|run| run.seen.share()).collect();
-    Spread::from_samples(&shares)
+    runs.spread(cell, Observation::share)
 }
 
 /// Returns the ratios of the rates of `longhaul cp` and another program, for every seed that both

@@ -1,114 +1,105 @@
 //! The page: the rank of `longhaul cp` in every case, the protection of each program, and each case
 //! with all its programs.
 
-use crate::comparison::{self, Comparison};
-use crate::page::{Figure, Page, Table, cell, percent};
-use crate::runs::Runs;
-use crate::single::Basis;
-use crate::stats::Spread;
+use anyhow::Result;
+use minijinja::{Value, context};
 
 use super::cases::{self, Bottleneck, Case, LIGHT_BPS, MAX_SIDE_BY_SIDE, SIDE_BY_SIDE_BPS};
 use super::standing::{Rival, Standing, share};
 use super::ways::{CopyContender, OWN_FIXED, WAYS};
 use super::{Cell, Observation};
+use crate::columns::Columns;
+use crate::comparison::{self, Comparison};
+use crate::page::{Figure, Page, Table, cell, percent};
+use crate::runs::Runs;
+use crate::single::Basis;
+use crate::stats::Spread;
+use crate::template::page;
 
 type CopyRuns<'a> = Runs<'a, Cell, Observation>;
 
 /// Returns the whole page. Cases without a run are left out.
-pub fn page(runs: &CopyRuns<'_>) -> Page {
-    let measured: Vec<Case> = cases::all()
-        .into_iter()
-        .filter(|case| {
-            WAYS.iter()
-                .any(|way| !runs.cell(&Cell::new(way, case)).is_empty())
-        })
-        .collect();
-    let page = Page::new(&how_it_was_measured())
-        .table(&summary(runs, &measured))
-        .heading("The ways")
-        .paragraph(WAYS_HEAD)
-        .table(&ways());
-    measured.iter().fold(page, |page, case| {
-        page.heading(&case.title)
-            .paragraph(&head(case))
-            .table(&table(runs, case))
-    })
+///
+/// # Errors
+/// Its template is wrong.
+pub fn page(runs: &CopyRuns<'_>) -> Result<Page> {
+    let is_measured = |case: &Case| {
+        WAYS.iter()
+            .any(|way| !runs.cell(&Cell::new(way, case)).is_empty())
+    };
+    let measured: Vec<Case> = cases::all().into_iter().filter(is_measured).collect();
+    page!(
+        "copy", summary => summary(runs, &measured), ways => ways(),
+        cases => measured.iter().map(|case| section(runs, case)).collect::<Vec<_>>(),
+        light_mbps => LIGHT_BPS / 1e6, side_by_side_mbps => SIDE_BY_SIDE_BPS / 1e6,
+        side_by_side => MAX_SIDE_BY_SIDE,
+    )
 }
 
 /// Returns the table that compares `longhaul cp` in each case.
 fn summary(runs: &CopyRuns<'_>, cases: &[Case]) -> Table {
-    let mut table = Table::new([
-        "case",
-        "`longhaul cp`, Mbit/s",
-        "share of the bottleneck",
-        "by 16 streams",
-        "first",
-        "best of the others",
-        "`longhaul cp` by it",
-        "ahead of all in",
-        "best that encrypts",
-        "`longhaul cp` by it",
-        "`longhaul cp --no-encrypt`",
-        "best that verifies and does not encrypt",
-        "`longhaul cp --no-encrypt` by it",
-    ]);
-    for case in cases {
-        let Some(standing) = Standing::from_runs(runs, case) else {
-            continue;
-        };
-        let name = |rival: &Option<Rival>| {
-            rival.as_ref().map_or("-".to_owned(), |rival| {
-                format!("{}: {}", rival.way.title(), cell(Some(rival.mbps), 1))
-            })
-        };
-        let ratio = |rival: &Option<Rival>| cell(rival.as_ref().map(|rival| rival.ratio), 2);
-        let (ahead, of) = standing.ahead;
-        table.row([
-            case.title.clone(),
-            cell(Some(standing.own), 1),
-            shown(standing.share),
-            cell(standing.by_fixed, 2),
-            standing.first().0.title(),
-            name(&standing.best),
-            ratio(&standing.best),
-            format!("{ahead} of {of}"),
-            name(&standing.best_encrypting),
-            ratio(&standing.best_encrypting),
-            cell(standing.clear, 1),
-            name(&standing.best_verifying),
-            ratio(&standing.best_verifying),
-        ]);
-    }
-    table
+    let name = |rival: &Option<Rival>| {
+        rival.as_ref().map_or("-".to_owned(), |rival| {
+            format!("{}: {}", rival.way.title(), cell(Some(rival.mbps), 1))
+        })
+    };
+    let ratio = |rival: &Option<Rival>| rival.as_ref().map(|rival| rival.ratio);
+    let compared = cases
+        .iter()
+        .filter_map(|case| Some((case, Standing::from_runs(runs, case)?)));
+    Columns::of(compared)
+        .text("case", |(case, _)| case.title.clone())
+        .spread("`longhaul cp`, Mbit/s", 1, |(_, own)| Some(own.own))
+        .text("share of the bottleneck", |(_, own)| shown(own.share))
+        .spread("by 16 streams", 2, |(_, own)| own.by_fixed)
+        .text("first", |(_, own)| own.first().0.title())
+        .text("best of the others", |(_, own)| name(&own.best))
+        .spread("`longhaul cp` by it", 2, |(_, own)| ratio(&own.best))
+        .text("ahead of all in", |(_, own)| {
+            format!("{} of {}", own.ahead.0, own.ahead.1)
+        })
+        .text("best that encrypts", |(_, own)| name(&own.best_encrypting))
+        .spread("`longhaul cp` by it", 2, |(_, own)| {
+            ratio(&own.best_encrypting)
+        })
+        .spread("`longhaul cp --no-encrypt`", 1, |(_, own)| own.clear)
+        .text("best that verifies and does not encrypt", |(_, own)| {
+            name(&own.best_verifying)
+        })
+        .spread("`longhaul cp --no-encrypt` by it", 2, |(_, own)| {
+            ratio(&own.best_verifying)
+        })
+        .table()
 }
 
 /// Returns the table of the programs, and what they protect.
 fn ways() -> Table {
-    let mut table = Table::new(["way", "program", "options", "encrypts", "verifies"]);
-    for way in &WAYS {
-        let options = match (way.other(), way.streams) {
-            (Ok(peer), _) => peer.options().to_owned(),
-            (Err(_), None) if !way.encrypts => "--no-encrypt, and serve --allow-no-encrypt".into(),
-            (Err(_), None) => "none".into(),
-            (Err(_), Some(streams)) => format!("--streams {streams}"),
-        };
-        let encrypts = if way.encrypts { "yes" } else { "no" };
-        table.row([way.name, &way.title(), &options, encrypts, verifies(way)]);
-    }
-    table
+    let options = |way: &&CopyContender| match (way.other(), way.streams) {
+        (Ok(peer), _) => peer.options().to_owned(),
+        (Err(_), None) if !way.encrypts => "--no-encrypt, and serve --allow-no-encrypt".into(),
+        (Err(_), None) => "none".into(),
+        (Err(_), Some(streams)) => format!("--streams {streams}"),
+    };
+    Columns::of(&WAYS)
+        .text("way", |way| way.name)
+        .text("program", |way| way.title())
+        .text("options", options)
+        .text("encrypts", |way| encrypts(way))
+        .text("verifies", |way| verifies(way))
+        .table()
+}
+
+fn encrypts(way: &CopyContender) -> &'static str {
+    if way.encrypts { "yes" } else { "no" }
 }
 
 fn verifies(way: &CopyContender) -> &'static str {
     way.verifies.unwrap_or("no")
 }
 
-/// Returns the text above a case's table.
-fn head(case: &Case) -> String {
+/// Returns the values of a case's section.
+fn section(runs: &CopyRuns<'_>, case: &Case) -> Value {
     let (files, bytes) = case.data.extent();
-    let what = match files {
-        1 => format!("{bytes} bytes"),
-        _ => format!("{files} files, {bytes} bytes"),
-    };
     let share = match case.bottleneck {
         Bottleneck::Steady => format!(
             "The bottleneck carries {:.1} Mbit/s of payload.",
@@ -119,34 +110,32 @@ fn head(case: &Case) -> String {
         }
         Bottleneck::Hosts => "No link is a bottleneck.".into(),
     };
-    format!(
-        "`{}`, over `scenarios/{}`: {what}. {share} A copy is stopped after {} s.",
-        case.name,
-        case.scenario,
-        case.time_limit.as_secs()
+    context!(
+        files, bytes, share, title => case.title, name => case.name, scenario => case.scenario,
+        seconds => case.time_limit.as_secs(), table => table(runs, case),
     )
 }
 
 /// Returns the table of a case with all its programs.
 fn table(runs: &CopyRuns<'_>, case: &Case) -> Table {
-    let mut table = Table::new([
-        "way", "encrypts", "verifies", "seconds", "Mbit/s", "share", "runs", "remarks",
-    ]);
-    for way in &WAYS {
-        let one = Cell::new(way, case);
-        let cannot = way.cannot(case.data);
-        table.row([
-            way.title(),
-            if way.encrypts { "yes" } else { "no" }.to_owned(),
-            verifies(way).to_owned(),
-            bounded(runs, &one, "over", 1, |seen| seen.seconds),
-            bounded(runs, &one, "under", 1, Observation::at_most_mbps),
-            shown(share(runs, &one)),
-            runs.cell(&one).len().to_string(),
-            cannot.map_or_else(|| remarks(runs, &one, way), str::to_owned),
-        ]);
-    }
-    table
+    let key = |way: &&CopyContender| Cell::new(way, case);
+    Columns::of(&WAYS)
+        .text("way", |way| way.title())
+        .text("encrypts", |way| encrypts(way))
+        .text("verifies", |way| verifies(way))
+        .text("seconds", |way| {
+            bounded(runs, &key(way), "over", 1, |seen| seen.seconds)
+        })
+        .text("Mbit/s", |way| {
+            bounded(runs, &key(way), "under", 1, Observation::at_most_mbps)
+        })
+        .text("share", |way| shown(share(runs, &key(way))))
+        .text("runs", |way| runs.cell(&key(way)).len())
+        .text("remarks", |way| {
+            let cannot = way.cannot(case.data);
+            cannot.map_or_else(|| remarks(runs, &key(way), way), str::to_owned)
+        })
+        .table()
 }
 
 /// Formats a spread, or the bound of the time limit if runs were stopped by it.
@@ -171,20 +160,13 @@ fn bounded(
 fn remarks(runs: &CopyRuns<'_>, one: &Cell, way: &CopyContender) -> String {
     let all = runs.cell(one);
     let stopped = all.iter().filter(|run| run.seen.stopped).count();
-    let streams: Vec<f64> = all
-        .iter()
-        .filter_map(|run| run.seen.streams)
-        .map(f64::from)
-        .collect();
+    let streams = runs.spread(one, |seen| seen.streams.map(f64::from));
+    let streams = streams.filter(|_| way.is_own() && way.name != OWN_FIXED.name);
     let mut remarks = vec![];
-    if way.is_own() && way.name != OWN_FIXED.name {
-        remarks.extend(
-            Spread::from_samples(&streams).map(|streams| match streams.is_single() {
-                true => format!("came to {:.0} streams", streams.median),
-                false => format!("came to {} streams", cell(Some(streams), 0)),
-            }),
-        );
-    }
+    remarks.extend(streams.map(|streams| match streams.is_single() {
+        true => format!("came to {:.0} streams", streams.median),
+        false => format!("came to {} streams", cell(Some(streams), 0)),
+    }));
     if stopped > 0 {
         remarks.push(format!("{stopped} of {} stopped", all.len()));
     }
@@ -268,35 +250,6 @@ fn beside(rival: &Rival, own: Spread) -> String {
     )
 }
 
-/// Returns the text that explains the measurement and the tables.
-fn how_it_was_measured() -> String {
-    format!(
-        "Each case is measured with every way in turn, seed by seed: the same data from the same \
-         host to the same other host of an emulated network, in a network of its own for each \
-         copy. The server runs already; the time is from the start of the client's command to its \
-         end, for all alike, so starting, logging in and verifying count. What arrived was \
-         compared with the source, file by file, by \
-         BLAKE3. Hosts hold their files in memory. One copy is made at a time, but those that a \
-         window, losses or waiting is expected to hold below {:.0} Mbit/s go up to \
-         {MAX_SIDE_BY_SIDE} at a time, as many as are \
-         expected to carry {:.0} Mbit/s together (half as many of those that encrypt), each in \
-         its own network; a run in which the machine did not keep up does not count. Nothing is \
-         told to `longhaul cp` but the server's key; options of the others are those that their \
-         documentation recommends.\n\n\
-         Goodput in Mbit/s: the median of the seeds, with the least and the greatest; of one run \
-         its value. A ratio pairs runs of the same seed. The share is of the payload that the \
-         narrowest link carries (1448 of 1500 bytes; 8948 of 9000 on the LSR \
-         path). A copy that takes longer than its case's limit is stopped and counts as slower \
-         than that: in ratios the others then at the rate that they did not reach, `longhaul cp` \
-         at nothing.",
-        LIGHT_BPS / 1e6,
-        SIDE_BY_SIDE_BPS / 1e6,
-    )
-}
-
-const WAYS_HEAD: &str = "What a way verifies is what the program itself compares between source \
-    and copy, beyond TCP's checksum and its cipher's. `N` is the number of streams.";
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::{ran, stopped};
@@ -317,7 +270,7 @@ mod tests {
             stopped(&way("scp"), &case, 1),
         ];
         let runs = Runs::select_valid(&records);
-        let text = page(&runs).text;
+        let text = page(&runs).unwrap().text;
         let summary = text
             .lines()
             .find(|line| line.starts_with("| One file"))
@@ -363,6 +316,7 @@ mod tests {
         assert!(figures(&Runs::select_valid(&[])).is_empty());
         assert!(
             !page(&Runs::select_valid(&[]))
+                .unwrap()
                 .text
                 .contains("is stopped after")
         );

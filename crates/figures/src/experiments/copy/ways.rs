@@ -1,14 +1,13 @@
 //! Ways to copy: `longhaul cp` and programs of others, each with its number of streams and its
 //! protection.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
+use super::data::Data;
 use crate::peers::longhaul::{self, Longhaul};
 use crate::peers::longhaul_over_ssh::{self, LonghaulOverSsh};
 use crate::peers::{self, Peer};
 use crate::tools::Tools;
-
-use super::data::Data;
 
 /// A program with a number of streams.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,10 +99,7 @@ impl CopyContender {
     /// # Errors
     /// It is `longhaul cp`, not a program of others.
     pub fn other(&self) -> Result<Box<dyn Peer>> {
-        let found = peers::all()
-            .into_iter()
-            .find(|peer| peer.name() == self.program);
-        found.with_context(|| format!("there is no peer {:?}", self.program))
+        Ok(Box::new(peers::find(self.program)?))
     }
 
     /// Returns the reason why it cannot copy such data in a word, or `None` if it can.

@@ -25,36 +25,7 @@ const ROUTED_BPS: f64 = 190e6;
 
 /// Both ends of the copies, both ends of the cross traffic, and the routers between which they
 /// share a link.
-const NETWORK: &str = r#"
-title = "a link of 200 Mbit/s and 40 ms that copies share with others"
-[nodes.client]
-[nodes.other]
-[nodes.west]
-[nodes.east]
-[nodes.server]
-[nodes.sink]
-[links.copies-in]
-ends = ["client", "west"]
-delay = "1 ms"
-rate = "1 Gbit/s"
-[links.others-in]
-ends = ["other", "west"]
-delay = "1 ms"
-rate = "1 Gbit/s"
-[links.shared]
-ends = ["west", "east"]
-delay = "18 ms"
-rate = "200 Mbit/s"
-queue = "1 bdp of 40 ms"
-[links.copies-out]
-ends = ["east", "server"]
-delay = "1 ms"
-rate = "1 Gbit/s"
-[links.others-out]
-ends = ["east", "sink"]
-delay = "1 ms"
-rate = "1 Gbit/s"
-"#;
+const NETWORK: &str = include_str!("../../../labs/deadlines.toml");
 
 /// The experiment.
 pub struct Deadlines {
@@ -186,10 +157,7 @@ impl Experiment for Deadlines {
     }
 
     fn cost(&self, _cell: &Cell) -> Cost {
-        Cost {
-            share: 1.0,
-            seconds: 10.0 + 30.0 * self.copies as f64,
-        }
+        Cost::new(1.0, 10.0 + 30.0 * self.copies as f64)
     }
 
     fn prepare(&self, tools: &Tools) -> Result<DeadlineFiles> {
@@ -234,12 +202,8 @@ impl Experiment for Deadlines {
         )
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        Ok(page::page(runs))
+        page::page(runs)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {

@@ -1,11 +1,15 @@
 //! The tables of deadlines.
 
+use anyhow::Result;
+
 use super::plan::least_seconds;
 use super::{Cell, DeadlineCopy, Observation, ReservationMethod};
-use crate::page::{Figure, Page, Table, cell};
+use crate::columns::Columns;
+use crate::page::{Figure, Page, Table};
 use crate::runs::Runs;
 use crate::single::Basis;
 use crate::stats::Spread;
+use crate::template::page;
 
 type DeadlineRuns<'a> = Runs<'a, Cell, Observation>;
 
@@ -44,99 +48,68 @@ fn share(part: usize, of: usize) -> String {
 }
 
 fn table(runs: &DeadlineRuns<'_>) -> Table {
-    let heads = [
-        "",
-        "copies",
-        "met",
-        "said to be met, and met",
-        "said to be at risk, and met",
-        "said not to be met",
-        "of these shown to be out of reach",
-        "reserved of the link, %",
-        "others, Mbit/s",
-    ];
-    let mut table = Table::new(heads);
-    for way in ReservationMethod::ALL {
-        let all = copies(runs, way);
-        if all.is_empty() {
-            continue;
-        }
-        let count = |what: &dyn Fn(&DeadlineCopy) -> bool| {
-            all.iter().filter(|(.., copy)| what(copy)).count()
-        };
-        let met_of = |said: &dyn Fn(&DeadlineCopy) -> bool| {
-            share(count(&|copy| said(copy) && copy.met), count(said))
-        };
-        let refused: Vec<_> = all
-            .iter()
-            .filter(|(.., copy)| copy.said.is_missed())
-            .collect();
-        let out_of_reach = refused
-            .iter()
-            .filter(|of| is_out_of_reach(runs, ***of))
-            .count();
-        let seconds: f64 = all.iter().map(|(.., copy)| copy.seconds).sum();
-        let reserved: u64 = all.iter().map(|(.., copy)| copy.reserved_bytes).sum();
-        let busy = all.iter().filter(|(.., copy)| copy.others > 0);
-        let others: Vec<f64> = busy
-            .map(|(.., copy)| copy.others_bytes as f64 * 8.0 / copy.seconds / 1e6)
-            .collect();
-        table.row([
-            way.title().to_owned(),
-            all.len().to_string(),
-            met_of(&|_| true),
-            met_of(&|copy| copy.said.is_met()),
-            met_of(&|copy| copy.said.is_at_risk()),
-            refused.len().to_string(),
-            share(out_of_reach, refused.len()),
-            format!(
-                "{:.1}",
-                100.0 * reserved as f64 * 8.0 / (seconds * super::ROUTED_BPS)
-            ),
-            cell(Spread::from_samples(&others), 1),
-        ]);
-    }
-    table
+    type Copies<'a> = Vec<(u64, usize, &'a DeadlineCopy)>;
+    let count = |all: &Copies<'_>, what: &dyn Fn(&DeadlineCopy) -> bool| {
+        all.iter().filter(|(.., copy)| what(copy)).count()
+    };
+    let met_of = |all: &Copies<'_>, said: &dyn Fn(&DeadlineCopy) -> bool| {
+        share(count(all, &|copy| said(copy) && copy.met), count(all, said))
+    };
+    let ways = ReservationMethod::ALL.map(|way| (way, copies(runs, way)));
+    Columns::of(ways.into_iter().filter(|(_, all)| !all.is_empty()))
+        .text("", |(way, _)| way.title())
+        .text("copies", |(_, all)| all.len())
+        .text("met", |(_, all)| met_of(all, &|_| true))
+        .text("said to be met, and met", |(_, all)| {
+            met_of(all, &|copy| copy.said.is_met())
+        })
+        .text("said to be at risk, and met", |(_, all)| {
+            met_of(all, &|copy| copy.said.is_at_risk())
+        })
+        .text("said not to be met", |(_, all)| {
+            count(all, &|copy| copy.said.is_missed())
+        })
+        .text("of these shown to be out of reach", |(_, all)| {
+            let refused: Vec<_> = all
+                .iter()
+                .filter(|(.., copy)| copy.said.is_missed())
+                .collect();
+            let out_of_reach = refused.iter().filter(|of| is_out_of_reach(runs, ***of));
+            share(out_of_reach.count(), refused.len())
+        })
+        .number("reserved of the link, %", 1, |(_, all)| {
+            let seconds: f64 = all.iter().map(|(.., copy)| copy.seconds).sum();
+            let reserved: u64 = all.iter().map(|(.., copy)| copy.reserved_bytes).sum();
+            100.0 * reserved as f64 * 8.0 / (seconds * super::ROUTED_BPS)
+        })
+        .spread("others, Mbit/s", 1, |(_, all)| {
+            let busy = all.iter().filter(|(.., copy)| copy.others > 0);
+            let rate = |copy: &DeadlineCopy| copy.others_bytes as f64 * 8.0 / copy.seconds / 1e6;
+            Spread::from_samples(&busy.map(|(.., copy)| rate(copy)).collect::<Vec<_>>())
+        })
+        .table()
 }
 
 /// Returns the page.
-pub fn page(runs: &DeadlineRuns<'_>) -> Page {
-    Page::new(
-        "Copies of 64 to 256 MiB, one after the other, over a link of 200 Mbit/s and 40 ms that \
-         they share with none to sixteen flows of others (iperf3), with \
-         deadlines of 0.7 to 7 times what the link takes for the copy alone, and 2 s: some cannot \
-         be met. The same copies are made by best effort \
-         alone (`cp --by T --reserve never`), with what the copy finds that it needs (`cp --by \
-         T`), and with half of the link reserved for each, which is all \
-         that may be. The router before the link keeps what is reserved free, and the copy's \
-         streams are told from others by their ports. A copy is said to \
-         be met if it reports no risk before its deadline; to be at risk if it reports that the \
-         deadline may be missed; and not to be met if it reports that. Such a \
-         copy is shown to be out of reach if the whole link would take longer, or if it was made \
-         by all three ways and each missed it. What is reserved is counted as far as it was not \
-         returned before its time.",
-    )
-    .table(&table(runs))
+///
+/// # Errors
+/// Its template is wrong.
+pub fn page(runs: &DeadlineRuns<'_>) -> Result<Page> {
+    page!("deadlines", table => table(runs))
 }
 
 /// Returns the figures that documents quote.
 pub fn figures(runs: &DeadlineRuns<'_>) -> Vec<Figure> {
-    let met = |way: ReservationMethod| {
-        let all = copies(runs, way);
+    let figure = |way: ReservationMethod| {
+        let (all, title) = (copies(runs, way), way.title());
         let met = all.iter().filter(|(.., copy)| copy.met).count();
-        (!all.is_empty()).then(|| share(met, all.len()))
+        let key = format!("met-{}", title.replace(['`', '-'], "").replace(' ', "-"));
+        let head = format!("deadlines met, {title}");
+        let text = share(met, all.len());
+        (!all.is_empty()).then(|| Figure::new(key, head, text, Basis::Counted))
     };
-    let of = |way: ReservationMethod| {
-        let key = format!(
-            "met-{}",
-            way.title().replace(['`', '-'], "").replace(' ', "-")
-        );
-        Some(Figure::new(
-            key,
-            format!("deadlines met, {}", way.title()),
-            met(way)?,
-            Basis::Counted,
-        ))
-    };
-    ReservationMethod::ALL.into_iter().filter_map(of).collect()
+    ReservationMethod::ALL
+        .into_iter()
+        .filter_map(figure)
+        .collect()
 }

@@ -1,7 +1,6 @@
 //! One pass over the copies with one kind of reservation.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -10,8 +9,8 @@ use serde_json::{Value, json};
 use super::plan::{SIZES, Wanted};
 use super::{DeadlineCopy, ROUTED_BPS, ReservationMethod, SHARED_BPS, Said};
 use crate::children::{Server, succeed_within};
-use crate::controlled::leaves;
-use crate::copy::{SERVER_PORT, in_node};
+use crate::controlled::Controlled;
+use crate::copy::{SERVER_PORT, served};
 use crate::dataset;
 use crate::experiment::Here;
 use crate::identities::new_key;
@@ -26,7 +25,6 @@ const COPY_TIMEOUT: Duration = Duration::from_secs(240);
 const OTHERS_FIRST: Duration = Duration::from_secs(3);
 /// Duration of others' flows in seconds, longer than any copy.
 const OTHERS_SECONDS: &str = "300";
-const CONTROLLER_PORT: u16 = 7513;
 const FIRST_IPERF_PORT: u16 = 5201;
 
 /// A file of each size that copies have.
@@ -67,118 +65,42 @@ pub fn run(
 /// Keys and running services.
 struct World<'a, 'h> {
     here: &'a Here<'h, DeadlineFiles>,
-    client_key: String,
+    services: Controlled<'a, 'h, DeadlineFiles>,
     server_key: String,
-    _services: Vec<Server>,
 }
 
 impl<'a, 'h> World<'a, 'h> {
+    /// Starts the router at which packets for the shared link wait, a controller that knows both
+    /// ends and that link, and a server.
     fn up(here: &'a Here<'h, DeadlineFiles>) -> Result<Self> {
-        let key = |name: &str| new_key(&here.tools.longhaul, &here.folder.join(name));
-        let mut world = Self {
-            here,
-            client_key: key("client")?,
-            server_key: key("server")?,
-            _services: Vec::new(),
-        };
-        let router = world.router()?;
-        world._services.push(router);
-        let controller = world.controller()?;
-        world._services.push(controller);
-        world.introduce()?;
-        let target = here.folder.join("target");
-        std::fs::create_dir(&target).context("cannot make a folder")?;
-        let mut serve = world.longhaul("server", "server")?;
-        serve.args(["serve", "--listen", &format!("0.0.0.0:{SERVER_PORT}")]);
-        serve
-            .args(["--write", &world.client_key])
-            .arg("--root")
-            .arg(&target);
-        world
-            ._services
-            .push(Server::start(serve, "longhaul serve", "listening")?);
-        Ok(world)
-    }
-
-    /// Returns a `longhaul` command in a node, with the keys and the state of `home`.
-    fn longhaul(&self, node: &str, home: &str) -> Result<Command> {
-        let home = self.here.folder.join(home);
-        let mut command = in_node(self.here.tools, self.here.lab, node, &home)?;
-        command.env("LONGHAUL_STATE", home.join("state"));
-        Ok(command)
-    }
-
-    fn address(&self, node: &str) -> Result<String> {
-        Ok(self.here.lab.address(node)?.to_string())
-    }
-
-    fn agent(&self) -> String {
-        self.here.folder.join("router/agent").display().to_string()
-    }
-
-    /// Starts the agent of the router at which packets for the shared link wait.
-    fn router(&self) -> Result<Server> {
-        let (interface, gateways) = leaves(self.here.lab, "west", "server")?;
-        let config = json!({"owner": "longhaul", "links": {
-            "shared": {"interface": interface, "gateways": gateways, "rate": ROUTED_BPS as u64}}});
-        let file = self.here.folder.join("router.json");
-        std::fs::write(&file, config.to_string())
-            .context("cannot write the router's configuration")?;
-        let mut router = self.longhaul("west", "router-home")?;
-        router.args(["router", "--config"]).arg(&file);
-        router
-            .arg("--state")
-            .arg(self.here.folder.join("router-state"));
-        router.arg("--listen").arg(format!("unix:{}", self.agent()));
-        Server::start(router, "longhaul router", "listening")
-    }
-
-    fn controller(&self) -> Result<Server> {
-        let file = self.here.folder.join("control.toml");
-        let setup = format!("[setup.nodes.west]\nagent = \"unix:{}\"\n", self.agent());
-        std::fs::write(&file, setup).context("cannot write the controller's configuration")?;
-        let mut control = self.longhaul("east", "controller")?;
-        let listen = format!("{}:{CONTROLLER_PORT}", self.address("east")?);
-        control
-            .args(["control", "--listen", &listen, "--config"])
-            .arg(&file);
-        Server::start(control, "longhaul control", "is ready")
-    }
-
-    /// Puts both ends and the shared link on the map, and lets the client ask and reserve.
-    fn introduce(&self) -> Result<()> {
+        let mut services = Controlled::new(here)?;
+        let server_key = new_key(&here.tools.longhaul, &here.folder.join("server"))?;
+        // Half of a link is reservable.
+        let setup = services.router("west", "server", "shared", ROUTED_BPS, 0.5)?;
         let capacity = json!({"capacity": {"rate_bps": ROUTED_BPS}});
         let map = json!({
             "sites": [{"name": "west"}, {"name": "east"}],
             "hosts": [
-                {"name": "client", "site": "west", "addresses": [self.address("client")?]},
-                {"name": "server", "site": "east", "addresses": [self.address("server")?]},
+                {"name": "client", "site": "west", "addresses": [services.address("client")?]},
+                {"name": "server", "site": "east", "addresses": [services.address("server")?]},
             ],
             "links": [{"name": "shared", "from": "west", "to": "east", "forward": capacity,
                 "backward": capacity}],
         });
-        let file = self.here.folder.join("map.json");
-        std::fs::write(&file, map.to_string()).context("cannot write the map")?;
-        let ask = |arguments: &[&str]| -> Result<String> {
-            let mut command = self.longhaul("east", "controller")?;
-            command.args(arguments);
-            succeed_within(command, arguments[0], COMMAND_TIMEOUT)
-        };
-        ask(&["map", "import", &file.to_string_lossy()])?;
-        for role in ["client", "reserver"] {
-            ask(&[
-                "control",
-                "grant",
-                &self.client_key,
-                role,
-                "--name",
-                "client",
-            ])?;
-        }
-        let url = format!("https://{}:{CONTROLLER_PORT}", self.address("east")?);
-        let mut know = self.longhaul("client", "client")?;
-        know.args(["controller", "use", &url, "--accept-new"]);
-        succeed_within(know, "controller use", COMMAND_TIMEOUT).map(|_| ())
+        services.controller("east", "client", &map, &setup)?;
+        let target = here.folder.join("target");
+        std::fs::create_dir(&target).context("cannot make a folder")?;
+        let mut serve = services.longhaul("server", "server")?;
+        serve
+            .args(["serve", "--listen", &format!("0.0.0.0:{SERVER_PORT}")])
+            .args(["--write", &services.client_key, "--root"])
+            .arg(&target);
+        services.keep(Server::start(serve, "longhaul serve", "listening")?);
+        Ok(Self {
+            here,
+            services,
+            server_key,
+        })
     }
 
     /// Returns the bytes that the sink has received.
@@ -206,7 +128,7 @@ impl<'a, 'h> World<'a, 'h> {
         let mut sends = self.here.lab.command("other", "iperf3")?;
         sends.args([
             "--client",
-            &self.address("sink")?,
+            &self.services.address("sink")?,
             "--port",
             &port.to_string(),
         ]);
@@ -222,7 +144,7 @@ impl<'a, 'h> World<'a, 'h> {
         let before = self.arrived()?;
         let (name, target) = (format!("{}.bin", wanted.bytes), format!("{number}.bin"));
         let source = self.here.setup.root.join(&name);
-        let mut cp = self.longhaul("client", "client")?;
+        let mut cp = self.services.longhaul("client", "client")?;
         cp.args(["cp", "--json", "--host-key", &self.server_key]);
         cp.args(["--by", &format!("+{}s", wanted.deadline_s)]);
         match way {
@@ -231,10 +153,8 @@ impl<'a, 'h> World<'a, 'h> {
             // Half of a link is reservable.
             ReservationMethod::Peak => cp.args(["--reserve", &format!("{:.0}", ROUTED_BPS / 2.0)]),
         };
-        cp.arg(&source).arg(format!(
-            "lh://{}:{SERVER_PORT}/{target}",
-            self.address("server")?
-        ));
+        cp.arg(&source)
+            .arg(served(self.here.lab, "server", &target)?);
         let (ended, events) = WatchedCopy::start(cp)?.end(COPY_TIMEOUT)?;
         let seconds = events.last().map_or(f64::NAN, |(at, _)| *at);
         drop(others);

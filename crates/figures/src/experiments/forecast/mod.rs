@@ -83,13 +83,6 @@ impl Origin {
         }
     }
 
-    const fn source(self) -> &'static str {
-        match self {
-            Self::Made(family) => family.source(),
-            Self::Recorded(recording) => recording.source(),
-        }
-    }
-
     const fn cell(self) -> Cell {
         match self {
             Self::Made(_) => Cell::MADE,
@@ -125,15 +118,9 @@ impl Experiment for Forecast {
 
     fn cost(&self, cell: &Cell) -> Cost {
         match cell.series {
-            SeriesOrigin::Made => Cost {
-                share: 0.5,
-                seconds: 1.0,
-            },
+            SeriesOrigin::Made => Cost::new(0.5, 1.0),
             // All six run in parallel.
-            SeriesOrigin::Recorded(_) => Cost {
-                share: 0.16,
-                seconds: f64::from(record::SECONDS) + 5.0,
-            },
+            SeriesOrigin::Recorded(_) => Cost::new(0.16, f64::from(record::SECONDS) + 5.0),
         }
     }
 
@@ -186,10 +173,6 @@ impl Experiment for Forecast {
             .map(within)
             .collect::<Vec<_>>()
             .join(", ")
-    }
-
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
     }
 
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {

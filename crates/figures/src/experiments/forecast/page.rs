@@ -1,20 +1,25 @@
 //! The tables and plots of forecasts.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use longhaul_routing::forecast::{
     ForecastQuantity, HORIZONS, MomentMicros, Series, SeriesDetail, SeriesSample,
 };
+use minijinja::Value;
 use plotters::prelude::*;
+use serde::Serialize;
 
 use super::play::{Forecaster, Score, Scored, WARM_UP};
 use super::record::{PERIOD, Recording};
 use super::traces::Family;
 use super::{Cell, Observation, Origin};
+use crate::columns::Columns;
 use crate::page::{Figure, Page, Table, cell, percent};
 use crate::plot::{self, Drawing, Line};
 use crate::runs::Runs;
-use crate::single::Basis;
 use crate::stats::Spread;
+use crate::template::page;
 
 /// Range for the share of values in the band, in per cent.
 const ASKED: (f64, f64) = (75.0, 85.0);
@@ -38,6 +43,14 @@ fn origin_values(
         .collect()
 }
 
+fn origin_spread(
+    runs: &ForecastRuns<'_>,
+    origin: Origin,
+    value: impl Fn(&Score) -> f64,
+) -> Option<Spread> {
+    Spread::from_samples(&origin_values(runs, origin, value))
+}
+
 fn index(forecaster: Forecaster) -> usize {
     Forecaster::ALL
         .iter()
@@ -58,84 +71,61 @@ fn errors(runs: &ForecastRuns<'_>, error: fn(&Scored) -> f64) -> Table {
     let others = Forecaster::ALL
         .into_iter()
         .filter(|one| *one != Forecaster::Hindsight);
-    let heads = ["series", "seeds", "mixture, % of the mean value"].map(str::to_owned);
-    let titles = others
-        .clone()
-        .map(|one| format!("{} / best in hindsight", one.title()));
-    let mut table = Table::new(heads.into_iter().chain(titles));
-    for origin in Origin::all() {
-        let own = origin_values(runs, origin, |score| {
-            100.0 * error(&scored(score, Forecaster::Mixture)) / score.mean
+    let measured = Origin::all().filter(|origin| !origin_values(runs, *origin, |_| 0.0).is_empty());
+    let mut table = Columns::of(measured)
+        .text("series", |origin| origin.title())
+        .text("seeds", |origin| {
+            origin_values(runs, *origin, |_| 0.0).len()
+        })
+        .spread("mixture, % of the mean value", 1, move |origin| {
+            let own = |score: &Score| error(&scored(score, Forecaster::Mixture));
+            origin_spread(runs, *origin, |score| 100.0 * own(score) / score.mean)
         });
-        if own.is_empty() {
-            continue;
-        }
-        let mut row = vec![
-            origin.title().to_owned(),
-            own.len().to_string(),
-            cell(Spread::from_samples(&own), 1),
-        ];
-        row.extend(others.clone().map(|forecaster| {
-            let ratios =
-                origin_values(runs, origin, |score| by_hindsight(score, forecaster, error));
-            cell(Spread::from_samples(&ratios), 3)
-        }));
-        table.row(row);
+    for one in others {
+        table = table.spread(
+            format!("{} / best in hindsight", one.title()),
+            3,
+            move |origin| origin_spread(runs, *origin, |score| by_hindsight(score, one, error)),
+        );
     }
-    table
+    table.table()
 }
 
 fn coverage(runs: &ForecastRuns<'_>) -> Table {
-    let mut table = Table::new([
-        "series".to_owned(),
-        "between p10 and p90, %".to_owned(),
-        "below p10, %".to_owned(),
-        "above p90, %".to_owned(),
-        format!("between, {} values ahead, %", HORIZONS[1]),
-        "compact, between, %".to_owned(),
-        "least of any 100 in a row, %".to_owned(),
-        "best in hindsight".to_owned(),
-    ]);
-    for origin in Origin::all() {
-        let percent = |value: &dyn Fn(&Score) -> f64| {
-            cell(
-                Spread::from_samples(&origin_values(runs, origin, |score| 100.0 * value(score))),
-                1,
-            )
-        };
-        let mut names: Vec<String> = vec![];
-        let cell = origin.cell();
-        for record in runs.cell(&cell) {
-            let own = record
-                .seen
-                .scores
-                .iter()
-                .filter(|(other, _)| *other == origin);
-            names.extend(own.map(|(_, score)| score.hindsight.clone()));
+    let percent = |origin: &Origin, value: &dyn Fn(&Score) -> f64| {
+        origin_spread(runs, *origin, |score| 100.0 * value(score))
+    };
+    let share = |horizon: usize, place: usize| {
+        move |score: &Score| {
+            score
+                .shares
+                .get(horizon)
+                .map_or(f64::NAN, |shares| shares[place])
         }
-        if names.is_empty() {
-            continue;
-        }
-        let share = |horizon: usize, place: usize| {
-            move |score: &Score| {
-                score
-                    .shares
-                    .get(horizon)
-                    .map_or(f64::NAN, |shares| shares[place])
-            }
-        };
-        table.row([
-            origin.title().to_owned(),
-            percent(&share(0, 1)),
-            percent(&share(0, 0)),
-            percent(&share(0, 2)),
-            percent(&share(1, 1)),
-            percent(&|score| scored(score, Forecaster::Compact).within),
-            percent(&|score| score.any_hundred.0),
-            most_frequent(names),
-        ]);
-    }
-    table
+    };
+    let names = |origin: Origin| -> Vec<String> {
+        let scores = runs.cell(&origin.cell());
+        let scores = scores.iter().flat_map(|record| &record.seen.scores);
+        let own = scores.filter(|(other, _)| *other == origin);
+        own.map(|(_, score)| score.hindsight.clone()).collect()
+    };
+    let ahead = format!("between, {} values ahead, %", HORIZONS[1]);
+    Columns::of(Origin::all().filter(|origin| !names(*origin).is_empty()))
+        .text("series", |origin| origin.title())
+        .spread("between p10 and p90, %", 1, |origin| {
+            percent(origin, &share(0, 1))
+        })
+        .spread("below p10, %", 1, |origin| percent(origin, &share(0, 0)))
+        .spread("above p90, %", 1, |origin| percent(origin, &share(0, 2)))
+        .spread(ahead, 1, |origin| percent(origin, &share(1, 1)))
+        .spread("compact, between, %", 1, |origin| {
+            percent(origin, &|score| scored(score, Forecaster::Compact).within)
+        })
+        .spread("least of any 100 in a row, %", 1, |origin| {
+            percent(origin, &|score| score.any_hundred.0)
+        })
+        .text("best in hindsight", |origin| most_frequent(names(*origin)))
+        .table()
 }
 
 /// Returns the most frequent name, and its number.
@@ -148,67 +138,62 @@ fn most_frequent(mut names: Vec<String>) -> String {
     format!("{name} ({} of {all})", most.len())
 }
 
+/// Returns the name of a series in records and in the template.
+fn key(series: impl Serialize) -> Value {
+    Value::from_serialize(series)
+}
+
+/// Names of the plots.
+const PLOTS: [&str; 3] = ["coverage", "regimes", "recorded"];
+
 /// The page.
 ///
 /// # Errors
 /// A plot cannot be drawn.
 pub fn page(runs: &ForecastRuns<'_>) -> Result<Page> {
-    let mut sources = String::new();
-    for origin in Origin::all() {
-        sources += &format!("- **{}**: {}\n", origin.title(), origin.source());
-    }
-    let strips: Vec<(&str, Vec<f64>)> = Origin::all()
-        .map(|origin| {
-            let within = origin_values(runs, origin, |score| {
-                100.0 * scored(score, Forecaster::Mixture).within
-            });
-            (origin.title(), within)
+    let within = |origin| {
+        origin_values(runs, origin, |score| {
+            100.0 * scored(score, Forecaster::Mixture).within
         })
+    };
+    let strips: Vec<(&str, Vec<f64>)> = Origin::all()
+        .map(|origin| (origin.title(), within(origin)))
         .filter(|(_, within)| !within.is_empty())
         .collect();
-    let mut page = Page::new(HEAD)
-        .heading("Coverage")
-        .paragraph(COVERAGE)
-        .table(&coverage(runs));
+    let mut plots = BTreeMap::new();
     if !strips.is_empty() {
         let title = "share of values between p10 and p90, a point a seed";
-        page = page.plot(
-            "forecast-coverage",
+        plots.insert(
+            "coverage",
             plot::drawn(title, |svg| draw_strips(svg, title, &strips))?,
         );
     }
-    page = page
-        .heading("Mean absolute error")
-        .paragraph(ERRORS)
-        .table(&errors(runs, |scored| scored.mae))
-        .heading("Pinball loss")
-        .paragraph(PINBALL)
-        .table(&errors(runs, |scored| scored.pinball))
-        .heading("Two series")
-        .paragraph("The values, and the p10 and the p90 that were told for each before it came.");
     if let Some(record) = runs.cell(&Cell::MADE).first() {
-        let family = Family::Regimes;
-        let values = family.values(record.cell.seed);
-        page = page.plot(
-            "forecast-regimes",
-            draw_series(family.title(), family.quantity(), family.period(), &values)?,
-        );
+        let (family, seed) = (Family::Regimes, record.cell.seed);
+        let values = family.values(seed);
+        let svg = draw_series(family.title(), family.quantity(), family.period(), &values)?;
+        plots.insert("regimes", svg);
     }
     let recording = Recording::CrossTraffic;
     if let Some(record) = runs.cell(&Cell::recorded(recording)).first() {
-        page = page.plot(
-            "forecast-recorded",
-            draw_series(
-                recording.title(),
-                recording.quantity(),
-                PERIOD,
-                &record.seen.values,
-            )?,
+        let (title, quantity) = (recording.title(), recording.quantity());
+        plots.insert(
+            "recorded",
+            draw_series(title, quantity, PERIOD, &record.seen.values)?,
         );
     }
-    Ok(page
-        .heading("Where the series are from")
-        .paragraph(&sources))
+    let titles = Family::ALL.map(|one| (key(one), one.title())).into_iter();
+    let titles = titles.chain(Recording::ALL.map(|one| (key(one), one.title())));
+    let page = page!(
+        "forecast",
+        plots => PLOTS.map(|name| (name, plots.contains_key(name))).into_iter().collect::<Value>(),
+        coverage => coverage(runs),
+        mae => errors(runs, |scored| scored.mae),
+        pinball => errors(runs, |scored| scored.pinball),
+        titles => titles.collect::<Value>(),
+    )?;
+    let name = |name| format!("forecast-{name}");
+    Ok(page.with_plots(plots.into_iter().map(|(plot, svg)| (name(plot), svg))))
 }
 
 /// Returns the figures that documents quote.
@@ -225,40 +210,38 @@ pub fn figures(runs: &ForecastRuns<'_>) -> Vec<Figure> {
             Recording::ALL.map(Origin::Recorded).into(),
         ),
     ];
+    let words = [
+        ("mixture", Forecaster::Mixture),
+        ("last", Forecaster::LastValue),
+        ("running", Forecaster::RunningMean),
+    ];
     let mut figures = vec![];
-    for (key, title, origins) in groups {
+    for (key, series, origins) in groups {
         let all = |value: &dyn Fn(&Score) -> f64| {
-            let values: Vec<f64> = origins
+            let values = origins
                 .iter()
-                .flat_map(|origin| origin_values(runs, *origin, value))
-                .collect();
-            Spread::from_samples(&values)
+                .flat_map(|origin| origin_values(runs, *origin, value));
+            Spread::from_samples(&values.collect::<Vec<_>>())
         };
         let within = all(&|score| 100.0 * scored(score, Forecaster::Mixture).within);
         let Some(within) = within else { continue };
+        let title = format!("values between p10 and p90, {series}");
+        let text = percent(Some(within));
         figures.push(Figure::new(
             format!("coverage-{key}"),
-            format!("values between p10 and p90, {title}"),
-            percent(Some(within)),
-            Basis::Runs(within.count),
+            title,
+            text,
+            within.basis(),
         ));
-        for (word, forecaster) in [
-            ("mixture", Forecaster::Mixture),
-            ("last", Forecaster::LastValue),
-            ("running", Forecaster::RunningMean),
-        ] {
+        for (word, forecaster) in words {
+            let title = format!(
+                "mean absolute error of the {} by that of the best predictor in hindsight, {series}",
+                forecaster.title()
+            );
             let ratio = all(&|score| by_hindsight(score, forecaster, |scored| scored.mae));
             figures.extend(ratio.map(|ratio| {
-                Figure::new(
-                    format!("{word}-{key}"),
-                    format!(
-                        "mean absolute error of the {} by that of the best predictor in \
-                         hindsight, {title}",
-                        forecaster.title()
-                    ),
-                    cell(Some(ratio), 2),
-                    Basis::Runs(ratio.count),
-                )
+                let text = cell(Some(ratio), 2);
+                Figure::new(format!("{word}-{key}"), title, text, ratio.basis())
             }));
         }
     }
@@ -347,29 +330,6 @@ fn draw_strips(svg: &mut String, title: &str, strips: &[(&str, Vec<f64>)]) -> Dr
     canvas.present()?;
     Ok(())
 }
-
-const HEAD: &str = "`crates/routing` forecasts each value of a series from those before it, and \
-    says p10, p50 and p90. No series here was used to choose anything in it: constants were \
-    chosen on others, \
-     made and recorded in the same ways, with seeds below 1000.";
-
-const COVERAGE: &str = "Eight values in ten are to fall between p10 and p90, one below and one \
-    above; 75 to 85 % is what was asked. Adaptive conformal inference keeps to that over any \
-    series in \
-     the long run, so what tells forecasters apart is how wide their bands are (below), and how \
-     long a surprise is felt: the least share of any 100 values in a row. The median of the \
-     seeds, with the least and the greatest.";
-
-const ERRORS: &str = "Of p50, by that of the one predictor of the family which a seer would have \
-    picked for the series: 1 is as good, below it better. \"Best so far\" is what the Network \
-    Weather Service reports: the predictor with the least \
-     mean absolute, or mean squared, error until then. \"Compact\" is the mixture of nine \
-     predictors, in a third of the memory. The running mean is of the values as they are; all \
-     others work on the scale of the quantity.";
-
-const PINBALL: &str = "The mean over p10, p50 and p90: wide bands and values outside of them both \
-    cost. Every forecaster has the same bands around what it predicts, from its own errors; the \
-    best in hindsight is that by this loss.";
 
 #[cfg(test)]
 mod tests {

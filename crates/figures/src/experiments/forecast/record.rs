@@ -22,19 +22,7 @@ const PORT: u16 = 7511;
 const SET_UP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A link with on/off cross traffic of exponentially distributed times, as the lab makes it.
-const CROSSED: &str = r#"
-title = "a link that others use too"
-[nodes.client]
-buffers = "16 MB"
-[nodes.server]
-buffers = "16 MB"
-[links.path]
-ends = ["client", "server"]
-delay = "20 ms"
-rate = "100 Mbit/s"
-queue = "1 bdp, at least 256 KB"
-cross = { rate = "60 Mbit/s", on = "4 s", off = "8 s" }
-"#;
+const CROSSED: &str = include_str!("../../../labs/forecast.toml");
 
 /// Recorded quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,25 +46,6 @@ impl Recording {
             Self::CrossTraffic => "recorded: rate beside cross traffic",
             Self::VaryingPath => "recorded: rate over the DRS paper's path, with cross traffic",
             Self::RoundTrips => "recorded: round trip beside cross traffic",
-        }
-    }
-
-    /// Returns a description of its source.
-    pub const fn source(self) -> &'static str {
-        match self {
-            Self::CrossTraffic => {
-                "what arrives of one stream of `longhaul perf`, each half second for 200 s, over \
-                 100 Mbit/s and a round trip of 40 ms, beside bursts of 60 Mbit/s that last 4 s \
-                 and pause 8 s on average, exponentially distributed."
-            }
-            Self::VaryingPath => {
-                "the same over a bottleneck and a round trip that change every 20 s, with the \
-                 statistics of the DRS paper (`scenarios/drs-trace.toml`), beside bursts of 5 \
-                 Mbit/s of the same lengths."
-            }
-            Self::RoundTrips => {
-                "the sending kernel's smoothed round trip, over the link of the first."
-            }
         }
     }
 

@@ -50,56 +50,6 @@ impl Family {
         }
     }
 
-    /// Returns a description of how it is made, with its source.
-    pub const fn source(self) -> &'static str {
-        match self {
-            Self::HeavyTails => {
-                "50 sources over a link of 1 Gbit/s, a value each second: on and off for times \
-                 with Pareto tails of 1.7 and 1.2 (Willinger, Taqqu, Sherman, \
-                 Wilson, \"Self-similarity through high-variability\", IEEE/ACM ToN 5(1), 1997), \
-                 so the Hurst parameter is (3 - 1.2) / 2 = 0.9. Shortest on and off time, \
-                 0.5 s, and each source's rate, 30 Mbit/s, are ours."
-            }
-            Self::Diurnal => {
-                "a load that triples from 6:00 to noon (Thompson, Miller, Wilder, \"Wide-area \
-                 Internet traffic patterns and characteristics\", IEEE Network 11(6), 1997) and \
-                 falls again \
-                 until 6:00, with fractional noise of Hurst parameter 0.8 upon it (Crovella, \
-                 Bestavros, \"Self-similarity in World Wide Web traffic\", IEEE/ACM ToN 5(6), \
-                 1997: 0.7 to 0.8), over \
-                 a link of 10 Gbit/s, a value every two minutes, four days. Half of the link at \
-                 noon and a standard deviation of the noise of a tenth of the load are ours."
-            }
-            Self::Wandering => {
-                "0.026 to 28.5 Mbit/s, mean 17.2, a value every 20 s, as the DRS paper printed of \
-                 Los Alamos to New York; made by `wanbed trace-drs`, whose memory of 0.6 from \
-                 value to value is ours."
-            }
-            Self::Regimes => {
-                "three levels, a third, two thirds and all of 100 Mbit/s, each kept for an \
-                 exponentially distributed time with a mean of 20 minutes, a value each minute: \
-                 the throughput of paths is steady for \
-                 minutes to hours (Zhang, Duffield, Paxson, Shenker, \"On the constancy of \
-                 Internet path properties\", IMW 2001). The levels, the mean, and log-normal \
-                 noise of 10 % are ours."
-            }
-            Self::Routes => {
-                "routes that persist for tens of minutes (9 % of paths), hours (4 %), six hours \
-                 and more (19 %), or days (68 %) (Paxson, \"End-to-end routing behavior in the \
-                 Internet\", SIGCOMM 1996), a value each minute. \
-                 Each route's round trip lies between 119 and 475 ms, the ends that the DRS paper \
-                 printed; exponentially distributed queues of a mean of 4 % upon it are ours."
-            }
-            Self::Losses => {
-                "200 probes a minute over a channel of Gilbert's kind whose loss is the share \
-                 lost: the path is without loss for a time, and lossy for a time, both \
-                 exponentially distributed \
-                 (Zhang and others, 2001, find episodes that come independently); mean loss when \
-                 lossy 1 to 10 %, drawn for each episode. Means of 30 and of 10 minutes are ours."
-            }
-        }
-    }
-
     /// Returns the quantity that is forecast.
     pub const fn quantity(self) -> ForecastQuantity {
         match self {

@@ -16,6 +16,11 @@ use crate::tools::Tools;
 /// Moments, in seconds, at which the arrived bytes are counted: the paper's timed transfers.
 pub const SECONDS: [u32; 5] = [10, 20, 30, 45, 60];
 
+/// Name among the peers.
+pub const PROGRAM: &str = "gridftp";
+/// The client's program.
+pub const CLIENT: &str = "globus-url-copy";
+
 /// Compared numbers of streams.
 const STREAMS: [u32; 2] = [1, 4];
 
@@ -122,7 +127,7 @@ impl Cell {
     /// Returns the share of the machine that a transfer needs, by its maximum rate. Five transfers
     /// of together 517 Mbit/s through gateways left the lab's lag at 0.3 ms, so those of untuned
     /// hosts run in parallel up to about 600. With one stream, the shares of tuned hosts are those
-    /// of copies over the same paths (`setting.rs`).
+    /// of copies over the same paths (`plans/settings.toml`).
     fn share(&self) -> f64 {
         match (self.hosts, self.way, self.streams, self.path) {
             // At most 29 Mbit/s each, 13 on average.
@@ -237,10 +242,6 @@ impl Experiment for GridFtp {
             format!("{:.1} Mbit/s after {seconds} s", seen.mbps(*seconds))
         };
         seen.arrived.iter().map(rate).collect::<Vec<_>>().join(", ")
-    }
-
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
     }
 
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {

@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use wanbed::Lab;
 
-use super::Cell;
+use super::{CLIENT, Cell, PROGRAM};
 use crate::children::Server;
 use crate::experiment::Here;
 use crate::gateways::Gateways;
-use crate::peers::gridftp::{CLIENT, GridFtp};
 use crate::peers::place::PeerNode;
-use crate::peers::{Peer, Program};
+use crate::peers::{self, Peer, Program};
 use crate::setting::CopyRoute;
 
 /// Bytes of a segment's headers: IPv4 and TCP with timestamps.
@@ -23,10 +22,7 @@ const HEADERS: u64 = 52;
 /// # Errors
 /// A program is missing.
 pub fn programs() -> Result<()> {
-    GridFtp
-        .needs()
-        .iter()
-        .try_for_each(|need| need.find().map(drop))
+    peers::find(PROGRAM)?.installed()
 }
 
 /// Returns the payload that had arrived at each of `moments`, in seconds from the start of the
@@ -40,9 +36,9 @@ pub fn transfer(here: &Here<'_, ()>, cell: Cell, moments: &[u32]) -> Result<Vec<
         node,
         scratch: here.folder,
     };
-    let server = GridFtp.serve(&place("server"), here.folder)?;
+    let server = peers::find(PROGRAM)?.serve(&place("server"), here.folder)?;
     let (mut client, _gateways) = match cell.way {
-        CopyRoute::Direct => (place("client").client(&CLIENT, &server)?, Vec::new()),
+        CopyRoute::Direct => (place("client").client(CLIENT, &server)?, Vec::new()),
         CopyRoute::Depots => through(here)?,
     };
     let last = moments.last().copied().unwrap_or(0);
@@ -97,7 +93,9 @@ fn through(here: &Here<'_, ()>) -> Result<(Command, Vec<Server>)> {
     };
     let servers = gateways.start()?;
     let mut client = gateways.run(&gateways.routes("")?, &[])?;
-    client.env("HOME", here.folder).arg(CLIENT.find()?);
+    client
+        .env("HOME", here.folder)
+        .arg(peers::need(CLIENT)?.find()?);
     Ok((client, servers))
 }
 

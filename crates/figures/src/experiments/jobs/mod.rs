@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::copy::Source;
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Figure, Page, Table, cell};
+use crate::page::{Figure, Page};
 use crate::runs::Runs;
-use crate::single::Basis;
 use crate::stats::Spread;
+use crate::template::page;
 use crate::tools::Tools;
 
 /// The experiment.
@@ -93,10 +93,7 @@ impl Experiment for Jobs {
             Cell::Killed => 11.0,
             Cell::Idle => run::IDLE_SECONDS + 3.0,
         };
-        Cost {
-            share: 1.0,
-            seconds,
-        }
+        Cost::new(1.0, seconds)
     }
 
     fn prepare(&self, tools: &Tools) -> Result<Source> {
@@ -132,82 +129,37 @@ impl Experiment for Jobs {
         }
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        let mut table = Table::new([
-            "",
-            "seconds",
-            "by `longhaul cp`",
-            "wrong bytes",
-            "resident MiB",
-            "wake-ups a second",
-            "runs",
-        ]);
-        for one in Cell::ALL {
-            let of = |value: fn(&Observation) -> Option<f64>| {
-                let values = runs
-                    .cell(&one)
-                    .iter()
-                    .filter_map(|record| value(&record.seen))
-                    .collect::<Vec<_>>();
-                cell(Spread::from_samples(&values), 2)
-            };
-            let by_command = match one {
-                Cell::Job | Cell::Killed => cell(Spread::from_samples(&ratios(runs, one)), 3),
-                Cell::Command | Cell::Idle => "-".to_owned(),
-            };
-            table.row([
-                one.words().to_owned(),
-                of(|seen| seen.seconds),
-                by_command,
-                of(|seen| seen.wrong_bytes.map(|bytes| bytes as f64)),
-                of(|seen| seen.resident_mib),
-                of(|seen| seen.wakeups_per_second),
-                runs.cell(&one).len().to_string(),
-            ]);
-        }
-        Ok(Page::new(HEAD).table(&table).paragraph(FOOT))
+        let table = runs
+            .table(Cell::ALL)
+            .text("", |row| row.cell.words())
+            .column("seconds", 2, |seen| seen.seconds)
+            .spread("by `longhaul cp`", 3, |row| by_command(runs, row.cell))
+            .column("wrong bytes", 2, |seen| {
+                seen.wrong_bytes.map(|bytes| bytes as f64)
+            })
+            .column("resident MiB", 2, |seen| seen.resident_mib)
+            .column("wake-ups a second", 2, |seen| seen.wakeups_per_second)
+            .runs()
+            .table();
+        page!("jobs", table)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
-        let ratio = Spread::from_samples(&ratios(runs, Cell::Job));
-        let figure = ratio.map(|ratio| {
-            Figure::new(
-                "job-by-command",
-                "the time of a copy as a job by that of the same copy by hand",
-                format!("{:.3}", ratio.median),
-                Basis::Runs(ratio.count),
-            )
-        });
-        figure.into_iter().collect()
+        let title = "the time of a copy as a job by that of the same copy by hand";
+        let ratio = by_command(runs, Cell::Job);
+        Figure::median("job-by-command", title, ratio, 3)
+            .into_iter()
+            .collect()
     }
 }
 
-/// Returns the time of `cell` divided by that of the copy by command.
-fn ratios(runs: &Runs<'_, Cell, Observation>, cell: Cell) -> Vec<f64> {
-    let ratios = runs.ratios(&cell, &Cell::Command, |seen| {
-        seen.seconds.unwrap_or(f64::NAN)
-    });
-    ratios
-        .into_iter()
-        .filter(|ratio| ratio.is_finite())
-        .collect()
+/// Returns the time of a job divided by that of the copy by command.
+fn by_command(runs: &Runs<'_, Cell, Observation>, cell: Cell) -> Option<Spread> {
+    let is_job = matches!(cell, Cell::Job | Cell::Killed);
+    let ratio = || runs.ratio(&cell, &Cell::Command, |seen| seen.seconds);
+    is_job.then(ratio)?
 }
-
-const HEAD: &str = "A file of 512 MiB from a server over 100 ms and 1 Gbit/s, with nothing set: \
-    by `longhaul cp`; by `longhaul submit` to an agent that runs, and `longhaul job --follow` \
-    until it says that the job is done; \
-    and with the agent killed (SIGKILL) when half of the bytes are there, and started again at \
-    once. Then the file is compared with its source. The time is from the start of the first \
-    command to the end of the last.";
-
-const FOOT: &str = "An idle agent is one that was started and asked nothing. *Resident* is what \
-    the kernel counts for its process (`VmRSS`), the pages of its program included; *wake-ups* \
-    are the voluntary context switches of all of \
-    its threads over 20 s.";
 
 #[cfg(test)]
 mod tests {

@@ -11,22 +11,11 @@ use serde_json::Value;
 
 use super::{Cell, Observation};
 use crate::children::{Server, succeed_within};
-use crate::copy::{SERVER_PORT, Source, in_node, serve};
+use crate::copy::{Source, by_client, serve, served};
 use crate::experiment::Here;
 
 /// A long path that is slow compared with the machine.
-pub const LAB: &str = r#"
-title = "a client and a server, 100 ms and 1 Gbit/s"
-[nodes.client]
-buffers = "64 MB"
-[nodes.server]
-buffers = "64 MB"
-[links.path]
-ends = ["client", "server"]
-delay = "50 ms"
-rate = "1 Gbit/s"
-queue = "1 bdp"
-"#;
+pub const LAB: &str = include_str!("../../../labs/jobs.toml");
 /// Size of the file.
 pub const BYTES: u64 = 512 << 20;
 /// Time for which an idle agent is observed, in seconds.
@@ -45,11 +34,7 @@ pub fn run(here: &Here<'_, Source>, cell: Cell) -> Result<Observation> {
     }
     let _server = serve(here.tools, here.lab, "server", &here.setup.root)?;
     let arrived = here.folder.join("arrived");
-    let from = format!(
-        "lh://{}:{SERVER_PORT}/{}",
-        here.lab.address("server")?,
-        here.setup.name
-    );
+    let from = served(here.lab, "server", &here.setup.name)?;
     let copy = [
         "--host-key".as_ref(),
         here.tools.identities.server_key.as_ref(),
@@ -113,14 +98,7 @@ fn idle(here: &Here<'_, Source>) -> Result<Observation> {
 
 /// Returns the command `longhaul` at the client, with an agent and a memory of this run alone.
 fn command(here: &Here<'_, Source>) -> Result<Command> {
-    let mut command = in_node(
-        here.tools,
-        here.lab,
-        "client",
-        &here.tools.identities.client_home,
-    )?;
-    command.env("LONGHAUL_STATE", here.folder.join("state"));
-    Ok(command)
+    by_client(here, "client", "state")
 }
 
 fn agent(here: &Here<'_, Source>) -> Result<Server> {

@@ -14,7 +14,6 @@ use crate::network::Network;
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;
-
 use mix::Mix;
 use state::State;
 
@@ -78,25 +77,10 @@ pub struct Observation {
 
 impl KillDirection {
     const BOTH: [Self; 2] = [Self::Push, Self::Pull];
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Push => "push",
-            Self::Pull => "pull",
-        }
-    }
 }
 
 impl Side {
     const ALL: [Self; 3] = [Self::Client, Self::Server, Self::Both];
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Server => "server",
-            Self::Both => "both",
-        }
-    }
 }
 
 impl Cell {
@@ -159,10 +143,7 @@ impl Experiment for Kills {
 
     fn cost(&self, cell: &Cell) -> Cost {
         let kills = cell.kill.map_or(0.0, |kill| f64::from(kill.state.kills()));
-        Cost {
-            share: 0.25,
-            seconds: 5.0 + 1.5 * kills,
-        }
+        Cost::new(0.25, 5.0 + 1.5 * kills)
     }
 
     fn prepare(&self, tools: &Tools) -> Result<Mix> {
@@ -191,12 +172,8 @@ impl Experiment for Kills {
         )
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        Ok(page::page(runs))
+        page::page(runs)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {

@@ -1,12 +1,17 @@
 //! Tables of the cost of each kill, by side and by state.
 
+use anyhow::Result;
+
 use super::run::BYTES_PER_SECOND;
 use super::state::State;
 use super::{Cell, Kill, KillDirection, Observation, Side};
-use crate::page::{Figure, Page, Table, cell};
+use crate::columns::Columns;
+use crate::page::{Figure, Page};
+use crate::record::name;
 use crate::runs::Runs;
 use crate::single::Basis;
 use crate::stats::Spread;
+use crate::template::page;
 
 /// Combined results of several copies.
 #[derive(Default)]
@@ -60,48 +65,41 @@ fn sum(
     sum
 }
 
-impl KillTotals {
-    fn row(&self, first: [String; 2]) -> Vec<String> {
-        let mut row = Vec::from(first);
-        row.extend([
-            self.kills.to_string(),
-            self.wrong_bytes.to_string(),
-            self.lost_files.to_string(),
-            cell(Spread::from_samples(&self.again), 2),
-            cell(Spread::from_samples(&self.longer), 1),
-            self.leftovers.to_string(),
-        ]);
-        row
-    }
-}
-
 /// Returns the page.
-pub fn page(runs: &Runs<'_, Cell, Observation>) -> Page {
-    let mut table = Table::new([
-        "killed",
-        "when",
-        "kills",
-        "wrong bytes",
-        "lost files",
-        "carried again, s",
-        "longer by, s",
-        "left over",
-    ]);
+///
+/// # Errors
+/// Its template is wrong.
+pub fn page(runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
+    let mut rows = Vec::new();
     for side in Side::ALL {
         for state in State::ALL {
             let sum = sum(runs, |_, kill| kill.side == side && kill.state == state);
             if sum.copies > 0 {
-                table.row(sum.row([side.word().to_owned(), state.words().to_owned()]));
+                rows.push((name(side), state.words(), sum));
             }
         }
     }
     for direction in KillDirection::BOTH {
-        let word = direction.word();
-        table
-            .row(sum(runs, |other, _| other == direction).row([word.to_owned(), "all".to_owned()]));
+        rows.push((
+            name(direction),
+            "all",
+            sum(runs, |other, _| other == direction),
+        ));
     }
-    table.row(sum(runs, |_, _| true).row(["all".to_owned(), "all".to_owned()]));
-    Page::new(HEAD).table(&table).paragraph(FOOT)
+    rows.push(("all".to_owned(), "all", sum(runs, |_, _| true)));
+    let table = Columns::of(rows)
+        .text("killed", |row| row.0.clone())
+        .text("when", |row| row.1)
+        .text("kills", |row| row.2.kills)
+        .text("wrong bytes", |row| row.2.wrong_bytes)
+        .text("lost files", |row| row.2.lost_files)
+        .spread("carried again, s", 2, |row| {
+            Spread::from_samples(&row.2.again)
+        })
+        .spread("longer by, s", 1, |row| Spread::from_samples(&row.2.longer))
+        .text("left over", |row| row.2.leftovers)
+        .table();
+    page!("kills", table)
 }
 
 /// Returns the figures that documents quote.
@@ -128,21 +126,6 @@ pub fn figures(runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         ),
     ]
 }
-
-const HEAD: &str = "A folder of 300 files of 4 KiB, one of 28 MiB and 8 of 1.3 MiB over 20 ms and \
-    100 Mbit/s, pushed and pulled by `longhaul cp -r` with nothing set. The client, the server or \
-     both are killed with SIGKILL when the client's `--json` events report that the copy has come \
-     to a state, or at a moment that the seed draws. A killed server is started again at once, \
-     and the same command is typed until it says that everything was copied. Then every file is \
-     compared with its source.";
-
-const FOOT: &str = "*Carried again* is what the path delivered in the direction of the files, \
-    over all commands, beyond the median of the copies that nobody killed, for each kill, in \
-    seconds of the path's rate: what was lost on \
-     the way, what had arrived and was sent again, and what setting up another session takes; \
-     median, least and greatest. A kill counts where somebody was there to be killed. *Left over* \
-     counts the \
-     names of unfinished files that are still there when the copy is complete.";
 
 #[cfg(test)]
 mod tests {
@@ -186,7 +169,7 @@ mod tests {
                 "0.50 (at most 0.50; single)"
             ]
         );
-        let text = page(&Runs::select_valid(&records)).text;
+        let text = page(&Runs::select_valid(&records)).unwrap().text;
         assert!(
             text.contains("| all | all | 2 | 0 | 0 | 0.50 (single) | 1.5 (single) | 0 |"),
             "{text}"

@@ -17,16 +17,7 @@ use crate::watched_copy::{Received, WatchedCopy};
 
 /// A path that is slow compared with the machine. A copy then lasts long enough to be killed
 /// halfway, and retransmitted data shows in the carried bytes.
-pub const LAB: &str = r#"
-title = "a client and a server, 20 ms and 100 Mbit/s"
-[nodes.client]
-[nodes.server]
-[links.path]
-ends = ["client", "server"]
-delay = "10 ms"
-rate = "100 Mbit/s"
-queue = "1 bdp of 20 ms"
-"#;
+pub const LAB: &str = include_str!("../../../labs/kills.toml");
 /// Rate of the path, in bytes per second.
 pub const BYTES_PER_SECOND: f64 = 100e6 / 8.0;
 

@@ -1,118 +1,52 @@
-//! The path of the Land Speed Record: one untuned stream of `longhaul perf`, compared with iperf3,
-//! both untuned and tuned by hand.
+//! The Land Speed Record: senders on its path, and the plots of its slides.
 
-mod run;
+mod courses;
+mod senders;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Figure, Page, Table, cell, number, percent};
+use crate::page::{Figure, Page};
 use crate::runs::Runs;
-use crate::single::Basis;
 use crate::stats::Spread;
 use crate::tools::{Tools, installed};
+use courses::{Course, CourseSamples};
+use senders::{SenderCell, Throughput};
 
-/// The scenario's bottleneck, in bit/s of IP bytes.
-const BOTTLENECK: f64 = 2.4e9;
-/// Maximum goodput: 8948 bytes of payload in a segment of 9000.
-const GOODPUT: f64 = BOTTLENECK * 8948.0 / 9000.0;
-/// Window that an expert calculates for this path: the bandwidth-delay product and the segments
-/// that the scenario's buffers hold.
-const FITTED: &str = "54 MB";
-/// Limit of the kernel's autotuning that suits any path.
-const ROOMY: &str = "256 MB";
-/// Duration of each transfer, in seconds.
+/// Duration of each transfer of a sender, in seconds.
 pub const SECONDS: u32 = 30;
 
 /// The experiment.
 pub struct Lsr {
-    /// Duration of each transfer, in seconds.
+    /// Duration of each transfer of a sender, in seconds.
     pub seconds: u32,
 }
 
 /// One measurement.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cell {
-    sender: Sender,
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Cell {
+    /// The throughput of a sender on the record's path.
+    Sender(SenderCell),
+    /// The course of one stream, for a plot.
+    Course(Course),
 }
 
 impl Cell {
     /// `longhaul perf`, untuned.
-    pub const LONGHAUL: Self = Self {
-        sender: Sender::Longhaul,
-    };
-}
-
-/// Sender and its tuning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Sender {
-    /// `longhaul perf`, untuned.
-    Longhaul,
-    /// The same, with the measured bytes in plaintext.
-    LonghaulPlain,
-    /// `iperf3`, untuned.
-    Iperf3,
-    /// `iperf3` on hosts whose buffers hold the path's bandwidth-delay product, as those of the
-    /// record did.
-    Iperf3Window,
-    /// The same, paced by hand just below the bottleneck's rate.
-    Iperf3Paced,
-}
-
-impl Sender {
-    const ALL: [Self; 5] = [
-        Self::Longhaul,
-        Self::LonghaulPlain,
-        Self::Iperf3,
-        Self::Iperf3Window,
-        Self::Iperf3Paced,
-    ];
-
-    fn title(self) -> &'static str {
-        match self {
-            Self::Longhaul => "longhaul perf, nothing tuned, TLS",
-            Self::LonghaulPlain => "longhaul perf, nothing tuned, no encryption",
-            Self::Iperf3 => "iperf3, nothing tuned",
-            Self::Iperf3Window => "iperf3, buffers fitted by hand",
-            Self::Iperf3Paced => "iperf3, buffers fitted and paced by hand",
-        }
-    }
-
-    fn key(self) -> &'static str {
-        match self {
-            Self::Longhaul => "longhaul",
-            Self::LonghaulPlain => "longhaul-plain",
-            Self::Iperf3 => "iperf3",
-            Self::Iperf3Window => "iperf3-window",
-            Self::Iperf3Paced => "iperf3-paced",
-        }
-    }
-
-    fn buffers(self) -> &'static str {
-        match self {
-            Self::Iperf3Window | Self::Iperf3Paced => FITTED,
-            _ => ROOMY,
-        }
-    }
+    pub const LONGHAUL: Self = Self::Sender(SenderCell::LONGHAUL);
 }
 
 /// Result of a measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Observation {
-    seconds: f64,
-    /// Receive rate over the whole time, slow start included, in bit/s.
-    bits_per_second: f64,
-    /// Send rate from the fifth second on, in bit/s: the sustained rate.
-    sustained_bits_per_second: f64,
-    retransmits: u64,
-    /// Congestion control of the sender.
-    congestion: String,
-    /// Processor time of sender and receiver, in percent of one processor.
-    sender_cpu: f64,
-    receiver_cpu: f64,
+#[serde(untagged)]
+pub enum Observation {
+    /// Observation of a [`Cell::Sender`].
+    Sender(Throughput),
+    /// Observation of a [`Cell::Course`].
+    Course(CourseSamples),
 }
 
 impl Experiment for Lsr {
@@ -129,17 +63,23 @@ impl Experiment for Lsr {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        Sender::ALL.map(|sender| Cell { sender }).into()
+        let senders = SenderCell::all().into_iter().map(Cell::Sender);
+        senders
+            .chain(Course::all().into_iter().map(Cell::Course))
+            .collect()
     }
 
     fn seeds(&self, _cell: &Cell) -> u64 {
         1
     }
 
-    fn cost(&self, _cell: &Cell) -> Cost {
+    fn cost(&self, cell: &Cell) -> Cost {
         Cost {
             share: 1.0,
-            seconds: f64::from(self.seconds) + 5.0,
+            seconds: match cell {
+                Cell::Sender(_) => f64::from(self.seconds) + 5.0,
+                Cell::Course(course) => course.seconds() + 5.0,
+            },
         }
     }
 
@@ -148,123 +88,93 @@ impl Experiment for Lsr {
     }
 
     fn network(&self, tools: &Tools, (): &(), cell: &Cell, _seed: u64) -> Result<Network> {
-        let buffers = format!("\"{}\"", cell.sender.buffers());
-        Ok(Network::load(tools, "lsr.toml")?.set("nodes.*.buffers", buffers))
+        match cell {
+            Cell::Sender(sender) => sender.network(tools),
+            Cell::Course(course) => course.network(tools),
+        }
     }
 
     fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Observation> {
-        run::once(here.tools, here.lab, cell.sender, self.seconds)
+        Ok(match cell {
+            Cell::Sender(sender) => {
+                Observation::Sender(sender.run(here.tools, here.lab, self.seconds)?)
+            }
+            Cell::Course(course) => Observation::Course(course.run(here.lab)?),
+        })
     }
 
     fn outcome(&self, seen: &Observation) -> String {
-        format!(
-            "{:.1} Mbit/s, sustained {:.1}, {} retransmissions",
-            seen.bits_per_second / 1e6,
-            seen.sustained_bits_per_second / 1e6,
-            seen.retransmits
-        )
+        match seen {
+            Observation::Sender(throughput) => throughput.words(),
+            Observation::Course(samples) => samples.words(),
+        }
     }
 
     fn under_noise(&self, cell: &Cell) -> bool {
-        matches!(
-            cell.sender,
-            Sender::Longhaul | Sender::Iperf3 | Sender::Iperf3Paced
-        )
+        matches!(cell, Cell::Sender(sender) if sender.under_noise())
     }
 
     fn noisy_links(&self, _cell: &Cell) -> &'static [&'static str] {
         &["stm16"]
     }
 
+    fn over_ipv6(&self, cell: &Cell) -> bool {
+        matches!(cell, Cell::Sender(sender) if sender.under_noise())
+    }
+
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        let mut table = Table::new([
-            "sender",
-            "runs",
-            "whole, Mbit/s median (min..max)",
-            "share",
-            "sustained, Mbit/s median (min..max)",
-            "share",
-            "retransmissions",
-            "processors: sender, receiver",
-        ]);
-        for sender in Sender::ALL {
-            let of = |value: fn(&Observation) -> f64| runs.spread(&Cell { sender }, value);
-            let Some(count) = of(|_| 0.0).map(|spread| spread.count) else {
-                continue;
-            };
-            let rate = |spread: Option<Spread>| cell(spread.map(|spread| spread.times(1e-6)), 0);
-            let share = |spread: Option<Spread>| {
-                Basis::Runs(count)
-                    .mark(number(spread.map(|spread| 100.0 * spread.median / GOODPUT), 1) + " %")
-            };
-            let median = |spread: Option<Spread>| number(spread.map(|spread| spread.median), 0);
-            let (whole, sustained) = (
-                of(|seen| seen.bits_per_second),
-                of(|seen| seen.sustained_bits_per_second),
-            );
-            table.row([
-                sender.title().to_owned(),
-                count.to_string(),
-                rate(whole),
-                share(whole),
-                rate(sustained),
-                share(sustained),
-                cell(of(|seen| seen.retransmits as f64), 0),
-                format!(
-                    "{} %, {} %",
-                    median(of(|seen| seen.sender_cpu)),
-                    median(of(|seen| seen.receiver_cpu))
-                ),
-            ]);
-        }
-        Ok(Page::new(&head(self.seconds)).table(&table))
+        let page = senders::page(&sender_spread(runs), self.seconds);
+        let samples = |course: &Course| {
+            let run = runs
+                .cell(&Cell::Course(course.clone()))
+                .into_iter()
+                .next()?;
+            match &run.seen {
+                Observation::Course(samples) => Some(samples),
+                Observation::Sender(_) => None,
+            }
+        };
+        courses::add_to(page, &samples)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
-        let share = |sender: Sender| {
-            runs.spread(&Cell { sender }, |seen| {
-                100.0 * seen.sustained_bits_per_second / GOODPUT
-            })
-        };
-        let mut figures = vec![];
-        for sender in Sender::ALL {
-            let Some(share) = share(sender) else { continue };
-            let lost = runs.spread(&Cell { sender }, |seen| seen.retransmits as f64);
-            figures.push(Figure::new(
-                sender.key(),
-                format!("{}: sustained share of the bottleneck", sender.title()),
-                format!(
-                    "{}, {} retransmissions",
-                    percent(Some(share)),
-                    number(lost.map(|lost| lost.median), 0)
-                ),
-                Basis::Runs(share.count),
-            ));
-            figures.push(Figure::quoted(
-                format!("{}-share", sender.key()),
-                format!("{:.1} %", share.median),
-                Basis::Runs(share.count),
-            ));
-        }
-        figures
+        senders::figures(&sender_spread(runs))
     }
 }
 
-fn head(seconds: u32) -> String {
-    format!(
-        "One TCP stream for {seconds} s, Geneva - Chicago - Sunnyvale as in `scenarios/lsr.toml`: \
-         2.4 Gbit/s at the bottleneck, a round trip of 180 ms, MTU 9000, Reno, a \
-         queue of 4 MB at the bottleneck, no loss but that of a full queue.\n\n\
-         \"Nothing tuned\" are hosts whose kernel may give a connection up to 256 MB, which fits \
-         no path in \
-         particular. \"Fitted by hand\" are 54 MB, the bandwidth-delay product, as the record's \
-         hosts had it; \"paced\" adds `--fq-rate`, just below the bottleneck's rate. The share is \
-         of the payload that the bottleneck carries, {:.0} Mbit/s; TLS takes 0.13 % of it. \
-         *Whole* counts from the first byte on: a sender that doubles its window each \
-         round trip from ten segments on has lost 1.5 s by the time that it is as wide as the \
-         path, so {:.1} % is the most that {seconds} s can show. *Sustained* counts from the \
-         fifth second on.",
-        GOODPUT / 1e6,
-        100.0 * (1.0 - 1.5 / f64::from(seconds))
-    )
+fn sender_spread<'a>(
+    runs: &'a Runs<'_, Cell, Observation>,
+) -> impl Fn(&SenderCell, fn(&Throughput) -> f64) -> Option<Spread> + 'a {
+    |sender, value| {
+        let runs = runs.cell(&Cell::Sender(sender.clone()));
+        let values: Vec<f64> = runs
+            .iter()
+            .filter_map(|run| match &run.seen {
+                Observation::Sender(throughput) => Some(value(throughput)),
+                Observation::Course(_) => None,
+            })
+            .collect();
+        Spread::from_samples(&values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Key;
+
+    #[test]
+    fn keys_of_both_kinds_are_read_back() {
+        for cell in (Lsr { seconds: SECONDS }).cells() {
+            let key = Key::new(cell, 2001);
+            let text = serde_json::to_string(&key).unwrap();
+            assert_eq!(
+                serde_json::from_str::<Key<Cell>>(&text).unwrap(),
+                key,
+                "{text}"
+            );
+        }
+        let old = r#"{"sender":"iperf3","seed":2001,"noise":"none"}"#;
+        assert!(serde_json::from_str::<Key<Cell>>(old).is_ok());
+    }
 }

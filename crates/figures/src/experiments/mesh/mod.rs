@@ -86,6 +86,14 @@ pub struct MeshCopy {
     promised: Option<(f64, f64)>,
 }
 
+impl MeshCopy {
+    /// Returns true if it took as long as was promised. `None` if nothing was promised.
+    fn keeps_promise(&self) -> Option<bool> {
+        let (p10, p90) = self.promised?;
+        Some((p10..=p90).contains(&self.seconds))
+    }
+}
+
 /// Results of all copies, in order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Observation {
@@ -179,10 +187,7 @@ impl Experiment for Mesh {
         let last = transfers(2001, COPIES)
             .last()
             .map_or(0.0, |transfer| transfer.at_s);
-        Cost {
-            share: 0.33,
-            seconds: self.first_after_s(cell.way) + last,
-        }
+        Cost::new(0.33, self.first_after_s(cell.way) + last)
     }
 
     fn prepare(&self, tools: &Tools) -> Result<run::MeshFiles> {
@@ -260,10 +265,6 @@ impl Experiment for Mesh {
             "{seconds:.1} s in all, {lost} of {} lost",
             seen.copies.len()
         )
-    }
-
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
     }
 
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {

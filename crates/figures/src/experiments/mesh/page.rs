@@ -1,12 +1,15 @@
 //! Comparison of the passes.
 
 use anyhow::Result;
+use minijinja::{Value, context};
 
 use super::conditions::{SITES, Transfer, links, transfers};
 use super::{COPIES, Cell, MESH, MeshCopy, MeshRoute, Observation};
-use crate::page::{Figure, Page, Table};
+use crate::columns::Columns;
+use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::single::Basis;
+use crate::template::page;
 
 /// Relative difference up to which minimax treats rates as equal, so that it adds no depot without
 /// a gain: the tolerance of LSL's trees.
@@ -118,66 +121,51 @@ fn ways(all: &[Compared]) -> Vec<(String, Seconds)> {
     let best = (0..SITES.len())
         .min_by(|&one, &other| total(one).total_cmp(&total(other)))
         .unwrap_or(0);
+    let way = |name: &str, seconds: Seconds| (name.to_owned(), seconds);
     vec![
-        (
-            "direct".to_owned(),
-            Box::new(|one: &Compared| one.direct) as Seconds,
-        ),
-        (
-            format!("the best fixed depot ({})", SITES[best].0),
+        way("direct", Box::new(|one| one.direct)),
+        way(
+            &format!("the best fixed depot ({})", SITES[best].0),
             Box::new(move |one| one.depots[best]),
         ),
-        (
-            "minimax by bandwidth".to_owned(),
-            Box::new(|one| one.minimax),
-        ),
-        (
-            "**routed by the controller**".to_owned(),
-            Box::new(|one| one.routed),
-        ),
-        (
-            "an oracle that tries everything".to_owned(),
+        way("minimax by bandwidth", Box::new(|one| one.minimax)),
+        way("**routed by the controller**", Box::new(|one| one.routed)),
+        way(
+            "an oracle that tries everything",
             Box::new(Compared::oracle),
         ),
     ]
 }
 
 pub(super) fn page(runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-    let all = compared(runs);
-    let mut heads = vec![
-        format!("{} copies", all.len()),
-        "seconds in all".to_owned(),
-        "by the oracle's".to_owned(),
-    ];
-    heads.extend(CLASSES.map(|(_, words)| format!("{words}, by direct")));
-    let mut table = Table::new(heads);
+    let all = &compared(runs);
     let sum = |seconds: &Seconds, class: Option<usize>| -> f64 {
-        let chosen = all
-            .iter()
-            .filter(|one| class.is_none_or(|class| class_of(one.transfer.bytes) == class));
-        chosen.map(seconds).sum()
+        let is_in =
+            |one: &&Compared| class.is_none_or(|class| class_of(one.transfer.bytes) == class);
+        all.iter().filter(is_in).map(seconds).sum()
     };
-    let ways = ways(&all);
-    if let (Some((_, direct)), Some((_, oracle))) = (ways.first(), ways.last()) {
-        for (name, seconds) in &ways {
-            let mut row = vec![
-                name.clone(),
-                format!("{:.1}", sum(seconds, None)),
-                format!("{:.2}", sum(seconds, None) / sum(oracle, None)),
-            ];
-            row.extend((0..CLASSES.len()).map(|class| {
-                format!(
-                    "{:.2}",
-                    sum(seconds, Some(class)) / sum(direct, Some(class))
-                )
-            }));
-            table.row(row);
-        }
+    let (direct, oracle): (Seconds, Seconds) =
+        (Box::new(|one| one.direct), Box::new(Compared::oracle));
+    let mut table = Columns::of(ways(all))
+        .text(format!("{} copies", all.len()), |(name, _)| name.clone())
+        .number("seconds in all", 1, |(_, seconds)| sum(seconds, None))
+        .number("by the oracle's", 2, |(_, seconds)| {
+            sum(seconds, None) / sum(&oracle, None)
+        });
+    for (class, (_, words)) in CLASSES.iter().enumerate() {
+        let (class, sum, direct) = (Some(class), &sum, &direct);
+        table = table.number(format!("{words}, by direct"), 2, move |(_, seconds)| {
+            sum(seconds, class) / sum(direct, class)
+        });
     }
-    Ok(Page::new(HEAD)
-        .table(&table)
-        .paragraph(&promises(runs))
-        .paragraph(&faults(runs)))
+    let routed = runs.cell(&Cell {
+        way: MeshRoute::Routed,
+    });
+    let copies = || routed.iter().flat_map(|record| &record.seen.copies);
+    let promised: Vec<bool> = copies().filter_map(MeshCopy::keeps_promise).collect();
+    page!("mesh", table => table.table(), faults => faults(runs), promised => promised.len(),
+        by_depots => copies().filter(|made| !made.depots.is_empty()).count(),
+        kept => promised.iter().filter(|kept| **kept).count())
 }
 
 /// Returns the index of the class of a copy of `bytes`.
@@ -188,95 +176,52 @@ pub(super) fn class_of(bytes: u64) -> usize {
         .unwrap_or(CLASSES.len() - 1)
 }
 
-/// Returns the text on the accuracy of promised finishing times.
-fn promises(runs: &Runs<'_, Cell, Observation>) -> String {
-    let routed = runs.cell(&Cell {
-        way: MeshRoute::Routed,
-    });
-    let copies = || routed.iter().flat_map(|record| &record.seen.copies);
-    let promised = copies().filter_map(|made| Some((made.promised?, made.seconds)));
-    let (mut within, mut all) = (0_usize, 0_usize);
-    for ((p10, p90), seconds) in promised {
-        all += 1;
-        within += usize::from(seconds >= p10 && seconds <= p90);
-    }
-    let by_depots = copies().filter(|made| !made.depots.is_empty()).count();
-    format!(
-        "Of the routed copies {by_depots} passed a depot. A finishing time was promised (p10 to \
-         p90, meant to hold for 80 of 100) for {all} of them, and {within} kept to it."
-    )
-}
-
-fn faults(runs: &Runs<'_, Cell, Observation>) -> String {
-    let (mut lost, mut all) = (0, 0);
+/// Returns the number of copies with faults and of those lost, and their time by that of direct
+/// ones without faults.
+fn faults(runs: &Runs<'_, Cell, Observation>) -> Value {
+    let (mut lost, mut copies) = (0, 0);
     let (mut seconds, mut direct) = (0.0, 0.0);
+    let beside = runs.cell(&Cell {
+        way: MeshRoute::Direct,
+    });
     for record in runs.cell(&Cell {
         way: MeshRoute::Faults,
     }) {
-        let beside = runs.cell(&Cell {
-            way: MeshRoute::Direct,
-        });
-        let Some(beside) = beside
+        let same = beside
             .iter()
-            .find(|other| other.cell.seed == record.cell.seed)
-        else {
-            continue;
-        };
+            .find(|other| other.cell.seed == record.cell.seed);
+        let Some(beside) = same else { continue };
         for (made, beside) in record.seen.copies.iter().zip(&beside.seen.copies) {
-            all += 1;
+            copies += 1;
             lost += usize::from(!made.whole);
             seconds += made.seconds;
             direct += beside.seconds;
         }
     }
-    if all == 0 {
-        return String::new();
-    }
-    format!(
-        "With faults (a third of the way through, the depot that was passed most dies and stays \
-         away; at half, the link from Denver to New York carries nothing for a minute; at two \
-         thirds, somebody who may has the controller believe that the link from San Diego to New \
-         York \
-         carries ten times its rate and more): {lost} of {all} copies lost; {:.2} times what the \
-         direct way takes without faults.",
-        seconds / direct
-    )
+    context!(lost, copies, by_direct => seconds / direct)
 }
 
 pub(super) fn figures(runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
     let all = compared(runs);
     let sum = |seconds: fn(&Compared) -> f64| all.iter().map(seconds).sum::<f64>();
-    if all.is_empty() {
-        return Vec::new();
-    }
-    let by_oracle = sum(|one| one.routed) / sum(Compared::oracle);
-    let by_direct = sum(|one| one.routed) / sum(|one| one.direct);
-    vec![
-        Figure::new(
+    let routed = sum(|one| one.routed);
+    let figures = [
+        (
             "oracle",
-            "time of routed copies by that of an oracle that tries everything",
-            format!("{by_oracle:.2}"),
-            Basis::Counted,
+            "that of an oracle that tries everything",
+            sum(Compared::oracle),
         ),
+        ("direct", "that of direct ones", sum(|one| one.direct)),
+    ];
+    let figure = |(key, by, seconds): (&str, &str, f64)| {
+        let title = format!("time of routed copies by {by}");
         Figure::new(
-            "direct",
-            "time of routed copies by that of direct ones",
-            format!("{by_direct:.2}"),
+            key,
+            title,
+            format!("{:.2}", routed / seconds),
             Basis::Counted,
-        ),
-    ]
+        )
+    };
+    let measured = figures.into_iter().filter(|_| !all.is_empty());
+    measured.map(figure).collect()
 }
-
-const HEAD: &str = "Six sites of ESnet's map, a link between any two of them. Delays are \
-    stretched over the great circle, rates of 50 to 200 Mbit/s and losses of 0.0003 to 0.03 % \
-    change every 5 s a little, and for a minute or two at a time by \
-    much, each link by itself, from a seed. At each site a depot and a server; a controller at \
-    one of them, which knows the sites, hosts and depots, is told nothing of the links, and has \
-    seen them for five minutes when the first copy is made. One after the other, at the same \
-    moments by each way, files of 64 KiB \
-    to 256 MiB are fetched from one site to another by `longhaul cp`, and every byte is compared. \
-    Times are of the whole command. The oracle has the best of direct and the six depots for each \
-    copy; minimax takes the way whose least rate is greatest, by the rates that the links \
-    really have at that moment. The passes of two ways are made at other times and beside other \
-    passes, which is felt by small copies; [routed](routed.md) compares those in pairs, each made \
-    one right after the other in one lab.";

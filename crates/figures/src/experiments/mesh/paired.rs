@@ -13,12 +13,14 @@ use super::conditions::{Transfer, ends, slot_seconds};
 use super::page::{CLASSES, class_of};
 use super::run::{MeshFiles, World, wait_until};
 use super::{Cell as MeshCell, MESH, MeshCopy, MeshRoute};
+use crate::columns::Columns;
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Figure, Page, Table, number};
+use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::single::Basis;
 use crate::stats::{self, Spread};
+use crate::template::page;
 use crate::tools::Tools;
 
 /// The sizes, in bytes.
@@ -148,10 +150,7 @@ impl Experiment for Paired {
 
     fn cost(&self, cell: &Cell) -> Cost {
         let last = pairs(1).last().map_or(0.0, |transfer| transfer.at_s);
-        Cost {
-            share: 0.5,
-            seconds: MESH.first_after_s(cell.network.way()) + last,
-        }
+        Cost::new(0.5, MESH.first_after_s(cell.network.way()) + last)
     }
 
     fn prepare(&self, tools: &Tools) -> Result<MeshFiles> {
@@ -208,111 +207,109 @@ impl Experiment for Paired {
 
     fn outcome(&self, seen: &Observation) -> String {
         if !seen.unmeasured.is_empty() {
-            let seconds: f64 = seen
-                .unmeasured
-                .iter()
-                .flatten()
-                .map(|made| made.seconds)
-                .sum();
+            let made = seen.unmeasured.iter().flatten();
+            let seconds: f64 = made.map(|made| made.seconds).sum();
             return format!("{seconds:.1} s in all, directly");
         }
         let of = |bytes: u64| {
-            let of: Vec<f64> = seen
+            let pairs: Vec<&Pair> = seen
                 .pairs
                 .iter()
                 .filter(|pair| pair.bytes == bytes)
-                .map(Pair::ratio)
                 .collect();
-            Spread::from_samples(&of)
-                .map_or_else(String::new, |spread| format!("{:.2}", spread.median))
+            let ratio = spread(&pairs, Pair::ratio);
+            ratio.map_or_else(String::new, |ratio| format!("{:.2}", ratio.median))
         };
-        format!(
-            "by direct, median of each size: {}",
-            SIZES.map(of).join(" ")
-        )
-    }
-
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
+        let medians = SIZES.map(of).join(" ");
+        format!("by direct, median of each size: {medians}")
     }
 
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        let mut table = Table::new([
-            "size",
-            "pairs",
-            "direct, s (median)",
-            "routed, s (median)",
-            "routed by direct: median (quartiles)",
-            "sum by sum",
-            "passed a depot",
-            "promised",
-            "kept",
-        ]);
-        let all = all(runs);
+        let all = &all(runs);
         let of_size = |bytes: u64| {
-            all.iter()
-                .map(|one| one.pair)
-                .filter(move |pair| pair.bytes == bytes)
+            let pairs = all.iter().map(|one| one.pair);
+            (
+                bytes,
+                pairs.filter(|pair| pair.bytes == bytes).collect::<Vec<_>>(),
+            )
         };
-        for bytes in SIZES {
-            let name = quantities::ByteCount(bytes).to_string();
-            table.row(row(name, &of_size(bytes).collect::<Vec<_>>()));
-        }
-        let mut classes = Table::new([
-            "size class",
-            "pairs",
-            "routed by direct of the pair",
-            "routed by direct where nobody measures",
-            "direct by direct where nobody measures",
-        ]);
-        for (class, (_, name)) in CLASSES.iter().enumerate() {
-            let count = all
-                .iter()
+        let median = |pairs: &[&Pair], of: fn(&Pair) -> f64| Some(spread(pairs, of)?.median);
+        let sum = |pairs: &[&Pair], of: fn(&Pair) -> f64| -> f64 {
+            pairs.iter().map(|pair| of(pair)).sum()
+        };
+        let promised = |pairs: &[&Pair]| {
+            let kept = pairs.iter().filter_map(|pair| pair.routed.keeps_promise());
+            kept.collect::<Vec<_>>()
+        };
+        let table = Columns::of(SIZES.map(of_size))
+            .text("size", |(bytes, _)| quantities::ByteCount(*bytes))
+            .text("pairs", |(_, pairs)| pairs.len())
+            .number("direct, s (median)", 3, |(_, pairs)| {
+                median(pairs, |pair| pair.direct.seconds)
+            })
+            .number("routed, s (median)", 3, |(_, pairs)| {
+                median(pairs, |pair| pair.routed.seconds)
+            })
+            .text("routed by direct: median (quartiles)", |(_, pairs)| {
+                let ratio = spread(pairs, Pair::ratio);
+                bounded(ratio.map(|ratio| (ratio.median, [ratio.lower, ratio.upper])))
+            })
+            .number("sum by sum", 2, |(_, pairs)| {
+                sum(pairs, |pair| pair.routed.seconds) / sum(pairs, |pair| pair.direct.seconds)
+            })
+            .text("passed a depot", |(_, pairs)| {
+                pairs
+                    .iter()
+                    .filter(|pair| !pair.routed.depots.is_empty())
+                    .count()
+            })
+            .text("promised", |(_, pairs)| promised(pairs).len())
+            .text("kept", |(_, pairs)| {
+                promised(pairs).into_iter().filter(|kept| *kept).count()
+            })
+            .table();
+        let count = |class: usize| {
+            all.iter()
                 .filter(|one| class_of(one.pair.bytes) == class)
-                .count();
-            if count > 0 {
-                classes.row([
-                    (*name).to_owned(),
-                    count.to_string(),
-                    ratio(&all, class, of_pair),
-                    ratio(&all, class, routed_unmeasured),
-                    ratio(&all, class, direct_unmeasured),
-                ]);
-            }
-        }
-        Ok(Page::new(HEAD)
-            .table(&classes)
-            .paragraph(OF_CLASSES)
-            .table(&table))
+                .count()
+        };
+        let ratio = |class: usize, compared| bounded(stats::sums(&of_class(all, class, compared)));
+        let measured = (0..CLASSES.len()).filter(|class| count(*class) > 0);
+        let classes = Columns::of(measured)
+            .text("size class", |class| CLASSES[*class].1)
+            .text("pairs", |class| count(*class))
+            .text("routed by direct of the pair", |class| {
+                ratio(*class, of_pair)
+            })
+            .text("routed by direct where nobody measures", |class| {
+                ratio(*class, routed_unmeasured)
+            })
+            .text("direct by direct where nobody measures", |class| {
+                ratio(*class, direct_unmeasured)
+            })
+            .table();
+        page!("routed", classes, table)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         let all = all(runs);
-        let of = |compared: Compared| {
-            let of_class = |class: usize| {
-                Some(format!(
-                    "{:.2}",
-                    stats::sums(&of_class(&all, class, compared))?.0
-                ))
-            };
-            (0..CLASSES.len())
-                .filter_map(of_class)
-                .collect::<Vec<_>>()
-                .join(", ")
+        let figure = |key, title, compared: Compared| {
+            let sums = |class| Some(stats::sums(&of_class(&all, class, compared))?.0);
+            let ratios = (0..CLASSES.len()).filter_map(sums);
+            let ratios: Vec<String> = ratios.map(|ratio| format!("{ratio:.2}")).collect();
+            Figure::new(key, title, ratios.join(", "), Basis::Counted)
         };
         vec![
-            Figure::new(
+            figure(
                 "classes",
-                "time of routed copies by that of direct ones right beside them, of each class of \
-                 sizes",
-                of(of_pair),
-                Basis::Counted,
+                "time of routed copies by that of direct ones right beside them, of each class \
+                 of sizes",
+                of_pair,
             ),
-            Figure::new(
+            figure(
                 "unmeasured",
                 "the same by that of direct ones where nobody measures anything",
-                of(routed_unmeasured),
-                Basis::Counted,
+                routed_unmeasured,
             ),
         ]
     }
@@ -359,74 +356,17 @@ fn of_class(all: &[ComparedPair<'_>], class: usize, compared: Compared) -> Vec<(
         .collect()
 }
 
-/// Returns the sum of the second times divided by that of the first, with its bounds.
-fn ratio(all: &[ComparedPair<'_>], class: usize, compared: Compared) -> String {
-    stats::sums(&of_class(all, class, compared)).map_or_else(
+/// Formats a value with its bounds.
+fn bounded(value: Option<(f64, [f64; 2])>) -> String {
+    value.map_or_else(
         || "-".to_owned(),
-        |(ratio, [low, high])| format!("{ratio:.2} ({low:.2}..{high:.2})"),
+        |(value, [low, high])| format!("{value:.2} ({low:.2}..{high:.2})"),
     )
 }
 
-fn row(name: String, pairs: &[&Pair]) -> Vec<String> {
-    let spread = |of: fn(&Pair) -> f64| {
-        Spread::from_samples(&pairs.iter().map(|pair| of(pair)).collect::<Vec<_>>())
-    };
-    let sum = |of: fn(&Pair) -> f64| pairs.iter().map(|pair| of(pair)).sum::<f64>();
-    let ratio = spread(Pair::ratio).map_or_else(
-        || "-".to_owned(),
-        |ratio| {
-            format!(
-                "{:.2} ({:.2}..{:.2})",
-                ratio.median, ratio.lower, ratio.upper
-            )
-        },
-    );
-    let promised: Vec<bool> = pairs
-        .iter()
-        .filter_map(|pair| {
-            let (p10, p90) = pair.routed.promised?;
-            Some((p10..=p90).contains(&pair.routed.seconds))
-        })
-        .collect();
-    vec![
-        name,
-        pairs.len().to_string(),
-        number(
-            spread(|pair| pair.direct.seconds).map(|spread| spread.median),
-            3,
-        ),
-        number(
-            spread(|pair| pair.routed.seconds).map(|spread| spread.median),
-            3,
-        ),
-        ratio,
-        number(
-            Some(sum(|pair| pair.routed.seconds) / sum(|pair| pair.direct.seconds)),
-            2,
-        ),
-        pairs
-            .iter()
-            .filter(|pair| !pair.routed.depots.is_empty())
-            .count()
-            .to_string(),
-        promised.len().to_string(),
-        promised.iter().filter(|kept| **kept).count().to_string(),
-    ]
+fn spread(pairs: &[&Pair], of: fn(&Pair) -> f64) -> Option<Spread> {
+    Spread::from_samples(&pairs.iter().map(|pair| of(pair)).collect::<Vec<_>>())
 }
-
-const HEAD: &str = "The six sites, links, servers, depots and the controller of [mesh](mesh.md), \
-    whose links change. Each copy is made twice, one right after the other, by \
-    `longhaul cp --route direct` and by `longhaul cp` with nothing said, which asks the \
-    controller, at a site that has none and at one that has; every other time the other way \
-    round. So both meet the same links, the same measurements of the depots, and the same machine. \
-    What those measurements cost, and all else that a controller and its depots do, is seen \
-    beside a second lab with the same links, servers and depots, in which nobody knows a \
-    controller and nothing is measured: there each copy is made twice directly, at the same \
-    moments of the links' trace. Times are of the whole command.";
-
-const OF_CLASSES: &str = "Sums of times by sums of times; of two direct copies where nobody \
-    measures, the mean. In brackets, between which values that lies in 95 of 100 samples drawn \
-    from the pairs. Of the largest class there are copies of 32 MiB only.";
 
 #[cfg(test)]
 mod tests {

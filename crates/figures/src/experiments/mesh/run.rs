@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::conditions::{SITES, Transfer, sizes};
 use super::{MeshCopy, MeshRoute};
 use crate::children::{Server, output_within, succeed_within};
-use crate::copy::{DEPOT_PORT, SERVER_PORT, in_node};
+use crate::copy::{DEPOT_PORT, SERVER_PORT, in_node, served};
 use crate::dataset;
 use crate::experiment::Here;
 use crate::identities::new_key;
@@ -297,11 +297,8 @@ impl<'a, 'h> World<'a, 'h> {
             cp.args(["--route", &route]);
         }
         let name = format!("{bytes}.bin");
-        cp.arg(format!(
-            "lh://{}:{SERVER_PORT}/{name}",
-            self.here.lab.address(SITES[from].0)?
-        ))
-        .arg(into.path());
+        cp.arg(served(self.here.lab, SITES[from].0, &name)?)
+            .arg(into.path());
         let began = Instant::now();
         let ended = output_within(cp, "longhaul cp", COPY_TIMEOUT);
         let seconds = began.elapsed().as_secs_f64();

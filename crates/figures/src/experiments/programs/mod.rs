@@ -3,17 +3,19 @@
 
 mod run;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use crate::columns::Columns;
 use crate::copy::Source;
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Figure, Page, Table};
+use crate::page::{Figure, Page};
 use crate::peers::one_copy::PeerDirection;
-use crate::peers::{self, Peer, fetchers};
+use crate::peers::{self, Peer, Program, table};
 use crate::runs::Runs;
 use crate::single::Basis;
+use crate::template::page;
 use crate::tools::Tools;
 
 /// Size of the file that each moves.
@@ -90,6 +92,15 @@ struct Case {
 }
 
 impl Case {
+    fn cell(&self, entry: Entry) -> Cell {
+        Cell {
+            program: self.program.to_owned(),
+            streams: self.streams,
+            direction: self.direction,
+            entry,
+        }
+    }
+
     /// Returns true if its server connects to the client.
     fn is_connected_to(&self) -> bool {
         self.direction == PeerDirection::Fetch && self.streams.is_some_and(|streams| streams > 1)
@@ -122,25 +133,8 @@ fn cases() -> Vec<Case> {
         "xrdcp",
     ];
     cases.extend(peers.map(fetch));
-    cases.extend(fetchers::ALL.map(|fetcher| fetch(peers::Program::name(&fetcher))));
+    cases.extend(table::fetchers().iter().map(|peer| fetch(peer.name())));
     cases
-}
-
-/// Returns a program by its name.
-///
-/// # Errors
-/// There is no such program.
-pub fn peer(name: &str) -> Result<Box<dyn Peer>> {
-    let others = peers::all().into_iter().find(|peer| peer.name() == name);
-    let fetchers = || {
-        let found = fetchers::ALL
-            .into_iter()
-            .find(|fetcher| peers::Program::name(fetcher) == name)?;
-        Some(Box::new(found) as Box<dyn Peer>)
-    };
-    others
-        .or_else(fetchers)
-        .with_context(|| format!("there is no program {name}"))
 }
 
 impl Experiment for Programs {
@@ -157,24 +151,20 @@ impl Experiment for Programs {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let cells = |case: Case| {
-            let is_connected_to = case.is_connected_to();
-            Entry::ALL
-                .into_iter()
-                .filter(move |entry| match entry {
-                    Entry::Run | Entry::Isolate | Entry::Redirect => true,
-                    Entry::Socks => peer(case.program).is_ok_and(|peer| peer.abilities().socks),
-                    Entry::Connect => fetchers::tunnels(case.program),
-                    Entry::BothEnds => is_connected_to,
-                })
-                .map(move |entry| Cell {
-                    program: case.program.to_owned(),
-                    streams: case.streams,
-                    direction: case.direction,
-                    entry,
-                })
+        let is_possible = |case: &Case, entry: Entry| match entry {
+            Entry::Run | Entry::Isolate | Entry::Redirect => true,
+            Entry::Socks => peers::find(case.program).is_ok_and(|peer| peer.abilities().socks),
+            Entry::Connect => peers::find(case.program).is_ok_and(|peer| peer.tunnels()),
+            Entry::BothEnds => case.is_connected_to(),
         };
-        cases().into_iter().flat_map(cells).collect()
+        let mut cells = Vec::new();
+        for case in cases() {
+            let entries = Entry::ALL
+                .into_iter()
+                .filter(|entry| is_possible(&case, *entry));
+            cells.extend(entries.map(|entry| case.cell(entry)));
+        }
+        cells
     }
 
     fn seeds(&self, _cell: &Cell) -> u64 {
@@ -182,17 +172,14 @@ impl Experiment for Programs {
     }
 
     fn cost(&self, _cell: &Cell) -> Cost {
-        Cost {
-            share: 0.5,
-            seconds: 5.0,
-        }
+        Cost::new(0.5, 5.0)
     }
 
     fn prepare(&self, tools: &Tools) -> Result<Source> {
         for case in cases() {
-            peer(case.program)?.installed()?;
+            peers::find(case.program)?.installed()?;
         }
-        run::FILTER.find()?;
+        peers::need(run::FILTER)?.find()?;
         Source::sized(tools, BYTES)
     }
 
@@ -202,7 +189,7 @@ impl Experiment for Programs {
     }
 
     fn run(&self, here: &Here<'_, Source>, cell: &Cell) -> Result<Observation> {
-        run::run(here, peer(&cell.program)?.as_ref(), cell)
+        run::run(here, &peers::find(&cell.program)?, cell)
     }
 
     fn outcome(&self, seen: &Observation) -> String {
@@ -211,46 +198,37 @@ impl Experiment for Programs {
             .unwrap_or_else(|| "every byte arrived".to_owned())
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        let mut heads = vec!["program".to_owned(), "data".to_owned()];
-        heads.extend(Entry::ALL.map(|entry| entry.words().to_owned()));
-        let mut table = Table::new(heads);
+        let failed = |case: &Case, entry| {
+            let runs = runs.cell(&case.cell(entry));
+            runs.first().map(|record| record.seen.failed.as_ref())
+        };
         let mut reasons = Vec::new();
         for case in cases() {
-            let mut row = vec![title(&case)?, direction(&case).to_owned()];
-            for entry in Entry::ALL {
-                let found = runs.pick(|cell| {
-                    cell.program == case.program
-                        && cell.streams == case.streams
-                        && cell.direction == case.direction
-                        && cell.entry == entry
-                });
-                row.push(match found.first().map(|record| &record.seen.failed) {
-                    None => "-".to_owned(),
-                    Some(None) => "yes".to_owned(),
-                    Some(Some(why)) => {
-                        let place = reasons
-                            .iter()
-                            .position(|other| other == why)
-                            .unwrap_or_else(|| {
-                                reasons.push(why.clone());
-                                reasons.len() - 1
-                            });
-                        format!("no ({})", place + 1)
-                    }
-                });
+            for why in Entry::ALL
+                .into_iter()
+                .filter_map(|entry| failed(&case, entry)?)
+            {
+                if !reasons.contains(&why) {
+                    reasons.push(why);
+                }
             }
-            table.row(row);
         }
-        let mut page = Page::new(HEAD).table(&table);
-        for (index, why) in reasons.iter().enumerate() {
-            page = page.paragraph(&format!("({}) {why}", index + 1));
+        let mut table = Columns::of(cases())
+            .text("program", |case| title(case).unwrap_or_default())
+            .text("data", direction);
+        for entry in Entry::ALL {
+            let reasons = &reasons;
+            table = table.text(entry.words(), move |case| match failed(case, entry) {
+                None => "-".to_owned(),
+                Some(None) => "yes".to_owned(),
+                Some(Some(why)) => {
+                    let place = reasons.iter().position(|other| *other == why);
+                    format!("no ({})", place.unwrap_or_default() + 1)
+                }
+            });
         }
-        Ok(page.paragraph(FOOT))
+        page!("programs", table => table.table(), reasons)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
@@ -269,7 +247,7 @@ impl Experiment for Programs {
 }
 
 fn title(case: &Case) -> Result<String> {
-    let title = peer(case.program)?.title().to_owned();
+    let title = peers::find(case.program)?.title().to_owned();
     Ok(match case.streams {
         None => title,
         Some(1) => format!("{title}, 1 stream"),
@@ -283,23 +261,6 @@ fn direction(case: &Case) -> &'static str {
         PeerDirection::Send => "to the server",
     }
 }
-
-const HEAD: &str = "Programs of the distribution, none of them changed, move a file of 8 MiB \
-    between a client and a server over 70 ms, through two depots and an off-ramp beside the \
-    server, and every byte is compared. The server's side has nothing of \
-    Longhaul; the packet filter of the client's host rejects whatever would go to the server \
-    directly, so what arrives has taken the route. *`longhaul run`* starts the program with the \
-    preload library, *`longhaul run --isolate`* in a network namespace of its own; *redirected*, \
-    the packet filter sends \
-    its connections to the on-ramp's transparent entry; *SOCKS5* and *HTTP CONNECT* are entries \
-    that a program's own option names. With *an on-ramp at the server*, the packet filter of the \
-    server's host sends the connections that the server itself makes to the client to an on-ramp \
-    there, which brings them through both depots to an off-ramp beside \
-    the client. `-`: the program has no such option, or no need of it.";
-
-const FOOT: &str = "GridFTP with one stream uses stream mode, with 4 and 8 extended block mode \
-    (`-fast`), which has the sender open the data connections: to the client, that is the server, \
-    on whose side nothing takes them onto the route unless an on-ramp does.";
 
 #[cfg(test)]
 mod tests {

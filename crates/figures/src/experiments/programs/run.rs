@@ -16,13 +16,11 @@ use crate::experiment::Here;
 use crate::gateways::{Gateways, OFFRAMP_PORT};
 use crate::peers::one_copy::PeerDirection;
 use crate::peers::place::PeerNode;
-use crate::peers::{Item, Need, Peer, contents, fetchers};
+use crate::peers::table::TablePeer;
+use crate::peers::{Item, Peer, Program, contents, need};
 
-/// The packet filter.
-pub const FILTER: Need = Need {
-    program: "nft",
-    package: "nftables",
-};
+/// Packet filter.
+pub const FILTER: &str = "nft";
 
 /// Ports of the on-ramp's entries in the client's node.
 const SOCKS_PORT: u16 = 1080;
@@ -40,7 +38,7 @@ const MAX_REASON: usize = 240;
 ///
 /// # Errors
 /// Something other than the program under test fails.
-pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Observation> {
+pub fn run(here: &Here<'_, Source>, peer: &TablePeer, cell: &Cell) -> Result<Observation> {
     let (lab, source) = (here.lab, here.setup);
     let place = |node| PeerNode {
         lab,
@@ -102,7 +100,7 @@ pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Obse
         });
     }
     if cell.entry == Entry::Connect {
-        fetchers::tunnel(&cell.program, &mut command, local(HTTP_PORT));
+        peer.tunnel(&mut command, local(HTTP_PORT))?;
     }
     match cell.entry {
         Entry::Run | Entry::BothEnds => command = under_run(&gateways, &routes, &[], &command)?,
@@ -255,7 +253,7 @@ fn reject_direct(here: &Here<'_, Source>, entry: Entry) -> Result<()> {
 
 /// Adds rules to a node's packet filter.
 fn filter(here: &Here<'_, Source>, node: &str, rules: &str) -> Result<()> {
-    let mut command = here.lab.command(node, FILTER.find()?)?;
+    let mut command = here.lab.command(node, need(FILTER)?.find()?)?;
     let mut filter = command
         .args(["-f", "-"])
         .stdin(Stdio::piped())

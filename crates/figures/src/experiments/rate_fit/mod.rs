@@ -5,15 +5,16 @@ pub mod program;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::children::{Server, output_within};
+use crate::children::{Server, succeed_within};
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Figure, Page, Table, cell};
+use crate::page::{Figure, Page};
 use crate::runs::Runs;
-use crate::single::Basis;
+use crate::stats::Spread;
+use crate::template::page;
 use crate::tools::Tools;
 use program::{Flow, PORT};
 
@@ -47,20 +48,27 @@ pub struct Observation {
     flows: Vec<Flow>,
 }
 
+impl Cell {
+    fn rate(&self) -> &'static str {
+        if self.fitted { "fitted" } else { "left to TCP" }
+    }
+}
+
 impl Observation {
+    fn rates(&self) -> impl Iterator<Item = f64> {
+        self.flows.iter().map(|flow| flow.mbps)
+    }
+
     fn total(&self) -> f64 {
-        self.flows.iter().map(|flow| flow.mbps).sum()
+        self.rates().sum()
     }
 
     fn least(&self) -> f64 {
-        self.flows
-            .iter()
-            .map(|flow| flow.mbps)
-            .fold(f64::INFINITY, f64::min)
+        self.rates().fold(f64::INFINITY, f64::min)
     }
 
     fn most(&self) -> f64 {
-        self.flows.iter().map(|flow| flow.mbps).fold(0.0, f64::max)
+        self.rates().fold(0.0, f64::max)
     }
 
     fn retransmits(&self) -> f64 {
@@ -96,10 +104,7 @@ impl Experiment for RateFit {
     }
 
     fn cost(&self, _cell: &Cell) -> Cost {
-        Cost {
-            share: 0.3,
-            seconds: f64::from(SECONDS) + 3.0,
-        }
+        Cost::new(0.3, f64::from(SECONDS) + 3.0)
     }
 
     fn seeds(&self, _cell: &Cell) -> u64 {
@@ -145,13 +150,14 @@ impl Experiment for RateFit {
             ]);
         }
         let limit = Duration::from_secs(u64::from(SECONDS) + 30);
-        let (status, out, err) = output_within(sender, "the sender", limit)?;
-        if !status.success() {
-            bail!("the sender ended with {status}: {}", err.trim());
-        }
+        let out = succeed_within(sender, "the sender", limit)?;
         let flows =
             serde_json::from_str(&out).with_context(|| format!("the sender reported {out:?}"))?;
         Ok(Observation { flows })
+    }
+
+    fn under_noise(&self, _cell: &Cell) -> bool {
+        true
     }
 
     fn outcome(&self, seen: &Observation) -> String {
@@ -169,84 +175,60 @@ impl Experiment for RateFit {
     }
 
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        let mut table = Table::new([
-            "flows",
-            "program",
-            "rate",
-            "all, Mbit/s",
-            "share of the path",
-            "least flow",
-            "most",
-            "retransmissions",
-            "runs",
-        ]);
-        for one in self.cells() {
-            let of = |value: fn(&Observation) -> f64| runs.spread(&one, value);
-            let share = of(Observation::total).map(|total| {
-                let text = format!("{:.1} %", 100.0 * total.median / PAYLOAD_MBPS);
-                Basis::Runs(total.count).mark(text)
-            });
-            table.row([
-                one.flows.to_string(),
-                if one.slow {
-                    "the first slow at first"
-                } else {
-                    "fast"
-                }
-                .to_owned(),
-                if one.fitted { "fitted" } else { "left to TCP" }.to_owned(),
-                cell(of(Observation::total), 1),
-                share.unwrap_or_else(|| "-".to_owned()),
-                cell(of(Observation::least), 1),
-                cell(of(Observation::most), 1),
-                cell(of(Observation::retransmits), 0),
-                runs.cell(&one).len().to_string(),
-            ]);
-        }
-        Ok(Page::new(&head()).table(&table))
+        let table = runs
+            .table(self.cells())
+            .text("flows", |row| row.cell.flows)
+            .text("program", |row| match row.cell.slow {
+                true => "the first slow at first",
+                false => "fast",
+            })
+            .text("rate", |row| row.cell.rate())
+            .column("all, Mbit/s", 1, Observation::total)
+            .text("share of the path", |row| {
+                let share = |total: Spread| {
+                    let text = format!("{:.1} %", 100.0 * total.median / PAYLOAD_MBPS);
+                    total.basis().mark(text)
+                };
+                row.spread(Observation::total).map_or("-".to_owned(), share)
+            })
+            .column("least flow", 1, Observation::least)
+            .column("most", 1, Observation::most)
+            .column("retransmissions", 0, Observation::retransmits)
+            .runs()
+            .table();
+        let slow_mb = f64::from(SLOW_PROGRAM.0) / 1e6;
+        page!("rate-fit", table, payload => PAYLOAD_MBPS, seconds => SECONDS,
+            counted => COUNTED_SECONDS, slow_mb, slow_seconds => SLOW_PROGRAM.1)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         let figure = |one: Cell| {
-            let (total, least) = (
-                runs.spread(&one, Observation::total)?,
-                runs.spread(&one, Observation::least)?,
-            );
-            let (most, lost) = (
-                runs.spread(&one, Observation::most)?,
-                runs.spread(&one, Observation::retransmits)?,
-            );
+            let median = |value: fn(&Observation) -> f64| Some(runs.spread(&one, value)?.median);
+            let slow = match one.slow {
+                true => " of which one has a slow program at first",
+                false => "",
+            };
+            let Cell {
+                flows,
+                slow: is_slow,
+                fitted,
+            } = one;
             Some(Figure::new(
-                format!("{}-{}-{}", one.flows, one.slow, one.fitted),
+                format!("{flows}-{is_slow}-{fitted}"),
                 format!(
-                    "{} flows{}, {}: all of them, each, Mbit/s",
-                    one.flows,
-                    if one.slow {
-                        " of which one has a slow program at first"
-                    } else {
-                        ""
-                    },
-                    if one.fitted { "fitted" } else { "left to TCP" }
+                    "{flows} flows{slow}, {}: all of them, each, Mbit/s",
+                    one.rate()
                 ),
                 format!(
                     "{:.1}, {:.1} to {:.1}, {:.0} retransmissions",
-                    total.median, least.median, most.median, lost.median
+                    median(Observation::total)?,
+                    median(Observation::least)?,
+                    median(Observation::most)?,
+                    median(Observation::retransmits)?
                 ),
-                Basis::Runs(total.count),
+                runs.basis([&one]),
             ))
         };
         self.cells().into_iter().filter_map(figure).collect()
     }
-}
-
-fn head() -> String {
-    format!(
-        "Flows of one process over the clean path of `scenarios/clean-long.toml` (120 ms, 155 \
-         Mbit/s, of which {PAYLOAD_MBPS:.1} are payload, Reno) for {SECONDS} s; rates are what was \
-         acknowledged in the last {COUNTED_SECONDS}. *Fitted* flows are handed to \
-         `drs::RateFitter`. A slow program gives {:.0} MB a second for {} s, and then as much as \
-         the socket takes.",
-        f64::from(SLOW_PROGRAM.0) / 1e6,
-        SLOW_PROGRAM.1
-    )
 }

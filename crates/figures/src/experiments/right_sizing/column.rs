@@ -1,9 +1,10 @@
 //! Compared methods of buffer sizing, and their settings.
 
+use std::os::fd::AsFd;
+
 use clap::ValueEnum;
 use drs::{Action, Mode, apply};
 use serde::{Deserialize, Serialize};
-use std::os::fd::AsFd;
 
 /// Bytes of a kilobyte in the paper.
 const KB: u32 = 1024;
@@ -66,37 +67,6 @@ impl Column {
             Self::Auto => "auto",
             Self::Fixed => "program's 64 KB",
             Self::AutoFixed => "auto on 64 KB",
-        }
-    }
-
-    /// Returns a description of the settings for the reader.
-    pub const fn how(self) -> &'static str {
-        match self {
-            Self::Stock => "hosts without window scaling, nothing set: no window is over 64 KB",
-            Self::Fixed => {
-                "large hosts; both programs set their buffers to 64 KB (`SO_RCVBUF`, \
-                 `SO_SNDBUF`), the receiver holds its window to 64 KB"
-            }
-            Self::Unlucky2004 => {
-                "large hosts; buffers set, the receiver holds its window to 159.4 KB, which is \
-                 what a 212.5 KB buffer offered on Linux 2.4 (a quarter was kept for bookkeeping)"
-            }
-            Self::Unlucky => "large hosts; buffers set, the receiver holds its window to 212.5 KB",
-            Self::Over => {
-                "large hosts; both programs set 4 MB, which the kernel doubles: more than ten \
-                 times the bandwidth-delay product"
-            }
-            Self::Kernel => "large hosts (autotuning up to 16 MB), nothing set",
-            Self::Classic => {
-                "large hosts; both programs set 64 KB on the connection and run `Mode::Classic`"
-            }
-            Self::PaperPlus => {
-                "large hosts; both programs set 64 KB on the connection and run `Mode::PaperPlus`"
-            }
-            Self::Auto => "large hosts, nothing set; both programs run `Mode::Auto`",
-            Self::AutoFixed => {
-                "large hosts; both programs set 64 KB on the connection and run `Mode::Auto`"
-            }
         }
     }
 

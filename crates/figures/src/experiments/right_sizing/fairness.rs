@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::program::PORT;
 use super::{ends, payload, rates};
-use crate::children::{Server, output_within};
+use crate::children::{Server, succeed_within};
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Figure, Page, Table, cell};
+use crate::page::{Figure, Page};
 use crate::runs::Runs;
-use crate::single::Basis;
+use crate::template::page;
 use crate::tools::Tools;
 
 /// Connections from each of the four senders.
@@ -26,36 +26,7 @@ const COUNTED_SECONDS: u32 = 25;
 const SETTLE_SECONDS: u32 = 15;
 
 /// Four senders at different distances, one receiver behind a bottleneck of 500 Mbit/s.
-const CROWD: &str = r#"
-title = "200 connections of four round trips on one bottleneck"
-[nodes.near]
-[nodes.middle]
-[nodes.far]
-[nodes.farthest]
-[nodes.hub]
-[nodes.receiver]
-[links.a]
-ends = ["near", "hub"]
-delay = "4 ms"
-rate = "unlimited"
-[links.b]
-ends = ["middle", "hub"]
-delay = "24 ms"
-rate = "unlimited"
-[links.c]
-ends = ["far", "hub"]
-delay = "74 ms"
-rate = "unlimited"
-[links.d]
-ends = ["farthest", "hub"]
-delay = "149 ms"
-rate = "unlimited"
-[links.bottleneck]
-ends = ["hub", "receiver"]
-delay = "1 ms"
-rate = "500 Mbit/s"
-queue = "1 bdp of 100 ms"
-"#;
+const CROWD: &str = include_str!("../../../labs/fairness.toml");
 /// Senders and their round trips in milliseconds.
 const SENDERS: [(&str, u32); 4] = [
     ("near", 10),
@@ -135,10 +106,7 @@ impl Experiment for Fairness {
     }
 
     fn cost(&self, _cell: &Cell) -> Cost {
-        Cost {
-            share: 1.0,
-            seconds: f64::from(SETTLE_SECONDS + COUNTED_SECONDS) + 8.0,
-        }
+        Cost::new(1.0, f64::from(SETTLE_SECONDS + COUNTED_SECONDS) + 8.0)
     }
 
     fn prepare(&self, tools: &Tools) -> Result<PathBuf> {
@@ -187,71 +155,50 @@ impl Experiment for Fairness {
         )
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        let distances = SENDERS.map(|(_, rtt)| format!("at {rtt} ms"));
-        let heads = ["budget, MB", "sharing", "total, Mbit/s"].map(str::to_owned);
-        let last = ["Jain's index of goodput", "buffers mean, MB", "runs"].map(str::to_owned);
-        let mut table = Table::new(heads.into_iter().chain(distances).chain(last));
-        for one in self.cells() {
-            let spread = |value: &dyn Fn(&Observation) -> f64| runs.spread(&one, value);
-            let Some(count) = spread(&|_| 0.0).map(|spread| spread.count) else {
-                continue;
-            };
-            let mut row = vec![
-                one.budget_mb.to_string(),
-                match one.sharing {
-                    Sharing::Equal => "equal fixed shares".to_owned(),
-                    Sharing::Budget => "paper+ under a budget".to_owned(),
-                },
-                cell(spread(&Observation::total), 1),
-            ];
-            row.extend(SENDERS.map(|(_, rtt)| cell(spread(&|seen| seen.rate_at_distance(rtt)), 1)));
-            row.push(cell(spread(&|seen| jain(&seen.rates)), 3));
-            row.push(cell(
-                spread(&|seen| seen.buffers_mean / f64::from(1 << 20)),
-                1,
-            ));
-            row.push(count.to_string());
-            table.row(row);
+        let mut table = runs
+            .table(self.cells())
+            .measured()
+            .text("budget, MB", |row| row.cell.budget_mb)
+            .text("sharing", |row| match row.cell.sharing {
+                Sharing::Equal => "equal fixed shares",
+                Sharing::Budget => "paper+ under a budget",
+            })
+            .column("total, Mbit/s", 1, Observation::total);
+        for (_, rtt) in SENDERS {
+            let rate = move |seen: &Observation| seen.rate_at_distance(rtt);
+            table = table.column(format!("at {rtt} ms"), 1, rate);
         }
-        Ok(Page::new(
-            "50 connections each at 10, 50, 150 and 300 ms over one bottleneck of 500 Mbit/s, \
-             CUBIC, 25 s after 15 s to settle. The receiver has so much for all \
-             buffers, as the kernel accounts them. What the ways of sizing are stands in \
-             `docs/right-sizing.md`.",
-        )
-        .table(&table))
+        let table = table
+            .column("Jain's index of goodput", 3, |seen| jain(&seen.rates))
+            .column("buffers mean, MB", 1, |seen| {
+                seen.buffers_mean / f64::from(1 << 20)
+            })
+            .runs()
+            .table();
+        page!("fairness", table)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
-        BUDGETS_MB
-            .into_iter()
-            .filter_map(|budget_mb| {
-                let total = |sharing| runs.spread(&Cell { sharing, budget_mb }, Observation::total);
-                let (equal, budget) = (total(Sharing::Equal)?, total(Sharing::Budget)?);
-                let index =
-                    |sharing| runs.spread(&Cell { sharing, budget_mb }, |seen| jain(&seen.rates));
-                Some(Figure::new(
-                    format!("{budget_mb}-mb"),
-                    format!(
-                        "one budget of {budget_mb} MB beside equal shares of it: all goodput, \
-                         Jain's index"
-                    ),
-                    format!(
-                        "{:.0} beside {:.0} Mbit/s, {:.2} beside {:.2}",
-                        budget.median,
-                        equal.median,
-                        index(Sharing::Budget)?.median,
-                        index(Sharing::Equal)?.median
-                    ),
-                    Basis::Runs(budget.count.min(equal.count)),
-                ))
-            })
-            .collect()
+        let figure = |budget_mb| {
+            let both = [Sharing::Equal, Sharing::Budget].map(|sharing| Cell { sharing, budget_mb });
+            let rate = runs.gain([&both[0], &both[1]], Observation::total)?;
+            let index = runs.gain([&both[0], &both[1]], |seen| jain(&seen.rates))?;
+            let title = format!(
+                "one budget of {budget_mb} MB beside equal shares of it: all goodput, Jain's index"
+            );
+            let text = format!(
+                "{:.0} beside {:.0} Mbit/s, {:.2} beside {:.2}",
+                rate.after.median, rate.before.median, index.after.median, index.before.median
+            );
+            Some(Figure::new(
+                format!("{budget_mb}-mb"),
+                title,
+                text,
+                rate.basis(),
+            ))
+        };
+        BUDGETS_MB.into_iter().filter_map(figure).collect()
     }
 }
 
@@ -298,15 +245,12 @@ fn send(here: &Here<'_, PathBuf>, limit: Duration) -> Result<()> {
     std::thread::scope(|scope| {
         let senders: Vec<_> = commands
             .into_iter()
-            .map(|command| scope.spawn(move || output_within(command, "a sender", limit)))
+            .map(|command| scope.spawn(move || succeed_within(command, "a sender", limit)))
             .collect();
         for sender in senders {
-            let (status, _, err) = sender
+            sender
                 .join()
                 .unwrap_or_else(|_| bail!("a sender's thread ended badly"))?;
-            if !status.success() {
-                bail!("a sender ended with {status}: {}", err.trim());
-            }
         }
         Ok(())
     })

@@ -8,20 +8,24 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use minijinja::{Value, context};
 use serde::{Deserialize, Serialize};
 
 use super::column::Column;
 use super::program::{EndObservation, PORT};
 use super::{ends, payload, word};
-use crate::children::{Server, output_within};
+use crate::children::{Server, succeed_within};
+use crate::columns::Columns;
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Figure, Page, Table, median};
+use crate::page::{Figure, Page, Table, cell, median};
 use crate::plot;
+use crate::record::name;
 use crate::runner::FIRST_PUBLISHED_SEED;
 use crate::runs::Runs;
-use crate::single::{Basis, SINGLE};
+use crate::single::SINGLE;
 use crate::stats::Spread;
+use crate::template::page;
 use crate::tools::Tools;
 
 /// Sizes of the figure's points, in megabytes.
@@ -60,25 +64,6 @@ impl DrsPath {
         match self {
             Self::Constant => "constant path, 102.1 ms and 36 Mbit/s",
             Self::Varying => "varying path, mean 157 ms and 17.2 Mbit/s",
-        }
-    }
-
-    fn key(self) -> &'static str {
-        match self {
-            Self::Constant => "constant",
-            Self::Varying => "varying",
-        }
-    }
-
-    /// Returns the figures that the paper printed.
-    fn in_the_paper(self) -> &'static str {
-        match self {
-            Self::Constant => {
-                "The paper printed beside it: stock 64 KB about 5 Mbit/s from 8 MB up; drsFTP 30 \
-                 beyond 64 MB, 78.7 % of the over-provisioned rate on average; over-provisioned \
-                 34.5 at best; drsFTP 2.4 times the static 212.5 KB."
-            }
-            Self::Varying => "The paper printed no transfers over its varying path.",
         }
     }
 }
@@ -162,10 +147,7 @@ impl Experiment for Figure4 {
     }
 
     fn cost(&self, cell: &Cell) -> Cost {
-        Cost {
-            share: SHARE,
-            seconds: cell.about(),
-        }
+        Cost::new(SHARE, cell.about())
     }
 
     fn prepare(&self, tools: &Tools) -> Result<PathBuf> {
@@ -206,10 +188,7 @@ impl Experiment for Figure4 {
             .args(["--to", &format!("{}:{PORT}", here.lab.address("receiver")?)])
             .args(["--bytes", &(cell.megabytes() << 20).to_string(), "--file"])
             .arg(here.setup);
-        let (status, out, err) = output_within(command, "the sender", limit)?;
-        if !status.success() {
-            bail!("the sender ended with {status}: {}", err.trim());
-        }
+        let out = succeed_within(command, "the sender", limit)?;
         let sender = ends(&out)?.into_iter().next();
         let receiver = ends(&receiver.rest(Duration::from_secs(20))?.join("\n"))?
             .into_iter()
@@ -241,52 +220,35 @@ impl Experiment for Figure4 {
     }
 
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        let mut page = Page::new(
-            "What the ways of sizing are stands in `docs/right-sizing.md`, and below the tables.",
-        );
+        let (mut paths, mut all_plots) = (vec![], vec![]);
         for path in DrsPath::ALL {
             let table = table(path, runs);
             if table.is_empty() {
                 continue;
             }
-            page = page
-                .heading(&format!("Figure 4: {}", path.title()))
-                .paragraph(
-                    "Goodput, Mbit/s: the median of the runs, and of one run its value. \
-                    Buffers are as the kernel accounts them: payload and bookkeeping.",
-                )
-                .table(&table)
-                .paragraph(&format!(
-                    "{}{}",
-                    against_the_best(path, runs),
-                    path.in_the_paper()
-                ));
-            page = plots(page, path, runs)?;
+            let plots = plots(path, runs)?;
+            paths.push(context!(
+                table, title => path.title(), key => name(path), buffers => plots.len() > 1,
+                against_the_best => against_the_best(path, runs),
+            ));
+            all_plots.extend(plots);
         }
-        let how: Vec<String> = Column::ALL
-            .iter()
-            .map(|column| format!("- **{}**: {}.", column.title(), column.how()))
-            .collect();
-        Ok(page.heading("How each is set").paragraph(&how.join("\n")))
+        let titles = Column::ALL.map(|column| (word(column), column.title()));
+        let titles: Value = titles.into_iter().collect();
+        Ok(page!("figure4", paths, titles)?.with_plots(all_plots))
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         let mut figures = vec![];
         for path in DrsPath::ALL {
             for column in COMPARED {
-                let Some(rate) = runs.spread(&Cell { path, column }, Observation::last) else {
-                    continue;
-                };
-                figures.push(Figure::new(
-                    format!("{}-{}", path.key(), word(column)),
-                    format!(
-                        "{}, Mbit/s at the largest size, {}",
-                        column.title(),
-                        path.title()
-                    ),
-                    crate::page::cell(Some(rate), 1),
-                    Basis::Runs(rate.count),
-                ));
+                let rate = runs.spread(&Cell { path, column }, Observation::last);
+                let key = format!("{}-{}", name(path), word(column));
+                let (column, path) = (column.title(), path.title());
+                let title = format!("{column}, Mbit/s at the largest size, {path}");
+                figures.extend(
+                    rate.map(|rate| Figure::new(key, title, cell(Some(rate), 1), rate.basis())),
+                );
             }
             figures.extend(quoted(path, runs));
         }
@@ -296,53 +258,40 @@ impl Experiment for Figure4 {
 
 /// Returns the figures of a path that documents quote.
 fn quoted(path: DrsPath, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
-    let median = |column, size| Some(rate(runs, &Cell { path, column }, size)?.median);
-    let last = |column| {
+    let key = |column| Cell { path, column };
+    let last = |column| Some(runs.spread(&key(column), Observation::last)?.median);
+    let by = |column, other| Some(format!("{:.1}", last(column)? / last(other)?));
+    let rate = |column: Column| Some(format!("{} {:.1}", column.title(), last(column)?));
+    let rates: Vec<String> = Column::ALL.into_iter().filter_map(rate).collect();
+    let share = |size| {
+        let [classic, over] = [Column::Classic, Column::Over].map(key);
         Some(
-            runs.spread(&Cell { path, column }, Observation::last)?
-                .median,
+            runs.gain([&over, &classic], |seen| seen.goodput_at(size))?
+                .ratio(),
         )
     };
-    let medians: Vec<String> = Column::ALL
-        .into_iter()
-        .filter_map(|column| Some(format!("{} {:.1}", column.title(), last(column)?)))
-        .collect();
-    let by = |column, other| Some(format!("{:.1}", last(column)? / last(other)?));
-    let shares: Vec<f64> = SIZES
-        .into_iter()
-        .filter_map(|size| Some(median(Column::Classic, size)? / median(Column::Over, size)?))
-        .collect();
-    let average = (!shares.is_empty()).then(|| {
-        let average = shares.iter().sum::<f64>() / shares.len() as f64;
-        format!("{:.0} %", 100.0 * average)
-    });
-    let cells: Vec<Cell> = Column::ALL
-        .map(|column| Cell { path, column })
-        .into_iter()
-        .filter(|cell| !runs.cell(cell).is_empty())
-        .collect();
-    let basis = runs.basis(&cells);
+    let shares: Vec<f64> = SIZES.into_iter().filter_map(share).collect();
+    let average = Spread::from_samples(&shares);
+    let basis = runs.basis(&measured(path, runs));
     let texts = [
-        ("rates", Some(medians.join("; "))),
+        ("rates", Some(rates.join("; "))),
         ("classic-by-stock", by(Column::Classic, Column::Stock)),
         ("classic-by-2004", by(Column::Classic, Column::Unlucky2004)),
         ("classic-by-static", by(Column::Classic, Column::Unlucky)),
-        ("classic-average", average),
         (
-            "auto-by-best",
-            Some(against_the_best(path, runs).trim_end().to_owned()),
+            "classic-average",
+            average.map(|average| format!("{:.0} %", 100.0 * average.mean)),
         ),
+        ("auto-by-best", Some(against_the_best(path, runs))),
     ];
-    texts
-        .into_iter()
-        .filter_map(|(key, text)| {
-            Some(Figure::quoted(
-                format!("{}-{key}", path.key()),
-                text?,
-                basis,
-            ))
-        })
-        .collect()
+    let figure = |(key, text): (&str, Option<String>)| {
+        Some(Figure::quoted(
+            format!("{}-{key}", name(path)),
+            text?,
+            basis,
+        ))
+    };
+    texts.into_iter().filter_map(figure).collect()
 }
 
 /// Returns the file of a seed's synthetic series.
@@ -356,41 +305,41 @@ fn trace(scratch: &Path, seed: u64) -> Result<PathBuf> {
 }
 
 /// A value of a transfer.
-type Value = fn(&Observation) -> f64;
+type SeenValue = fn(&Observation) -> f64;
+
+/// Returns the transfers over a path that have runs.
+fn measured(path: DrsPath, runs: &Runs<'_, Cell, Observation>) -> Vec<Cell> {
+    let cells = Column::ALL.map(|column| Cell { path, column });
+    cells
+        .into_iter()
+        .filter(|cell| !runs.cell(cell).is_empty())
+        .collect()
+}
 
 /// Returns the table, with a column for each sizing method that has runs.
 fn table(path: DrsPath, runs: &Runs<'_, Cell, Observation>) -> Table {
-    let measured: Vec<Cell> = Column::ALL
-        .map(|column| Cell { path, column })
-        .into_iter()
-        .filter(|cell| !runs.cell(cell).is_empty())
-        .collect();
+    type Row<'a> = (String, Box<dyn Fn(&Cell) -> String + 'a>);
+    let measured = measured(path, runs);
     if measured.is_empty() {
         return Table::default();
     }
-    let mut table = Table::new(
-        ["MB"]
-            .into_iter()
-            .chain(measured.iter().map(|cell| cell.column.title())),
-    );
-    let mut row = |head: &str, text: &dyn Fn(&Cell) -> String| {
-        table.row(
-            [head.to_owned()]
-                .into_iter()
-                .chain(measured.iter().map(text)),
-        );
+    let at = |size: u64| -> Row<'_> {
+        let rate = move |cell: &Cell| runs.spread(cell, |seen| seen.goodput_at(size));
+        (
+            size.to_string(),
+            Box::new(move |cell| median(rate(cell), 2)),
+        )
     };
-    for size in SIZES {
-        row(&size.to_string(), &|cell| median(rate(runs, cell, size), 2));
-    }
-    row("spread at the largest", &|cell| {
+    let mut rows: Vec<Row<'_>> = SIZES.into_iter().map(at).collect();
+    let spread = |cell: &Cell| {
         let largest = runs.spread(cell, Observation::last);
         largest.map_or("-".into(), |spread| match spread.is_single() {
             true => format!("none ({SINGLE})"),
             false => format!("{:.1}..{:.1}", spread.min, spread.max),
         })
-    });
-    let rows: [(&str, Value); 6] = [
+    };
+    rows.push(("spread at the largest".to_owned(), Box::new(spread)));
+    let values: [(&str, SeenValue); 6] = [
         ("receive buffer mean, KB", |seen| {
             seen.receiver.buffer_mean / 1024.0
         }),
@@ -410,21 +359,17 @@ fn table(path: DrsPath, runs: &Runs<'_, Cell, Observation>) -> Table {
             f64::from(seen.sender.retransmits)
         }),
     ];
-    for (head, value) in rows {
-        row(head, &|cell| median(runs.spread(cell, value), 0));
+    for (head, value) in values {
+        let value = move |cell: &Cell| median(runs.spread(cell, value), 0);
+        rows.push((head.to_owned(), Box::new(value)));
     }
-    row("runs", &|cell| runs.cell(cell).len().to_string());
-    table
-}
-
-/// Returns the spread of goodput at a size.
-fn rate(runs: &Runs<'_, Cell, Observation>, cell: &Cell, megabytes: u64) -> Option<Spread> {
-    let records = runs.cell(cell);
-    let all: Vec<f64> = records
-        .iter()
-        .filter_map(|record| record.seen.goodput_at(megabytes))
-        .collect();
-    Spread::from_samples(&all)
+    let count = |cell: &Cell| runs.cell(cell).len().to_string();
+    rows.push(("runs".to_owned(), Box::new(count)));
+    let columns = Columns::of(rows).text("MB", |(head, _)| head.clone());
+    let shown = measured.into_iter().fold(columns, |columns, cell| {
+        columns.text(cell.column.title(), move |(_, text)| text(&cell))
+    });
+    shown.table()
 }
 
 /// Compares `auto` at each size with the best other column, at the same seeds.
@@ -433,94 +378,84 @@ fn against_the_best(path: DrsPath, runs: &Runs<'_, Cell, Observation>) -> String
         path,
         column: Column::Auto,
     };
-    let against = |column, size| {
-        let ratios = runs.ratios(&auto, &Cell { path, column }, |seen| {
-            seen.goodput_at(size).unwrap_or(f64::NAN)
-        });
-        let known: Vec<f64> = ratios
-            .into_iter()
-            .filter(|ratio| ratio.is_finite())
-            .collect();
-        Spread::from_samples(&known)
-    };
     let worst = |size: u64| {
         let others = Column::ALL
             .into_iter()
             .filter(|column| *column != Column::Auto);
-        others
-            .filter_map(|column| Some((against(column, size)?, column)))
-            .min_by(|a, b| a.0.median.total_cmp(&b.0.median))
-            .map(|(ratio, column)| {
-                let text = format!("{size} MB {:.3} ({})", ratio.median, column.title());
-                (text, ratio.count)
-            })
+        let ratio = |column| {
+            let ratio = runs.ratio(&auto, &Cell { path, column }, |seen| seen.goodput_at(size));
+            Some((ratio?, column))
+        };
+        let worst = others
+            .filter_map(ratio)
+            .min_by(|a, b| a.0.median.total_cmp(&b.0.median));
+        worst.map(|(ratio, column)| {
+            let text = format!("{size} MB {:.3} ({})", ratio.median, column.title());
+            (text, ratio.count)
+        })
     };
-    let worst: Vec<(String, usize)> = SIZES.into_iter().filter_map(worst).collect();
-    let list: Vec<&str> = worst.iter().map(|(text, _)| text.as_str()).collect();
-    let ratios = match worst.iter().all(|(_, runs)| *runs == 1) {
+    let (list, counts): (Vec<String>, Vec<usize>) = SIZES.into_iter().filter_map(worst).unzip();
+    let ratios = match counts.iter().all(|runs| *runs == 1) {
         true => format!("the ratio of two {SINGLE} runs of the same seed"),
         false => "the median of the ratios at the same seed".to_owned(),
     };
-    match list.is_empty() {
-        true => String::new(),
-        false => format!(
-            "`auto` against the column that did best beside it, {ratios}: {}.\n\n",
-            list.join(", ")
-        ),
+    match list.join(", ") {
+        list if list.is_empty() => list,
+        list => format!("`auto` against the column that did best beside it, {ratios}: {list}."),
     }
 }
 
-fn plots(page: Page, path: DrsPath, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-    let curves: Vec<plot::Curve> = Column::ALL
+/// Returns the plots of a path with their names: goodput by size, and buffers over time if a run
+/// has them.
+fn plots(path: DrsPath, runs: &Runs<'_, Cell, Observation>) -> Result<Vec<(String, String)>> {
+    let curve = |(index, column): (usize, Column)| {
+        let cell = Cell { path, column };
+        let rate = |size| Some(runs.spread(&cell, |seen| seen.goodput_at(size))?.median);
+        let point = |size| Some((size << 20, rate(size)?));
+        let points: Vec<(u64, f64)> = SIZES.into_iter().filter_map(point).collect();
+        (!points.is_empty()).then(|| plot::Curve {
+            name: column.title().to_owned(),
+            points,
+            colour: plot::colour(index),
+            from_paper: false,
+        })
+    };
+    let curves: Vec<_> = Column::ALL
         .into_iter()
         .enumerate()
-        .filter_map(|(index, column)| {
-            let cell = Cell { path, column };
-            let point = |size| Some((size << 20, rate(runs, &cell, size)?.median));
-            let points: Vec<(u64, f64)> = SIZES.into_iter().filter_map(point).collect();
-            (!points.is_empty()).then(|| plot::Curve {
-                name: column.title().to_owned(),
-                points,
-                colour: plot::colour(index),
-                from_paper: false,
-            })
-        })
+        .filter_map(curve)
         .collect();
+    let line = |(index, column): (usize, Column)| {
+        let runs = runs.cell(&Cell { path, column });
+        let seen = runs.iter().map(|record| &record.seen);
+        let run = seen
+            .into_iter()
+            .find(|seen| !seen.receiver.series.is_empty())?;
+        let point = |&(at, buffer, ..): &(f64, u64, u64, u64)| {
+            (at - run.sender.start, buffer as f64 / 1024.0)
+        };
+        Some(plot::Line {
+            name: column.title().to_owned(),
+            points: run.receiver.series.iter().map(point).collect(),
+            colour: plot::colour(index),
+        })
+    };
     let drawn = [
         Column::Classic,
         Column::PaperPlus,
         Column::Kernel,
         Column::Auto,
     ];
-    let lines: Vec<plot::Line> = drawn
-        .into_iter()
-        .enumerate()
-        .filter_map(|(index, column)| {
-            let runs = runs.cell(&Cell { path, column });
-            let run = &runs
-                .iter()
-                .find(|run| !run.seen.receiver.series.is_empty())?
-                .seen;
-            let point = |point: &(f64, u64, u64, u64)| {
-                (point.0 - run.sender.start, point.1 as f64 / 1024.0)
-            };
-            Some(plot::Line {
-                name: column.title().to_owned(),
-                points: run.receiver.series.iter().map(point).collect(),
-                colour: plot::colour(index),
-            })
-        })
-        .collect();
-    let page = page.plot(
-        &format!("drs-figure4-{}", path.key()),
-        plot::rate_by_size(&format!("DRS Figure 4: {}", path.title()), &curves)?,
-    );
-    if lines.is_empty() {
-        return Ok(page);
+    let lines: Vec<_> = drawn.into_iter().enumerate().filter_map(line).collect();
+    let (key, title) = (name(path), format!("DRS Figure 4: {}", path.title()));
+    let by_size = plot::rate_by_size(&title, &curves)?;
+    let mut plots = vec![(format!("drs-figure4-{key}"), by_size)];
+    if !lines.is_empty() {
+        let title = format!("receive buffer, 128 MB over the {key} path");
+        plots.push((
+            format!("drs-buffers-{key}"),
+            plot::over_time(&title, "KB", &lines)?,
+        ));
     }
-    let title = format!("receive buffer, 128 MB over the {} path", path.key());
-    Ok(page.plot(
-        &format!("drs-buffers-{}", path.key()),
-        plot::over_time(&title, "KB", &lines)?,
-    ))
+    Ok(plots)
 }

@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use super::column::Column;
 use super::program::PORT;
 use super::{ends, payload, rates, word};
-use crate::children::{Server, output_within};
+use crate::children::{Server, succeed_within};
+use crate::columns::Columns;
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Figure, Page, Table, cell};
+use crate::page::{Figure, Page, cell};
 use crate::runs::Runs;
-use crate::single::Basis;
+use crate::template::page;
 use crate::tools::Tools;
 
 /// Flows of each kind.
@@ -58,6 +59,13 @@ impl Observation {
     }
 }
 
+impl Cell {
+    fn new(column: Column, congestion: &str) -> Self {
+        let congestion = congestion.into();
+        Self { column, congestion }
+    }
+}
+
 impl Experiment for Friendly {
     type Cell = Cell;
     type Observation = Observation;
@@ -72,12 +80,7 @@ impl Experiment for Friendly {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let under = |column| {
-            CONGESTION.map(|congestion| Cell {
-                column,
-                congestion: congestion.into(),
-            })
-        };
+        let under = |column| CONGESTION.map(|congestion| Cell::new(column, congestion));
         COLUMNS.into_iter().flat_map(under).collect()
     }
 
@@ -86,10 +89,7 @@ impl Experiment for Friendly {
     }
 
     fn cost(&self, _cell: &Cell) -> Cost {
-        Cost {
-            share: 0.1,
-            seconds: f64::from(SECONDS) + 5.0,
-        }
+        Cost::new(0.1, f64::from(SECONDS) + 5.0)
     }
 
     fn prepare(&self, tools: &Tools) -> Result<PathBuf> {
@@ -126,74 +126,39 @@ impl Experiment for Friendly {
         format!("share {:.3}", seen.share())
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        let mut table = Table::new(["flows"].into_iter().chain(CONGESTION));
-        for column in COLUMNS {
-            let shares = CONGESTION.map(|congestion| {
-                let key = Cell {
-                    column,
-                    congestion: congestion.into(),
-                };
-                cell(runs.spread(&key, Observation::share), 3)
+        let mut table = Columns::of(COLUMNS).text("flows", |column| column.title());
+        for congestion in CONGESTION {
+            table = table.spread(congestion, 3, move |column| {
+                runs.spread(&Cell::new(*column, congestion), Observation::share)
             });
-            table.row([column.title().to_owned()].into_iter().chain(shares));
         }
-        Ok(Page::new(
-            "Four flows of each kind, 60 s over 36 Mbit/s and 102.1 ms. The share of the first \
-             kind in what all carried (0.5 is even); the stock flows are autotuned by \
-             the kernel. \"kernel\" beside stock is the same twice, and shows the noise.",
-        )
-        .table(&table))
+        page!("friendly", table => table.table())
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
-        let share = |column, congestion: &str| {
-            let key = Cell {
-                column,
-                congestion: congestion.into(),
-            };
-            runs.spread(&key, Observation::share)
-        };
-        let basis = |column| {
-            let cells = CONGESTION.map(|congestion| Cell {
-                column,
-                congestion: congestion.into(),
-            });
-            runs.basis(&cells)
-        };
-        let quoted = COLUMNS.into_iter().filter_map(|column| {
-            let shares = CONGESTION
-                .into_iter()
-                .map(|name| Some(format!("{:.2} with {name}", share(column, name)?.median)));
-            let shares: Option<Vec<String>> = shares.collect();
-            Some(Figure::quoted(
-                format!("{}-shares", word(column)),
-                shares?.join(", "),
-                basis(column),
+        let share = |column, name: &str| runs.spread(&Cell::new(column, name), Observation::share);
+        let beside = |congestion| {
+            let of = |column| share(column, congestion);
+            let auto = of(Column::Auto)?;
+            Some(Figure::new(
+                congestion,
+                format!("share of `auto` beside stock flows, {congestion} (stock beside stock)"),
+                format!("{} ({})", cell(Some(auto), 3), cell(of(Column::Kernel), 3)),
+                auto.basis(),
             ))
-        });
-        CONGESTION
-            .into_iter()
-            .filter_map(|congestion| {
-                let of = |column| share(column, congestion);
-                Some(Figure::new(
-                    congestion,
-                    format!(
-                        "share of `auto` beside stock flows, {congestion} (stock beside stock)"
-                    ),
-                    format!(
-                        "{} ({})",
-                        cell(Some(of(Column::Auto)?), 3),
-                        cell(of(Column::Kernel), 3)
-                    ),
-                    Basis::Runs(of(Column::Auto)?.count),
-                ))
-            })
-            .chain(quoted)
+        };
+        let quoted = |column| {
+            let shares = CONGESTION
+                .map(|name| Some(format!("{:.2} with {name}", share(column, name)?.median)));
+            let shares: Option<Vec<String>> = shares.into_iter().collect();
+            let basis = runs.basis(&CONGESTION.map(|name| Cell::new(column, name)));
+            let key = format!("{}-shares", word(column));
+            Some(Figure::quoted(key, shares?.join(", "), basis))
+        };
+        let beside = CONGESTION.into_iter().filter_map(beside);
+        beside
+            .chain(COLUMNS.into_iter().filter_map(quoted))
             .collect()
     }
 }
@@ -228,9 +193,6 @@ fn flows(
             "--file",
         ])
         .arg(here.setup);
-    let (status, _, err) = output_within(command, "the sender", limit)?;
-    if !status.success() {
-        bail!("the sender ended with {status}: {}", err.trim());
-    }
+    succeed_within(command, "the sender", limit)?;
     Ok(rates(&ends(&receiver.rest(limit)?.join("\n"))?, SECONDS))
 }

@@ -9,9 +9,9 @@ pub mod program;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
 
 use crate::dataset;
+use crate::record::name;
 use crate::tools::Tools;
 use column::Column;
 use program::EndObservation;
@@ -28,10 +28,7 @@ fn payload(tools: &Tools) -> Result<PathBuf> {
 
 /// Returns the command-line word for a column.
 fn word(column: Column) -> String {
-    column
-        .to_possible_value()
-        .map(|value| value.get_name().to_owned())
-        .unwrap_or_default()
+    name(column)
 }
 
 /// Parses the [`End`]s in the last line of a program's output.

@@ -1,107 +1,86 @@
 //! The table and its text.
 
+use anyhow::Result;
+
 use super::{Cell, CopiedData, Observation, Scale, ScaleMethod};
 use crate::comparison::Comparison;
 use crate::experiment::Experiment;
-use crate::page::{Figure, Page, Table, cell, number};
+use crate::page::{Figure, Page, number};
 use crate::runs::Runs;
 use crate::single::Basis;
 use crate::stats::Spread;
+use crate::template::page;
 
 /// Bytes of the file of which the sparse one is a sample.
 const TERABYTES: f64 = (4u64 << 40) as f64;
 
+/// Copies of the sparse file.
+const SPARSE: [Cell; 2] = [
+    Cell {
+        what: CopiedData::Sparse,
+        way: ScaleMethod::Push,
+    },
+    Cell {
+        what: CopiedData::Sparse,
+        way: ScaleMethod::Pull,
+    },
+];
+
 /// Returns the page.
-pub fn page(runs: &Runs<'_, Cell, Observation>) -> Page {
-    let mut table = Table::new([
-        "what",
-        "by",
-        "seconds",
-        "files a second",
-        "client: peak MiB",
-        "CPU s",
-        "server: peak MiB",
-        "CPU s",
-        "runs",
-    ]);
-    for one in Scale.cells() {
-        let mut row = vec![
-            one.what.words().to_owned(),
-            one.way.words().to_owned(),
-            cell(runs.spread(&one, |seen| seen.seconds), 1),
-            match one.what {
-                CopiedData::Sparse | CopiedData::ManyStreams => "-".to_owned(),
-                _ => cell(runs.spread(&one, Observation::files_per_second), 0),
-            },
-        ];
-        let of = |end: fn(&Observation) -> Option<super::Usage>,
-                  value: fn(&super::Usage) -> f64| {
-            let values: Vec<f64> = runs
-                .cell(&one)
-                .iter()
-                .filter_map(|record| end(&record.seen).as_ref().map(value))
-                .collect();
-            cell(Spread::from_samples(&values), 1)
-        };
-        for end in [
-            |seen: &Observation| seen.client,
-            |seen: &Observation| seen.server,
-        ] {
-            row.push(of(end, |usage| usage.peak_mib));
-            row.push(of(end, |usage| usage.cpu_seconds));
-        }
-        row.push(runs.cell(&one).len().to_string());
-        table.row(row);
-    }
-    let page = Page::new(HEAD).table(&table);
-    match hours_of_terabytes(runs) {
-        Some(hours) => page.paragraph(&format!(
-            "Holes do not travel, but both ends hash them, because the hash of a file is that of \
-             all its bytes, the zeros of its holes included. At the rate of the file of 64 GiB, \
-             one of 4 TiB that is all a hole takes {hours:.1} hours: \
-             extrapolated, not measured."
-        )),
-        None => page,
-    }
+///
+/// # Errors
+/// Its template is wrong.
+pub fn page(runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
+    let is_one = |cell: &Cell| matches!(cell.what, CopiedData::Sparse | CopiedData::ManyStreams);
+    let table = runs
+        .table(Scale.cells())
+        .text("what", |row| row.cell.what.words())
+        .text("by", |row| row.cell.way.words())
+        .column("seconds", 1, |seen| seen.seconds)
+        .spread("files a second", 0, |row| {
+            let rate = row.spread(Observation::files_per_second);
+            rate.filter(|_| !is_one(&row.cell))
+        })
+        .column("client: peak MiB", 1, |seen| {
+            seen.client.map(|usage| usage.peak_mib)
+        })
+        .column("CPU s", 1, |seen| {
+            seen.client.map(|usage| usage.cpu_seconds)
+        })
+        .column("server: peak MiB", 1, |seen| {
+            seen.server.map(|usage| usage.peak_mib)
+        })
+        .column("CPU s", 1, |seen| {
+            seen.server.map(|usage| usage.cpu_seconds)
+        })
+        .runs()
+        .table();
+    page!("scale", table, hours => hours_of_terabytes(runs))
 }
 
 /// Returns the figures that documents quote.
 pub fn figures(runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
-    let peaks: Vec<f64> = runs
-        .pick(|_| true)
-        .iter()
-        .flat_map(|record| record.seen.peaks())
-        .collect();
+    let all = runs.pick(|_| true);
+    let peaks: Vec<f64> = all.iter().flat_map(|record| record.seen.peaks()).collect();
     let peak = Spread::from_samples(&peaks).map(|peaks| {
-        Figure::new(
-            "peak",
-            "the most memory of a client or server, over all cases, MiB",
-            number(Some(peaks.max), 0),
-            Basis::Counted,
-        )
+        let title = "the most memory of a client or server, over all cases, MiB";
+        Figure::new("peak", title, number(Some(peaks.max), 0), Basis::Counted)
     });
-    let rate = |way| Some(small_files(runs, way)?.median);
-    let rates = rate(ScaleMethod::Pull)
-        .zip(rate(ScaleMethod::Push))
-        .zip(rate(ScaleMethod::Rsync));
-    let rates = rates.map(|((pull, push), rsync)| {
-        Figure::new(
-            "small-files",
-            "small files a second on loopback: pull, push, rsync's daemon",
-            format!("{pull:.0}, {push:.0}, {rsync:.0}"),
-            runs.basis(&[ScaleMethod::Pull, ScaleMethod::Push, ScaleMethod::Rsync].map(small)),
-        )
+    let cells = [ScaleMethod::Pull, ScaleMethod::Push, ScaleMethod::Rsync].map(small);
+    let rates = cells.each_ref().map(|cell| {
+        Some(format!(
+            "{:.0}",
+            runs.spread(cell, Observation::files_per_second)?.median
+        ))
     });
-    let sparse = [ScaleMethod::Push, ScaleMethod::Pull].map(|way| Cell {
-        what: CopiedData::Sparse,
-        way,
+    let rates: Option<Vec<String>> = rates.into_iter().collect();
+    let rates = rates.map(|rates| {
+        let title = "small files a second on loopback: pull, push, rsync's daemon";
+        Figure::new("small-files", title, rates.join(", "), runs.basis(&cells))
     });
     let hours = hours_of_terabytes(runs).map(|hours| {
-        Figure::quoted(
-            "sparse-4tib",
-            format!("{hours:.1} hours"),
-            runs.basis(&sparse),
-        )
+        let basis = runs.basis(&SPARSE);
+        Figure::quoted("sparse-4tib", format!("{hours:.1} hours"), basis)
     });
     peak.into_iter().chain(rates).chain(hours).collect()
 }
@@ -114,45 +93,25 @@ const fn small(way: ScaleMethod) -> Cell {
     }
 }
 
-/// Returns the rate of small files, in files a second.
-fn small_files(runs: &Runs<'_, Cell, Observation>, way: ScaleMethod) -> Option<Spread> {
-    runs.spread(&small(way), Observation::files_per_second)
-}
-
 /// Compares `longhaul cp` with rsync, which fetches the same files from its daemon.
 pub fn comparisons(runs: &Runs<'_, Cell, Observation>) -> Vec<Comparison> {
-    let both = small_files(runs, ScaleMethod::Pull).zip(small_files(runs, ScaleMethod::Rsync));
-    let compared = both.map(|(own, other)| Comparison {
-        case: format!("{} over loopback", CopiedData::SmallFiles.words()),
-        rival: ScaleMethod::Rsync.words().to_owned(),
-        ratio: own.median / other.median,
-        is_first: own.median >= other.median,
-        basis: runs.basis(&[ScaleMethod::Pull, ScaleMethod::Rsync].map(small)),
-    });
-    compared.into_iter().collect()
+    let both = [ScaleMethod::Rsync, ScaleMethod::Pull].map(small);
+    let case = format!("{} over loopback", CopiedData::SmallFiles.words());
+    let rival = ScaleMethod::Rsync.words().to_owned();
+    let gain = runs.gain([&both[0], &both[1]], Observation::files_per_second);
+    gain.map(|gain| gain.compare(case, rival))
+        .into_iter()
+        .collect()
 }
 
 /// Returns the time of a hole of 4 TiB at the slower of the measured rates, in hours.
 fn hours_of_terabytes(runs: &Runs<'_, Cell, Observation>) -> Option<f64> {
-    let rates = [ScaleMethod::Push, ScaleMethod::Pull].map(|way| {
-        let one = Cell {
-            what: CopiedData::Sparse,
-            way,
-        };
-        Some(
-            runs.spread(&one, |seen| seen.bytes as f64 / seen.seconds)?
-                .median,
-        )
-    });
-    let slower = rates.into_iter().flatten().reduce(f64::min)?;
-    Some(TERABYTES / slower / 3600.0)
+    let rate = |seen: &Observation| seen.bytes as f64 / seen.seconds;
+    let rates = SPARSE
+        .iter()
+        .filter_map(|cell| Some(runs.spread(cell, rate)?.median));
+    Some(TERABYTES / rates.reduce(f64::min)? / 3600.0)
 }
-
-const HEAD: &str = "Copies within one machine, over its loopback interface, with nothing set but \
-    what the table names; sources in memory, and what arrives too where the memory file system \
-    has inodes for it, otherwise on disk. Peaks are the kernel's (`VmHWM`) of the \
-     client's and the server's process over the whole copy. rsync (`-rtW --inplace`, not \
-     encrypted) copies the same files from its daemon in the same node.";
 
 #[cfg(test)]
 mod tests {
@@ -186,6 +145,7 @@ mod tests {
         assert_eq!(figures[1].text, "1.3 hours (single)");
         assert!(
             page(&runs)
+                .unwrap()
                 .text
                 .contains("one of 4 TiB that is all a hole takes 1.3 hours")
         );

@@ -17,15 +17,7 @@ use crate::peers::one_copy::{Job, PeerDirection, one_copy};
 use crate::watched_copy::WatchedCopy;
 
 /// Both ends are in one node. The other node exists because a lab needs a link.
-pub const LAB: &str = r#"
-title = "one host"
-[nodes.host]
-[nodes.other]
-[links.unused]
-ends = ["host", "other"]
-delay = "1 ms"
-rate = "100 Mbit/s"
-"#;
+pub const LAB: &str = include_str!("../../../labs/scale.toml");
 /// Maximum time of a copy.
 const COPY_TIMEOUT: Duration = Duration::from_secs(900);
 /// Interval at which the processes are sampled. The kernel records their maximum memory.
@@ -145,9 +137,6 @@ fn usage(process: u32) -> Option<Usage> {
 }
 
 fn by_rsync(here: &Here<'_, ()>, sent: &Path) -> Result<Observation> {
-    let peers = peers::all();
-    let rsync = peers.iter().find(|peer| peer.name() == "rsync");
-    let rsync = rsync.context("there is no rsync among the peers")?;
     let source = Source {
         root: sent.to_path_buf(),
         name: "data".into(),
@@ -162,7 +151,7 @@ fn by_rsync(here: &Here<'_, ()>, sent: &Path) -> Result<Observation> {
         direction: PeerDirection::Fetch,
         streams: 1,
     };
-    let timed = one_copy(&**rsync, &job)?;
+    let timed = one_copy(&peers::find("rsync")?, &job)?;
     Ok(Observation {
         files: timed.contents.files,
         bytes: timed.contents.bytes,

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-use crate::children::{Server, output_within};
+use crate::children::{Server, succeed_within};
 
 /// Maximum time for creating a cluster, or for starting a server.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -44,12 +44,7 @@ impl Database {
             "-D",
         ])
         .arg(&cluster);
-        let (status, _, errors) = output_within(make, "initdb", TIMEOUT)?;
-        ensure!(
-            status.success(),
-            "initdb ended with {status}: {}",
-            errors.trim()
-        );
+        succeed_within(make, "initdb", TIMEOUT)?;
         let mut serve = command(&programs.join("postgres"), dir.path());
         serve.arg("-D").arg(&cluster).arg("-k").arg(dir.path());
         serve.args([

@@ -10,10 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::copy::Source;
 use crate::experiment::{Cost, Experiment, Here};
 use crate::network::Network;
-use crate::page::{Figure, Page, Table, cell};
+use crate::page::{Figure, Page};
 use crate::runs::Runs;
-use crate::single::Basis;
-use crate::stats::Spread;
+use crate::template::page;
 use crate::tools::Tools;
 
 /// The experiment.
@@ -41,23 +40,15 @@ pub struct Observation {
 
 impl Cell {
     const ALL: [Self; 4] = [
-        Self {
-            agents: 1,
-            split: false,
-        },
-        Self {
-            agents: 1,
-            split: true,
-        },
-        Self {
-            agents: 2,
-            split: true,
-        },
-        Self {
-            agents: 3,
-            split: true,
-        },
+        Self::new(1, false),
+        Self::new(1, true),
+        Self::new(2, true),
+        Self::new(3, true),
     ];
+
+    const fn new(agents: usize, split: bool) -> Self {
+        Self { agents, split }
+    }
 
     fn words(self) -> String {
         match (self.agents, self.split) {
@@ -90,11 +81,7 @@ impl Experiment for Split {
     }
 
     fn cost(&self, cell: &Cell) -> Cost {
-        let seconds = 6.0 + 34.0 / cell.agents as f64;
-        Cost {
-            share: 1.0,
-            seconds,
-        }
+        Cost::new(1.0, 6.0 + 34.0 / cell.agents as f64)
     }
 
     fn prepare(&self, tools: &Tools) -> Result<Source> {
@@ -124,55 +111,29 @@ impl Experiment for Split {
         format!("{seconds:.2} s by {worked} agents, {wrong_files} files wrong")
     }
 
-    fn under_noise(&self, _cell: &Cell) -> bool {
-        false
-    }
-
     fn page(&self, runs: &Runs<'_, Cell, Observation>) -> Result<Page> {
-        let mut table = Table::new([
-            "",
-            "seconds",
-            "Mbit/s",
-            "by one agent, not split",
-            "agents that worked",
-            "wrong files",
-            "runs",
-        ]);
-        for one in Cell::ALL {
-            let of =
-                |value: fn(&Observation) -> f64, decimals| cell(runs.spread(&one, value), decimals);
-            let faster = match one == Cell::ALL[0] {
-                true => "-".to_owned(),
-                false => cell(
-                    Spread::from_samples(&runs.ratios(&one, &Cell::ALL[0], rate)),
-                    2,
-                ),
-            };
-            table.row([
-                one.words(),
-                of(|seen| seen.seconds, 2),
-                of(rate, 1),
-                faster,
-                of(|seen| seen.worked as f64, 0),
-                of(|seen| seen.wrong_files as f64, 0),
-                runs.cell(&one).len().to_string(),
-            ]);
-        }
-        Ok(Page::new(HEAD).table(&table).paragraph(FOOT))
+        let whole = Cell::ALL[0];
+        let others = |one: &Cell| (*one != whole).then(|| runs.ratio(one, &whole, rate));
+        let table = runs
+            .table(Cell::ALL)
+            .text("", |row| row.cell.words())
+            .column("seconds", 2, |seen| seen.seconds)
+            .column("Mbit/s", 1, rate)
+            .spread("by one agent, not split", 2, |row| others(&row.cell)?)
+            .column("agents that worked", 0, |seen| seen.worked as f64)
+            .column("wrong files", 0, |seen| seen.wrong_files as f64)
+            .runs()
+            .table();
+        page!("split", table)
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Observation>) -> Vec<Figure> {
         let [whole, .., three] = Cell::ALL;
-        let ratio = Spread::from_samples(&runs.ratios(&three, &whole, rate));
-        let figure = ratio.map(|ratio| {
-            Figure::new(
-                "three-agents",
-                "the rate of a tree over three agents by that over one",
-                format!("{:.2}", ratio.median),
-                Basis::Runs(ratio.count),
-            )
-        });
-        figure.into_iter().collect()
+        let title = "the rate of a tree over three agents by that over one";
+        let ratio = runs.ratio(&three, &whole, rate);
+        Figure::median("three-agents", title, ratio, 2)
+            .into_iter()
+            .collect()
     }
 }
 
@@ -180,15 +141,6 @@ impl Experiment for Split {
 fn rate(seen: &Observation) -> f64 {
     run::BYTES as f64 * 8.0 / seen.seconds / 1e6
 }
-
-const HEAD: &str = "A tree of 96 files of 4 MiB is pulled from a server at 1 Gbit/s by agents \
-    with one PostgreSQL, each at a node that 100 Mbit/s and 20 ms join to it; all of them write \
-    into one directory, as of a parallel file system. \
-    By `longhaul submit` at one of them, as one job or with `--split`; the time is from its start \
-    until the job is done, the last copy of the whole included. Then the trees are compared.";
-
-const FOOT: &str = "Agents look once a second at what others have put into the queue: both the \
-    first part of each and the last copy may begin that much later.";
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -11,40 +10,13 @@ use serde_json::Value;
 use super::Observation;
 use super::database::Database;
 use crate::children::{Server, succeed_within};
-use crate::copy::{SERVER_PORT, Source, in_node, serve};
+use crate::copy::{Source, by_client, serve, served};
 use crate::dataset;
 use crate::experiment::Here;
 use crate::tools::Tools;
 
 /// Nodes that are slow compared with their common server.
-pub const LAB: &str = r#"
-title = "three nodes of 100 Mbit/s and a server of 1 Gbit/s, 20 ms"
-[nodes.node1]
-[nodes.node2]
-[nodes.node3]
-[nodes.switch]
-[nodes.server]
-[links.one]
-ends = ["node1", "switch"]
-delay = "5 ms"
-rate = "100 Mbit/s"
-queue = "1 bdp, at least 256 KB"
-[links.two]
-ends = ["node2", "switch"]
-delay = "5 ms"
-rate = "100 Mbit/s"
-queue = "1 bdp, at least 256 KB"
-[links.three]
-ends = ["node3", "switch"]
-delay = "5 ms"
-rate = "100 Mbit/s"
-queue = "1 bdp, at least 256 KB"
-[links.trunk]
-ends = ["switch", "server"]
-delay = "5 ms"
-rate = "1 Gbit/s"
-queue = "1 bdp, at least 256 KB"
-"#;
+pub const LAB: &str = include_str!("../../../labs/split.toml");
 const FILES: u64 = 96;
 const FILE_BYTES: u64 = 4 << 20;
 /// Size of the whole tree.
@@ -82,12 +54,8 @@ pub fn run(here: &Here<'_, Source>, agents: usize, split: bool) -> Result<Observ
     let running = running?;
     let arrived = here.folder.join("arrived");
     std::fs::create_dir(&arrived).with_context(|| format!("cannot make {}", arrived.display()))?;
-    let from = format!(
-        "lh://{}:{SERVER_PORT}/{}",
-        here.lab.address("server")?,
-        here.setup.name
-    );
-    let mut submit = command(here, "node1")?;
+    let from = served(here.lab, "server", &here.setup.name)?;
+    let mut submit = by_client(here, "node1", "node1")?;
     submit.args(["submit", "--json", "-r", "--host-key"]);
     submit.arg(&here.tools.identities.server_key);
     if split {
@@ -98,11 +66,11 @@ pub fn run(here: &Here<'_, Source>, agents: usize, split: bool) -> Result<Observ
     let job: Value =
         serde_json::from_str(&succeed_within(submit, "longhaul submit", COMMAND_TIMEOUT)?)?;
     let id = job["id"].to_string();
-    let mut follow = command(here, "node1")?;
+    let mut follow = by_client(here, "node1", "node1")?;
     follow.args(["job", &id, "--follow"]);
     succeed_within(follow, "longhaul job", COMMAND_TIMEOUT)?;
     let seconds = started.elapsed().as_secs_f64();
-    let mut jobs = command(here, "node1")?;
+    let mut jobs = by_client(here, "node1", "node1")?;
     jobs.args(["jobs", "--parts", "--json"]);
     let listed = succeed_within(jobs, "longhaul jobs", COMMAND_TIMEOUT)?;
     drop(running);
@@ -121,20 +89,8 @@ pub fn run(here: &Here<'_, Source>, agents: usize, split: bool) -> Result<Observ
     })
 }
 
-/// Returns the command `longhaul` at a node, with an agent and a memory of this run and node alone.
-fn command(here: &Here<'_, Source>, node: &str) -> Result<Command> {
-    let mut command = in_node(
-        here.tools,
-        here.lab,
-        node,
-        &here.tools.identities.client_home,
-    )?;
-    command.env("LONGHAUL_STATE", here.folder.join(node));
-    Ok(command)
-}
-
 fn agent(here: &Here<'_, Source>, node: &str, url: &str) -> Result<Server> {
-    let mut agent = command(here, node)?;
+    let mut agent = by_client(here, node, node)?;
     agent
         .env("LONGHAUL_STORE", url)
         .args(["agent", "--name", node]);

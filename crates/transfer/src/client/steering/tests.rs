@@ -32,6 +32,14 @@ impl SimulatedRoute {
     }
 }
 
+fn plan(beside: &[usize], reserved: &[usize]) -> RoutePlan {
+    RoutePlan {
+        beside: beside.to_vec(),
+        reserved: reserved.to_vec(),
+        ..RoutePlan::default()
+    }
+}
+
 struct Stream {
     route: usize,
     begun: Duration,
@@ -50,7 +58,7 @@ struct SimulationResult {
 fn copy(roads: &[SimulatedRoute], streams: usize, bytes: f64) -> SimulationResult {
     let mut steering = RouteSteering::default();
     let beside: Vec<usize> = (1..roads.len()).collect();
-    steering.set_used(&beside, &[]);
+    steering.set_used(&plan(&beside, &[]));
     let mut open: Vec<Stream> = Vec::new();
     let mut moved = vec![0.0; roads.len()];
     let (mut tried, mut opened) = (vec![false; roads.len()], vec![false; roads.len()]);
@@ -271,7 +279,7 @@ fn other_routes_carry_everything_without_a_direct_one() {
 #[test]
 fn routes_join_and_leave() {
     let mut steering = RouteSteering::default();
-    steering.set_used(&[], &[]);
+    steering.set_used(&plan(&[], &[]));
     assert_eq!(steering.used_routes().collect::<Vec<_>>(), [DIRECT_ROUTE]);
     assert_eq!(
         (
@@ -280,7 +288,7 @@ fn routes_join_and_leave() {
         ),
         (usize::MAX, 0)
     );
-    steering.set_used(&[2], &[]);
+    steering.set_used(&plan(&[2], &[]));
     assert_eq!(
         steering.used_routes().collect::<Vec<_>>(),
         [DIRECT_ROUTE, 2]
@@ -289,7 +297,7 @@ fn routes_join_and_leave() {
         (steering.max_streams(1, 8), steering.max_streams(2, 8)),
         (0, usize::MAX)
     );
-    steering.set_used(&[1], &[]);
+    steering.set_used(&plan(&[1], &[]));
     assert_eq!(
         steering.used_routes().collect::<Vec<_>>(),
         [DIRECT_ROUTE, 1]
@@ -300,8 +308,8 @@ fn routes_join_and_leave() {
 #[test]
 fn reserved_path_has_own_streams_and_does_not_affect_others() {
     let mut steering = RouteSteering::default();
-    steering.set_used(&[], &[1]);
-    assert!(steering.is_reserved(1) && !steering.is_reserved(DIRECT_ROUTE));
+    steering.set_used(&plan(&[], &[1]));
+    assert!(steering.is_separate(1) && !steering.is_separate(DIRECT_ROUTE));
     assert_eq!(
         (steering.max_streams(1, 8), steering.total_streams(8)),
         (MAX_RESERVED_STREAMS, 8 + MAX_RESERVED_STREAMS)

@@ -33,7 +33,7 @@ const MOVING_QUEUE: (f64, Duration) = (0.05, Duration::from_millis(2));
 /// The same within the first round trips, when the queue has had little time to move.
 const FIRST_QUEUE_MOVE: (f64, Duration) = (0.01, Duration::from_millis(1));
 /// Number of loss signs in a window that exceed mere reordering.
-const MIN_LOSS_SIGNS: u64 = 3;
+pub(super) const MIN_LOSS_SIGNS: u64 = 3;
 
 /// Observation of a copy by the supervisor.
 #[derive(Debug, Clone, Copy, Default)]

@@ -7,9 +7,10 @@ use tokio::time::{Instant, timeout};
 
 use super::Supervisor;
 use super::slot::{Slot, SlotState};
+use crate::client::Connector;
 use crate::client::attempt::{AttemptEnd, AttemptError, CLOSE_TIMEOUT};
-use crate::client::{ClientRole, Connector};
 use crate::error::Error;
+use crate::half::Half;
 use crate::progress::TransferEvent;
 use crate::receive::StreamEnd;
 
@@ -112,8 +113,9 @@ impl<C: Connector> Supervisor<'_, C> {
             self.next_look = Instant::now();
         }
         // An error about the key, or from the hop itself, says more than a later consequence.
-        // Errors of reserved paths do not end a copy.
-        if surplus || (self.is_reserved(number) && self.ever_open) {
+        // Errors of reserved paths and other transports do not
+        // end a copy.
+        if surplus || (self.is_separate(number) && self.ever_open) {
             return Ok(());
         }
         if !matches!(
@@ -162,7 +164,7 @@ impl<C: Connector> Supervisor<'_, C> {
         // The last message of a push comes from the server. That of a pull is sent on every stream.
         // A lost connection before one of several has arrived is too unlikely to spend a round trip
         // on every copy.
-        let needs_answer = matches!(self.side, ClientRole::Pull(_)) && finished.len() < 2;
+        let needs_answer = matches!(self.half, Half::Receiving(_)) && finished.len() < 2;
         let mut closing = JoinSet::new();
         for stream in finished {
             match needs_answer {

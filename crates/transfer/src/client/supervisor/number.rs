@@ -10,10 +10,12 @@ use tokio::time::Instant;
 
 use super::Supervisor;
 use super::slot::{Slot, SlotState};
+use crate::client::Connector;
 use crate::client::joining::JoinObservation;
 use crate::client::steering::DIRECT_ROUTE;
 use crate::client::stream_count::{CopyObservation, RoundTrips, RouteRtt};
-use crate::client::{ClientRole, Connector};
+use crate::client::transport_trial::unseen_losses_are_worth_a_trial;
+use crate::half::Half;
 use crate::progress::Standstill;
 
 /// Maximum number of streams that a client opens before the server has reported its limit
@@ -58,8 +60,11 @@ impl<C: Connector> Supervisor<'_, C> {
             .progress
             .set_standstill(stands_still.then_some(standstill));
         let before = self.count.target();
+        self.count.ignore_losses(self.has_other_transport());
         self.count.observe(&view);
-        if self.count.has_random_losses() && !self.told_of_losses {
+        let may_lose_unseen = self.client.connector.hides_losses()
+            && unseen_losses_are_worth_a_trial(view.now, view.moved, view.left);
+        if !self.told_of_losses && (self.count.has_random_losses() || may_lose_unseen) {
             self.told_of_losses = true;
             self.client.connector.on_random_loss();
         }
@@ -116,7 +121,7 @@ impl<C: Connector> Supervisor<'_, C> {
             now: self.begun.elapsed(),
             left: found.saturating_sub(done),
             is_unopened: !self.ever_open && *self.open.borrow() == 0,
-            is_size_unknown: !is_reported && matches!(self.side, ClientRole::Pull(_)),
+            is_size_unknown: !is_reported && matches!(self.half, Half::Receiving(_)),
             ..CopyObservation::default()
         };
         let streams = progress.streams();
@@ -127,14 +132,14 @@ impl<C: Connector> Supervisor<'_, C> {
             view.moved = view.moved.saturating_add(here.moved);
             view.mss = view.mss.max(here.mss);
             let mut round_trips = (here.rtt, here.min_rtt);
-            match self.side {
-                ClientRole::Push(_) => {
+            match self.half {
+                Half::Sending(_) => {
                     view.sending.merge(&here.tally);
                     view.lost = view.lost.saturating_add(here.retransmits.into());
                     view.loss_signs = view.lost;
                     view.congestion = here.congestion.as_str().parse::<CongestionControl>().ok();
                 }
-                ClientRole::Pull(_) => {
+                Half::Receiving(_) => {
                     view.sending.merge(&ends.there);
                     view.receiving.merge(&here.tally);
                     view.lost = view
@@ -152,12 +157,15 @@ impl<C: Connector> Supervisor<'_, C> {
                     }
                 }
             }
-            if !stream.open.load(Ordering::Relaxed) || here.rtt.is_zero() {
+            // A transport other than TCP has no segments, and its streams share one window. They
+            // do not show how many streams TCP needs.
+            let is_tcp = here.mss > 0;
+            if !stream.open.load(Ordering::Relaxed) || here.rtt.is_zero() || !is_tcp {
                 continue;
             }
             view.open += 1;
             view.addresses = view.addresses.or(stream.addresses());
-            let route = on_routes.entry(&stream.route).or_default();
+            let route = on_routes.entry(stream.route.name()).or_default();
             route.add(round_trips.0, round_trips.1);
             view.largest_window = [view.largest_window, here.largest_window]
                 .into_iter()
@@ -289,13 +297,12 @@ impl<C: Connector> Supervisor<'_, C> {
         for slot in self.slots.iter().filter(|slot| slot.open().is_some()) {
             *open.entry(slot.route).or_default() += 1;
         }
-        // The number of streams on a reserved path does not depend on the needs of the copy.
-        let reserved: Vec<bool> = (0..self.routes.len())
-            .map(|route| self.is_reserved(route))
+        let separate: Vec<bool> = (0..self.routes.len())
+            .map(|route| self.is_separate(route))
             .collect();
-        let is_reserved = |slot: &Slot| reserved.get(slot.route).is_some_and(|reserved| *reserved);
+        let is_separate = |slot: &Slot| separate.get(slot.route).is_some_and(|separate| *separate);
         self.retire_smallest(|slot| {
-            !is_reserved(slot) && open.get(&slot.route).is_some_and(|open| *open > 1)
+            !is_separate(slot) && open.get(&slot.route).is_some_and(|open| *open > 1)
         })
     }
 
@@ -310,9 +317,9 @@ impl<C: Connector> Supervisor<'_, C> {
             return false;
         };
         if let Some(counters) = slot.open() {
-            match &self.side {
-                ClientRole::Push(queue) => queue.retire(counters.number),
-                ClientRole::Pull(_) => counters.retire(),
+            match &self.half {
+                Half::Sending(queue) => queue.retire(counters.number),
+                Half::Receiving(_) => counters.retire(),
             }
         }
         slot.stream = SlotState::Retiring;

@@ -7,9 +7,15 @@ use tokio::time::Instant;
 
 use super::Supervisor;
 use super::slot::{Slot, SlotState};
-use crate::client::steering::{DIRECT_ROUTE, RouteObservation};
-use crate::client::{ClientRole, Connector};
+use crate::client::Connector;
+use crate::client::route_observation::RouteObservation;
+use crate::client::steering::DIRECT_ROUTE;
+use crate::half::Half;
 use crate::progress::{RouteStanding, TransferEvent};
+
+/// Round trip that the comparison of transports assumes at least on a route with depots. The ends
+/// measure only that to the next depot.
+const MIN_UNSEEN_RTT: Duration = Duration::from_millis(250);
 
 impl<C: Connector> Supervisor<'_, C> {
     /// Returns the numbers of the routes that streams may use.
@@ -28,11 +34,20 @@ impl<C: Connector> Supervisor<'_, C> {
         steered.min(self.client.connector.max_streams(route))
     }
 
-    /// Returns true if `route` is a reserved path.
-    pub(super) fn is_reserved(&self, route: usize) -> bool {
+    /// Returns true if the number of streams on `route` does not depend on the needs of the copy.
+    pub(super) fn is_separate(&self, route: usize) -> bool {
         self.steering
             .as_ref()
-            .is_some_and(|steering| steering.is_reserved(route))
+            .is_some_and(|steering| steering.is_separate(route))
+    }
+
+    /// Returns true if another transport is tried or used, or will be once there are random losses.
+    pub(super) fn has_other_transport(&self) -> bool {
+        match (&self.steering, self.told_of_losses) {
+            (Some(_), false) => self.client.connector.has_other_transport(),
+            (Some(steering), true) => steering.has_other_transport(),
+            (None, _) => false,
+        }
     }
 
     /// Lets routes join and leave when the plan has changed.
@@ -42,7 +57,7 @@ impl<C: Connector> Supervisor<'_, C> {
         };
         let before: Vec<usize> = steering.used_routes().collect();
         let plan = plan.borrow_and_update().clone();
-        steering.set_used(&plan.beside, &plan.reserved);
+        steering.set_used(&plan);
         let after: Vec<usize> = steering.used_routes().collect();
         if before == after {
             return;
@@ -90,9 +105,9 @@ impl<C: Connector> Supervisor<'_, C> {
                 look.open += 1;
                 // This end does not know what work a server has for a stream. The server's own
                 // reports show it.
-                look.busy |= match &self.side {
-                    ClientRole::Push(queue) => queue.carries(open.number),
-                    ClientRole::Pull(_) => true,
+                look.busy |= match &self.half {
+                    Half::Sending(queue) => queue.carries(open.number),
+                    Half::Receiving(_) => true,
                 };
             }
             look.moved = look.moved.saturating_add(slot.moved());
@@ -106,6 +121,9 @@ impl<C: Connector> Supervisor<'_, C> {
                 .peekable();
             look.gone =
                 slots.peek().is_some() && slots.all(|slot| slot.stream == SlotState::Failed);
+        }
+        if self.client.connector.hides_losses() {
+            rtt = rtt.max(MIN_UNSEEN_RTT);
         }
         let judged = steering.observe(self.begun.elapsed(), rtt, &looks);
         self.steering = Some(steering);

@@ -190,15 +190,11 @@ pub(in super::super) fn senders() -> Vec<Seed> {
 
 /// Returns what receivers answer.
 pub(in super::super) fn receivers() -> Vec<Seed> {
-    let accept = Frame::Accept {
-        version: VERSION,
+    let accept = Frame::Accept(Acceptance {
         max_streams: 8,
-        instance: None,
-        clear: false,
         present: true,
-        hard_links: false,
-        placement: None,
-    };
+        ..Acceptance::default()
+    });
     let failure = Failure::new(FailureKind::Exists);
     let results = |outcome: Result<EntryOutcome, Failure>| -> Vec<Frame> {
         let result = |id| Frame::Result {
@@ -220,29 +216,24 @@ pub(in super::super) fn receivers() -> Vec<Seed> {
         .flat_map(|id| [have(id, 0, 20), have(id, 1 << 21, 21)])
         .collect();
     let beyond: Vec<Frame> = (4..10).map(|id| have(id, 1 << 50, 40)).collect();
-    let instance = |byte: u8| Frame::Accept {
-        version: VERSION,
-        max_streams: 8,
-        instance: Some([byte; 8]),
-        clear: false,
-        present: false,
-        hard_links: false,
-        placement: None,
+    let instance = |byte: u8| {
+        Frame::Accept(Acceptance {
+            max_streams: 8,
+            instance: Some([byte; 8]),
+            ..Acceptance::default()
+        })
     };
     let wanted = [
         vec![accept.clone()],
         (0..16).map(|id| Frame::Want { id }).collect(),
     ]
     .concat();
-    let accept_clear = Frame::Accept {
-        version: VERSION,
+    let accept_clear = Frame::Accept(Acceptance {
         max_streams: 8,
-        instance: None,
         clear: true,
         present: true,
-        hard_links: false,
-        placement: None,
-    };
+        ..Acceptance::default()
+    });
     let wanted_in_the_clear = [vec![accept_clear], wanted[1..].to_vec()].concat();
     let note = Frame::Failed {
         head: EntryHead {

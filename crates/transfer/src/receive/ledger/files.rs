@@ -136,7 +136,11 @@ impl<P: LedgerTypes> CopyLedger<P> {
         if self.files.len() >= MAX_DESCRIBED_FILES {
             return Err(Rejection::Protocol("it has too many files open at once"));
         }
-        let tree = initial_tree(announced.size, announced.block_log2, in_place);
+        let mut empty = TreeHash::new(announced.size, announced.block_log2);
+        if self.manifest.is_observed() {
+            empty = empty.keeping_coarse();
+        }
+        let tree = initial_tree(empty, in_place);
         let counted = tree.covered();
         let file = ArrivingFile {
             most_runs: tree.subtree_count(),
@@ -373,11 +377,11 @@ impl<P: LedgerTypes> CopyLedger<P> {
 
 /// Returns the tree of a file with the subtrees `in_place`. If these do not fit, the journal
 /// belongs to another file and the tree is empty.
-fn initial_tree(size: u64, block_log2: u32, in_place: &[Subtree]) -> TreeHash {
-    let mut tree = TreeHash::new(size, block_log2);
+fn initial_tree(empty: TreeHash, in_place: &[Subtree]) -> TreeHash {
+    let mut tree = empty.clone();
     for subtree in in_place {
         if !tree.insert_subtree(*subtree) {
-            return TreeHash::new(size, block_log2);
+            return empty;
         }
     }
     tree

@@ -45,8 +45,14 @@ impl SkipClaim<'_> {
             Self::Offer(FileOffer {
                 size,
                 hash: Some(hash),
+                meta,
                 ..
-            }) => ManifestRecord::File { size: *size, hash },
+            }) => ManifestRecord::File {
+                size: *size,
+                hash,
+                mtime: meta.mtime,
+                parts: &[],
+            },
             Self::Offer(FileOffer { size, meta, .. }) => ManifestRecord::Unchanged {
                 size: *size,
                 mtime: meta.mtime,

@@ -18,7 +18,7 @@ const PAGE_ENTRIES: usize = 256;
 const PAGE_BYTES: u64 = 64;
 const DETAIL_BYTES: u64 = 64;
 /// The most frequent outcome, as a byte.
-const NEW_CODE: u8 = EntryOutcome::New.code();
+const NEW_CODE: u8 = EntryOutcome::New as u8;
 
 /// Outcomes of all entries.
 #[derive(Default)]
@@ -47,7 +47,7 @@ impl Outcomes {
     pub(super) fn insert(&mut self, id: u64, outcome: &Result<EntryOutcome, Failure>) {
         let code = match outcome {
             Ok(EntryOutcome::New) => return,
-            Ok(written) => written.code(),
+            Ok(written) => *written as u8,
             Err(failure) => failure.kind as u8,
         };
         let (number, at) = page_of(id);
@@ -82,10 +82,10 @@ impl Outcomes {
             Some(Page::Uniform(code)) => *code,
             Some(Page::Mixed(codes, _)) => codes.get(at).copied().unwrap_or(NEW_CODE),
         };
-        match EntryOutcome::from_code(code) {
+        match EntryOutcome::from_repr(code) {
             Some(written) => Ok(written),
             None => Err(Failure::with_detail(
-                FailureKind::from_code(code).unwrap_or(FailureKind::Io),
+                FailureKind::from_repr(code).unwrap_or(FailureKind::Io),
                 self.details.get(&id).cloned().unwrap_or_default(),
             )),
         }
@@ -109,7 +109,7 @@ mod tests {
     fn outcome() -> impl Strategy<Value = Result<EntryOutcome, Failure>> {
         let failure = (1u8..=15, "[a-z]{0,9}").prop_map(|(code, detail)| {
             Err(Failure::with_detail(
-                FailureKind::from_code(code).unwrap(),
+                FailureKind::from_repr(code).unwrap(),
                 detail,
             ))
         });

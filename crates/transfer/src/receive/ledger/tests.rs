@@ -527,6 +527,8 @@ fn lh_copy_42_record_of_an_unchanged_file_is_what_was_compared() {
         let record = ManifestRecord::File {
             size: BLOCK,
             hash: &[3; 32],
+            mtime: (0, 0),
+            parts: &[],
         };
         ledger.entry_written(&head(0), record, Ok(EntryOutcome::New), &mut out);
         ledger.handle_end(1, &mut out).unwrap();

@@ -7,10 +7,9 @@ use std::sync::atomic::Ordering;
 use super::{Actions, Receiver, ReceiverTypes};
 use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
-use crate::progress::TransferEvent;
 use crate::receive::ledger::{BlockWrite, Directory, EntryReport, FileCommit, LedgerAction};
 use crate::store::{FileStore, OnCommit};
-use crate::wire::{EntryHead, EntryOutcome, NO_ENTRY};
+use crate::wire::{EntryHead, NO_ENTRY};
 
 impl<S: FileStore> Receiver<S> {
     /// Performs actions and those that follow from them. Blocking, except for answers, reports and
@@ -29,11 +28,15 @@ impl<S: FileStore> Receiver<S> {
                         Some(open) if !keep => self.store.discard(open),
                         open => drop(open),
                     }
-                    ahead.extend(self.event(|ledger, out| ledger.discarded(out)).1);
+                    ahead.extend(self.decide(0, |ledger, out| ledger.discarded(out)).1);
                 }
-                LedgerAction::Report(report) => self.report(report),
+                LedgerAction::Report(EntryReport {
+                    head,
+                    outcome,
+                    content,
+                }) => self.reporter.ended(&head, outcome, content),
                 LedgerAction::Count(bytes) => {
-                    let (done, count) = (&self.progress.bytes_done, bytes.unsigned_abs());
+                    let (done, count) = (&self.reporter.progress.bytes_done, bytes.unsigned_abs());
                     match bytes < 0 {
                         true => done.fetch_sub(count, Ordering::Relaxed),
                         false => done.fetch_add(count, Ordering::Relaxed),
@@ -43,7 +46,7 @@ impl<S: FileStore> Receiver<S> {
                     let failed = self.finish_directories(directories);
                     // If not, the copy is being ended.
                     if self.store.is_in_place() {
-                        self.event(|ledger, _| ledger.finished(failed));
+                        self.decide(0, |ledger, _| ledger.finished(failed));
                         self.done.notify_waiters();
                     }
                 }
@@ -68,8 +71,11 @@ impl<S: FileStore> Receiver<S> {
         };
         drop(data);
         let written = written.map_err(Failure::at_destination);
-        self.event(|ledger, out| ledger.block_written(block.id, block.offset, file, written, out))
-            .1
+        let (id, offset) = (block.id, block.offset);
+        self.decide(0, |ledger, out| {
+            ledger.block_written(id, offset, file, written, out)
+        })
+        .1
     }
 
     /// Commits a file. The ledger is told when it is committed, which may be later.
@@ -84,9 +90,7 @@ impl<S: FileStore> Receiver<S> {
         let done: OnCommit = Box::new(move |committed| {
             drop(permit);
             let committed = committed.map_err(Failure::at_destination);
-            let (_, actions) =
-                receiver.event(|ledger, out| ledger.file_committed(id, committed, out));
-            receiver.perform(actions);
+            receiver.event(|ledger, out| ledger.file_committed(id, committed, out));
         });
         match open.map_or_else(|| self.store.create(&announced), Ok) {
             Ok(file) => {
@@ -121,41 +125,8 @@ impl<S: FileStore> Receiver<S> {
                 .map(|failure| (whole.clone(), failure)),
         );
         for (head, failure) in &failed {
-            self.failed(head, failure.clone());
+            self.reporter.failed(head, failure.clone());
         }
         failed
-    }
-
-    fn report(&self, report: EntryReport) {
-        let EntryReport {
-            head,
-            outcome,
-            content,
-        } = report;
-        self.progress.entries_done.fetch_add(1, Ordering::Relaxed);
-        match outcome {
-            Ok(written) => {
-                if content.is_some() {
-                    self.progress.files_done.fetch_add(1, Ordering::Relaxed);
-                }
-                let (bytes, hash) = content.unzip();
-                self.progress.count_in_place(written, bytes.unwrap_or(0));
-                self.observer.event(TransferEvent::Done {
-                    path: (self.label)(&head),
-                    bytes,
-                    hash: hash.flatten(),
-                    same: written != EntryOutcome::New,
-                });
-            }
-            Err(failure) => self.failed(&head, failure),
-        }
-    }
-
-    fn failed(&self, head: &EntryHead, failure: Failure) {
-        self.progress.failures.fetch_add(1, Ordering::Relaxed);
-        self.observer.event(TransferEvent::Failed {
-            path: (self.label)(head),
-            failure,
-        });
     }
 }

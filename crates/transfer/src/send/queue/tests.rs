@@ -7,6 +7,7 @@ use crate::account::Accounts;
 use crate::error::FailureKind;
 use crate::limits::ServerLimits;
 use crate::send::source::{Source, SourceFile};
+use crate::wire::EntryHead;
 
 /// A source with this number of directories.
 struct Directories(u64);
@@ -71,7 +72,10 @@ async fn walk_waits_for_memory_and_leaves_enough_for_work() {
         }
     }
     walk.await.unwrap();
-    assert_eq!(queue.progress.entries_done.load(Ordering::Relaxed), 5000);
+    assert_eq!(
+        queue.reporter.progress.entries_done.load(Ordering::Relaxed),
+        5000
+    );
     queue.completed(queue.manifest());
     assert_eq!(queue.conclusion(), Some(true));
     assert!(matches!(queue.take(0), TakeResult::Over));

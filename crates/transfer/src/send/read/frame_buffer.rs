@@ -86,7 +86,7 @@ impl FrameBuffer {
     }
 
     /// Appends a frame.
-    pub(super) fn put(&mut self, frame: &Frame) {
+    pub(crate) fn put(&mut self, frame: &Frame) {
         self.frame.clear();
         frame.encode(&mut self.frame);
         self.append_frame();

@@ -69,15 +69,6 @@ impl Received {
 }
 
 impl ReadReports for Received {
-    fn offer_read(&self, _: u64, size: u64, hash: Hash) -> Option<(u64, Hash)> {
-        self.say(format!("offers {size}"));
-        Some((size, hash))
-    }
-
-    fn not_offered(&self, _: u64) {
-        self.say("not offered");
-    }
-
     fn is_over(&self) -> bool {
         false
     }
@@ -86,40 +77,52 @@ impl ReadReports for Received {
         self.open.lock().clone()
     }
 
-    fn opened(&self, _: u64, file: OpenSourceFile) -> Option<Arc<OpenSourceFile>> {
-        self.say(format!("opened {}", file.size()));
-        let tree = crate::tree_hash::TreeHash::new(file.size(), file.block_log2);
-        *self.tree.lock() = Some(tree);
-        let file = Arc::new(file);
-        *self.open.lock() = Some(file.clone());
-        Some(file)
-    }
-
-    fn block_read(&self, _: u64, offset: u64, hash: BlockHash) -> Option<Hash> {
-        self.say(format!("block {offset}"));
-        let mut tree = self.tree.lock();
-        let tree = tree.as_mut().unwrap();
-        tree.insert(offset, hash);
-        tree.root()
-    }
-
-    fn file_read(&self, _: StreamId, _: u64, size: u64, hash: Hash) -> bool {
-        self.say(format!("read {size} {:?}", hash));
-        true
-    }
-
-    fn whole_read(&self, _: StreamId, _: u64, size: u64, hash: Hash) -> WholeFileMessage {
-        self.say(format!("whole {size} {:?}", hash));
-        WholeFileMessage::File
-    }
-
-    fn file_grew(&self, _: StreamId, _: u64) -> WholeFileMessage {
-        self.say("grew");
-        WholeFileMessage::Nothing
-    }
-
-    fn failed(&self, _: StreamId, _: u64, failure: &Failure) {
-        self.say(format!("failed {:?}", failure.kind));
+    fn take_report(&self, _: StreamId, entry: &Arc<SourceEntry>, report: ReadReport) -> FollowUp {
+        let file = entry.clone();
+        FollowUp::Work(match report {
+            ReadReport::Opened(open, _) => {
+                self.say(format!("opened {}", open.size()));
+                let tree = crate::tree_hash::TreeHash::new(open.size(), open.block_log2);
+                *self.tree.lock() = Some(tree);
+                *self.open.lock() = Some(Arc::new(open));
+                StreamWork::Block { file, offset: 0 }
+            }
+            ReadReport::Block { offset, hash } => {
+                self.say(format!("block {offset}"));
+                let mut tree = self.tree.lock();
+                let tree = tree.as_mut().unwrap();
+                tree.insert(offset, hash);
+                match tree.root() {
+                    Some(hash) => StreamWork::Complete { file, hash },
+                    None => return FollowUp::Nothing,
+                }
+            }
+            ReadReport::File { size, hash } => {
+                self.say(format!("read {size} {hash:?}"));
+                StreamWork::FileEnd { file, hash }
+            }
+            ReadReport::Whole { size, hash, .. } => {
+                self.say(format!("whole {size} {hash:?}"));
+                return FollowUp::Nothing;
+            }
+            ReadReport::Grew => {
+                self.say("grew");
+                return FollowUp::Instead(None);
+            }
+            ReadReport::Hashed(Some(content)) => {
+                self.say(format!("offers {}", content.0));
+                let content = Some(content);
+                StreamWork::Offer { file, content }
+            }
+            ReadReport::Hashed(None) => {
+                self.say("not offered");
+                return FollowUp::Nothing;
+            }
+            ReadReport::Failed(failure) => {
+                self.say(format!("failed {:?}", failure.kind));
+                StreamWork::Failed(file, failure)
+            }
+        })
     }
 }
 
@@ -338,19 +341,5 @@ fn offer_has_the_content_read_or_the_metadata_found() {
     for source in [changed, longer] {
         let (framed, said) = read(&source, vec![vec![StreamWork::ReadOffer(entry(5))]]);
         assert_eq!((framed.len(), said), (0, vec!["not offered".to_owned()]));
-    }
-}
-
-#[test]
-fn block_size_grows_with_the_file_and_fits_a_frame() {
-    for (mib, log2) in [
-        (1, 16),
-        (64, 16),
-        (65, 18),
-        (1 << 16, 18),
-        ((1 << 16) + 1, 20),
-        (1 << 30, 20),
-    ] {
-        assert_eq!(block_log2(mib << 20), log2, "{mib} MiB");
     }
 }

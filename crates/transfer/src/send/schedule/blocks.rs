@@ -48,6 +48,16 @@ impl Blocks {
         }
     }
 
+    /// Keeps the coarse subtrees of the file from now on.
+    pub(super) fn keep_coarse(&mut self) {
+        self.tree = TreeHash::new(self.size, self.block_log2).keeping_coarse();
+    }
+
+    /// Returns the coarse subtrees that were kept. See [`TreeHash::coarse`].
+    pub(super) fn coarse(&self) -> &[Subtree] {
+        self.tree.coarse()
+    }
+
     /// Takes the next block, and returns its offset.
     pub(super) fn take(&mut self) -> Option<u64> {
         let offset = self.next()?;

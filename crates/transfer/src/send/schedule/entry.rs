@@ -6,7 +6,7 @@ use super::blocks::Blocks;
 use crate::error::Failure;
 use crate::manifest::ManifestRecord;
 use crate::path::RelPath;
-use crate::tree_hash::Hash;
+use crate::tree_hash::{Hash, Subtree};
 use crate::wire::{Compare, EntryHead, EntryOutcome, MAX_SMALL_BYTES, Meta};
 
 /// Memory of an entry from its discovery until its result, besides its names, in bytes.
@@ -181,6 +181,14 @@ impl TrackedEntry {
         }
     }
 
+    /// Returns the coarse subtrees of a file that is sent in blocks, if they are kept.
+    fn parts(&self) -> &[Subtree] {
+        match &self.stage {
+            SendStage::Blocks(Some(blocks)) => blocks.coarse(),
+            _ => &[],
+        }
+    }
+
     /// Returns the outcome that the receiver's answer means, or `None` if nothing was sent that it
     /// could be about.
     pub(super) fn outcome(
@@ -217,6 +225,8 @@ impl TrackedEntry {
                 OfferForm::Content(content) => ManifestRecord::File {
                     size: content.0,
                     hash: &content.1,
+                    mtime: self.entry.meta.mtime,
+                    parts: &[],
                 },
                 _ => ManifestRecord::Unchanged {
                     size: *size,
@@ -231,9 +241,12 @@ impl TrackedEntry {
                 },
                 None => ManifestRecord::Failed,
             },
-            (Ok(_), FoundEntry::File { .. }, Some((size, hash))) => {
-                ManifestRecord::File { size: *size, hash }
-            }
+            (Ok(_), FoundEntry::File { .. }, Some((size, hash))) => ManifestRecord::File {
+                size: *size,
+                hash,
+                mtime: self.entry.meta.mtime,
+                parts: self.parts(),
+            },
             (Ok(_), FoundEntry::Directory, _) => ManifestRecord::Directory,
             (Ok(_), FoundEntry::Symlink { target }, _) => ManifestRecord::Symlink { target },
             _ => ManifestRecord::Failed,

@@ -150,6 +150,11 @@ impl Schedule {
         };
     }
 
+    /// Sends no file before the receiver has reported.
+    pub(crate) fn hold_until_reported(&mut self) {
+        self.offers.before_answer = MAX_BYTES_BEFORE_ANSWER;
+    }
+
     /// Notes the receiver's report whether it may have some of what is to be sent. Only the first
     /// report counts.
     pub(crate) fn reported_presence(&mut self, something: bool, now: Duration) {

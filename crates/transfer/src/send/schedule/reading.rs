@@ -28,6 +28,9 @@ impl Schedule {
             return false;
         }
         let mut blocks = Box::new(Blocks::new(size, block_log2, has_identity));
+        if self.manifest.is_observed() {
+            blocks.keep_coarse();
+        }
         let first = Subject::block(id, 0);
         let unopened = self.unopened.remove(&id);
         match blocks.take() {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use rustix::fs::{self, SeekFrom, Stat};
 use rustix::io::Errno;
 
+use super::device_file::DeviceFile;
+use super::unsized_file::{UnsizedFile, read_at};
 use super::{Source, SourceFile};
 use crate::error::{Error, Failure, FailureKind, vanished_failure};
 use crate::metadata::meta_of;
@@ -29,6 +31,8 @@ const MAX_ATTRIBUTE_NAMES: usize = 64 * 1024;
 pub(super) struct LocalTree {
     roots: Vec<Result<SourceRoot, Failure>>,
     recursive: bool,
+    /// If true, roots that are block devices are read as files.
+    reads_devices: bool,
 }
 
 impl LocalTree {
@@ -40,7 +44,35 @@ impl LocalTree {
             })
         };
         let roots = paths.iter().map(root).collect();
-        Self { roots, recursive }
+        Self {
+            roots,
+            recursive,
+            reads_devices: false,
+        }
+    }
+
+    /// Reads roots that are block devices as files.
+    pub(super) fn with_devices(self) -> Self {
+        Self {
+            reads_devices: true,
+            ..self
+        }
+    }
+
+    /// Opens the block device that is the root of an entry. `None` if it is something else.
+    fn device(&self, root: &SourceRoot) -> Option<Result<DeviceFile, Failure>> {
+        let stat = match self.reads_devices {
+            true => root.base.stat(&root.path).ok()?,
+            false => return None,
+        };
+        DeviceFile::is_device(&stat).then(|| {
+            let fd = root.base.open_file(&root.path).map_err(vanished_failure)?;
+            let stat = fs::fstat(&fd)?;
+            match DeviceFile::is_device(&stat) {
+                true => DeviceFile::new(fd, stat),
+                false => Err(Failure::new(FailureKind::Changed)),
+            }
+        })
     }
 
     /// Opens roots like [`super::Sources::local`].
@@ -71,25 +103,41 @@ impl LocalTree {
         }
         match first_failure {
             Some(error) if roots.iter().all(Result::is_err) => Err(error),
-            _ => Ok((Self { roots, recursive }, names)),
+            _ => Ok((
+                Self {
+                    roots,
+                    recursive,
+                    reads_devices: false,
+                },
+                names,
+            )),
         }
     }
 
-    /// Returns the directory of an entry and its full path there.
-    fn locate(&self, head: &EntryHead) -> Result<(&Dir, RelPath), Failure> {
+    /// Returns the root of an entry.
+    fn root(&self, head: &EntryHead) -> Result<&SourceRoot, Failure> {
         let root = self
             .roots
             .get(head.source as usize)
             .ok_or(Failure::new(FailureKind::NotFound))?;
-        let root = root.as_ref().map_err(Clone::clone)?;
-        Ok((&root.base, root.path.join(&head.path)?))
+        root.as_ref().map_err(Clone::clone)
     }
 }
 
 impl Source for LocalTree {
     fn walk(&self, sink: &dyn WalkSink) -> bool {
         self.roots.iter().zip(0..).all(|(root, number)| match root {
-            Ok(root) => walk(number, root, self.recursive, sink),
+            Ok(root) => match self.device(root) {
+                None => walk(number, root, self.recursive, sink),
+                Some(Ok(device)) => {
+                    let (meta, size) = (device.meta(), device.size());
+                    sink.found(number, RelPath::root(), meta, FoundEntry::File { size })
+                }
+                Some(Err(failure)) => {
+                    let failed = FoundEntry::Failed(failure);
+                    sink.found(number, RelPath::root(), Meta::default(), failed)
+                }
+            },
             Err(failure) => sink.found(
                 number,
                 RelPath::root(),
@@ -100,10 +148,18 @@ impl Source for LocalTree {
     }
 
     fn open(&self, head: &EntryHead) -> Result<Box<dyn SourceFile>, Failure> {
-        let (dir, path) = self.locate(head)?;
+        let root = self.root(head)?;
+        if let Some(device) = self.device(root).filter(|_| head.path.is_root()) {
+            return Ok(Box::new(device?));
+        }
+        let (dir, path) = (&root.base, root.path.join(&head.path)?);
         let fd = dir.open_file(&path).map_err(vanished_failure)?;
         let stat = fs::fstat(&fd)?;
         match kind_of(&stat) {
+            NodeKind::File if stat.st_size == 0 => Ok(match UnsizedFile::read(&fd, &stat)? {
+                Some(file) => Box::new(file),
+                None => Box::new(LocalFile { fd, stat }),
+            }),
             NodeKind::File => Ok(Box::new(LocalFile { fd, stat })),
             _ => Err(Failure::new(FailureKind::Changed)),
         }
@@ -156,17 +212,7 @@ impl SourceFile for LocalFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Failure> {
-        let mut got = 0;
-        while got < buffer.len() {
-            let rest = buffer.get_mut(got..).unwrap_or_default();
-            match rustix::io::pread(&self.fd, rest, offset + got as u64) {
-                Ok(0) => break,
-                Ok(n) => got += n,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Ok(got)
+        read_at(&self.fd, buffer, offset)
     }
 
     fn is_unchanged(&self) -> Result<bool, Failure> {

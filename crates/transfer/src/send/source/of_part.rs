@@ -7,7 +7,7 @@ use crate::part::PartFilter;
 use crate::path::RelPath;
 use crate::send::schedule::{FoundEntry, SourceInode};
 use crate::send::walk::WalkSink;
-use crate::store::confine::NodeKind;
+use crate::store::confine::{Dir, DirectoryNames, NodeKind};
 use crate::wire::Meta;
 
 /// Passes the files of the part to `sink`. Directories, links, and unreadable entries are left to
@@ -24,6 +24,14 @@ impl WalkSink for PartFilterSink<'_> {
 
     fn wants(&self, source: u32, path: &RelPath, kind: NodeKind) -> bool {
         kind == NodeKind::File && self.filter.may_take(source, path)
+    }
+
+    fn takes(&self, source: u32, path: &RelPath, stat: &Stat) -> bool {
+        self.sink.takes(source, path, stat)
+    }
+
+    fn enter(&self, source: u32, path: &RelPath, dir: &Dir, names: &DirectoryNames) -> bool {
+        self.sink.enter(source, path, dir, names)
     }
 
     fn note_stat(&self, stat: &Stat) {

@@ -36,6 +36,7 @@ impl CopyDestination {
             into: self.into,
             names: self.names.clone(),
             options: self.options,
+            existing: self.existing,
             within: self.within.clone(),
             may_compare: self.may_compare,
             temp_prefix: temp_prefix(token),

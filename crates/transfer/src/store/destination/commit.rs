@@ -59,7 +59,7 @@ impl CompleteFile {
     fn flush(&self) -> Result<(), Failure> {
         match self.file.open_to_flush() {
             Ok(file) => Ok(durability::flush(&file, self.fsync)?),
-            Err(_) => Ok(fs::syncfs(&*self.file.parent().dir)?),
+            Err(_) => Ok(fs::syncfs(&*self.file.parent.dir)?),
         }
     }
 
@@ -73,7 +73,7 @@ impl CompleteFile {
 
     fn give_name(&mut self) -> Result<EntryOutcome, Failure> {
         let names = self.names_in_place.clone();
-        let reserved = match names.reserve(self.file.parent().entry()) {
+        let reserved = match names.reserve(self.file.parent.entry()) {
             Ok(reserved) => reserved,
             Err(failure) => {
                 self.file.discard();
@@ -88,7 +88,7 @@ impl CompleteFile {
             let may_be_same = exists || failure.kind == FailureKind::PermissionDenied;
             let same = may_be_same
                 && self.may_compare
-                && is_same(self.file.parent(), self.size, &self.hash);
+                && is_same(&self.file.parent, self.size, &self.hash);
             // The name is not available at any other time either.
             if exists
                 || matches!(
@@ -101,11 +101,11 @@ impl CompleteFile {
             if !same {
                 return Err(failure);
             }
-            let entry = self.file.parent().entry();
+            let entry = self.file.parent.entry();
             names.reserve(entry)?.confirm(entry);
             return Ok(EntryOutcome::Same);
         }
-        let parent = self.file.parent();
+        let parent = &self.file.parent;
         reserved.confirm(parent.entry());
         self.open_dirs.changed(&parent.path, &parent.dir);
         self.metadata.clone().map(|()| EntryOutcome::New)
@@ -115,11 +115,11 @@ impl CompleteFile {
 /// Renames a file to its final name, unless something exists there that must not be replaced.
 fn give_own_name(file: &mut NewFile, overwrite: bool) -> Result<(), Failure> {
     if overwrite {
-        may_replace(file.parent())?;
+        may_replace(&file.parent)?;
     }
     match file.finish(overwrite) {
         Err(denied)
-            if denied.kind == FailureKind::PermissionDenied && reopen_finished(file.parent()) =>
+            if denied.kind == FailureKind::PermissionDenied && reopen_finished(&file.parent) =>
         {
             file.finish(overwrite)
         }
@@ -259,9 +259,9 @@ fn flush_group(files: &[QueuedFile], costs: &Mutex<FlushCosts>) -> Vec<Result<()
         costs.lock().note_each(count, started.elapsed());
         return flushed;
     }
-    let synced = files.first().map_or(Ok(()), |queued| {
-        fs::syncfs(&*queued.whole.file.parent().dir)
-    });
+    let synced = files
+        .first()
+        .map_or(Ok(()), |queued| fs::syncfs(&*queued.whole.file.parent.dir));
     costs.lock().note_whole(started.elapsed());
     match synced {
         Ok(()) => files.iter().map(|_| Ok(())).collect(),

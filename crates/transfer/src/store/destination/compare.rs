@@ -16,7 +16,7 @@ use crate::path::RelPath;
 use crate::store::Comparison;
 use crate::store::confine::{NodeKind, kind_of};
 use crate::tree_hash::Hash;
-use crate::wire::FileOffer;
+use crate::wire::{FileOffer, Meta};
 
 /// Number of bytes per read.
 const READ_BYTES: usize = 128 * 1024;
@@ -25,7 +25,21 @@ impl CopyDestination {
     /// Returns true if the destination has anything that the files may be compared with. Always
     /// false for a writer that may not learn it.
     pub(crate) fn has_something(&self) -> bool {
-        self.may_compare && self.names.iter().any(|name| self.has_some_of(name))
+        // A restriction concerns every file, so every file is offered.
+        self.may_compare
+            && (!self.existing.is_default() || self.names.iter().any(|name| self.has_some_of(name)))
+    }
+
+    /// Returns true if the entry at `place` is left as it is (LH-COPY-56).
+    pub(super) fn skips(&self, place: &RelPath, meta: &Meta) -> bool {
+        if self.existing.is_default() || !self.may_compare {
+            return false;
+        }
+        let Ok(there) = self.base.stat(place) else {
+            return self.existing.existing;
+        };
+        let is_newer = kind_of(&there) == NodeKind::File && meta_of(&there).mtime > meta.mtime;
+        self.existing.ignore_existing || (self.existing.update && is_newer)
     }
 
     /// Returns true if something exists where a source of this name goes.
@@ -52,6 +66,9 @@ impl CopyDestination {
             return Ok(Comparison::Wanted);
         }
         let place = self.path_of(&offer.head)?;
+        if self.skips(&place, &offer.meta) {
+            return Ok(Comparison::InPlace);
+        }
         let Some(mut there) = self.there(&place) else {
             return Ok(Comparison::Wanted);
         };

@@ -5,50 +5,19 @@
 //! sleeps until a flush is due, and indefinitely while nothing is at risk. If no thread can be
 //! started, files are made durable when they are finished or left.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use crate::error::Failure;
-use crate::store::journal::{Journal, JournalAction};
+use super::kept_file::KeptFile;
+use crate::store::journal::JournalAction;
 use crate::tree_hash::Subtree;
-
-/// A journal, and the state that its writer and the flusher share.
-pub(super) struct JournaledFile {
-    pub journal: Journal,
-    /// True if the flusher knows that the file has data at risk.
-    is_scheduled: AtomicBool,
-    /// Failure of the file, set when written data may never have reached the disk.
-    lost: OnceLock<Failure>,
-}
-
-impl JournaledFile {
-    pub(super) fn new(journal: Journal) -> Arc<Self> {
-        Arc::new(Self {
-            journal,
-            is_scheduled: AtomicBool::new(false),
-            lost: OnceLock::new(),
-        })
-    }
-
-    /// Writes to the data file.
-    ///
-    /// # Errors
-    /// Those of the operating system, including those of earlier writes that did not reach the
-    /// disk.
-    pub(super) fn write(&self, data: &[u8], offset: u64) -> Result<(), Failure> {
-        match self.lost.get() {
-            Some(failure) => Err(failure.clone()),
-            None => self.journal.write_at(data, offset),
-        }
-    }
-}
 
 /// Thread that flushes the journals of one destination.
 pub(super) struct Flusher {
     started: Instant,
-    thread: OnceLock<Option<Sender<Weak<JournaledFile>>>>,
+    thread: OnceLock<Option<Sender<Weak<KeptFile>>>>,
 }
 
 impl Flusher {
@@ -60,7 +29,7 @@ impl Flusher {
     }
 
     /// Notes that a block of `file` was written, which will be durable in about a second.
-    pub(super) fn written(&self, file: &Arc<JournaledFile>, block: Subtree) {
+    pub(super) fn written(&self, file: &Arc<KeptFile>, block: Subtree) {
         let now = self.started.elapsed();
         if file.journal.written(now, block) {
             file.journal.note(now);
@@ -75,15 +44,15 @@ impl Flusher {
     }
 }
 
-fn start(started: Instant) -> Option<Sender<Weak<JournaledFile>>> {
+fn start(started: Instant) -> Option<Sender<Weak<KeptFile>>> {
     let (sender, files) = mpsc::channel();
     let thread = std::thread::Builder::new().name("flush".into());
     thread.spawn(move || run(started, &files)).ok()?;
     Some(sender)
 }
 
-fn run(started: Instant, files: &mpsc::Receiver<Weak<JournaledFile>>) {
-    let mut at_risk: Vec<Weak<JournaledFile>> = Vec::new();
+fn run(started: Instant, files: &mpsc::Receiver<Weak<KeptFile>>) {
+    let mut at_risk: Vec<Weak<KeptFile>> = Vec::new();
     loop {
         let mut next: Option<Duration> = None;
         at_risk.retain(|file| {
@@ -104,7 +73,7 @@ fn run(started: Instant, files: &mpsc::Receiver<Weak<JournaledFile>>) {
 }
 
 /// Flushes a file if that is due. Returns when to check again, or `None` if nothing is at risk.
-fn flush_due(file: &JournaledFile, started: Instant) -> Option<Duration> {
+fn flush_due(file: &KeptFile, started: Instant) -> Option<Duration> {
     let journal = &file.journal;
     loop {
         match journal.poll(started.elapsed()) {

@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{self, FileType, Mode, Stat};
 
 use super::compare::{has_content, open};
-use super::existing_file::InPlace;
 use super::new_file::NewFile;
 use super::{CopyDestination, EntryLocation, times};
 use crate::error::{Failure, FailureKind, metadata_failure};
@@ -71,12 +70,7 @@ impl CopyDestination {
         let parent = self.there(&self.path_of(&announced.head).ok()?)?;
         let (fd, _) = open(&parent, announced.size)?;
         let failure = failure.clone();
-        let file = InPlace {
-            parent,
-            fd,
-            failure,
-        };
-        Some(NewFile::in_place(file, announced.block_log2))
+        Some(NewFile::in_place(parent, fd, failure))
     }
 
     /// Notes that the existing entry is what the copy brings there.

@@ -1,74 +1,38 @@
 //! A file that is kept when its copy ends early, for a later copy to resume.
 
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 
-use super::EntryLocation;
-use super::flusher::{Flusher, JournaledFile};
 use crate::error::Failure;
 use crate::store::journal::Journal;
-use crate::tree_hash::Subtree;
 
-/// An unfinished file, written through a journal. If it is dropped before it is finished or
-/// discarded, the data so far is made durable and left.
-pub(crate) struct KeptFile {
-    /// Location of the file.
-    pub(super) parent: EntryLocation,
-    file: Arc<JournaledFile>,
-    /// True once it has its final name, or is to be removed.
-    has_ended: bool,
+/// An unfinished file, written through a journal. Its writer and the flusher share it.
+pub(super) struct KeptFile {
+    pub journal: Journal,
+    /// True if the flusher knows that the file has data at risk.
+    pub is_scheduled: AtomicBool,
+    /// Failure of the file, set when written data may never have reached the disk.
+    pub lost: OnceLock<Failure>,
 }
 
 impl KeptFile {
-    pub(super) fn new(parent: EntryLocation, journal: Journal) -> Self {
+    pub(super) fn new(journal: Journal) -> Self {
         Self {
-            parent,
-            file: JournaledFile::new(journal),
-            has_ended: false,
+            journal,
+            is_scheduled: AtomicBool::new(false),
+            lost: OnceLock::new(),
         }
     }
 
-    /// Returns true if another copy holds the journal, so that this file has none.
-    pub(super) fn is_contested(&self) -> bool {
-        self.file.journal.is_contested()
-    }
-
-    pub(super) fn fd(&self) -> &OwnedFd {
-        self.file.journal.data()
-    }
-
+    /// Writes to the data file.
+    ///
+    /// # Errors
+    /// Those of the operating system, including those of earlier writes that did not reach the
+    /// disk.
     pub(super) fn write(&self, data: &[u8], offset: u64) -> Result<(), Failure> {
-        self.file.write(data, offset)
-    }
-
-    pub(super) fn written(&self, block: Subtree, flusher: &Flusher) {
-        flusher.written(&self.file, block);
-    }
-
-    /// Syncs the data if it is recorded in a journal. Returns true if it is.
-    pub(super) fn settle(&self) -> Result<bool, Failure> {
-        self.file.journal.settle()
-    }
-
-    /// Renames the file to its final name.
-    pub(super) fn finish(&mut self, replace: bool) -> Result<(), Failure> {
-        self.file.journal.finish(replace)?;
-        self.has_ended = true;
-        Ok(())
-    }
-
-    /// Discards the file, so that no copy resumes it.
-    pub(super) fn discard(&mut self) {
-        self.file.journal.discard();
-        self.has_ended = true;
-    }
-}
-
-impl Drop for KeptFile {
-    fn drop(&mut self) {
-        if !self.has_ended {
-            // Data that could not be recorded travels again. No one is left to receive the error.
-            let _ = self.file.journal.release();
+        match self.lost.get() {
+            Some(failure) => Err(failure.clone()),
+            None => self.journal.write_at(data, offset),
         }
     }
 }

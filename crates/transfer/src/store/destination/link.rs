@@ -7,6 +7,7 @@ use rustix::fs::Stat;
 use super::in_place::may_replace;
 use super::{CopyDestination, EntryLocation};
 use crate::error::{Failure, FailureKind};
+use crate::metadata::meta_of;
 use crate::store::Comparison;
 use crate::store::confine::{Dir, NodeKind, kind_of};
 use crate::wire::{EntryHead, HardLink};
@@ -33,7 +34,11 @@ impl CopyDestination {
         if kind_of(&file) != NodeKind::File || file.st_size as u64 != link.size {
             return Ok(Comparison::Wanted);
         }
-        let mut parent = self.locate(&self.path_of(&link.head)?)?;
+        let place = self.path_of(&link.head)?;
+        if self.skips(&place, &meta_of(&file)) {
+            return Ok(Comparison::InPlace);
+        }
+        let mut parent = self.locate(&place)?;
         parent.source = link.head.source;
         let reserved = self.names_in_place.reserve(parent.entry())?;
         let EntryLocation {

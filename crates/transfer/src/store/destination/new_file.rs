@@ -2,20 +2,24 @@
 //! with its copy.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::EntryLocation;
-use super::existing_file::InPlace;
+use super::compare::is_same;
 use super::flusher::Flusher;
 use super::kept_file::KeptFile;
 use super::temp_file::TempFile;
 use crate::error::Failure;
+use crate::store::journal::Journal;
 use crate::tree_hash::{BlockHash, Hash};
 use crate::wire::{Block, EntryOutcome};
 
 /// A file that arrives in blocks.
 pub(crate) struct NewFile {
+    /// Location of the file.
+    pub(super) parent: EntryLocation,
     kind: NewFileKind,
     /// Binary logarithm of its block size in bytes.
     block_log2: u32,
@@ -25,58 +29,65 @@ enum NewFileKind {
     /// Removed when its copy ends early.
     Temporary(TempFile),
     /// Kept when its copy ends early.
-    Kept(KeptFile),
-    /// An existing file that is not written.
-    InPlace(InPlace),
+    Kept(Arc<KeptFile>),
+    /// An existing file that stays. Data that arrives for it is not written.
+    InPlace {
+        fd: OwnedFd,
+        /// Failure of the entry, unless the file has the same content.
+        failure: Failure,
+    },
 }
 
 impl NewFile {
     /// Creates a file that is removed with its copy, in blocks of `1 << block_log2` bytes.
-    pub(super) fn temporary(file: TempFile, block_log2: u32) -> Self {
+    pub(super) fn temporary(parent: EntryLocation, file: TempFile, block_log2: u32) -> Self {
         Self {
+            parent,
             kind: NewFileKind::Temporary(file),
             block_log2,
         }
     }
 
     /// Creates a file that is kept when its copy ends early.
-    pub(super) fn kept(file: KeptFile, block_log2: u32) -> Self {
+    pub(super) fn kept(parent: EntryLocation, journal: Journal, block_log2: u32) -> Self {
         Self {
-            kind: NewFileKind::Kept(file),
+            parent,
+            kind: NewFileKind::Kept(Arc::new(KeptFile::new(journal))),
             block_log2,
         }
     }
 
     /// Creates the representation of an existing file that stays.
-    pub(super) fn in_place(file: InPlace, block_log2: u32) -> Self {
+    pub(super) fn in_place(parent: EntryLocation, fd: OwnedFd, failure: Failure) -> Self {
         Self {
-            kind: NewFileKind::InPlace(file),
-            block_log2,
+            parent,
+            kind: NewFileKind::InPlace { fd, failure },
+            block_log2: 0,
         }
     }
 
     /// Returns the outcome of an existing file that stays, or `None` for any other.
     pub(super) fn conclude(&self, size: u64, hash: &Hash) -> Option<Result<EntryOutcome, Failure>> {
         match &self.kind {
-            NewFileKind::InPlace(file) => Some(file.conclude(size, hash)),
+            NewFileKind::InPlace { failure, .. } => Some(match is_same(&self.parent, size, hash) {
+                true => Ok(EntryOutcome::Same),
+                false => Err(failure.clone()),
+            }),
             NewFileKind::Temporary(_) | NewFileKind::Kept(_) => None,
         }
+    }
+
+    /// Returns true if another copy holds the file's journal, so that this copy has none.
+    pub(super) fn is_contested(&self) -> bool {
+        matches!(&self.kind, NewFileKind::Kept(file) if file.journal.is_contested())
     }
 
     /// Syncs the data if it is recorded in a journal. Returns true if the file is durable, so that
     /// [`Self::finish`] needs no flush before it.
     pub(super) fn settle(&self) -> Result<bool, Failure> {
         match &self.kind {
-            NewFileKind::Temporary(_) | NewFileKind::InPlace(_) => Ok(false),
-            NewFileKind::Kept(file) => file.settle(),
-        }
-    }
-
-    pub(super) fn parent(&self) -> &EntryLocation {
-        match &self.kind {
-            NewFileKind::Temporary(file) => &file.parent,
-            NewFileKind::Kept(file) => &file.parent,
-            NewFileKind::InPlace(file) => &file.parent,
+            NewFileKind::Kept(file) => file.journal.settle(),
+            NewFileKind::Temporary(_) | NewFileKind::InPlace { .. } => Ok(false),
         }
     }
 
@@ -87,8 +98,8 @@ impl NewFile {
     pub(super) fn fd(&self) -> Result<&OwnedFd, Errno> {
         match &self.kind {
             NewFileKind::Temporary(file) => file.fd(),
-            NewFileKind::Kept(file) => Ok(file.fd()),
-            NewFileKind::InPlace(file) => Ok(&file.fd),
+            NewFileKind::Kept(file) => Ok(file.journal.data()),
+            NewFileKind::InPlace { fd, .. } => Ok(fd),
         }
     }
 
@@ -99,7 +110,7 @@ impl NewFile {
     pub(super) fn close(&mut self) -> Result<(), Errno> {
         match &mut self.kind {
             NewFileKind::Temporary(file) => file.close(),
-            NewFileKind::Kept(_) | NewFileKind::InPlace(_) => Ok(()),
+            NewFileKind::Kept(_) | NewFileKind::InPlace { .. } => Ok(()),
         }
     }
 
@@ -110,8 +121,9 @@ impl NewFile {
     pub(super) fn open_to_flush(&self) -> Result<OwnedFd, Errno> {
         match &self.kind {
             NewFileKind::Temporary(file) => file.reopen(),
-            NewFileKind::Kept(file) => rustix::io::fcntl_dupfd_cloexec(file.fd(), 0),
-            NewFileKind::InPlace(file) => rustix::io::fcntl_dupfd_cloexec(&file.fd, 0),
+            NewFileKind::Kept(_) | NewFileKind::InPlace { .. } => {
+                fcntl_dupfd_cloexec(self.fd()?, 0)
+            }
         }
     }
 
@@ -131,12 +143,12 @@ impl NewFile {
             match &self.kind {
                 NewFileKind::Temporary(file) => file.write(now, at)?,
                 NewFileKind::Kept(file) => file.write(now, at)?,
-                NewFileKind::InPlace(_) => {}
+                NewFileKind::InPlace { .. } => {}
             }
             data = rest;
         }
         if let NewFileKind::Kept(file) = &self.kind {
-            file.written(hash.subtree(block.offset, self.block_log2), flusher);
+            flusher.written(file, hash.subtree(block.offset, self.block_log2));
         }
         Ok(())
     }
@@ -144,16 +156,26 @@ impl NewFile {
     /// Renames the file to its final name. With `replace`, an existing file is replaced.
     pub(super) fn finish(&mut self, replace: bool) -> Result<(), Failure> {
         match &mut self.kind {
-            NewFileKind::Temporary(file) => file.finish(replace),
-            NewFileKind::Kept(file) => file.finish(replace),
-            NewFileKind::InPlace(_) => Ok(()),
+            NewFileKind::Temporary(file) => file.finish(&self.parent.name, replace),
+            NewFileKind::Kept(file) => file.journal.finish(replace),
+            NewFileKind::InPlace { .. } => Ok(()),
         }
     }
 
     /// Removes the file, at the latest when this is dropped.
     pub(super) fn discard(&mut self) {
-        if let NewFileKind::Kept(file) = &mut self.kind {
-            file.discard();
+        if let NewFileKind::Kept(file) = &self.kind {
+            file.journal.discard();
+        }
+    }
+}
+
+impl Drop for NewFile {
+    /// Makes the data of an unfinished file that is kept durable, and leaves it.
+    fn drop(&mut self) {
+        if let NewFileKind::Kept(file) = &self.kind {
+            // Data that could not be recorded travels again. No one is left to receive the error.
+            let _ = file.journal.release();
         }
     }
 }

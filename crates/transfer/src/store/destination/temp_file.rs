@@ -1,21 +1,22 @@
 //! A temporary file until it is complete.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::EntryLocation;
 use super::directories::remove_temporary;
-use crate::error::{Failure, FailureKind};
+use crate::error::Failure;
+use crate::store::confine::Dir;
 use crate::store::durability;
+use crate::store::journal::write_all;
 
 /// An unfinished file, which is removed on drop unless it was finished.
-pub(crate) struct TempFile {
-    /// Location of the file.
-    pub(super) parent: EntryLocation,
+pub(super) struct TempFile {
+    pub(super) dir: Arc<Dir>,
     /// Its temporary name, until it has its final one.
     pub(super) temp: Option<OsString>,
     pub(super) fd: Option<OwnedFd>,
@@ -47,38 +48,22 @@ impl TempFile {
             (Some(fd), _) => rustix::io::fcntl_dupfd_cloexec(fd, 0),
             (None, Some(temp)) => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                fs::openat(&*self.parent.dir, temp, flags, Mode::empty())
+                fs::openat(&*self.dir, temp, flags, Mode::empty())
             }
             (None, None) => Err(Errno::BADF),
         }
     }
 
     /// Writes all of `data` at `offset`.
-    pub(crate) fn write(&self, mut data: &[u8], mut offset: u64) -> Result<(), Failure> {
-        while !data.is_empty() {
-            match rustix::io::pwrite(self.fd()?, data, offset) {
-                Ok(0) => {
-                    return Err(Failure::with_detail(
-                        FailureKind::Io,
-                        "a write wrote nothing",
-                    ));
-                }
-                Ok(n) => {
-                    data = data.get(n..).unwrap_or_default();
-                    offset += n as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Ok(())
+    pub(super) fn write(&self, data: &[u8], offset: u64) -> Result<(), Failure> {
+        Ok(write_all(self.fd()?, data, offset)?)
     }
 
-    /// Renames the file to its final name. With `replace`, an existing file is replaced.
-    pub(super) fn finish(&mut self, replace: bool) -> Result<(), Failure> {
+    /// Gives the file its final `name`. With `replace`, an existing file is replaced.
+    pub(super) fn finish(&mut self, name: &OsStr, replace: bool) -> Result<(), Failure> {
         if let Some(temp) = &self.temp {
-            let EntryLocation { dir, name, .. } = &self.parent;
-            dir.rename(temp, name, replace)
+            self.dir
+                .rename(temp, name, replace)
                 .map_err(|errno| Failure::for_name(errno, name.as_bytes()))?;
             self.temp = None;
         }
@@ -86,7 +71,7 @@ impl TempFile {
     }
 
     /// Sets the size. Ranges that are not written are holes.
-    pub(crate) fn set_size(&self, size: u64) -> Result<(), Failure> {
+    pub(super) fn set_size(&self, size: u64) -> Result<(), Failure> {
         Ok(fs::ftruncate(self.fd()?, size)?)
     }
 }
@@ -94,7 +79,7 @@ impl TempFile {
 impl Drop for TempFile {
     fn drop(&mut self) {
         if let Some(temp) = &self.temp {
-            remove_temporary(&self.parent.dir, temp);
+            remove_temporary(&self.dir, temp);
         }
     }
 }

@@ -10,7 +10,6 @@ use rustix::io::Errno;
 
 use super::commit::CompleteFile;
 use super::in_place::{may_replace, not_replaced};
-use super::kept_file::KeptFile;
 use super::names_in_place::PlacedEntry;
 use super::new_file::NewFile;
 use super::open_dirs::sync_failure;
@@ -64,10 +63,7 @@ impl FileStore for CopyDestination {
         {
             return Ok(Resumption::AskAgain(pause));
         }
-        Ok(Resumption::Some((
-            NewFile::kept(file, announced.block_log2),
-            subtrees,
-        )))
+        Ok(Resumption::Some((file, subtrees)))
     }
 
     fn compare(
@@ -115,10 +111,10 @@ impl FileStore for CopyDestination {
     fn commit(&self, file: NewFile, meta: &Meta, size: u64, hash: &Hash, done: OnCommit) {
         if let Some(outcome) = file.conclude(size, hash) {
             // The existing file may belong to another source of this copy, whose error comes first.
-            let own = self.names_in_place.check(file.parent().entry());
+            let own = self.names_in_place.check(file.parent.entry());
             return done(
                 own.and(outcome)
-                    .and_then(|same| self.stays(file.parent(), same)),
+                    .and_then(|same| self.stays(&file.parent, same)),
             );
         }
         let settled = file
@@ -157,7 +153,7 @@ impl FileStore for CopyDestination {
         }
         let written = self.begin(&parent, head).and_then(|file| {
             file.write(data, 0)?;
-            Ok(NewFile::temporary(file, 0))
+            Ok(NewFile::temporary(parent.clone(), file, 0))
         });
         match written {
             Ok(file) => self.commit(file, meta, size, hash, done),
@@ -176,6 +172,9 @@ impl FileStore for CopyDestination {
         target: &[u8],
     ) -> Result<EntryOutcome, Failure> {
         let place = self.path_of(head)?;
+        if self.skips(&place, meta) {
+            return Ok(EntryOutcome::Same);
+        }
         let parent = self.parent_of(head, &place)?;
         let EntryLocation {
             dir, path, name, ..
@@ -215,6 +214,9 @@ impl FileStore for CopyDestination {
         let Some((path, name)) = place.split_last() else {
             return Ok(self.found_dir(&place, &self.base, meta));
         };
+        if self.existing.existing && self.base.stat(&place).is_err() {
+            return Ok(MadeDir::Kept);
+        }
         let parent = match place == self.within {
             // The directory itself to which the copy is confined.
             true => EntryLocation {
@@ -254,7 +256,11 @@ impl FileStore for CopyDestination {
     }
 
     fn finish_dir(&self, head: &EntryHead, made: MadeDir, meta: &Meta) -> Result<(), Failure> {
-        let dir = self.base.open_dir(&self.path_of(head)?)?;
+        let dir = match self.base.open_dir(&self.path_of(head)?) {
+            // It was not created.
+            Err(Errno::NOENT) if self.existing.existing => return Ok(()),
+            dir => dir?,
+        };
         let completed = self.complete(&dir, made, meta);
         if self.options.fsync {
             dir.sync().map_err(sync_failure)?;
@@ -317,7 +323,7 @@ impl CopyDestination {
         &self,
         announced: &AnnouncedFile,
         identity: &Identity,
-    ) -> Result<(KeptFile, Vec<Subtree>), Failure> {
+    ) -> Result<(NewFile, Vec<Subtree>), Failure> {
         let (size, block_log2) = (announced.size, announced.block_log2);
         let parent = self.parent_for(&announced.head, size)?;
         let (journal, resume) = self.put_name(&parent, || {
@@ -325,7 +331,7 @@ impl CopyDestination {
             let storage = DirStorage(parent.dir.clone());
             Journal::open_or_create(storage, &parent.name, identity, block_log2 as u8, size)
         })?;
-        Ok((KeptFile::new(parent, journal), resume.subtrees))
+        Ok((NewFile::kept(parent, journal, block_log2), resume.subtrees))
     }
 
     fn create_file(&self, announced: &AnnouncedFile) -> Result<NewFile, Failure> {
@@ -333,14 +339,13 @@ impl CopyDestination {
             // Any existing part is written again, as the ledger does not know it. If another copy
             // holds the journal by now, that copy created it after the file was described. It is
             // still running, so this copy does not wait for it.
-            let (file, _) = self.keep(announced, &identity)?;
-            return Ok(NewFile::kept(file, announced.block_log2));
+            return self.keep(announced, &identity).map(|(file, _)| file);
         }
         let parent = self.parent_for(&announced.head, announced.size)?;
         let file = self.begin(&parent, &announced.head)?;
-        self.try_name(&file.parent, announced.head.id)?;
+        self.try_name(&parent, announced.head.id)?;
         file.set_size(announced.size)?;
-        Ok(NewFile::temporary(file, announced.block_log2))
+        Ok(NewFile::temporary(parent, file, announced.block_log2))
     }
 
     /// Creates a directory. Returns false if it exists.
@@ -363,7 +368,7 @@ impl CopyDestination {
         let temp = self.temp_name(head.id);
         let fd = self.put_name(parent, || Ok(parent.dir.create_new(&temp)?))?;
         Ok(TempFile {
-            parent: parent.clone(),
+            dir: parent.dir.clone(),
             temp: Some(temp),
             fd: Some(fd),
         })

@@ -191,19 +191,8 @@ impl Storage for DirStorage {
         Ok(read_at(file, bytes, offset)? == bytes.len())
     }
 
-    fn write_at(&self, file: &OwnedFd, mut data: &[u8], mut offset: u64) -> Result<(), Errno> {
-        while !data.is_empty() {
-            match rustix::io::pwrite(file, data, offset) {
-                Ok(0) => return Err(Errno::IO),
-                Ok(n) => {
-                    data = data.get(n..).unwrap_or_default();
-                    offset += n as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(())
+    fn write_at(&self, file: &OwnedFd, data: &[u8], offset: u64) -> Result<(), Errno> {
+        write_all(file, data, offset)
     }
 
     fn sync_data(&self, file: &OwnedFd) -> Result<(), Errno> {
@@ -238,6 +227,22 @@ impl Storage for DirStorage {
         }
         Ok(bytes)
     }
+}
+
+/// Writes all of `data` at `offset`.
+pub(crate) fn write_all(file: &OwnedFd, mut data: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !data.is_empty() {
+        match rustix::io::pwrite(file, data, offset) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(n) => {
+                data = data.get(n..).unwrap_or_default();
+                offset += n as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
 }
 
 /// Reads until `bytes` are full or the file ends. Returns the number of bytes.

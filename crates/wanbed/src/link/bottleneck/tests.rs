@@ -90,6 +90,33 @@ fn a_packet_takes_its_length_over_the_rate_and_the_delay() {
 }
 
 #[test]
+fn timed_drop_loses_one_segment_and_moves_no_other_loss() {
+    let fates = |drop_at: Vec<Duration>| {
+        let spec = DirectionSpec {
+            rate: Some(BitRate(12_000_000)),
+            queue: 1_000_000,
+            loss: LossModel::Independent { probability: 0.05 },
+            drop_at,
+            ..DirectionSpec::default()
+        };
+        let mut neck = Bottleneck::new(&spec, 1500, 1, 0);
+        neck.offer(0, many(500), false);
+        let lost = |passed: &PassedSegments| {
+            std::iter::repeat_n(passed.fate == SegmentFate::Lost, passed.count as usize)
+        };
+        neck.until(1_000 * MS)
+            .iter()
+            .flat_map(lost)
+            .collect::<Vec<bool>>()
+    };
+    // A segment takes 1 ms: the one that begins at 100 ms is the 101st.
+    let (plain, dropped) = (fates(vec![]), fates(vec![Duration::from_millis(100)]));
+    let differing: Vec<usize> = (0..500).filter(|&at| plain[at] != dropped[at]).collect();
+    assert_eq!(differing, [100]);
+    assert!(dropped[100]);
+}
+
+#[test]
 fn rounding_never_adds_up() {
     // 40 bytes at 9.6 Gbit/s take 33.33 ns; 30,000 times that is exactly 1 ms.
     let mut neck = bottleneck(Some(9_600_000_000), 0, 10_000_000, LossModel::None, vec![]);

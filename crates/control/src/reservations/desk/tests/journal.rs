@@ -104,6 +104,7 @@ proptest! {
                         windows: windows[..count].to_vec(),
                         is_end: false,
                         document: None,
+                        delegation: None,
                     };
                     drop(kept.act(&askers[who], &command, now));
                 }

@@ -62,6 +62,7 @@ fn granted_paths_satisfy_the_constraints() {
         windows: vec![WINDOW],
         is_end: false,
         document: None,
+        delegation: None,
     };
     let granted = kept.act(&operator(), &command, 0).unwrap();
     assert_eq!(names(&granted[0]), [["n-e"]]);
@@ -232,7 +233,7 @@ fn roles_allow_path_options() {
     // A change needs them, too.
     let id = kept.reserve(&none, &plain, &[WINDOW], 0).unwrap()[0].id;
     let change = ReservationCommand::Change {
-        id: ReservationId(id - 1),
+        id: ReservationId(id),
         change: ReservationChange {
             disjoint: Some(Disjoint::Sites),
             ..ReservationChange::default()
@@ -258,6 +259,7 @@ fn addressed(
         windows: vec![WINDOW],
         is_end: true,
         document: None,
+        delegation: None,
     };
     kept.act(&operator(), &command, 0)
 }
@@ -281,8 +283,8 @@ fn packets_reach_the_circuit_of_each_path() {
     found.sort_by_key(|ports| ports.map(|ports| ports.first));
     assert_eq!(found, [ports(50_000, 50_003), ports(50_004, 50_008)]);
     assert_eq!(granted[0].filter, both.filter);
-    let (detail, reservation) = kept.desk.reservation(ReservationId(0)).unwrap();
-    let circuit = plan::circuit(&kept.desk, ReservationId(0), detail, reservation).unwrap();
+    let (detail, reservation) = kept.desk.reservation(ReservationId(1)).unwrap();
+    let circuit = plan::circuit(&kept.desk, ReservationId(1), detail, reservation).unwrap();
     assert_eq!(circuit.check(), Ok(()));
     for route in &circuit.pieces[0].routes {
         assert_eq!(route.streams.dscp, Some(46));
@@ -290,7 +292,7 @@ fn packets_reach_the_circuit_of_each_path() {
     }
     // The ports are divided among two paths, so their number stays.
     let change = ReservationCommand::Change {
-        id: ReservationId(0),
+        id: ReservationId(1),
         change: ReservationChange {
             paths: Some(3),
             ..ReservationChange::default()

@@ -25,11 +25,11 @@ fn rights_decide_visibility_and_actions() {
         links.iter().all(|full| full.by.is_empty()) && links.iter().any(|full| full.by_others == 1)
     );
     assert!(matches!(
-        kept.desk.show(&ben, ReservationId(0), 0),
+        kept.desk.show(&ben, ReservationId(1), 0),
         Err(ReservationError::Unknown(1))
     ));
     let cancel = ReservationCommand::Cancel {
-        id: ReservationId(0),
+        id: ReservationId(1),
         series: false,
     };
     assert!(matches!(
@@ -60,7 +60,7 @@ fn rights_decide_visibility_and_actions() {
         kept.act(&east, &cancel, 0),
         Err(ReservationError::Forbidden(_))
     ));
-    let provision = ReservationCommand::Provision(ReservationId(0));
+    let provision = ReservationCommand::Provision(ReservationId(1));
     assert_eq!(
         kept.act(&ana, &provision, 0).unwrap()[0].state.provision,
         Some(ProvisionState::Provisioned)
@@ -70,7 +70,7 @@ fn rights_decide_visibility_and_actions() {
         error,
         "reservation 1 is provisioned: it cannot be provisioned now"
     );
-    kept.act(&ana, &ReservationCommand::Release(ReservationId(0)), 0)
+    kept.act(&ana, &ReservationCommand::Release(ReservationId(1)), 0)
         .unwrap();
     assert!(kept.act(&ana, &cancel, 0).is_ok());
 }
@@ -124,7 +124,7 @@ fn changes_cannot_evade_the_caps_of_a_right() {
     let granted = kept.reserve(&ana, &slow, &windows(HOUR), 0).unwrap();
     assert_eq!(names(&granted[0]), [["w-s", "s-e"]]);
     let grown = ReservationCommand::Change {
-        id: ReservationId(1),
+        id: ReservationId(2),
         change: ReservationChange {
             wish: Some(rate(2_000_000_000)),
             ..ReservationChange::default()
@@ -149,6 +149,7 @@ fn rates_are_bounded_by_the_ends() {
         windows: vec![Window::new(0, HOUR)],
         is_end: true,
         document: None,
+        delegation: None,
     };
     let error = kept.act(&operator(), &command, 0).unwrap_err();
     assert!(

@@ -8,7 +8,7 @@ use super::*;
 
 /// Returns a reservation store whose node in the west is set up, and a rate request between known
 /// addresses.
-fn managed() -> (Kept, ReservationCommand) {
+pub(super) fn managed() -> (Kept, ReservationCommand) {
     let mut kept = Kept::new(&map(10e9));
     let sites = BTreeSet::from(["west".to_owned()]);
     kept.desk = kept.desk.with_managed_sites(Arc::new(sites));
@@ -25,6 +25,7 @@ fn managed() -> (Kept, ReservationCommand) {
         windows: vec![Window::new(HOUR, 2 * HOUR)],
         is_end: true,
         document: None,
+        delegation: None,
     };
     (kept, command)
 }
@@ -33,7 +34,7 @@ fn managed() -> (Kept, ReservationCommand) {
 fn provisioning_is_scheduled_or_waits_for_nodes() {
     let (mut kept, command) = managed();
     kept.act(&operator(), &command, 0).unwrap();
-    let id = ReservationId(0);
+    let id = ReservationId(1);
     let provision = |kept: &Kept| kept.show(1, HOUR).state.provision;
     kept.act(&operator(), &ReservationCommand::Provision(id), 0)
         .unwrap();
@@ -85,13 +86,13 @@ fn failed_circuit_returns_bandwidth_with_a_reason() {
         ..ReservationChange::default()
     };
     let change = ReservationCommand::Change {
-        id: ReservationId(0),
+        id: ReservationId(1),
         change,
     };
     kept.act(&operator(), &change, 0).unwrap();
     let why = "west, link w-n: the switch is off".to_owned();
     let failed =
-        ReservationCommand::Settle(vec![(ReservationId(0), CircuitResult::Failed(why.clone()))]);
+        ReservationCommand::Settle(vec![(ReservationId(1), CircuitResult::Failed(why.clone()))]);
     kept.act(&operator(), &failed, HOUR).unwrap();
     let shown = kept.show(1, HOUR);
     assert_eq!(
@@ -108,7 +109,7 @@ fn failed_circuit_returns_bandwidth_with_a_reason() {
     assert!(
         kept.desk
             .reservations()
-            .all(|(id, ..)| id != ReservationId(0))
+            .all(|(id, ..)| id != ReservationId(1))
     );
 }
 
@@ -140,7 +141,7 @@ fn source_ports_distinguish_paths_and_neighbours() {
         ..ReservationChange::default()
     };
     let change = ReservationCommand::Change {
-        id: ReservationId(2),
+        id: ReservationId(3),
         change,
     };
     let error = kept.act(&operator(), &change, 0).unwrap_err();

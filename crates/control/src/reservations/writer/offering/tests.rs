@@ -1,14 +1,13 @@
 //! Tests of counter-offers while the book changes.
 
-use longhaul_circuits::admit::CounterOfferMode;
 use longhaul_circuits::time::Window;
 use longhaul_control_api::map::Map;
 use serde_json::json;
 
 use longhaul_control_api::reservations::Reserved;
 
+use super::super::AskError;
 use super::*;
-use crate::reservations::desk::DeniedCommand;
 use crate::reservations::wanted::ReservationEnd;
 use crate::reservations::{Record, ReservationCaller, ReservationCommand, ReservationStore};
 
@@ -21,9 +20,7 @@ fn desk() -> ReservationStore {
         json!({"name": "w-e", "from": "west", "to": "east", "forward": both, "backward": both});
     let map = json!({"sites": [{"name": "west"}, {"name": "east"}], "links": [link]});
     let map: Map = serde_json::from_value(map).unwrap();
-    let mut desk = ReservationStore::new()
-        .unwrap()
-        .with_counter_offers(CounterOfferMode::Later);
+    let mut desk = ReservationStore::new().unwrap();
     assert!(desk.take_map(&map, &mut Vec::new()).unwrap());
     desk
 }
@@ -59,15 +56,23 @@ fn reserve(gigabits: u64, hour: i64) -> ReservationCommand {
         windows: vec![window],
         is_end: false,
         document: None,
+        delegation: None,
     }
 }
 
 fn act(
     desk: &mut ReservationStore,
     command: &ReservationCommand,
-) -> Result<Reserved, DeniedCommand> {
+) -> Result<Reserved, ReservationError> {
     let mut records: Vec<Record> = Vec::new();
-    desk.execute_with_search(&operator(), command, 0, &mut records)
+    desk.execute(&operator(), command, 0, &mut records)
+}
+
+fn refusal(answer: Result<Reserved, ReservationError>) -> Box<RefusedRequest> {
+    match answer.unwrap_err() {
+        ReservationError::InsufficientBandwidth(refused) => refused,
+        other => panic!("{other}"),
+    }
 }
 
 /// Creates a refusal, with the receiver of its answer.
@@ -79,11 +84,9 @@ fn refused(
     PendingRefusal,
     oneshot::Receiver<Result<Reserved, AskError>>,
 ) {
-    let DeniedCommand { error, open } = act(desk, &command).unwrap_err();
     let (answer, answered) = oneshot::channel();
     let refused = PendingRefusal {
-        error: error.into(),
-        open: open.unwrap(),
+        refused: refusal(act(desk, &command)),
         asked: (operator(), command, None),
         tries,
         answer: Reply::new(answer, None),
@@ -93,7 +96,9 @@ fn refused(
 
 fn offers(answered: Result<Reserved, AskError>) -> Offers {
     match answered.unwrap_err() {
-        AskError::Desk(ReservationError::InsufficientBandwidth(refusal)) => refusal.offers,
+        AskError::Refused(ReservationError::InsufficientBandwidth(refused)) => {
+            refused.refusal.offers
+        }
         other => panic!("{other}"),
     }
 }
@@ -190,11 +195,12 @@ async fn overload_refuses_at_once_without_offers() {
 async fn search_is_cut_short_only_if_others_wait() {
     let mut desk = desk();
     act(&mut desk, &reserve(3, 1)).unwrap();
-    let DeniedCommand { open, .. } = act(&mut desk, &reserve(4, 1)).unwrap_err();
-    let (open, published) = (open.unwrap(), published(&desk, 2));
+    let refused = refusal(act(&mut desk, &reserve(4, 1)));
+    let published = published(&desk, 2);
     let of = |steps: usize| {
         let mut left = 0..steps;
-        current_offers(&open, &open.run(|| left.next().is_some()), Some(&published))
+        let found = refused.find_offers(|| left.next().is_some());
+        current_offers(&refused, &found, Some(&published))
     };
     let (none, first, all) = (of(0).0, of(1).0, of(usize::MAX).0);
     assert!(none.left_out && none.slower.is_none() && none.later.is_none());

@@ -85,10 +85,13 @@ impl<P: LedgerTypes> CopyLedger<P> {
             return;
         };
         let (announced, root) = (file.announced.clone(), file.tree.root());
+        let parts = file.tree.coarse().to_vec();
         let record = match &root {
             Some(hash) => ManifestRecord::File {
                 size: announced.size,
                 hash,
+                mtime: announced.meta.mtime,
+                parts: &parts,
             },
             None => ManifestRecord::Failed,
         };

@@ -82,7 +82,7 @@ impl Planned {
 }
 
 pub(super) fn kind() -> impl Strategy<Value = FailureKind> {
-    (1u8..=15).prop_map(|code| FailureKind::from_code(code).unwrap())
+    (1u8..=15).prop_map(|code| FailureKind::from_repr(code).unwrap())
 }
 
 pub(super) fn fate() -> impl Strategy<Value = Result<EntryOutcome, FailureKind>> {
@@ -418,6 +418,8 @@ impl Run {
                     let record = ManifestRecord::File {
                         size: 10,
                         hash: &[id as u8; 32],
+                        mtime: (0, 0),
+                        parts: &[],
                     };
                     let outcome = fate.map_err(failure);
                     self.event(|ledger, out| ledger.entry_written(&head(id), record, outcome, out));

@@ -135,7 +135,12 @@ impl World {
         let (size, content) = nth(there, *count - 1);
         let (is_there, record) = match (&offered, self.compare) {
             (Some((of_size, hash)), Compare::Content) => {
-                let record = ManifestRecord::File { size, hash };
+                let record = ManifestRecord::File {
+                    size,
+                    hash,
+                    mtime: entry.meta.mtime,
+                    parts: &[],
+                };
                 ((size, [content; 32]) == (*of_size, *hash), record)
             }
             (None, Compare::SizeAndTime) => {
@@ -215,7 +220,12 @@ impl World {
         let record = match (&self.plans[id as usize], &content) {
             (Plan::Directory, Some(_)) => ManifestRecord::Directory,
             (Plan::Link, Some(_)) => ManifestRecord::Symlink { target: b"t" },
-            (_, Some(Some((size, hash)))) => ManifestRecord::File { size: *size, hash },
+            (_, Some(Some((size, hash)))) => ManifestRecord::File {
+                size: *size,
+                hash,
+                mtime: (0, 0),
+                parts: &[],
+            },
             _ => ManifestRecord::Failed,
         };
         if self.manifest.record(id, 0, &path, record) {

@@ -1,0 +1,540 @@
+//! Examples of every command. Each is shown in its help, in its manual page and in the command
+//! reference.
+
+/// Commands by their path, each with its examples: the command line, and its purpose.
+pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
+    (
+        "cp",
+        &[
+            (
+                "longhaul cp -r results/ ana@store.example:run-42/",
+                "a tree to a host that you can log in to",
+            ),
+            (
+                "longhaul cp -r lh://store.example/runs/42 /scratch/",
+                "a tree from a longhaul server",
+            ),
+            (
+                "longhaul cp -r --exclude '*.tmp' --newer 7d runs/ lh://store.example/runs/",
+                "last week's files, without temporary ones",
+            ),
+            (
+                "longhaul cp -r --update --dry-run runs/ ana@store.example:runs/",
+                "list what would be copied or replaced, and change nothing",
+            ),
+            (
+                "longhaul cp -r --by 'Fri 18:00' data/ lh://store.example/data/",
+                "reserve bandwidth if best effort would be too late",
+            ),
+        ],
+    ),
+    (
+        "sync",
+        &[
+            (
+                "longhaul sync photos/ ana@store.example:photos/",
+                "bring the target up to date, and remove nothing",
+            ),
+            (
+                "longhaul sync --delete --dry-run data/ lh://store.example/data/",
+                "show what an exact mirror would copy, replace and remove",
+            ),
+            (
+                "longhaul sync --delete --trash .trash lh://store.example/data/ /srv/data/",
+                "mirror a server here, and keep what it no longer has in .trash",
+            ),
+            (
+                "longhaul sync --delete --max-delete 100 --exclude-from rules a/ b/",
+                "mirror without the files that rules names; refuse to remove more than 100",
+            ),
+        ],
+    ),
+    (
+        "mkdir",
+        &[(
+            "longhaul mkdir -p ana@store.example:runs/2026/42",
+            "a directory and its parents",
+        )],
+    ),
+    (
+        "mv",
+        &[(
+            "longhaul mv lh://store.example/in/run42 lh://store.example/done/",
+            "move a directory on the server, without copying it",
+        )],
+    ),
+    (
+        "rm",
+        &[
+            ("longhaul rm ana@store.example:notes.txt", "one file"),
+            (
+                "longhaul rm -r --dry-run lh://store.example/runs/41",
+                "list what would be removed",
+            ),
+        ],
+    ),
+    (
+        "leftovers",
+        &[
+            (
+                "longhaul leftovers -r lh://store.example/runs",
+                "list what unfinished copies left there",
+            ),
+            (
+                "longhaul leftovers -r --remove --older-than '14 d' /srv/data",
+                "remove what nobody has written to for two weeks",
+            ),
+        ],
+    ),
+    (
+        "submit",
+        &[
+            (
+                "longhaul submit -r results/ ana@store.example:run-42/",
+                "copy in the background until all is there",
+            ),
+            (
+                "longhaul submit --not-before 2030-01-31T22:00:00Z -r a/ lh://store.example/a/",
+                "copy tonight",
+            ),
+        ],
+    ),
+    (
+        "jobs",
+        &[
+            ("longhaul jobs", "the last 50 jobs, newest first"),
+            (
+                "longhaul jobs --state failed --json",
+                "failed jobs, for a program",
+            ),
+        ],
+    ),
+    (
+        "job",
+        &[
+            ("longhaul job 13 --follow", "watch job 13 until it ends"),
+            (
+                "longhaul job 13 --report",
+                "the closing report of its last attempt",
+            ),
+        ],
+    ),
+    ("pause", &[("longhaul pause 13 14", "pause two jobs")]),
+    (
+        "resume",
+        &[("longhaul resume 13", "continue where it stopped")],
+    ),
+    (
+        "cancel",
+        &[("longhaul cancel 13", "end a job; what it copied stays")],
+    ),
+    (
+        "retry",
+        &[("longhaul retry 13", "try a failed job again now")],
+    ),
+    (
+        "places",
+        &[("longhaul places", "list the places that have names")],
+    ),
+    (
+        "places list",
+        &[("longhaul places list --json", "for a program")],
+    ),
+    (
+        "places add",
+        &[(
+            "longhaul places add store ana@store.example:",
+            "call the home directory at that host store",
+        )],
+    ),
+    (
+        "places remove",
+        &[("longhaul places remove store", "forget the name")],
+    ),
+    (
+        "places test",
+        &[(
+            "longhaul places test store",
+            "log in there, and report what fails",
+        )],
+    ),
+    (
+        "ui",
+        &[
+            ("longhaul ui", "open the page in a browser"),
+            (
+                "longhaul ui --print",
+                "print its address, for a browser behind ssh -L",
+            ),
+        ],
+    ),
+    (
+        "agent",
+        &[(
+            "longhaul agent --max-jobs 8",
+            "run the agent in the foreground, with eight jobs at a time",
+        )],
+    ),
+    (
+        "agent install",
+        &[("longhaul agent install", "write a unit for systemd")],
+    ),
+    (
+        "ls",
+        &[
+            (
+                "longhaul ls -l ana@store.example:runs/",
+                "with sizes and times",
+            ),
+            ("longhaul ls --json lh://store.example/", "for a program"),
+        ],
+    ),
+    (
+        "sum",
+        &[
+            (
+                "longhaul sum -r lh://store.example/runs/42 > runs.b3",
+                "BLAKE3 of every file, computed at the server",
+            ),
+            (
+                "longhaul sum -a sha256 data/*.h5 > SHA256SUMS",
+                "what sha256sum prints, on all processors",
+            ),
+            (
+                "longhaul sum --check SHA256SUMS ana@store.example:data",
+                "compare the files of a host with a list",
+            ),
+            (
+                "longhaul sum -a adler32 --xrdfs run42.root",
+                "what xrdfs query checksum prints",
+            ),
+        ],
+    ),
+    (
+        "verify",
+        &[
+            (
+                "longhaul verify run42.receipt",
+                "compare the files here with what was copied",
+            ),
+            (
+                "longhaul verify run42.receipt lh://store.example/runs/42",
+                "have the server read its files and compare those",
+            ),
+        ],
+    ),
+    (
+        "stat",
+        &[(
+            "longhaul stat lh://store.example/runs/42",
+            "describe the directory itself",
+        )],
+    ),
+    (
+        "perf",
+        &[
+            (
+                "longhaul perf store.example",
+                "measure the path to a server",
+            ),
+            (
+                "longhaul perf store.example --route near.example,far.example",
+                "measure it through two depots",
+            ),
+            (
+                "longhaul perf --plan --rate 10G --rtt 100ms",
+                "what a path needs, without measuring",
+            ),
+        ],
+    ),
+    (
+        "route",
+        &[(
+            "longhaul route store.example --size 10G",
+            "the routes that a copy of 10 GB would take, and why",
+        )],
+    ),
+    (
+        "run",
+        &[
+            (
+                "longhaul run -- curl -O https://archive.example/data.tar",
+                "an ordinary program over the routes of routes.toml",
+            ),
+            (
+                "longhaul run --isolate -- ./statically-linked-program",
+                "a program that no library can be loaded into",
+            ),
+        ],
+    ),
+    (
+        "onramp",
+        &[
+            (
+                "longhaul onramp --socks 1080 --http 3128",
+                "offer routes to programs that know a proxy",
+            ),
+            (
+                "longhaul onramp --forward 5432=db.archive.example:5432",
+                "forward a port",
+            ),
+        ],
+    ),
+    (
+        "onramp install",
+        &[(
+            "longhaul onramp install --socks 1080",
+            "write a unit for systemd with these options",
+        )],
+    ),
+    (
+        "onramp status",
+        &[("longhaul onramp status", "what the running on-ramp did")],
+    ),
+    (
+        "offramp",
+        &[(
+            "longhaul offramp --policy policy.toml",
+            "end sessions at the servers that the policy names",
+        )],
+    ),
+    (
+        "serve",
+        &[
+            (
+                "longhaul serve --root /srv/data --grants grants.toml",
+                "serve a directory to the keys in grants.toml",
+            ),
+            (
+                "longhaul serve --root /srv/data --grants grants.toml --perf",
+                "let them measure the path too",
+            ),
+        ],
+    ),
+    (
+        "node",
+        &[(
+            "longhaul node --config /etc/longhaul/node.toml",
+            "run the services of that file in one process",
+        )],
+    ),
+    (
+        "node check",
+        &[(
+            "longhaul node check --config /etc/longhaul/node.toml",
+            "what it would start, and what is wrong",
+        )],
+    ),
+    (
+        "node join",
+        &[(
+            "longhaul node join https://control.example --config node.toml",
+            "verify that the controller accepts this machine's depot",
+        )],
+    ),
+    (
+        "accounts",
+        &[(
+            "longhaul accounts accounts.jsonl --by from,result",
+            "add the records up",
+        )],
+    ),
+    (
+        "depot",
+        &[(
+            "longhaul depot --policy policy.toml --metrics 127.0.0.1:9510",
+            "relay what the policy allows, with a metrics page",
+        )],
+    ),
+    (
+        "router",
+        &[(
+            "longhaul router --config router.json --listen unix:/run/longhaul-router/agent",
+            "set up circuits as the controller asks over that socket",
+        )],
+    ),
+    (
+        "control",
+        &[(
+            "longhaul control --listen 0.0.0.0:7513 --server-name control.example",
+            "run a controller",
+        )],
+    ),
+    (
+        "control grant",
+        &[(
+            "longhaul control grant lhk1:CLIENT... client --name dtn1",
+            "let a client ask for routes",
+        )],
+    ),
+    (
+        "control revoke",
+        &[(
+            "longhaul control revoke lhk1:CLIENT...",
+            "take all roles from a key",
+        )],
+    ),
+    (
+        "control names",
+        &[("longhaul control names", "which depot has which name")],
+    ),
+    (
+        "control release",
+        &[(
+            "longhaul control release quad",
+            "let the next key that asks register this name",
+        )],
+    ),
+    (
+        "control principals",
+        &[("longhaul control principals", "who may do what")],
+    ),
+    (
+        "control install",
+        &[("longhaul control install", "write a unit for systemd")],
+    ),
+    (
+        "map",
+        &[("longhaul map --json", "the whole map, for a program")],
+    ),
+    (
+        "map import",
+        &[(
+            "longhaul map import --check map.toml",
+            "report errors in a map, and change nothing",
+        )],
+    ),
+    ("keys", &[("longhaul keys", "list the keys of this user")]),
+    (
+        "keys new",
+        &[("longhaul keys new backup", "make a key named backup")],
+    ),
+    (
+        "keys list",
+        &[("longhaul keys list", "list the keys of this user")],
+    ),
+    (
+        "keys show",
+        &[("longhaul keys show", "print the default public key")],
+    ),
+    (
+        "controller",
+        &[("longhaul controller", "which controller is in use")],
+    ),
+    (
+        "controller use",
+        &[(
+            "longhaul controller use --accept-new https://control.example:7513",
+            "ask this controller for routes",
+        )],
+    ),
+    (
+        "controller add",
+        &[(
+            "longhaul controller add --accept-new https://control2.example:7513",
+            "ask this one if the first does not answer",
+        )],
+    ),
+    (
+        "controller forget",
+        &[("longhaul controller forget", "use no controller")],
+    ),
+    (
+        "controller sync",
+        &[(
+            "longhaul controller sync",
+            "send measurements and fetch routes now",
+        )],
+    ),
+    (
+        "controller routes",
+        &[(
+            "longhaul controller routes",
+            "print its rules for this machine as routes.toml",
+        )],
+    ),
+    (
+        "reserve",
+        &[
+            (
+                "longhaul reserve dtn1 archive --rate 2G --from 'Mon 9:00' --for 2h",
+                "2 Gbit/s for two hours",
+            ),
+            (
+                "longhaul reserve dtn1 archive --bytes 10T --by 'Fri 18:00'",
+                "enough bandwidth for 10 TB by Friday evening",
+            ),
+        ],
+    ),
+    (
+        "reservations",
+        &[
+            ("longhaul reservations", "a calendar"),
+            (
+                "longhaul reservations 12",
+                "one reservation, with its paths",
+            ),
+            ("longhaul reservations cancel 12", "return it"),
+        ],
+    ),
+    (
+        "reservations commit",
+        &[("longhaul reservations commit 12", "take what is held")],
+    ),
+    (
+        "reservations abort",
+        &[("longhaul reservations abort 12", "return what is held")],
+    ),
+    (
+        "reservations cancel",
+        &[(
+            "longhaul reservations cancel 12 --series",
+            "return it and all that follow in its series",
+        )],
+    ),
+    (
+        "reservations provision",
+        &[(
+            "longhaul reservations provision 12",
+            "have its paths set up in its time",
+        )],
+    ),
+    (
+        "reservations release",
+        &[(
+            "longhaul reservations release 12",
+            "have its paths torn down, and keep it",
+        )],
+    ),
+    (
+        "reservations grants",
+        &[(
+            "longhaul reservations grants 12",
+            "routes and grants for longhaul perf",
+        )],
+    ),
+    (
+        "completions",
+        &[
+            (
+                "longhaul completions bash",
+                "save as ~/.local/share/bash-completion/completions/longhaul",
+            ),
+            (
+                "longhaul completions zsh",
+                "save as _longhaul in a directory of $fpath",
+            ),
+            (
+                "longhaul completions fish",
+                "save as ~/.config/fish/completions/longhaul.fish",
+            ),
+        ],
+    ),
+    (
+        "man",
+        &[(
+            "longhaul man ~/.local/share/man/man1",
+            "write a page for each command",
+        )],
+    ),
+];

@@ -1,0 +1,348 @@
+//! Lists whole trees at any place, many directories at a time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use longhaul_filter::{EntryKind as FilteredKind, Filter, IGNORE_FILE_NAME, IgnoreRules};
+use longhaul_sync::{Modified, Node, NodeKind, Tree};
+use longhaul_transfer::TEMP_PREFIX;
+use longhaul_transfer::files::message::{
+    EntryKind, FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, ListingEntry, PathBytes,
+};
+
+use crate::files::show::{failure_of, join};
+use crate::place::{Location, Place, PlacePath};
+use crate::target::Target;
+
+/// Maximum number of questions that are asked without waiting.
+const MAX_QUESTIONS: usize = 128;
+/// Maximum length of the paths in these questions, in bytes. They fit into the buffers of any
+/// connection.
+const MAX_QUESTION_BYTES: usize = 16 << 10;
+
+/// A listed tree.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Entries below the root, and the root itself with the empty path. Empty if there is no such
+    /// entry.
+    pub tree: Tree,
+    /// Rules of the ignore files in the tree, if the filter applies them.
+    pub ignored: IgnoreRules,
+    /// Failures to list.
+    pub failures: Vec<FilesFailure>,
+}
+
+/// Parses a path of any place. A local path need not exist, but its directory must.
+///
+/// # Errors
+/// The text is not a path.
+pub fn parse_path(text: &OsStr) -> Result<PlacePath> {
+    let Target::Local(path) = Target::parse(text)? else {
+        return PlacePath::parse(text);
+    };
+    let directory = match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
+        Some(parent) => parent.to_path_buf(),
+        None => path.clone(),
+    };
+    Ok(match path.file_name().filter(|_| !path.is_dir()) {
+        Some(name) => PlacePath {
+            location: Location::Here(directory),
+            path: PathBytes(name.as_bytes().to_vec()),
+        },
+        None => PlacePath {
+            location: Location::Here(path),
+            path: PathBytes::default(),
+        },
+    })
+}
+
+/// Returns the kind of the entry at `path`. `None` if there is none.
+///
+/// # Errors
+/// The place is gone.
+pub async fn kind(place: &mut Place, path: &PathBytes) -> Result<Option<NodeKind>> {
+    Ok(describe(place, path)
+        .await?
+        .ok()
+        .map(|entry| node_kind(entry.kind)))
+}
+
+/// Describes the entry at `path`. A host follows a link that is named, a server follows none.
+async fn describe(
+    place: &mut Place,
+    path: &PathBytes,
+) -> Result<Result<ListingEntry, FilesFailure>> {
+    let look = FilesRequest::Look {
+        path: path.clone(),
+        list: false,
+        after: None,
+        limit: None,
+    };
+    let found = match place.ask(look).await? {
+        FilesResponse::Entries { entries, .. } => entries.into_iter().next(),
+        other => {
+            if let Some(failure) = failure_of(other)? {
+                return Ok(Err(failure));
+            }
+            None
+        }
+    };
+    let Some(mut entry) = found else {
+        return Ok(Err(FilesFailure::new(FilesFailureKind::NotFound, path)));
+    };
+    if entry.kind == EntryKind::Symlink && matches!(place, Place::Login(_)) {
+        entry.kind = EntryKind::Directory;
+    }
+    Ok(Ok(entry))
+}
+
+/// Lists the tree at `root`, as far as the filter takes names. Content of a directory that is left
+/// out is not listed. `other` has the rules of the ignore files at the other end, which apply here
+/// as well.
+///
+/// # Errors
+/// The place is gone. What cannot be listed is in [`Listing::failures`].
+pub async fn list(
+    place: &mut Place,
+    root: &PathBytes,
+    filter: &Filter,
+    other: &IgnoreRules,
+) -> Result<Listing> {
+    let mut walk = TreeWalk {
+        place,
+        root,
+        filter,
+        other,
+        ahead: VecDeque::new(),
+        partial: BTreeMap::new(),
+        listing: Listing::default(),
+    };
+    walk.begin().await?;
+    while !walk.ahead.is_empty() {
+        walk.step().await?;
+    }
+    Ok(walk.listing)
+}
+
+/// A page of a directory that is to be listed.
+struct Page {
+    /// Path of the directory below the root.
+    directory: Vec<u8>,
+    after: Option<PathBytes>,
+}
+
+struct TreeWalk<'a> {
+    place: &'a mut Place,
+    root: &'a PathBytes,
+    filter: &'a Filter,
+    other: &'a IgnoreRules,
+    ahead: VecDeque<Page>,
+    /// Pages received of directories that have more.
+    partial: BTreeMap<Vec<u8>, Vec<ListingEntry>>,
+    listing: Listing,
+}
+
+impl TreeWalk<'_> {
+    async fn begin(&mut self) -> Result<()> {
+        let entry = match describe(self.place, self.root).await? {
+            Ok(entry) => entry,
+            Err(failure) if failure.kind == FilesFailureKind::NotFound => return Ok(()),
+            Err(failure) => {
+                self.listing.failures.push(failure);
+                return Ok(());
+            }
+        };
+        if entry.kind == EntryKind::Directory {
+            self.ahead.push_back(Page {
+                directory: Vec::new(),
+                after: None,
+            });
+        }
+        self.listing.tree.insert(Vec::new(), self.node(&entry));
+        Ok(())
+    }
+
+    /// Lists the next directories.
+    async fn step(&mut self) -> Result<()> {
+        let pages = self.next_pages();
+        let looks: Vec<FilesRequest> = pages
+            .iter()
+            .map(|page| FilesRequest::Look {
+                path: self.path_of(&page.directory),
+                list: true,
+                after: page.after.clone(),
+                limit: None,
+            })
+            .collect();
+        let answers = self.place.ask_all(&looks).await?;
+        let mut complete = Vec::new();
+        for (page, answer) in pages.into_iter().zip(answers) {
+            let (entries, next) = match answer {
+                FilesResponse::Entries { entries, next } => (entries, next),
+                other => {
+                    self.listing.failures.extend(failure_of(other)?);
+                    continue;
+                }
+            };
+            let mut all = self.partial.remove(&page.directory).unwrap_or_default();
+            all.extend(entries);
+            match next {
+                Some(next) => {
+                    self.partial.insert(page.directory.clone(), all);
+                    self.ahead.push_front(Page {
+                        after: Some(next),
+                        ..page
+                    });
+                }
+                None => complete.push((page.directory, all)),
+            }
+        }
+        self.read_ignore_files(&complete).await?;
+        for (directory, entries) in complete {
+            self.take(&directory, entries);
+        }
+        Ok(())
+    }
+
+    /// Returns as many pages as may be asked for at once.
+    fn next_pages(&mut self) -> Vec<Page> {
+        let (mut pages, mut bytes) = (Vec::new(), 0);
+        while pages.len() < MAX_QUESTIONS
+            && let Some(page) = self.ahead.front()
+        {
+            bytes += self.root.0.len() + page.directory.len();
+            if bytes > MAX_QUESTION_BYTES && !pages.is_empty() {
+                break;
+            }
+            pages.extend(self.ahead.pop_front());
+        }
+        pages
+    }
+
+    async fn read_ignore_files(&mut self, complete: &[(Vec<u8>, Vec<ListingEntry>)]) -> Result<()> {
+        if !self.filter.rules().ignore_files {
+            return Ok(());
+        }
+        let is_rules = |entry: &ListingEntry| {
+            entry.kind == EntryKind::File && entry.name.0 == IGNORE_FILE_NAME.as_bytes()
+        };
+        for (directory, entries) in complete {
+            if !entries.iter().any(is_rules) {
+                continue;
+            }
+            let path = join(&self.path_of(directory), IGNORE_FILE_NAME.as_bytes());
+            match self.place.ask(FilesRequest::Read { path }).await? {
+                FilesResponse::Content { content, .. } => {
+                    self.listing.ignored.add(directory, &content.0);
+                }
+                FilesResponse::Failed(failure)
+                    if failure.kind == FilesFailureKind::NotUnderstood =>
+                {
+                    bail!(
+                        "the other side is of an earlier release and cannot read \
+                         {IGNORE_FILE_NAME} for a comparison: upgrade it, or give \
+                         --no-ignore-files"
+                    );
+                }
+                other => self.listing.failures.extend(failure_of(other)?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the entries of a directory.
+    fn take(&mut self, directory: &[u8], entries: Vec<ListingEntry>) {
+        for entry in entries {
+            let name = &entry.name.0;
+            if name.starts_with(TEMP_PREFIX.as_bytes()) {
+                continue;
+            }
+            let path = match directory.is_empty() {
+                true => name.clone(),
+                false => [directory, b"/", name].concat(),
+            };
+            let is_directory = entry.kind == EntryKind::Directory;
+            let is_taken = self.filter.takes_name(&path, is_directory)
+                && !self.listing.ignored.leaves_out(&path, is_directory)
+                && !self.other.leaves_out(&path, is_directory);
+            if !is_taken {
+                if let Some(above) = self.listing.tree.get_mut(directory) {
+                    above.holds_excluded = true;
+                }
+                continue;
+            }
+            if is_directory {
+                self.ahead.push_back(Page {
+                    directory: path.clone(),
+                    after: None,
+                });
+            }
+            let node = self.node(&entry);
+            self.listing.tree.insert(path, node);
+        }
+    }
+
+    fn node(&self, entry: &ListingEntry) -> Node {
+        let kind = node_kind(entry.kind);
+        let milliseconds = i64::from(entry.nanoseconds.unwrap_or(0) / 1_000_000);
+        let filtered = match kind {
+            NodeKind::File => FilteredKind::File {
+                bytes: entry.size,
+                modified_ms: entry
+                    .modified
+                    .saturating_mul(1000)
+                    .saturating_add(milliseconds),
+            },
+            NodeKind::Directory => FilteredKind::Directory,
+            NodeKind::Symlink | NodeKind::Other => FilteredKind::Other,
+        };
+        Node {
+            kind,
+            bytes: if kind == NodeKind::File {
+                entry.size
+            } else {
+                0
+            },
+            // A copy keeps no other bits.
+            mode: entry.mode & 0o777,
+            modified: Modified {
+                seconds: entry.modified,
+                nanoseconds: entry.nanoseconds,
+            },
+            target: entry.target.clone().map(|target| target.0),
+            is_taken: self.filter.takes_content(filtered),
+            holds_excluded: false,
+        }
+    }
+
+    fn path_of(&self, directory: &[u8]) -> PathBytes {
+        path_below(self.root, directory)
+    }
+}
+
+fn node_kind(kind: EntryKind) -> NodeKind {
+    match kind {
+        EntryKind::File => NodeKind::File,
+        EntryKind::Directory => NodeKind::Directory,
+        EntryKind::Symlink => NodeKind::Symlink,
+        EntryKind::Other => NodeKind::Other,
+    }
+}
+
+/// Returns the path of an entry below `root`.
+pub fn path_below(root: &PathBytes, path: &[u8]) -> PathBytes {
+    match path.is_empty() {
+        true => root.clone(),
+        false => join(root, path),
+    }
+}
+
+/// Returns true if the path is below a directory and leads nowhere else.
+pub fn is_plain(path: &Path) -> bool {
+    let is_name = |part| matches!(part, std::path::Component::Normal(_));
+    path.components().next().is_some() && path.components().all(is_name)
+}

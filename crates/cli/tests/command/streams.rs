@@ -1,0 +1,94 @@
+//! `longhaul cp` from standard input and to standard output.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::stage::*;
+
+#[test]
+fn standard_input_is_copied_to_a_server_and_back() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    let content = stage.noise("input", 3_000_001);
+    let place = |name: &str| format!("lh://{}/{name}", server.address);
+    for (to, at) in [
+        (place("x.tar"), "root/x.tar"),
+        ("here/".to_owned(), "here/stdin"),
+    ] {
+        let mut command = stage.longhaul("me");
+        command
+            .args(["cp", "--host-key", &server.key, "-q", "-", &to])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(&content).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+        assert!(std::fs::read(stage.path(at)).unwrap() == content, "{at}");
+    }
+    let print = |sources: &[&str]| {
+        let mut command = stage.longhaul("me");
+        command.args(["cp", "--host-key", &server.key]);
+        command.args(sources).arg("-").output().unwrap()
+    };
+    let printed = print(&[&place("x.tar")]);
+    assert_eq!(printed.status.code(), Some(0), "{}", errors(&printed));
+    assert!(printed.stdout == content);
+    // Files follow each other, from any place.
+    std::fs::write(stage.path("here/a"), "abc").unwrap();
+    std::fs::write(stage.path("root/empty"), "").unwrap();
+    let printed = print(&["here/a", &place("empty"), "here/a"]);
+    assert_eq!(printed.status.code(), Some(0), "{}", errors(&printed));
+    assert_eq!(printed.stdout, b"abcabc");
+    let missing = print(&[&place("none")]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(
+        errors(&missing).contains("/none: no such file"),
+        "{}",
+        errors(&missing)
+    );
+    let refused = print(&["--json", "here/a"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", errors(&refused));
+}
+
+#[test]
+fn files_of_unknown_size_are_copied() {
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    let to = format!("lh://{}/", server.address);
+    let copied = stage.cp(&server, &["/proc/version", "/proc/filesystems", &to]);
+    assert_eq!(copied.status.code(), Some(0), "{}", errors(&copied));
+    for name in ["version", "filesystems"] {
+        let content = std::fs::read(format!("/proc/{name}")).unwrap();
+        assert!(!content.is_empty());
+        assert!(std::fs::read(stage.path(&format!("root/{name}"))).unwrap() == content);
+    }
+}
+
+#[test]
+fn a_growing_file_is_followed() {
+    use std::io::Read;
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    std::fs::write(stage.path("root/log"), "one\n").unwrap();
+    let from = format!("lh://{}/log", server.address);
+    let mut command = stage.longhaul("me");
+    command
+        .args(["cp", "--host-key", &server.key, "--follow", &from, "-"])
+        .stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let mut read = |expected: &str| {
+        let mut bytes = vec![0; expected.len()];
+        output.read_exact(&mut bytes).unwrap();
+        assert_eq!(bytes, expected.as_bytes());
+    };
+    read("one\n");
+    let log = std::fs::File::options()
+        .append(true)
+        .open(stage.path("root/log"));
+    log.unwrap().write_all(b"two\n").unwrap();
+    read("two\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -1,0 +1,33 @@
+//! The two halves of a copy: one end sends, the other receives.
+
+use std::sync::Arc;
+
+use crate::receipt::ReceiptRole;
+use crate::receive::Receiver;
+use crate::send::WorkQueue;
+
+/// Half of a copy that this end performs, with the state that its streams share.
+#[derive(Clone)]
+pub(crate) enum Half {
+    Sending(Arc<WorkQueue>),
+    Receiving(Arc<Receiver>),
+}
+
+impl Half {
+    /// Returns true if this end signs the receipt of the copy.
+    pub(crate) fn signs_receipt(&self) -> bool {
+        let role = match self {
+            Self::Sending(queue) => queue.receipt.get(),
+            Self::Receiving(receiver) => receiver.receipt.get(),
+        };
+        matches!(role, Some(ReceiptRole::Signs(_)))
+    }
+
+    /// Returns the side of this end in each of the copy's connections.
+    pub(crate) fn side(&self) -> drs::Side {
+        match self {
+            Self::Sending(_) => drs::Side::Sending,
+            Self::Receiving(_) => drs::Side::Receiving,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! ACCEPT: the server's answer to HELLO.
+
+use super::encode::put_option;
+use super::field_reader::FieldReader;
+use super::options::{
+    CLEAR, HARD_LINKS, INSTANCE, MAX_OPTION_BYTES, PLACEMENT, PRESENT, RECEIPT, decode_options,
+};
+use super::{CopyInstance, Placement, VERSION, WireError};
+
+/// A server's acceptance of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Acceptance {
+    /// Maximum number of streams in this copy (LH-COPY-9).
+    pub max_streams: u16,
+    /// `None` from a server that does not report it.
+    pub instance: Option<CopyInstance>,
+    /// If true, the data of blocks may travel in plaintext (LH-COPY-43).
+    pub clear: bool,
+    /// If true, the destination of a push is not empty and may hold some of its files
+    /// (LH-COPY-39).
+    pub present: bool,
+    /// If true, the server understands HARD_LINK (LH-COPY-45).
+    pub hard_links: bool,
+    /// Placement of the sources of a push. `None` from a server that does not report it
+    /// (LH-COPY-53).
+    pub placement: Option<Placement>,
+    /// If true, the server will sign the result of the copy (LH-COPY-57).
+    pub receipt: bool,
+}
+
+impl Acceptance {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.max_streams.to_le_bytes());
+        if let Some(instance) = self.instance {
+            put_option(out, INSTANCE, &instance);
+        }
+        for (option, is_set) in [
+            (PRESENT, self.present),
+            (CLEAR, self.clear),
+            (HARD_LINKS, self.hard_links),
+        ] {
+            if is_set {
+                put_option(out, option, &[]);
+            }
+        }
+        if let Some(placement) = self.placement {
+            put_option(out, PLACEMENT, &[placement as u8]);
+        }
+        if self.receipt {
+            put_option(out, RECEIPT, &[]);
+        }
+    }
+
+    pub(super) fn decode(fields: &mut FieldReader) -> Result<Self, WireError> {
+        let version = fields.u16()?;
+        let mut accepted = Self {
+            max_streams: fields.u16()?,
+            ..Self::default()
+        };
+        // LH-COPY-6: the version of this release was among those offered.
+        if version != VERSION {
+            return Err(WireError::Version(version, version));
+        }
+        decode_options(fields, MAX_OPTION_BYTES, |kind, value| {
+            match kind {
+                INSTANCE => accepted.instance = Some(value.array()?),
+                PRESENT => accepted.present = true,
+                CLEAR => accepted.clear = true,
+                HARD_LINKS => accepted.hard_links = true,
+                PLACEMENT => {
+                    accepted.placement = Some(value.code(Placement::from_repr, "placement")?);
+                }
+                RECEIPT => accepted.receipt = true,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        Ok(accepted)
+    }
+}
