@@ -15,7 +15,7 @@ use longhaul_deadline_driver::{Deadline, DeadlineRequest, DeadlineSettings};
 use longhaul_session::{ConnectOptions, Route, ServiceName};
 use longhaul_sync::PlanOptions;
 use longhaul_transfer::{
-    Client, Compare, CopyDestination, CopyOutcome, CopyRequest, CopyToken, DEFAULT_PATIENCE, Error,
+    Client, Compare, Compression, CopyDestination, CopyOutcome, CopyRequest, CopyToken, DEFAULT_PATIENCE, Error,
     ExistingPolicy, Filter, FilterRules, Hello, Portion, SessionConnector, StreamMemory,
     WriteOptions, copy_local,
 };
@@ -545,6 +545,15 @@ impl Cp {
         }
     }
 
+    /// Returns how the data is compressed on its way.
+    fn compression(&self) -> Compression {
+        match self.options.compress {
+            Some(method) => method,
+            None if self.scp.compress => Compression::Auto,
+            None => Compression::None,
+        }
+    }
+
     /// Returns how files are written.
     fn write_options(&self) -> WriteOptions {
         WriteOptions {
@@ -576,6 +585,7 @@ impl Cp {
             filter,
             existing,
             receipt: false,
+            compression: self.compression(),
         };
         if !hello.filter_fits() {
             bail!(

@@ -141,6 +141,7 @@ impl Report {
             unchanged_bytes: progress.bytes_unchanged.load(Ordering::Relaxed),
             linked_files: progress.files_linked.load(Ordering::Relaxed),
             linked_bytes: progress.bytes_linked.load(Ordering::Relaxed),
+            saved_bytes: progress.bytes_saved.load(Ordering::Relaxed),
             files: progress.files_done.load(Ordering::Relaxed),
             entries: progress.entries_found.load(Ordering::Relaxed),
             seconds,
@@ -230,13 +231,17 @@ impl Report {
                 0 => String::new(),
                 n => format!(" ({n}, {}, as hard links)", ByteCount(copied.linked_bytes)),
             };
+            let saved = match copied.saved_bytes {
+                0 => String::new(),
+                n => format!(" ({} saved by compression)", ByteCount(n)),
+            };
             let is_there = copied.failed == 0 && copied.unchanged_files + copied.linked_files > 0;
             let how = match is_there && copied.goodput_bps == 0.0 {
                 true => "nothing had to be transferred".to_owned(),
                 false => format!("{}{some}{root}", Rate::nearest(copied.goodput_bps)),
             };
             message!(
-                "{} file{}, {}{unchanged}{linked} in {}, {how}",
+                "{} file{}, {}{unchanged}{linked}{saved} in {}, {how}",
                 copied.files,
                 if copied.files == 1 { "" } else { "s" },
                 ByteCount(copied.bytes),

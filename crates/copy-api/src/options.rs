@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::Args;
 use longhaul_deadline::ReservationMode;
 use longhaul_proto::{PublicKey, Route, Transport};
-use longhaul_transfer::{ExistingPolicy, MAX_STREAMS};
+use longhaul_transfer::{Compression, ExistingPolicy, MAX_STREAMS};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -69,6 +69,14 @@ pub struct CopyOptions {
     /// must allow it (`serve --allow-no-encrypt`), or the copy is encrypted.
     #[arg(help_heading = NETWORK, long)]
     pub no_encrypt: bool,
+    /// Compression of large files on their way: `auto` compresses while that makes the copy
+    /// faster; `zstd` always, at level 3 or N (1 to 19) [default: none]. A server compresses at
+    /// level 3 at most.
+    // Left out if unused, so that older releases can read stored jobs.
+    #[arg(help_heading = NETWORK, long, value_name = "auto|zstd[:N]|none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub compress: Option<Compression>,
     /// Compare existing files by the hash of their content instead of by size and modification
     /// time: both ends read them.
     #[arg(help_heading = EXISTING, long)]

@@ -32,6 +32,10 @@ pub struct CopyReport {
     pub linked_files: u64,
     /// Bytes of those files.
     pub linked_bytes: u64,
+    /// Bytes of file content that compression kept off the network.
+    // Left out without compression, as before there was any.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub saved_bytes: u64,
     /// Committed files.
     pub files: u64,
     /// Files, directories and links found.
@@ -42,6 +46,11 @@ pub struct CopyReport {
     pub goodput_bps: f64,
     /// Number of entries that were not copied.
     pub failed: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl CopyReport {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
-use longhaul_transfer::{
+use longhaul_transfer::{Compression, 
     Error as CopyError, ExistingPolicy, Failure, FilterRules, Hash, Observer, RouteInfo,
     TransferEvent, TransferProgress,
 };
@@ -48,6 +48,8 @@ pub struct CopyBetween {
     pub congestion: Option<String>,
     /// If true, the data of large files is sent as plaintext.
     pub no_encrypt: bool,
+    /// Compression of the data of large files.
+    pub compression: Compression,
     /// Filter of what is copied.
     pub filter: FilterRules,
     /// Restriction of what is created and replaced.
@@ -204,6 +206,7 @@ impl CopyBetween {
             patience_ms: Some(u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX)),
             congestion: self.congestion.clone(),
             no_encrypt: self.no_encrypt,
+            compression: self.compression,
             report_done: self.report_done,
             filter: self.filter.clone(),
             update: self.existing.update,

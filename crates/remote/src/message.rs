@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use longhaul_proto::{PortRange, PublicKey};
 pub use longhaul_transfer::files::message::PathBytes;
 use longhaul_transfer::files::message::{FilesRequest, FilesResponse};
-use longhaul_transfer::{ExistingPolicy, FailureKind, FilterRules};
+use longhaul_transfer::{Compression, ExistingPolicy, FailureKind, FilterRules};
 use serde::{Deserialize, Serialize};
 
 use crate::ClientClock;
@@ -133,6 +133,9 @@ pub struct CopyAsk {
     /// If true, the data of large files is sent as plaintext, if the other side permits it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_encrypt: bool,
+    /// Compression of the data of large files. An earlier release compresses nothing.
+    #[serde(default, skip_serializing_if = "Compression::is_none")]
+    pub compression: Compression,
     /// If true, every completed entry is reported, not only counted.
     pub report_done: bool,
     /// Filter of what is copied.
@@ -338,6 +341,8 @@ pub struct CopyProgress {
     pub failures: u64,
     #[serde(default)]
     pub bytes_clear: u64,
+    #[serde(default)]
+    pub bytes_saved: u64,
 }
 
 /// Result of a copy between two far sides.

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::error::Error;
+use crate::packed::{PART_HEAD_BYTES, Unpacker, max_packed_len, part_lengths};
 use crate::tree_hash::BlockHash;
 use crate::wire::{
     BLOCK_FIXED, BLOCK_LOG2, Block, FRAME_HEAD_BYTES, Frame, FrameType, MAX_BODY_BYTES,
@@ -40,9 +41,19 @@ const ARRIVED_PART_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) enum IncomingFrame {
     Frame(Frame),
-    /// A block, whose data must be taken with [`FrameReader::read_data`], and its hash if the data
-    /// travels in plaintext.
-    Block(Block, Option<BlockHash>),
+    /// A block, whose data must be taken with [`FrameReader::read_data`].
+    Block(Block, BlockForm),
+}
+
+/// Form in which the data of a block follows its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BlockForm {
+    /// As it is, encrypted if the session is.
+    Protected,
+    /// In plaintext. It has this hash (LH-COPY-44).
+    Plaintext(BlockHash),
+    /// In compressed parts (LH-COPY-61).
+    Packed,
 }
 
 /// Reader of frames.
@@ -55,6 +66,7 @@ pub(crate) struct FrameReader<R> {
     clear: Option<Arc<PlaintextRanges>>,
     /// Bytes of frames read so far, without the data of blocks.
     taken: u64,
+    unpacker: Unpacker,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
@@ -65,6 +77,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             data_left: 0,
             clear: None,
             taken: 0,
+            unpacker: Unpacker::default(),
         }
     }
 
@@ -79,6 +92,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         self.taken
     }
 
+    /// Returns the number of bytes of the announced block on the wire.
+    pub(crate) fn block_wire_bytes(&self) -> usize {
+        self.data_left
+    }
+
     /// Returns the stream and the bytes read ahead of it.
     pub(crate) fn into_inner(self) -> R {
         self.inner
@@ -91,7 +109,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             return Ok(None);
         }
         let (len, frame_type) = parse_head(&self.buf).map_err(broken)?;
-        if matches!(frame_type, FrameType::Block | FrameType::ClearBlock) {
+        if is_block(frame_type) {
             return self.block(frame_type, len).await.map(Some);
         }
         self.fill(FRAME_HEAD_BYTES + len).await?;
@@ -105,7 +123,6 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// Returns true if [`Self::next`] would return a frame other than a block without waiting.
     pub(crate) fn has_small_frame(&self) -> bool {
-        let is_block = |t| matches!(t, FrameType::Block | FrameType::ClearBlock);
         matches!(
             parse_head(&self.buf),
             Ok((len, t)) if !is_block(t) && self.buf.len() >= FRAME_HEAD_BYTES + len
@@ -132,16 +149,23 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         self.fill(FRAME_HEAD_BYTES + header).await?;
         self.buf.advance(FRAME_HEAD_BYTES);
         let frame = decode(frame_type, self.buf.split_to(header).freeze()).map_err(broken)?;
-        let (block, hash) = match frame {
-            Frame::Block(block) => (block, None),
-            Frame::ClearBlock(block, hash) => (block, Some(hash)),
+        let (block, form) = match frame {
+            Frame::PackedBlock(block) => {
+                self.data_left = len - header;
+                return match self.data_left > max_packed_len(&block) {
+                    true => Err(broken(WireError::Value("block length"))),
+                    false => Ok(IncomingFrame::Block(block, BlockForm::Packed)),
+                };
+            }
+            Frame::Block(block) => (block, BlockForm::Protected),
+            Frame::ClearBlock(block, hash) => (block, BlockForm::Plaintext(hash)),
             _ => return Err(broken(WireError::Value("block"))),
         };
         if block.data_len() != len - header {
             return Err(broken(WireError::Value("block length")));
         }
         self.data_left = block.data_len();
-        if hash.is_some() {
+        if matches!(form, BlockForm::Plaintext(_)) {
             // LH-COPY-43.
             let clear = self.clear.as_ref();
             let clear = clear.ok_or_else(|| {
@@ -149,12 +173,25 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             })?;
             clear.mark_read(self.data_left.saturating_sub(self.buf.len()));
         }
-        Ok(IncomingFrame::Block(block, hash))
+        Ok(IncomingFrame::Block(block, form))
     }
 
     /// Reads the data of the announced block into `out`, which must have its exact length.
     /// `arrived` receives all of it in order, in parts that are still in the processor's cache.
     pub(crate) async fn read_data(
+        &mut self,
+        block: &Block,
+        form: BlockForm,
+        out: &mut [u8],
+        arrived: impl FnMut(&[u8]),
+    ) -> Result<(), Error> {
+        match form {
+            BlockForm::Packed => self.read_packed(block, out, arrived).await,
+            BlockForm::Protected | BlockForm::Plaintext(_) => self.read_plain(out, arrived).await,
+        }
+    }
+
+    async fn read_plain(
         &mut self,
         out: &mut [u8],
         mut arrived: impl FnMut(&[u8]),
@@ -189,6 +226,47 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
+    /// Reads compressed parts (LH-COPY-61).
+    async fn read_packed(
+        &mut self,
+        block: &Block,
+        out: &mut [u8],
+        mut arrived: impl FnMut(&[u8]),
+    ) -> Result<(), Error> {
+        let mut left = std::mem::take(&mut self.data_left);
+        let mut out = out;
+        for len in part_lengths(block) {
+            let (part, rest) = out.split_at_mut_checked(len).ok_or_else(truncated)?;
+            out = rest;
+            self.fill_all(PART_HEAD_BYTES).await?;
+            let packed = self.buf.get_u32_le() as usize;
+            left = left
+                .checked_sub(PART_HEAD_BYTES.saturating_add(packed))
+                .ok_or_else(|| broken(WireError::Short))?;
+            if packed > len {
+                return Err(broken(WireError::Bound));
+            }
+            self.fill_all(packed).await?;
+            self.unpacker
+                .unpack(self.buf.get(..packed).unwrap_or_default(), part)
+                .map_err(broken)?;
+            self.buf.advance(packed);
+            arrived(part);
+        }
+        match left {
+            0 => Ok(()),
+            _ => Err(broken(WireError::Long)),
+        }
+    }
+
+    /// Reads until at least `want` bytes are buffered.
+    async fn fill_all(&mut self, want: usize) -> Result<(), Error> {
+        match self.fill(want).await? {
+            true => Ok(()),
+            false => Err(truncated()),
+        }
+    }
+
     /// Reads until at least `want` bytes are buffered. Returns false at a clean end.
     async fn fill(&mut self, want: usize) -> Result<bool, Error> {
         while self.buf.len() < want {
@@ -208,6 +286,14 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 }
 
+/// Returns true if the frame has the data of a block behind its header.
+fn is_block(frame_type: FrameType) -> bool {
+    matches!(
+        frame_type,
+        FrameType::Block | FrameType::ClearBlock | FrameType::PackedBlock
+    )
+}
+
 /// Returns the body length and the type of the frame at the start of `buf` (LH-COPY-1).
 fn parse_head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
     let Some((&[a, b, c, d, kind], _)) = buf.split_first_chunk::<FRAME_HEAD_BYTES>() else {
@@ -217,7 +303,7 @@ fn parse_head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
     let len = len.checked_sub(1).ok_or(WireError::Short)?;
     let frame_type = FrameType::from_repr(kind).ok_or(WireError::Type(kind))?;
     let bound = match frame_type {
-        FrameType::Block | FrameType::ClearBlock => (1 << BLOCK_LOG2.end()) + 4096,
+        _ if is_block(frame_type) => (1 << BLOCK_LOG2.end()) + 4096,
         FrameType::Hello => MAX_HELLO_BYTES,
         _ => MAX_BODY_BYTES,
     };
@@ -302,14 +388,16 @@ mod tests {
                 reader.next().await.unwrap(),
                 Some(IncomingFrame::Frame(Frame::KeepAlive))
             ));
-            let Some(IncomingFrame::Block(got, None)) = reader.next().await.unwrap() else {
+            let Some(IncomingFrame::Block(got, BlockForm::Protected)) = reader.next().await.unwrap() else {
                 panic!("no block")
             };
             assert_eq!(got, block);
             let mut data = [0; 5];
             let mut arrived = Vec::new();
             let looked = |part: &[u8]| arrived.extend_from_slice(part);
-            reader.read_data(&mut data, looked).await.unwrap();
+            let form = BlockForm::Protected;
+            let read = reader.read_data(&got, form, &mut data, looked);
+            read.await.unwrap();
             assert_eq!((&data, &arrived[..]), (b"12345", &b"12345"[..]));
             assert!(matches!(
                 reader.next().await.unwrap(),
@@ -321,9 +409,9 @@ mod tests {
             let mut reader = FrameReader::new(&bytes[..cut]);
             let result = async {
                 while let Some(incoming) = reader.next().await? {
-                    if let IncomingFrame::Block(block, _) = incoming {
+                    if let IncomingFrame::Block(block, form) = incoming {
                         reader
-                            .read_data(&mut vec![0; block.data_len()], |_| ())
+                            .read_data(&block, form, &mut vec![0; block.data_len()], |_| ())
                             .await?;
                     }
                 }
@@ -369,12 +457,14 @@ mod tests {
         assert!(matches!(reader.next().await, Err(Error::Protocol(_))));
         let mut reader = FrameReader::new(&bytes[..]);
         reader.allow_plaintext(Arc::default());
-        let Some(IncomingFrame::Block(got, Some(said))) = reader.next().await.unwrap() else {
+        let Some(IncomingFrame::Block(got, BlockForm::Plaintext(said))) = reader.next().await.unwrap() else {
             panic!("no block")
         };
         assert_eq!((got, said), (block, hash));
         let mut data = [0; 5];
-        reader.read_data(&mut data, |_| ()).await.unwrap();
+        let form = BlockForm::Plaintext(said);
+        let read = reader.read_data(&got, form, &mut data, |_| ());
+        read.await.unwrap();
         assert_eq!(&data, b"12345");
     }
 

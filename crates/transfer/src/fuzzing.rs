@@ -119,7 +119,7 @@ fn check_decoded(frame: &Frame, body: Option<&[u8]>) {
     {
         check_plain(&head.path);
     }
-    if let Frame::Block(block) | Frame::ClearBlock(block, _) = frame {
+    if let Frame::Block(block) | Frame::ClearBlock(block, _) | Frame::PackedBlock(block) = frame {
         assert!(block.data_len() <= block.len as usize);
     }
 }
@@ -154,11 +154,10 @@ fn stream(data: &[u8]) {
                 match reader.next().await {
                     Ok(None) => break,
                     Ok(Some(IncomingFrame::Frame(frame))) => check_decoded(&frame, None),
-                    Ok(Some(IncomingFrame::Block(block, _))) => {
+                    Ok(Some(IncomingFrame::Block(block, form))) => {
                         assert!(block.data_len() <= 1 << 20);
-                        let read = reader
-                            .read_data(&mut vec![0; block.data_len()], |_| ())
-                            .await;
+                        let mut data = vec![0; block.data_len()];
+                        let read = reader.read_data(&block, form, &mut data, |_| ()).await;
                         if read.is_err() {
                             break;
                         }

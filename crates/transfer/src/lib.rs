@@ -1,6 +1,7 @@
 //! Copies file trees over sessions: walk, blocks, streams, integrity.
 mod account;
 mod client;
+mod compression;
 mod descriptors;
 mod error;
 mod existing;
@@ -21,6 +22,7 @@ pub mod local_end;
 mod manifest;
 mod metadata;
 mod over_sessions;
+mod packed;
 mod part;
 pub mod path;
 mod process_limits;
@@ -43,6 +45,7 @@ pub use client::{
     Client, ConnectError, ConnectFailure, Connector, CopyOutcome, DEFAULT_PATIENCE, MAX_STREAMS,
     RoutePlan, StreamOrigin, Transport,
 };
+pub use compression::{Compression, UnknownCompression};
 pub use error::{Error, Failure, FailureKind};
 pub use existing::ExistingPolicy;
 pub use explain::{FlowSummary, explain};

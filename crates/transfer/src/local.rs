@@ -12,7 +12,7 @@ use crate::frame_io::FrameReader;
 use crate::progress::{Observer, TransferProgress};
 use crate::receive::{AfterDone, Receiver, RequestedEntries, receive_stream};
 use crate::route_info::RouteInfo;
-use crate::send::{CloseOnPanic, PlaintextSetting, Presence, Sources, WorkQueue, send_stream};
+use crate::send::{CloseOnPanic, DataSetting, Presence, Sources, WorkQueue, send_stream};
 use crate::store::CopyDestination;
 use crate::wire::Compare;
 
@@ -73,7 +73,7 @@ pub async fn copy_local(
     let here = RouteInfo::without_depots("local");
     let counters = progress.add_stream(&here, None, false);
     let unwatched = queue.reporter.progress.add_stream(&here, None, false);
-    let protected = PlaintextSetting::disabled();
+    let protected = DataSetting::disabled();
     let send = send_stream(
         &queue,
         0,

@@ -40,6 +40,8 @@ pub struct TransferProgress {
     pub bytes_resumed: AtomicU64,
     /// Bytes of file data that travelled in plaintext.
     pub bytes_plaintext: AtomicU64,
+    /// Bytes of file data that compression has kept off the network.
+    pub bytes_saved: AtomicU64,
     /// Files in place that existed before and did not travel.
     pub files_unchanged: AtomicU64,
     /// Bytes of the unchanged files.

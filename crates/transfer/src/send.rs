@@ -7,6 +7,7 @@
 
 #[cfg(test)]
 mod large_offsets_tests;
+mod packing;
 mod queue;
 mod read;
 mod schedule;
@@ -21,5 +22,5 @@ pub(crate) use read::block_log2;
 pub(crate) use schedule::{FoundEntry, Presence};
 pub(crate) use source::SourceFile;
 pub use source::Sources;
-pub(crate) use stream::{PlaintextSetting, send_stream};
+pub(crate) use stream::{DataSetting, send_stream};
 pub(crate) use walk::WalkSink;

@@ -26,7 +26,7 @@ use crate::listening::NotingStream;
 use crate::part::Portion;
 use crate::receive::{AfterDone, StreamEnd, receive_stream};
 use crate::route_info::RouteInfo;
-use crate::send::{PlaintextSetting, send_stream};
+use crate::send::{DataSetting, send_stream};
 use crate::wire::{Acceptance, CopyRequest, CopyToken, Frame, RefusalKind};
 
 mod accounting;
@@ -265,6 +265,7 @@ impl Server {
             hard_links: copy.hello.hard_links,
             placement: copy.placement.get().copied(),
             receipt: half.signs_receipt(),
+            compression: !copy.hello.compression.is_none(),
         })
         .encode(&mut greeting);
         // Removes the counters of the stream at its end, however often a client comes back.
@@ -276,10 +277,12 @@ impl Server {
         let carried = async {
             match half {
                 Half::Sending(queue) => {
-                    let clear = PlaintextSetting {
+                    let setting = DataSetting {
                         wanted: clear.is_some(),
                         agreed: AtomicBool::new(clear.is_some()),
                         stream: clear,
+                        compression: copy.hello.compression.at_server(),
+                        unpacks: AtomicBool::new(true),
                     };
                     send_stream(
                         queue,
@@ -288,7 +291,7 @@ impl Server {
                         &mut reader,
                         &mut writer,
                         greeting,
-                        &clear,
+                        &setting,
                     )
                     .await
                 }

@@ -34,7 +34,7 @@ mod tests;
 
 pub(crate) use accept::Acceptance;
 pub(crate) use decode::{BLOCK_FIXED, block_header_len, decode};
-pub(crate) use encode::{begin_small, finish_clear_block, finish_small};
+pub(crate) use encode::{begin_small, finish_clear_block, finish_packed_block, finish_small};
 pub use hello::{Compare, CopyRequest, CopyToken, Hello, Placement};
 
 /// Version of the copy protocol that this release speaks (LH-COPY-6).
@@ -101,6 +101,7 @@ pub(crate) enum FrameType {
     HardLink = 23,
     NotKept = 24,
     Receipt = 28,
+    PackedBlock = 30,
 }
 
 /// Value that distinguishes one state of a source file from every other. The sender chooses it, and
@@ -230,6 +231,8 @@ pub(crate) enum Frame {
     Block(Block),
     /// A block whose data follows in plaintext, and its hash (LH-COPY-44).
     ClearBlock(Block, BlockHash),
+    /// A block whose data follows in compressed parts (LH-COPY-61).
+    PackedBlock(Block),
     /// Hash of a file, once all of it has been read unchanged (LH-COPY-15).
     FileEnd { id: u64, hash: Hash },
     /// An entry that could not be read (LH-COPY-16). From the receiver, and without a number, a

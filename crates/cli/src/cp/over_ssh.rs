@@ -192,6 +192,7 @@ impl Cp {
             ports: self.options.ssh.port_range,
             congestion: self.options.congestion.clone(),
             no_encrypt: self.options.no_encrypt,
+            compression: self.compression(),
             filter: filter.rules().clone(),
             existing: self.options.existing_policy(),
         };

@@ -13,8 +13,9 @@ pub struct ScpOptions {
     /// Print what ssh does, and the decisions of the copy.
     #[arg(short = 'v', long)]
     pub verbose: bool,
-    #[arg(short = 'C', hide = true)]
-    compress: bool,
+    /// Compress data while that makes the copy faster, as --compress auto.
+    #[arg(short = 'C', help_heading = "Network")]
+    pub compress: bool,
     #[arg(short = 'l', hide = true, value_name = "LIMIT")]
     limit: Option<String>,
     #[arg(short = '3', hide = true)]
@@ -44,11 +45,6 @@ impl ScpOptions {
     /// One of these flags is given. The message says what to use.
     pub fn check(&self) -> Result<()> {
         let flags = [
-            (
-                self.compress,
-                "-C",
-                "copies are not compressed: compress the files first",
-            ),
             (
                 self.limit.is_some(),
                 "-l",
@@ -118,10 +114,9 @@ mod tests {
             let words = std::iter::once("cp").chain(flags.iter().copied());
             Line::try_parse_from(words).unwrap().options.check()
         };
-        assert!(check(&["-p", "-v"]).is_ok());
+        assert!(check(&["-p", "-v", "-C"]).is_ok());
         for refused in [
-            &["-C"][..],
-            &["-l", "8000"],
+            &["-l", "8000"][..],
             &["-3"],
             &["-A"],
             &["-c", "aes256-ctr"],

@@ -82,6 +82,8 @@ mod tests {
             "192.0.2.1",
             "7",
             "never",
+            "auto",
+            "zstd:9",
             "2.5G",
             "50-60",
         ]);
@@ -127,6 +129,7 @@ mod tests {
             by: Some("+2h".to_owned()),
             reserve: Some(longhaul_deadline::ReservationMode::Auto),
             transport: Some(longhaul_proto::Transport::Quic),
+            compress: Some(longhaul_transfer::Compression::Auto),
             update: true,
             existing: true,
             ignore_existing: true,

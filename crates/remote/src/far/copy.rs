@@ -181,6 +181,7 @@ async fn carry_out(
             CopyDirection::Pull => ask.filter.clone(),
         },
         receipt: false,
+        compression: ask.compression,
         existing: match ask.direction {
             CopyDirection::Push => ask.existing_policy(),
             CopyDirection::Pull => ExistingPolicy::default(),
@@ -243,6 +244,7 @@ fn counts(progress: &TransferProgress) -> CopyProgress {
         files_done: progress.files_done.load(Ordering::Relaxed),
         bytes_done: progress.bytes_done.load(Ordering::Relaxed),
         bytes_resumed: Some(progress.bytes_resumed.load(Ordering::Relaxed)),
+        bytes_saved: progress.bytes_saved.load(Ordering::Relaxed),
         bytes_clear: progress.bytes_plaintext.load(Ordering::Relaxed),
         files_unchanged: progress.files_unchanged.load(Ordering::Relaxed),
         bytes_unchanged: progress.bytes_unchanged.load(Ordering::Relaxed),

@@ -17,7 +17,7 @@ use crate::listening::NotingStream;
 use crate::progress::{Observer, StreamCounters, TransferEvent, TransferProgress};
 use crate::receive::{AfterDone, StreamEnd, receive_stream, refused};
 use crate::route_info::RouteInfo;
-use crate::send::{PlaintextSetting, WorkQueue, send_stream};
+use crate::send::{DataSetting, WorkQueue, send_stream};
 use crate::wire::{Frame, Hello};
 
 /// Time limit for closing a stream that is over.
@@ -165,11 +165,13 @@ impl<C: Connector> StreamAttempt<C> {
         let mut reader = FrameReader::new(NotingStream::new(reader, counters.clone()));
         let result = match &self.half {
             Half::Sending(queue) => {
-                let clear = PlaintextSetting {
+                let setting = DataSetting {
                     wanted: clear.is_some(),
                     stream: clear,
                     // Before ACCEPT, it is unknown whether the server allows it.
                     agreed: AtomicBool::new(false),
+                    compression: self.hello.compression,
+                    unpacks: AtomicBool::new(false),
                 };
                 let greeted = match takes_a_place {
                     true => {
@@ -179,7 +181,7 @@ impl<C: Connector> StreamAttempt<C> {
                             &mut reader,
                             &mut writer,
                             &greeting,
-                            &clear,
+                            &setting,
                         )
                         .await
                     }
@@ -188,7 +190,7 @@ impl<C: Connector> StreamAttempt<C> {
                 match greeted {
                     Ok(greeting) => {
                         let (stream, reader, writer) = (counters.number, &mut reader, &mut writer);
-                        send_stream(queue, stream, &counters, reader, writer, greeting, &clear)
+                        send_stream(queue, stream, &counters, reader, writer, greeting, &setting)
                             .await
                     }
                     Err(error) => Err(error),
@@ -234,14 +236,14 @@ async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     reader: &mut FrameReader<R>,
     writer: &mut W,
     greeting: &[u8],
-    clear: &PlaintextSetting,
+    setting: &DataSetting,
 ) -> Result<Vec<u8>, Error> {
     writer.write_all(greeting).await?;
     writer.flush().await?;
     loop {
         match reader.next().await? {
             Some(IncomingFrame::Frame(Frame::Accept(accepted))) => {
-                clear.agreed.store(accepted.clear, Ordering::Relaxed);
+                setting.accept(&accepted);
                 counters.record_accepted(accepted.max_streams);
                 queue.accepted(&accepted)?;
                 return Ok(Vec::new());

@@ -17,7 +17,7 @@ use crate::part::Portion;
 use crate::path::RelPath;
 use crate::progress::TransferProgress;
 use crate::receive::{AfterDone, Receiver, RequestedEntries, StreamEnd, receive_stream};
-use crate::send::{PlaintextSetting, Sources, WorkQueue, send_stream};
+use crate::send::{DataSetting, Sources, WorkQueue, send_stream};
 use crate::server::Server;
 use crate::store::confine::Dir;
 use crate::store::{CopyDestination, WriteOptions};
@@ -74,6 +74,7 @@ impl Bench {
             filter: FilterRules::default(),
             existing: ExistingPolicy::default(),
             receipt: false,
+            compression: crate::compression::Compression::None,
         };
         Frame::Hello(hello).encode(&mut greeting);
         (ours, greeting)
@@ -124,7 +125,7 @@ async fn retired_push_stream_ends_and_others_continue() {
             let (reader, mut writer) = tokio::io::split(stream);
             let mut reader = FrameReader::new(reader);
             let id = counters.number;
-            let clear = PlaintextSetting::disabled();
+            let clear = DataSetting::disabled();
             let sending = send_stream(
                 &queue,
                 id,

@@ -12,13 +12,14 @@ use longhaul_proto::fuzzing::assert_short_line;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::account::Account;
+use crate::compression::Compression;
 use crate::error::{Error, Failure, FailureKind};
 use crate::frame_io::{FrameReader, IncomingFrame};
 use crate::path::RelPath;
 use crate::progress::TransferProgress;
 use crate::receive::{AfterDone, Receiver, RequestedEntries, StreamEnd, receive_stream};
 use crate::route_info::RouteInfo;
-use crate::send::{PlaintextSetting, Presence, Sources, WorkQueue, send_stream};
+use crate::send::{DataSetting, Presence, Sources, WorkQueue, send_stream};
 use crate::store::{
     AnnouncedFile, Comparison, FileStore, MadeDir, OnCommit, ResumedFile, Resumption,
 };
@@ -339,10 +340,11 @@ pub(super) fn sender(data: &[u8]) {
         let mut reader = FrameReader::new(said);
         let mut writer = CountingSink(written.clone());
         // Data travels in plaintext as soon as ACCEPT allows it.
-        let clear = PlaintextSetting {
+        let clear = DataSetting {
             stream: Some(Arc::default()),
             wanted: true,
-            ..PlaintextSetting::disabled()
+            compression: Compression::Zstd(1),
+            ..DataSetting::disabled()
         };
         send_stream(
             &queue,

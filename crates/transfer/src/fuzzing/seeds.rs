@@ -136,6 +136,15 @@ fn all() -> Vec<(&'static str, Frame)> {
             }),
         ),
         (
+            "packed-block",
+            Frame::PackedBlock(Block {
+                id: 5,
+                offset: 1 << 20,
+                len: 1 << 20,
+                extents: vec![Extent { offset: 0, len: 10 }],
+            }),
+        ),
+        (
             "clear-block",
             Frame::ClearBlock(
                 Block {
@@ -266,6 +275,7 @@ fn push() -> Hello {
             ..ExistingPolicy::default()
         },
         receipt: false,
+        compression: crate::compression::Compression::None,
     }
 }
 
@@ -292,6 +302,7 @@ fn pull() -> Hello {
         },
         existing: ExistingPolicy::default(),
         receipt: false,
+        compression: crate::compression::Compression::None,
     }
 }
 

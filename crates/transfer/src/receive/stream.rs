@@ -13,9 +13,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::account::{Resource, ResourcePermit};
 use crate::error::Error;
-use crate::frame_io::{FLOW_REPORT_INTERVAL, FrameReader, IncomingFrame, KEEP_ALIVE_INTERVAL};
+use crate::frame_io::{BlockForm, FLOW_REPORT_INTERVAL, FrameReader, IncomingFrame, KEEP_ALIVE_INTERVAL};
 use crate::hole_hash::is_mostly_hole;
 use crate::limits::STREAM_BYTES;
+use crate::packed::UNPACKER_BYTES;
 use crate::progress::StreamCounters;
 use crate::receipt::ReceiptRole;
 use crate::receive::ledger::AnswerFrames;
@@ -34,7 +35,10 @@ const HAVE_BYTES: usize = 3 * MAX_HAVE_SUBTREES * size_of::<Subtree>();
 const ANSWER_BYTES: usize =
     MAX_WAITING_ANSWERS * (size_of::<AnswerFrames>() + 2 * MAX_DETAIL_BYTES / 3);
 const _: () =
-    assert!(ANSWER_BYTES + HAVE_BYTES + 2 * MAX_BODY_BYTES + SESSION_BYTES <= STREAM_BYTES);
+    assert!(
+        ANSWER_BYTES + HAVE_BYTES + 2 * MAX_BODY_BYTES + SESSION_BYTES + UNPACKER_BYTES
+            <= STREAM_BYTES
+    );
 /// Maximum number of blocks of one stream in memory: one being read, the others being written.
 const MAX_BLOCKS_IN_MEMORY: usize = 4;
 /// Maximum number of entries in one frame that go to a blocking thread together, and of their
@@ -232,8 +236,8 @@ impl<S: FileStore> StreamInput<'_, S> {
                 self.batch_from = reader.frame_bytes();
             }
             match reader.next().await? {
-                Some(IncomingFrame::Block(block, said)) => {
-                    self.take_block(reader, block, said).await?;
+                Some(IncomingFrame::Block(block, form)) => {
+                    self.take_block(reader, block, form).await?;
                 }
                 Some(IncomingFrame::Frame(frame)) => self.take_frame(frame).await?,
                 None if self.receiver.conclusion().is_some() => return Ok(StreamEnd::Finished),
@@ -266,12 +270,11 @@ impl<S: FileStore> StreamInput<'_, S> {
     }
 
     /// Reads and hashes the data of a block, and hands it to a blocking thread if it is needed.
-    /// `said` is the hash that the sender gave for plaintext.
     async fn take_block<R: AsyncRead + Unpin>(
         &self,
         reader: &mut FrameReader<R>,
         block: Block,
-        said: Option<BlockHash>,
+        form: BlockForm,
     ) -> Result<(), Error> {
         let receiver = self.receiver;
         let size = receiver.expected_size(&block).await?;
@@ -297,12 +300,23 @@ impl<S: FileStore> StreamInput<'_, S> {
                 hasher.update(part);
             }
         };
-        reader.read_data(data, arrived).await?;
+        let on_wire = reader.block_wire_bytes();
+        reader.read_data(&block, form, data, arrived).await?;
         let mut hash = hasher.map(BlockHasher::finish);
-        if said.is_some() {
-            let clear = &receiver.reporter.progress.bytes_plaintext;
-            clear.fetch_add(len as u64, Ordering::Relaxed);
-        }
+        let said = match form {
+            BlockForm::Plaintext(said) => {
+                let plaintext = &receiver.reporter.progress.bytes_plaintext;
+                plaintext.fetch_add(len as u64, Ordering::Relaxed);
+                Some(said)
+            }
+            BlockForm::Packed => {
+                let saved = len.saturating_sub(on_wire) as u64;
+                let counter = &receiver.reporter.progress.bytes_saved;
+                counter.fetch_add(saved, Ordering::Relaxed);
+                None
+            }
+            BlockForm::Protected => None,
+        };
         if let (Some(size), Some(_)) = (size, &holes) {
             let hashed = receiver.account.hole_hasher().hash(&block, buffer, size);
             let (known, back) = hashed.await?;
@@ -396,7 +410,8 @@ impl<S: FileStore> StreamInput<'_, S> {
             | Frame::Done { .. }
             | Frame::Retire
             | Frame::Block(_)
-            | Frame::ClearBlock(..) => {
+            | Frame::ClearBlock(..)
+            | Frame::PackedBlock(_) => {
                 return Err(Error::Protocol(
                     "it sends what only a receiver sends".into(),
                 ));

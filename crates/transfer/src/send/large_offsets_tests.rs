@@ -19,7 +19,7 @@ use crate::receive::{AfterDone, Receiver, RequestedEntries, receive_stream};
 use crate::send::schedule::FoundEntry;
 use crate::send::source::{Source, SourceFile};
 use crate::send::walk::WalkSink;
-use crate::send::{PlaintextSetting, Sources, WorkQueue, send_stream};
+use crate::send::{DataSetting, Sources, WorkQueue, send_stream};
 use crate::store::{AnnouncedFile, FileStore, MadeDir, OnCommit, ResumedFile, Resumption};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash, Subtree, TreeHash};
 use crate::wire::{Block, EntryHead, EntryOutcome, Meta, SourceIdentity};
@@ -194,7 +194,7 @@ async fn data_beyond_four_tebibytes_arrives_at_its_offset() {
         .reporter
         .progress
         .add_stream(&crate::RouteInfo::direct(), None, false);
-    let clear = PlaintextSetting::disabled();
+    let clear = DataSetting::disabled();
     let send = send_stream(
         &queue,
         0,

@@ -7,9 +7,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::account::ResourcePermit;
 use crate::error::{Failure, FailureKind};
+use crate::send::packing::PackingPlan;
 use crate::send::schedule::{FoundEntry, SourceEntry, StreamId, StreamWork};
 use crate::send::source::{Source, SourceFile};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash};
@@ -17,12 +19,14 @@ use crate::wire::{Block, FileOffer, Frame, HardLink, MAX_SMALL_BYTES, Meta};
 
 mod frame_buffer;
 mod open_file;
+mod packed;
 mod report;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use frame_buffer::FrameBuffer;
 pub(crate) use open_file::{OpenSourceFile, block_log2};
+pub(crate) use packed::StreamPacking;
 pub(crate) use report::{FollowUp, ReadReport, ReadReports};
 
 /// Number of files for which a stream remembers that it has sent FILE. For a forgotten file it
@@ -62,6 +66,8 @@ pub(crate) struct Reader<'a> {
     pub resume: bool,
     /// If true, the data of blocks travels in plaintext (LH-COPY-43).
     pub clear: bool,
+    /// Compression of the stream's blocks, if the other end understands it.
+    pub packing: Option<&'a mut StreamPacking>,
     /// Files for which FILE was sent on the stream.
     pub announced: &'a mut AnnouncedFiles,
     pub out: &'a mut FrameBuffer,
@@ -280,6 +286,12 @@ impl Reader<'_> {
             extents: file.extents(offset, len as u32)?,
         };
         let data = block.data_len() as u64;
+        let plan = self.packing.as_ref().map(|packing| packing.plan());
+        if plan == Some(PackingPlan::Pack) && data > 0 {
+            let hash = self.read_packed_block(file, &block)?;
+            return Ok((hash, data));
+        }
+        let started = Instant::now();
         self.out.put(&match self.clear {
             true => Frame::ClearBlock(block.clone(), BlockHash::from_bytes([0; 32])),
             false => Frame::Block(block.clone()),
@@ -303,6 +315,10 @@ impl Reader<'_> {
         }
         hasher.update_zeros(len.saturating_sub(u64::from(hashed)));
         let hash = hasher.finish();
+        if let (Some(packing), Some(plan)) = (&mut self.packing, plan) {
+            let first = self.out.since(begin);
+            packing.plain_block_read(plan, data, started.elapsed(), first);
+        }
         if self.clear {
             self.out.finish_clear_block(begin, hash);
         }

@@ -17,7 +17,7 @@ use crate::receive::{AfterDone, Receiver, RequestedEntries, StreamEnd, receive_s
 use crate::send::schedule::{FoundEntry, StreamId};
 use crate::send::source::{Source, SourceFile};
 use crate::send::walk::WalkSink;
-use crate::send::{PlaintextSetting, Sources, WorkQueue, send_stream};
+use crate::send::{DataSetting, Sources, WorkQueue, send_stream};
 use crate::store::{AnnouncedFile, FileStore, MadeDir, OnCommit};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash};
 use crate::wire::{Block, EntryHead, EntryOutcome, Extent, Meta};
@@ -142,7 +142,7 @@ async fn send(
         .reporter
         .progress
         .add_stream(&crate::RouteInfo::direct(), None, false);
-    let (mut read, clear) = (FrameReader::new(read), PlaintextSetting::disabled());
+    let (mut read, clear) = (FrameReader::new(read), DataSetting::disabled());
     send_stream(
         queue,
         stream,

@@ -10,17 +10,20 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use longhaul_session::PlaintextRanges;
+use parking_lot::Mutex;
 
 use crate::account::{Resource, ResourcePermit};
+use crate::compression::Compression;
 use crate::error::Error;
 use crate::frame_io::{FLOW_REPORT_INTERVAL, FrameReader, IncomingFrame, KEEP_ALIVE_INTERVAL};
 use crate::progress::{NotKeptCounts, StreamCounters};
 use crate::receipt::ReceiptRole;
 use crate::receive::{StreamEnd, refused};
 use crate::send::queue::{TakeResult, WorkQueue};
-use crate::send::read::{AnnouncedFiles, FrameBuffer, Reader};
+use crate::send::packing::PackingPlanner;
+use crate::send::read::{AnnouncedFiles, FrameBuffer, Reader, StreamPacking};
 use crate::send::schedule::{StreamId, StreamWork};
-use crate::wire::{Frame, NO_ENTRY};
+use crate::wire::{Acceptance, Frame, NO_ENTRY};
 use crate::workers::blocking;
 
 /// Delay of the first report to the receiver on the walk's totals. The number of streams depends on
@@ -28,24 +31,40 @@ use crate::workers::blocking;
 const FIRST_TOTALS_AFTER: Duration = Duration::from_millis(10);
 const MAX_TOTALS_PAUSE: Duration = Duration::from_millis(200);
 
-/// Plaintext setting for the data of blocks on a stream.
-pub(crate) struct PlaintextSetting {
+/// Form in which the data of blocks travels on a stream.
+pub(crate) struct DataSetting {
     /// Handle that announces plaintext bytes to the stream. `None` if it does not support them.
     pub stream: Option<Arc<PlaintextRanges>>,
     /// True if this end wants plaintext.
     pub wanted: bool,
     /// True if the other end agrees (LH-COPY-43).
     pub agreed: AtomicBool,
+    /// Method of compression that the client wants.
+    pub compression: Compression,
+    /// True if the other end understands it (LH-COPY-60).
+    pub unpacks: AtomicBool,
 }
 
-impl PlaintextSetting {
-    /// Returns the setting without plaintext.
+impl DataSetting {
+    /// Returns the setting with neither plaintext nor compression.
     pub(crate) fn disabled() -> Self {
         Self {
             stream: None,
             wanted: false,
             agreed: AtomicBool::new(false),
+            compression: Compression::None,
+            unpacks: AtomicBool::new(false),
         }
+    }
+
+    /// Takes the server's agreement.
+    pub(crate) fn accept(&self, accepted: &Acceptance) {
+        self.agreed.store(accepted.clear, Ordering::Relaxed);
+        self.unpacks.store(accepted.compression, Ordering::Relaxed);
+    }
+
+    fn may_pack(&self) -> bool {
+        self.unpacks.load(Ordering::Relaxed)
     }
 
     fn is_on(&self) -> bool {
@@ -62,7 +81,7 @@ pub(crate) async fn send_stream<R, W>(
     reader: &mut FrameReader<R>,
     writer: &mut W,
     greeting: Vec<u8>,
-    clear: &PlaintextSetting,
+    setting: &DataSetting,
 ) -> Result<StreamEnd, Error>
 where
     R: AsyncRead + Unpin,
@@ -71,9 +90,10 @@ where
     queue.add_stream(stream);
     let _back = ReturnOnDrop(queue, stream);
     let (filled, ready) = mpsc::channel(1);
-    let produce = produce(queue, stream, filled, clear);
-    let write = write(queue, counters, writer, ready, greeting, clear);
-    let read = read_answers(queue, stream, counters, reader, clear);
+    let planner = Arc::new(Mutex::new(PackingPlanner::new(setting.compression)));
+    let produce = produce(queue, stream, filled, setting, &planner);
+    let write = write(queue, counters, writer, ready, greeting, setting, &planner);
+    let read = read_answers(queue, stream, counters, reader, setting);
     tokio::select! {
         result = produce => result,
         result = write => result,
@@ -104,9 +124,11 @@ async fn produce(
     queue: &Arc<WorkQueue>,
     stream: StreamId,
     filled: mpsc::Sender<FilledBuffer>,
-    clear: &PlaintextSetting,
+    setting: &DataSetting,
+    planner: &Arc<Mutex<PackingPlanner>>,
 ) -> Result<StreamEnd, Error> {
     let mut announced = AnnouncedFiles::default();
+    let mut packing = StreamPacking::new(setting.compression, planner.clone());
     loop {
         let changed = queue.changed();
         let work = match queue.take(stream) {
@@ -129,7 +151,8 @@ async fn produce(
             _ => None,
         };
         let place = queue.account.acquire(Resource::Buffers).await;
-        let (queue, clear) = (queue.clone(), clear.is_on());
+        let (queue, clear) = (queue.clone(), setting.is_on());
+        let may_pack = setting.may_pack();
         let reading = blocking(move || {
             let mut frames = FrameBuffer::new(queue.account.buffers().take());
             let mut reader = Reader {
@@ -138,6 +161,7 @@ async fn produce(
                 stream,
                 resume: queue.resume,
                 clear,
+                packing: packing.as_mut().filter(|_| may_pack),
                 announced: &mut announced,
                 out: &mut frames,
             };
@@ -148,10 +172,10 @@ async fn produce(
                 _permit: place,
                 written: None,
             };
-            (filled, announced)
+            (filled, announced, packing)
         });
-        let (out, back) = reading.await?;
-        announced = back;
+        let out;
+        (out, announced, packing) = reading.await?;
         if filled.send(out).await.is_err() {
             // The writer has failed and reports the reason.
             std::future::pending::<()>().await;
@@ -191,7 +215,7 @@ async fn write<W: AsyncWrite + Unpin>(
     writer: &mut W,
     mut ready: mpsc::Receiver<FilledBuffer>,
     greeting: Vec<u8>,
-    clear: &PlaintextSetting,
+    setting: &DataSetting,
 ) -> Result<StreamEnd, Error> {
     writer.write_all(&greeting).await?;
     // Not flushed if data follows at once, so that both share one flight.
@@ -230,10 +254,12 @@ async fn write<W: AsyncWrite + Unpin>(
                     writer.write_all(&out).await?;
                     out.clear();
                 }
+                let (started, mut written) = (Instant::now(), 0);
                 for (part, in_clear) in filled.frames.parts() {
+                    written += part.len() as u64;
                     let (frames, data) = part.split_at(part.len().saturating_sub(in_clear));
                     writer.write_all(frames).await?;
-                    if let Some(stream) = clear.stream.as_ref().filter(|_| !data.is_empty()) {
+                    if let Some(stream) = setting.stream.as_ref().filter(|_| !data.is_empty()) {
                         stream.mark_written(data.len());
                         queue
                             .reporter
@@ -243,6 +269,7 @@ async fn write<W: AsyncWrite + Unpin>(
                     }
                     writer.write_all(data).await?;
                 }
+                planner.lock().buffer_written(written, started.elapsed());
                 counters.bytes.fetch_add(filled.data, Ordering::Relaxed);
                 queue.account.buffers().put_back(filled.frames.into_bytes());
                 flushed = false;
@@ -276,7 +303,7 @@ async fn read_answers<R: AsyncRead + Unpin>(
     stream: StreamId,
     counters: &StreamCounters,
     reader: &mut FrameReader<R>,
-    clear: &PlaintextSetting,
+    setting: &DataSetting,
 ) -> Result<StreamEnd, Error> {
     loop {
         let frame = match reader.next().await? {
@@ -299,7 +326,7 @@ async fn read_answers<R: AsyncRead + Unpin>(
             Frame::Retire => queue.retire(stream),
             Frame::Want { id } => queue.wanted(id),
             Frame::Accept(accepted) => {
-                clear.agreed.store(accepted.clear, Ordering::Relaxed);
+                setting.accept(&accepted);
                 counters.record_accepted(accepted.max_streams);
                 queue.accepted(&accepted)?;
             }

@@ -3,7 +3,7 @@
 use super::encode::put_option;
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, HARD_LINKS, INSTANCE, MAX_OPTION_BYTES, PLACEMENT, PRESENT, RECEIPT, decode_options,
+    CLEAR, COMPRESSION, HARD_LINKS, INSTANCE, MAX_OPTION_BYTES, PLACEMENT, PRESENT, RECEIPT, decode_options,
 };
 use super::{CopyInstance, Placement, VERSION, WireError};
 
@@ -26,6 +26,8 @@ pub(crate) struct Acceptance {
     pub placement: Option<Placement>,
     /// If true, the server will sign the result of the copy (LH-COPY-57).
     pub receipt: bool,
+    /// If true, the data of blocks may travel compressed (LH-COPY-60).
+    pub compression: bool,
 }
 
 impl Acceptance {
@@ -50,6 +52,9 @@ impl Acceptance {
         if self.receipt {
             put_option(out, RECEIPT, &[]);
         }
+        if self.compression {
+            put_option(out, COMPRESSION, &[]);
+        }
     }
 
     pub(super) fn decode(fields: &mut FieldReader) -> Result<Self, WireError> {
@@ -72,6 +77,7 @@ impl Acceptance {
                     accepted.placement = Some(value.code(Placement::from_repr, "placement")?);
                 }
                 RECEIPT => accepted.receipt = true,
+                COMPRESSION => accepted.compression = true,
                 _ => return Ok(false),
             }
             Ok(true)

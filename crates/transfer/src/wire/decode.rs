@@ -90,6 +90,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
         FrameType::ClearBlock => {
             Frame::ClearBlock(fields.block()?, BlockHash::from_bytes(fields.hash()?))
         }
+        FrameType::PackedBlock => Frame::PackedBlock(fields.block()?),
         FrameType::FileEnd => Frame::FileEnd {
             id: fields.id()?,
             hash: fields.hash()?,

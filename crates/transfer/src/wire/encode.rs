@@ -3,7 +3,8 @@
 use super::*;
 
 impl Frame {
-    /// Appends the frame. For BLOCK, the data must follow immediately.
+    /// Appends the frame. For BLOCK, the data must follow immediately. For PACKED_BLOCK, the
+    /// length does not count the parts yet: see [`finish_packed_block`].
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
@@ -28,6 +29,7 @@ impl Frame {
             Frame::Symlink { .. } => FrameType::Symlink,
             Frame::Block(_) => FrameType::Block,
             Frame::ClearBlock(..) => FrameType::ClearBlock,
+            Frame::PackedBlock(_) => FrameType::PackedBlock,
             Frame::FileEnd { .. } => FrameType::FileEnd,
             Frame::Failed { .. } => FrameType::Failed,
             Frame::End { .. } => FrameType::End,
@@ -108,7 +110,7 @@ impl Frame {
                 put_meta(out, meta);
                 put_bytes(out, target);
             }
-            Frame::Block(block) => put_block(out, block),
+            Frame::Block(block) | Frame::PackedBlock(block) => put_block(out, block),
             Frame::ClearBlock(block, hash) => {
                 put_block(out, block);
                 out.extend_from_slice(hash.as_bytes());
@@ -210,6 +212,12 @@ pub(crate) fn finish_small(out: &mut [u8], start: usize, data: usize, hash: &Has
 pub(crate) fn finish_clear_block(frame: &mut [u8], hash: BlockHash) {
     let at = frame.len().saturating_sub(hash.as_bytes().len());
     put_at(frame, at, hash.as_bytes());
+}
+
+/// Counts the parts of a PACKED_BLOCK frame, which is all of `frame`, in its length.
+pub(crate) fn finish_packed_block(frame: &mut [u8]) {
+    let len = frame.len().saturating_sub(4) as u32;
+    put_at(frame, 0, &len.to_le_bytes());
 }
 
 fn put_block(out: &mut Vec<u8>, block: &Block) {

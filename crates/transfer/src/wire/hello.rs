@@ -8,10 +8,11 @@ use longhaul_filter::FilterRules;
 use super::encode::{put_bytes, put_option};
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, CRITICAL, EXISTING, FILTER, HARD_LINKS, MAX_HELLO_OPTION_BYTES, NOT_KEPT, OFFER, PART,
+    CLEAR, COMPRESSION, CRITICAL, EXISTING, FILTER, HARD_LINKS, MAX_HELLO_OPTION_BYTES, NOT_KEPT, OFFER, PART,
     PLACEMENT, RECEIPT, REST, RESUME, SINGLE, decode_options,
 };
 use super::*;
+use crate::compression::Compression;
 use crate::existing::ExistingPolicy;
 use crate::part::{CopyPart, Portion};
 
@@ -82,6 +83,8 @@ pub struct Hello {
     /// If true, the server should sign the result of the copy (LH-COPY-57). [`crate::Client`] sets
     /// it.
     pub receipt: bool,
+    /// Method by which the data of blocks may be compressed (LH-COPY-60).
+    pub compression: Compression,
 }
 
 /// Placement of the sources of a push. The number is its code on the wire.
@@ -212,6 +215,9 @@ impl Hello {
         if self.receipt {
             put_option(out, RECEIPT, &[]);
         }
+        if let Some(code) = self.compression.code() {
+            put_option(out, COMPRESSION, &[code]);
+        }
     }
 
     pub(super) fn decode(fields: &mut FieldReader) -> Result<Self, WireError> {
@@ -257,6 +263,7 @@ impl Hello {
         let (mut resume, mut clear, mut offer) = (false, false, None);
         let (mut hard_links, mut single, mut portion) = (false, false, Portion::Whole);
         let (mut placement, mut reports_not_kept, mut receipt) = (None, false, false);
+        let mut compression = Compression::None;
         let (mut filter, mut existing) = (FilterRules::default(), ExistingPolicy::default());
         decode_options(fields, MAX_HELLO_OPTION_BYTES, |kind, value| {
             match kind {
@@ -280,6 +287,9 @@ impl Hello {
                     existing = policy.ok_or(WireError::Value("treatment of existing files"))?;
                 }
                 RECEIPT => receipt = true,
+                COMPRESSION => {
+                    compression = value.code(Compression::from_code, "compression")?;
+                }
                 _ => return Ok(false),
             }
             Ok(true)
@@ -298,6 +308,7 @@ impl Hello {
             filter,
             existing,
             receipt,
+            compression,
         })
     }
 

@@ -44,6 +44,9 @@ pub(super) const EXISTING: u16 = CRITICAL | 13;
 /// HELLO and ACCEPT option without a value (LH-COPY-57). In HELLO, the client wants the server to
 /// sign the result of the copy. In ACCEPT, the server will send RECEIPT.
 pub(super) const RECEIPT: u16 = 15;
+/// HELLO and ACCEPT option: the data of blocks may travel compressed (LH-COPY-60). In HELLO, its
+/// byte is the method that the client requests. In ACCEPT, it has no value.
+pub(super) const COMPRESSION: u16 = 20;
 /// Flag in an option's kind: a receiver that does not know the option must refuse (LH-COPY-8).
 pub(super) const CRITICAL: u16 = 0x8000;
 /// Mask of the option's number in its kind.

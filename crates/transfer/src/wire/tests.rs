@@ -228,6 +228,7 @@ fn frame() -> impl Strategy<Value = Frame> {
         (head(), meta(), proptest::collection::vec(1u8..=255, 1..50))
             .prop_map(|(head, meta, target)| Frame::Symlink { head, meta, target }),
         block().prop_map(Frame::Block),
+        block().prop_map(Frame::PackedBlock),
         (block(), any::<[u8; 32]>())
             .prop_map(|(block, hash)| Frame::ClearBlock(block, BlockHash::from_bytes(hash))),
         (0..MAX_FILE_BYTES, any::<[u8; 32]>()).prop_map(|(id, hash)| Frame::FileEnd { id, hash }),
@@ -438,6 +439,7 @@ fn plain_hello() -> Hello {
         filter: FilterRules::default(),
         existing: ExistingPolicy::default(),
         receipt: false,
+        compression: crate::compression::Compression::None,
     }
 }
 

@@ -88,7 +88,7 @@ impl Connector for TamperingConnector {
     }
 }
 
-fn hello(request: CopyRequest) -> Hello {
+pub fn hello(request: CopyRequest) -> Hello {
     Hello {
         token: CopyToken::random().unwrap(),
         request,
@@ -103,6 +103,7 @@ fn hello(request: CopyRequest) -> Hello {
         filter: FilterRules::default(),
         existing: ExistingPolicy::default(),
         receipt: false,
+        compression: Compression::None,
     }
 }
 

@@ -203,6 +203,7 @@ pub fn client<C: Connector>(
         filter: FilterRules::default(),
         existing: ExistingPolicy::default(),
         receipt: false,
+        compression: Compression::None,
     };
     let client = Client {
         connector: Arc::new(connector),

@@ -6,6 +6,7 @@
 mod asked;
 mod attacks;
 mod clear;
+mod compression;
 mod faults;
 mod files;
 mod filters;

@@ -1,6 +1,7 @@
 //! What streams report of their reading, passed on to the schedule.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::WorkQueue;
 use crate::send::read::{FollowUp, OpenSourceFile, ReadReport, ReadReports};
@@ -31,6 +32,11 @@ impl ReadReports for WorkQueue {
 
     fn is_over(&self) -> bool {
         self.state.lock().schedule.is_closed()
+    }
+
+    fn count_saved(&self, bytes: u64) {
+        let saved = &self.reporter.progress.bytes_saved;
+        saved.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn take_report(

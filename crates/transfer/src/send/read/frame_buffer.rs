@@ -8,7 +8,9 @@ use std::ops::Range;
 
 use crate::limits::BUFFER_BYTES;
 use crate::tree_hash::{BlockHash, Hash};
-use crate::wire::{EntryHead, Frame, Meta, begin_small, finish_clear_block, finish_small};
+use crate::wire::{
+    EntryHead, Frame, Meta, begin_small, finish_clear_block, finish_packed_block, finish_small,
+};
 
 /// Size of a buffer for frames without data, in bytes.
 const SMALL_BUFFER_BYTES: usize = 4096;
@@ -125,6 +127,18 @@ impl FrameBuffer {
         if data < self.filled {
             self.clear.push(data..self.filled);
         }
+    }
+
+    /// Ends a PACKED_BLOCK frame that begins at `start`, with its parts.
+    pub(super) fn finish_packed_block(&mut self, start: usize) {
+        if let Some(frame) = self.bytes.get_mut(start..self.filled) {
+            finish_packed_block(frame);
+        }
+    }
+
+    /// Returns what was appended after the first `begin` bytes.
+    pub(super) fn since(&self, begin: usize) -> &[u8] {
+        self.bytes.get(begin..self.filled).unwrap_or_default()
     }
 
     /// Returns the next `len` bytes to be filled, with arbitrary content.

@@ -48,6 +48,8 @@ pub(crate) trait ReadReports {
     fn open_file(&self, id: u64) -> Option<Arc<OpenSourceFile>>;
     /// Returns true if nothing must be sent any more.
     fn is_over(&self) -> bool;
+    /// Counts bytes of data that compression has kept off the network.
+    fn count_saved(&self, bytes: u64);
     /// Takes the report on `entry`, which was read for `stream`.
     fn take_report(
         &self,

@@ -1,0 +1,108 @@
+//! Copies whose data travels compressed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use longhaul_transfer::*;
+
+use crate::harness::*;
+
+/// Size of the large file, in bytes.
+const LARGE_BYTES: usize = 5_000_000;
+
+/// Copies `from` to `to` by this method. Returns the bytes that compression saved.
+async fn copied(bench: &Bench, from: &Path, to: &Path, pull: bool, method: Compression) -> u64 {
+    let progress = Arc::new(TransferProgress::default());
+    let client = |request| Client {
+        connector: Arc::new(bench.pipes()),
+        hello: Hello {
+            compression: method,
+            clear: false,
+            ..crate::clear::hello(request)
+        },
+        compare: Compare::default(),
+        streams: Some(2),
+        memory: None,
+        patience: DEFAULT_PATIENCE,
+        progress: progress.clone(),
+        observer: Arc::new(Events::default()),
+        receipt: None,
+    };
+    if pull {
+        let client = client(CopyRequest::Pull {
+            recursive: true,
+            sources: vec![rel("tree")],
+        });
+        let options = WriteOptions {
+            resume: true,
+            ..Default::default()
+        };
+        let names = vec![b"tree".to_vec()];
+        let destination = CopyDestination::local(to, names, options, client.hello.token).unwrap();
+        client.pull(destination, vec!["tree".into()]).await.unwrap();
+    } else {
+        let (found, names) = Sources::local(&[from.to_owned()], true).unwrap();
+        let client = client(CopyRequest::Push {
+            destination: rel("copy"),
+            into: false,
+            overwrite: false,
+            fsync: false,
+            names,
+        });
+        client.push(found, vec!["tree".into()]).await.unwrap();
+    }
+    assert_eq!(describe(to), describe(from));
+    progress.bytes_saved.load(Ordering::SeqCst)
+}
+
+/// Copies a tree with a large file of this content, one with holes, and a small one.
+async fn saved(content: &[u8], pull: bool, method: Compression) -> u64 {
+    let bench = Bench::new();
+    let (from, to) = match pull {
+        true => (bench.root("tree"), bench.local("copy")),
+        false => (bench.local("tree"), bench.root("copy")),
+    };
+    std::fs::create_dir(&from).unwrap();
+    std::fs::write(from.join("large"), content).unwrap();
+    let holes = std::fs::File::create(from.join("holes")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&holes, &noise(10_000, 1), 2 << 20).unwrap();
+    holes.set_len(4_000_001).unwrap();
+    std::fs::write(from.join("small"), noise(3000, 2)).unwrap();
+    copied(&bench, &from, &to, pull, method).await
+}
+
+fn text() -> Vec<u8> {
+    let words = b"a line of words that repeats itself, as text does\n";
+    words.iter().copied().cycle().take(LARGE_BYTES).collect()
+}
+
+/// LH-COPY-60, LH-COPY-61: from its first block on if the server sends, and from ACCEPT on if the
+/// client does.
+#[tokio::test(start_paused = true)]
+async fn text_is_sent_in_fewer_bytes_and_arrives_whole() {
+    let text = text();
+    for level in [1, 3, 19] {
+        let method = Compression::Zstd(level);
+        let pulled = saved(&text, true, method).await;
+        assert!(pulled > LARGE_BYTES as u64 * 9 / 10, "{pulled}");
+        let pushed = saved(&text, false, method).await;
+        assert!(pushed > 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn noise_is_sent_as_it_is() {
+    let noise = noise(LARGE_BYTES, 7);
+    for pull in [true, false] {
+        // The file with holes has noise and the zeros around it.
+        assert!(saved(&noise, pull, Compression::Zstd(3)).await < 100_000);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_compressed_unless_requested() {
+    for pull in [true, false] {
+        assert_eq!(saved(&text(), pull, Compression::None).await, 0);
+    }
+}
