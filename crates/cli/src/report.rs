@@ -210,12 +210,12 @@ impl Report {
                 true => ", not verified: sftp has no checksums".to_owned(),
                 false => String::new(),
             };
-            let root = root
-                .filter(|_| copied.files > 0 || copied.failed == 0)
-                .map_or(without, |root| match copied.unchanged_files {
-                    0 => format!(", verified: BLAKE3 {root}"),
-                    _ => format!(", transferred data verified: BLAKE3 {root}"),
-                });
+            let verified = match (root, copied.unchanged_files) {
+                (Some(_), _) if copied.files == 0 && copied.failed > 0 => String::new(),
+                (Some(_), 0) => ", verified".to_owned(),
+                (Some(_), _) => ", transferred data verified".to_owned(),
+                (None, _) => without,
+            };
             let some = match copied.failed {
                 0 => String::new(),
                 n => format!("; {n} not copied"),
@@ -238,7 +238,7 @@ impl Report {
             let is_there = copied.failed == 0 && copied.unchanged_files + copied.linked_files > 0;
             let how = match is_there && copied.goodput_bps == 0.0 {
                 true => "nothing had to be transferred".to_owned(),
-                false => format!("{}{some}{root}", Rate::nearest(copied.goodput_bps)),
+                false => format!("{}{some}{verified}", Rate::nearest(copied.goodput_bps)),
             };
             message!(
                 "{} file{}, {}{unchanged}{linked}{saved} in {}, {how}",
@@ -253,6 +253,9 @@ impl Report {
         }
         if !quiet && let Some(deadline) = &self.deadline {
             message!("{}", deadline.summary);
+        }
+        if explain && let (Some(of), Some(root)) = (self.verification.of, &self.verification.root) {
+            message!("BLAKE3 of the {of}: {root}");
         }
         if explain && let Some(explanation) = &self.explanation {
             message!("{explanation}");

@@ -207,6 +207,8 @@ impl CopyWatch {
                     speed,
                     left,
                     files: progress.files_done.load(Ordering::Relaxed),
+                    entries_left: complete.then(|| progress.entries_left()),
+                    name: &printable(progress.current_file().as_bytes()),
                     routes: &routes,
                 }
                 .message(),

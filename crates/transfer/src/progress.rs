@@ -52,6 +52,8 @@ pub struct TransferProgress {
     pub bytes_linked: AtomicU64,
     /// Entries that failed.
     pub failures: AtomicU64,
+    /// Name of the latest large file whose transfer began.
+    current_file: Mutex<String>,
     /// Properties of the sources that are not kept, at the end that reads them.
     pub not_kept: NotKept,
     streams: Mutex<Vec<Arc<StreamCounters>>>,
@@ -132,6 +134,22 @@ impl TransferProgress {
             u64::try_from(silence.as_millis()).unwrap_or(u64::MAX)
         });
         self.silent_millis.store(millis, Ordering::Relaxed);
+    }
+
+    /// Returns the number of entries found that are not in place.
+    pub fn entries_left(&self) -> u64 {
+        let done = self.entries_done.load(Ordering::Relaxed);
+        let found = self.entries_found.load(Ordering::Relaxed);
+        found.saturating_sub(done)
+    }
+
+    /// Returns the name of the latest large file whose transfer began. Empty if there is none.
+    pub fn current_file(&self) -> String {
+        self.current_file.lock().clone()
+    }
+
+    pub(crate) fn set_current_file(&self, name: String) {
+        *self.current_file.lock() = name;
     }
 
     /// Returns the bytes in place that have travelled. Bytes that an earlier copy left, and files

@@ -24,6 +24,11 @@ impl CopyReporter {
         (self.labels)(head)
     }
 
+    /// Notes that the transfer of a large file begins.
+    pub(crate) fn began(&self, head: &EntryHead) {
+        self.progress.set_current_file(self.label(head));
+    }
+
     /// Reports the result of an entry, once per entry. `content` is the size of a file in place,
     /// and its hash if known.
     pub(crate) fn ended(

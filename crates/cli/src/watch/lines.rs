@@ -25,6 +25,10 @@ pub struct ProgressState<'a> {
     pub speed: f64,
     pub left: Option<Duration>,
     pub files: u64,
+    /// Entries that are not in place. `None` while the sources are still being searched.
+    pub entries_left: Option<u64>,
+    /// Name of the file that is being transferred, or empty.
+    pub name: &'a str,
     /// Routes and their speed in bits per second.
     pub routes: &'a [(String, f64)],
 }
@@ -35,11 +39,13 @@ impl ProgressState<'_> {
         let mut line = format!("{:.4}/{:.4}", ByteCount(self.done), ByteCount(self.found));
         let rate = format!(" {:.4}", Rate::nearest(self.speed));
         let left = self.left.map_or(String::new(), |left| {
-            format!(", {} left", Time(Duration::from_secs(left.as_secs())))
+            format!(", {} left", rounded(left))
         });
-        let files = match self.files {
-            1 => ", 1 file".to_owned(),
-            files => format!(", {files} files"),
+        let files = match (self.files, self.entries_left) {
+            // The bytes say it already.
+            (0, Some(0 | 1)) => String::new(),
+            (files, None | Some(0)) => format!(", {files} files"),
+            (files, Some(left)) => format!(", {files} files, {left} to go"),
         };
         let routes = match self.routes {
             [] | [_] => String::new(),
@@ -50,13 +56,51 @@ impl ProgressState<'_> {
                 format!(" [{}]", each.collect::<Vec<_>>().join(", "))
             }
         };
+        let room = |line: &str| (LINE_COLUMNS - BAR_COLUMNS).saturating_sub(line.chars().count());
         for part in [rate, left, files, routes] {
-            if line.chars().count() + part.chars().count() <= LINE_COLUMNS - BAR_COLUMNS {
+            if part.chars().count() <= room(&line) {
                 line.push_str(&part);
             }
         }
+        let name = shortened(self.name, room(&line).saturating_sub(2));
+        if !name.is_empty() {
+            line.push_str(", ");
+            line.push_str(&name);
+        }
         line
     }
+}
+
+/// Returns a duration as people say it: an estimate is not exact to the second.
+fn rounded(left: Duration) -> Time {
+    const MINUTE: u64 = 60;
+    const HOUR: u64 = 60 * MINUTE;
+    let seconds = left.as_secs();
+    let step = match seconds {
+        0..10 => 1,
+        10..120 => 10,
+        120..1800 => MINUTE,
+        1800..7200 => 5 * MINUTE,
+        7200..172_800 => HOUR,
+        _ => 24 * HOUR,
+    };
+    let steps = seconds.saturating_add(step / 2) / step;
+    Time(Duration::from_secs(steps.saturating_mul(step)))
+}
+
+/// Returns the end of a name that fits into `columns`. Empty if little of it fits.
+fn shortened(name: &str, columns: usize) -> String {
+    const MIN_COLUMNS: usize = 8;
+    const CUT: &str = "...";
+    let chars = name.chars().count();
+    if chars <= columns {
+        return name.to_owned();
+    }
+    if columns < MIN_COLUMNS {
+        return String::new();
+    }
+    let end = name.chars().skip(chars + CUT.len() - columns);
+    CUT.chars().chain(end).collect()
 }
 
 /// Returns the text after the bar while nothing arrives.
@@ -103,16 +147,20 @@ mod tests {
         ] {
             for speed in [0.0, 0.11, 123_456_789.0, 1e300] {
                 for secs in [0, 59, 3_599, 31_535_999] {
-                    let shown = ProgressState {
-                        done,
-                        found,
-                        speed,
-                        left: Some(Duration::from_millis(secs * 1000 + 123)),
-                        files: done,
-                        routes: &routes,
-                    };
-                    let line = shown.message();
-                    assert!(BAR_COLUMNS + line.chars().count() < 80, "{line}");
+                    for name in ["", "data/réseau-\u{1F4BE}", &"long/".repeat(99)] {
+                        let shown = ProgressState {
+                            done,
+                            found,
+                            speed,
+                            left: Some(Duration::from_millis(secs * 1000 + 123)),
+                            files: done,
+                            entries_left: Some(found),
+                            name,
+                            routes: &routes,
+                        };
+                        let line = shown.message();
+                        assert!(BAR_COLUMNS + line.chars().count() < 80, "{line}");
+                    }
                 }
             }
         }
@@ -123,20 +171,49 @@ mod tests {
 
     #[test]
     fn progress_line_keeps_what_matters_most() {
-        let shown = ProgressState {
+        let mut shown = ProgressState {
             done: 512 << 20,
             found: 1 << 30,
             speed: 8e8,
             left: Some(Duration::from_secs(5)),
-            files: 1,
+            files: 0,
+            entries_left: Some(1),
+            name: "runs/7/image.h5",
             routes: &[],
         };
         assert_eq!(
             shown.message(),
-            "512 MiB/1 GiB 800 Mbit/s, 5 s left, 1 file"
+            "512 MiB/1 GiB 800 Mbit/s, 5 s left, runs/7/image.h5"
+        );
+        (shown.files, shown.entries_left) = (12, Some(8));
+        assert_eq!(
+            shown.message(),
+            "512 MiB/1 GiB 800 Mbit/s, 5 s left, 12 files, 8 to go"
+        );
+        (shown.files, shown.entries_left) = (12, None);
+        assert_eq!(
+            shown.message(),
+            "512 MiB/1 GiB 800 Mbit/s, 5 s left, 12 files, ...mage.h5"
         );
         let waiting = waiting_message(Duration::from_millis(12_900), "store.example");
         assert_eq!(waiting, "no data for 12 s: waiting for store.example");
+    }
+
+    #[test]
+    fn time_left_is_rounded() {
+        for (seconds, text) in [
+            (7, "7 s"),
+            (64, "60 s"),
+            (117, "2 min"),
+            (171, "3 min"),
+            (3000, "50 min"),
+            (4000, "65 min"),
+            (9000, "3 h"),
+            (200_000, "2 days"),
+        ] {
+            let rounded = rounded(Duration::from_secs(seconds)).to_string();
+            assert_eq!(rounded, text, "{seconds}");
+        }
     }
 
     #[test]

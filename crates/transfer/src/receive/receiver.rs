@@ -397,6 +397,7 @@ impl<S: FileStore> Receiver<S> {
         announced: AnnouncedFile,
         in_place: &[Subtree],
     ) -> Result<(), Error> {
+        self.reporter.began(&announced.head);
         let more = CopyLedger::<ReceiverTypes<S>>::bytes_of(in_place);
         let shown = (announced.head.clone(), announced.size);
         let (result, actions) = self.decide(more, |ledger, out| {

@@ -50,6 +50,9 @@ impl ReadReports for WorkQueue {
             ReadReport::Opened(open, attributes) => {
                 self.reporter.progress.not_kept.note_attributes(&attributes);
                 let is_open = self.opened(id, open);
+                if is_open {
+                    self.reporter.began(&entry.head);
+                }
                 is_open.then_some(StreamWork::Block { file, offset: 0 })
             }
             ReadReport::Block { offset, hash } => {
