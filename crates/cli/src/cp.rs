@@ -586,6 +586,7 @@ impl Cp {
             existing,
             receipt: false,
             compression: self.compression(),
+            delta: self.options.delta,
         };
         if !hello.filter_fits() {
             bail!(

@@ -233,7 +233,7 @@ impl Report {
             };
             let saved = match copied.saved_bytes {
                 0 => String::new(),
-                n => format!(" ({} saved by compression)", ByteCount(n)),
+                n => format!(" ({} less sent)", ByteCount(n)),
             };
             let is_there = copied.failed == 0 && copied.unchanged_files + copied.linked_files > 0;
             let how = match is_there && copied.goodput_bps == 0.0 {

@@ -81,6 +81,11 @@ pub struct CopyOptions {
     /// time: both ends read them.
     #[arg(help_heading = EXISTING, long)]
     pub checksum: bool,
+    /// Send only the parts of a large file that the one it replaces lacks: both ends read theirs.
+    // Left out if unused, so that older releases can read stored jobs.
+    #[arg(help_heading = EXISTING, long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub delta: bool,
     /// Keep hard links: several names of one file in the sources become several names of one file,
     /// which is transferred once.
     #[arg(help_heading = WRITING, short = 'H', long)]

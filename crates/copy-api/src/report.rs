@@ -32,8 +32,8 @@ pub struct CopyReport {
     pub linked_files: u64,
     /// Bytes of those files.
     pub linked_bytes: u64,
-    /// Bytes of file content that compression kept off the network.
-    // Left out without compression, as before there was any.
+    /// Bytes of file content that compression and existing files kept off the network.
+    // Left out if zero, as by earlier releases.
     #[serde(skip_serializing_if = "is_zero")]
     pub saved_bytes: u64,
     /// Committed files.

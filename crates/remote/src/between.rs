@@ -50,6 +50,8 @@ pub struct CopyBetween {
     pub no_encrypt: bool,
     /// Compression of the data of large files.
     pub compression: Compression,
+    /// If true, blocks are put together from existing files.
+    pub delta: bool,
     /// Filter of what is copied.
     pub filter: FilterRules,
     /// Restriction of what is created and replaced.
@@ -207,6 +209,7 @@ impl CopyBetween {
             congestion: self.congestion.clone(),
             no_encrypt: self.no_encrypt,
             compression: self.compression,
+            delta: self.delta,
             report_done: self.report_done,
             filter: self.filter.clone(),
             update: self.existing.update,

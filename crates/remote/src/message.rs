@@ -136,6 +136,9 @@ pub struct CopyAsk {
     /// Compression of the data of large files. An earlier release compresses nothing.
     #[serde(default, skip_serializing_if = "Compression::is_none")]
     pub compression: Compression,
+    /// If true, blocks are put together from existing files.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub delta: bool,
     /// If true, every completed entry is reported, not only counted.
     pub report_done: bool,
     /// Filter of what is copied.

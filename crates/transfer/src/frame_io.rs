@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::error::Error;
-use crate::packed::{PART_HEAD_BYTES, Unpacker, max_packed_len, part_lengths};
+use crate::packed::{EXISTING_PART, MAX_PATCH_PARTS, PART_HEAD_BYTES, Unpacker, max_packed_len, part_lengths};
 use crate::tree_hash::BlockHash;
 use crate::wire::{
     BLOCK_FIXED, BLOCK_LOG2, Block, FRAME_HEAD_BYTES, Frame, FrameType, MAX_BODY_BYTES,
@@ -54,6 +54,18 @@ pub(crate) enum BlockForm {
     Plaintext(BlockHash),
     /// In compressed parts (LH-COPY-61).
     Packed,
+    /// In parts, some of which are in the existing file. The block has this hash (LH-COPY-64).
+    Patch(BlockHash),
+}
+
+/// Range of a block whose data is in the existing file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MissingRange {
+    /// Position in the block's data, and length, in bytes.
+    pub at: usize,
+    pub len: usize,
+    /// Offset in the existing file.
+    pub offset: u64,
 }
 
 /// Reader of frames.
@@ -140,7 +152,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             .and_then(block_header_len)
             .map_err(broken)?;
         let header = match frame_type {
-            FrameType::ClearBlock => header + size_of::<BlockHash>(),
+            FrameType::ClearBlock | FrameType::PatchBlock => header + size_of::<BlockHash>(),
             _ => header,
         };
         if header > len {
@@ -156,6 +168,10 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                     true => Err(broken(WireError::Value("block length"))),
                     false => Ok(IncomingFrame::Block(block, BlockForm::Packed)),
                 };
+            }
+            Frame::PatchBlock(block, hash) => {
+                self.data_left = len - header;
+                return Ok(IncomingFrame::Block(block, BlockForm::Patch(hash)));
             }
             Frame::Block(block) => (block, BlockForm::Protected),
             Frame::ClearBlock(block, hash) => (block, BlockForm::Plaintext(hash)),
@@ -178,17 +194,20 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 
     /// Reads the data of the announced block into `out`, which must have its exact length.
     /// `arrived` receives all of it in order, in parts that are still in the processor's cache.
+    /// Returns what is missing in a patch, of which `arrived` receives nothing.
     pub(crate) async fn read_data(
         &mut self,
         block: &Block,
         form: BlockForm,
         out: &mut [u8],
         arrived: impl FnMut(&[u8]),
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<MissingRange>, Error> {
         match form {
-            BlockForm::Packed => self.read_packed(block, out, arrived).await,
-            BlockForm::Protected | BlockForm::Plaintext(_) => self.read_plain(out, arrived).await,
+            BlockForm::Packed => self.read_packed(block, out, arrived).await?,
+            BlockForm::Protected | BlockForm::Plaintext(_) => self.read_plain(out, arrived).await?,
+            BlockForm::Patch(_) => return self.read_patch(out).await,
         }
+        Ok(Vec::new())
     }
 
     async fn read_plain(
@@ -259,6 +278,59 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
+    /// Reads the parts of a patch (LH-COPY-64). Returns those that are in the existing file.
+    async fn read_patch(&mut self, out: &mut [u8]) -> Result<Vec<MissingRange>, Error> {
+        let mut left = std::mem::take(&mut self.data_left);
+        let mut take = |bytes: usize| {
+            let rest = left.checked_sub(bytes);
+            left = rest.ok_or_else(|| broken(WireError::Short))?;
+            Ok::<_, Error>(left)
+        };
+        let (mut missing, mut at) = (Vec::new(), 0);
+        while at < out.len() {
+            take(PART_HEAD_BYTES)?;
+            self.fill_all(PART_HEAD_BYTES).await?;
+            let head = self.buf.get_u32_le();
+            let len = (head & !EXISTING_PART) as usize;
+            let end = at.saturating_add(len);
+            let part = out.get_mut(at..end).filter(|part| !part.is_empty());
+            let part = part.ok_or_else(|| broken(WireError::Value("part")))?;
+            if head & EXISTING_PART != 0 {
+                take(size_of::<u64>())?;
+                self.fill_all(size_of::<u64>()).await?;
+                let offset = self.buf.get_u64_le();
+                if missing.len() == MAX_PATCH_PARTS {
+                    return Err(broken(WireError::Bound));
+                }
+                missing.push(MissingRange { at, len, offset });
+            } else {
+                take(len)?;
+                self.read_exact(part).await?;
+            }
+            at = end;
+        }
+        match left {
+            0 => Ok(missing),
+            _ => Err(broken(WireError::Long)),
+        }
+    }
+
+    /// Fills `out` with the next bytes.
+    async fn read_exact(&mut self, out: &mut [u8]) -> Result<(), Error> {
+        let buffered = self.buf.len().min(out.len());
+        let (first, rest) = out.split_at_mut(buffered);
+        self.buf.copy_to_slice(first);
+        let mut rest = rest;
+        while !rest.is_empty() {
+            let n = read_with_timeout(self.inner.read(rest)).await?;
+            if n == 0 {
+                return Err(truncated());
+            }
+            rest = rest.get_mut(n..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
     /// Reads until at least `want` bytes are buffered.
     async fn fill_all(&mut self, want: usize) -> Result<(), Error> {
         match self.fill(want).await? {
@@ -290,7 +362,10 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 fn is_block(frame_type: FrameType) -> bool {
     matches!(
         frame_type,
-        FrameType::Block | FrameType::ClearBlock | FrameType::PackedBlock
+        FrameType::Block
+            | FrameType::ClearBlock
+            | FrameType::PackedBlock
+            | FrameType::PatchBlock
     )
 }
 

@@ -119,7 +119,10 @@ fn check_decoded(frame: &Frame, body: Option<&[u8]>) {
     {
         check_plain(&head.path);
     }
-    if let Frame::Block(block) | Frame::ClearBlock(block, _) | Frame::PackedBlock(block) = frame {
+    if let Frame::Block(block)
+    | Frame::ClearBlock(block, _)
+    | Frame::PackedBlock(block)
+    | Frame::PatchBlock(block, _) = frame {
         assert!(block.data_len() <= block.len as usize);
     }
 }

@@ -2,6 +2,7 @@
 mod account;
 mod client;
 mod compression;
+mod delta;
 mod descriptors;
 mod error;
 mod existing;

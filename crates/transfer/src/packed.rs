@@ -18,6 +18,10 @@ use crate::wire::{Block, MAX_BODY_BYTES, WireError};
 pub(crate) const MAX_PART_BYTES: usize = 128 * 1024;
 /// Bytes of a part's length on the wire.
 pub(crate) const PART_HEAD_BYTES: usize = 4;
+/// Flag in the head of a part of PATCH_BLOCK: its data is in the existing file (LH-COPY-64).
+pub(crate) const EXISTING_PART: u32 = 1 << 31;
+/// Maximum number of parts of a PATCH_BLOCK that are in the existing file.
+pub(crate) const MAX_PATCH_PARTS: usize = 1024;
 /// Memory that Zstandard needs to compress one part at a server's highest level, in bytes.
 const PACKER_BYTES: usize = 1 << 20;
 const _: () = assert!(PACKER_BYTES + SESSION_BYTES + MAX_BODY_BYTES <= STREAM_BYTES);

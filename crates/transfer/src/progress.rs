@@ -40,7 +40,7 @@ pub struct TransferProgress {
     pub bytes_resumed: AtomicU64,
     /// Bytes of file data that travelled in plaintext.
     pub bytes_plaintext: AtomicU64,
-    /// Bytes of file data that compression has kept off the network.
+    /// Bytes of file data that compression and existing files have kept off the network.
     pub bytes_saved: AtomicU64,
     /// Files in place that existed before and did not travel.
     pub files_unchanged: AtomicU64,

@@ -266,6 +266,7 @@ impl Server {
             placement: copy.placement.get().copied(),
             receipt: half.signs_receipt(),
             compression: !copy.hello.compression.is_none(),
+            delta: copy.hello.delta,
         })
         .encode(&mut greeting);
         // Removes the counters of the stream at its end, however often a client comes back.

@@ -67,6 +67,12 @@ pub(crate) trait FileStore: Send + Sync + 'static {
         Ok(Comparison::Wanted)
     }
 
+    /// Opens the regular file that an offered one replaces, if the copy may read it. Returns its size
+    /// too, in bytes.
+    fn existing_file(&self, _head: &EntryHead) -> Option<(std::fs::File, u64)> {
+        None
+    }
+
     /// Gives a file in place another name, that of `link`. Returns [`Comparison::Wanted`] if it is
     /// another file or cannot have the name, so that it must be sent.
     ///

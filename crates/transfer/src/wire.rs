@@ -17,6 +17,7 @@ use bytes::{Buf, Bytes};
 use drs::Limit;
 use strum::FromRepr;
 
+use crate::delta::{CHUNK_LOG2, SignedChunk};
 use crate::error::{Failure, FailureKind};
 use crate::path::{PathError, RelPath};
 use crate::progress::not_kept::NotKeptCounts;
@@ -34,7 +35,7 @@ mod tests;
 
 pub(crate) use accept::Acceptance;
 pub(crate) use decode::{BLOCK_FIXED, block_header_len, decode};
-pub(crate) use encode::{begin_small, finish_clear_block, finish_packed_block, finish_small};
+pub(crate) use encode::{begin_small, finish_clear_block, finish_block_of_parts, finish_small};
 pub use hello::{Compare, CopyRequest, CopyToken, Hello, Placement};
 
 /// Version of the copy protocol that this release speaks (LH-COPY-6).
@@ -53,6 +54,8 @@ pub(crate) const MAX_EXTENTS: usize = 256;
 pub(crate) const MAX_DETAIL_BYTES: usize = 512;
 /// Maximum number of subtrees in one HAVE (LH-COPY-36).
 pub(crate) const MAX_HAVE_SUBTREES: usize = 1024;
+/// Maximum number of chunks in one SIGNATURE (LH-COPY-63).
+pub(crate) const MAX_SIGNED_CHUNKS: usize = 2048;
 /// Maximum file size on the wire, in bytes.
 pub(crate) const MAX_FILE_BYTES: u64 = 1 << 62;
 /// Bytes of a frame's length and type.
@@ -102,6 +105,8 @@ pub(crate) enum FrameType {
     NotKept = 24,
     Receipt = 28,
     PackedBlock = 30,
+    Signature = 31,
+    PatchBlock = 32,
 }
 
 /// Value that distinguishes one state of a source file from every other. The sender chooses it, and
@@ -233,6 +238,17 @@ pub(crate) enum Frame {
     ClearBlock(Block, BlockHash),
     /// A block whose data follows in compressed parts (LH-COPY-61).
     PackedBlock(Block),
+    /// A block whose data is put together from the parts that follow and the existing file. It has
+    /// this hash (LH-COPY-64).
+    PatchBlock(Block, BlockHash),
+    /// Receiver: the next chunks of the existing file that an offered one replaces, cut to this
+    /// average length, as a binary logarithm. If `more`, further frames follow (LH-COPY-63).
+    Signature {
+        id: u64,
+        chunk_log2: u32,
+        more: bool,
+        chunks: Vec<SignedChunk>,
+    },
     /// Hash of a file, once all of it has been read unchanged (LH-COPY-15).
     FileEnd { id: u64, hash: Hash },
     /// An entry that could not be read (LH-COPY-16). From the receiver, and without a number, a

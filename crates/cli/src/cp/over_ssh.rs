@@ -193,6 +193,7 @@ impl Cp {
             congestion: self.options.congestion.clone(),
             no_encrypt: self.options.no_encrypt,
             compression: self.compression(),
+            delta: self.options.delta,
             filter: filter.rules().clone(),
             existing: self.options.existing_policy(),
         };

@@ -130,6 +130,7 @@ mod tests {
             reserve: Some(longhaul_deadline::ReservationMode::Auto),
             transport: Some(longhaul_proto::Transport::Quic),
             compress: Some(longhaul_transfer::Compression::Auto),
+            delta: true,
             update: true,
             existing: true,
             ignore_existing: true,

@@ -182,6 +182,7 @@ async fn carry_out(
         },
         receipt: false,
         compression: ask.compression,
+        delta: ask.delta,
         existing: match ask.direction {
             CopyDirection::Push => ask.existing_policy(),
             CopyDirection::Pull => ExistingPolicy::default(),

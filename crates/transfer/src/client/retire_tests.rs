@@ -75,6 +75,7 @@ impl Bench {
             existing: ExistingPolicy::default(),
             receipt: false,
             compression: crate::compression::Compression::None,
+            delta: false,
         };
         Frame::Hello(hello).encode(&mut greeting);
         (ours, greeting)

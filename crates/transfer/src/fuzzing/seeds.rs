@@ -145,6 +145,30 @@ fn all() -> Vec<(&'static str, Frame)> {
             }),
         ),
         (
+            "patch-block",
+            Frame::PatchBlock(
+                Block {
+                    id: 5,
+                    offset: 1 << 20,
+                    len: 1 << 20,
+                    extents: vec![Extent { offset: 0, len: 1 << 20 }],
+                },
+                BlockHash::from_bytes([5; 32]),
+            ),
+        ),
+        (
+            "signature",
+            Frame::Signature {
+                id: 5,
+                chunk_log2: 13,
+                more: true,
+                chunks: vec![SignedChunk {
+                    len: 8192,
+                    hash: [1; 16],
+                }],
+            },
+        ),
+        (
             "clear-block",
             Frame::ClearBlock(
                 Block {
@@ -276,6 +300,7 @@ fn push() -> Hello {
         },
         receipt: false,
         compression: crate::compression::Compression::None,
+        delta: false,
     }
 }
 
@@ -303,6 +328,7 @@ fn pull() -> Hello {
         existing: ExistingPolicy::default(),
         receipt: false,
         compression: crate::compression::Compression::None,
+        delta: false,
     }
 }
 

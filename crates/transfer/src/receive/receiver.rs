@@ -31,10 +31,14 @@ use crate::store::{
     AnnouncedFile, Comparison, CopyDestination, FileStore, OnCommit, ResumedFile, Resumption,
 };
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, CopyInstance, EntryHead, FileOffer, Frame, NO_ENTRY};
+use crate::wire::{Acceptance, Block, CopyInstance, EntryHead, FileOffer, Frame, NO_ENTRY};
 use crate::workers::blocking;
 
+mod existing;
 mod perform;
+
+pub(crate) use existing::AnswerLane;
+use existing::ExistingFiles;
 
 /// Minimum memory of a copy besides the names of its sources, in bytes. Most is for files that wait
 /// to be committed.
@@ -52,6 +56,7 @@ pub(crate) struct Receiver<S: FileStore = CopyDestination> {
     done: Notify,
     pub account: Arc<Account>,
     pub reporter: CopyReporter,
+    existing: ExistingFiles,
     /// This end's part in the receipt, if there is one.
     pub receipt: OnceLock<ReceiptRole>,
     /// Held while a file is being resumed, so that only one of several streams that describe it
@@ -145,6 +150,7 @@ impl<S: FileStore> Receiver<S> {
                 observer,
                 labels,
             },
+            existing: ExistingFiles::default(),
             receipt: OnceLock::new(),
             resuming: tokio::sync::Mutex::default(),
             ended: Mutex::new(Some(ended)),
@@ -257,7 +263,7 @@ impl<S: FileStore> Receiver<S> {
     }
 
     /// Handles an entry in one frame (SMALL, DIRECTORY, SYMLINK, FAILED), FILE_END, OFFER or
-    /// HARD_LINK, as long as `is_waiting` says that someone waits for the answer. Blocking.
+    /// HARD_LINK, as long as someone waits for the answer on `lane`. Blocking.
     #[allow(
         clippy::collapsible_match,
         reason = "the ledger is told in the arm, not in its guard"
@@ -266,11 +272,15 @@ impl<S: FileStore> Receiver<S> {
         self: &Arc<Self>,
         frame: Frame,
         reply: AnswerPermit,
-        is_waiting: &dyn Fn() -> bool,
+        lane: &AnswerLane<'_>,
     ) {
         match frame {
             Frame::Offer(offer) => self.claimed(SkipClaim::Offer(&offer), reply, || {
-                self.compare(&offer, is_waiting)
+                let compared = self.compare(&offer, lane.is_waiting)?;
+                if compared == Comparison::Wanted {
+                    self.sign_existing(&offer, lane);
+                }
+                Ok(compared)
             }),
             Frame::HardLink(link) => {
                 self.claimed(SkipClaim::Link(&link), reply, || self.store.link(&link));
@@ -458,7 +468,11 @@ impl<S: FileStore> Receiver<S> {
     /// # Errors
     /// [`Error::CopyLost`] if the instance differs from before, as its entries may be numbered
     /// differently (LH-COPY-38).
-    pub(crate) fn accepted(&self, instance: Option<CopyInstance>) -> Result<(), Error> {
+    pub(crate) fn accepted(&self, accepted: &Acceptance) -> Result<(), Error> {
+        let instance = accepted.instance;
+        if accepted.delta {
+            self.enable_delta();
+        }
         let mut state = self.state.lock();
         let known = state.instance;
         state.instance = known.or(instance);

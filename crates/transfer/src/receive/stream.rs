@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::account::{Resource, ResourcePermit};
+use crate::delta::SignedChunk;
 use crate::error::Error;
 use crate::frame_io::{BlockForm, FLOW_REPORT_INTERVAL, FrameReader, IncomingFrame, KEEP_ALIVE_INTERVAL};
 use crate::hole_hash::is_mostly_hole;
@@ -20,18 +21,24 @@ use crate::packed::UNPACKER_BYTES;
 use crate::progress::StreamCounters;
 use crate::receipt::ReceiptRole;
 use crate::receive::ledger::AnswerFrames;
-use crate::receive::receiver::{AnswerPermit, BlockData, Receiver};
+use crate::receive::receiver::{AnswerLane, AnswerPermit, BlockData, Receiver};
 use crate::store::{AnnouncedFile, FileStore};
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::{
-    BLOCK_LOG2, Block, Frame, MAX_BODY_BYTES, MAX_DETAIL_BYTES, MAX_HAVE_SUBTREES, RefusalKind,
+    BLOCK_LOG2, Block, Frame, MAX_BODY_BYTES, MAX_DETAIL_BYTES, MAX_HAVE_SUBTREES,
+    MAX_SIGNED_CHUNKS, RefusalKind,
 };
 use crate::workers::Workers;
 
 /// Maximum number of answers that wait to be written.
 const MAX_WAITING_ANSWERS: usize = 1024;
-/// Memory for HAVE frames, in bytes: one that waits, one being encoded, and one being written.
-const HAVE_BYTES: usize = 3 * MAX_HAVE_SUBTREES * size_of::<Subtree>();
+/// Memory for HAVE and SIGNATURE frames, in bytes: one that waits, one being encoded, and one being written.
+const HAVE_BYTES: usize = 3 * if MAX_HAVE_SUBTREES * size_of::<Subtree>() > SIGNATURE_BYTES {
+    MAX_HAVE_SUBTREES * size_of::<Subtree>()
+} else {
+    SIGNATURE_BYTES
+};
+const SIGNATURE_BYTES: usize = MAX_SIGNED_CHUNKS * size_of::<SignedChunk>();
 const ANSWER_BYTES: usize =
     MAX_WAITING_ANSWERS * (size_of::<AnswerFrames>() + 2 * MAX_DETAIL_BYTES / 3);
 const _: () =
@@ -210,7 +217,7 @@ struct StreamInput<'a, S: FileStore> {
     receiver: &'a Arc<Receiver<S>>,
     counters: &'a StreamCounters,
     answers: mpsc::Sender<AnswerFrames>,
-    /// HAVE frames, which answer no question.
+    /// HAVE and SIGNATURE frames, which answer no question.
     haves: mpsc::Sender<Frame>,
     workers: &'a Workers,
     /// Permits of the blocks and batches in memory.
@@ -260,10 +267,15 @@ impl<S: FileStore> StreamInput<'_, S> {
         let permits = self.memory_permits().await?;
         let batch = std::mem::take(&mut self.batch);
         let (receiver, answers) = (self.receiver.clone(), self.answers.clone());
+        let haves = self.haves.clone();
         self.workers.spawn(move || {
             let _permits = permits;
+            let lane = AnswerLane {
+                is_waiting: &|| !answers.is_closed(),
+                send_before: &|frame| haves.blocking_send(frame).is_ok(),
+            };
             for (frame, reply) in batch {
-                receiver.entry(frame, reply, &|| !answers.is_closed());
+                receiver.entry(frame, reply, &lane);
             }
         });
         Ok(())
@@ -292,7 +304,7 @@ impl<S: FileStore> StreamInput<'_, S> {
         }
         // Blocks are hashed as they arrive, while in the cache. Those with holes are hashed later.
         let mut hasher = size
-            .filter(|_| block.is_all_data())
+            .filter(|_| block.is_all_data() && !matches!(form, BlockForm::Patch(_)))
             .map(|size| BlockHasher::new(block.offset, u64::from(block.len), size));
         let data = buffer.get_mut(..len).unwrap_or_default();
         let arrived = |part: &[u8]| {
@@ -301,21 +313,19 @@ impl<S: FileStore> StreamInput<'_, S> {
             }
         };
         let on_wire = reader.block_wire_bytes();
-        reader.read_data(&block, form, data, arrived).await?;
+        let missing = reader.read_data(&block, form, data, arrived).await?;
         let mut hash = hasher.map(BlockHasher::finish);
+        let saved = len.saturating_sub(on_wire) as u64;
+        let counter = &receiver.reporter.progress.bytes_saved;
+        counter.fetch_add(saved, Ordering::Relaxed);
         let said = match form {
             BlockForm::Plaintext(said) => {
                 let plaintext = &receiver.reporter.progress.bytes_plaintext;
                 plaintext.fetch_add(len as u64, Ordering::Relaxed);
                 Some(said)
             }
-            BlockForm::Packed => {
-                let saved = len.saturating_sub(on_wire) as u64;
-                let counter = &receiver.reporter.progress.bytes_saved;
-                counter.fetch_add(saved, Ordering::Relaxed);
-                None
-            }
-            BlockForm::Protected => None,
+            BlockForm::Patch(said) => Some(said),
+            BlockForm::Packed | BlockForm::Protected => None,
         };
         if let (Some(size), Some(_)) = (size, &holes) {
             let hashed = receiver.account.hole_hasher().hash(&block, buffer, size);
@@ -323,7 +333,7 @@ impl<S: FileStore> StreamInput<'_, S> {
             (hash, buffer) = (Some(known), back);
         }
         drop(holes);
-        let data = BlockData {
+        let mut data = BlockData {
             buffer,
             len,
             buffers: receiver.account.buffers().clone(),
@@ -338,8 +348,10 @@ impl<S: FileStore> StreamInput<'_, S> {
             && let Some(size) = size
         {
             let receiver = receiver.clone();
-            self.workers
-                .spawn(move || receiver.block(block, data, size, hash, said));
+            self.workers.spawn(move || {
+                receiver.fill_missing(block.id, &missing, &mut data);
+                receiver.block(block, data, size, hash, said);
+            });
         }
         Ok(())
     }
@@ -396,7 +408,7 @@ impl<S: FileStore> StreamInput<'_, S> {
             Frame::Accept(accepted) => {
                 counters.record_accepted(accepted.max_streams);
                 ReceiptRole::check(&receiver.receipt, accepted.receipt)?;
-                receiver.accepted(accepted.instance)?;
+                receiver.accepted(&accepted)?;
             }
             Frame::Receipt(receipt) => receiver.receive_receipt(receipt)?,
             Frame::KeepAlive => {}
@@ -411,7 +423,9 @@ impl<S: FileStore> StreamInput<'_, S> {
             | Frame::Retire
             | Frame::Block(_)
             | Frame::ClearBlock(..)
-            | Frame::PackedBlock(_) => {
+            | Frame::PackedBlock(_)
+            | Frame::PatchBlock(..)
+            | Frame::Signature { .. } => {
                 return Err(Error::Protocol(
                     "it sends what only a receiver sends".into(),
                 ));

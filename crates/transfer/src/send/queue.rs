@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::account::{Account, Resource, ResourceExhausted, ResourcePermit};
+use crate::delta::SignedChunk;
 use crate::error::{Error, Failure};
 use crate::path::RelPath;
 use crate::progress::{NotKeptCounts, Observer, TransferProgress};
@@ -31,8 +32,11 @@ use crate::tree_hash::{Hash, Subtree};
 use crate::wire::{Acceptance, Compare, CopyInstance, EntryOutcome, Frame, Meta, Placement};
 
 mod reading;
+mod signatures;
 #[cfg(test)]
 mod tests;
+
+use signatures::Signatures;
 
 /// Interval at which a walk or stream that waits for memory checks for it.
 const MEMORY_POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -59,6 +63,7 @@ pub(crate) struct WorkQueue {
     /// True if the receiver understands NOT_KEPT.
     reports_not_kept: AtomicBool,
     pub reporter: CopyReporter,
+    signatures: Signatures,
     /// This end's part in the receipt, if there is one.
     pub receipt: OnceLock<ReceiptRole>,
 }
@@ -133,6 +138,7 @@ impl WorkQueue {
             resume,
             account,
             reports_not_kept: AtomicBool::new(false),
+            signatures: Signatures::default(),
             reporter: CopyReporter {
                 progress,
                 observer,
@@ -329,10 +335,17 @@ impl WorkQueue {
         self.handle(|schedule, now| schedule.wanted(id, now));
     }
 
+    /// Takes the next chunks of the existing file that an offered one replaces.
+    pub(crate) fn signed(&self, id: u64, chunk_log2: u32, chunks: &[SignedChunk], more: bool) {
+        self.signatures
+            .extend(&self.account, id, chunk_log2, chunks, more);
+    }
+
     /// Notes the receiver's outcome of an entry.
     pub(crate) fn answered(&self, id: u64, outcome: Result<EntryOutcome, Failure>) {
         // A failure of this end comes back unchanged.
         let outcome = outcome.map_err(Failure::at_destination);
+        self.signatures.remove(id);
         self.handle(|schedule, now| schedule.answered(id, outcome, now));
     }
 

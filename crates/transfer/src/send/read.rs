@@ -20,6 +20,7 @@ use crate::wire::{Block, FileOffer, Frame, HardLink, MAX_SMALL_BYTES, Meta};
 mod frame_buffer;
 mod open_file;
 mod packed;
+mod patch;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -286,6 +287,10 @@ impl Reader<'_> {
             extents: file.extents(offset, len as u32)?,
         };
         let data = block.data_len() as u64;
+        if let Some(signature) = self.reports.signature(id).filter(|_| block.is_all_data()) {
+            let hash = self.read_patch_block(file, &block, &signature)?;
+            return Ok((hash, data));
+        }
         let plan = self.packing.as_ref().map(|packing| packing.plan());
         if plan == Some(PackingPlan::Pack) && data > 0 {
             let hash = self.read_packed_block(file, &block)?;

@@ -325,6 +325,12 @@ async fn read_answers<R: AsyncRead + Unpin>(
             Frame::Flow(report) => counters.receive(report),
             Frame::Retire => queue.retire(stream),
             Frame::Want { id } => queue.wanted(id),
+            Frame::Signature {
+                id,
+                chunk_log2,
+                more,
+                chunks,
+            } => queue.signed(id, chunk_log2, &chunks, more),
             Frame::Accept(accepted) => {
                 setting.accept(&accepted);
                 counters.record_accepted(accepted.max_streams);

@@ -411,6 +411,9 @@ impl Server {
                     observer,
                     Sources::labels(labels),
                 )?;
+                if copy.hello.delta {
+                    receiver.enable_delta();
+                }
                 if let Some(signer) = self.receipt_signer(copy, false) {
                     receiver.keep_receipt(ReceiptRole::Signs(signer));
                 }

@@ -3,7 +3,7 @@
 use super::encode::put_option;
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, COMPRESSION, HARD_LINKS, INSTANCE, MAX_OPTION_BYTES, PLACEMENT, PRESENT, RECEIPT, decode_options,
+    CLEAR, COMPRESSION, DELTA, HARD_LINKS, INSTANCE, MAX_OPTION_BYTES, PLACEMENT, PRESENT, RECEIPT, decode_options,
 };
 use super::{CopyInstance, Placement, VERSION, WireError};
 
@@ -28,6 +28,8 @@ pub(crate) struct Acceptance {
     pub receipt: bool,
     /// If true, the data of blocks may travel compressed (LH-COPY-60).
     pub compression: bool,
+    /// If true, blocks may be put together from existing files (LH-COPY-62).
+    pub delta: bool,
 }
 
 impl Acceptance {
@@ -55,6 +57,9 @@ impl Acceptance {
         if self.compression {
             put_option(out, COMPRESSION, &[]);
         }
+        if self.delta {
+            put_option(out, DELTA, &[]);
+        }
     }
 
     pub(super) fn decode(fields: &mut FieldReader) -> Result<Self, WireError> {
@@ -78,6 +83,7 @@ impl Acceptance {
                 }
                 RECEIPT => accepted.receipt = true,
                 COMPRESSION => accepted.compression = true,
+                DELTA => accepted.delta = true,
                 _ => return Ok(false),
             }
             Ok(true)

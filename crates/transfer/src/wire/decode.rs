@@ -91,6 +91,21 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             Frame::ClearBlock(fields.block()?, BlockHash::from_bytes(fields.hash()?))
         }
         FrameType::PackedBlock => Frame::PackedBlock(fields.block()?),
+        FrameType::PatchBlock => {
+            Frame::PatchBlock(fields.block()?, BlockHash::from_bytes(fields.hash()?))
+        }
+        FrameType::Signature => Frame::Signature {
+            id: fields.id()?,
+            chunk_log2: {
+                let log2 = u32::from(fields.u8()?);
+                match CHUNK_LOG2.contains(&log2) {
+                    true => log2,
+                    false => return Err(WireError::Value("length of chunks")),
+                }
+            },
+            more: fields.flag()?,
+            chunks: fields.signed_chunks()?,
+        },
         FrameType::FileEnd => Frame::FileEnd {
             id: fields.id()?,
             hash: fields.hash()?,

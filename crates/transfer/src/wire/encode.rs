@@ -3,8 +3,8 @@
 use super::*;
 
 impl Frame {
-    /// Appends the frame. For BLOCK, the data must follow immediately. For PACKED_BLOCK, the
-    /// length does not count the parts yet: see [`finish_packed_block`].
+    /// Appends the frame. For BLOCK, the data must follow immediately. For PACKED_BLOCK
+    /// and PATCH_BLOCK, the length does not count the parts yet: see [`finish_block_of_parts`].
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
@@ -30,6 +30,8 @@ impl Frame {
             Frame::Block(_) => FrameType::Block,
             Frame::ClearBlock(..) => FrameType::ClearBlock,
             Frame::PackedBlock(_) => FrameType::PackedBlock,
+            Frame::PatchBlock(..) => FrameType::PatchBlock,
+            Frame::Signature { .. } => FrameType::Signature,
             Frame::FileEnd { .. } => FrameType::FileEnd,
             Frame::Failed { .. } => FrameType::Failed,
             Frame::End { .. } => FrameType::End,
@@ -111,7 +113,7 @@ impl Frame {
                 put_bytes(out, target);
             }
             Frame::Block(block) | Frame::PackedBlock(block) => put_block(out, block),
-            Frame::ClearBlock(block, hash) => {
+            Frame::ClearBlock(block, hash) | Frame::PatchBlock(block, hash) => {
                 put_block(out, block);
                 out.extend_from_slice(hash.as_bytes());
             }
@@ -158,6 +160,21 @@ impl Frame {
                     out.extend_from_slice(&subtree.offset.to_le_bytes());
                     out.push(subtree.level as u8);
                     out.extend_from_slice(&subtree.chaining_value);
+                }
+            }
+            Frame::Signature {
+                id,
+                chunk_log2,
+                more,
+                chunks,
+            } => {
+                out.extend_from_slice(&id.to_le_bytes());
+                out.push(*chunk_log2 as u8);
+                out.push(u8::from(*more));
+                out.extend_from_slice(&(chunks.len() as u16).to_le_bytes());
+                for chunk in chunks {
+                    out.extend_from_slice(&chunk.len.to_le_bytes());
+                    out.extend_from_slice(&chunk.hash);
                 }
             }
             Frame::Result { id, outcome } => {
@@ -214,8 +231,8 @@ pub(crate) fn finish_clear_block(frame: &mut [u8], hash: BlockHash) {
     put_at(frame, at, hash.as_bytes());
 }
 
-/// Counts the parts of a PACKED_BLOCK frame, which is all of `frame`, in its length.
-pub(crate) fn finish_packed_block(frame: &mut [u8]) {
+/// Counts the parts of a PACKED_BLOCK or PATCH_BLOCK frame, which is all of `frame`, in its length.
+pub(crate) fn finish_block_of_parts(frame: &mut [u8]) {
     let len = frame.len().saturating_sub(4) as u32;
     put_at(frame, 0, &len.to_le_bytes());
 }

@@ -179,6 +179,21 @@ impl FieldReader {
         Ok(subtrees)
     }
 
+    pub(super) fn signed_chunks(&mut self) -> Result<Vec<SignedChunk>, WireError> {
+        let count = usize::from(self.u16()?);
+        if count > MAX_SIGNED_CHUNKS {
+            return Err(WireError::Bound);
+        }
+        let mut chunks = Vec::with_capacity(count);
+        for _ in 0..count {
+            chunks.push(SignedChunk {
+                len: self.u32()?,
+                hash: self.array()?,
+            });
+        }
+        Ok(chunks)
+    }
+
     pub(super) fn block(&mut self) -> Result<Block, WireError> {
         let (id, offset, len, count) = (
             self.id()?,

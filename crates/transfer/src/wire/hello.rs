@@ -8,7 +8,7 @@ use longhaul_filter::FilterRules;
 use super::encode::{put_bytes, put_option};
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, COMPRESSION, CRITICAL, EXISTING, FILTER, HARD_LINKS, MAX_HELLO_OPTION_BYTES, NOT_KEPT, OFFER, PART,
+    CLEAR, COMPRESSION, CRITICAL, DELTA, EXISTING, FILTER, HARD_LINKS, MAX_HELLO_OPTION_BYTES, NOT_KEPT, OFFER, PART,
     PLACEMENT, RECEIPT, REST, RESUME, SINGLE, decode_options,
 };
 use super::*;
@@ -85,6 +85,8 @@ pub struct Hello {
     pub receipt: bool,
     /// Method by which the data of blocks may be compressed (LH-COPY-60).
     pub compression: Compression,
+    /// If true, blocks may be put together from existing files (LH-COPY-62).
+    pub delta: bool,
 }
 
 /// Placement of the sources of a push. The number is its code on the wire.
@@ -218,6 +220,9 @@ impl Hello {
         if let Some(code) = self.compression.code() {
             put_option(out, COMPRESSION, &[code]);
         }
+        if self.delta {
+            put_option(out, DELTA, &[]);
+        }
     }
 
     pub(super) fn decode(fields: &mut FieldReader) -> Result<Self, WireError> {
@@ -263,7 +268,7 @@ impl Hello {
         let (mut resume, mut clear, mut offer) = (false, false, None);
         let (mut hard_links, mut single, mut portion) = (false, false, Portion::Whole);
         let (mut placement, mut reports_not_kept, mut receipt) = (None, false, false);
-        let mut compression = Compression::None;
+        let (mut compression, mut delta) = (Compression::None, false);
         let (mut filter, mut existing) = (FilterRules::default(), ExistingPolicy::default());
         decode_options(fields, MAX_HELLO_OPTION_BYTES, |kind, value| {
             match kind {
@@ -287,6 +292,7 @@ impl Hello {
                     existing = policy.ok_or(WireError::Value("treatment of existing files"))?;
                 }
                 RECEIPT => receipt = true,
+                DELTA => delta = true,
                 COMPRESSION => {
                     compression = value.code(Compression::from_code, "compression")?;
                 }
@@ -309,6 +315,7 @@ impl Hello {
             existing,
             receipt,
             compression,
+            delta,
         })
     }
 

@@ -47,6 +47,9 @@ pub(super) const RECEIPT: u16 = 15;
 /// HELLO and ACCEPT option: the data of blocks may travel compressed (LH-COPY-60). In HELLO, its
 /// byte is the method that the client requests. In ACCEPT, it has no value.
 pub(super) const COMPRESSION: u16 = 20;
+/// HELLO and ACCEPT option without a value: blocks may be put together from existing files
+/// (LH-COPY-62).
+pub(super) const DELTA: u16 = 21;
 /// Flag in an option's kind: a receiver that does not know the option must refuse (LH-COPY-8).
 pub(super) const CRITICAL: u16 = 0x8000;
 /// Mask of the option's number in its kind.

@@ -230,6 +230,23 @@ fn frame() -> impl Strategy<Value = Frame> {
         block().prop_map(Frame::Block),
         block().prop_map(Frame::PackedBlock),
         (block(), any::<[u8; 32]>())
+            .prop_map(|(block, hash)| Frame::PatchBlock(block, BlockHash::from_bytes(hash))),
+        (
+            0..MAX_FILE_BYTES,
+            CHUNK_LOG2,
+            any::<bool>(),
+            proptest::collection::vec((any::<u32>(), any::<[u8; 16]>()), 0..20)
+        )
+            .prop_map(|(id, chunk_log2, more, chunks)| Frame::Signature {
+                id,
+                chunk_log2,
+                more,
+                chunks: chunks
+                    .into_iter()
+                    .map(|(len, hash)| SignedChunk { len, hash })
+                    .collect(),
+            }),
+        (block(), any::<[u8; 32]>())
             .prop_map(|(block, hash)| Frame::ClearBlock(block, BlockHash::from_bytes(hash))),
         (0..MAX_FILE_BYTES, any::<[u8; 32]>()).prop_map(|(id, hash)| Frame::FileEnd { id, hash }),
         (head(), failure()).prop_map(|(head, failure)| Frame::Failed { head, failure }),
@@ -440,6 +457,7 @@ fn plain_hello() -> Hello {
         existing: ExistingPolicy::default(),
         receipt: false,
         compression: crate::compression::Compression::None,
+        delta: false,
     }
 }
 

@@ -368,6 +368,7 @@ pub async fn pull_hostile(
         existing: ExistingPolicy::default(),
         receipt: false,
         compression: Compression::None,
+        delta: false,
     };
     let options = WriteOptions {
         overwrite: true,

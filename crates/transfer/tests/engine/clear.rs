@@ -104,6 +104,7 @@ pub fn hello(request: CopyRequest) -> Hello {
         existing: ExistingPolicy::default(),
         receipt: false,
         compression: Compression::None,
+        delta: false,
     }
 }
 

@@ -204,6 +204,7 @@ pub fn client<C: Connector>(
         existing: ExistingPolicy::default(),
         receipt: false,
         compression: Compression::None,
+        delta: false,
     };
     let client = Client {
         connector: Arc::new(connector),

@@ -7,6 +7,7 @@ mod asked;
 mod attacks;
 mod clear;
 mod compression;
+mod delta;
 mod faults;
 mod files;
 mod filters;

@@ -34,7 +34,10 @@ impl<S: FileStore> Receiver<S> {
                     head,
                     outcome,
                     content,
-                }) => self.reporter.ended(&head, outcome, content),
+                }) => {
+                    self.existing.close(head.id);
+                    self.reporter.ended(&head, outcome, content);
+                }
                 LedgerAction::Count(bytes) => {
                     let (done, count) = (&self.reporter.progress.bytes_done, bytes.unsigned_abs());
                     match bytes < 0 {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::WorkQueue;
+use crate::delta::Signature;
 use crate::send::read::{FollowUp, OpenSourceFile, ReadReport, ReadReports};
 use crate::send::schedule::{Schedule, SourceEntry, StreamId, StreamWork, WholeFileMessage};
 
@@ -32,6 +33,10 @@ impl ReadReports for WorkQueue {
 
     fn is_over(&self) -> bool {
         self.state.lock().schedule.is_closed()
+    }
+
+    fn signature(&self, id: u64) -> Option<Arc<Signature>> {
+        self.signatures.get(id)
     }
 
     fn count_saved(&self, bytes: u64) {

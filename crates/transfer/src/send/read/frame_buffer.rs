@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::limits::BUFFER_BYTES;
 use crate::tree_hash::{BlockHash, Hash};
 use crate::wire::{
-    EntryHead, Frame, Meta, begin_small, finish_clear_block, finish_packed_block, finish_small,
+    EntryHead, Frame, Meta, begin_small, finish_clear_block, finish_block_of_parts, finish_small,
 };
 
 /// Size of a buffer for frames without data, in bytes.
@@ -129,10 +129,10 @@ impl FrameBuffer {
         }
     }
 
-    /// Ends a PACKED_BLOCK frame that begins at `start`, with its parts.
-    pub(super) fn finish_packed_block(&mut self, start: usize) {
+    /// Ends a PACKED_BLOCK or PATCH_BLOCK frame that begins at `start`, with its parts.
+    pub(super) fn finish_block_of_parts(&mut self, start: usize) {
         if let Some(frame) = self.bytes.get_mut(start..self.filled) {
-            finish_packed_block(frame);
+            finish_block_of_parts(frame);
         }
     }
 
@@ -170,10 +170,15 @@ impl FrameBuffer {
         self.filled = self.filled.saturating_add(len).min(self.bytes.len());
     }
 
+    /// Appends bytes.
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        self.spare(bytes.len()).copy_from_slice(bytes);
+        self.advance(bytes.len());
+    }
+
     fn append_frame(&mut self) {
         let frame = std::mem::take(&mut self.frame);
-        self.spare(frame.len()).copy_from_slice(&frame);
-        self.advance(frame.len());
+        self.append(&frame);
         self.frame = frame;
     }
 }

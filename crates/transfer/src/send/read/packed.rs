@@ -100,7 +100,7 @@ impl Reader<'_> {
             }
         }
         hasher.update_zeros(u64::from(block.len.saturating_sub(hashed)));
-        self.out.finish_packed_block(start);
+        self.out.finish_block_of_parts(start);
         times.data = block.data_len() as u64;
         times.packed_from = times.data;
         packing.planner.lock().block_read(&times);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::open_file::OpenSourceFile;
+use crate::delta::Signature;
 use crate::error::Failure;
 use crate::send::schedule::{SourceEntry, StreamId, StreamWork};
 use crate::tree_hash::{BlockHash, Hash};
@@ -48,7 +49,9 @@ pub(crate) trait ReadReports {
     fn open_file(&self, id: u64) -> Option<Arc<OpenSourceFile>>;
     /// Returns true if nothing must be sent any more.
     fn is_over(&self) -> bool;
-    /// Counts bytes of data that compression has kept off the network.
+    /// Returns the chunks that the receiver has of this entry's file, if it sent them.
+    fn signature(&self, id: u64) -> Option<Arc<Signature>>;
+    /// Counts bytes of data that compression or existing files have kept off the network.
     fn count_saved(&self, bytes: u64);
     /// Takes the report on `entry`, which was read for `stream`.
     fn take_report(

@@ -77,6 +77,12 @@ impl ReadReports for Received {
         self.open.lock().clone()
     }
 
+    fn signature(&self, _: u64) -> Option<Arc<crate::delta::Signature>> {
+        None
+    }
+
+    fn count_saved(&self, _: u64) {}
+
     fn take_report(&self, _: StreamId, entry: &Arc<SourceEntry>, report: ReadReport) -> FollowUp {
         let file = entry.clone();
         FollowUp::Work(match report {
@@ -168,6 +174,7 @@ fn read(source: &Memory, work: Vec<Vec<StreamWork>>) -> (Vec<u8>, Vec<String>) {
             reports: &received,
             stream: 0,
             resume: false,
+            packing: None,
             clear: false,
             announced: &mut announced,
             out: &mut out,

@@ -16,7 +16,7 @@ use crate::path::RelPath;
 use crate::store::Comparison;
 use crate::store::confine::{NodeKind, kind_of};
 use crate::tree_hash::Hash;
-use crate::wire::{FileOffer, Meta};
+use crate::wire::{EntryHead, FileOffer, Meta};
 
 /// Number of bytes per read.
 const READ_BYTES: usize = 128 * 1024;
@@ -133,6 +133,19 @@ impl CopyDestination {
             self.open_dirs.changed(&there.path, &there.dir);
         }
         Ok(Comparison::InPlace)
+    }
+
+    /// Opens the regular file that an entry replaces. Returns its size too, in bytes.
+    pub(super) fn open_replaced(&self, head: &EntryHead) -> Option<(std::fs::File, u64)> {
+        if !self.may_compare || !self.options.overwrite {
+            return None;
+        }
+        let there = self.there(&self.path_of(head).ok()?)?;
+        let name = RelPath::from_bytes(there.name.as_bytes()).ok()?;
+        let fd = there.dir.open_file(&name).ok()?;
+        let stat = fs::fstat(&fd).ok()?;
+        let is_file = kind_of(&stat) == NodeKind::File;
+        is_file.then(|| (fd.into(), stat.st_size as u64))
     }
 
     /// Returns the location of an entry without creating anything, or `None` if its directory does

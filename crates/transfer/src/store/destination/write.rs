@@ -74,6 +74,10 @@ impl FileStore for CopyDestination {
         self.compare_offered(offer, is_waiting)
     }
 
+    fn existing_file(&self, head: &EntryHead) -> Option<(std::fs::File, u64)> {
+        self.open_replaced(head)
+    }
+
     fn link(&self, link: &HardLink) -> Result<Comparison, Failure> {
         self.give_name(link)
     }

@@ -1,0 +1,239 @@
+//! Blocks that are put together from an existing file (LH-COPY-62 to LH-COPY-64). Pure.
+//!
+//! The receiver cuts its file into chunks at positions that depend on the content (FastCDC, USENIX
+//! ATC 2016 and IEEE TPDS 2020), and sends their hashes: the signature. The sender cuts its blocks
+//! alike, and sends only chunks that the signature lacks. Both cut block by block, so that files
+//! that differ in place have the same chunks elsewhere.
+
+#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![cfg_attr(test, allow(clippy::indexing_slicing))]
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+use fastcdc::v2020::FastCDC;
+
+/// Average lengths of chunks, as binary logarithms.
+pub(crate) const CHUNK_LOG2: RangeInclusive<u32> = 13..=18;
+/// Maximum number of chunks of a signature.
+pub(crate) const MAX_CHUNKS: u64 = 1 << 20;
+/// Number of chunks from which on they become longer with the file.
+const MANY_CHUNKS_LOG2: u32 = 18;
+/// Minimum size of an existing file that is compared in chunks, in bytes.
+pub(crate) const MIN_DELTA_BYTES: u64 = 64 * 1024;
+/// Chunks shorter than this are sent, as a reference is hardly shorter.
+const MIN_REFERENCE_BYTES: usize = 64;
+/// Bytes of a chunk's hash that are sent. The whole block is verified by its full hash.
+pub(crate) const CHUNK_HASH_BYTES: usize = 16;
+/// Memory of a chunk in a [`Signature`], in bytes.
+pub(crate) const CHUNK_MEMORY: u64 = 48;
+
+/// Hash of a chunk: the first bytes of its BLAKE3 hash.
+pub(crate) type ChunkHash = [u8; CHUNK_HASH_BYTES];
+
+/// One chunk of the existing file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SignedChunk {
+    /// Length in bytes.
+    pub len: u32,
+    pub hash: ChunkHash,
+}
+
+/// Returns the average length of chunks for an existing file of `size` bytes, as a binary
+/// logarithm. `None` if it is too small or too large to be compared.
+pub(crate) fn chunk_log2(size: u64) -> Option<u32> {
+    let needed = u64::BITS - (size >> MANY_CHUNKS_LOG2).leading_zeros();
+    let log2 = needed.clamp(*CHUNK_LOG2.start(), *CHUNK_LOG2.end());
+    (size >= MIN_DELTA_BYTES && size >> log2 <= MAX_CHUNKS / 2).then_some(log2)
+}
+
+/// Cuts a block into chunks of this average length.
+pub(crate) fn chunks(block: &[u8], chunk_log2: u32) -> impl Iterator<Item = &[u8]> {
+    let average = 1 << chunk_log2;
+    FastCDC::new(block, average / 4, average, average * 4)
+        .filter_map(|chunk| block.get(chunk.offset..chunk.offset + chunk.length))
+}
+
+/// Returns the hash of a chunk.
+pub(crate) fn hash_chunk(chunk: &[u8]) -> ChunkHash {
+    let hash = blake3::hash(chunk);
+    let (first, _) = hash.as_bytes().split_at(CHUNK_HASH_BYTES);
+    first.try_into().unwrap_or_default()
+}
+
+/// Part of the data of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PatchPart<'a> {
+    /// These bytes.
+    Data(&'a [u8]),
+    /// Bytes of the existing file.
+    Existing { offset: u64, len: u32 },
+}
+
+/// Chunks of an existing file, by their hashes.
+#[derive(Debug, Default)]
+pub(crate) struct Signature {
+    chunk_log2: u32,
+    /// Length of the file as far as it is known, in bytes.
+    size: u64,
+    chunks: HashMap<ChunkHash, (u64, u32)>,
+}
+
+impl Signature {
+    pub(crate) fn new(chunk_log2: u32) -> Self {
+        Self {
+            chunk_log2,
+            ..Self::default()
+        }
+    }
+
+    /// Appends the next chunks of the file. Returns false if there are too many.
+    pub(crate) fn extend(&mut self, chunks: &[SignedChunk]) -> bool {
+        for chunk in chunks {
+            self.chunks
+                .entry(chunk.hash)
+                .or_insert((self.size, chunk.len));
+            self.size = self.size.saturating_add(u64::from(chunk.len));
+        }
+        self.chunks.len() as u64 <= MAX_CHUNKS
+    }
+
+    /// Returns the parts that make up `block`, in order.
+    pub(crate) fn patch<'a>(&self, block: &'a [u8]) -> Vec<PatchPart<'a>> {
+        let mut parts = Vec::new();
+        // Start of the data that is not in the file, and position in the block.
+        let (mut data_from, mut at) = (0, 0);
+        let put_data = |parts: &mut Vec<PatchPart<'a>>, from: usize, to: usize| {
+            if let Some(data) = block.get(from..to).filter(|data| !data.is_empty()) {
+                parts.push(PatchPart::Data(data));
+            }
+        };
+        for chunk in chunks(block, self.chunk_log2) {
+            let known = self.chunks.get(&hash_chunk(chunk));
+            let is_worth_it = chunk.len() >= MIN_REFERENCE_BYTES;
+            if let Some(&(offset, len)) = known.filter(|_| is_worth_it)
+                && len as usize == chunk.len()
+            {
+                put_data(&mut parts, data_from, at);
+                match parts.last_mut() {
+                    Some(PatchPart::Existing { offset: first, len: so_far })
+                        if *first + u64::from(*so_far) == offset =>
+                    {
+                        *so_far += len;
+                    }
+                    _ => parts.push(PatchPart::Existing { offset, len }),
+                }
+                data_from = at + chunk.len();
+            }
+            at += chunk.len();
+        }
+        put_data(&mut parts, data_from, block.len());
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn noise(len: usize, seed: u8) -> Vec<u8> {
+        let mut out = vec![0; len];
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&[seed]);
+        hasher.finalize_xof().fill(&mut out);
+        out
+    }
+
+    fn sign(file: &[u8], block: usize, chunk_log2: u32) -> Signature {
+        let mut signature = Signature::new(chunk_log2);
+        for block in file.chunks(block) {
+            let signed: Vec<SignedChunk> = chunks(block, chunk_log2)
+                .map(|chunk| SignedChunk {
+                    len: chunk.len() as u32,
+                    hash: hash_chunk(chunk),
+                })
+                .collect();
+            assert!(signature.extend(&signed));
+        }
+        signature
+    }
+
+    /// Puts `new` together from `old`. Returns the bytes of data that this took.
+    fn patched(old: &[u8], new: &[u8], block: usize) -> usize {
+        let signature = sign(old, block, 13);
+        let (mut whole, mut sent) = (Vec::new(), 0);
+        for block in new.chunks(block) {
+            for part in signature.patch(block) {
+                match part {
+                    PatchPart::Data(data) => {
+                        whole.extend_from_slice(data);
+                        sent += data.len();
+                    }
+                    PatchPart::Existing { offset, len } => {
+                        whole.extend_from_slice(&old[offset as usize..][..len as usize]);
+                    }
+                }
+            }
+        }
+        assert!(whole == new);
+        sent
+    }
+
+    const BLOCK: usize = 1 << 20;
+
+    #[test]
+    fn changes_in_place_cost_their_chunks() {
+        let old = noise(4 << 20, 1);
+        assert_eq!(patched(&old, &old, BLOCK), 0);
+        let mut new = old.clone();
+        new[1_000_000] ^= 1;
+        new[3_000_000] ^= 1;
+        let sent = patched(&old, &new, BLOCK);
+        assert!((1..=4 << 15).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn insertion_costs_little() {
+        let old = noise(8 << 20, 1);
+        let new = [&old[..5000], b"inserted", &old[5000..]].concat();
+        let sent = patched(&old, &new, BLOCK);
+        assert!(sent < old.len() / 10, "{sent}");
+        let shorter = &old[3_000_000..];
+        let sent = patched(&old, shorter, BLOCK);
+        assert!(sent < old.len() / 10, "{sent}");
+    }
+
+    #[test]
+    fn other_content_is_sent_whole() {
+        let (old, new) = (noise(1 << 20, 1), noise(2 << 20, 2));
+        assert_eq!(patched(&old, &new, BLOCK), new.len());
+    }
+
+    #[test]
+    fn chunks_grow_with_the_file() {
+        for (size, expected) in [
+            (MIN_DELTA_BYTES - 1, None),
+            (MIN_DELTA_BYTES, Some(13)),
+            (1 << 30, Some(13)),
+            (8 << 30, Some(16)),
+            (64 << 30, Some(18)),
+            (u64::MAX, None),
+        ] {
+            assert_eq!(chunk_log2(size), expected, "{size}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_block_is_put_together(
+            old in prop::collection::vec(0u8..3, 0..60_000),
+            new in prop::collection::vec(0u8..3, 0..60_000),
+            cut in 0usize..60_000,
+        ) {
+            let mixed = [&new[..], old.get(cut..).unwrap_or_default()].concat();
+            patched(&old, &mixed, 1 << 16);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Copies of files that replace similar ones.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use longhaul_transfer::*;
+
+use crate::harness::*;
+
+const SIZE: usize = 6_000_000;
+
+/// Replaces a file of the content `old` by one of the content `new`. Returns the bytes that did not
+/// travel.
+async fn replaced(old: &[u8], new: &[u8], pull: bool, delta: bool) -> u64 {
+    let bench = Bench::new();
+    let (from, to) = match pull {
+        true => (bench.root("file"), bench.local("copy")),
+        false => (bench.local("file"), bench.root("copy")),
+    };
+    std::fs::write(&from, new).unwrap();
+    std::fs::write(&to, old).unwrap();
+    let saved = copied(&bench, &from, &to, pull, delta).await;
+    assert!(std::fs::read(&to).unwrap() == new);
+    saved
+}
+
+async fn copied(bench: &Bench, from: &Path, to: &Path, pull: bool, delta: bool) -> u64 {
+    let progress = Arc::new(TransferProgress::default());
+    let client = |request| Client {
+        connector: Arc::new(bench.pipes()),
+        hello: Hello {
+            delta,
+            clear: false,
+            ..crate::clear::hello(request)
+        },
+        compare: Compare::default(),
+        streams: Some(2),
+        memory: None,
+        patience: DEFAULT_PATIENCE,
+        progress: progress.clone(),
+        observer: Arc::new(Events::default()),
+        receipt: None,
+    };
+    if pull {
+        let client = client(CopyRequest::Pull {
+            recursive: false,
+            sources: vec![rel("file")],
+        });
+        let options = WriteOptions {
+            overwrite: true,
+            ..Default::default()
+        };
+        let names = vec![b"file".to_vec()];
+        let destination = CopyDestination::local(to, names, options, client.hello.token).unwrap();
+        client.pull(destination, vec!["file".into()]).await.unwrap();
+    } else {
+        let (found, names) = Sources::local(&[from.to_owned()], false).unwrap();
+        let client = client(CopyRequest::Push {
+            destination: rel("copy"),
+            into: false,
+            overwrite: true,
+            fsync: false,
+            names,
+        });
+        client.push(found, vec!["file".into()]).await.unwrap();
+    }
+    progress.bytes_saved.load(Ordering::SeqCst)
+}
+
+/// LH-COPY-62, LH-COPY-63, LH-COPY-64.
+#[tokio::test(start_paused = true)]
+async fn only_what_differs_travels() {
+    let old = noise(SIZE, 1);
+    let mut changed = old.clone();
+    changed[4_000_000] ^= 1;
+    let inserted = [&old[..1_000_000], b"inserted", &old[1_000_000..]].concat();
+    for pull in [true, false] {
+        let saved = replaced(&old, &changed, pull, true).await;
+        assert!(saved > SIZE as u64 * 98 / 100, "{saved}");
+        let saved = replaced(&old, &inserted, pull, true).await;
+        assert!(saved > SIZE as u64 / 2, "{saved}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_files_travel_whole() {
+    for pull in [true, false] {
+        let (old, new) = (noise(SIZE, 1), noise(SIZE / 2, 2));
+        assert_eq!(replaced(&old, &new, pull, true).await, 0);
+        let mut changed = old.clone();
+        changed[0] ^= 1;
+        assert_eq!(replaced(&old, &changed, pull, false).await, 0);
+    }
+}
