@@ -15,9 +15,9 @@ use longhaul_deadline_driver::{Deadline, DeadlineRequest, DeadlineSettings};
 use longhaul_session::{ConnectOptions, Route, ServiceName};
 use longhaul_sync::PlanOptions;
 use longhaul_transfer::{
-    Client, Compare, Compression, CopyDestination, CopyOutcome, CopyRequest, CopyToken, DEFAULT_PATIENCE, Error,
-    ExistingPolicy, Filter, FilterRules, Hello, Portion, SessionConnector, StreamMemory,
-    WriteOptions, copy_local,
+    Client, Compare, Compression, CopyDestination, CopyOutcome, CopyRequest, CopyToken,
+    DEFAULT_PATIENCE, Error, ExistingPolicy, Filter, FilterRules, Hello, Portion, SessionConnector,
+    StreamMemory, WriteOptions, copy_local,
 };
 
 use crate::exit::Exit;

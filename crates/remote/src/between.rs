@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
-use longhaul_transfer::{Compression, 
-    Error as CopyError, ExistingPolicy, Failure, FilterRules, Hash, Observer, RouteInfo,
-    TransferEvent, TransferProgress,
+use longhaul_transfer::{
+    Compression, Error as CopyError, ExistingPolicy, Failure, FilterRules, Hash, Observer,
+    RouteInfo, TransferEvent, TransferProgress,
 };
 
 use crate::message::{
@@ -293,6 +293,7 @@ impl EventReceiver<'_> {
             (&progress.bytes_linked, counts.bytes_linked),
             (&progress.failures, counts.failures),
             (&progress.bytes_plaintext, counts.bytes_clear),
+            (&progress.bytes_saved, counts.bytes_saved),
         ] {
             counter.store(value, Ordering::Relaxed);
         }

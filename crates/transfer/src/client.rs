@@ -249,7 +249,8 @@ impl<C: Connector> Client<C> {
                 Portion::Whole | Portion::Part(_) => Presence::Unknown,
             };
             queue.set_presence(presence, self.compare);
-            if !self.hello.existing.is_default() {
+            // Blocks sent before the signature of an existing file would travel whole.
+            if !self.hello.existing.is_default() || self.hello.delta {
                 queue.hold_until_reported();
             }
             if self.hello.hard_links {

@@ -17,16 +17,18 @@ use fastcdc::v2020::FastCDC;
 pub(crate) const CHUNK_LOG2: RangeInclusive<u32> = 13..=18;
 /// Maximum number of chunks of a signature.
 pub(crate) const MAX_CHUNKS: u64 = 1 << 20;
-/// Number of chunks from which on they become longer with the file.
+/// Binary logarithm of the number of chunks from which they grow with the file.
 const MANY_CHUNKS_LOG2: u32 = 18;
+/// Maximum number of files of a copy whose signatures are in use at once.
+pub(crate) const MAX_SIGNATURES: usize = 256;
 /// Minimum size of an existing file that is compared in chunks, in bytes.
-pub(crate) const MIN_DELTA_BYTES: u64 = 64 * 1024;
+const MIN_DELTA_BYTES: u64 = 64 * 1024;
 /// Chunks shorter than this are sent, as a reference is hardly shorter.
 const MIN_REFERENCE_BYTES: usize = 64;
 /// Bytes of a chunk's hash that are sent. The whole block is verified by its full hash.
 pub(crate) const CHUNK_HASH_BYTES: usize = 16;
-/// Memory of a chunk in a [`Signature`], in bytes.
-pub(crate) const CHUNK_MEMORY: u64 = 48;
+/// Memory of a chunk in a [`Signature`], in bytes. It is enough for a map that has just grown.
+pub(crate) const CHUNK_MEMORY: u64 = 80;
 
 /// Hash of a chunk: the first bytes of its BLAKE3 hash.
 pub(crate) type ChunkHash = [u8; CHUNK_HASH_BYTES];
@@ -51,7 +53,7 @@ pub(crate) fn chunk_log2(size: u64) -> Option<u32> {
 pub(crate) fn chunks(block: &[u8], chunk_log2: u32) -> impl Iterator<Item = &[u8]> {
     let average = 1 << chunk_log2;
     FastCDC::new(block, average / 4, average, average * 4)
-        .filter_map(|chunk| block.get(chunk.offset..chunk.offset + chunk.length))
+        .filter_map(move |chunk| block.get(chunk.offset..chunk.offset + chunk.length))
 }
 
 /// Returns the hash of a chunk.
@@ -63,9 +65,9 @@ pub(crate) fn hash_chunk(chunk: &[u8]) -> ChunkHash {
 
 /// Part of the data of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PatchPart<'a> {
-    /// These bytes.
-    Data(&'a [u8]),
+pub(crate) enum PatchPart {
+    /// The next `len` bytes of the block.
+    Data { len: u32 },
     /// Bytes of the existing file.
     Existing { offset: u64, len: u32 },
 }
@@ -87,6 +89,11 @@ impl Signature {
         }
     }
 
+    /// Returns true if the next chunk of the file is at `offset`, and has this average length.
+    pub(crate) fn continues_at(&self, offset: u64, chunk_log2: u32) -> bool {
+        self.size == offset && self.chunk_log2 == chunk_log2
+    }
+
     /// Appends the next chunks of the file. Returns false if there are too many.
     pub(crate) fn extend(&mut self, chunks: &[SignedChunk]) -> bool {
         for chunk in chunks {
@@ -98,36 +105,29 @@ impl Signature {
         self.chunks.len() as u64 <= MAX_CHUNKS
     }
 
-    /// Returns the parts that make up `block`, in order.
-    pub(crate) fn patch<'a>(&self, block: &'a [u8]) -> Vec<PatchPart<'a>> {
-        let mut parts = Vec::new();
-        // Start of the data that is not in the file, and position in the block.
-        let (mut data_from, mut at) = (0, 0);
-        let put_data = |parts: &mut Vec<PatchPart<'a>>, from: usize, to: usize| {
-            if let Some(data) = block.get(from..to).filter(|data| !data.is_empty()) {
-                parts.push(PatchPart::Data(data));
-            }
-        };
+    /// Returns the parts that make up `block`, in order. No two parts of data follow each other.
+    pub(crate) fn patch(&self, block: &[u8]) -> Vec<PatchPart> {
+        let mut parts: Vec<PatchPart> = Vec::new();
         for chunk in chunks(block, self.chunk_log2) {
+            let len = chunk.len() as u32;
             let known = self.chunks.get(&hash_chunk(chunk));
-            let is_worth_it = chunk.len() >= MIN_REFERENCE_BYTES;
-            if let Some(&(offset, len)) = known.filter(|_| is_worth_it)
-                && len as usize == chunk.len()
-            {
-                put_data(&mut parts, data_from, at);
-                match parts.last_mut() {
-                    Some(PatchPart::Existing { offset: first, len: so_far })
-                        if *first + u64::from(*so_far) == offset =>
-                    {
-                        *so_far += len;
-                    }
-                    _ => parts.push(PatchPart::Existing { offset, len }),
+            let known = known
+                .filter(|(_, known_len)| *known_len == len && chunk.len() >= MIN_REFERENCE_BYTES);
+            match (known, parts.last_mut()) {
+                (
+                    Some((offset, _)),
+                    Some(PatchPart::Existing {
+                        offset: first,
+                        len: so_far,
+                    }),
+                ) if first.saturating_add(u64::from(*so_far)) == *offset => {
+                    *so_far += len;
                 }
-                data_from = at + chunk.len();
+                (Some(&(offset, _)), _) => parts.push(PatchPart::Existing { offset, len }),
+                (None, Some(PatchPart::Data { len: so_far })) => *so_far += len,
+                (None, _) => parts.push(PatchPart::Data { len }),
             }
-            at += chunk.len();
         }
-        put_data(&mut parts, data_from, block.len());
         parts
     }
 }
@@ -165,11 +165,13 @@ mod tests {
         let signature = sign(old, block, 13);
         let (mut whole, mut sent) = (Vec::new(), 0);
         for block in new.chunks(block) {
+            let start = whole.len();
             for part in signature.patch(block) {
                 match part {
-                    PatchPart::Data(data) => {
-                        whole.extend_from_slice(data);
-                        sent += data.len();
+                    PatchPart::Data { len } => {
+                        let at = whole.len() - start;
+                        whole.extend_from_slice(&block[at..][..len as usize]);
+                        sent += len as usize;
                     }
                     PatchPart::Existing { offset, len } => {
                         whole.extend_from_slice(&old[offset as usize..][..len as usize]);

@@ -13,7 +13,9 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::error::Error;
-use crate::packed::{EXISTING_PART, MAX_PATCH_PARTS, PART_HEAD_BYTES, Unpacker, max_packed_len, part_lengths};
+use crate::packed::{
+    EXISTING_PART, MAX_PATCH_PARTS, PART_HEAD_BYTES, Unpacker, max_packed_len, part_lengths,
+};
 use crate::tree_hash::BlockHash;
 use crate::wire::{
     BLOCK_FIXED, BLOCK_LOG2, Block, FRAME_HEAD_BYTES, Frame, FrameType, MAX_BODY_BYTES,
@@ -170,6 +172,10 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 };
             }
             Frame::PatchBlock(block, hash) => {
+                // LH-COPY-64.
+                if !block.is_all_data() {
+                    return Err(broken(WireError::Value("patch of a block with holes")));
+                }
                 self.data_left = len - header;
                 return Ok(IncomingFrame::Block(block, BlockForm::Patch(hash)));
             }
@@ -257,11 +263,10 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         for len in part_lengths(block) {
             let (part, rest) = out.split_at_mut_checked(len).ok_or_else(truncated)?;
             out = rest;
+            take_bytes(&mut left, PART_HEAD_BYTES)?;
             self.fill_all(PART_HEAD_BYTES).await?;
             let packed = self.buf.get_u32_le() as usize;
-            left = left
-                .checked_sub(PART_HEAD_BYTES.saturating_add(packed))
-                .ok_or_else(|| broken(WireError::Short))?;
+            take_bytes(&mut left, packed)?;
             if packed > len {
                 return Err(broken(WireError::Bound));
             }
@@ -281,14 +286,9 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Reads the parts of a patch (LH-COPY-64). Returns those that are in the existing file.
     async fn read_patch(&mut self, out: &mut [u8]) -> Result<Vec<MissingRange>, Error> {
         let mut left = std::mem::take(&mut self.data_left);
-        let mut take = |bytes: usize| {
-            let rest = left.checked_sub(bytes);
-            left = rest.ok_or_else(|| broken(WireError::Short))?;
-            Ok::<_, Error>(left)
-        };
         let (mut missing, mut at) = (Vec::new(), 0);
         while at < out.len() {
-            take(PART_HEAD_BYTES)?;
+            take_bytes(&mut left, PART_HEAD_BYTES)?;
             self.fill_all(PART_HEAD_BYTES).await?;
             let head = self.buf.get_u32_le();
             let len = (head & !EXISTING_PART) as usize;
@@ -296,7 +296,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             let part = out.get_mut(at..end).filter(|part| !part.is_empty());
             let part = part.ok_or_else(|| broken(WireError::Value("part")))?;
             if head & EXISTING_PART != 0 {
-                take(size_of::<u64>())?;
+                take_bytes(&mut left, size_of::<u64>())?;
                 self.fill_all(size_of::<u64>()).await?;
                 let offset = self.buf.get_u64_le();
                 if missing.len() == MAX_PATCH_PARTS {
@@ -304,7 +304,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 }
                 missing.push(MissingRange { at, len, offset });
             } else {
-                take(len)?;
+                take_bytes(&mut left, len)?;
                 self.read_exact(part).await?;
             }
             at = end;
@@ -358,14 +358,18 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 }
 
+/// Takes `bytes` from what is left of a frame.
+fn take_bytes(left: &mut usize, bytes: usize) -> Result<(), Error> {
+    let rest = left.checked_sub(bytes);
+    *left = rest.ok_or_else(|| broken(WireError::Short))?;
+    Ok(())
+}
+
 /// Returns true if the frame has the data of a block behind its header.
 fn is_block(frame_type: FrameType) -> bool {
     matches!(
         frame_type,
-        FrameType::Block
-            | FrameType::ClearBlock
-            | FrameType::PackedBlock
-            | FrameType::PatchBlock
+        FrameType::Block | FrameType::ClearBlock | FrameType::PackedBlock | FrameType::PatchBlock
     )
 }
 
@@ -438,7 +442,8 @@ impl BufferPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Extent;
+    use crate::packed::Packer;
+    use crate::wire::{Extent, finish_block_of_parts};
 
     #[tokio::test]
     async fn frames_and_blocks_are_read_however_they_are_split() {
@@ -463,7 +468,9 @@ mod tests {
                 reader.next().await.unwrap(),
                 Some(IncomingFrame::Frame(Frame::KeepAlive))
             ));
-            let Some(IncomingFrame::Block(got, BlockForm::Protected)) = reader.next().await.unwrap() else {
+            let Some(IncomingFrame::Block(got, BlockForm::Protected)) =
+                reader.next().await.unwrap()
+            else {
                 panic!("no block")
             };
             assert_eq!(got, block);
@@ -499,7 +506,7 @@ mod tests {
 
     #[tokio::test]
     async fn lh_copy_1_excessive_length_is_refused_before_use() {
-        for kind in 1..=16u8 {
+        for kind in (1..=16u8).chain([22, 30, 31, 32]) {
             let bytes = [0xff, 0xff, 0xff, 0x7f, kind];
             assert!(matches!(
                 FrameReader::new(&bytes[..]).next().await,
@@ -532,7 +539,9 @@ mod tests {
         assert!(matches!(reader.next().await, Err(Error::Protocol(_))));
         let mut reader = FrameReader::new(&bytes[..]);
         reader.allow_plaintext(Arc::default());
-        let Some(IncomingFrame::Block(got, BlockForm::Plaintext(said))) = reader.next().await.unwrap() else {
+        let Some(IncomingFrame::Block(got, BlockForm::Plaintext(said))) =
+            reader.next().await.unwrap()
+        else {
             panic!("no block")
         };
         assert_eq!((got, said), (block, hash));
@@ -541,6 +550,200 @@ mod tests {
         let read = reader.read_data(&got, form, &mut data, |_| ());
         read.await.unwrap();
         assert_eq!(&data, b"12345");
+    }
+
+    /// Returns a frame that consists of a block's header and these parts.
+    fn with_parts(header: &Frame, parts: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        header.encode(&mut bytes);
+        bytes.extend_from_slice(parts);
+        finish_block_of_parts(&mut bytes);
+        bytes
+    }
+
+    /// Data of a block, the part of it that the observer got, and the ranges that are missing.
+    type BlockRead = (Vec<u8>, Vec<u8>, Vec<MissingRange>);
+
+    /// Reads the frame of a block that arrives in chunks of `step` bytes, and a frame behind it.
+    async fn read_frame(frame: &[u8], step: usize) -> Result<BlockRead, Error> {
+        let mut bytes = frame.to_vec();
+        Frame::KeepAlive.encode(&mut bytes);
+        let chunks = bytes
+            .chunks(step)
+            .map(|chunk| Ok(bytes::Bytes::copy_from_slice(chunk)));
+        let mut reader = FrameReader::new(Chunks(chunks.collect()));
+        let Some(IncomingFrame::Block(block, form)) = reader.next().await? else {
+            panic!("no block")
+        };
+        let (mut data, mut arrived) = (vec![0; block.data_len()], Vec::new());
+        let observe = |part: &[u8]| arrived.extend_from_slice(part);
+        let missing = reader.read_data(&block, form, &mut data, observe).await?;
+        assert!(matches!(
+            reader.next().await?,
+            Some(IncomingFrame::Frame(Frame::KeepAlive))
+        ));
+        assert!(reader.next().await?.is_none());
+        Ok((data, arrived, missing))
+    }
+
+    async fn assert_truncation_is_noticed(frame: &[u8]) {
+        for cut in 1..frame.len() {
+            let mut reader = FrameReader::new(&frame[..cut]);
+            let read = async {
+                if let Some(IncomingFrame::Block(block, form)) = reader.next().await? {
+                    let mut data = vec![0; block.data_len()];
+                    reader.read_data(&block, form, &mut data, |_| ()).await?;
+                }
+                Ok::<_, Error>(())
+            };
+            assert!(matches!(read.await, Err(Error::Stream(_))), "cut at {cut}");
+        }
+    }
+
+    /// Packs a part, with its head.
+    fn pack(part: &[u8]) -> Vec<u8> {
+        let mut packer = Packer::new(1);
+        packer.part(part.len()).copy_from_slice(part);
+        let mut out = vec![0; PART_HEAD_BYTES + part.len()];
+        let len = packer.pack(part.len(), &mut out);
+        out.truncate(len);
+        out
+    }
+
+    fn part_of(head: u32, data: &[u8]) -> Vec<u8> {
+        [&head.to_le_bytes()[..], data].concat()
+    }
+
+    /// A block with parts of 1000 bytes and 5 bytes.
+    fn packed_block() -> Frame {
+        Frame::PackedBlock(Block {
+            id: 1,
+            offset: 0,
+            len: 4096,
+            extents: vec![
+                Extent {
+                    offset: 0,
+                    len: 1000,
+                },
+                Extent {
+                    offset: 2000,
+                    len: 5,
+                },
+            ],
+        })
+    }
+
+    #[tokio::test]
+    async fn packed_blocks_are_read_however_they_are_split() {
+        let parts = [pack(&[7; 1000]), pack(b"12345")].concat();
+        assert!(parts.len() < 100, "{}", parts.len());
+        let frame = with_parts(&packed_block(), &parts);
+        let expected = [&[7; 1000][..], b"12345"].concat();
+        for step in 1..=frame.len() {
+            let (data, arrived, missing) = read_frame(&frame, step).await.unwrap();
+            assert_eq!(data, expected);
+            assert_eq!(arrived, expected);
+            assert!(missing.is_empty());
+        }
+        assert_truncation_is_noticed(&frame).await;
+    }
+
+    #[tokio::test]
+    async fn lh_copy_61_wrong_packed_blocks_are_refused() {
+        let (long, short) = (pack(&[7; 1000]), pack(b"12345"));
+        for parts in [
+            vec![],
+            long.clone(),
+            [&long[..], &short, b"x"].concat(),
+            // Longer than its data, alone and in a frame that is too long.
+            part_of(1001, &[7; 1001]),
+            [part_of(1001, &[7; 1001]), short.clone()].concat(),
+            // Longer than the frame.
+            part_of(900, &[7; 10]),
+            part_of(u32::MAX, &[7; 10]),
+            // No Zstandard, and Zstandard of other lengths.
+            [part_of(10, &[7; 10]), short.clone()].concat(),
+            [part_of(0, &[]), short.clone()].concat(),
+            [pack(&[7; 999]), short.clone()].concat(),
+            [pack(&[7; 1001]), short.clone()].concat(),
+        ] {
+            let frame = with_parts(&packed_block(), &parts);
+            let read = read_frame(&frame, frame.len()).await;
+            assert!(matches!(read, Err(Error::Protocol(_))), "{parts:?}");
+        }
+    }
+
+    /// A block of `len` bytes without holes.
+    fn patch_block(len: u32) -> Frame {
+        let block = Block {
+            id: 1,
+            offset: 0,
+            len,
+            extents: vec![Extent { offset: 0, len }],
+        };
+        Frame::PatchBlock(block, BlockHash::from_bytes([9; 32]))
+    }
+
+    /// A part of `len` bytes that is at `offset` of the existing file.
+    fn reference(len: u32, offset: u64) -> Vec<u8> {
+        part_of(len | EXISTING_PART, &offset.to_le_bytes())
+    }
+
+    #[tokio::test]
+    async fn patch_blocks_are_read_however_they_are_split() {
+        let parts = [
+            part_of(100, &[1; 100]),
+            reference(150, 1 << 40),
+            part_of(50, &[2; 50]),
+            reference(30, 7),
+        ];
+        let frame = with_parts(&patch_block(330), &parts.concat());
+        for step in 1..=frame.len() {
+            let (data, arrived, missing) = read_frame(&frame, step).await.unwrap();
+            assert_eq!(data[..100], [1; 100]);
+            assert_eq!(data[250..300], [2; 50]);
+            assert!(arrived.is_empty());
+            let range = |at, len, offset| MissingRange { at, len, offset };
+            assert_eq!(missing, [range(100, 150, 1 << 40), range(300, 30, 7)]);
+        }
+        assert_truncation_is_noticed(&frame).await;
+    }
+
+    #[tokio::test]
+    async fn lh_copy_64_wrong_patch_blocks_are_refused() {
+        let references = |number: usize| reference(1, 0).repeat(number);
+        let whole = part_of(300, &[1; 300]);
+        for parts in [
+            vec![],
+            part_of(100, &[1; 100]),
+            [&whole[..], b"x"].concat(),
+            [whole.clone(), part_of(0, &[])].concat(),
+            // Empty parts.
+            [part_of(0, &[]), whole.clone()].concat(),
+            [reference(0, 0), whole].concat(),
+            // Longer than the block.
+            part_of(301, &[1; 301]),
+            reference(301, 0),
+            reference(EXISTING_PART - 1, u64::MAX),
+            // Longer than the frame.
+            part_of(300, &[1; 10]),
+            part_of(300 | EXISTING_PART, &[1; 4]),
+        ] {
+            let frame = with_parts(&patch_block(300), &parts);
+            let read = read_frame(&frame, frame.len()).await;
+            assert!(matches!(read, Err(Error::Protocol(_))), "{parts:?}");
+        }
+        for (number, is_read) in [(MAX_PATCH_PARTS, true), (MAX_PATCH_PARTS + 1, false)] {
+            let frame = with_parts(&patch_block(number as u32), &references(number));
+            assert_eq!(read_frame(&frame, frame.len()).await.is_ok(), is_read);
+        }
+        let Frame::PatchBlock(mut block, hash) = patch_block(300) else {
+            panic!("another frame")
+        };
+        block.len = 400;
+        let frame = with_parts(&Frame::PatchBlock(block, hash), &part_of(300, &[1; 300]));
+        let read = read_frame(&frame, frame.len()).await;
+        assert!(matches!(read, Err(Error::Protocol(_))), "holes");
     }
 
     struct Chunks(std::collections::VecDeque<std::io::Result<bytes::Bytes>>);

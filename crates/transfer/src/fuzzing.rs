@@ -122,7 +122,8 @@ fn check_decoded(frame: &Frame, body: Option<&[u8]>) {
     if let Frame::Block(block)
     | Frame::ClearBlock(block, _)
     | Frame::PackedBlock(block)
-    | Frame::PatchBlock(block, _) = frame {
+    | Frame::PatchBlock(block, _) = frame
+    {
         assert!(block.data_len() <= block.len as usize);
     }
 }

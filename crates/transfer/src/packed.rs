@@ -22,10 +22,9 @@ pub(crate) const PART_HEAD_BYTES: usize = 4;
 pub(crate) const EXISTING_PART: u32 = 1 << 31;
 /// Maximum number of parts of a PATCH_BLOCK that are in the existing file.
 pub(crate) const MAX_PATCH_PARTS: usize = 1024;
-/// Memory that Zstandard needs to compress one part at a server's highest level, in bytes.
-const PACKER_BYTES: usize = 1 << 20;
+/// Memory of a [`Packer`] at a server's highest level, in bytes.
+const PACKER_BYTES: usize = 5 << 18;
 const _: () = assert!(PACKER_BYTES + SESSION_BYTES + MAX_BODY_BYTES <= STREAM_BYTES);
-
 /// Memory that Zstandard needs to decompress one part, in bytes.
 pub(crate) const UNPACKER_BYTES: usize = 160 * 1024;
 
@@ -163,15 +162,12 @@ mod tests {
     fn extents_are_cut_into_parts() {
         let lens = |block: &Block| part_lengths(block).collect::<Vec<_>>();
         let (kib, part) = (1024, MAX_PART_BYTES);
-        assert_eq!(lens(&block(&[])), []);
+        assert!(lens(&block(&[])).is_empty());
         assert_eq!(lens(&block(&[5, 128 * kib])), [5, part]);
-        assert_eq!(lens(&block(&[128 * kib + 1, 300 * kib])), [
-            part,
-            1,
-            part,
-            part,
-            44 * 1024
-        ]);
+        assert_eq!(
+            lens(&block(&[128 * kib + 1, 300 * kib])),
+            [part, 1, part, part, 44 * 1024]
+        );
         assert_eq!(max_packed_len(&block(&[5, 128 * kib])), 4 + 5 + 4 + part);
     }
 
@@ -181,9 +177,15 @@ mod tests {
         let noise: Vec<u8> = (0..MAX_PART_BYTES as u64 / 32)
             .flat_map(|n| *blake3::hash(&n.to_le_bytes()).as_bytes())
             .collect();
-        let text: Vec<u8> = b"a few words ".iter().copied().cycle().take(70_000).collect();
+        let text: Vec<u8> = b"a few words "
+            .iter()
+            .copied()
+            .cycle()
+            .take(70_000)
+            .collect();
         for level in [1, 3, 19] {
-            for (data, is_smaller) in [(&noise[..], false), (&text, true), (&text[..1], false)] {
+            for (data, is_smaller) in [(&noise[..], false), (&text[..], true), (&text[..1], false)]
+            {
                 let packed = pack(data, level);
                 let (head, body) = packed.split_at(PART_HEAD_BYTES);
                 assert_eq!(head, (body.len() as u32).to_le_bytes());

@@ -35,7 +35,7 @@ mod tests;
 
 pub(crate) use accept::Acceptance;
 pub(crate) use decode::{BLOCK_FIXED, block_header_len, decode};
-pub(crate) use encode::{begin_small, finish_clear_block, finish_block_of_parts, finish_small};
+pub(crate) use encode::{begin_small, finish_block_of_parts, finish_clear_block, finish_small};
 pub use hello::{Compare, CopyRequest, CopyToken, Hello, Placement};
 
 /// Version of the copy protocol that this release speaks (LH-COPY-6).
@@ -241,12 +241,14 @@ pub(crate) enum Frame {
     /// A block whose data is put together from the parts that follow and the existing file. It has
     /// this hash (LH-COPY-64).
     PatchBlock(Block, BlockHash),
-    /// Receiver: the next chunks of the existing file that an offered one replaces, cut to this
-    /// average length, as a binary logarithm. If `more`, further frames follow (LH-COPY-63).
+    /// Receiver: chunks of the existing file that an offered one replaces, cut to this average
+    /// length, as a binary logarithm. The first one is at `offset`. If `more`, further frames
+    /// follow (LH-COPY-63).
     Signature {
         id: u64,
         chunk_log2: u32,
         more: bool,
+        offset: u64,
         chunks: Vec<SignedChunk>,
     },
     /// Hash of a file, once all of it has been read unchanged (LH-COPY-15).

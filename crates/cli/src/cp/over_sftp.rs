@@ -47,8 +47,16 @@ impl Cp {
             (options.transport.is_some(), "--transport", protocol),
             (options.congestion.is_some(), "--congestion", protocol),
             (options.no_encrypt, "--no-encrypt", protocol),
-            (options.delta, "--delta", "the host would have to read its files"),
-            (options.compress.is_some() || self.scp.compress, "--compress", "use -o Compression=yes"),
+            (
+                options.delta,
+                "--delta",
+                "the host would have to read its files",
+            ),
+            (
+                options.compress.is_some() || self.scp.compress,
+                "--compress",
+                "use -o Compression=yes",
+            ),
             (options.ssh.port_range.is_some(), "--port-range", protocol),
             (
                 options.ssh.bootstrap,

@@ -14,7 +14,8 @@ pub struct ScpOptions {
     #[arg(short = 'v', long)]
     pub verbose: bool,
     /// Compress data while that makes the copy faster, as --compress auto.
-    #[arg(short = 'C', help_heading = "Network")]
+    // `compress` is the ID of --compress.
+    #[arg(id = "compress_auto", short = 'C', help_heading = "Network")]
     pub compress: bool,
     #[arg(short = 'l', hide = true, value_name = "LIMIT")]
     limit: Option<String>,

@@ -38,14 +38,15 @@ impl ProgressState<'_> {
     pub fn message(&self) -> String {
         let mut line = format!("{:.4}/{:.4}", ByteCount(self.done), ByteCount(self.found));
         let rate = format!(" {:.4}", Rate::nearest(self.speed));
-        let left = self.left.map_or(String::new(), |left| {
-            format!(", {} left", rounded(left))
-        });
+        let left = self
+            .left
+            .map_or(String::new(), |left| format!(", {} left", rounded(left)));
+        let plural = if self.files == 1 { "" } else { "s" };
         let files = match (self.files, self.entries_left) {
             // The bytes say it already.
             (0, Some(0 | 1)) => String::new(),
-            (files, None | Some(0)) => format!(", {files} files"),
-            (files, Some(left)) => format!(", {files} files, {left} to go"),
+            (files, None | Some(0)) => format!(", {files} file{plural}"),
+            (files, Some(left)) => format!(", {files} file{plural}, {left} to go"),
         };
         let routes = match self.routes {
             [] | [_] => String::new(),
@@ -71,7 +72,7 @@ impl ProgressState<'_> {
     }
 }
 
-/// Returns a duration as people say it: an estimate is not exact to the second.
+/// Rounds a remaining time, as an estimate is not exact to the second.
 fn rounded(left: Duration) -> Time {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 60 * MINUTE;
@@ -193,7 +194,7 @@ mod tests {
         (shown.files, shown.entries_left) = (12, None);
         assert_eq!(
             shown.message(),
-            "512 MiB/1 GiB 800 Mbit/s, 5 s left, 12 files, ...mage.h5"
+            "512 MiB/1 GiB 800 Mbit/s, 5 s left, 12 files, ...image.h5"
         );
         let waiting = waiting_message(Duration::from_millis(12_900), "store.example");
         assert_eq!(waiting, "no data for 12 s: waiting for store.example");

@@ -7,6 +7,8 @@ use longhaul_filter::{FilterRules, NameRule};
 use longhaul_proto::PublicKey;
 use longhaul_proto::fuzzing::{Seed, text_seeds};
 
+use crate::compression::Compression;
+use crate::delta::SignedChunk;
 use crate::error::{Failure, FailureKind};
 use crate::existing::ExistingPolicy;
 use crate::part::{CopyPart, Portion};
@@ -151,7 +153,10 @@ fn all() -> Vec<(&'static str, Frame)> {
                     id: 5,
                     offset: 1 << 20,
                     len: 1 << 20,
-                    extents: vec![Extent { offset: 0, len: 1 << 20 }],
+                    extents: vec![Extent {
+                        offset: 0,
+                        len: 1 << 20,
+                    }],
                 },
                 BlockHash::from_bytes([5; 32]),
             ),
@@ -162,6 +167,7 @@ fn all() -> Vec<(&'static str, Frame)> {
                 id: 5,
                 chunk_log2: 13,
                 more: true,
+                offset: 0,
                 chunks: vec![SignedChunk {
                     len: 8192,
                     hash: [1; 16],
@@ -299,7 +305,7 @@ fn push() -> Hello {
             ..ExistingPolicy::default()
         },
         receipt: false,
-        compression: crate::compression::Compression::None,
+        compression: Compression::None,
         delta: false,
     }
 }
@@ -327,7 +333,7 @@ fn pull() -> Hello {
         },
         existing: ExistingPolicy::default(),
         receipt: false,
-        compression: crate::compression::Compression::None,
+        compression: Compression::None,
         delta: false,
     }
 }

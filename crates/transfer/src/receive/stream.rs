@@ -14,7 +14,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use crate::account::{Resource, ResourcePermit};
 use crate::delta::SignedChunk;
 use crate::error::Error;
-use crate::frame_io::{BlockForm, FLOW_REPORT_INTERVAL, FrameReader, IncomingFrame, KEEP_ALIVE_INTERVAL};
+use crate::frame_io::{
+    BlockForm, FLOW_REPORT_INTERVAL, FrameReader, IncomingFrame, KEEP_ALIVE_INTERVAL,
+};
 use crate::hole_hash::is_mostly_hole;
 use crate::limits::STREAM_BYTES;
 use crate::packed::UNPACKER_BYTES;
@@ -23,7 +25,7 @@ use crate::receipt::ReceiptRole;
 use crate::receive::ledger::AnswerFrames;
 use crate::receive::receiver::{AnswerLane, AnswerPermit, BlockData, Receiver};
 use crate::store::{AnnouncedFile, FileStore};
-use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
+use crate::tree_hash::{BlockHasher, Subtree};
 use crate::wire::{
     BLOCK_LOG2, Block, Frame, MAX_BODY_BYTES, MAX_DETAIL_BYTES, MAX_HAVE_SUBTREES,
     MAX_SIGNED_CHUNKS, RefusalKind,
@@ -32,7 +34,8 @@ use crate::workers::Workers;
 
 /// Maximum number of answers that wait to be written.
 const MAX_WAITING_ANSWERS: usize = 1024;
-/// Memory for HAVE and SIGNATURE frames, in bytes: one that waits, one being encoded, and one being written.
+/// Memory for HAVE and SIGNATURE frames, in bytes: one that waits, one being encoded, and one being
+/// written.
 const HAVE_BYTES: usize = 3 * if MAX_HAVE_SUBTREES * size_of::<Subtree>() > SIGNATURE_BYTES {
     MAX_HAVE_SUBTREES * size_of::<Subtree>()
 } else {
@@ -41,11 +44,9 @@ const HAVE_BYTES: usize = 3 * if MAX_HAVE_SUBTREES * size_of::<Subtree>() > SIGN
 const SIGNATURE_BYTES: usize = MAX_SIGNED_CHUNKS * size_of::<SignedChunk>();
 const ANSWER_BYTES: usize =
     MAX_WAITING_ANSWERS * (size_of::<AnswerFrames>() + 2 * MAX_DETAIL_BYTES / 3);
-const _: () =
-    assert!(
-        ANSWER_BYTES + HAVE_BYTES + 2 * MAX_BODY_BYTES + SESSION_BYTES + UNPACKER_BYTES
-            <= STREAM_BYTES
-    );
+const _: () = assert!(
+    ANSWER_BYTES + HAVE_BYTES + 2 * MAX_BODY_BYTES + SESSION_BYTES + UNPACKER_BYTES <= STREAM_BYTES
+);
 /// Maximum number of blocks of one stream in memory: one being read, the others being written.
 const MAX_BLOCKS_IN_MEMORY: usize = 4;
 /// Maximum number of entries in one frame that go to a blocking thread together, and of their

@@ -222,9 +222,18 @@ mod tests {
     fn noise_and_fast_paths_are_left_alone() {
         for speeds in [
             Speeds { ratio: 1.0, ..SLOW },
-            Speeds { ratio: 0.97, ..SLOW },
-            Speeds { network: 900.0, ..SLOW },
-            Speeds { network: 2000.0, ..SLOW },
+            Speeds {
+                ratio: 0.97,
+                ..SLOW
+            },
+            Speeds {
+                network: 900.0,
+                ..SLOW
+            },
+            Speeds {
+                network: 2000.0,
+                ..SLOW
+            },
         ] {
             let mut planner = PackingPlanner::new(Compression::Auto);
             let (_, packed) = send(&mut planner, 1000, speeds);
@@ -245,7 +254,10 @@ mod tests {
 
     #[test]
     fn named_methods_are_obeyed() {
-        let fast = Speeds { network: 5000.0, ..SLOW };
+        let fast = Speeds {
+            network: 5000.0,
+            ..SLOW
+        };
         for (method, expected) in [(Compression::None, 0), (Compression::Zstd(9), 50)] {
             let mut planner = PackingPlanner::new(method);
             assert_eq!(send(&mut planner, 50, fast).1, expected);

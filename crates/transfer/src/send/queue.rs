@@ -335,10 +335,18 @@ impl WorkQueue {
         self.handle(|schedule, now| schedule.wanted(id, now));
     }
 
-    /// Takes the next chunks of the existing file that an offered one replaces.
-    pub(crate) fn signed(&self, id: u64, chunk_log2: u32, chunks: &[SignedChunk], more: bool) {
+    /// Takes chunks of the existing file that an offered one replaces. The first is at `offset`. If
+    /// `more`, others follow.
+    pub(crate) fn signed(
+        &self,
+        id: u64,
+        chunk_log2: u32,
+        offset: u64,
+        chunks: &[SignedChunk],
+        more: bool,
+    ) {
         self.signatures
-            .extend(&self.account, id, chunk_log2, chunks, more);
+            .extend(&self.account, id, chunk_log2, offset, chunks, more);
     }
 
     /// Notes the receiver's outcome of an entry.

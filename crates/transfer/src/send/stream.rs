@@ -19,8 +19,8 @@ use crate::frame_io::{FLOW_REPORT_INTERVAL, FrameReader, IncomingFrame, KEEP_ALI
 use crate::progress::{NotKeptCounts, StreamCounters};
 use crate::receipt::ReceiptRole;
 use crate::receive::{StreamEnd, refused};
-use crate::send::queue::{TakeResult, WorkQueue};
 use crate::send::packing::PackingPlanner;
+use crate::send::queue::{TakeResult, WorkQueue};
 use crate::send::read::{AnnouncedFiles, FrameBuffer, Reader, StreamPacking};
 use crate::send::schedule::{StreamId, StreamWork};
 use crate::wire::{Acceptance, Frame, NO_ENTRY};
@@ -216,6 +216,7 @@ async fn write<W: AsyncWrite + Unpin>(
     mut ready: mpsc::Receiver<FilledBuffer>,
     greeting: Vec<u8>,
     setting: &DataSetting,
+    planner: &Mutex<PackingPlanner>,
 ) -> Result<StreamEnd, Error> {
     writer.write_all(&greeting).await?;
     // Not flushed if data follows at once, so that both share one flight.
@@ -329,8 +330,9 @@ async fn read_answers<R: AsyncRead + Unpin>(
                 id,
                 chunk_log2,
                 more,
+                offset,
                 chunks,
-            } => queue.signed(id, chunk_log2, &chunks, more),
+            } => queue.signed(id, chunk_log2, offset, &chunks, more),
             Frame::Accept(accepted) => {
                 setting.accept(&accepted);
                 counters.record_accepted(accepted.max_streams);

@@ -3,7 +3,8 @@
 use super::encode::put_option;
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, COMPRESSION, DELTA, HARD_LINKS, INSTANCE, MAX_OPTION_BYTES, PLACEMENT, PRESENT, RECEIPT, decode_options,
+    CLEAR, COMPRESSION, DELTA, HARD_LINKS, INSTANCE, MAX_OPTION_BYTES, PLACEMENT, PRESENT, RECEIPT,
+    decode_options,
 };
 use super::{CopyInstance, Placement, VERSION, WireError};
 

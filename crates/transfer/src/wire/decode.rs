@@ -5,8 +5,8 @@ use longhaul_proto::PublicKey;
 use super::field_reader::FieldReader;
 use super::*;
 
-/// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is only the
-/// header.
+/// Decodes the body of a frame whose type and length are known. For a block of any form, `body` is
+/// only the header.
 pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireError> {
     let mut fields = FieldReader(body);
     let frame = match frame_type {
@@ -104,6 +104,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
                 }
             },
             more: fields.flag()?,
+            offset: fields.id()?,
             chunks: fields.signed_chunks()?,
         },
         FrameType::FileEnd => Frame::FileEnd {

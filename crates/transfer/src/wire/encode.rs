@@ -3,8 +3,8 @@
 use super::*;
 
 impl Frame {
-    /// Appends the frame. For BLOCK, the data must follow immediately. For PACKED_BLOCK
-    /// and PATCH_BLOCK, the length does not count the parts yet: see [`finish_block_of_parts`].
+    /// Appends the frame. For BLOCK, the data must follow immediately. For PACKED_BLOCK and
+    /// PATCH_BLOCK, the length does not count the parts yet: see [`finish_block_of_parts`].
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
@@ -166,11 +166,13 @@ impl Frame {
                 id,
                 chunk_log2,
                 more,
+                offset,
                 chunks,
             } => {
                 out.extend_from_slice(&id.to_le_bytes());
                 out.push(*chunk_log2 as u8);
                 out.push(u8::from(*more));
+                out.extend_from_slice(&offset.to_le_bytes());
                 out.extend_from_slice(&(chunks.len() as u16).to_le_bytes());
                 for chunk in chunks {
                     out.extend_from_slice(&chunk.len.to_le_bytes());

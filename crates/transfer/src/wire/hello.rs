@@ -8,8 +8,8 @@ use longhaul_filter::FilterRules;
 use super::encode::{put_bytes, put_option};
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, COMPRESSION, CRITICAL, DELTA, EXISTING, FILTER, HARD_LINKS, MAX_HELLO_OPTION_BYTES, NOT_KEPT, OFFER, PART,
-    PLACEMENT, RECEIPT, REST, RESUME, SINGLE, decode_options,
+    CLEAR, COMPRESSION, CRITICAL, DELTA, EXISTING, FILTER, HARD_LINKS, MAX_HELLO_OPTION_BYTES,
+    NOT_KEPT, OFFER, PART, PLACEMENT, RECEIPT, REST, RESUME, SINGLE, decode_options,
 };
 use super::*;
 use crate::compression::Compression;

@@ -20,6 +20,7 @@ async fn replaced(old: &[u8], new: &[u8], pull: bool, delta: bool) -> u64 {
     };
     std::fs::write(&from, new).unwrap();
     std::fs::write(&to, old).unwrap();
+    set_mtime(&to, 1_000_000_000, 0);
     let saved = copied(&bench, &from, &to, pull, delta).await;
     assert!(std::fs::read(&to).unwrap() == new);
     saved

@@ -3,20 +3,23 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
 use super::{BlockData, Receiver};
 use crate::account::{Resource, ResourcePermit};
-use crate::delta::{MIN_DELTA_BYTES, SignedChunk, chunk_log2, chunks, hash_chunk};
+use crate::delta::{MAX_SIGNATURES, SignedChunk, chunk_log2, chunks, hash_chunk};
 use crate::frame_io::MissingRange;
 use crate::send::block_log2;
 use crate::store::FileStore;
-use crate::wire::{FileOffer, Frame, MAX_SIGNED_CHUNKS};
+use crate::wire::{EntryHead, FileOffer, Frame, MAX_SIGNED_CHUNKS, MAX_SMALL_BYTES};
 
-/// Files that are being replaced, by the numbers of their entries.
+/// Memory of an [`ExistingFile`] without its path, in bytes.
+const EXISTING_FILE_BYTES: u64 = 128;
+
+/// Files that are being replaced, by the numbers of their entries. They are opened for each block,
+/// so they take no permits among the open files from those that are written.
 #[derive(Default)]
 pub(super) struct ExistingFiles {
     /// True if the other end understands SIGNATURE.
@@ -24,18 +27,23 @@ pub(super) struct ExistingFiles {
     files: Mutex<HashMap<u64, ExistingFile>>,
 }
 
-/// A file that is being replaced, and its permit among the open files.
+/// A file whose signature was sent.
 struct ExistingFile {
-    file: Arc<File>,
+    head: EntryHead,
+    /// Memory of the entry.
     _permit: ResourcePermit,
 }
 
 impl ExistingFiles {
-    /// Closes the file that this entry replaces.
-    pub(super) fn close(&self, id: u64) {
+    /// Forgets the file that this entry replaces.
+    pub(super) fn forget(&self, id: u64) {
         if self.enabled.load(Ordering::Relaxed) {
             self.files.lock().remove(&id);
         }
+    }
+
+    fn is_full(&self) -> bool {
+        self.files.lock().len() >= MAX_SIGNATURES
     }
 }
 
@@ -48,81 +56,102 @@ pub(crate) struct AnswerLane<'a> {
 }
 
 impl<S: FileStore> Receiver<S> {
-    /// Blocks may be put together from existing files from now on: the other end understands it.
+    /// Allows blocks to be put together from existing files, as the other end understands it.
     pub(crate) fn enable_delta(&self) {
         self.existing.enabled.store(true, Ordering::Relaxed);
     }
 
     /// Sends the signature of the file that an offered one replaces, if it is worth it. Blocking.
     pub(super) fn sign_existing(&self, offer: &FileOffer, lane: &AnswerLane<'_>) {
-        if !self.existing.enabled.load(Ordering::Relaxed) || offer.size < MIN_DELTA_BYTES {
+        let is_enabled = self.existing.enabled.load(Ordering::Relaxed);
+        // Files that go in one frame are never put together.
+        if !is_enabled || offer.size <= MAX_SMALL_BYTES || self.existing.is_full() {
             return;
         }
-        let Some((file, size)) = self.store.existing_file(&offer.head) else {
+        let head = &offer.head;
+        let memory = EXISTING_FILE_BYTES + head.path.as_bytes().len() as u64;
+        let Some((file, size)) = self.store.existing_file(head) else {
             return;
         };
         let (Some(log2), Ok(permit)) = (
             chunk_log2(size),
-            self.account.take(Resource::OpenFiles, 1),
+            self.account.take(Resource::Bookkeeping, memory),
         ) else {
             return;
         };
         // As for comparing: a server reads one file at a time for one key.
         let comparing = self.account.comparing.as_ref();
         let _one_at_a_time = comparing.map(|comparing| comparing.lock());
-        let id = offer.head.id;
-        let frame = |chunks: &mut Vec<SignedChunk>, more| Frame::Signature {
-            id,
+        let frame = |offset, chunks: &mut Vec<SignedChunk>, more| Frame::Signature {
+            id: head.id,
             chunk_log2: log2,
             more,
+            offset,
             chunks: std::mem::take(chunks),
         };
-        let mut signed = Vec::new();
-        let mut block = vec![0; 1 << block_log2(offer.size)];
-        let mut at = 0;
-        loop {
+        // The next chunks to be sent, the offset of the first one, and the offset behind the last.
+        let (mut signed, mut first, mut at) = (Vec::new(), 0, 0);
+        let mut block = vec![0u8; 1 << block_log2(offer.size)];
+        // A file that grows meanwhile is signed up to its first size.
+        while at < size {
             // Without its last frame, a signature is not used.
             let Ok(len) = read_block(&file, &mut block, at) else {
                 return;
             };
+            if len == 0 {
+                break;
+            }
             for chunk in chunks(block.get(..len).unwrap_or_default(), log2) {
-                if signed.len() == MAX_SIGNED_CHUNKS
-                    && !(lane.send_before)(frame(&mut signed, true))
-                {
-                    return;
+                if signed.len() == MAX_SIGNED_CHUNKS {
+                    if !(lane.send_before)(frame(first, &mut signed, true)) {
+                        return;
+                    }
+                    first = at;
                 }
                 signed.push(SignedChunk {
                     len: chunk.len() as u32,
                     hash: hash_chunk(chunk),
                 });
-            }
-            at += len as u64;
-            if len < block.len() {
-                break;
+                at += chunk.len() as u64;
             }
             if !(lane.is_waiting)() {
                 return;
             }
         }
         let existing = ExistingFile {
-            file: Arc::new(file),
+            head: head.clone(),
             _permit: permit,
         };
-        self.existing.files.lock().insert(id, existing);
-        (lane.send_before)(frame(&mut signed, false));
+        self.existing.files.lock().insert(head.id, existing);
+        (lane.send_before)(frame(first, &mut signed, false));
     }
 
-    /// Reads from the existing file what a patch lacks. What cannot be read stays as it is, so that
-    /// the block has another hash than the sender's. Blocking.
+    /// Reads from the existing file what a patch lacks. Blocking.
+    ///
+    /// What cannot be read becomes zeros, so that the block has another hash than the sender's. The
+    /// buffer has data of other copies, about which a guessed hash must tell nothing.
     pub(crate) fn fill_missing(&self, id: u64, missing: &[MissingRange], data: &mut BlockData) {
-        let file = self.existing.files.lock().get(&id).map(|it| it.file.clone());
-        let Some(file) = file else {
+        if missing.is_empty() {
             return;
-        };
+        }
+        let head = self
+            .existing
+            .files
+            .lock()
+            .get(&id)
+            .map(|it| it.head.clone());
+        let file = head.and_then(|head| self.store.existing_file(&head));
         for range in missing {
-            let part = data.buffer.get_mut(range.at..range.at.saturating_add(range.len));
-            // The hash tells.
-            let _ = part.map(|part| file.read_exact_at(part, range.offset));
+            let end = range.at.saturating_add(range.len);
+            let Some(part) = data.buffer.get_mut(range.at..end) else {
+                continue;
+            };
+            let read = file
+                .as_ref()
+                .map(|(file, _)| file.read_exact_at(part, range.offset));
+            if !matches!(read, Some(Ok(()))) {
+                part.fill(0);
+            }
         }
     }
 }

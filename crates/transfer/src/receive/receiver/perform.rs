@@ -35,7 +35,7 @@ impl<S: FileStore> Receiver<S> {
                     outcome,
                     content,
                 }) => {
-                    self.existing.close(head.id);
+                    self.existing.forget(head.id);
                     self.reporter.ended(&head, outcome, content);
                 }
                 LedgerAction::Count(bytes) => {

@@ -6,11 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::account::{Account, Resource, ResourcePermit};
-use crate::delta::{CHUNK_MEMORY, Signature, SignedChunk};
-
-/// Maximum number of files whose signatures are kept. The receiver signs files that it then wants,
-/// so few wait.
-const MAX_SIGNATURES: usize = 256;
+use crate::delta::{CHUNK_MEMORY, MAX_SIGNATURES, Signature, SignedChunk};
 
 /// Signatures of files that are still to be sent, by the numbers of their entries. A signature that
 /// does not fit is dropped: its file is sent whole.
@@ -20,46 +16,55 @@ pub(super) struct Signatures(Mutex<HashMap<u64, SignatureState>>);
 enum SignatureState {
     /// More frames follow.
     Arriving(Signature, ResourcePermit),
-    Complete(Arc<Signature>, ResourcePermit),
-    /// It does not fit.
-    Dropped,
+    Complete {
+        signature: Arc<Signature>,
+        _permit: ResourcePermit,
+    },
 }
 
 impl Signatures {
-    /// Takes the next chunks of a file. Its memory is on `account`.
+    /// Takes chunks of a file, the first of which is at `offset`. If `more`, others follow. Their
+    /// memory is on `account`.
+    ///
+    /// The receiver starts again at 0 if it lost the stream that carried the first frames. Frames
+    /// that do not continue what is known are ignored.
     pub(super) fn extend(
         &self,
         account: &Arc<Account>,
         id: u64,
         chunk_log2: u32,
+        offset: u64,
         chunks: &[SignedChunk],
         more: bool,
     ) {
-        let mut signatures = self.0.lock();
         let memory = CHUNK_MEMORY.saturating_mul(chunks.len() as u64).max(1);
+        let mut signatures = self.0.lock();
         let known = signatures.remove(&id);
-        if known.is_none() && signatures.len() >= MAX_SIGNATURES {
-            return;
-        }
         let extended = match known {
-            None => account
-                .take(Resource::Bookkeeping, memory)
-                .ok()
-                .map(|permit| (Signature::new(chunk_log2), permit)),
-            Some(SignatureState::Arriving(signature, mut permit)) => {
+            Some(SignatureState::Arriving(signature, mut permit))
+                if signature.continues_at(offset, chunk_log2) =>
+            {
                 let fits = permit.grow(memory).is_ok();
                 fits.then_some((signature, permit))
             }
-            // Nothing follows the last frame.
-            Some(SignatureState::Complete(..) | SignatureState::Dropped) => None,
+            _ if offset == 0 && signatures.len() < MAX_SIGNATURES => account
+                .take(Resource::Bookkeeping, memory)
+                .ok()
+                .map(|permit| (Signature::new(chunk_log2), permit)),
+            _ => None,
         };
-        let state = match extended {
-            Some((mut signature, permit)) => match (signature.extend(chunks), more) {
-                (false, _) => SignatureState::Dropped,
-                (true, true) => SignatureState::Arriving(signature, permit),
-                (true, false) => SignatureState::Complete(Arc::new(signature), permit),
+        let Some((mut signature, permit)) = extended else {
+            return;
+        };
+        if !signature.extend(chunks) {
+            return;
+        }
+        let state = match more {
+            true => SignatureState::Arriving(signature, permit),
+            false => SignatureState::Complete {
+                signature: Arc::new(signature),
+                _permit: permit,
             },
-            None => SignatureState::Dropped,
         };
         signatures.insert(id, state);
     }
@@ -67,7 +72,7 @@ impl Signatures {
     /// Returns the signature of a file, if it is complete.
     pub(super) fn get(&self, id: u64) -> Option<Arc<Signature>> {
         match self.0.lock().get(&id) {
-            Some(SignatureState::Complete(signature, _)) => Some(signature.clone()),
+            Some(SignatureState::Complete { signature, .. }) => Some(signature.clone()),
             _ => None,
         }
     }
@@ -92,13 +97,33 @@ mod tests {
     #[test]
     fn signature_is_used_once_it_is_complete() {
         let (signatures, account) = (Signatures::default(), Account::unshared());
-        signatures.extend(&account, 1, 13, &[chunk(1)], true);
+        signatures.extend(&account, 1, 13, 0, &[chunk(1)], true);
         assert!(signatures.get(1).is_none());
-        signatures.extend(&account, 1, 13, &[chunk(2)], false);
+        signatures.extend(&account, 1, 13, 8192, &[chunk(2)], false);
         assert!(signatures.get(1).is_some());
-        signatures.extend(&account, 1, 13, &[chunk(3)], false);
-        assert!(signatures.get(1).is_none(), "it was complete already");
         signatures.remove(1);
+        assert_eq!(account.held(Resource::Bookkeeping), 0);
+    }
+
+    #[test]
+    fn signature_restarts_after_a_lost_stream() {
+        let (signatures, account) = (Signatures::default(), Account::unshared());
+        signatures.extend(&account, 1, 13, 0, &[chunk(1)], true);
+        signatures.extend(&account, 1, 13, 0, &[chunk(1), chunk(2)], true);
+        signatures.extend(&account, 1, 13, 16_384, &[chunk(3)], false);
+        assert!(signatures.get(1).is_some());
+    }
+
+    #[test]
+    fn frames_that_continue_nothing_are_ignored() {
+        let (signatures, account) = (Signatures::default(), Account::unshared());
+        signatures.extend(&account, 1, 13, 8192, &[chunk(1)], false);
+        assert!(signatures.get(1).is_none());
+        for (chunk_log2, offset) in [(13, 4096), (14, 8192)] {
+            signatures.extend(&account, 1, 13, 0, &[chunk(1)], true);
+            signatures.extend(&account, 1, chunk_log2, offset, &[chunk(2)], false);
+            assert!(signatures.get(1).is_none());
+        }
         assert_eq!(account.held(Resource::Bookkeeping), 0);
     }
 
@@ -106,7 +131,7 @@ mod tests {
     fn signatures_are_bounded() {
         let (signatures, account) = (Signatures::default(), Account::unshared());
         for id in 0..1000 {
-            signatures.extend(&account, id, 13, &[chunk(1)], false);
+            signatures.extend(&account, id, 13, 0, &[chunk(1)], false);
         }
         assert_eq!(signatures.0.lock().len(), MAX_SIGNATURES);
         assert!(signatures.get(0).is_some());

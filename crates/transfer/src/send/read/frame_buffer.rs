@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::limits::BUFFER_BYTES;
 use crate::tree_hash::{BlockHash, Hash};
 use crate::wire::{
-    EntryHead, Frame, Meta, begin_small, finish_clear_block, finish_block_of_parts, finish_small,
+    EntryHead, Frame, Meta, begin_small, finish_block_of_parts, finish_clear_block, finish_small,
 };
 
 /// Size of a buffer for frames without data, in bytes.
@@ -121,11 +121,16 @@ impl FrameBuffer {
 
     /// Sets the hash of a CLEAR_BLOCK frame that ends at `data` and whose data follows it.
     pub(super) fn finish_clear_block(&mut self, data: usize, hash: BlockHash) {
-        if let Some(frame) = self.bytes.get_mut(..data) {
-            finish_clear_block(frame, hash);
-        }
+        self.set_block_hash(data, hash);
         if data < self.filled {
             self.clear.push(data..self.filled);
+        }
+    }
+
+    /// Sets the hash of a CLEAR_BLOCK or PATCH_BLOCK frame whose header ends at `data`.
+    pub(super) fn set_block_hash(&mut self, data: usize, hash: BlockHash) {
+        if let Some(frame) = self.bytes.get_mut(..data) {
+            finish_clear_block(frame, hash);
         }
     }
 
