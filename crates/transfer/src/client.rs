@@ -331,6 +331,9 @@ impl<C: Connector> Client<C> {
                 observer,
                 labels,
             )?;
+            if self.hello.delta {
+                receiver.request_delta();
+            }
             if let Some(recorder) = &self.receipt {
                 receiver.keep_receipt(ReceiptRole::Records(recorder.clone()));
             }

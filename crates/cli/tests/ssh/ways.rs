@@ -129,14 +129,14 @@ fn scp_flags_work_or_suggest_a_replacement() {
         return;
     };
     noise(&hosts.path("here/big"), 3 << 20);
-    let copied = hosts.cp(&["-4", "-B", "-p", "-q", "here/big", "alpha:four"]);
+    let copied = hosts.cp(&["-4", "-B", "-C", "-p", "-q", "here/big", "alpha:four"]);
     copied.assert_done();
     assert_eq!(copied.routes[0], "direct", "{:?}", copied.notices);
     let no_ipv6 = hosts.cp(&["-6", "-B", "here/big", "alpha:six"]);
     assert_eq!(no_ipv6.code, Some(3), "{}", no_ipv6.report);
-    let compressed = hosts.files("cp", &["-C", "here/big", "alpha:never"]);
-    assert_eq!(compressed.0, Some(2));
-    assert!(compressed.2.contains("scp's -C: "), "{}", compressed.2);
+    let limited = hosts.files("cp", &["-l", "8000", "here/big", "alpha:never"]);
+    assert_eq!(limited.0, Some(2));
+    assert!(limited.2.contains("scp's -l: "), "{}", limited.2);
     // Copies left nothing there.
     let (code, out, errors) = hosts.files("leftovers", &["-r", "alpha:"]);
     assert_eq!((code, out.as_str()), (Some(0), ""), "{errors}");

@@ -471,7 +471,7 @@ impl<S: FileStore> Receiver<S> {
     pub(crate) fn accepted(&self, accepted: &Acceptance) -> Result<(), Error> {
         let instance = accepted.instance;
         if accepted.delta {
-            self.enable_delta();
+            self.delta_understood();
         }
         let mut state = self.state.lock();
         let known = state.instance;

@@ -412,7 +412,8 @@ impl Server {
                     Sources::labels(labels),
                 )?;
                 if copy.hello.delta {
-                    receiver.enable_delta();
+                    receiver.request_delta();
+                    receiver.delta_understood();
                 }
                 if let Some(signer) = self.receipt_signer(copy, false) {
                     receiver.keep_receipt(ReceiptRole::Signs(signer));

@@ -21,15 +21,22 @@ async fn replaced(old: &[u8], new: &[u8], pull: bool, delta: bool) -> u64 {
     std::fs::write(&from, new).unwrap();
     std::fs::write(&to, old).unwrap();
     set_mtime(&to, 1_000_000_000, 0);
-    let saved = copied(&bench, &from, &to, pull, delta).await;
+    let saved = match pull {
+        true => pulled(&bench, &to, delta).await,
+        false => pushed(bench.pipes(), &from, "copy", delta).await,
+    };
     assert!(std::fs::read(&to).unwrap() == new);
     saved
 }
 
-async fn copied(bench: &Bench, from: &Path, to: &Path, pull: bool, delta: bool) -> u64 {
-    let progress = Arc::new(TransferProgress::default());
-    let client = |request| Client {
-        connector: Arc::new(bench.pipes()),
+fn client(
+    pipes: Pipes,
+    request: CopyRequest,
+    delta: bool,
+    progress: &Arc<TransferProgress>,
+) -> Client<Pipes> {
+    Client {
+        connector: Arc::new(pipes),
         hello: Hello {
             delta,
             clear: false,
@@ -42,30 +49,40 @@ async fn copied(bench: &Bench, from: &Path, to: &Path, pull: bool, delta: bool) 
         progress: progress.clone(),
         observer: Arc::new(Events::default()),
         receipt: None,
-    };
-    if pull {
-        let client = client(CopyRequest::Pull {
-            recursive: false,
-            sources: vec![rel("file")],
-        });
-        let options = WriteOptions {
-            overwrite: true,
-            ..Default::default()
-        };
-        let names = vec![b"file".to_vec()];
-        let destination = CopyDestination::local(to, names, options, client.hello.token).unwrap();
-        client.pull(destination, vec!["file".into()]).await.unwrap();
-    } else {
-        let (found, names) = Sources::local(&[from.to_owned()], false).unwrap();
-        let client = client(CopyRequest::Push {
-            destination: rel("copy"),
-            into: false,
-            overwrite: true,
-            fsync: false,
-            names,
-        });
-        client.push(found, vec!["file".into()]).await.unwrap();
     }
+}
+
+/// Pulls `file` to `to`. Returns the bytes that did not travel.
+async fn pulled(bench: &Bench, to: &Path, delta: bool) -> u64 {
+    let progress = Arc::new(TransferProgress::default());
+    let request = CopyRequest::Pull {
+        recursive: false,
+        sources: vec![rel("file")],
+    };
+    let client = client(bench.pipes(), request, delta, &progress);
+    let options = WriteOptions {
+        overwrite: true,
+        ..Default::default()
+    };
+    let names = vec![b"file".to_vec()];
+    let destination = CopyDestination::local(to, names, options, client.hello.token).unwrap();
+    client.pull(destination, vec!["file".into()]).await.unwrap();
+    progress.bytes_saved.load(Ordering::SeqCst)
+}
+
+/// Pushes `from` to `destination`. Returns the bytes that did not travel.
+async fn pushed(pipes: Pipes, from: &Path, destination: &str, delta: bool) -> u64 {
+    let progress = Arc::new(TransferProgress::default());
+    let (found, names) = Sources::local(&[from.to_owned()], false).unwrap();
+    let request = CopyRequest::Push {
+        destination: rel(destination),
+        into: false,
+        overwrite: true,
+        fsync: false,
+        names,
+    };
+    let client = client(pipes, request, delta, &progress);
+    client.push(found, vec!["file".into()]).await.unwrap();
     progress.bytes_saved.load(Ordering::SeqCst)
 }
 
@@ -93,4 +110,18 @@ async fn other_files_travel_whole() {
         changed[0] ^= 1;
         assert_eq!(replaced(&old, &changed, pull, false).await, 0);
     }
+}
+
+/// Hashes of the existing file would tell a writer what it must not read.
+#[tokio::test(start_paused = true)]
+async fn write_only_key_gets_no_signature() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.root("in")).unwrap();
+    let (from, to) = (bench.local("file"), bench.root("in/copy"));
+    let old = noise(SIZE, 1);
+    let new = [&old[..], b"appended"].concat();
+    std::fs::write(&from, &new).unwrap();
+    std::fs::write(&to, &old).unwrap();
+    assert_eq!(pushed(bench.pipes_of(2), &from, "in/copy", true).await, 0);
+    assert!(std::fs::read(&to).unwrap() == new);
 }

@@ -22,8 +22,10 @@ const EXISTING_FILE_BYTES: u64 = 128;
 /// so they take no permits among the open files from those that are written.
 #[derive(Default)]
 pub(super) struct ExistingFiles {
+    /// True if the client asked for it. Without that, a server learns nothing of its files.
+    requested: AtomicBool,
     /// True if the other end understands SIGNATURE.
-    enabled: AtomicBool,
+    understood: AtomicBool,
     files: Mutex<HashMap<u64, ExistingFile>>,
 }
 
@@ -37,9 +39,13 @@ struct ExistingFile {
 impl ExistingFiles {
     /// Forgets the file that this entry replaces.
     pub(super) fn forget(&self, id: u64) {
-        if self.enabled.load(Ordering::Relaxed) {
+        if self.is_enabled() {
             self.files.lock().remove(&id);
         }
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.requested.load(Ordering::Relaxed) && self.understood.load(Ordering::Relaxed)
     }
 
     fn is_full(&self) -> bool {
@@ -56,16 +62,22 @@ pub(crate) struct AnswerLane<'a> {
 }
 
 impl<S: FileStore> Receiver<S> {
-    /// Allows blocks to be put together from existing files, as the other end understands it.
-    pub(crate) fn enable_delta(&self) {
-        self.existing.enabled.store(true, Ordering::Relaxed);
+    /// Allows blocks to be put together from existing files, once the other end says that it
+    /// understands that.
+    pub(crate) fn request_delta(&self) {
+        self.existing.requested.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the other end understands SIGNATURE.
+    pub(crate) fn delta_understood(&self) {
+        self.existing.understood.store(true, Ordering::Relaxed);
     }
 
     /// Sends the signature of the file that an offered one replaces, if it is worth it. Blocking.
     pub(super) fn sign_existing(&self, offer: &FileOffer, lane: &AnswerLane<'_>) {
-        let is_enabled = self.existing.enabled.load(Ordering::Relaxed);
         // Files that go in one frame are never put together.
-        if !is_enabled || offer.size <= MAX_SMALL_BYTES || self.existing.is_full() {
+        let is_large = offer.size > MAX_SMALL_BYTES;
+        if !is_large || !self.existing.is_enabled() || self.existing.is_full() {
             return;
         }
         let head = &offer.head;

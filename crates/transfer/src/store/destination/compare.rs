@@ -135,7 +135,7 @@ impl CopyDestination {
         Ok(Comparison::InPlace)
     }
 
-    /// Opens the regular file that an entry replaces. Returns its size too, in bytes.
+    /// Opens the regular file that an entry replaces. Returns it with its size in bytes.
     pub(super) fn open_replaced(&self, head: &EntryHead) -> Option<(std::fs::File, u64)> {
         if !self.may_compare || !self.options.overwrite {
             return None;
