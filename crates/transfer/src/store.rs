@@ -67,8 +67,8 @@ pub(crate) trait FileStore: Send + Sync + 'static {
         Ok(Comparison::Wanted)
     }
 
-    /// Opens the regular file that an offered one replaces, if the copy may read it. Returns it with
-    /// its size in bytes.
+    /// Opens the regular file that an offered one replaces, if the copy may read it. Returns it
+    /// with its size in bytes.
     fn existing_file(&self, _head: &EntryHead) -> Option<(std::fs::File, u64)> {
         None
     }

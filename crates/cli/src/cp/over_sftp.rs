@@ -53,7 +53,7 @@ impl Cp {
                 "the host would have to read its files",
             ),
             (
-                options.compress.is_some() || self.scp.compress,
+                !self.compression().is_none(),
                 "--compress",
                 "use -o Compression=yes",
             ),

@@ -525,8 +525,9 @@ impl<S: FileStore> Receiver<S> {
     /// Handles the data of a block of a file of `size` bytes, with its hash if known. Blocking. A
     /// thread that finds no writer of the file continues until nothing waits to be written to it.
     ///
-    /// For a plaintext block, `said` is the hash that the sender gave over the protected channel.
-    /// If the hash differs, the file fails and nothing of the block is written (LH-COPY-44).
+    /// `said` is the hash in the header of a plaintext block or a patch, which is always protected.
+    /// If the hash differs, the file fails and nothing of the block is written (LH-COPY-44,
+    /// LH-COPY-64).
     pub(crate) fn block(
         self: &Arc<Self>,
         block: Block,

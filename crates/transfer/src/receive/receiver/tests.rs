@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::*;
+use crate::frame_io::MissingRange;
 use crate::store::{MadeDir, OnCommit};
 use crate::wire::{EntryOutcome, Meta};
 
@@ -174,4 +175,38 @@ async fn one_thread_writes_a_file_and_no_other_waits() {
         ),
         (4, 0)
     );
+}
+
+/// A guessed hash must tell nothing about what other copies left in the buffer.
+#[tokio::test]
+async fn unreadable_part_of_a_patch_becomes_zeros() {
+    let store = Held {
+        begun: mpsc::channel().0,
+        go: Mutex::new(mpsc::channel().1),
+        writing: Arc::default(),
+    };
+    let account = Account::unshared();
+    let receiver = Receiver::new(
+        store,
+        RequestedEntries::Anything,
+        account.clone(),
+        Arc::default(),
+        Arc::new(()),
+        Box::new(|_| String::new()),
+    )
+    .unwrap();
+    let mut data = BlockData {
+        buffer: vec![7; 10],
+        len: 5,
+        buffers: account.buffers().clone(),
+        _in_memory: Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap(),
+        _permit: account.take(Resource::Buffers, 1).unwrap(),
+    };
+    let missing = MissingRange {
+        at: 1,
+        len: 3,
+        offset: 0,
+    };
+    receiver.fill_missing(0, &[missing], &mut data);
+    assert_eq!(data.bytes(), [7, 0, 0, 0, 7]);
 }
