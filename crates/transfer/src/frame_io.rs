@@ -544,7 +544,7 @@ mod tests {
         else {
             panic!("no block")
         };
-        assert_eq!((got, said), (block, hash));
+        assert_eq!((&got, said), (&block, hash));
         let mut data = [0; 5];
         let form = BlockForm::Plaintext(said);
         let read = reader.read_data(&got, form, &mut data, |_| ());

@@ -10,12 +10,15 @@
 //!    after [`MAX_OPEN_TIME`].
 //! 2. **Starting**: both carry data. After [`FILLING_SPANS`], in which bytes only fill the send
 //!    buffer, the other transport is preferred as soon as it carries more than all TCP streams
-//!    together. It is rejected if it has not by the end of its start-up.
-//! 3. **Preferred**: TCP keeps one stream, so that it is still measured. The other transport is
+//!    together. By the end of its start-up, it is rejected if it carries much less.
+//! 3. **Alone**: a transport that yields to a queue gets only what TCP leaves, although TCP may leave
+//!    the path as soon as it may. So TCP keeps one stream for a moment, and the other transport is
+//!    preferred if it then carries more than TCP did before. If not, it is rejected.
+//! 4. **Preferred**: TCP keeps one stream, so that it is still measured. The other transport is
 //!    rejected if it carries less than that stream over [`WATCH_RTTS`] round trips, or less than
 //!    TCP did while that stream is as fast as before, or if it stalls. If both became slower, a
 //!    disk may be the reason.
-//! 4. **Rejected**: TCP has all streams, and as many as it needs. Paths change, so another trial
+//! 5. **Rejected**: TCP has all streams, and as many as it needs. Paths change, so another trial
 //!    follows after a pause, which doubles each time. A comparison with TCP only holds while TCP is
 //!    as fast as it was then. In slow start it may fill the path until its first losses, so another
 //!    trial follows as soon as TCP has become slower.
@@ -40,6 +43,13 @@ const FILLING_SPANS: u32 = 2;
 const START_GROWTH: f64 = 1.2;
 const STEADY_SPANS: u32 = 2;
 const MAX_START_SPANS: u32 = 12;
+/// Minimum part of TCP's rate from which a transport is tried alone after its start-up.
+const MIN_SHARE: f64 = 0.25;
+/// TCP's other streams are still delivering what they had taken while it carries more than this many
+/// times the rate of its one stream.
+const DRAINING_RATIO: f64 = 2.0;
+/// Maximum number of times that a comparison is put off because TCP is draining.
+const MAX_DRAINING: u32 = 12;
 /// Number of round trips, and minimum time, over which a preferred transport may carry less than
 /// TCP before it is rejected.
 const WATCH_RTTS: u32 = 10;
@@ -75,6 +85,8 @@ pub(super) struct TransportTrial {
     /// Rate of TCP's streams in the last trial, and of each of them, in bytes per second.
     tcp_rate: f64,
     tcp_rate_each: f64,
+    /// Number of comparisons that were put off since then.
+    draining: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -86,6 +98,12 @@ enum TrialStage {
         since: Duration,
     },
     Starting {
+        spans: u32,
+        steady: u32,
+        /// Rate of the last span, in bytes per second.
+        rate: f64,
+    },
+    Alone {
         spans: u32,
         steady: u32,
         /// Rate of the last span, in bytes per second.
@@ -113,7 +131,10 @@ pub(super) type TrialVerdict = (RouteStanding, &'static str);
 impl TransportTrial {
     /// Returns true if the copy should carry its data over the other transport.
     pub(super) fn is_preferred(&self) -> bool {
-        self.stage == TrialStage::Preferred
+        matches!(
+            self.stage,
+            TrialStage::Preferred | TrialStage::Alone { .. }
+        )
     }
 
     /// Returns true if the other transport is used or tried.
@@ -168,20 +189,50 @@ impl TransportTrial {
                     return None;
                 }
                 if other_rate > tcp_rate {
-                    self.tcp_rate = tcp_rate;
-                    self.tcp_rate_each = tcp_rate / tcp.open.max(1) as f64;
-                    self.stage = TrialStage::Preferred;
-                    return Some((RouteStanding::Better, "it carries more than TCP"));
+                    self.compare_with(tcp_rate, tcp);
+                    return Some(self.prefer());
                 }
-                let steady = match other_rate < START_GROWTH * rate {
-                    true => steady + 1,
-                    false => 0,
-                };
+                let steady = next_steady(steady, rate, other_rate);
                 if steady >= STEADY_SPANS || spans >= MAX_START_SPANS {
+                    if other_rate >= MIN_SHARE * tcp_rate && tcp.open > 1 {
+                        self.compare_with(tcp_rate, tcp);
+                        self.stage = TrialStage::Alone {
+                            spans: 0,
+                            steady: 0,
+                            rate: other_rate,
+                        };
+                        return None;
+                    }
                     let why = "it carries less than TCP";
                     return Some(self.reject(now, RouteStanding::Slower, why, Some(tcp_rate)));
                 }
                 self.stage = TrialStage::Starting {
+                    spans,
+                    steady,
+                    rate: other_rate,
+                };
+                None
+            }
+            TrialStage::Alone {
+                spans,
+                steady,
+                rate,
+            } => {
+                let span = rtt.saturating_mul(SPAN_RTTS).max(MIN_SPAN);
+                let (tcp_rate, other_rate) = self.close_span(now, span, tcp, other)?;
+                if other_rate > self.tcp_rate {
+                    return Some(self.prefer());
+                }
+                if self.is_draining(tcp_rate) {
+                    return None;
+                }
+                let (spans, steady) = (spans + 1, next_steady(steady, rate, other_rate));
+                if steady >= STEADY_SPANS || spans >= MAX_START_SPANS {
+                    let why = "it carries less than TCP";
+                    // TCP has to open its streams again, and so is slower for a while.
+                    return Some(self.reject(now, RouteStanding::Slower, why, None));
+                }
+                self.stage = TrialStage::Alone {
                     spans,
                     steady,
                     rate: other_rate,
@@ -199,6 +250,9 @@ impl TransportTrial {
                 if other_rate == 0.0 && tcp_rate > 0.0 {
                     let why = "it moves nothing";
                     return Some(self.reject(now, RouteStanding::Stalled, why, None));
+                }
+                if self.is_draining(tcp_rate) {
+                    return None;
                 }
                 let tcp_is_as_fast = tcp_rate >= AS_FAST_RATIO * self.tcp_rate_each;
                 let is_slower =
@@ -228,6 +282,26 @@ impl TransportTrial {
                 Some((RouteStanding::Joined, "it is tried again"))
             }
         }
+    }
+
+    /// Keeps the rate of TCP, with which the other transport is compared once TCP has one stream.
+    fn compare_with(&mut self, tcp_rate: f64, tcp: &RouteObservation) {
+        self.tcp_rate = tcp_rate;
+        self.tcp_rate_each = tcp_rate / tcp.open.max(1) as f64;
+        self.draining = 0;
+    }
+
+    fn prefer(&mut self) -> TrialVerdict {
+        self.stage = TrialStage::Preferred;
+        (RouteStanding::Better, "it carries more than TCP")
+    }
+
+    /// Returns true if TCP still carries what streams had taken that it no longer uses. A limited
+    /// number of times.
+    fn is_draining(&mut self, tcp_rate: f64) -> bool {
+        let is_draining = self.draining < MAX_DRAINING && tcp_rate > DRAINING_RATIO * self.tcp_rate_each;
+        self.draining += u32::from(is_draining);
+        is_draining
     }
 
     fn reject(
@@ -279,6 +353,14 @@ impl TransportTrial {
             rate(tcp.moved, span.tcp_bytes),
             rate(other.moved, span.other_bytes),
         ))
+    }
+}
+
+/// Returns the number of spans, after one more, in which the rate has grown little.
+fn next_steady(steady: u32, before: f64, rate: f64) -> u32 {
+    match rate < START_GROWTH * before {
+        true => steady + 1,
+        false => 0,
     }
 }
 

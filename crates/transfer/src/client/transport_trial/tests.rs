@@ -12,6 +12,8 @@ const OBSERVE_INTERVAL: Duration = Duration::from_millis(25);
 struct SimulatedTransport {
     opens_at: Option<Duration>,
     rate: fn(Duration) -> f64,
+    /// What the path carries in all, in bytes per second: this transport yields to TCP.
+    capacity: f64,
     is_gone: bool,
 }
 
@@ -29,11 +31,13 @@ fn run(length: Duration, tcp: fn(Duration) -> f64, other: &SimulatedTransport) -
     let mut now = Duration::ZERO;
     while now < length {
         let streams = if trial.is_preferred() { 1 } else { 16 };
-        tcp_bytes += streams as f64 * tcp(now) * OBSERVE_INTERVAL.as_secs_f64();
+        let tcp_rate = streams as f64 * tcp(now);
+        tcp_bytes += tcp_rate * OBSERVE_INTERVAL.as_secs_f64();
         let open_for = other.opens_at.and_then(|at| now.checked_sub(at));
         let is_open = open_for.is_some() && trial.is_used();
         if let Some(open_for) = open_for.filter(|_| is_open) {
-            other_bytes += (other.rate)(open_for) * OBSERVE_INTERVAL.as_secs_f64();
+            let rate = (other.rate)(open_for).min(other.capacity - tcp_rate);
+            other_bytes += rate * OBSERVE_INTERVAL.as_secs_f64();
         }
         now += OBSERVE_INTERVAL;
         let look = |open: usize, moved: f64, gone: bool| RouteObservation {
@@ -84,6 +88,7 @@ fn opening_after(rtts: u32, rate: fn(Duration) -> f64) -> SimulatedTransport {
     SimulatedTransport {
         opens_at: Some(RTT * rtts),
         rate,
+        capacity: f64::INFINITY,
         is_gone: false,
     }
 }
@@ -106,6 +111,53 @@ fn slower_transport_is_rejected_after_its_start_up() {
     let outcome = run(SECONDS_30, |_| 1e6, &other);
     assert_eq!(standings(&outcome), [RouteStanding::Slower]);
     assert!(!outcome.trial.is_used());
+}
+
+/// TCP is limited by random losses, and the other transport takes only what it leaves.
+#[test]
+fn transport_that_yields_is_tried_alone() {
+    for capacity in [90e6, 119e6] {
+        let other = SimulatedTransport {
+            capacity,
+            ..opening_after(2, start_up)
+        };
+        let outcome = run(SECONDS_30, |_| 3.9e6, &other);
+        assert_eq!(standings(&outcome), [RouteStanding::Better]);
+        let (at, _) = outcome.changes[0];
+        assert!(at < Duration::from_secs(3), "{at:?}");
+    }
+}
+
+/// Streams that are no longer used deliver for a while what they had taken.
+#[test]
+fn draining_streams_are_not_compared() {
+    let (second, each) = (Duration::from_secs(1), 3e6);
+    let look = |moved: f64, open| RouteObservation {
+        tried: true,
+        opened: true,
+        open,
+        moved: moved as u64,
+        busy: true,
+        gone: false,
+    };
+    let mut trial = TransportTrial::default();
+    let (mut now, mut tcp, mut other) = (Duration::ZERO, 0.0, 0.0);
+    let mut changes = Vec::new();
+    while now < 4 * second {
+        let is_draining = now < 2 * second;
+        let streams = if is_draining { 16.0 } else { 1.0 };
+        tcp += streams * each * OBSERVE_INTERVAL.as_secs_f64();
+        let rate = if is_draining { 50e6 } else { 100e6 };
+        other += rate * OBSERVE_INTERVAL.as_secs_f64();
+        now += OBSERVE_INTERVAL;
+        let verdict = trial.observe(now, RTT, &look(tcp, 16), &look(other, 2));
+        changes.extend(verdict.map(|(standing, _)| standing));
+        if trial.is_preferred() && is_draining {
+            // The rest of the path is TCP's meanwhile.
+            other -= 30e6 * OBSERVE_INTERVAL.as_secs_f64();
+        }
+    }
+    assert_eq!(changes, [RouteStanding::Better]);
 }
 
 /// In slow start, TCP fills the path until its first losses. The other transport gets the rest.
@@ -136,7 +188,7 @@ fn transport_is_tried_again_once_tcp_is_slower() {
 fn early_retries_are_limited() {
     // TCP slows down without end, and the other transport is always slower.
     let tcp = |now: Duration| 6e6 * 0.9_f64.powf(now.as_secs_f64());
-    let slower = |open_for: Duration| 16.0 * 3e6 * 0.9_f64.powf(open_for.as_secs_f64());
+    let slower = |open_for: Duration| 16.0 * 1e6 * 0.9_f64.powf(open_for.as_secs_f64());
     let outcome = run(SECONDS_30, tcp, &opening_after(2, slower));
     let retries = standings(&outcome)
         .iter()
@@ -150,6 +202,7 @@ fn transport_that_never_opens_is_rejected_in_time() {
     let other = SimulatedTransport {
         opens_at: None,
         rate: |_| 0.0,
+        capacity: f64::INFINITY,
         is_gone: false,
     };
     let outcome = run(SECONDS_30, |_| 1e6, &other);
@@ -162,6 +215,7 @@ fn refused_transport_is_never_tried_again() {
     let other = SimulatedTransport {
         opens_at: None,
         rate: |_| 0.0,
+        capacity: f64::INFINITY,
         is_gone: true,
     };
     let outcome = run(Duration::from_secs(1000), |_| 1e6, &other);
