@@ -1,5 +1,6 @@
 //! Copies file trees over sessions: walk, blocks, streams, integrity.
 mod account;
+mod block_size;
 mod client;
 mod compression;
 mod delta;

@@ -18,7 +18,6 @@ mod stream;
 mod walk;
 
 pub(crate) use queue::{CloseOnPanic, WorkQueue};
-pub(crate) use read::block_log2;
 pub(crate) use schedule::{FoundEntry, Presence};
 pub(crate) use source::SourceFile;
 pub use source::Sources;

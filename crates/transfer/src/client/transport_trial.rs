@@ -11,8 +11,8 @@
 //! 2. **Starting**: both carry data. After [`FILLING_SPANS`], in which bytes only fill the send
 //!    buffer, the other transport is preferred as soon as it carries more than all TCP streams
 //!    together. By the end of its start-up, it is rejected if it carries much less.
-//! 3. **Alone**: a transport that yields to a queue gets only what TCP leaves, although TCP may leave
-//!    the path as soon as it may. So TCP keeps one stream for a moment, and the other transport is
+//! 3. **Alone**: a transport that yields to a queue gets only what TCP leaves, but might fill
+//!    the path without it. So TCP keeps one stream for a moment, and the other transport is
 //!    preferred if it then carries more than TCP did before. If not, it is rejected.
 //! 4. **Preferred**: TCP keeps one stream, so that it is still measured. The other transport is
 //!    rejected if it carries less than that stream over [`WATCH_RTTS`] round trips, or less than
@@ -45,8 +45,8 @@ const STEADY_SPANS: u32 = 2;
 const MAX_START_SPANS: u32 = 12;
 /// Minimum part of TCP's rate from which a transport is tried alone after its start-up.
 const MIN_SHARE: f64 = 0.25;
-/// TCP's other streams are still delivering what they had taken while it carries more than this many
-/// times the rate of its one stream.
+/// TCP's other streams are still delivering what they had taken while it carries more than this
+/// many times the rate of its one stream.
 const DRAINING_RATIO: f64 = 2.0;
 /// Maximum number of times that a comparison is put off because TCP is draining.
 const MAX_DRAINING: u32 = 12;
@@ -131,10 +131,7 @@ pub(super) type TrialVerdict = (RouteStanding, &'static str);
 impl TransportTrial {
     /// Returns true if the copy should carry its data over the other transport.
     pub(super) fn is_preferred(&self) -> bool {
-        matches!(
-            self.stage,
-            TrialStage::Preferred | TrialStage::Alone { .. }
-        )
+        matches!(self.stage, TrialStage::Preferred | TrialStage::Alone { .. })
     }
 
     /// Returns true if the other transport is used or tried.
@@ -299,7 +296,8 @@ impl TransportTrial {
     /// Returns true if TCP still carries what streams had taken that it no longer uses. A limited
     /// number of times.
     fn is_draining(&mut self, tcp_rate: f64) -> bool {
-        let is_draining = self.draining < MAX_DRAINING && tcp_rate > DRAINING_RATIO * self.tcp_rate_each;
+        let is_draining =
+            self.draining < MAX_DRAINING && tcp_rate > DRAINING_RATIO * self.tcp_rate_each;
         self.draining += u32::from(is_draining);
         is_draining
     }

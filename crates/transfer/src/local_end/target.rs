@@ -2,9 +2,9 @@
 
 use parking_lot::Mutex;
 
+use crate::block_size::block_log2;
 use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
-use crate::send::block_log2;
 use crate::store::{AnnouncedFile, Comparison, CopyDestination, FileStore, MadeDir, Resumption};
 use crate::tree_hash::{BlockHasher, Hash, TreeHash};
 use crate::wire::{Block, EntryHead, EntryOutcome, Extent, FileOffer, Meta, SourceIdentity};

@@ -26,7 +26,7 @@ mod report;
 mod tests;
 
 pub(crate) use frame_buffer::FrameBuffer;
-pub(crate) use open_file::{OpenSourceFile, block_log2};
+pub(crate) use open_file::OpenSourceFile;
 pub(crate) use packed::StreamPacking;
 pub(crate) use report::{FollowUp, ReadReport, ReadReports};
 

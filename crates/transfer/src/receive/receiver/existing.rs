@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 
 use super::{BlockData, Receiver};
 use crate::account::{Resource, ResourcePermit};
+use crate::block_size::block_log2;
 use crate::delta::{MAX_SIGNATURES, SignedChunk, chunk_log2, chunks, hash_chunk};
 use crate::frame_io::MissingRange;
-use crate::send::block_log2;
 use crate::store::FileStore;
 use crate::wire::{EntryHead, FileOffer, Frame, MAX_SIGNED_CHUNKS, MAX_SMALL_BYTES};
 
