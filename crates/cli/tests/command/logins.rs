@@ -181,6 +181,10 @@ fn a_wrong_server_clock_is_reported_with_its_offset() {
             .args([
                 "-f",
                 offset,
+                // faketime waits for the program, and does not end it if it is killed.
+                "setpriv",
+                "--pdeathsig",
+                "KILL",
                 env!("CARGO_BIN_EXE_longhaul"),
                 "serve",
                 "--root",
