@@ -26,6 +26,7 @@ mod leftovers;
 mod limits;
 mod logins;
 mod logs;
+mod looking;
 mod loose;
 mod monitoring;
 mod mounts;
