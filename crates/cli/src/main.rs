@@ -9,11 +9,13 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use longhaul_output::message;
 use longhaul_proto::text::printable;
 
+use crate::aliases::AliasError;
 use crate::exit::{Exit, for_error, with_output};
 
 mod accounts;
 mod agent;
 mod agent_client;
+mod aliases;
 mod answer;
 mod circuits;
 mod completion;
@@ -158,7 +160,18 @@ fn main() -> ExitCode {
     if completion::answer(command) {
         return Exit::Success.into();
     }
-    let matches = command().try_get_matches();
+    let translation = match aliases::translate(std::env::args_os().collect()) {
+        Ok(translation) => translation,
+        Err(AliasError::CommandLine(answer)) => return print_answer(&answer),
+        Err(error) => {
+            message!("{error}");
+            return Exit::Usage.into();
+        }
+    };
+    for note in &translation.notes {
+        message!("{note}");
+    }
+    let matches = command().try_get_matches_from(translation.arguments);
     let arguments = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(answer) => return print_answer(&answer),

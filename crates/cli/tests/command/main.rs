@@ -7,6 +7,7 @@ mod accounts;
 mod activation;
 mod agent;
 mod agents;
+mod aliases;
 #[path = "../common/mod.rs"]
 mod common;
 mod completion;
