@@ -36,7 +36,8 @@ pub enum AliasError {
         /// What to do.
         instead: &'static str,
     },
-    /// Paths are not written as URLs of scp. Give the port with `-P`.
+    /// The path is a URL of scp, which is not supported. Write `user@host:path`, and give the port
+    /// with `-P`.
     #[error("{program}: {path}: write it as user@host:path, and give the port with -P")]
     Url {
         /// Name of the program that is called.

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::{ArgAction, Args};
 use longhaul_filter::{Filter, FilterRules, IgnoreRules};
 use longhaul_proto::text::printable;
-use longhaul_sync::{NodeKind, Tree};
+use longhaul_sync::{Node, NodeKind, Tree};
 use longhaul_transfer::files::message::{FilesFailure, FilesFailureKind, PathBytes};
 use quantities::ByteCount;
 use serde_json::json;
@@ -154,9 +154,9 @@ fn usage(tree: &Tree, max_depth: Option<usize>, all: bool) -> Vec<(Vec<u8>, Usag
         }
     }
     let is_shown = |path: &[u8]| {
-        let is_directory = |node: &longhaul_sync::Node| node.kind == NodeKind::Directory;
+        let is_directory = |node: &Node| node.kind == NodeKind::Directory;
         let is_listed = path.is_empty() || all || tree.get(path).is_some_and(is_directory);
-        is_listed && max_depth.is_none_or(|most| depth(path) <= most)
+        is_listed && max_depth.is_none_or(|most| names(path).count() <= most)
     };
     let mut shown: Vec<(Vec<u8>, Usage)> = sums
         .into_iter()
@@ -175,35 +175,28 @@ fn with_parents(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     above.chain([path]).chain(root)
 }
 
-/// Number of names in a path.
-fn depth(path: &[u8]) -> usize {
-    match path.is_empty() {
-        true => 0,
-        false => path.iter().filter(|byte| **byte == b'/').count() + 1,
+/// Orders paths by their names, and directories behind what is below them.
+fn compare(one: &[u8], other: &[u8]) -> Ordering {
+    let (mut one, mut other) = (names(one), names(other));
+    loop {
+        match (one.next(), other.next()) {
+            (Some(name), Some(of_other)) if name == of_other => {}
+            (Some(name), Some(of_other)) => return name.cmp(of_other),
+            (Some(_), None) => return Ordering::Less,
+            (None, Some(_)) => return Ordering::Greater,
+            (None, None) => return Ordering::Equal,
+        }
     }
 }
 
-/// Orders paths by their names, and directories behind what is below them.
-fn compare(one: &[u8], other: &[u8]) -> Ordering {
-    let split = |path: &[u8]| -> Vec<Vec<u8>> {
-        let names = path
-            .split(|byte| *byte == b'/')
-            .filter(|name| !name.is_empty());
-        names.map(<[u8]>::to_vec).collect()
-    };
-    let (one, other) = (split(one), split(other));
-    let same = one.iter().zip(&other).take_while(|(a, b)| a == b).count();
-    match (one.get(same), other.get(same)) {
-        (Some(name), Some(of_other)) => name.cmp(of_other),
-        (Some(_), None) => Ordering::Less,
-        (None, Some(_)) => Ordering::Greater,
-        (None, None) => Ordering::Equal,
-    }
+fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let names = path.split(|byte| *byte == b'/');
+    names.filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
-    use longhaul_sync::{Modified, Node};
+    use longhaul_sync::Modified;
 
     use super::*;
 

@@ -28,7 +28,7 @@ use crate::{answer, logging, tree};
 #[derive(Args)]
 // -0 is for the output.
 #[command(
-    mut_arg("from0", |arg| arg.short(None)),
+    mut_arg("from0", |arg| arg.short(None::<char>)),
     mut_arg("one_file_system", |arg| arg.hide(true)),
 )]
 pub struct Find {
