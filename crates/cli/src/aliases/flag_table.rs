@@ -222,6 +222,6 @@ fn join(flag: &str, value: Option<&OsStr>) -> OsString {
 
 fn port_range(value: Option<&OsStr>) -> OsString {
     let value = value.unwrap_or_default().to_string_lossy();
-    let (first, last) = value.split_once(':').unwrap_or((&value, &value));
+    let (first, last) = value.split_once(':').unwrap_or((&*value, &*value));
     format!("--port-range={first}-{last}").into()
 }

@@ -32,12 +32,12 @@ pub fn translate(arguments: Vec<OsString>) -> Result<Translation, AliasError> {
 fn command() -> Command {
     Cp::augment_args(Command::new("lget"))
         .about("Fetch a file or a tree, with the options of longhaul cp")
-        .long_about(None)
+        .long_about(None::<&'static str>)
         .override_usage("lget [OPTIONS] <SRC> [DST]")
         .mut_arg(PATHS, |paths| {
             paths
                 .num_args(1..=2)
                 .help("The source, then the destination [default: the current directory]")
-                .long_help(None)
+                .long_help(None::<&'static str>)
         })
 }
