@@ -67,7 +67,7 @@ class Copies(Here):
         self.assertEqual(report.details["direction"], "push")
         self.assertEqual(events[-1]["event"], "report")
         done = {event["path"] for event in events if event["event"] == "done"}
-        self.assertIn("tree/a", done)
+        self.assertIn(str(self.here / "tree/a"), done)
         self.assertFalse((self.root / "tree/sub/b.tmp").exists())
         longhaul.copy(
             [self.url("tree/a"), self.url("tree/sub/c")], self.here, quiet=True, **self.trust
