@@ -270,7 +270,10 @@ class LonghaulFileSystem(AbstractFileSystem):
         url = self._url(parent).rstrip("/") + "/"
         try:
             self._copy(local, url, callback)
-        except FileNotFoundError:
+        except OSError:
+            # A copy makes the last directory itself, and fails as a whole if others are missing.
+            if self.exists(parent):
+                raise
             files.mkdir(self._url(parent), parents=True, **self._options)
             self._copy(local, url, callback)
 
