@@ -13,6 +13,7 @@
 #                    screenshots of the documentation; E2E_ASSERT_SPEED=1 asserts the page's speed.
 #   make test-api    Tests a running agent against its API description with schemathesis, in a
 #                    sandbox. EXAMPLES=1000 sends more requests, SEED=7 others.
+#   make test-python Tests the Python module with fsspec's own tests, against a server on loopback.
 #   make figures     Measures all published figures and writes docs/results/. NAMES="lsr depots"
 #                    selects experiments; the runs of the others stay.
 #   make bench       Compares the relay with HAProxy, and the cost of a copy with GridFTP and rsync
@@ -39,7 +40,7 @@ FIGURES := $(PROGRAMS)/longhaul-figures
 # Long tests mostly wait for paths and time limits, so two run for each processor.
 export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(nproc))
 
-.PHONY: demo demo-small demo-build test test-trees test-sync test-power test-domains test-api test-page web figures figures-check docs install install-services static packages test-packages bench deps bench-deps build everything lint deny machete advisories fuzz seeds clean
+.PHONY: demo demo-small demo-build test test-trees test-sync test-power test-domains test-api test-python test-page web figures figures-check docs install install-services static packages test-packages bench deps bench-deps build everything lint deny machete advisories fuzz seeds clean
 
 # Examples have the features of tests. With `PROFILE=dev` everything is built with these features, so
 # that nothing is compiled twice.
@@ -91,6 +92,12 @@ test-api: deps web
 	@# Uses the features of `make test`, so nothing is compiled twice.
 	$(CARGO) test --no-run --locked --workspace --test command
 	LONGHAUL=$(TARGET_DIR)/debug/longhaul CARGO_TARGET_DIR=$(TARGET_DIR) scripts/api-fuzz
+
+# Tests the Python module as it is installed, with fsspec's abstract tests of file systems.
+test-python: deps web
+	@# Uses the features of `make test`, so nothing is compiled twice.
+	$(CARGO) test --no-run --locked --workspace --test command
+	LONGHAUL=$(TARGET_DIR)/debug/longhaul CARGO_TARGET_DIR=$(TARGET_DIR) scripts/python-tests
 
 # Tests every use of the page in Debian's Chromium, over a lab whose network fails and whose agent
 # is killed.

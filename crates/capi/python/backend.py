@@ -20,7 +20,13 @@ import zipfile
 HERE = pathlib.Path(__file__).parent
 # "longhaul" is a different project on PyPI. The module's name is longhaul all the same.
 NAME = "longhaul_transfer"
-SUMMARY = "Bulk data transfer over long-haul networks: the program, and sockets whose connections take routes"
+SUMMARY = "Bulk data transfer over long-haul networks: the program, copies, and sockets that take routes"
+# As in pyproject.toml.
+ENTRY_POINTS = """\
+[fsspec.specs]
+lh = longhaul.fsspec:LonghaulFileSystem
+longhaul = longhaul.fsspec:LonghaulFileSystem
+"""
 # The least time that a zip file can have, so that the same files make the same wheel.
 TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -44,7 +50,9 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     files[f"{info}/METADATA"] = (
         f"Metadata-Version: 2.1\nName: {NAME.replace('_', '-')}\nVersion: {version}\nSummary: {SUMMARY}\n"
         "License: Apache-2.0\nRequires-Python: >=3.9\n"
+        "Provides-Extra: fsspec\nRequires-Dist: fsspec; extra == 'fsspec'\n"
     ).encode()
+    files[f"{info}/entry_points.txt"] = ENTRY_POINTS.encode()
     pure = "false" if binaries else "true"
     files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: longhaul\nRoot-Is-Purelib: {pure}\nTag: py3-none-{platform}\n".encode()
     record = ""

@@ -7,7 +7,27 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
-use support::{Installed, Onramp, World, run};
+use support::{Installed, Onramp, World, program, run};
+
+#[test]
+fn copies_need_the_program_alone() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("left out: no python3 here");
+        return;
+    }
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("python");
+    let output = Command::new("python3")
+        .args(["-W", "error", "-m", "unittest", "-v", "test_copies"])
+        .current_dir(python.join("tests"))
+        .env("PYTHONPATH", &python)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("LONGHAUL_PROGRAM", program())
+        .output()
+        .unwrap();
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{reported}");
+    assert!(reported.contains("\nOK"), "{reported}");
+}
 
 #[test]
 fn the_wheel_holds_what_it_needs_and_works() {

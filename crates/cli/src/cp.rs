@@ -46,7 +46,7 @@ mod receipt;
 pub mod routing;
 mod run_options;
 mod scp_options;
-mod selection;
+pub mod selection;
 mod stdin;
 mod stdout;
 

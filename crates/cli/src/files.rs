@@ -1,5 +1,5 @@
 //! `longhaul ls`, `stat`, `mkdir`, `mv` and `rm`: files of a server or of an ssh host, for people
-//! and, with `--json`, for programs.
+//! and, with `--json`, for programs. `du`, `find`, `cat` and `head` also take local paths.
 
 use std::ffi::OsString;
 
@@ -14,7 +14,12 @@ use crate::exit::Exit;
 use crate::place::{Location, Place, PlaceOptions, PlacePath};
 use crate::{answer, logging};
 
+pub mod cat;
+pub mod content;
 mod dry_run;
+pub mod du;
+pub mod find;
+mod limit;
 pub mod show;
 
 use show::{EntryFormat, failure_of};

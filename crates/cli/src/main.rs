@@ -9,11 +9,13 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use longhaul_output::message;
 use longhaul_proto::text::printable;
 
+use crate::aliases::AliasError;
 use crate::exit::{Exit, for_error, with_output};
 
 mod accounts;
 mod agent;
 mod agent_client;
+mod aliases;
 mod answer;
 mod circuits;
 mod completion;
@@ -114,6 +116,10 @@ enum Command {
     Reservations(reservations::Reservations),
     Ls(files::Ls),
     Stat(files::Stat),
+    Du(files::du::Du),
+    Find(Box<files::find::Find>),
+    Cat(files::cat::Cat),
+    Head(files::cat::Head),
     Sum(Box<sum::SumCommand>),
     Verify(Box<verify::VerifyCommand>),
     Mkdir(files::Mkdir),
@@ -154,7 +160,18 @@ fn main() -> ExitCode {
     if completion::answer(command) {
         return Exit::Success.into();
     }
-    let matches = command().try_get_matches();
+    let translation = match aliases::translate(std::env::args_os().collect()) {
+        Ok(translation) => translation,
+        Err(AliasError::CommandLine(answer)) => return print_answer(&answer),
+        Err(error) => {
+            message!("{error}");
+            return Exit::Usage.into();
+        }
+    };
+    for note in &translation.notes {
+        message!("{note}");
+    }
+    let matches = command().try_get_matches_from(translation.arguments);
     let arguments = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(answer) => return print_answer(&answer),
@@ -174,6 +191,10 @@ fn main() -> ExitCode {
         Command::Reservations(reservations) => reservations.run(),
         Command::Ls(ls) => ls.run(),
         Command::Stat(stat) => stat.run(),
+        Command::Du(du) => du.run(),
+        Command::Find(find) => find.run(),
+        Command::Cat(cat) => cat.run(),
+        Command::Head(head) => head.run(),
         Command::Sum(sum) => sum.run(),
         Command::Verify(verify) => verify.run(),
         Command::Mkdir(mkdir) => mkdir.run(),

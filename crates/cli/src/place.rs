@@ -25,6 +25,10 @@ use crate::target::Target;
 use crate::trust::{self, RememberingConnector};
 use crate::{home, ssh_options};
 
+mod open_places;
+
+pub use open_places::OpenPlaces;
+
 /// Options for reaching places.
 #[derive(Args)]
 pub struct PlaceOptions {
@@ -153,6 +157,7 @@ impl Location {
             (_, Self::Server(server)) => format!("lh://{server}/{failure}"),
             (_, Self::Login(host)) => format!("{host}:{failure}"),
             (_, Self::Here(directory)) if directory == Path::new("/") => format!("/{failure}"),
+            (_, Self::Here(directory)) if directory == Path::new(".") => failure.to_string(),
             (_, Self::Here(directory)) => format!("{}: {failure}", home::display_path(directory)),
         }
     }

@@ -40,6 +40,42 @@ impl ByteCount {
     }
 }
 
+impl ByteCount {
+    /// Returns the count for printing as `du -h` does, rounded up: `1.5G`, `64K`, `7`. It reads
+    /// back, and `sort -h` orders it.
+    #[must_use]
+    pub const fn short(self) -> ShortByteCount {
+        ShortByteCount(self)
+    }
+}
+
+/// A number of bytes that prints as `du -h` prints it. See [`ByteCount::short`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShortByteCount(ByteCount);
+
+impl fmt::Display for ShortByteCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = u128::from(self.0.0);
+        if bytes < 1024 {
+            return f.pad(&bytes.to_string());
+        }
+        let mut factor = 1_u128;
+        let mut text = String::new();
+        for unit in ["K", "M", "G", "T", "P", "E"] {
+            factor *= 1024;
+            let (tenths, whole) = ((bytes * 10).div_ceil(factor), bytes.div_ceil(factor));
+            text = match tenths < 100 {
+                true => format!("{}.{}{unit}", tenths / 10, tenths % 10),
+                false => format!("{whole}{unit}"),
+            };
+            if whole < 1024 {
+                break;
+            }
+        }
+        f.pad(&text)
+    }
+}
+
 impl FromStr for ByteCount {
     type Err = QuantityError;
 

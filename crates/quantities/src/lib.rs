@@ -44,7 +44,7 @@ mod rate;
 mod reading;
 mod time;
 
-pub use byte_count::ByteCount;
+pub use byte_count::{ByteCount, ShortByteCount};
 pub use error::QuantityError;
 pub use probability::Probability;
 pub use rate::Rate;

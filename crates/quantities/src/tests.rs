@@ -197,6 +197,26 @@ fn quantities_print_with_the_unit_that_fits() {
 }
 
 #[test]
+fn short_sizes_print_as_du_prints_them() {
+    // As `numfmt --to=iec --round=up` prints them.
+    for (bytes, expected) in [
+        (0, "0"),
+        (1023, "1023"),
+        (1024, "1.0K"),
+        (1025, "1.1K"),
+        (10_188, "10K"),
+        (1_048_000, "1.0M"),
+        (1_048_576, "1.0M"),
+        (1_610_612_736, "1.5G"),
+        (20 << 30, "20G"),
+        (u64::MAX, "16E"),
+    ] {
+        assert_eq!(ByteCount(bytes).short().to_string(), expected);
+    }
+    assert_eq!(format!("{:>6}", ByteCount(2048).short()), "  2.0K");
+}
+
+#[test]
 fn a_rate_is_bytes_in_a_time() {
     let second = Time(Duration::from_secs(1));
     assert_eq!(

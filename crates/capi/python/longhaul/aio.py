@@ -7,7 +7,7 @@ import os
 import socket
 from typing import Callable, Optional, Tuple
 
-from . import Address, Socket, create_server as _create_server, getaddrinfo
+from .sockets import Address, Socket, create_server as _create_server, getaddrinfo
 
 __all__ = ["connect", "create_connection", "create_server", "open_connection", "start_server"]
 

@@ -190,6 +190,62 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "du",
+        &[
+            (
+                "longhaul du -sh lh://store.example/runs/41 lh://store.example/runs/42",
+                "the size of two directories",
+            ),
+            (
+                "longhaul du -h -d 1 ana@store.example:runs",
+                "of each directory below runs, and of all",
+            ),
+        ],
+    ),
+    (
+        "find",
+        &[
+            (
+                "longhaul find --newer 7d --exclude '*.tmp' lh://store.example/runs",
+                "last week's files, without temporary ones",
+            ),
+            (
+                "longhaul find -0 --min-size 1G ana@store.example:runs",
+                "paths of large files, for cp --files-from - -0",
+            ),
+            (
+                "longhaul find --type d --json runs",
+                "directories here, for a program",
+            ),
+        ],
+    ),
+    (
+        "cat",
+        &[
+            (
+                "longhaul cat lh://store.example/runs/42/notes.txt",
+                "read a file without copying it",
+            ),
+            (
+                "longhaul cat --offset 1G --length 64K ana@store.example:big.dat",
+                "a part of a file",
+            ),
+        ],
+    ),
+    (
+        "head",
+        &[
+            (
+                "longhaul head lh://store.example/runs/42/events.csv",
+                "the first ten lines",
+            ),
+            (
+                "longhaul head -c 512 ana@store.example:image.fits",
+                "the first 512 bytes",
+            ),
+        ],
+    ),
+    (
         "sum",
         &[
             (

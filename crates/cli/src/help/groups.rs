@@ -12,7 +12,8 @@ pub const GROUPS: &[(&str, &[&str])] = &[
     (
         "Look",
         &[
-            "ls", "stat", "sum", "verify", "doctor", "perf", "route", "trace",
+            "ls", "stat", "du", "find", "cat", "head", "sum", "verify", "doctor", "perf", "route",
+            "trace",
         ],
     ),
     ("Programs", &["run", "onramp", "offramp"]),

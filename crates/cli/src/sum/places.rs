@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use longhaul_checksum::Algorithm;
 use longhaul_remote::Error as RemoteError;
 use longhaul_transfer::files::MAX_SUMMED_FILES;
@@ -14,7 +14,7 @@ use longhaul_transfer::files::message::{
 use rustix::io::Errno;
 
 use crate::files::show::failure_of;
-use crate::place::{Location, Place, PlaceOptions, PlacePath};
+use crate::place::{Location, OpenPlaces, Place, PlaceOptions, PlacePath};
 
 /// Maximum length of the paths in a question, in bytes.
 const MAX_QUESTION_BYTES: usize = 16 << 10;
@@ -58,16 +58,14 @@ impl SummedPath {
 
 /// Places that are asked. Each is opened when it is first needed.
 pub struct SumPlaces<'a> {
-    options: &'a PlaceOptions,
-    open: Vec<(Location, Place)>,
+    places: OpenPlaces<'a>,
 }
 
 impl<'a> SumPlaces<'a> {
     /// Creates it without an open place.
     pub fn new(options: &'a PlaceOptions) -> Self {
         Self {
-            options,
-            open: Vec::new(),
+            places: OpenPlaces::new(options),
         }
     }
 
@@ -146,25 +144,17 @@ impl<'a> SumPlaces<'a> {
         Ok(true)
     }
 
-    /// Closes all places.
-    pub async fn end(&mut self) {
-        for (_, place) in self.open.drain(..) {
-            place.end().await;
-        }
+    /// Returns the place at a location.
+    ///
+    /// # Errors
+    /// The place cannot be reached.
+    pub async fn place(&mut self, location: &Location) -> Result<&mut Place> {
+        self.places.get(location).await
     }
 
-    async fn place(&mut self, location: &Location) -> Result<&mut Place> {
-        let found = self.open.iter().position(|(open, _)| open == location);
-        let index = match found {
-            Some(index) => index,
-            None => {
-                let place = Place::open(location, self.options).await?;
-                self.open.push((location.clone(), place));
-                self.open.len() - 1
-            }
-        };
-        let open = self.open.get_mut(index).map(|(_, place)| place);
-        open.ok_or_else(|| anyhow!("the place is closed"))
+    /// Closes all places.
+    pub async fn end(&mut self) {
+        self.places.end().await;
     }
 }
 

@@ -7,6 +7,7 @@ mod accounts;
 mod activation;
 mod agent;
 mod agents;
+mod aliases;
 #[path = "../common/mod.rs"]
 mod common;
 mod completion;
@@ -26,6 +27,7 @@ mod leftovers;
 mod limits;
 mod logins;
 mod logs;
+mod looking;
 mod loose;
 mod monitoring;
 mod mounts;

@@ -10,6 +10,7 @@ mod copies;
 mod deaths;
 mod first_minutes;
 mod hosts;
+mod looking;
 #[path = "../docs/page.rs"]
 mod page;
 mod sftp;
