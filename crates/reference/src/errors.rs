@@ -18,6 +18,7 @@ const CHAPTERS: [(&str, &[&str]); 15] = [
     ),
     ("Copying files", &["transfer", "filter", "checksum"]),
     ("Copies over ssh", &["remote", "sftp"]),
+    ("Copies with object stores and web servers", &["endpoints"]),
     ("The command line", &["cli", "quantities", "output"]),
     ("Files of settings and policies", &["config", "policy"]),
     ("Depots and off-ramps", &["depot", "offramp", "service"]),
