@@ -99,6 +99,26 @@ impl EndpointCopy {
         })
     }
 
+    /// Prepares a copy with stores that are open.
+    #[cfg(test)]
+    pub(crate) fn with_stores(
+        source: Option<Arc<Store>>,
+        destination: Option<Arc<Store>>,
+        settings: CopySettings,
+    ) -> Self {
+        let (progress, observer) = (settings.progress.clone(), settings.observer.clone());
+        let reporter = EntryReporter::new(progress, observer, vec!["source".to_owned()]);
+        let reporter = Arc::new(reporter);
+        Self {
+            counters: reporter.add_stream("s3://bucket"),
+            settings,
+            reporter,
+            source,
+            destination,
+            uploader: Mutex::default(),
+        }
+    }
+
     /// Copies. Failures of single entries are reported to the observer.
     ///
     /// # Errors

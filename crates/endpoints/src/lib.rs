@@ -41,6 +41,8 @@ mod reason;
 mod record;
 mod request;
 mod store;
+#[cfg(test)]
+mod tests;
 mod upload;
 mod walk;
 mod web;
