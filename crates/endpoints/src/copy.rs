@@ -234,10 +234,14 @@ impl EndpointCopy {
             return std::future::pending().await;
         };
         let reason = store.outage.occurred().await.to_owned();
-        Error::BrokeOff {
-            place: store.place().to_owned(),
-            patience: store.patience(),
-            reason,
+        let place = store.place().to_owned();
+        match store.has_answered() {
+            true => Error::BrokeOff {
+                place,
+                patience: store.patience(),
+                reason,
+            },
+            false => Error::Unreachable { place, reason },
         }
     }
 

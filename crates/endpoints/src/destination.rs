@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{Failure, FailureKind, TEMP_PREFIX};
 use object_store::path::Path as Key;
@@ -135,33 +136,40 @@ impl Destination {
         };
         let listed = cell.get_or_try_init(|| async {
             match self.store.scheme() {
-                Scheme::Dav(_) => Box::pin(self.list_or_make(directory)).await,
+                Scheme::Dav(_) => self.list_or_make(directory).await,
                 _ => self.store.list(directory).await.map(Arc::new),
             }
         });
         listed.await.cloned()
     }
 
-    /// Lists a directory of a WebDAV server, and creates it if it does not exist.
-    async fn list_or_make(&self, directory: &Key) -> Result<Arc<Listing>, Reason> {
-        let is_above =
-            self.key.prefix_matches(directory) && (self.is_into || *directory != self.key);
-        if !is_above && let (Some(parent), Some(name)) = (directory.parent(), directory.filename())
-        {
-            match self.listing(&parent).await?.get(name) {
-                Some(Found::Directory) => {}
-                Some(Found::File(_)) => {
-                    return Err(Reason::Other(format!("{directory} is a file there")));
-                }
-                None => {
-                    if let Some(web) = self.store.web() {
-                        web.make_dir(directory).await?;
+    /// Lists a directory of a WebDAV server, and creates it and those above it if needed.
+    fn list_or_make<'a>(
+        &'a self,
+        directory: &'a Key,
+    ) -> BoxFuture<'a, Result<Arc<Listing>, Reason>> {
+        Box::pin(async move {
+            let is_above = self.key.prefix_matches(directory);
+            let is_known = is_above && (self.is_into || *directory != self.key);
+            let (Some(parent), Some(name)) = (directory.parent(), directory.filename()) else {
+                return self.store.list(directory).await.map(Arc::new);
+            };
+            if !is_known {
+                match self.listing(&parent).await?.get(name) {
+                    Some(Found::Directory) => {}
+                    Some(Found::File(_)) => {
+                        return Err(Reason::Other(format!("{directory} is a file there")));
                     }
-                    return Ok(Arc::default());
+                    None => {
+                        if let Some(web) = self.store.web() {
+                            web.make_dir(directory).await?;
+                        }
+                        return Ok(Arc::default());
+                    }
                 }
             }
-        }
-        self.store.list(directory).await.map(Arc::new)
+            self.store.list(directory).await.map(Arc::new)
+        })
     }
 }
 

@@ -110,6 +110,11 @@ impl Store {
         self.patience
     }
 
+    /// Returns true if the store has answered a request.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.is_answering.load(Ordering::Relaxed)
+    }
+
     /// Returns the client for what an object store lacks.
     pub(crate) const fn web(&self) -> Option<&WebClient> {
         self.web.as_ref()

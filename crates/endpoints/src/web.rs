@@ -94,7 +94,9 @@ impl WebClient {
     fn url(&self, key: &Key) -> Result<Url, Reason> {
         let mut url = self.base.clone();
         match url.path_segments_mut() {
-            Ok(mut segments) => segments.pop_if_empty().extend(key.as_ref().split('/')),
+            Ok(mut segments) => {
+                segments.pop_if_empty().extend(key.as_ref().split('/'));
+            }
             Err(()) => return Err(Reason::Other("not the URL of a server".to_owned())),
         };
         Ok(url)
