@@ -33,15 +33,17 @@ pub(crate) enum ContentSource {
 }
 
 impl ContentSource {
-    pub(crate) async fn open(self) -> Result<Content, Failure> {
+    pub(crate) async fn open(&self) -> Result<Content, Failure> {
         match self {
-            Self::Object(reader) => Ok(Content::Object(reader)),
+            Self::Object(reader) => Ok(Content::Object(reader.clone())),
             Self::Local {
                 sources,
                 source,
                 path,
                 progress,
             } => {
+                let (sources, source, path) = (sources.clone(), *source, path.clone());
+                let progress = progress.clone();
                 blocking(move || {
                     let file = sources.open(source, &path)?;
                     file.note_lost(&progress);

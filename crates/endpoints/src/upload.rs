@@ -35,7 +35,6 @@ pub(crate) struct Uploader {
     pub store: Arc<Store>,
     pub reporter: Arc<EntryReporter>,
     pub destination: Destination,
-    pub options: WriteOptions,
     pub existing: ExistingOptions,
     pub counters: Arc<StreamCounters>,
     /// Directory for records of unfinished uploads.
@@ -86,7 +85,6 @@ impl Uploader {
             store: parts.store,
             reporter: parts.reporter,
             destination: parts.destination,
-            options: parts.options,
             existing: parts.existing,
             counters: parts.counters,
             records: parts.records.filter(|_| parts.options.resume),

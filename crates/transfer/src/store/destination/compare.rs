@@ -16,7 +16,7 @@ use crate::path::RelPath;
 use crate::store::Comparison;
 use crate::store::confine::{NodeKind, kind_of};
 use crate::tree_hash::Hash;
-use crate::wire::{FileOffer, Meta};
+use crate::wire::{EntryHead, FileOffer, Meta};
 
 /// Number of bytes per read.
 const READ_BYTES: usize = 128 * 1024;
