@@ -56,7 +56,6 @@ mod with_store;
 pub use as_job::{ATTEMPT_PATIENCE, check_request};
 use beside::CopyCompanion;
 use far_sides::FarSides;
-use impossible::ForeignProtocol;
 use job::CopyJob;
 use over_sftp::SftpContext;
 use receipt::PendingReceipt;

@@ -11,7 +11,7 @@ use crate::sources::{self, Source};
 use crate::template;
 
 /// Chapters of the page in their order, each with the crates whose errors it lists.
-const CHAPTERS: [(&str, &[&str]); 15] = [
+const CHAPTERS: [(&str, &[&str]); 16] = [
     (
         "Reaching a server or a depot",
         &["session", "hop", "proto", "resume"],
