@@ -141,6 +141,10 @@ impl ObjectReader {
     pub(crate) async fn read(&self, range: Range<u64>) -> Result<Bytes, Failure> {
         let len = usize::try_from(range.end.saturating_sub(range.start));
         let len = len.map_err(|_| Failure::new(FailureKind::Limit))?;
+        if len == 0 {
+            // HTTP has no empty ranges.
+            return Ok(Bytes::new());
+        }
         let mut body = self.get(Some(range.clone())).await?;
         let mut skipped = match body.is_whole {
             true => range.start,

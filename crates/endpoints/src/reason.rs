@@ -42,7 +42,12 @@ impl Reason {
             Error::NotSupported { .. } | Error::NotImplemented { .. } => Self::Unsupported,
             Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Self::Denied(words()),
             other if is_transport_error(other) => Self::Unreachable(words()),
-            _ => Self::Other(words()),
+            other => match status(&innermost(other).to_string()) {
+                Some(401 | 403) => Self::Denied(words()),
+                Some(404) => Self::NotFound,
+                Some(507) => Self::Full,
+                _ => Self::Other(words()),
+            },
         }
     }
 
@@ -62,6 +67,13 @@ impl Reason {
         };
         Failure::with_detail(kind, detail)
     }
+}
+
+/// Returns the status in the text of an error. The library tells it of some requests only, and its
+/// type for others is private.
+fn status(text: &str) -> Option<u16> {
+    let rest = text.strip_prefix("Server returned non-2xx status code: ")?;
+    rest.get(..3)?.parse().ok()
 }
 
 fn is_transport_error(error: &Error) -> bool {
@@ -84,11 +96,15 @@ fn is_transport_error(error: &Error) -> bool {
 /// Returns the words of the innermost error in one line. S3 and others answer in XML, of which the
 /// message and its code matter.
 fn words(error: &Error) -> String {
+    shorten(&innermost(error).to_string())
+}
+
+fn innermost(error: &Error) -> &dyn StdError {
     let mut innermost: &dyn StdError = error;
     while let Some(source) = innermost.source() {
         innermost = source;
     }
-    shorten(&innermost.to_string())
+    innermost
 }
 
 /// Returns a store's answer in one short line.
@@ -154,6 +170,17 @@ mod tests {
         });
         assert_eq!(denied, Reason::Denied("x".to_owned()));
         assert_eq!(denied.failure().kind, FailureKind::PermissionDenied);
+        let listing = |status: &str| {
+            let text = format!("Server returned non-2xx status code: {status}: <Code>X</Code>");
+            reason(Error::Generic {
+                store: "S3",
+                source: text.into(),
+            })
+        };
+        assert_eq!(listing("404 Not Found"), Reason::NotFound);
+        assert_eq!(listing("403 Forbidden"), Reason::Denied("X".to_owned()));
+        assert_eq!(listing("507 Insufficient Storage"), Reason::Full);
+        assert_eq!(listing("500 Broken"), Reason::Other("X".to_owned()));
         let other = reason(Error::Generic {
             store: "S3",
             source: source(),

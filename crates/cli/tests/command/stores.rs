@@ -109,7 +109,8 @@ impl Copied {
     /// Asserts that it failed with this code, and says all of this.
     #[track_caller]
     fn assert_failed(&self, code: i32, says: &[&str]) {
-        let errors = errors(&self.output);
+        // With --json, they are in the report.
+        let errors = format!("{} {}", errors(&self.output), self.report);
         assert_eq!(self.output.status.code(), Some(code), "{errors}");
         for words in says {
             assert!(errors.contains(words), "{words}: {errors}");
@@ -398,6 +399,7 @@ fn files_of_web_servers_are_downloaded() {
     let refused = Copied::new(isolated(&stage).args(["cp", "--json", secret, "here/f"]));
     refused.assert_failed(2, &["~/.netrc"]);
     assert!(!errors(&refused.output).contains("s3cret"));
+    assert!(!refused.report.to_string().contains("s3cret"));
 }
 
 #[test]
