@@ -265,7 +265,7 @@ fn errors_of_s3_name_cause_and_remedy() {
     let missing = world.cp(&["s3://no-such-bucket/f", "here/g"]);
     missing.assert_failed(1, &["s3://no-such-bucket does not exist"]);
     let missing = world.cp(&["s3://runs/nothing", "here/g"]);
-    missing.assert_failed(1, &["s3://runs/nothing", "no such file"]);
+    missing.assert_failed(2, &["s3://runs/nothing", "no such file"]);
 
     let mut nobody = isolated(&world.stage);
     nobody.env("AWS_ENDPOINT_URL", format!("http://{}", world.peer.address));
@@ -383,7 +383,7 @@ fn files_of_web_servers_are_downloaded() {
     let stage = Stage::new();
     fs::write(stage.path("root/large file"), noise(40 << 20, 9)).unwrap();
     let mut servers = vec![Peer::http_without_ranges(&stage.path("root"))];
-    servers.extend(Peer::http(&stage.path("root")));
+    servers.extend(Peer::webdav(&stage.path("root"), None));
     for (number, server) in servers.iter().enumerate() {
         let cp = |path: &str, to: &str| {
             let url = format!("http://{}/{path}", server.address);
@@ -392,7 +392,7 @@ fn files_of_web_servers_are_downloaded() {
         let to = format!("here/{number}");
         cp("large%20file?download=1", &to).assert_done();
         assert_same(&stage.path("root/large file"), &stage.path(&to));
-        cp("nothing", "here/nothing").assert_failed(1, &["no such file"]);
+        cp("nothing", "here/nothing").assert_failed(2, &["no such file"]);
         cp("", "here/all").assert_failed(2, &["name each"]);
     }
     let secret = "https://ana:s3cret@host.example/f";

@@ -40,18 +40,16 @@ impl Peer {
         Some(Self::start(command, "Running on http://"))
     }
 
-    /// Serves a directory by WebDAV, with this login.
+    /// Serves a directory by WebDAV, with this login. It answers plain requests and ranges, too.
     pub fn webdav(directory: &Path, login: Option<(&str, &str)>) -> Option<Self> {
-        let mut command = rclone("webdav", directory)?;
+        let mut command = Command::new(installed("rclone")?);
+        command
+            .args(["serve", "webdav", "--addr", "127.0.0.1:0", "--config", ""])
+            .arg(directory);
         if let Some((user, password)) = login {
             command.args(["--user", user, "--pass", password]);
         }
         Some(Self::start(command, "WebDav Server started on http://"))
-    }
-
-    /// Serves the files of a directory by HTTP, with ranges.
-    pub fn http(directory: &Path) -> Option<Self> {
-        Some(Self::start(rclone("http", directory)?, "http://"))
     }
 
     /// Serves the files of a directory by HTTP, without ranges.
@@ -103,14 +101,6 @@ impl Peer {
         stream.read_to_string(&mut answer).unwrap();
         answer
     }
-}
-
-fn rclone(what: &str, directory: &Path) -> Option<Command> {
-    let mut command = Command::new(installed("rclone")?);
-    command
-        .args(["serve", what, "--addr", "127.0.0.1:0", "--config", ""])
-        .arg(directory);
-    Some(command)
 }
 
 /// Returns the program of a peer, and installs it first if needed.
