@@ -67,7 +67,7 @@ use with_store::StoreContext;
 
 /// Copy files and directory trees, locally or between hosts: each path is local, user@host:path, or
 /// lh://host[:port]/path, or sftp://[user@]host[:port]/path, or in an object store or at a web
-/// server: s3://bucket/key, gs://bucket/key, az://container/key, webdavs://host/path,
+/// server: s3://bucket/key, gs://bucket/key, az://container/key, webdavs://host/path and
 /// https://host/path.
 ///
 /// For user@host:path the host needs only a login by ssh, and longhaul or --bootstrap; the data
@@ -76,9 +76,9 @@ use with_store::StoreContext;
 /// `longhaul serve`.
 ///
 /// Every transferred file is verified end to end with BLAKE3, except by sftp and with stores, and
-/// takes its name only when it is whole. Nothing is overwritten unless asked. A file that exists already, with the
-/// same size and modification time, is not transferred and counts as copied; so does one with the
-/// same content.
+/// takes its name only when it is whole. Nothing is overwritten unless asked. A file that exists
+/// already, with the same size and modification time, is not transferred and counts as copied; so
+/// does one with the same content.
 /// When a copy ends early, the same command resumes where it broke off, also within large files.
 /// Symbolic links are copied as links; permissions and modification times are kept, owners are not.
 #[derive(Args)]

@@ -1,4 +1,4 @@
-//! Connections to object stores and web servers, as the environment of their own tools sets them up.
+//! Clients of object stores and web servers, with the settings of the stores' own tools.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

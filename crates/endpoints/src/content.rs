@@ -8,7 +8,7 @@ use longhaul_transfer::local_end::{LocalFile, blocking};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{Failure, FailureKind, Sources, TransferProgress};
 
-use crate::object::ObjectReader;
+use crate::reader::ObjectReader;
 
 /// Maximum bytes that are read at once.
 pub(crate) const MAX_READ_BYTES: u64 = 4 << 20;

@@ -17,8 +17,9 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::content::identity;
-use crate::object::{Body, ObjectReader};
+
 use crate::parts::download_ranges;
+use crate::reader::{Body, ObjectReader};
 
 /// Maximum size of a file that is read whole, in bytes.
 const MAX_SMALL_BYTES: u64 = 1 << 20;

@@ -37,6 +37,7 @@ mod outage;
 mod parts;
 mod profile;
 mod push;
+mod reader;
 mod reason;
 mod record;
 mod request;

@@ -5,7 +5,7 @@ use std::ops::Range;
 /// Bytes of a part of a download.
 const MIN_RANGE_BYTES: u64 = 8 << 20;
 const MAX_RANGE_BYTES: u64 = 64 << 20;
-/// Parts of a download for each request at a time, so that the last ones end at about the same time.
+/// Parts of a download for each request at a time, so that the last ones end at the same time.
 const RANGES_PER_REQUEST: u64 = 4;
 
 /// Size from which a file is uploaded in parts, in bytes.

@@ -23,7 +23,7 @@ use crate::content::{Content, ContentSource};
 use crate::copy::EndpointCopy;
 use crate::error::Error;
 use crate::location::EndpointPath;
-use crate::object::ObjectReader;
+use crate::reader::ObjectReader;
 use crate::record::{UploadHead, UploadRecord};
 use crate::request::{CopySettings, CopySources, CopyTarget};
 use crate::store::Store;

@@ -20,8 +20,9 @@ use tokio::sync::Semaphore;
 use crate::content::{Content, ContentSource};
 use crate::destination::{Destination, Place};
 use crate::existing::{Decision, ExistingOptions, decide};
-use crate::object::{ObjectReader, attributes};
+use crate::object::attributes;
 use crate::parts::MIN_MULTIPART_BYTES;
+use crate::reader::ObjectReader;
 use crate::reason::Reason;
 use crate::store::{Found, Store};
 

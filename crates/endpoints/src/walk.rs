@@ -18,7 +18,8 @@ use crate::content::ContentSource;
 use crate::download::Downloader;
 use crate::error::Error;
 use crate::location::{EndpointPath, Scheme};
-use crate::object::{Object, ObjectReader};
+use crate::object::Object;
+use crate::reader::ObjectReader;
 use crate::store::{Found, Store, join};
 use crate::upload::{NewFile, Uploader};
 

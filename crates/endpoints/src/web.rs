@@ -130,7 +130,7 @@ fn method(name: &[u8]) -> Result<Method, Reason> {
     Method::from_bytes(name).map_err(|error| Reason::Other(error.to_string()))
 }
 
-/// Returns the reason of a request without an answer. The URL may hold a signature, and is left out.
+/// Returns the reason of a request without an answer. The URL may hold a signature: it is left out.
 fn transport(error: &reqwest::Error) -> Reason {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {

@@ -60,8 +60,8 @@ impl CopyCompanion {
         *self.giving_back.lock() = Some(giving_back);
     }
 
-    /// Waits until they are returned, for at most [`GIVE_BACK_TIMEOUT`], and ends the copy by SFTP or
-    /// with a store.
+    /// Waits until they are returned, for at most [`GIVE_BACK_TIMEOUT`], and ends the copy by SFTP
+    /// or with a store.
     pub async fn end(&self) {
         if let Some(sftp) = self.sftp.get() {
             sftp.end().await;

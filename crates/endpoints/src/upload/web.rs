@@ -1,4 +1,4 @@
-//! Uploads to web servers: one stream for each file. A WebDAV server gets it under a temporary name.
+//! Uploads to web servers: one stream for each file, to WebDAV servers under a temporary name.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
