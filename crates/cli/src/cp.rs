@@ -19,6 +19,7 @@ use longhaul_transfer::{
     DEFAULT_PATIENCE, Error, ExistingPolicy, Filter, FilterRules, Hello, Portion, SessionConnector,
     StreamMemory, WriteOptions, copy_local,
 };
+use tokio::task::JoinSet;
 
 use crate::exit::Exit;
 use crate::place::PlaceOptions;
@@ -38,6 +39,7 @@ mod catalogue;
 mod deadline;
 mod dry_run;
 mod far_sides;
+mod impossible;
 mod job;
 pub mod measured;
 mod over_sftp;
@@ -49,6 +51,7 @@ mod scp_options;
 pub mod selection;
 mod stdin;
 mod stdout;
+mod with_store;
 
 pub use as_job::{ATTEMPT_PATIENCE, check_request};
 use beside::CopyCompanion;
@@ -60,19 +63,22 @@ use routing::Routing;
 pub use run_options::RunOptions;
 use scp_options::ScpOptions;
 use stdin::LocalSources;
+use with_store::StoreContext;
 
 /// Copy files and directory trees, locally or between hosts: each path is local, user@host:path, or
-/// lh://host[:port]/path, or sftp://[user@]host[:port]/path.
+/// lh://host[:port]/path, or sftp://[user@]host[:port]/path, or in an object store or at a web
+/// server: s3://bucket/key, gs://bucket/key, az://container/key, webdavs://host/path and
+/// https://host/path.
 ///
 /// For user@host:path the host needs only a login by ssh, and longhaul or --bootstrap; the data
 /// goes directly between the hosts where a firewall permits it, encrypted. Without longhaul there,
 /// the copy goes by sftp. A local file whose name has a colon is written ./a:b. lh:// is for
 /// `longhaul serve`.
 ///
-/// Every transferred file is verified end to end with BLAKE3, except by sftp, and takes its name
-/// only when it is whole. Nothing is overwritten unless asked. A file that exists already, with the
-/// same size and modification time, is not transferred and counts as copied; so does one with the
-/// same content.
+/// Every transferred file is verified end to end with BLAKE3, except by sftp and with stores, and
+/// takes its name only when it is whole. Nothing is overwritten unless asked. A file that exists
+/// already, with the same size and modification time, is not transferred and counts as copied; so
+/// does one with the same content.
 /// When a copy ends early, the same command resumes where it broke off, also within large files.
 /// Symbolic links are copied as links; permissions and modification times are kept, owners are not.
 #[derive(Args)]
@@ -155,6 +161,20 @@ struct FinishedCopy {
     far: FarSides,
     /// True if the other end has hashed what it received or sent.
     is_verified: bool,
+}
+
+impl FinishedCopy {
+    /// Creates the end of a copy whose other end computes no hashes.
+    fn unverified() -> Self {
+        let outcome = CopyOutcome {
+            manifest: [0; 32],
+            closing: JoinSet::new(),
+        };
+        Self {
+            is_verified: false,
+            ..outcome.into()
+        }
+    }
 }
 
 impl From<CopyOutcome> for FinishedCopy {
@@ -265,10 +285,10 @@ impl Cp {
         {
             bail!("{flag} is for user@host:path, and no path here is one: {instead}");
         }
-        if job.is_by_sftp()
-            && let Some((flag, why)) = self.impossible_by_sftp()
+        if let Some(protocol) = job.foreign_protocol()
+            && let Some((flag, why)) = self.impossible_by(protocol)
         {
-            bail!("{flag} is not possible by sftp: {why}");
+            bail!("{flag} is not possible {}: {why}", protocol.name());
         }
         if (self.options.by.is_some() || self.options.reserve.is_some()) && !job.is_with_server() {
             bail!(
@@ -292,12 +312,17 @@ impl Cp {
         if self.device
             && !matches!(
                 job,
-                CopyJob::Local { .. } | CopyJob::Push { .. } | CopyJob::PushOverSsh { .. }
+                CopyJob::Local { .. }
+                    | CopyJob::Push { .. }
+                    | CopyJob::PushOverSsh { .. }
+                    | CopyJob::PushToStore { .. }
             )
         {
             bail!("--device is for sources at this machine: run it where the device is");
         }
-        if self.checksum_with.is_some() && matches!(job, CopyJob::Between { .. }) {
+        if self.checksum_with.is_some()
+            && matches!(job, CopyJob::Between { .. } | CopyJob::BetweenStores { .. })
+        {
             bail!(
                 "--checksum-with is not for copies between two other hosts: run it on one of them"
             );
@@ -348,8 +373,11 @@ impl Cp {
             routing.looked_up(&watch.progress).await;
         }
         let mut report = Report::new(job.name(), started.elapsed(), &watch, outcome);
-        if beside.sftp.get().is_some() || result.as_ref().is_ok_and(|copy| !copy.is_verified) {
-            report.set_unverified();
+        if beside.store.get().is_some() {
+            report.set_unverified("stores have no BLAKE3 checksums");
+        } else if beside.sftp.get().is_some() || result.as_ref().is_ok_and(|copy| !copy.is_verified)
+        {
+            report.set_unverified("sftp has no checksums");
         }
         let exit = report.summary.exit_code;
         report.summary.kept =
@@ -428,6 +456,16 @@ impl Cp {
                 return self
                     .pull_over_sftp(sources, destination, filter, context)
                     .await;
+            }
+            CopyJob::PushToStore { .. }
+            | CopyJob::PullFromStore { .. }
+            | CopyJob::BetweenStores { .. } => {
+                let context = StoreContext {
+                    filter: &filter,
+                    watch,
+                    beside,
+                };
+                return self.copy_with_store(job, context).await;
             }
             CopyJob::Between {
                 sources,

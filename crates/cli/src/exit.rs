@@ -4,6 +4,7 @@ use longhaul_control_client::ClientError;
 pub use longhaul_copy_api::Exit;
 use longhaul_doctor::AskError;
 use longhaul_doctor::probe::ProbeError;
+use longhaul_endpoints::Error as EndpointError;
 use longhaul_output::message;
 use longhaul_perf::Error as PerfError;
 use longhaul_remote::Error as RemoteError;
@@ -42,6 +43,8 @@ pub fn for_error(error: &anyhow::Error) -> Exit {
         for_far_side_error(error)
     } else if let Some(error) = error.downcast_ref::<SftpError>() {
         for_sftp_error(error)
+    } else if let Some(error) = error.downcast_ref::<EndpointError>() {
+        for_endpoint_error(error)
     } else if let Some(error) = error.downcast_ref::<AgentError>() {
         match error {
             AgentError::NotRunning(_) | AgentError::NotStarted(_) => Exit::NoRoute,
@@ -117,6 +120,21 @@ fn for_sftp_error(error: &SftpError) -> Exit {
         SftpError::Path { .. } => Exit::SomeFailed,
         SftpError::Login(error) => for_far_side_error(error),
         SftpError::Copy(error) => for_copy_error(error),
+    }
+}
+
+/// Returns the code for an error of a copy with a store.
+fn for_endpoint_error(error: &EndpointError) -> Exit {
+    use EndpointError::*;
+    match error {
+        Location { .. } | PasswordInUrl { .. } | Settings { .. } | Unsupported { .. } => {
+            Exit::Usage
+        }
+        NoCredentials { .. } | Denied { .. } => Exit::Unauthorised,
+        Unreachable { .. } => Exit::NoRoute,
+        BrokeOff { .. } => Exit::BrokeOff,
+        NoBucket { .. } | Refused { .. } | Path { .. } => Exit::SomeFailed,
+        Copy(error) => for_copy_error(error),
     }
 }
 

@@ -87,6 +87,10 @@ impl PlacePath {
                 "{path}: only cp takes sftp://: for other commands name user@host:path, with \
                  longhaul at the host"
             ),
+            Target::Endpoint(path) => bail!(
+                "{path}: only copies between files take paths in stores and at web servers: use the \
+                 store's own tools for the rest"
+            ),
             Target::Local(path) => Self {
                 location: Location::Here(path),
                 path: PathBytes::default(),

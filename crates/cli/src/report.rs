@@ -52,9 +52,9 @@ pub struct Report {
     not_kept: NotKeptCounts,
     /// The first failures.
     failures: Vec<FailedEntry>,
-    /// True if the copy succeeded, and nothing was verified.
+    /// Reason why nothing was verified, if the copy succeeded.
     #[serde(skip)]
-    is_unverified: bool,
+    unverified: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -172,19 +172,19 @@ impl Report {
             },
             not_kept: progress.not_kept.counts(),
             failures: watch.failures(),
-            is_unverified: false,
+            unverified: None,
         }
     }
 
-    /// Notes that the other end has not hashed anything.
-    pub fn set_unverified(&mut self) {
+    /// Notes that the other end has not hashed anything, and why.
+    pub fn set_unverified(&mut self, why: &'static str) {
         self.verification = Verification {
             verified: false,
             of: None,
             root: None,
             ..self.verification
         };
-        self.is_unverified = self.summary.ok;
+        self.unverified = self.summary.ok.then_some(why);
     }
 
     /// Returns the streams of each route.
@@ -206,9 +206,9 @@ impl Report {
         if !quiet && (copied.error.is_none() || copied.files > 0) {
             // A hash over failures alone means nothing.
             let root = self.verification.root.as_deref();
-            let without = match self.is_unverified {
-                true => ", not verified: sftp has no checksums".to_owned(),
-                false => String::new(),
+            let without = match self.unverified {
+                Some(why) => format!(", not verified: {why}"),
+                None => String::new(),
             };
             let verified = match (root, copied.unchanged_files) {
                 (Some(_), _) if copied.files == 0 && copied.failed > 0 => String::new(),

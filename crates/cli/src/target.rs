@@ -1,11 +1,12 @@
-//! Paths on the command line: a local path, `user@host:path`, `lh://host[:port]/path`, or
-//! `sftp://host[:port]/path`.
+//! Paths on the command line: a local path, `user@host:path`, `lh://host[:port]/path`,
+//! `sftp://host[:port]/path`, or a path in a store such as `s3://bucket/key`.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the command line
 
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
+use longhaul_endpoints::EndpointPath;
 use longhaul_remote::Login;
 use longhaul_session::Endpoint;
 use longhaul_sftp::SftpPath;
@@ -26,6 +27,8 @@ pub enum Target {
     Remote(Remote),
     /// A path on a host with an SFTP server.
     Sftp(SftpPath),
+    /// A path in an object store, or at a web server.
+    Endpoint(EndpointPath),
 }
 
 /// A path on a server.
@@ -47,6 +50,9 @@ impl Target {
         let bytes = text.as_encoded_bytes();
         if let Some(path) = SftpPath::parse(bytes)? {
             return Ok(Self::Sftp(path));
+        }
+        if let Some(path) = EndpointPath::parse(bytes)? {
+            return Ok(Self::Endpoint(path));
         }
         let Some(rest) = bytes.strip_prefix(b"lh://") else {
             return match bytes.is_empty() {
@@ -155,6 +161,8 @@ mod tests {
             "-oProxyCommand=x:y",
             "sftp://",
             "sftp://h:0/x",
+            "s3://",
+            "https://ana:secret@h/x",
         ] {
             let error = Target::parse(bad.as_ref()).unwrap_err().to_string();
             assert!(!error.contains('\n') && !error.is_empty(), "{bad}: {error}");

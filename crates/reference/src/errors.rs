@@ -11,13 +11,14 @@ use crate::sources::{self, Source};
 use crate::template;
 
 /// Chapters of the page in their order, each with the crates whose errors it lists.
-const CHAPTERS: [(&str, &[&str]); 15] = [
+const CHAPTERS: [(&str, &[&str]); 16] = [
     (
         "Reaching a server or a depot",
         &["session", "hop", "proto", "resume"],
     ),
     ("Copying files", &["transfer", "filter", "checksum"]),
     ("Copies over ssh", &["remote", "sftp"]),
+    ("Copies with object stores and web servers", &["endpoints"]),
     ("The command line", &["cli", "quantities", "output"]),
     ("Files of settings and policies", &["config", "policy"]),
     ("Depots and off-ramps", &["depot", "offramp", "service"]),

@@ -38,7 +38,6 @@ macro_rules! again {
     };
 }
 
-mod blocking;
 mod content;
 mod copy;
 mod entries;
@@ -46,7 +45,6 @@ mod error;
 mod existing;
 mod listing;
 mod location;
-mod memory;
 mod packets;
 mod pool;
 mod pull;

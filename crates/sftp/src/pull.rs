@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_filter::{Filter, IgnoreRules};
 use longhaul_transfer::local_end::{
-    EntryOutcome, EntryReporter, LocalDirectory, LocalTarget, NewEntry,
+    ContentMemory, EntryOutcome, EntryReporter, LocalDirectory, LocalTarget, NewEntry, blocking,
 };
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{Failure, FailureKind};
@@ -23,10 +23,8 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::blocking::blocking;
 use crate::entries::{Attributes, Kind, check_utf8};
 use crate::error::Error;
-use crate::memory::ContentMemory;
 use crate::pool::Pool;
 use crate::request::PullRequest;
 
@@ -37,6 +35,8 @@ const MAX_LISTINGS: usize = 64;
 const MAX_WAITING: usize = 4096;
 /// Large files that are copied at the same time.
 const MAX_LARGE_FILES: usize = 8;
+/// Maximum bytes of small files in memory.
+const MAX_CONTENT_BYTES: u64 = 64 << 20;
 
 /// State of a copy from a host, shared by the tasks of its entries.
 struct Pull {
@@ -118,7 +118,7 @@ pub(crate) async fn pull(
         resumes: resume,
         next_id: AtomicU64::new(0),
         large_files: Semaphore::new(MAX_LARGE_FILES),
-        memory: ContentMemory::new(),
+        memory: ContentMemory::new(MAX_CONTENT_BYTES),
         directories: Mutex::default(),
     });
     pull.copy().await;
@@ -258,24 +258,9 @@ impl Pull {
 
     /// Gives the directories their permissions and times, and makes everything durable.
     async fn finish(&self) {
-        let mut directories = std::mem::take(&mut *self.directories.lock());
-        directories.sort_by_key(|directory| std::cmp::Reverse(directory.depth()));
+        let directories = std::mem::take(&mut *self.directories.lock());
         let target = self.target.clone();
-        let finished = tokio::task::spawn_blocking(move || {
-            let mut failures = Vec::new();
-            for directory in directories {
-                if let Err(failure) = target.finish_dir(&directory) {
-                    let failure = match failure.kind {
-                        FailureKind::Metadata => failure,
-                        _ => Failure::with_detail(FailureKind::Metadata, failure.to_string()),
-                    };
-                    failures.push((directory.source(), directory.path().clone(), failure));
-                }
-            }
-            let rest = target.finish().into_iter();
-            failures.extend(rest.map(|failure| (0, RelPath::root(), failure)));
-            failures
-        });
+        let finished = tokio::task::spawn_blocking(move || target.finish_all(directories));
         match finished.await {
             Ok(failures) => {
                 for (source, path, failure) in failures {

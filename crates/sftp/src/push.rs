@@ -10,7 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longhaul_transfer::local_end::{EntryOutcome, EntryReporter, LocalEntry, LocalEntryKind};
+use longhaul_transfer::local_end::{
+    ContentMemory, EntryOutcome, EntryReporter, LocalEntry, LocalEntryKind,
+};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{Failure, FailureKind, Sources, TEMP_PREFIX, WriteOptions};
 use tokio::sync::{Semaphore, mpsc};
@@ -21,7 +23,6 @@ use crate::error::Error;
 use crate::error::RequestError;
 use crate::existing::ExistingOptions;
 use crate::location::SftpPath;
-use crate::memory::ContentMemory;
 use crate::pool::Pool;
 use crate::request::PushRequest;
 use crate::unfinished::UnfinishedFiles;
@@ -34,6 +35,8 @@ const MAX_ENTRIES: usize = 1024;
 const MAX_FOUND: usize = 1024;
 /// Large files that are copied at the same time.
 const MAX_LARGE_FILES: usize = 8;
+/// Maximum bytes of small files in memory.
+const MAX_CONTENT_BYTES: u64 = 64 << 20;
 
 /// State of a copy to a host, shared by the tasks of its entries.
 struct Push {
@@ -98,7 +101,7 @@ pub(crate) async fn push(
         options,
         existing,
         large_files: Semaphore::new(MAX_LARGE_FILES),
-        memory: ContentMemory::new(),
+        memory: ContentMemory::new(MAX_CONTENT_BYTES),
     });
     push.copy().await;
     Ok(())

@@ -122,7 +122,7 @@ fn absolute(path: &OsStr, of: PathOrigin) -> Result<String> {
     match Target::parse(path)? {
         // Joined, not cleaned: a slash or a dot at the end is significant.
         Target::Local(path) => absolute_file(&path, of),
-        Target::Login(_) | Target::Remote(_) | Target::Sftp(_) => text(path),
+        Target::Login(_) | Target::Remote(_) | Target::Sftp(_) | Target::Endpoint(_) => text(path),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use longhaul_control_client::ControllerClient;
 use longhaul_deadline_driver::{Deadline, DeadlineSettings, leftover_records, return_leftovers};
+use longhaul_endpoints::EndpointCopy;
 use longhaul_sftp::SftpCopy;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -28,6 +29,8 @@ pub struct CopyCompanion {
     pub deadline: OnceLock<Deadline>,
     /// The connections of a copy by SFTP, once they are open.
     pub sftp: OnceLock<Arc<SftpCopy>>,
+    /// The copy with a store, once it is prepared.
+    pub store: OnceLock<EndpointCopy>,
     giving_back: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -57,11 +60,14 @@ impl CopyCompanion {
         *self.giving_back.lock() = Some(giving_back);
     }
 
-    /// Waits until they are returned, for at most [`GIVE_BACK_TIMEOUT`], and ends connections by
-    /// SFTP.
+    /// Waits until they are returned, for at most [`GIVE_BACK_TIMEOUT`], and ends the copy by SFTP
+    /// or with a store.
     pub async fn end(&self) {
         if let Some(sftp) = self.sftp.get() {
             sftp.end().await;
+        }
+        if let Some(store) = self.store.get() {
+            store.end().await;
         }
         let giving_back = self.giving_back.lock().take();
         if let Some(giving_back) = giving_back {

@@ -140,6 +140,7 @@ fn name_of(source: &OsString) -> Result<Vec<u8>> {
         Target::Remote(remote) => remote.name(),
         Target::Login(login) => Login::name(&login),
         Target::Sftp(path) => path.name(),
+        Target::Endpoint(path) => path.name(),
     })
 }
 
@@ -148,6 +149,7 @@ fn ends_in_directory(destination: &OsStr) -> bool {
         Ok(Target::Remote(remote)) => remote.is_directory,
         Ok(Target::Login(login)) => login.is_directory(),
         Ok(Target::Sftp(path)) => path.is_directory(),
+        Ok(Target::Endpoint(path)) => path.is_directory(),
         _ => names_directory(destination.as_encoded_bytes()),
     }
 }

@@ -4,9 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
+use longhaul_endpoints::EndpointPath;
 use longhaul_remote::Login;
 use longhaul_sftp::SftpPath;
 
+use super::impossible::ForeignProtocol;
 use crate::home;
 use crate::target::{Remote, Target};
 
@@ -52,6 +54,21 @@ pub enum CopyJob {
         sources: Vec<SftpPath>,
         destination: PathBuf,
     },
+    /// To an object store or a web server.
+    PushToStore {
+        sources: Vec<PathBuf>,
+        destination: EndpointPath,
+    },
+    /// From an object store or a web server.
+    PullFromStore {
+        sources: Vec<EndpointPath>,
+        destination: PathBuf,
+    },
+    /// From one of them to another, through this machine.
+    BetweenStores {
+        sources: Vec<EndpointPath>,
+        destination: EndpointPath,
+    },
 }
 
 #[derive(Default)]
@@ -60,6 +77,7 @@ struct ParsedSources {
     server: Vec<Remote>,
     login: Vec<Login>,
     sftp: Vec<SftpPath>,
+    endpoint: Vec<EndpointPath>,
 }
 
 impl CopyJob {
@@ -77,13 +95,18 @@ impl CopyJob {
                 Target::Remote(path) => sources.server.push(path),
                 Target::Login(path) => sources.login.push(path),
                 Target::Sftp(path) => sources.sftp.push(path),
+                Target::Endpoint(path) => sources.endpoint.push(path),
             }
+        }
+        if !sources.endpoint.is_empty() || matches!(destination, Target::Endpoint(_)) {
+            return Self::with_store(sources, destination);
         }
         let ParsedSources {
             local,
             server,
             login,
             sftp,
+            ..
         } = sources;
         if !sftp.is_empty() || matches!(destination, Target::Sftp(_)) {
             let is_local = server.is_empty() && login.is_empty();
@@ -155,7 +178,7 @@ impl CopyJob {
             (_, false, ..) => {
                 bail!("sources here and elsewhere in one copy: run one command for each")
             }
-            (Target::Sftp(_), ..) => {
+            (Target::Sftp(_) | Target::Endpoint(_), ..) => {
                 bail!("the other end of a copy with sftp:// is this machine: copy here first")
             }
             (_, true, ..) => {
@@ -167,23 +190,79 @@ impl CopyJob {
         }
     }
 
+    /// Returns the copy with an object store or a web server.
+    fn with_store(sources: ParsedSources, destination: Target) -> Result<Self> {
+        let ParsedSources {
+            local,
+            server,
+            login,
+            sftp,
+            endpoint,
+        } = sources;
+        let has_others = !server.is_empty() || !login.is_empty() || !sftp.is_empty();
+        match (destination, local.is_empty(), endpoint.is_empty()) {
+            _ if has_others => {}
+            (Target::Endpoint(destination), false, true) => {
+                return Ok(Self::PushToStore {
+                    sources: local,
+                    destination,
+                });
+            }
+            (Target::Endpoint(destination), true, false) => {
+                one_place(&endpoint, EndpointPath::place)?;
+                return Ok(Self::BetweenStores {
+                    sources: endpoint,
+                    destination,
+                });
+            }
+            (Target::Local(destination), true, false) => {
+                one_place(&endpoint, EndpointPath::place)?;
+                return Ok(Self::PullFromStore {
+                    sources: endpoint,
+                    destination,
+                });
+            }
+            (Target::Endpoint(_), true, true) => bail!("name what to copy and where to"),
+            (_, false, _) => {
+                bail!("sources here and elsewhere in one copy: run one command for each")
+            }
+            _ => {}
+        }
+        bail!(
+            "a store or web server and another host in one copy: copy here first, then on, or run \
+             the same command at that host"
+        )
+    }
+
     /// Returns true if the other end is `longhaul serve`.
     pub fn is_with_server(&self) -> bool {
         matches!(self, Self::Push { .. } | Self::Pull { .. })
     }
 
-    /// Returns true if the user asks for SFTP.
-    pub fn is_by_sftp(&self) -> bool {
-        matches!(self, Self::PushOverSftp { .. } | Self::PullOverSftp { .. })
+    /// Returns the protocol of the other end, if the user names one that needs no longhaul there.
+    pub(super) fn foreign_protocol(&self) -> Option<ForeignProtocol> {
+        match self {
+            Self::PushOverSftp { .. } | Self::PullOverSftp { .. } => Some(ForeignProtocol::Sftp),
+            Self::PushToStore { .. } | Self::PullFromStore { .. } | Self::BetweenStores { .. } => {
+                Some(ForeignProtocol::Store)
+            }
+            _ => None,
+        }
     }
 
     /// Returns the word for this kind of copy in reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Local { .. } => "local",
-            Self::Push { .. } | Self::PushOverSsh { .. } | Self::PushOverSftp { .. } => "push",
-            Self::Pull { .. } | Self::PullOverSsh { .. } | Self::PullOverSftp { .. } => "pull",
-            Self::Between { .. } => "between",
+            Self::Push { .. }
+            | Self::PushOverSsh { .. }
+            | Self::PushOverSftp { .. }
+            | Self::PushToStore { .. } => "push",
+            Self::Pull { .. }
+            | Self::PullOverSsh { .. }
+            | Self::PullOverSftp { .. }
+            | Self::PullFromStore { .. } => "pull",
+            Self::Between { .. } | Self::BetweenStores { .. } => "between",
         }
     }
 }

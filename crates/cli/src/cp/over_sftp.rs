@@ -7,11 +7,10 @@ use anyhow::{Result, bail};
 use longhaul_remote::Error as RemoteError;
 use longhaul_sftp::{CopySettings, Error, PullRequest, PushRequest, SftpCopy, SftpPath};
 use longhaul_transfer::local_end::LocalTarget;
-use longhaul_transfer::{CopyDestination, CopyOutcome, CopyToken, Filter};
-use tokio::task::JoinSet;
+use longhaul_transfer::{CopyDestination, CopyToken, Filter};
 
 use super::beside::CopyCompanion;
-use super::far_sides::FarSides;
+use super::impossible::ForeignProtocol;
 use super::stdin::LocalSources;
 use super::{Cp, FinishedCopy};
 use crate::ssh_options;
@@ -38,49 +37,6 @@ impl<'a> SftpContext<'a> {
 }
 
 impl Cp {
-    /// Returns the first option that SFTP cannot provide, and the reason.
-    pub(super) fn impossible_by_sftp(&self) -> Option<(&'static str, &'static str)> {
-        let options = &self.options;
-        let protocol = "the data goes through ssh";
-        let flags = [
-            (!options.routes.is_empty(), "--route", protocol),
-            (options.transport.is_some(), "--transport", protocol),
-            (options.congestion.is_some(), "--congestion", protocol),
-            (options.no_encrypt, "--no-encrypt", protocol),
-            (
-                options.delta,
-                "--delta",
-                "the host would have to read its files",
-            ),
-            (
-                !self.compression().is_none(),
-                "--compress",
-                "use -o Compression=yes",
-            ),
-            (options.ssh.port_range.is_some(), "--port-range", protocol),
-            (
-                options.ssh.bootstrap,
-                "--bootstrap",
-                "name the path as user@host:path to use longhaul there",
-            ),
-            (
-                options.hard_links,
-                "--hard-links",
-                "each name becomes a file of its own",
-            ),
-            (
-                self.receipt.is_some(),
-                "--receipt",
-                "the host would have to sign it",
-            ),
-            (self.part.is_some(), "--part", "the parts are for servers"),
-        ];
-        flags
-            .into_iter()
-            .find(|(given, ..)| *given)
-            .map(|(_, flag, why)| (flag, why))
-    }
-
     pub(super) async fn push_over_sftp(
         &self,
         sources: LocalSources,
@@ -120,7 +76,7 @@ impl Cp {
             checksum: self.options.checksum,
         })
         .await?;
-        Ok(finished())
+        Ok(FinishedCopy::unverified())
     }
 
     pub(super) async fn pull_over_sftp(
@@ -150,7 +106,7 @@ impl Cp {
             resume: options.resume,
         })
         .await?;
-        Ok(finished())
+        Ok(FinishedCopy::unverified())
     }
 
     /// Logs in.
@@ -186,7 +142,7 @@ impl Cp {
                 "{}: {reason}: copying by sftp, which cannot verify what arrives",
                 path.shown_host()
             ));
-            if let Some((option, why)) = self.impossible_by_sftp()
+            if let Some((option, why)) = self.impossible_by(ForeignProtocol::Sftp)
                 && option != "--bootstrap"
             {
                 watch.notice(&format!("by sftp, {option} has no effect: {why}"));
@@ -217,15 +173,4 @@ pub(super) fn is_unavailable(error: &anyhow::Error) -> bool {
         error.downcast_ref::<Error>(),
         Some(Error::NoSftp { .. } | Error::NotSftp { .. } | Error::Login(_))
     )
-}
-
-fn finished() -> FinishedCopy {
-    FinishedCopy {
-        outcome: CopyOutcome {
-            manifest: [0; 32],
-            closing: JoinSet::new(),
-        },
-        far: FarSides::None,
-        is_verified: false,
-    }
 }

@@ -112,7 +112,8 @@ pub(super) fn local_side(job: &CopyJob) -> Option<(bool, Vec<PathBuf>)> {
     match job {
         CopyJob::Push { sources, .. }
         | CopyJob::PushOverSsh { sources, .. }
-        | CopyJob::PushOverSftp { sources, .. } => Some((false, sources.clone())),
+        | CopyJob::PushOverSftp { sources, .. }
+        | CopyJob::PushToStore { sources, .. } => Some((false, sources.clone())),
         CopyJob::Pull {
             sources,
             destination,
@@ -134,7 +135,14 @@ pub(super) fn local_side(job: &CopyJob) -> Option<(bool, Vec<PathBuf>)> {
             let names = sources.iter().map(longhaul_sftp::SftpPath::name).collect();
             Some((true, placed(destination, names)))
         }
-        CopyJob::Local { .. } | CopyJob::Between { .. } => None,
+        CopyJob::PullFromStore {
+            sources,
+            destination,
+        } => {
+            let names = sources.iter().map(longhaul_endpoints::EndpointPath::name);
+            Some((true, placed(destination, names.collect())))
+        }
+        CopyJob::Local { .. } | CopyJob::Between { .. } | CopyJob::BetweenStores { .. } => None,
     }
 }
 

@@ -47,6 +47,7 @@ mod source_paths;
 mod split;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;
+mod stores;
 mod streams;
 mod sums;
 mod sync;

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use longhaul_transfer::local_end::{EntryOutcome, NewEntry, PartialFile};
+use longhaul_transfer::local_end::{EntryOutcome, NewEntry, PartialFile, blocking};
 use longhaul_transfer::{Failure, FailureKind};
 use tokio::sync::oneshot;
 
 use super::{FoundEntry, Pull};
-use crate::blocking::blocking;
 use crate::content::{read_beginning, read_range};
 use crate::entries::Attributes;
 use crate::remote_file::{OpenMode, RemoteFile};

@@ -1,12 +1,11 @@
 //! The walk of a tree at a host.
 
 use longhaul_filter::{EntryKind, IGNORE_FILE_NAME, MAX_IGNORE_FILE_BYTES};
-use longhaul_transfer::local_end::EntryOutcome;
+use longhaul_transfer::local_end::{EntryOutcome, blocking};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{Failure, FailureKind, TEMP_PREFIX};
 
 use super::{FoundEntry, Pull};
-use crate::blocking::blocking;
 use crate::content::read_beginning;
 use crate::entries::{Attributes, Kind};
 use crate::listing::list;

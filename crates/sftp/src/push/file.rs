@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use longhaul_transfer::local_end::{EntryOutcome, LocalEntry, LocalFile};
+use longhaul_transfer::local_end::{EntryOutcome, LocalEntry, LocalFile, blocking};
 use longhaul_transfer::{Failure, FailureKind};
 
 use super::commit::Unfinished;
 use super::directories::{Directory, no_time};
 use super::{Place, Push, metadata_failure};
-use crate::blocking::blocking;
 use crate::entries::{Attributes, Kind, meta_attrs};
 use crate::error::RequestError;
 use crate::existing::{Decision, decide_file};

@@ -111,6 +111,11 @@ impl LocalTarget {
         Self { store: destination }
     }
 
+    /// Returns true if something exists where the entry goes.
+    pub fn has_entry(&self, entry: &NewEntry) -> bool {
+        self.store.has_entry(&entry.head())
+    }
+
     /// Returns true if a file of this size and time is in place, or must be left alone. Its
     /// permissions are corrected if the copy overwrites.
     ///
@@ -269,6 +274,25 @@ impl LocalTarget {
     /// Removes an unfinished file, so that no later copy resumes it.
     pub fn discard(&self, file: PartialFile) {
         self.store.discard(file.file);
+    }
+
+    /// Finishes directories after all their content is written, deepest first, and makes everything
+    /// durable. Returns the failures, each with the source and the path.
+    pub fn finish_all(&self, mut directories: Vec<LocalDirectory>) -> Vec<(u32, RelPath, Failure)> {
+        directories.sort_by_key(|directory| std::cmp::Reverse(directory.depth()));
+        let mut failures = Vec::new();
+        for directory in directories {
+            if let Err(failure) = self.finish_dir(&directory) {
+                let failure = match failure.kind {
+                    FailureKind::Metadata => failure,
+                    _ => Failure::with_detail(FailureKind::Metadata, failure.to_string()),
+                };
+                failures.push((directory.source(), directory.path().clone(), failure));
+            }
+        }
+        let rest = self.finish().into_iter();
+        failures.extend(rest.map(|failure| (0, RelPath::root(), failure)));
+        failures
     }
 
     /// Forces the remaining data to disk, before the end of the copy is reported. Returns the

@@ -55,6 +55,12 @@ impl CopyDestination {
         place.is_ok_and(|place| self.base.stat(&place).is_ok())
     }
 
+    /// Returns true if something exists where the entry goes.
+    pub(crate) fn has_entry(&self, head: &EntryHead) -> bool {
+        let there = self.path_of(head).ok().and_then(|place| self.there(&place));
+        there.is_some_and(|there| there.dir.stat_occupant(&there.name).is_ok())
+    }
+
     /// Compares the existing file with the offered one (LH-COPY-41). Reads it only if `offer` has a
     /// hash, and only while `is_waiting` returns true.
     pub(super) fn compare_offered(

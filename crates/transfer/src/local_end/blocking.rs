@@ -1,9 +1,12 @@
 //! Work that blocks.
 
-use longhaul_transfer::{Failure, FailureKind};
+use crate::error::{Failure, FailureKind};
 
-/// Runs blocking work. A panic of it is a failure.
-pub(crate) async fn blocking<T: Send + 'static>(
+/// Runs blocking work of a copy.
+///
+/// # Errors
+/// Those of the work. A panic of it is a failure, too.
+pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     match tokio::task::spawn_blocking(work).await {
