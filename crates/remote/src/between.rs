@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use longhaul_transfer::{
-    Error as CopyError, ExistingPolicy, Failure, FilterRules, Hash, Observer, RouteInfo,
-    TransferEvent, TransferProgress,
+    Error as CopyError, ExistingPolicy, Failure, FilterRules, Hash, Observer, Preservation,
+    RouteInfo, TransferEvent, TransferProgress,
 };
 
 use crate::message::{
@@ -52,6 +52,8 @@ pub struct CopyBetween {
     pub filter: FilterRules,
     /// Restriction of what is created and replaced.
     pub existing: ExistingPolicy,
+    /// Selection of what is kept besides permissions and times.
+    pub keep: Preservation,
 }
 
 /// Result of a copy.
@@ -115,7 +117,7 @@ impl CopyBetween {
         destination: &mut FarSide,
         receiving: &EventReceiver<'_>,
     ) -> Result<Result<Hash, String>, Error> {
-        let access = if self.overwrite {
+        let access = if self.overwrite || self.keep.has_attributes() {
             Access::Write
         } else {
             Access::Create
@@ -209,6 +211,7 @@ impl CopyBetween {
             update: self.existing.update,
             existing: self.existing.existing,
             ignore_existing: self.existing.ignore_existing,
+            keep: self.keep,
         }
     }
 }

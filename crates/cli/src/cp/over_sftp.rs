@@ -65,6 +65,12 @@ impl Cp {
             ),
             (self.part.is_some(), "--part", "the parts are for servers"),
         ];
+        if let Some(flag) = options.metadata.first_given() {
+            return Some((
+                flag,
+                "only permissions and modification times are kept, and links as they are",
+            ));
+        }
         flags
             .into_iter()
             .find(|(given, ..)| *given)

@@ -27,6 +27,7 @@ mod limits;
 mod logins;
 mod logs;
 mod loose;
+mod metadata;
 mod monitoring;
 mod mounts;
 mod node;

@@ -15,6 +15,7 @@ use crate::grants::{Access, Grants};
 use crate::limits::ServerLimits;
 use crate::part::Portion;
 use crate::path::RelPath;
+use crate::preservation::Preservation;
 use crate::progress::TransferProgress;
 use crate::receive::{AfterDone, Receiver, RequestedEntries, StreamEnd, receive_stream};
 use crate::send::{PlaintextSetting, Sources, WorkQueue, send_stream};
@@ -74,6 +75,7 @@ impl Bench {
             filter: FilterRules::default(),
             existing: ExistingPolicy::default(),
             receipt: false,
+            keep: Preservation::default(),
         };
         Frame::Hello(hello).encode(&mut greeting);
         (ours, greeting)

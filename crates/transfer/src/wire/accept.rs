@@ -3,9 +3,11 @@
 use super::encode::put_option;
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, HARD_LINKS, INSTANCE, MAX_OPTION_BYTES, PLACEMENT, PRESENT, RECEIPT, decode_options,
+    CLEAR, HARD_LINKS, INSTANCE, KEEP, MAX_OPTION_BYTES, PLACEMENT, PRESENT, RECEIPT, decode_keep,
+    decode_options, put_keep,
 };
 use super::{CopyInstance, Placement, VERSION, WireError};
+use crate::preservation::Preservation;
 
 /// A server's acceptance of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,6 +28,8 @@ pub(crate) struct Acceptance {
     pub placement: Option<Placement>,
     /// If true, the server will sign the result of the copy (LH-COPY-57).
     pub receipt: bool,
+    /// Selection of HELLO, from a server that understands it (LH-COPY-60).
+    pub keep: Preservation,
 }
 
 impl Acceptance {
@@ -50,6 +54,7 @@ impl Acceptance {
         if self.receipt {
             put_option(out, RECEIPT, &[]);
         }
+        put_keep(out, self.keep, false);
     }
 
     pub(super) fn decode(fields: &mut FieldReader) -> Result<Self, WireError> {
@@ -72,6 +77,7 @@ impl Acceptance {
                     accepted.placement = Some(value.code(Placement::from_repr, "placement")?);
                 }
                 RECEIPT => accepted.receipt = true,
+                KEEP => accepted.keep = decode_keep(value)?,
                 _ => return Ok(false),
             }
             Ok(true)

@@ -8,12 +8,13 @@ use longhaul_filter::FilterRules;
 use super::encode::{put_bytes, put_option};
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, CRITICAL, EXISTING, FILTER, HARD_LINKS, MAX_HELLO_OPTION_BYTES, NOT_KEPT, OFFER, PART,
-    PLACEMENT, RECEIPT, REST, RESUME, SINGLE, decode_options,
+    CLEAR, CRITICAL, EXISTING, FILTER, HARD_LINKS, KEEP, MAX_HELLO_OPTION_BYTES, NOT_KEPT, OFFER,
+    PART, PLACEMENT, RECEIPT, REST, RESUME, SINGLE, decode_keep, decode_options, put_keep,
 };
 use super::*;
 use crate::existing::ExistingPolicy;
 use crate::part::{CopyPart, Portion};
+use crate::preservation::Preservation;
 
 const MAGIC: [u8; 4] = *b"LHCP";
 /// Maximum number of sources of one copy.
@@ -82,6 +83,8 @@ pub struct Hello {
     /// If true, the server should sign the result of the copy (LH-COPY-57). [`crate::Client`] sets
     /// it.
     pub receipt: bool,
+    /// Selection of what the copy keeps in addition (LH-COPY-60).
+    pub keep: Preservation,
 }
 
 /// Placement of the sources of a push. The number is its code on the wire.
@@ -212,6 +215,7 @@ impl Hello {
         if self.receipt {
             put_option(out, RECEIPT, &[]);
         }
+        put_keep(out, self.keep, self.keep.changes_entries());
     }
 
     pub(super) fn decode(fields: &mut FieldReader) -> Result<Self, WireError> {
@@ -258,6 +262,7 @@ impl Hello {
         let (mut hard_links, mut single, mut portion) = (false, false, Portion::Whole);
         let (mut placement, mut reports_not_kept, mut receipt) = (None, false, false);
         let (mut filter, mut existing) = (FilterRules::default(), ExistingPolicy::default());
+        let mut keep = Preservation::default();
         decode_options(fields, MAX_HELLO_OPTION_BYTES, |kind, value| {
             match kind {
                 RESUME => resume = true,
@@ -280,6 +285,7 @@ impl Hello {
                     existing = policy.ok_or(WireError::Value("treatment of existing files"))?;
                 }
                 RECEIPT => receipt = true,
+                kind if kind & !CRITICAL == KEEP => keep = decode_keep(value)?,
                 _ => return Ok(false),
             }
             Ok(true)
@@ -298,6 +304,7 @@ impl Hello {
             filter,
             existing,
             receipt,
+            keep,
         })
     }
 
@@ -324,6 +331,12 @@ impl Hello {
             return Some(
                 "it is of an earlier release and cannot filter what it sends: upgrade it, or leave \
                  out --exclude and the other filters",
+            );
+        }
+        if self.keep.changes_entries() && is_unknown(KEEP) {
+            return Some(
+                "it is of an earlier release and cannot treat symbolic links otherwise: upgrade \
+                 it, or leave out --copy-links and --safe-links",
             );
         }
         (!self.existing.is_default() && is_unknown(EXISTING)).then_some(

@@ -367,6 +367,7 @@ pub async fn pull_hostile(
         filter: FilterRules::default(),
         existing: ExistingPolicy::default(),
         receipt: false,
+        keep: Preservation::default(),
     };
     let options = WriteOptions {
         overwrite: true,

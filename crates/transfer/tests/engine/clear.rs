@@ -103,6 +103,7 @@ fn hello(request: CopyRequest) -> Hello {
         filter: FilterRules::default(),
         existing: ExistingPolicy::default(),
         receipt: false,
+        keep: Preservation::default(),
     }
 }
 

@@ -11,6 +11,7 @@ mod files;
 mod filters;
 mod hard_links;
 mod harness;
+mod metadata;
 mod outages;
 mod parts;
 mod receipts;
