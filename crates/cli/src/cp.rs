@@ -599,9 +599,7 @@ impl Cp {
         // The side with the source filters, the other one decides about what exists.
         let (filter, existing, keep) = match request {
             CopyRequest::Push { .. } => (FilterRules::default(), existing, keep.for_receiver()),
-            CopyRequest::Pull { .. } => {
-                (filter.rules().clone(), ExistingPolicy::default(), keep)
-            }
+            CopyRequest::Pull { .. } => (filter.rules().clone(), ExistingPolicy::default(), keep),
         };
         let hello = Hello {
             token: CopyToken::random()?,

@@ -152,7 +152,10 @@ pub struct CopyAsk {
     pub keep: Preservation,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn is_nothing(keep: &Preservation) -> bool {
     keep.is_empty()
 }

@@ -63,9 +63,8 @@ impl Attributes {
         let owners = [&self.user, &self.group].into_iter().flatten();
         let names: usize = owners.map(|owner| owner.name.len()).sum();
         let lists = [&self.acls, &self.xattrs].into_iter().flatten().flatten();
-        let each = lists.map(|one| {
-            EXTENDED_ATTRIBUTE_BYTES + one.name.len() as u64 + one.value.len() as u64
-        });
+        let each = lists
+            .map(|one| EXTENDED_ATTRIBUTE_BYTES + one.name.len() as u64 + one.value.len() as u64);
         ATTRIBUTES_BYTES + names as u64 + each.sum::<u64>()
     }
 }

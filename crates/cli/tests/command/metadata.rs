@@ -55,7 +55,12 @@ fn run(words: &[&str], path: &Path) {
 /// Makes a tree with one of everything.
 fn make(root: &Path) {
     fs::create_dir_all(root.join("d/empty")).unwrap();
-    for (path, size) in [("plain", 10), ("d/acl", 2000), ("d/large", 700_000), ("set-id", 5)] {
+    for (path, size) in [
+        ("plain", 10),
+        ("d/acl", 2000),
+        ("d/large", 700_000),
+        ("set-id", 5),
+    ] {
         fs::write(root.join(path), vec![3; size]).unwrap();
     }
     fs::hard_link(root.join("plain"), root.join("d/same")).unwrap();
@@ -87,7 +92,10 @@ fn make(root: &Path) {
     ] {
         fs::set_permissions(root.join(path), Permissions::from_mode(mode)).unwrap();
     }
-    run(&["setfacl", "-m", "u:1234:rw,g:4321:r"], &root.join("d/acl"));
+    run(
+        &["setfacl", "-m", "u:1234:rw,g:4321:r"],
+        &root.join("d/acl"),
+    );
     run(&["setfacl", "-d", "-m", "u:1234:rwx"], &root.join("d"));
     for (path, name) in [("d/acl", "user.note"), ("d", "user.of-directory")] {
         run(&["setfattr", "-n", name, "-v", "text"], &root.join(path));
@@ -176,7 +184,11 @@ fn mirror_with_rsync(source: &Path, target: &Path) {
         .arg(target.join(""))
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 fn at(stage: &Stage, server: &Service, arguments: &[&str]) -> Value {
@@ -190,8 +202,12 @@ fn at(stage: &Stage, server: &Service, arguments: &[&str]) -> Value {
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
     let lines = String::from_utf8(output.stdout).unwrap();
-    let mut events = lines.lines().map(|line| serde_json::from_str(line).unwrap());
-    events.find(|event: &Value| event["event"] == "report").unwrap()
+    let mut events = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    events
+        .find(|event: &Value| event["event"] == "report")
+        .unwrap()
 }
 
 #[test]
@@ -207,7 +223,11 @@ fn archives_equal_those_of_rsync() {
     assert_eq!(expected, describe(&stage.path("here/t")));
     // Here, to a server, and back.
     fs::create_dir(stage.path("local")).unwrap();
-    at(&stage, &server, &["sync", "-a", "--delete", "here/t", "local"]);
+    at(
+        &stage,
+        &server,
+        &["sync", "-a", "--delete", "here/t", "local"],
+    );
     at(&stage, &server, &["cp", "-a", "here/t", "@pushed"]);
     at(&stage, &server, &["cp", "-a", "@pushed", "back"]);
     for copy in ["local", "root/pushed", "back"] {
@@ -226,7 +246,11 @@ fn changed_metadata_is_corrected_as_by_rsync() {
     fs::create_dir(stage.path("expected")).unwrap();
     let both = || {
         mirror_with_rsync(&stage.path("here/t"), &stage.path("expected"));
-        at(&stage, &server, &["sync", "-a", "--delete", "here/t", "@copy"])
+        at(
+            &stage,
+            &server,
+            &["sync", "-a", "--delete", "here/t", "@copy"],
+        )
     };
     both();
     let t = stage.path("here/t");
@@ -237,7 +261,10 @@ fn changed_metadata_is_corrected_as_by_rsync() {
     run(&["setfacl", "-k"], &t.join("d"));
     run(&["setfacl", "-m", "u:1111:r"], &t.join("set-id"));
     run(&["setfattr", "-x", "user.note"], &t.join("d/acl"));
-    run(&["setfattr", "-n", "user.new", "-v", "1"], &t.join("d/empty"));
+    run(
+        &["setfattr", "-n", "user.new", "-v", "1"],
+        &t.join("d/empty"),
+    );
     fs::set_permissions(t.join("set-id"), Permissions::from_mode(0o2711)).unwrap();
     fs::remove_file(t.join("fifo")).unwrap();
     fs::write(t.join("fifo"), "a file now").unwrap();
@@ -265,9 +292,11 @@ fn server_without_permission_reports_what_is_not_kept() {
     let counts = ["owners", "set_id_bits", "acls", "extended_attributes"]
         .map(|name| report["not_kept"][name].as_u64().unwrap());
     let is_withheld = |name: &String| name.starts_with("trusted.") || name.starts_with("security.");
-    let withheld = ["plain", "d/large"]
-        .iter()
-        .filter(|path| attributes(&stage.path("here/t").join(path)).keys().any(is_withheld));
+    let withheld = ["plain", "d/large"].iter().filter(|path| {
+        attributes(&stage.path("here/t").join(path))
+            .keys()
+            .any(is_withheld)
+    });
     // The hard link is another name of a file that counts.
     assert_eq!(counts, [6, 2, 0, withheld.count() as u64], "{report}");
     let set_id = fs::metadata(stage.path("root/pushed/set-id")).unwrap();
@@ -285,7 +314,11 @@ fn owners_that_cannot_be_set_are_an_error_only_with_chown() {
     let to = |path: &str| format!("lh://{}/{path}", server.address);
     let refused = stage.cp(&server, &["-r", "--chown", "12345", "here/t", &to("a")]);
     assert_eq!(refused.status.code(), Some(1), "{}", errors(&refused));
-    assert!(errors(&refused).contains("--allow-owners"), "{}", errors(&refused));
+    assert!(
+        errors(&refused).contains("--allow-owners"),
+        "{}",
+        errors(&refused)
+    );
     let wrong = stage.cp(&server, &["--chown", ":", "here/t", &to("a")]);
     assert_eq!(wrong.status.code(), Some(2));
     let wrong = stage.cp(&server, &["--chmod", "rwx", "here/t", &to("a")]);
@@ -294,7 +327,10 @@ fn owners_that_cannot_be_set_are_an_error_only_with_chown() {
         eprintln!("left out: only root can give files away");
         return;
     }
-    let given = stage.cp(&server, &["-r", "--chown", "12345:0", "here/t", "here/given"]);
+    let given = stage.cp(
+        &server,
+        &["-r", "--chown", "12345:0", "here/t", "here/given"],
+    );
     assert_eq!(given.status.code(), Some(0), "{}", errors(&given));
     let meta = fs::metadata(stage.path("here/given/f")).unwrap();
     assert_eq!((meta.uid(), meta.gid()), (12345, 0));
@@ -320,10 +356,17 @@ fn permissions_and_links_are_changed_on_request() {
     assert_eq!(fs::read_to_string(root.join("out")).unwrap(), "outside");
     assert!(!root.join("in").is_symlink());
     let mode = |path: PathBuf| fs::metadata(path).unwrap().mode() & 0o7777;
-    assert_eq!((mode(root.join("d")), mode(root.join("d/f"))), (0o750, 0o640));
+    assert_eq!(
+        (mode(root.join("d")), mode(root.join("d/f"))),
+        (0o750, 0o640)
+    );
     copy(&["--safe-links"], "safe");
     let root = stage.path("root/safe");
     assert!(root.join("in").is_symlink() && root.join("out").symlink_metadata().is_err());
     let refused = stage.cp(&server, &["-rL", &format!("{there}safe"), "here/back"]);
-    assert!(errors(&refused).contains("follows no symbolic links"), "{}", errors(&refused));
+    assert!(
+        errors(&refused).contains("follows no symbolic links"),
+        "{}",
+        errors(&refused)
+    );
 }

@@ -107,10 +107,12 @@ impl MetadataOptions {
     pub fn preservation(&self) -> Preservation {
         let chown = self.chown.as_deref().map(OwnerChange::parse);
         let chown = chown.and_then(Result::ok).unwrap_or_default();
-        let chmod = self.chmod.as_deref().map(|text| ModeChanges::parse(text, 0));
-        let sets_special_bits = chmod.is_some_and(|changes| {
-            changes.is_ok_and(|changes| changes.set_special_bits())
-        });
+        let chmod = self
+            .chmod
+            .as_deref()
+            .map(|text| ModeChanges::parse(text, 0));
+        let sets_special_bits =
+            chmod.is_some_and(|changes| changes.is_ok_and(|changes| changes.set_special_bits()));
         Preservation {
             owner: self.owner || self.archive || chown.sets_user(),
             group: self.group || self.archive || chown.sets_group(),
@@ -183,7 +185,10 @@ mod tests {
             },
             single
         );
-        assert_eq!(options.metadata.preservation(), single.metadata.preservation());
+        assert_eq!(
+            options.metadata.preservation(),
+            single.metadata.preservation()
+        );
         assert!(parse(&[]).metadata.preservation().is_empty());
         assert_eq!(options.metadata.first_given(), Some("--archive"));
     }

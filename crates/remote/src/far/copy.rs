@@ -16,7 +16,8 @@ use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{
     AttributeSettings, Client, Compare, ConnectError, Connector, CopyDestination, CopyOutcome,
     CopyRequest, CopyToken, DEFAULT_PATIENCE, Error, ExistingPolicy, Filter, FilterRules, Hello,
-    MetadataChanges, Observer, Portion, RouteInfo, SessionConnector, Sources, TransferEvent, TransferProgress, WriteOptions,
+    MetadataChanges, Observer, Portion, RouteInfo, SessionConnector, Sources, TransferEvent,
+    TransferProgress, WriteOptions,
 };
 use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedSender;

@@ -9,9 +9,7 @@ use longhaul_filter::{FilterRules, NameRule};
 use longhaul_proto::PublicKey;
 use longhaul_proto::fuzzing::{Seed, text_seeds};
 
-use crate::attributes::{
-    Attributes, ExtendedAttribute, Owner, SpecialFile, SpecialKind,
-};
+use crate::attributes::{Attributes, ExtendedAttribute, Owner, SpecialFile, SpecialKind};
 use crate::error::{Failure, FailureKind};
 use crate::existing::ExistingPolicy;
 use crate::part::{CopyPart, Portion};
@@ -44,6 +42,17 @@ fn all() -> Vec<(&'static str, Frame)> {
             "hello-pull-part",
             Frame::Hello(Hello {
                 portion: CopyPart::new(3, 8).map(Portion::Part).unwrap_or_default(),
+                ..pull()
+            }),
+        ),
+        (
+            "hello-pull-keep",
+            Frame::Hello(Hello {
+                keep: Preservation {
+                    owner: true,
+                    safe_links: true,
+                    ..Preservation::default()
+                },
                 ..pull()
             }),
         ),
@@ -336,11 +345,7 @@ fn pull() -> Hello {
         },
         existing: ExistingPolicy::default(),
         receipt: false,
-        keep: Preservation {
-            owner: true,
-            xattrs: true,
-            ..Preservation::default()
-        },
+        keep: Preservation::default(),
     }
 }
 

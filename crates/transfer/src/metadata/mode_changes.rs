@@ -196,8 +196,16 @@ impl UserClasses {
                 'x' => bits.set |= self.classes() & allowed,
                 'X' => bits.set_if_executable |= self.classes() & allowed,
                 's' => {
-                    let of_user = if self.classes() & 0o100 != 0 { 0o4000 } else { 0 };
-                    let of_group = if self.classes() & 0o010 != 0 { 0o2000 } else { 0 };
+                    let of_user = if self.classes() & 0o100 != 0 {
+                        0o4000
+                    } else {
+                        0
+                    };
+                    let of_group = if self.classes() & 0o010 != 0 {
+                        0o2000
+                    } else {
+                        0
+                    };
                     bits.set |= of_user | of_group;
                 }
                 't' => bits.set |= 0o1000,
@@ -238,7 +246,11 @@ mod tests {
             ("D2775,F664", 0o700, 0o664, 0o2775),
         ] {
             assert_eq!(changed(text, mode, false), file, "{text} of a file");
-            assert_eq!(changed(text, mode, true), directory, "{text} of a directory");
+            assert_eq!(
+                changed(text, mode, true),
+                directory,
+                "{text} of a directory"
+            );
         }
     }
 
@@ -250,9 +262,14 @@ mod tests {
 
     #[test]
     fn wrong_changes_are_refused_in_one_line() {
-        for wrong in ["", "7777777", "888", "u", "u+q", "z+r", "D", "u+r,,", "F9", "644x", "u>r"] {
+        for wrong in [
+            "", "7777777", "888", "u", "u+q", "z+r", "D", "u+r,,", "F9", "644x", "u>r",
+        ] {
             let error = ModeChanges::parse(wrong, 0).unwrap_err().to_string();
-            assert!(error.starts_with("--chmod ") && !error.contains('\n'), "{error}");
+            assert!(
+                error.starts_with("--chmod ") && !error.contains('\n'),
+                "{error}"
+            );
         }
     }
 

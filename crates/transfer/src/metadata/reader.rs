@@ -267,7 +267,8 @@ mod tests {
     fn nothing_is_read_before_the_other_end_understands_it() {
         let file = tempfile::tempfile().unwrap();
         let (node, stat) = (Node::open(file.as_fd()), rustix::fs::fstat(&file).unwrap());
-        for (is_understood, has_attributes) in [(None, false), (Some(false), false), (Some(true), true)]
+        for (is_understood, has_attributes) in
+            [(None, false), (Some(false), false), (Some(true), true)]
         {
             let reader = MetadataReader::new(everything(), MetadataChanges::default());
             if let Some(is_understood) = is_understood {

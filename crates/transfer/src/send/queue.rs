@@ -122,7 +122,7 @@ impl WorkQueue {
             held: account.take(Resource::Bookkeeping, 1)?,
         };
         state.account(0, 0)?;
-        let sources = sources.into();
+        let sources: Arc<Sources> = sources.into();
         sources.metadata().report_to(progress.clone());
         Ok(Arc::new(Self {
             state: Mutex::new(state),

@@ -4,8 +4,8 @@ use super::encode::put_bytes;
 use super::field_reader::FieldReader;
 use super::*;
 use crate::attributes::{
-    AttributeClass, ExtendedAttribute, MAX_EXTENDED_ATTRIBUTES, MAX_NAME_BYTES, Owner, SPECIAL_BITS,
-    SpecialKind,
+    AttributeClass, ExtendedAttribute, MAX_EXTENDED_ATTRIBUTES, MAX_NAME_BYTES, Owner,
+    SPECIAL_BITS, SpecialKind,
 };
 
 /// Flags that name the fields of attributes.

@@ -50,7 +50,8 @@ fn attributes() -> impl Strategy<Value = Attributes> {
             name: name.into_bytes(),
             value: value.to_vec(),
         });
-        each.filter(|one| !one.name.starts_with(b"user.longhaul.")).collect()
+        each.filter(|one| !one.name.starts_with(b"user.longhaul."))
+            .collect()
     });
     let acl = any::<[u8; 4]>().prop_map(|value| {
         vec![ExtendedAttribute {
@@ -235,7 +236,13 @@ fn frame() -> impl Strategy<Value = Frame> {
             keep()
         )
             .prop_map(
-                |(max_streams, instance, [clear, present, hard_links, receipt], placement, keep)| {
+                |(
+                    max_streams,
+                    instance,
+                    [clear, present, hard_links, receipt],
+                    placement,
+                    keep,
+                )| {
                     Frame::Accept(Acceptance {
                         max_streams,
                         instance,
@@ -544,11 +551,7 @@ fn lh_copy_60_what_is_kept_is_requested_and_confirmed_by_an_option() {
         keep: owners,
         ..Acceptance::default()
     });
-    let body = [
-        &VERSION.to_le_bytes()[..],
-        &[9, 0],
-        b"\x10\0\x02\0\x01\0",
-    ];
+    let body = [&VERSION.to_le_bytes()[..], &[9, 0], b"\x10\0\x02\0\x01\0"];
     assert_eq!(
         decode(FrameType::Accept, body.concat().into()),
         Ok(accepted)

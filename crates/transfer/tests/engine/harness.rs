@@ -182,14 +182,15 @@ impl Bench {
         client.receipt = self.receipt.clone();
         let destination =
             CopyDestination::local(&self.local(to), names, options, client.hello.token).unwrap();
-        let destination = destination
-            .with_existing(self.existing)
-            .with_attributes(AttributeSettings {
-                keep: self.keep.for_receiver(),
-                changes: self.changes.clone(),
-                is_privileged: true,
-                corrects_existing: self.keep.has_attributes(),
-            });
+        let destination =
+            destination
+                .with_existing(self.existing)
+                .with_attributes(AttributeSettings {
+                    keep: self.keep.for_receiver(),
+                    changes: self.changes.clone(),
+                    is_privileged: true,
+                    corrects_existing: self.keep.has_attributes(),
+                });
         let result = client.pull(destination, labels).await;
         finish(result, events, progress).await
     }

@@ -136,8 +136,14 @@ async fn changed_attributes_are_corrected_without_a_transfer() {
     let run = bench
         .pull(bench.pipes(), &["t"], "", WriteOptions::default())
         .await;
-    assert_eq!(run.failures(), [("fifo".to_owned(), FailureKind::NotRegular)]);
-    assert_eq!(get(&bench.local("t/d/large"), "user.a").unwrap(), b"changed true");
+    assert_eq!(
+        run.failures(),
+        [("fifo".to_owned(), FailureKind::NotRegular)]
+    );
+    assert_eq!(
+        get(&bench.local("t/d/large"), "user.a").unwrap(),
+        b"changed true"
+    );
 }
 
 #[tokio::test]
@@ -184,7 +190,10 @@ async fn lh_copy_64_server_creates_no_device_unless_allowed() {
     let made = std::fs::symlink_metadata(bench.root("up/t/null"))
         .or_else(|_| std::fs::symlink_metadata(bench.root("up/null")))
         .unwrap();
-    assert_eq!((made.rdev(), made.file_type().is_char_device()), (device, true));
+    assert_eq!(
+        (made.rdev(), made.file_type().is_char_device()),
+        (device, true)
+    );
 }
 
 #[tokio::test]
@@ -215,9 +224,11 @@ async fn lh_copy_65_links_are_followed_only_where_the_server_serves_its_user() {
     // A link to a directory above it would never end.
     let failed = run.failures();
     assert_eq!(failed.len(), 2, "{failed:?}");
-    assert!(failed.iter().all(|(name, kind)| {
-        name == "up" && *kind == FailureKind::RefusedPath
-    }));
+    assert!(
+        failed
+            .iter()
+            .all(|(name, kind)| { name == "up" && *kind == FailureKind::RefusedPath })
+    );
     assert_eq!(std::fs::read(bench.local("all/out")).unwrap(), b"secret");
     let again = bench.local("all/again");
     assert!(!again.is_symlink() && again.join("f").is_file());

@@ -367,7 +367,12 @@ fn without_memory_no_new_entry_is_accepted() {
     ledger.set_room(BEGUN_WITH, Some(refusal));
     let refused = ledger.announce(announced(0, BLOCK), &[], &mut out);
     assert_eq!(refused, Err(Rejection::Limit(refusal)));
-    assert!(!ledger.entry(&head(0), Some(&Meta::default()), (0, Question::Entry(0)), &mut out));
+    assert!(!ledger.entry(
+        &head(0),
+        Some(&Meta::default()),
+        (0, Question::Entry(0)),
+        &mut out
+    ));
     assert!(matches!(
         &out[0],
         LedgerAction::Report(report)
@@ -432,7 +437,12 @@ fn lh_copy_23_failure_during_a_commit_is_ignored() {
 fn lh_copy_25_unfinished_directories_are_sent_before_done() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     for id in 0..2 {
-        assert!(ledger.entry(&head(id), Some(&Meta::default()), (0, Question::Entry(id)), &mut out));
+        assert!(ledger.entry(
+            &head(id),
+            Some(&Meta::default()),
+            (0, Question::Entry(id)),
+            &mut out
+        ));
         ledger.directory_made(&head(id), Meta::default(), Ok(MadeDir::New), true, &mut out);
     }
     ledger.handle_end(2, &mut out).unwrap();

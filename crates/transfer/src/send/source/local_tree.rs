@@ -180,15 +180,11 @@ impl Source for LocalTree {
     fn set_metadata(&mut self, metadata: Arc<MetadataReader>) {
         if metadata.follows_links() {
             for root in &mut self.roots {
-                let following = root.as_ref().map(|root| root.base.following());
-                match following {
-                    Ok(Ok(base)) => {
-                        if let Ok(root) = root {
-                            root.base = Arc::new(base);
-                        }
+                if let Ok(source) = root {
+                    match source.base.following() {
+                        Ok(base) => source.base = Arc::new(base),
+                        Err(errno) => *root = Err(errno.into()),
                     }
-                    Ok(Err(errno)) => *root = Err(errno.into()),
-                    Err(_) => {}
                 }
             }
         }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{AttributeWriter, Committer, CopyDestination, Flusher, GranularityCache, OpenDirs, temp_prefix};
+use super::{
+    AttributeWriter, Committer, CopyDestination, Flusher, GranularityCache, OpenDirs, temp_prefix,
+};
 use crate::wire::{CopyToken, Placement};
 
 impl CopyDestination {

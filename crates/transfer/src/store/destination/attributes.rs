@@ -276,7 +276,8 @@ impl AttributeWriter {
             .filter(|name| AttributeClass::of_name(name) == Some(class))
             .filter(|name| list.iter().all(|one| one.name != *name));
         for name in surplus {
-            *lost |= !self.may_set(name) || retry(node, stat, || node.remove_attribute(name)).is_err();
+            *lost |=
+                !self.may_set(name) || retry(node, stat, || node.remove_attribute(name)).is_err();
         }
         for ExtendedAttribute { name, value } in list {
             let is_set = node.attribute(name).is_ok_and(|there| there == *value);
@@ -439,7 +440,8 @@ mod tests {
             eprintln!("left out: no extended attributes here");
             return;
         }
-        node.set_attribute(b"user.longhaul.directory", b"own").unwrap();
+        node.set_attribute(b"user.longhaul.directory", b"own")
+            .unwrap();
         let wanted = meta(Attributes {
             xattrs: Some(vec![ExtendedAttribute {
                 name: b"user.new".to_vec(),
@@ -456,6 +458,13 @@ mod tests {
         assert_eq!(writer.lost(), NotKeptCounts::default());
         // Nothing is set that this copy does not keep.
         let plain = AttributeWriter::new(AttributeSettings::default());
-        assert!(!plain.differs(&node, &stat, &meta(Attributes { xattrs: Some(vec![]), ..Attributes::default() })));
+        assert!(!plain.differs(
+            &node,
+            &stat,
+            &meta(Attributes {
+                xattrs: Some(vec![]),
+                ..Attributes::default()
+            })
+        ));
     }
 }

@@ -128,7 +128,8 @@ impl CopyDestination {
             DirectoryState::Finished | DirectoryState::Reopened(_) => return MadeDir::Earlier,
             DirectoryState::Own => {}
         }
-        if !meta_of(&stat).has_same_basics(meta) || stat.st_mode & SPECIAL_BITS & !SET_GROUP_ID != 0 {
+        if !meta_of(&stat).has_same_basics(meta) || stat.st_mode & SPECIAL_BITS & !SET_GROUP_ID != 0
+        {
             return MadeDir::Kept;
         }
         if stat.st_mode & WRITE_BITS != WRITE_BITS {

@@ -115,8 +115,8 @@ impl CopyDestination {
     fn correct_special(&self, parent: &EntryLocation, meta: &Meta) -> Result<(), Failure> {
         let handle = parent.dir.node_named(&parent.name)?;
         let (node, stat) = (Node::handle(handle.as_fd()), fs::fstat(&handle)?);
-        let is_right = meta_of(&stat).has_same_basics(meta)
-            && !self.attributes.differs(&node, &stat, meta);
+        let is_right =
+            meta_of(&stat).has_same_basics(meta) && !self.attributes.differs(&node, &stat, meta);
         match is_right || special_file(&stat).is_none() {
             true => Ok(()),
             false => self.set_node_metadata(&node, &stat, meta),

@@ -230,11 +230,7 @@ mod tests {
         let dir = Dir::open(tmp.path()).unwrap();
         let file = dir.create_new(OsStr::new("file")).unwrap();
         let stored = (1_600_000_000, 0);
-        set(
-            &file,
-            &Meta::new(0o644, stored),
-        )
-        .unwrap();
+        set(&file, &Meta::new(0o644, stored)).unwrap();
         let stat = fs::fstat(&file).unwrap();
         assert_eq!(modified(&stat), stored);
         let grains = GranularityCache::default();

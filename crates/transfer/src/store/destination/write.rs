@@ -417,7 +417,11 @@ impl CopyDestination {
     }
 
     /// Returns [`Self::locate`] of an entry, with its source.
-    pub(super) fn parent_of(&self, head: &EntryHead, place: &RelPath) -> Result<EntryLocation, Failure> {
+    pub(super) fn parent_of(
+        &self,
+        head: &EntryHead,
+        place: &RelPath,
+    ) -> Result<EntryLocation, Failure> {
         let mut parent = self.locate(place)?;
         parent.source = head.source;
         Ok(parent)
@@ -478,7 +482,6 @@ impl CopyDestination {
         OsString::from(format!("{}{id:x}", self.temp_prefix))
     }
 }
-
 
 /// Returns true if the file system does not support symbolic links (symlink(2)).
 fn lacks_links(errno: Errno) -> bool {
