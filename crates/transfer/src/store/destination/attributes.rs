@@ -169,7 +169,7 @@ impl AttributeWriter {
             lost.set_id_bits = allowed != bits;
             allowed
         });
-        self.count(&lost);
+        self.count(&lost, failure.is_some());
         AppliedAttributes {
             special_bits,
             failure,
@@ -292,9 +292,10 @@ impl AttributeWriter {
         self.settings.is_privileged || !is_privileged_name(name)
     }
 
-    fn count(&self, lost: &LostProperties) {
+    /// Counts what an entry has lost. An owner whose loss fails the entry is not counted.
+    fn count(&self, lost: &LostProperties, fails: bool) {
         for (counter, is_lost) in [
-            (&self.lost.owners, lost.user || lost.group),
+            (&self.lost.owners, (lost.user || lost.group) && !fails),
             (&self.lost.set_id_bits, lost.set_id_bits),
             (&self.lost.acls, lost.acls),
             (&self.lost.xattrs, lost.xattrs),
