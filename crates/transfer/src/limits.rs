@@ -40,7 +40,7 @@ pub const DESCRIPTORS_PER_FILE: usize = 3;
 pub const BUFFER_BYTES: usize = (1 << 20) + 64 * 1024;
 /// Bytes that one stream may take in addition to its buffers: read-ahead, one frame, queued
 /// answers, and its session.
-pub const STREAM_BYTES: usize = 7 << 18;
+pub const STREAM_BYTES: usize = 15 << 17;
 /// Maximum number of directories that a copy keeps open for the files in them.
 pub(crate) const OPEN_DIRECTORIES_PER_COPY: usize = 16;
 /// Descriptors that one piece of work on a blocking thread opens briefly.

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::{self, Stat};
+use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use super::{CopyDestination, EntryLocation, times};
@@ -103,10 +103,11 @@ impl CopyDestination {
         meta: &Meta,
     ) -> Result<Result<(), Failure>, Failure> {
         let handle = parent.dir.node_named(name)?;
-        let stat = fs::fstat(&handle)?;
+        let node = Node::handle(handle.as_fd());
+        let stat = node.stat()?;
         // Something else may have taken the name meanwhile.
         match special_file(&stat) == Some(special) && stat.st_nlink == 1 {
-            true => Ok(self.set_node_metadata(&Node::handle(handle.as_fd()), &stat, meta)),
+            true => Ok(self.set_node_metadata(&node, &stat, meta)),
             false => Err(Failure::new(FailureKind::Exists)),
         }
     }
@@ -114,7 +115,8 @@ impl CopyDestination {
     /// Corrects the metadata of an existing special file.
     fn correct_special(&self, parent: &EntryLocation, meta: &Meta) -> Result<(), Failure> {
         let handle = parent.dir.node_named(&parent.name)?;
-        let (node, stat) = (Node::handle(handle.as_fd()), fs::fstat(&handle)?);
+        let node = Node::handle(handle.as_fd());
+        let stat = node.stat()?;
         let is_right =
             meta_of(&stat).has_same_basics(meta) && !self.attributes.differs(&node, &stat, meta);
         match is_right || special_file(&stat).is_none() {

@@ -446,8 +446,8 @@ impl CopyDestination {
         let applied = match meta.attributes {
             None => AppliedAttributes::default(),
             Some(_) => {
-                let stat = fs::fstat(fd)?;
-                self.attributes.apply(&Node::open(fd), &stat, meta)
+                let node = Node::open(fd);
+                self.attributes.apply(&node, &node.stat()?, meta)
             }
         };
         let mode = Mode::from_raw_mode(meta.mode | applied.special_bits.unwrap_or(0));
@@ -462,7 +462,8 @@ impl CopyDestination {
             return Ok(());
         }
         let handle = parent.dir.node_named(&parent.name)?;
-        let (node, stat) = (Node::handle(handle.as_fd()), fs::fstat(&handle)?);
+        let node = Node::handle(handle.as_fd());
+        let stat = node.stat()?;
         // Something else may have taken the name meanwhile.
         let is_link = kind_of(&stat) == NodeKind::Symlink && stat.st_nlink == 1;
         if !is_link || !self.attributes.differs(&node, &stat, meta) {
