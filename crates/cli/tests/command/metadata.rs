@@ -179,7 +179,8 @@ fn attributes(path: &Path) -> BTreeMap<String, Vec<u8>> {
 
 fn mirror_with_rsync(source: &Path, target: &Path) {
     let output = Command::new("rsync")
-        .args(["-aAXH", "--delete"])
+        // Without this, a time within the same second counts as equal.
+        .args(["-aAXH", "--delete", "--modify-window=-1"])
         .arg(source.join(""))
         .arg(target.join(""))
         .output()
