@@ -9,7 +9,6 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::ArgPredicate;
 use longhaul_deadline::ReservationMode;
 use longhaul_proto::{PublicKey, Route, Transport};
 use longhaul_transfer::{ExistingPolicy, MAX_STREAMS};
@@ -38,7 +37,7 @@ const DEADLINE: &str = "Deadline";
 pub struct CopyOptions {
     /// Copy directories with all they hold.
     #[arg(help_heading = filter::HEADING, short, long)]
-    #[arg(default_value_if("archive", ArgPredicate::IsPresent, "true"))]
+    #[arg(default_value_if("archive", "true", "true"))]
     pub recursive: bool,
     /// Options that select what is copied.
     #[command(flatten)]
@@ -85,7 +84,7 @@ pub struct CopyOptions {
     /// Keep hard links: several names of one file in the sources become several names of one file,
     /// which is transferred once.
     #[arg(help_heading = WRITING, short = 'H', long)]
-    #[arg(default_value_if("archive", ArgPredicate::IsPresent, "true"))]
+    #[arg(default_value_if("archive", "true", "true"))]
     pub hard_links: bool,
     /// Depots to pass, in order, or `direct`. Repeatable: streams spread over the routes, and the
     /// faster ones carry more. [default: the routes from routes.toml or the controller, in addition

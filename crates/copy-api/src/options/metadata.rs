@@ -1,7 +1,6 @@
 //! Options that select what is kept of metadata, and how symbolic links are treated.
 
 use clap::Args;
-use clap::builder::ArgPredicate;
 use longhaul_transfer::{
     MetadataChanges, ModeChanges, ModeChangesError, OwnerChange, OwnerChangeError, Preservation,
 };
@@ -25,12 +24,12 @@ pub struct MetadataOptions {
     /// Keep owners, by name if the other end knows the name (needs root there, or serve
     /// --allow-owners).
     #[arg(help_heading = HEADING, long)]
-    #[arg(default_value_if(ARCHIVE, ArgPredicate::IsPresent, "true"))]
+    #[arg(default_value_if(ARCHIVE, "true", "true"))]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub owner: bool,
     /// Keep groups, in the same way.
     #[arg(help_heading = HEADING, long)]
-    #[arg(default_value_if(ARCHIVE, ArgPredicate::IsPresent, "true"))]
+    #[arg(default_value_if(ARCHIVE, "true", "true"))]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub group: bool,
     /// Keep the numbers of owners and groups, whatever their names.
@@ -39,23 +38,23 @@ pub struct MetadataOptions {
     pub numeric_ids: bool,
     /// Keep POSIX ACLs, by number.
     #[arg(help_heading = HEADING, long)]
-    #[arg(default_value_if(ARCHIVE, ArgPredicate::IsPresent, "true"))]
+    #[arg(default_value_if(ARCHIVE, "true", "true"))]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub acls: bool,
     /// Keep extended attributes.
     #[arg(help_heading = HEADING, long)]
-    #[arg(default_value_if(ARCHIVE, ArgPredicate::IsPresent, "true"))]
+    #[arg(default_value_if(ARCHIVE, "true", "true"))]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub xattrs: bool,
     /// Keep set-user-ID, set-group-ID and sticky bits.
     #[arg(help_heading = HEADING, long)]
-    #[arg(default_value_if(ARCHIVE, ArgPredicate::IsPresent, "true"))]
+    #[arg(default_value_if(ARCHIVE, "true", "true"))]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub set_id: bool,
     /// Copy devices, FIFOs and sockets as what they are (devices need root, or serve
     /// --allow-owners).
     #[arg(help_heading = HEADING, long)]
-    #[arg(default_value_if(ARCHIVE, ArgPredicate::IsPresent, "true"))]
+    #[arg(default_value_if(ARCHIVE, "true", "true"))]
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub specials: bool,
     /// Copy what symbolic links lead to, instead of the links.
