@@ -191,8 +191,8 @@ impl UserClasses {
         };
         for letter in letters.chars() {
             match letter {
-                'r' => bits.set |= self.classes() * 4 & allowed,
-                'w' => bits.set |= self.classes() * 2 & allowed,
+                'r' => bits.set |= (self.classes() * 4) & allowed,
+                'w' => bits.set |= (self.classes() * 2) & allowed,
                 'x' => bits.set |= self.classes() & allowed,
                 'X' => bits.set_if_executable |= self.classes() & allowed,
                 's' => {

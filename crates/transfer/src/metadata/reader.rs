@@ -150,11 +150,12 @@ impl MetadataReader {
             let name = is_named(id).then(|| self.names.group_name(id));
             owner(id, name.flatten())
         };
+        let special_bits = match kind {
+            ChangedKind::Symlink => 0,
+            ChangedKind::File | ChangedKind::Directory => stat.st_mode & SPECIAL_BITS,
+        };
         let mut attributes = Attributes {
-            special_bits: kept.special_bits.then(|| match kind {
-                ChangedKind::Symlink => 0,
-                ChangedKind::File | ChangedKind::Directory => stat.st_mode & SPECIAL_BITS,
-            }),
+            special_bits: kept.special_bits.then_some(special_bits),
             user: kept.owner.then(|| user(stat.st_uid)),
             group: kept.group.then(|| group(stat.st_gid)),
             acls: None,
