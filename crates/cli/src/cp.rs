@@ -544,7 +544,8 @@ impl Cp {
         self.options.metadata.changes(current_umask())
     }
 
-    /// Returns how metadata is written here. `changes` are those that the sending end does not make.
+    /// Returns how metadata is written here. `changes` are those that the sending end does not
+    /// make.
     fn attribute_settings(&self, changes: MetadataChanges) -> AttributeSettings {
         let keep = self.preservation();
         AttributeSettings {

@@ -135,8 +135,8 @@ impl Server {
         self.allows_clear.store(true, Ordering::Relaxed);
     }
 
-    /// Allows clients that may write to set owners, devices, set-ID bits and the extended attributes
-    /// of administrators from now on.
+    /// Allows clients that may write to set owners, devices, set-ID bits and the extended
+    /// attributes of administrators from now on.
     pub fn allow_owners(&self) {
         self.sets_owners.store(true, Ordering::Relaxed);
     }

@@ -15,8 +15,8 @@ const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 /// Prefixes of the names of extended attributes that the system itself gives to every file.
 const SYSTEM_LABELS: [&[u8]; 2] = [b"security.selinux", b"security.ima"];
 
-/// Counters of properties that a copy does not keep: those that this end has counted, and those that
-/// the other end has reported (LH-COPY-54, LH-COPY-63).
+/// Counters of properties that a copy does not keep: those that this end has counted, and those
+/// that the other end has reported (LH-COPY-54, LH-COPY-63).
 #[derive(Debug, Default)]
 pub struct NotKept {
     own_user: OnceLock<u32>,

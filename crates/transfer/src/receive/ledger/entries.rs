@@ -11,9 +11,9 @@ use crate::wire::{EntryHead, EntryOutcome, Meta};
 const MAX_DIRECTORY_BYTES: u64 = 64 * 1024 * 1024;
 
 impl<P: LedgerTypes> CopyLedger<P> {
-    /// Handles an entry in one frame. `directory` is the metadata of a directory. Returns true if it must be written, followed by
-    /// [`Self::entry_written`]. Otherwise the requester is answered now, or together with earlier
-    /// ones.
+    /// Handles an entry in one frame. `directory` is the metadata of a directory. Returns true if
+    /// it must be written, followed by [`Self::entry_written`]. Otherwise the requester is answered
+    /// now, or together with earlier ones.
     pub(crate) fn entry(
         &mut self,
         head: &EntryHead,

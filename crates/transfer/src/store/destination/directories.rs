@@ -311,8 +311,8 @@ fn set_metadata(dir: &Dir, stat: &Stat, meta: &Meta, record: FinishRecord) -> Re
     set_mode_and_time(dir, stat.st_mode & special, meta)
 }
 
-/// Records the permissions and time that a directory is about to get. Without a record, a later copy
-/// goes by permissions and time.
+/// Records the permissions and time that a directory is about to get. Without a record, a later
+/// copy goes by permissions and time.
 fn write_record(dir: &Dir, meta: &Meta) {
     let text = encode_record(meta);
     let _ = fs::fsetxattr(dir, RECORD_NAME, text.as_bytes(), XattrFlags::empty());
