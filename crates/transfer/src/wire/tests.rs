@@ -430,6 +430,7 @@ proptest! {
                 present: false,
                 hard_links: false,
                 placement: None,
+                receipt: false,
                 keep: Preservation::default(),
                 ..*acceptance
             }))
