@@ -3,9 +3,9 @@
 
 use strum::FromRepr;
 
-/// Maximum size of the attributes of one entry on the wire, in bytes (LH-COPY-61).
+/// Maximum size of the attributes of one entry on the wire, in bytes (LH-COPY-66).
 pub(crate) const MAX_ATTRIBUTE_BYTES: usize = 65_535;
-/// Maximum number of extended attributes of one entry (LH-COPY-61).
+/// Maximum number of extended attributes of one entry (LH-COPY-66).
 pub(crate) const MAX_EXTENDED_ATTRIBUTES: usize = 1024;
 /// Maximum length of the name of an extended attribute (xattr(7)), a user or a group, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 255;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Selection of further properties that a copy keeps, and its treatment of symbolic links
-/// (LH-COPY-60).
+/// (LH-COPY-65).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Preservation {

@@ -60,9 +60,9 @@ pub struct Server {
     /// (LH-COPY-43).
     allows_clear: AtomicBool,
     /// If true, copies may set owners, devices, set-ID bits and the attributes of administrators
-    /// (LH-COPY-64).
+    /// (LH-COPY-69).
     sets_owners: AtomicBool,
-    /// If true, copies may read what symbolic links lead to (LH-COPY-65).
+    /// If true, copies may read what symbolic links lead to (LH-COPY-70).
     follows_links: AtomicBool,
     /// If true, no copy begins any more.
     refuses_copies: AtomicBool,

@@ -60,7 +60,7 @@ pub(crate) const MAX_DETAIL_BYTES: usize = 512;
 pub(crate) const MAX_HAVE_SUBTREES: usize = 1024;
 /// Maximum file size on the wire, in bytes.
 pub(crate) const MAX_FILE_BYTES: u64 = 1 << 62;
-/// Flag among the permissions of an entry: its attributes follow (LH-COPY-61).
+/// Flag among the permissions of an entry: its attributes follow (LH-COPY-66).
 const ATTRIBUTES_FLAG: u32 = 1 << 31;
 /// Bytes of a frame's length and type.
 pub(crate) const FRAME_HEAD_BYTES: usize = 5;
@@ -126,7 +126,7 @@ pub struct Meta {
     pub mode: u32,
     /// Modification time: seconds since 1970 and nanoseconds (under 1e9).
     pub mtime: (i64, u32),
-    /// Further properties, if the copy keeps any (LH-COPY-61).
+    /// Further properties, if the copy keeps any (LH-COPY-66).
     pub attributes: Option<Arc<Attributes>>,
 }
 
@@ -257,7 +257,7 @@ pub(crate) enum Frame {
         meta: Meta,
         target: Vec<u8>,
     },
-    /// A device, FIFO or socket (LH-COPY-62).
+    /// A device, FIFO or socket (LH-COPY-67).
     Special {
         head: EntryHead,
         meta: Meta,

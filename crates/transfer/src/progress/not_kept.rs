@@ -16,7 +16,7 @@ const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 const SYSTEM_LABELS: [&[u8]; 2] = [b"security.selinux", b"security.ima"];
 
 /// Counters of properties that a copy does not keep: those that this end has counted, and those
-/// that the other end has reported (LH-COPY-54, LH-COPY-63).
+/// that the other end has reported (LH-COPY-54, LH-COPY-68).
 #[derive(Debug, Default)]
 pub struct NotKept {
     own_user: OnceLock<u32>,

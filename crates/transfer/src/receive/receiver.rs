@@ -579,7 +579,7 @@ impl<S: FileStore> Receiver<S> {
         let mut frames = state.ledger.closing_frames();
         let (entries, manifest) = (state.ledger.entries(), state.ledger.conclusion());
         drop(state);
-        // LH-COPY-63.
+        // LH-COPY-68.
         let not_kept = self.store.not_kept();
         if manifest.is_some() && not_kept != NotKeptCounts::default() {
             frames.insert(frames.len().saturating_sub(1), Frame::NotKept(not_kept));

@@ -228,7 +228,7 @@ impl WorkQueue {
         self.perform(state);
     }
 
-    /// Waits until it is known what of the metadata the receiver understands (LH-COPY-61), or the
+    /// Waits until it is known what of the metadata the receiver understands (LH-COPY-66), or the
     /// queue is closed.
     fn wait_until_settled(&self) {
         let mut state = self.state.lock();
@@ -338,7 +338,7 @@ impl WorkQueue {
         Ok(())
     }
 
-    /// Notes whether the receiver understands attributes (LH-COPY-60).
+    /// Notes whether the receiver understands attributes (LH-COPY-65).
     ///
     /// # Errors
     /// [`Error::Refused`] if it does not, and the user asks for another owner.

@@ -132,7 +132,7 @@ impl Sources {
     }
 
     /// Keeps what is selected of the metadata of entries, and changes it as the user asks for
-    /// (LH-COPY-60).
+    /// (LH-COPY-65).
     #[must_use]
     pub fn keeping(mut self, keep: Preservation, changes: MetadataChanges) -> Self {
         self.metadata = Arc::new(MetadataReader::new(keep, changes));

@@ -303,7 +303,7 @@ async fn read_answers<R: AsyncRead + Unpin>(
                 counters.record_accepted(accepted.max_streams);
                 queue.accepted(&accepted)?;
             }
-            // LH-COPY-63.
+            // LH-COPY-68.
             Frame::NotKept(counts) => queue.reporter.progress.not_kept.raise(counts),
             Frame::KeepAlive => {}
             Frame::Refuse { kind, detail } => return Err(refused(kind, detail)),

@@ -315,7 +315,7 @@ impl Server {
             CopyRequest::Pull { recursive, sources } => {
                 let labels = Sources::labels(sources.iter().map(|s| format!("/{s}")).collect());
                 let keep = copy.hello.keep;
-                // LH-COPY-65.
+                // LH-COPY-70.
                 if keep.copy_links && !self.follows_links.load(Ordering::Relaxed) {
                     return Err(Error::Refused(
                         "it follows no symbolic links: leave out --copy-links".into(),
@@ -345,7 +345,7 @@ impl Server {
                 if copy.hello.hard_links {
                     queue.keep_links(true);
                 }
-                // LH-COPY-60.
+                // LH-COPY-65.
                 queue.keep_understood();
                 if copy.hello.reports_not_kept {
                     queue.report_not_kept();
@@ -392,7 +392,7 @@ impl Server {
                 let attributes = AttributeSettings {
                     keep: copy.hello.keep,
                     changes: MetadataChanges::default(),
-                    // LH-COPY-64.
+                    // LH-COPY-69.
                     is_privileged: self.sets_owners.load(Ordering::Relaxed),
                     corrects_existing: copy.hello.keep.has_attributes()
                         && grants.allows(&copy.principal, Access::Write, destination),

@@ -225,7 +225,7 @@ impl CopyDestination {
         Self { existing, ..self }
     }
 
-    /// Keeps further properties of the sources (LH-COPY-60).
+    /// Keeps further properties of the sources (LH-COPY-65).
     #[must_use]
     pub fn with_attributes(self, settings: AttributeSettings) -> Self {
         Self {

@@ -28,7 +28,7 @@ pub(crate) struct Acceptance {
     pub placement: Option<Placement>,
     /// If true, the server will sign the result of the copy (LH-COPY-57).
     pub receipt: bool,
-    /// Selection of HELLO, from a server that understands it (LH-COPY-60).
+    /// Selection of HELLO, from a server that understands it (LH-COPY-65).
     pub keep: Preservation,
 }
 

@@ -1,4 +1,4 @@
-//! Attributes of entries on the wire, and special files (LH-COPY-61, LH-COPY-62).
+//! Attributes of entries on the wire, and special files (LH-COPY-66, LH-COPY-67).
 
 use super::encode::put_bytes;
 use super::field_reader::FieldReader;

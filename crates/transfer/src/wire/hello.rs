@@ -83,7 +83,7 @@ pub struct Hello {
     /// If true, the server should sign the result of the copy (LH-COPY-57). [`crate::Client`] sets
     /// it.
     pub receipt: bool,
-    /// Selection of what the copy keeps in addition (LH-COPY-60).
+    /// Selection of what the copy keeps in addition (LH-COPY-65).
     pub keep: Preservation,
 }
 

@@ -46,7 +46,7 @@ pub(super) const EXISTING: u16 = CRITICAL | 13;
 /// HELLO and ACCEPT option without a value (LH-COPY-57). In HELLO, the client wants the server to
 /// sign the result of the copy. In ACCEPT, the server will send RECEIPT.
 pub(super) const RECEIPT: u16 = 15;
-/// HELLO and ACCEPT option: flags of a [`Preservation`] (LH-COPY-60). In HELLO it is critical if
+/// HELLO and ACCEPT option: flags of a [`Preservation`] (LH-COPY-65). In HELLO it is critical if
 /// the server of a pull would otherwise send other entries.
 pub(super) const KEEP: u16 = 16;
 /// Flag in an option's kind: a receiver that does not know the option must refuse (LH-COPY-8).

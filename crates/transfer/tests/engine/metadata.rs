@@ -1,5 +1,5 @@
 //! Attributes, special files and links: kept in both directions, corrected without a transfer, and
-//! withheld where the server does not allow them (LH-COPY-60 to LH-COPY-65).
+//! withheld where the server does not allow them (LH-COPY-65 to LH-COPY-70).
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};

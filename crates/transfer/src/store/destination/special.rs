@@ -1,4 +1,4 @@
-//! Devices, FIFOs and sockets (LH-COPY-62).
+//! Devices, FIFOs and sockets (LH-COPY-67).
 
 use std::os::fd::AsFd;
 
