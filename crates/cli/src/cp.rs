@@ -15,9 +15,10 @@ use longhaul_deadline_driver::{Deadline, DeadlineRequest, DeadlineSettings};
 use longhaul_session::{ConnectOptions, Route, ServiceName};
 use longhaul_sync::PlanOptions;
 use longhaul_transfer::{
-    Client, Compare, Compression, CopyDestination, CopyOutcome, CopyRequest, CopyToken,
-    DEFAULT_PATIENCE, Error, ExistingPolicy, Filter, FilterRules, Hello, Portion, SessionConnector,
-    StreamMemory, WriteOptions, copy_local,
+    AttributeSettings, Client, Compare, Compression, CopyDestination, CopyOutcome, CopyRequest,
+    CopyToken, DEFAULT_PATIENCE, Error, ExistingPolicy, Filter, FilterRules, Hello,
+    MetadataChanges, Portion, Preservation, SessionConnector, StreamMemory, WriteOptions,
+    copy_local,
 };
 use tokio::task::JoinSet;
 
@@ -80,7 +81,8 @@ use with_store::StoreContext;
 /// already, with the same size and modification time, is not transferred and counts as copied; so
 /// does one with the same content.
 /// When a copy ends early, the same command resumes where it broke off, also within large files.
-/// Symbolic links are copied as links; permissions and modification times are kept, owners are not.
+/// Symbolic links are copied as links. Permissions and modification times are kept; --archive keeps
+/// owners, ACLs, extended attributes and the rest as well.
 #[derive(Args)]
 #[command(override_usage = "longhaul cp [OPTIONS] <SRC>... <DST>")]
 pub struct Cp {
@@ -327,6 +329,17 @@ impl Cp {
                 "--checksum-with is not for copies between two other hosts: run it on one of them"
             );
         }
+        let metadata = &self.options.metadata;
+        let is_treated_here = metadata.copy_links
+            || metadata.safe_links
+            || metadata.chmod.is_some()
+            || metadata.chown.is_some();
+        if is_treated_here && matches!(job, CopyJob::Between { .. }) {
+            bail!(
+                "--copy-links, --safe-links, --chmod and --chown are not for copies between two \
+                 other hosts: run it on one of them"
+            );
+        }
         if self.part.is_some() && matches!(job, CopyJob::Between { .. }) {
             bail!("--part is not for copies between two other hosts: leave it out");
         }
@@ -481,7 +494,8 @@ impl Cp {
                 let names = opened.names.clone();
                 let destination =
                     CopyDestination::local(destination, names, options, CopyToken::random()?)?
-                        .with_existing(existing);
+                        .with_existing(existing)
+                        .with_attributes(self.attribute_settings(MetadataChanges::default()));
                 let progress = watch.progress.clone();
                 let (compare, hard_links) = (self.compare(), self.options.hard_links);
                 copy_local(
@@ -539,7 +553,8 @@ impl Cp {
                 let names = sources.iter().map(Remote::name).collect();
                 let destination =
                     CopyDestination::local(destination, names, options, client.hello.token)?
-                        .with_existing(existing);
+                        .with_existing(existing)
+                        .with_attributes(self.attribute_settings(self.changes()));
                 let labels: Vec<String> = sources.iter().map(Remote::to_string).collect();
                 watch.expect_sources(&labels);
                 let connector = client.connector.clone();
@@ -553,7 +568,32 @@ impl Cp {
     }
 
     async fn local_sources(&self, sources: &[PathBuf]) -> Result<LocalSources> {
-        LocalSources::open(sources, self.options.recursive, self.device).await
+        let mut opened = LocalSources::open(sources, self.options.recursive, self.device).await?;
+        opened.found = opened.found.keeping(self.preservation(), self.changes());
+        Ok(opened)
+    }
+
+    /// Returns what is kept besides permissions and times.
+    fn preservation(&self) -> Preservation {
+        self.options.metadata.preservation()
+    }
+
+    /// Returns the changes of metadata that the user asks for.
+    fn changes(&self) -> MetadataChanges {
+        self.options.metadata.changes(current_umask())
+    }
+
+    /// Returns how metadata is written here. `changes` are those that the sending end does not
+    /// make.
+    fn attribute_settings(&self, changes: MetadataChanges) -> AttributeSettings {
+        let keep = self.preservation();
+        AttributeSettings {
+            keep: keep.for_receiver(),
+            changes,
+            // The user's own rights decide.
+            is_privileged: true,
+            corrects_existing: keep.has_attributes(),
+        }
     }
 
     /// Returns the deadline, and what may be reserved for it.
@@ -604,10 +644,11 @@ impl Cp {
     /// Builds the first message on every stream of a new copy.
     fn hello(&self, request: CopyRequest, filter: &Filter) -> Result<Hello> {
         let existing = self.options.existing_policy();
+        let keep = self.preservation();
         // The side with the source filters, the other one decides about what exists.
-        let (filter, existing) = match request {
-            CopyRequest::Push { .. } => (FilterRules::default(), existing),
-            CopyRequest::Pull { .. } => (filter.rules().clone(), ExistingPolicy::default()),
+        let (filter, existing, keep) = match request {
+            CopyRequest::Push { .. } => (FilterRules::default(), existing, keep.for_receiver()),
+            CopyRequest::Pull { .. } => (filter.rules().clone(), ExistingPolicy::default(), keep),
         };
         let hello = Hello {
             token: CopyToken::random()?,
@@ -625,6 +666,7 @@ impl Cp {
             receipt: false,
             compression: self.compression(),
             delta: self.options.delta,
+            keep,
         };
         if !hello.filter_fits() {
             bail!(
@@ -808,6 +850,15 @@ impl Cp {
             None => anyhow!(error),
         }
     }
+}
+
+/// Returns the file mode creation mask of this process.
+fn current_umask() -> u32 {
+    use rustix::fs::Mode;
+    // The only way to learn it is to set it.
+    let umask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    rustix::process::umask(umask);
+    umask.bits()
 }
 
 /// Has the system terminate this process in good order when its parent ends for any reason.

@@ -112,6 +112,10 @@ pub struct ServeCommand {
     /// unencrypted.
     #[arg(long)]
     allow_no_encrypt: bool,
+    /// Let clients that may write set owners, devices, set-ID bits and the extended attributes of
+    /// administrators (`cp --archive`). The server needs root for that.
+    #[arg(long)]
+    allow_owners: bool,
     /// Accept TCP only, and not QUIC, which uses the UDP port of the same number.
     #[arg(long)]
     no_quic: bool,
@@ -270,6 +274,9 @@ impl ServeCommand {
         }
         if let Some(marker) = self.scitags.start()? {
             server.mark_flows(marker);
+        }
+        if self.allow_owners {
+            server.allow_owners();
         }
         if self.allow_no_encrypt {
             server.allow_plaintext();

@@ -164,6 +164,7 @@ impl Verification<'_> {
             }
             RecordedEntry::Directory
             | RecordedEntry::Symlink { .. }
+            | RecordedEntry::Special { .. }
             | RecordedEntry::HardLink { .. } => Ok(()),
         }
     }

@@ -17,6 +17,6 @@ pub use event::{
     CopyEvent, DeadlineDetails, DeadlineEvent, DeadlineStatus, FailedEntry, RouteVerdict,
 };
 pub use exit::Exit;
-pub use options::{CopyOptions, FilterOptions, SshOptions};
+pub use options::{CopyOptions, FilterOptions, MetadataOptions, SshOptions};
 pub use progress::Progress;
 pub use report::CopyReport;

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod filter;
+mod metadata;
 mod ssh;
 
 use std::net::IpAddr;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use filter::FilterOptions;
+pub use metadata::MetadataOptions;
 pub use ssh::SshOptions;
 
 /// Headings in the help. Each option names its own, as a heading of the whole struct would also
@@ -35,12 +37,18 @@ const DEADLINE: &str = "Deadline";
 pub struct CopyOptions {
     /// Copy directories with all they hold.
     #[arg(help_heading = filter::HEADING, short, long)]
+    #[arg(default_value_if("archive", "true", "true"))]
     pub recursive: bool,
     /// Options that select what is copied.
     #[command(flatten)]
     #[serde(flatten)]
     #[schema(ignore)]
     pub filter: FilterOptions,
+    /// Options of metadata and links.
+    #[command(flatten)]
+    #[serde(flatten)]
+    #[schema(ignore)]
+    pub metadata: MetadataOptions,
     /// Replace files that exist and differ.
     #[arg(help_heading = EXISTING, long)]
     pub overwrite: bool,
@@ -89,6 +97,7 @@ pub struct CopyOptions {
     /// Keep hard links: several names of one file in the sources become several names of one file,
     /// which is transferred once.
     #[arg(help_heading = WRITING, short = 'H', long)]
+    #[arg(default_value_if("archive", "true", "true"))]
     pub hard_links: bool,
     /// Depots to pass, in order, or `direct`. Repeatable: streams spread over the routes, and the
     /// faster ones carry more. [default: the routes from routes.toml or the controller, in addition

@@ -92,6 +92,7 @@ impl Downloader {
         let meta = Meta {
             mode: DIRECTORY_MODE,
             mtime: (i64::try_from(now.as_secs()).unwrap_or_default(), 0),
+            ..Meta::default()
         };
         let (target, entry) = (self.target.clone(), self.entry(source, path, meta));
         let made = blocking(move || target.make_dir(entry).map_err(Failure::at_destination));
@@ -405,6 +406,7 @@ fn meta_of(reader: &ObjectReader) -> Meta {
     Meta {
         mode: FILE_MODE,
         mtime: reader.object.modified(),
+        ..Meta::default()
     }
 }
 

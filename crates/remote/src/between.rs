@@ -8,7 +8,7 @@ use std::time::Duration;
 use data_encoding::HEXLOWER;
 use longhaul_transfer::{
     Compression, Error as CopyError, ExistingPolicy, Failure, FilterRules, Hash, Observer,
-    RouteInfo, TransferEvent, TransferProgress,
+    Preservation, RouteInfo, TransferEvent, TransferProgress,
 };
 
 use crate::message::{
@@ -56,6 +56,8 @@ pub struct CopyBetween {
     pub filter: FilterRules,
     /// Restriction of what is created and replaced.
     pub existing: ExistingPolicy,
+    /// Selection of what is kept besides permissions and times.
+    pub keep: Preservation,
 }
 
 /// Result of a copy.
@@ -119,7 +121,7 @@ impl CopyBetween {
         destination: &mut FarSide,
         receiving: &EventReceiver<'_>,
     ) -> Result<Result<Hash, String>, Error> {
-        let access = if self.overwrite {
+        let access = if self.overwrite || self.keep.has_attributes() {
             Access::Write
         } else {
             Access::Create
@@ -215,6 +217,7 @@ impl CopyBetween {
             update: self.existing.update,
             existing: self.existing.existing,
             ignore_existing: self.existing.ignore_existing,
+            keep: self.keep,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use longhaul_proto::{PortRange, PublicKey};
 pub use longhaul_transfer::files::message::PathBytes;
 use longhaul_transfer::files::message::{FilesRequest, FilesResponse};
-use longhaul_transfer::{Compression, ExistingPolicy, FailureKind, FilterRules};
+use longhaul_transfer::{Compression, ExistingPolicy, FailureKind, FilterRules, Preservation};
 use serde::{Deserialize, Serialize};
 
 use crate::ClientClock;
@@ -153,6 +153,17 @@ pub struct CopyAsk {
     /// If true, what exists is left alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_existing: bool,
+    /// Selection of what is kept besides permissions and times.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub keep: Preservation,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_nothing(keep: &Preservation) -> bool {
+    keep.is_empty()
 }
 
 impl CopyAsk {

@@ -32,10 +32,7 @@ pub(crate) struct Attributes {
 impl Attributes {
     /// Returns what a copy keeps.
     pub(crate) fn meta(&self) -> Meta {
-        Meta {
-            mode: self.mode & 0o777,
-            mtime: (self.modified, 0),
-        }
+        Meta::new(self.mode & 0o777, (self.modified, 0))
     }
 }
 

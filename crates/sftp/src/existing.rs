@@ -96,10 +96,7 @@ fn is_left_alone(there: &Attributes, meta: &Meta, options: &ExistingOptions) -> 
 mod tests {
     use super::*;
 
-    const META: Meta = Meta {
-        mode: 0o644,
-        mtime: (1000, 7),
-    };
+    const META: Meta = Meta::new(0o644, (1000, 7));
 
     fn there(kind: Kind, size: u64, modified: i64) -> Attributes {
         Attributes {

@@ -1,5 +1,6 @@
 //! Copies file trees over sessions: walk, blocks, streams, integrity.
 mod account;
+mod attributes;
 mod block_size;
 mod client;
 mod compression;
@@ -27,6 +28,7 @@ mod over_sessions;
 mod packed;
 mod part;
 pub mod path;
+mod preservation;
 mod process_limits;
 mod progress;
 pub mod receipt;
@@ -55,8 +57,11 @@ pub use grants::{Access, GrantError, Grants, GrantsInForce};
 pub use limits::{BUFFER_BYTES, DESCRIPTORS_PER_FILE, MIN_OPEN_FILES, STREAM_BYTES, ServerLimits};
 pub use local::copy_local;
 pub use longhaul_filter::{Filter, FilterRules};
+pub use metadata::changes::{MetadataChanges, OwnerChange, OwnerChangeError};
+pub use metadata::mode_changes::{ModeChanges, ModeChangesError};
 pub use over_sessions::{SessionConnector, serve_files, serve_session};
 pub use part::{CopyPart, MAX_PARTS, PartError, Portion};
+pub use preservation::Preservation;
 pub use process_limits::ProcessLimits;
 pub use progress::{
     ConnectionEnds, NotKept, NotKeptCounts, Observer, RouteStanding, Standstill, StreamCounters,
@@ -66,6 +71,6 @@ pub use remembered::StreamMemory;
 pub use route_info::{ReservationMark, ReservedRoute, RouteInfo};
 pub use send::Sources;
 pub use server::{ServedRoot, Server, ServerCounts};
-pub use store::{CopyDestination, TEMP_PREFIX, WriteOptions};
+pub use store::{AttributeSettings, CopyDestination, TEMP_PREFIX, WriteOptions};
 pub use tree_hash::Hash;
 pub use wire::{Compare, CopyRequest, CopyToken, Hello, Placement, VERSION, WireError};

@@ -39,8 +39,8 @@ pub const DESCRIPTORS_PER_FILE: usize = 3;
 /// Size of a buffer, in bytes: the largest block and its header, or a batch of small files.
 pub const BUFFER_BYTES: usize = (1 << 20) + 64 * 1024;
 /// Bytes that one stream may take in addition to its buffers: read-ahead, one frame, queued
-/// answers, compression, and its session.
-pub const STREAM_BYTES: usize = 2 << 20;
+/// answers, compression, attributes, and its session.
+pub const STREAM_BYTES: usize = 17 << 17;
 /// Maximum number of directories that a copy keeps open for the files in them.
 pub(crate) const OPEN_DIRECTORIES_PER_COPY: usize = 16;
 /// Descriptors that one piece of work on a blocking thread opens briefly.

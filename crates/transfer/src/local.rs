@@ -50,6 +50,7 @@ pub async fn copy_local(
     if hard_links {
         queue.keep_links(true);
     }
+    queue.keep_understood();
     let (account, asked) = (Account::unshared(), RequestedEntries::Anything);
     let receiver = Receiver::new(
         destination,

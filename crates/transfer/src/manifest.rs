@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use blake3::Hasher;
 
+use crate::attributes::SpecialFile;
 use crate::path::RelPath;
 use crate::tree_hash::{Hash, Subtree};
 
@@ -37,6 +38,7 @@ pub(crate) enum ManifestRecord<'a> {
     Symlink {
         target: &'a [u8],
     },
+    Special(SpecialFile),
     /// Another name of a file of `size` bytes, with the source of its first name and the path
     /// beneath it.
     HardLink {
@@ -139,6 +141,12 @@ fn digest(source: u32, path: &RelPath, record: ManifestRecord<'_>) -> Hash {
         ManifestRecord::Symlink { target } => {
             hasher.update(b"l");
             hasher.update(target);
+        }
+        ManifestRecord::Special(special) => {
+            hasher.update(b"s");
+            hasher.update(&[special.kind as u8]);
+            hasher.update(&special.device.0.to_le_bytes());
+            hasher.update(&special.device.1.to_le_bytes());
         }
         ManifestRecord::HardLink { size, source, path } => {
             hasher.update(b"h");

@@ -1,8 +1,16 @@
 //! Metadata of entries, as the kernel has it and as it is sent.
 
-use rustix::fs::Stat;
+use rustix::fs::{FileType, Stat};
 
+use crate::attributes::{SpecialFile, SpecialKind};
 use crate::wire::Meta;
+
+pub(crate) mod changes;
+pub(crate) mod links;
+pub(crate) mod mode_changes;
+pub(crate) mod node;
+pub(crate) mod owners;
+pub(crate) mod reader;
 
 /// Returns the modification time in milliseconds since 1970, rounded down.
 pub(crate) fn modified_ms(stat: &Stat) -> i64 {
@@ -12,9 +20,33 @@ pub(crate) fn modified_ms(stat: &Stat) -> i64 {
         .saturating_add(milliseconds)
 }
 
+/// Returns permissions and modification time.
 pub(crate) fn meta_of(stat: &Stat) -> Meta {
-    Meta {
-        mode: stat.st_mode & 0o777,
-        mtime: (stat.st_mtime, stat.st_mtime_nsec as u32 % 1_000_000_000),
-    }
+    let nanoseconds = stat.st_mtime_nsec as u32 % 1_000_000_000;
+    Meta::new(stat.st_mode & 0o777, (stat.st_mtime, nanoseconds))
+}
+
+/// Returns the kind of a special file. `None` for any other entry.
+pub(crate) fn special_file(stat: &Stat) -> Option<SpecialFile> {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Fifo => SpecialKind::Fifo,
+        FileType::Socket => SpecialKind::Socket,
+        FileType::CharacterDevice => SpecialKind::CharacterDevice,
+        FileType::BlockDevice => SpecialKind::BlockDevice,
+        _ => return None,
+    };
+    let special = SpecialFile {
+        kind,
+        device: (
+            rustix::fs::major(stat.st_rdev),
+            rustix::fs::minor(stat.st_rdev),
+        ),
+    };
+    Some(match special.is_device() {
+        true => special,
+        false => SpecialFile {
+            device: (0, 0),
+            ..special
+        },
+    })
 }

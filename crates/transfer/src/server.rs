@@ -59,6 +59,11 @@ pub struct Server {
     /// If true, the data of blocks may travel in plaintext when the client requests it
     /// (LH-COPY-43).
     allows_clear: AtomicBool,
+    /// If true, copies may set owners, devices, set-ID bits and the attributes of administrators
+    /// (LH-COPY-69).
+    sets_owners: AtomicBool,
+    /// If true, copies may read what symbolic links lead to (LH-COPY-70).
+    follows_links: AtomicBool,
     /// If true, no copy begins any more.
     refuses_copies: AtomicBool,
     accounts: Accounts,
@@ -108,6 +113,8 @@ impl Server {
             accounts: Accounts::new(&limits),
             limits,
             allows_clear: AtomicBool::new(false),
+            sets_owners: AtomicBool::new(false),
+            follows_links: AtomicBool::new(false),
             refuses_copies: AtomicBool::new(false),
             copies: Mutex::default(),
             copy_ended: Notify::new(),
@@ -126,6 +133,18 @@ impl Server {
     /// it.
     pub fn allow_plaintext(&self) {
         self.allows_clear.store(true, Ordering::Relaxed);
+    }
+
+    /// Allows clients that may write to set owners, devices, set-ID bits and the extended
+    /// attributes of administrators from now on.
+    pub fn allow_owners(&self) {
+        self.sets_owners.store(true, Ordering::Relaxed);
+    }
+
+    /// Allows clients that may read to read what symbolic links lead to from now on, inside and
+    /// outside of what is granted. For a server that serves its own user.
+    pub fn follow_links(&self) {
+        self.follows_links.store(true, Ordering::Relaxed);
     }
 
     /// Returns the grants in force.
@@ -267,6 +286,7 @@ impl Server {
             receipt: half.signs_receipt(),
             compression: !copy.hello.compression.is_none(),
             delta: copy.hello.delta,
+            keep: copy.hello.keep,
         })
         .encode(&mut greeting);
         // Removes the counters of the stream at its end, however often a client comes back.

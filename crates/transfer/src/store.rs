@@ -9,13 +9,17 @@ pub mod journal;
 
 use std::time::Duration;
 
-use crate::error::Failure;
+use crate::attributes::SpecialFile;
+use crate::error::{Failure, FailureKind};
+use crate::progress::NotKeptCounts;
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, EntryHead, EntryOutcome, FileOffer, HardLink, Meta, SourceIdentity};
+use crate::wire::{
+    Block, ChangedKind, EntryHead, EntryOutcome, FileOffer, HardLink, Meta, SourceIdentity,
+};
 
 pub(crate) use contest::Rival;
 pub(crate) use destination::RivalCheck;
-pub use destination::{CopyDestination, TEMP_PREFIX, WriteOptions};
+pub use destination::{AttributeSettings, CopyDestination, TEMP_PREFIX, WriteOptions};
 
 /// Returns true if `name` is one that a copy gives to an unfinished file.
 pub(crate) fn is_temporary(name: &[u8]) -> bool {
@@ -113,6 +117,27 @@ pub(crate) trait FileStore: Send + Sync + 'static {
         meta: &Meta,
         target: &[u8],
     ) -> Result<EntryOutcome, Failure>;
+
+    /// Creates a device, FIFO or socket.
+    ///
+    /// # Errors
+    /// It cannot be created, or this copy may not create it.
+    fn make_special(
+        &self,
+        _head: &EntryHead,
+        _meta: &Meta,
+        _special: SpecialFile,
+    ) -> Result<EntryOutcome, Failure> {
+        Err(Failure::new(FailureKind::NotRegular))
+    }
+
+    /// Changes the metadata of an entry as the user asks for.
+    fn change(&self, _meta: &mut Meta, _kind: ChangedKind) {}
+
+    /// Returns the number of entries so far of which the copy could not keep what it was to keep.
+    fn not_kept(&self) -> NotKeptCounts {
+        NotKeptCounts::default()
+    }
 
     /// Creates a directory that `meta` describes. [`Self::finish_dir`] sets its permissions and
     /// time.

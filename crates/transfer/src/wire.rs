@@ -13,10 +13,13 @@
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
+use std::sync::Arc;
+
 use bytes::{Buf, Bytes};
 use drs::Limit;
 use strum::FromRepr;
 
+use crate::attributes::{Attributes, MAX_ATTRIBUTE_BYTES, SpecialFile};
 use crate::delta::{CHUNK_LOG2, SignedChunk};
 use crate::error::{Failure, FailureKind};
 use crate::path::{PathError, RelPath};
@@ -25,6 +28,7 @@ use crate::receipt::ServerReceipt;
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 
 mod accept;
+mod attributes;
 mod decode;
 mod encode;
 mod field_reader;
@@ -47,7 +51,8 @@ pub(crate) const MAX_SMALL_BYTES: u64 = 256 * 1024;
 /// Maximum size of HELLO, in bytes (LH-COPY-1). It bounds the number of sources of one pull.
 pub(crate) const MAX_HELLO_BYTES: usize = 256 * 1024;
 /// Maximum body of any frame but HELLO and BLOCK, in bytes (LH-COPY-1).
-pub(crate) const MAX_BODY_BYTES: usize = MAX_SMALL_BYTES as usize + 16 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize =
+    MAX_SMALL_BYTES as usize + 16 * 1024 + MAX_ATTRIBUTE_BYTES + 1;
 /// Maximum number of data extents in a block that has holes (LH-COPY-4).
 pub(crate) const MAX_EXTENTS: usize = 256;
 /// Maximum number of bytes of explanation in a frame (LH-COPY-3).
@@ -58,6 +63,8 @@ pub(crate) const MAX_HAVE_SUBTREES: usize = 1024;
 pub(crate) const MAX_SIGNED_CHUNKS: usize = 2048;
 /// Maximum file size on the wire, in bytes.
 pub(crate) const MAX_FILE_BYTES: u64 = 1 << 62;
+/// Flag among the permissions of an entry: its attributes follow (LH-COPY-66).
+const ATTRIBUTES_FLAG: u32 = 1 << 31;
 /// Bytes of a frame's length and type.
 pub(crate) const FRAME_HEAD_BYTES: usize = 5;
 /// Entry number of a failure that belongs to no numbered entry (LH-COPY-25).
@@ -104,6 +111,7 @@ pub(crate) enum FrameType {
     HardLink = 23,
     NotKept = 24,
     Receipt = 28,
+    Special = 29,
     PackedBlock = 30,
     Signature = 31,
     PatchBlock = 32,
@@ -117,13 +125,36 @@ pub type SourceIdentity = [u8; 32];
 /// (LH-COPY-38).
 pub(crate) type CopyInstance = [u8; 8];
 
-/// Permissions and modification time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Permissions, modification time, and further properties that a copy keeps.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Meta {
-    /// Permission bits, at most 0o777. Set-id and sticky bits do not travel.
+    /// Permission bits, at most 0o777. Set-ID and sticky bits are among the attributes.
     pub mode: u32,
     /// Modification time: seconds since 1970 and nanoseconds (under 1e9).
     pub mtime: (i64, u32),
+    /// Further properties, if the copy keeps any (LH-COPY-66).
+    pub attributes: Option<Arc<Attributes>>,
+}
+
+impl Meta {
+    /// Creates metadata without attributes.
+    pub const fn new(mode: u32, mtime: (i64, u32)) -> Self {
+        Self {
+            mode,
+            mtime,
+            attributes: None,
+        }
+    }
+
+    /// Returns true if permissions and time are those of `other`.
+    pub(crate) fn has_same_basics(&self, other: &Self) -> bool {
+        (self.mode, self.mtime) == (other.mode, other.mtime)
+    }
+
+    /// Returns the memory of the attributes, in bytes.
+    pub(crate) fn attribute_bytes(&self) -> u64 {
+        self.attributes.as_ref().map_or(0, |some| some.bytes())
+    }
 }
 
 /// The entry of the tree that a frame is about.
@@ -232,6 +263,12 @@ pub(crate) enum Frame {
         meta: Meta,
         target: Vec<u8>,
     },
+    /// A device, FIFO or socket (LH-COPY-67).
+    Special {
+        head: EntryHead,
+        meta: Meta,
+        special: SpecialFile,
+    },
     /// A block of a file.
     Block(Block),
     /// A block whose data follows in plaintext, and its hash (LH-COPY-44).
@@ -291,6 +328,30 @@ pub(crate) enum Frame {
     /// Receiver of a pull (LH-COPY-32): asks the sender to assign no more work to this stream, and
     /// to close it once all that it carries is answered.
     Retire,
+}
+
+impl Frame {
+    /// Returns the metadata of the entry that the frame describes, and the kind of the entry.
+    pub(crate) fn meta_mut(&mut self) -> Option<(&mut Meta, ChangedKind)> {
+        match self {
+            Self::File { meta, .. }
+            | Self::Small { meta, .. }
+            | Self::Special { meta, .. }
+            | Self::Offer(FileOffer { meta, .. }) => Some((meta, ChangedKind::File)),
+            Self::Directory { meta, .. } => Some((meta, ChangedKind::Directory)),
+            Self::Symlink { meta, .. } => Some((meta, ChangedKind::Symlink)),
+            _ => None,
+        }
+    }
+}
+
+/// Kind of an entry, as far as changes of its metadata depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChangedKind {
+    /// A regular or special file.
+    File,
+    Directory,
+    Symlink,
 }
 
 /// Limits of a stream's connection at the server's end, since the stream began.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_api::endpoints::operations;
-use longhaul_copy_api::{FilterOptions, SshOptions};
+use longhaul_copy_api::{FilterOptions, MetadataOptions, SshOptions};
 use utoipa::PartialSchema;
 use utoipa::openapi::link::Link;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
@@ -77,12 +77,16 @@ pub(super) fn add_common_parts(description: &mut OpenApi) {
     }
 }
 
-/// Adds the options of ssh and those of filters to those of a copy, as all are one object.
+/// Adds the options of ssh, of filters and of metadata to those of a copy, as all are one object.
 fn merge_options(schemas: &mut BTreeMap<String, RefOr<Schema>>) {
     let Some(RefOr::T(Schema::Object(options))) = schemas.get_mut("CopyOptions") else {
         return;
     };
-    for part in [SshOptions::schema(), FilterOptions::schema()] {
+    for part in [
+        SshOptions::schema(),
+        FilterOptions::schema(),
+        MetadataOptions::schema(),
+    ] {
         if let RefOr::T(Schema::Object(part)) = part {
             options.properties.extend(part.properties);
         }

@@ -55,7 +55,11 @@ impl Cp {
                 "--delta",
                 "the other end would have to read its files",
             ),
-            (!self.compression().is_none(), "--compress", protocol.compression()),
+            (
+                !self.compression().is_none(),
+                "--compress",
+                protocol.compression(),
+            ),
             (options.ssh.port_range.is_some(), "--port-range", carrier),
             (
                 options.ssh.bootstrap && !is_store,
@@ -79,6 +83,10 @@ impl Cp {
                 "list the destination with the store's own tools",
             ),
         ];
+        if let Some(flag) = options.metadata.first_given() {
+            let why = "only permissions and modification times are kept, and links as they are";
+            return Some((flag, why));
+        }
         let found = flags.into_iter().find(|(given, ..)| *given);
         let of_ssh = || match is_store {
             true => {

@@ -41,7 +41,8 @@ impl Cp {
     ) -> Result<FinishedCopy> {
         let opened = self.local_sources(sources).await?;
         let names = opened.names.clone();
-        let access = if self.options.replaces() {
+        // What exists gets its owner and the rest corrected, too.
+        let access = if self.options.replaces() || self.preservation().has_attributes() {
             Access::Write
         } else {
             Access::Create
@@ -146,7 +147,8 @@ impl Cp {
         let names = sources.iter().map(Login::name).collect();
         let options = self.write_options();
         let destination = CopyDestination::local(destination, names, options, client.hello.token)?
-            .with_existing(self.options.existing_policy());
+            .with_existing(self.options.existing_policy())
+            .with_attributes(self.attribute_settings(self.changes()));
         let labels: Vec<String> = sources.iter().map(Login::to_string).collect();
         watch.expect_sources(&labels);
         let outcome = client.pull(destination, labels).await?;
@@ -196,6 +198,7 @@ impl Cp {
             delta: self.options.delta,
             filter: filter.rules().clone(),
             existing: self.options.existing_policy(),
+            keep: self.preservation(),
         };
         let labels: Vec<String> = sources.iter().map(Login::to_string).collect();
         watch.expect_sources(&labels);

@@ -47,6 +47,10 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "longhaul sync --delete --max-delete 100 --exclude-from rules a/ b/",
                 "mirror without the files that rules names; refuse to remove more than 100",
             ),
+            (
+                "longhaul sync -a --delete /srv/data/ root@store.example:/srv/data/",
+                "an exact mirror with owners, ACLs, extended attributes and hard links",
+            ),
         ],
     ),
     (

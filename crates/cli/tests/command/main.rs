@@ -29,6 +29,7 @@ mod logins;
 mod logs;
 mod looking;
 mod loose;
+mod metadata;
 mod monitoring;
 mod mounts;
 mod node;

@@ -58,7 +58,7 @@ mod tests {
     use proptest::prelude::*;
     use proptest::sample::select;
 
-    use super::super::FilterOptions;
+    use super::super::{FilterOptions, MetadataOptions};
     use super::*;
 
     fn command() -> Command {
@@ -146,6 +146,20 @@ mod tests {
                 files_from: Some("d".into()),
                 from0: true,
                 one_file_system: true,
+            },
+            metadata: MetadataOptions {
+                archive: true,
+                owner: true,
+                group: true,
+                numeric_ids: true,
+                acls: true,
+                xattrs: true,
+                set_id: true,
+                specials: true,
+                copy_links: true,
+                safe_links: true,
+                chmod: Some("go-w".to_owned()),
+                chown: Some("ana".to_owned()),
             },
             ..CopyOptions::default()
         };

@@ -14,9 +14,10 @@ use longhaul_session::{
 };
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{
-    Client, Compare, ConnectError, Connector, CopyDestination, CopyOutcome, CopyRequest, CopyToken,
-    DEFAULT_PATIENCE, Error, ExistingPolicy, Filter, FilterRules, Hello, Observer, Portion,
-    RouteInfo, SessionConnector, Sources, TransferEvent, TransferProgress, WriteOptions,
+    AttributeSettings, Client, Compare, ConnectError, Connector, CopyDestination, CopyOutcome,
+    CopyRequest, CopyToken, DEFAULT_PATIENCE, Error, ExistingPolicy, Filter, FilterRules, Hello,
+    MetadataChanges, Observer, Portion, RouteInfo, SessionConnector, Sources, TransferEvent,
+    TransferProgress, WriteOptions,
 };
 use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
@@ -187,6 +188,7 @@ async fn carry_out(
             CopyDirection::Push => ask.existing_policy(),
             CopyDirection::Pull => ExistingPolicy::default(),
         },
+        keep: ask.keep,
     };
     let client = Client {
         connector: Arc::new(server),
@@ -215,7 +217,9 @@ async fn carry_out(
             let (sources, _) = Sources::local(&paths, ask.recursive)?;
             let filter = Filter::new(ask.filter.clone());
             let filter = filter.map_err(|error| Error::Refused(error.to_string()))?;
-            let sources = sources.filtered(Some(Arc::new(filter)));
+            let sources = sources
+                .filtered(Some(Arc::new(filter)))
+                .keeping(ask.keep, MetadataChanges::default());
             client.push(sources, ask.labels.clone()).await
         }
         CopyDirection::Pull => {
@@ -226,7 +230,13 @@ async fn carry_out(
             };
             let path = resolve::typed(&home, &ask.destination.0);
             let destination = CopyDestination::local(&path, bytes(&ask.names), options, token)?
-                .with_existing(ask.existing_policy());
+                .with_existing(ask.existing_policy())
+                .with_attributes(AttributeSettings {
+                    keep: ask.keep,
+                    changes: MetadataChanges::default(),
+                    is_privileged: true,
+                    corrects_existing: ask.keep.has_attributes(),
+                });
             client.pull(destination, ask.labels.clone()).await
         }
     }

@@ -84,7 +84,7 @@ impl Push {
                 source: entry.source,
                 entry: entry.path.clone(),
                 path: place.path,
-                meta: entry.meta,
+                meta: entry.meta.clone(),
             });
         }
         Ok(match &*directory {

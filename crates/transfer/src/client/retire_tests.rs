@@ -15,6 +15,7 @@ use crate::grants::{Access, Grants};
 use crate::limits::ServerLimits;
 use crate::part::Portion;
 use crate::path::RelPath;
+use crate::preservation::Preservation;
 use crate::progress::TransferProgress;
 use crate::receive::{AfterDone, Receiver, RequestedEntries, StreamEnd, receive_stream};
 use crate::send::{DataSetting, Sources, WorkQueue, send_stream};
@@ -76,6 +77,7 @@ impl Bench {
             receipt: false,
             compression: crate::compression::Compression::None,
             delta: false,
+            keep: Preservation::default(),
         };
         Frame::Hello(hello).encode(&mut greeting);
         (ours, greeting)

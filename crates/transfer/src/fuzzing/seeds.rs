@@ -2,17 +2,21 @@
 
 mod exchanges;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use longhaul_filter::{FilterRules, NameRule};
 use longhaul_proto::PublicKey;
 use longhaul_proto::fuzzing::{Seed, text_seeds};
 
+use crate::attributes::{Attributes, ExtendedAttribute, Owner, SpecialFile, SpecialKind};
 use crate::compression::Compression;
 use crate::delta::SignedChunk;
 use crate::error::{Failure, FailureKind};
 use crate::existing::ExistingPolicy;
 use crate::part::{CopyPart, Portion};
 use crate::path::RelPath;
+use crate::preservation::Preservation;
 use crate::progress::NotKeptCounts;
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::{
@@ -31,10 +35,7 @@ fn head(path: &[u8]) -> EntryHead {
 }
 
 fn all() -> Vec<(&'static str, Frame)> {
-    let meta = Meta {
-        mode: 0o644,
-        mtime: (1_700_000_000, 5),
-    };
+    let meta = Meta::new(0o644, (1_700_000_000, 5));
     let failure = Failure::with_detail(FailureKind::Io, "input/output error");
     vec![
         ("hello-push", Frame::Hello(push())),
@@ -43,6 +44,17 @@ fn all() -> Vec<(&'static str, Frame)> {
             "hello-pull-part",
             Frame::Hello(Hello {
                 portion: CopyPart::new(3, 8).map(Portion::Part).unwrap_or_default(),
+                ..pull()
+            }),
+        ),
+        (
+            "hello-pull-keep",
+            Frame::Hello(Hello {
+                keep: Preservation {
+                    owner: true,
+                    safe_links: true,
+                    ..Preservation::default()
+                },
                 ..pull()
             }),
         ),
@@ -81,7 +93,7 @@ fn all() -> Vec<(&'static str, Frame)> {
             "file",
             Frame::File {
                 head: head(b"a/b"),
-                meta,
+                meta: meta.clone(),
                 size: 1 << 40,
                 block_log2: 20,
                 identity: Some([3; 32]),
@@ -108,7 +120,7 @@ fn all() -> Vec<(&'static str, Frame)> {
             "small",
             Frame::Small {
                 head: head(b"small \xff"),
-                meta,
+                meta: meta.clone(),
                 hash: [9; 32],
                 data: Bytes::from_static(b"content"),
             },
@@ -117,14 +129,35 @@ fn all() -> Vec<(&'static str, Frame)> {
             "directory",
             Frame::Directory {
                 head: head(b""),
-                meta,
+                meta: meta.clone(),
+            },
+        ),
+        (
+            "directory-attributes",
+            Frame::Directory {
+                head: head(b"attributes"),
+                meta: Meta {
+                    attributes: Some(Arc::new(attributes())),
+                    ..meta.clone()
+                },
+            },
+        ),
+        (
+            "special",
+            Frame::Special {
+                head: head(b"null"),
+                meta: meta.clone(),
+                special: SpecialFile {
+                    kind: SpecialKind::CharacterDevice,
+                    device: (1, 3),
+                },
             },
         ),
         (
             "symlink",
             Frame::Symlink {
                 head: head(b"link"),
-                meta,
+                meta: meta.clone(),
                 target: b"../elsewhere".to_vec(),
             },
         ),
@@ -255,6 +288,25 @@ fn all() -> Vec<(&'static str, Frame)> {
     ]
 }
 
+fn attributes() -> Attributes {
+    let owner = Owner {
+        id: Some(1000),
+        name: b"ana".to_vec(),
+        is_required: false,
+    };
+    let attribute = |name: &[u8]| ExtendedAttribute {
+        name: name.to_vec(),
+        value: b"value".to_vec(),
+    };
+    Attributes {
+        special_bits: Some(0o2000),
+        user: Some(owner.clone()),
+        group: Some(owner),
+        acls: Some(vec![attribute(b"system.posix_acl_access")]),
+        xattrs: Some(vec![attribute(b"user.a"), attribute(b"user.b")]),
+    }
+}
+
 fn offer(path: &[u8], hash: Option<[u8; 32]>) -> FileOffer {
     FileOffer {
         head: head(path),
@@ -307,6 +359,7 @@ fn push() -> Hello {
         receipt: false,
         compression: Compression::None,
         delta: false,
+        keep: Preservation::default(),
     }
 }
 
@@ -335,6 +388,7 @@ fn pull() -> Hello {
         receipt: false,
         compression: Compression::None,
         delta: false,
+        keep: Preservation::default(),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Local sources, for a reader in another crate.
 
-use crate::error::Failure;
+use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
+use crate::preservation::Preservation;
 use crate::progress::TransferProgress;
 use crate::send::{FoundEntry, SourceFile, Sources, WalkSink};
 use crate::wire::{EntryHead, Meta, SourceIdentity};
@@ -66,7 +67,9 @@ struct EntrySink<'a> {
 
 impl WalkSink for EntrySink<'_> {
     fn note_stat(&self, stat: &rustix::fs::Stat) {
-        self.progress.not_kept.note_entry(stat);
+        self.progress
+            .not_kept
+            .note_entry(stat, Preservation::default());
     }
 
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: FoundEntry) -> bool {
@@ -74,6 +77,7 @@ impl WalkSink for EntrySink<'_> {
             FoundEntry::File { size } => LocalEntryKind::File { size },
             FoundEntry::Directory => LocalEntryKind::Directory,
             FoundEntry::Symlink { target } => LocalEntryKind::Symlink { target },
+            FoundEntry::Special(_) => LocalEntryKind::Failed(Failure::new(FailureKind::NotRegular)),
             FoundEntry::Failed(failure) => LocalEntryKind::Failed(failure),
         };
         (self.take)(LocalEntry {
@@ -112,7 +116,10 @@ impl LocalFile {
 
     /// Counts its properties that no copy keeps.
     pub fn note_lost(&self, progress: &TransferProgress) {
-        progress.not_kept.note_attributes(&self.0.attribute_names());
+        let names = self.0.attribute_names();
+        progress
+            .not_kept
+            .note_attributes(&names, Preservation::default());
     }
 
     /// Reads from `offset` until `buffer` is full or the file ends. Returns the number of bytes.

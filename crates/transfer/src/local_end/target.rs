@@ -124,7 +124,7 @@ impl LocalTarget {
     pub fn is_in_place(&self, entry: &NewEntry, size: u64) -> Result<bool, Failure> {
         let offer = FileOffer {
             head: entry.head(),
-            meta: entry.meta,
+            meta: entry.meta.clone(),
             size,
             hash: None,
         };
@@ -194,7 +194,7 @@ impl LocalTarget {
     ) -> Result<PartialFile, Failure> {
         let announced = AnnouncedFile {
             head: entry.head(),
-            meta: entry.meta,
+            meta: entry.meta.clone(),
             size,
             block_log2: block_log2(size),
             identity,

@@ -4,20 +4,28 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::Stat;
+use rustix::fs::{FileType, Stat};
 
-/// Mode bits that no copy keeps: set-user-ID and set-group-ID.
+use crate::preservation::Preservation;
+
+/// Set-user-ID and set-group-ID.
 const SET_ID_BITS: u32 = 0o6000;
 /// Prefix of the names of extended attributes that hold an ACL.
 const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 /// Prefixes of the names of extended attributes that the system itself gives to every file.
 const SYSTEM_LABELS: [&[u8]; 2] = [b"security.selinux", b"security.ima"];
 
-/// Counters of properties that a copy does not keep. At the end that writes, they are copied from
-/// the other end (LH-COPY-54).
+/// Counters of properties that a copy does not keep: those that this end has counted, and those
+/// that the other end has reported (LH-COPY-54, LH-COPY-68).
 #[derive(Debug, Default)]
 pub struct NotKept {
     own_user: OnceLock<u32>,
+    own: NotKeptCounters,
+    reported: NotKeptCounters,
+}
+
+#[derive(Debug, Default)]
+struct NotKeptCounters {
     owners: AtomicU64,
     set_id_bits: AtomicU64,
     acls: AtomicU64,
@@ -38,31 +46,37 @@ pub struct NotKeptCounts {
 }
 
 impl NotKept {
-    /// Counts an entry of the source by its owner and mode.
-    pub(crate) fn note_entry(&self, stat: &Stat) {
+    /// Counts an entry of the source by its owner and mode, as far as these are not `kept`.
+    pub(crate) fn note_entry(&self, stat: &Stat, kept: Preservation) {
         let own = *self
             .own_user
             .get_or_init(|| rustix::process::geteuid().as_raw());
-        self.note_owner(stat.st_uid, own);
+        if !kept.owner {
+            self.note_owner(stat.st_uid, own);
+        }
         // A link has no mode bits of its own.
-        if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Symlink {
+        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        if !is_link && !kept.special_bits {
             self.note_mode(stat.st_mode);
         }
     }
 
     fn note_owner(&self, owner: u32, own: u32) {
-        self.owners
+        self.own
+            .owners
             .fetch_add(u64::from(owner != own), Ordering::Relaxed);
     }
 
     fn note_mode(&self, mode: u32) {
         let has_bits = mode & SET_ID_BITS != 0;
-        self.set_id_bits
+        self.own
+            .set_id_bits
             .fetch_add(u64::from(has_bits), Ordering::Relaxed);
     }
 
-    /// Counts an opened file that has extended attributes of these names, each terminated by NUL.
-    pub(crate) fn note_attributes(&self, names: &[u8]) {
+    /// Counts an opened file that has extended attributes of these names, each terminated by NUL,
+    /// as far as these are not `kept`.
+    pub(crate) fn note_attributes(&self, names: &[u8], kept: Preservation) {
         let mut names = names
             .split(|byte| *byte == 0)
             .filter(|name| !name.is_empty());
@@ -70,36 +84,73 @@ impl NotKept {
         let is_label = |name: &[u8]| SYSTEM_LABELS.iter().any(|label| name.starts_with(label));
         let has_acl = names.clone().any(is_acl);
         let has_others = names.any(|name| !is_acl(name) && !is_label(name));
-        self.acls.fetch_add(u64::from(has_acl), Ordering::Relaxed);
-        self.attributes
-            .fetch_add(u64::from(has_others), Ordering::Relaxed);
+        self.note_unread(has_acl && !kept.acls, has_others && !kept.xattrs);
     }
 
-    /// Takes over the counts of the end that reads the sources. Counts never decrease, as an older
-    /// report may arrive later.
+    /// Counts an entry whose ACLs or other extended attributes are not copied.
+    pub(crate) fn note_unread(&self, acls: bool, xattrs: bool) {
+        self.add(NotKeptCounts {
+            acls: u64::from(acls),
+            extended_attributes: u64::from(xattrs),
+            ..NotKeptCounts::default()
+        });
+    }
+
+    /// Adds to the counts of this end.
+    pub(crate) fn add(&self, counts: NotKeptCounts) {
+        for (counter, count) in self.own.each(counts) {
+            counter.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes over the counts of the other end. Counts never decrease, as an older report may arrive
+    /// later.
     pub(crate) fn raise(&self, counts: NotKeptCounts) {
-        self.owners.fetch_max(counts.owners, Ordering::Relaxed);
-        self.set_id_bits
-            .fetch_max(counts.set_id_bits, Ordering::Relaxed);
-        self.acls.fetch_max(counts.acls, Ordering::Relaxed);
-        self.attributes
-            .fetch_max(counts.extended_attributes, Ordering::Relaxed);
+        for (counter, count) in self.reported.each(counts) {
+            counter.fetch_max(count, Ordering::Relaxed);
+        }
     }
 
     /// Resets all counts to zero.
     pub(super) fn reset(&self) {
-        for counter in [
-            &self.owners,
-            &self.set_id_bits,
-            &self.acls,
-            &self.attributes,
-        ] {
-            counter.store(0, Ordering::Relaxed);
+        for counters in [&self.own, &self.reported] {
+            for (counter, _) in counters.each(NotKeptCounts::default()) {
+                counter.store(0, Ordering::Relaxed);
+            }
         }
     }
 
-    /// Returns the current counts.
+    /// Returns the current counts of this end.
+    pub(crate) fn own_counts(&self) -> NotKeptCounts {
+        self.own.counts()
+    }
+
+    /// Returns the current counts of both ends.
     pub fn counts(&self) -> NotKeptCounts {
+        let (own, reported) = (self.own.counts(), self.reported.counts());
+        NotKeptCounts {
+            owners: own.owners.saturating_add(reported.owners),
+            set_id_bits: own.set_id_bits.saturating_add(reported.set_id_bits),
+            acls: own.acls.saturating_add(reported.acls),
+            extended_attributes: own
+                .extended_attributes
+                .saturating_add(reported.extended_attributes),
+        }
+    }
+}
+
+impl NotKeptCounters {
+    /// Returns each counter with its part of `counts`.
+    fn each(&self, counts: NotKeptCounts) -> [(&AtomicU64, u64); 4] {
+        [
+            (&self.owners, counts.owners),
+            (&self.set_id_bits, counts.set_id_bits),
+            (&self.acls, counts.acls),
+            (&self.attributes, counts.extended_attributes),
+        ]
+    }
+
+    fn counts(&self) -> NotKeptCounts {
         NotKeptCounts {
             owners: self.owners.load(Ordering::Relaxed),
             set_id_bits: self.set_id_bits.load(Ordering::Relaxed),
@@ -132,7 +183,7 @@ mod tests {
 
     #[test]
     fn properties_not_kept_are_counted_in_one_line() {
-        let not_kept = NotKept::default();
+        let (not_kept, none) = (NotKept::default(), Preservation::default());
         assert_eq!(not_kept.counts().line(), None);
         for (owner, mode) in [
             (0, 0o100_644),
@@ -143,10 +194,10 @@ mod tests {
             not_kept.note_owner(owner, 0);
             not_kept.note_mode(mode);
         }
-        not_kept.note_attributes(b"");
-        not_kept.note_attributes(b"security.selinux\0");
-        not_kept.note_attributes(b"security.selinux\0user.a\0user.b\0");
-        not_kept.note_attributes(b"system.posix_acl_access\0");
+        not_kept.note_attributes(b"", none);
+        not_kept.note_attributes(b"security.selinux\0", none);
+        not_kept.note_attributes(b"security.selinux\0user.a\0user.b\0", none);
+        not_kept.note_attributes(b"system.posix_acl_access\0", none);
         let line = not_kept.counts().line().unwrap();
         assert_eq!(
             line,
@@ -154,6 +205,34 @@ mod tests {
         );
         not_kept.reset();
         assert_eq!(not_kept.counts(), NotKeptCounts::default());
+    }
+
+    #[test]
+    fn lh_copy_68_counts_of_both_ends_are_added() {
+        let not_kept = NotKept::default();
+        let counts = NotKeptCounts {
+            owners: 2,
+            acls: 1,
+            ..NotKeptCounts::default()
+        };
+        not_kept.add(counts);
+        not_kept.add(counts);
+        not_kept.raise(counts);
+        not_kept.raise(counts);
+        assert_eq!((not_kept.counts().owners, not_kept.counts().acls), (6, 3));
+        assert_eq!(not_kept.own_counts().owners, 4);
+    }
+
+    #[test]
+    fn what_is_kept_is_not_counted() {
+        let not_kept = NotKept::default();
+        let acls = Preservation {
+            acls: true,
+            ..Preservation::default()
+        };
+        not_kept.note_attributes(b"system.posix_acl_access\0user.a\0", acls);
+        let counts = not_kept.counts();
+        assert_eq!((counts.acls, counts.extended_attributes), (0, 1));
     }
 
     #[test]

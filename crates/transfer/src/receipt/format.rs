@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::encoding::{base64, hex};
 use super::parts::FileParts;
 use super::signature::ServerReceipt;
+use crate::attributes::{SpecialFile, SpecialKind};
 use crate::manifest::ManifestRecord;
 use crate::path::RelPath;
 use crate::tree_hash::{Hash, Subtree};
@@ -92,6 +93,13 @@ pub enum RecordedEntry {
         /// Its target.
         target: PathText,
     },
+    /// A device, FIFO or socket.
+    Special {
+        /// 1: FIFO, 2: socket, 3: character device, 4: block device.
+        special: u8,
+        /// Major and minor number of a device, otherwise zeros.
+        device: (u32, u32),
+    },
     /// Another name of a file.
     HardLink {
         /// Size of the file in bytes.
@@ -124,6 +132,10 @@ impl RecordedEntry {
             ManifestRecord::Symlink { target } => Self::Symlink {
                 target: PathText(target.to_vec()),
             },
+            ManifestRecord::Special(special) => Self::Special {
+                special: special.kind as u8,
+                device: special.device,
+            },
             ManifestRecord::HardLink { size, source, path } => Self::HardLink {
                 size,
                 first_source: source,
@@ -133,7 +145,7 @@ impl RecordedEntry {
         }
     }
 
-    /// Passes the record to `take`. Returns `None` if a path is not plain.
+    /// Passes the record to `take`. Returns `None` if a path is not plain, or a kind is unknown.
     pub(super) fn with_record<T>(&self, take: impl FnOnce(ManifestRecord<'_>) -> T) -> Option<T> {
         const NO_PARTS: &[Subtree] = &[];
         Some(match self {
@@ -154,6 +166,10 @@ impl RecordedEntry {
             }),
             Self::Directory => take(ManifestRecord::Directory),
             Self::Symlink { target } => take(ManifestRecord::Symlink { target: &target.0 }),
+            Self::Special { special, device } => take(ManifestRecord::Special(SpecialFile {
+                kind: SpecialKind::from_repr(*special)?,
+                device: *device,
+            })),
             Self::HardLink {
                 size,
                 first_source,

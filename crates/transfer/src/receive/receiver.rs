@@ -20,7 +20,7 @@ use crate::frame_io::BufferPool;
 use crate::hole_hash::hash_block;
 use crate::manifest::ManifestRecord;
 use crate::path::RelPath;
-use crate::progress::{Observer, TransferProgress};
+use crate::progress::{NotKeptCounts, Observer, TransferProgress};
 use crate::receipt::{ReceiptRole, ServerReceipt};
 use crate::receive::ledger::{
     AnswerFrames, BlockClass, CopyLedger, Directory, LedgerAction, LedgerTypes, MAX_EVENT_BYTES,
@@ -31,7 +31,7 @@ use crate::store::{
     AnnouncedFile, Comparison, CopyDestination, FileStore, OnCommit, ResumedFile, Resumption,
 };
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Acceptance, Block, CopyInstance, EntryHead, FileOffer, Frame, NO_ENTRY};
+use crate::wire::{Acceptance, Block, CopyInstance, EntryHead, FileOffer, Frame, Meta, NO_ENTRY};
 use crate::workers::blocking;
 
 mod existing;
@@ -214,8 +214,9 @@ impl<S: FileStore> Receiver<S> {
     }
 
     /// Checks that the entry of a frame can belong to this copy, and was requested. An entry that
-    /// is not accepted is replaced by its failure.
-    pub(crate) fn check(self: &Arc<Self>, frame: Frame) -> Result<Frame, Error> {
+    /// is not accepted is replaced by its failure. The metadata of others are changed as the user
+    /// asks for.
+    pub(crate) fn check(self: &Arc<Self>, mut frame: Frame) -> Result<Frame, Error> {
         if let Frame::FileEnd { id, .. } = frame {
             self.event(|ledger, _| ledger.is_described(id))
                 .map_err(|why| self.error(why))?;
@@ -229,7 +230,12 @@ impl<S: FileStore> Receiver<S> {
         };
         let admitted = self.event(|ledger, _| ledger.admit(head, sent));
         match admitted.map_err(|why| self.error(why))? {
-            None => Ok(frame),
+            None => {
+                if let Some((meta, kind)) = frame.meta_mut() {
+                    self.store.change(meta, kind);
+                }
+                Ok(frame)
+            }
             Some(failure) => Ok(Frame::Failed {
                 head: head.clone(),
                 failure,
@@ -262,8 +268,8 @@ impl<S: FileStore> Receiver<S> {
         }
     }
 
-    /// Handles an entry in one frame (SMALL, DIRECTORY, SYMLINK, FAILED), FILE_END, OFFER or
-    /// HARD_LINK, as long as someone waits for the answer on `lane`. Blocking.
+    /// Handles an entry in one frame (SMALL, DIRECTORY, SYMLINK, SPECIAL, FAILED), FILE_END, OFFER
+    /// or HARD_LINK, as long as someone waits for the answer on `lane`. Blocking.
     #[allow(
         clippy::collapsible_match,
         reason = "the ledger is told in the arm, not in its guard"
@@ -293,7 +299,7 @@ impl<S: FileStore> Receiver<S> {
                 self.event(|ledger, out| ledger.failed(&head, failure, reply, out));
             }
             Frame::Directory { head, meta } => {
-                if self.event(|ledger, out| ledger.entry(&head, true, reply, out)) {
+                if self.directory(&head, &meta, reply) {
                     let made = self.store.make_dir(&head, &meta);
                     let made = made.map_err(Failure::at_destination);
                     let finish = made.as_ref().is_ok_and(|made| self.store.finishes(*made));
@@ -306,7 +312,7 @@ impl<S: FileStore> Receiver<S> {
                 hash,
                 data,
             } => {
-                if self.event(|ledger, out| ledger.entry(&head, false, reply, out)) {
+                if self.event(|ledger, out| ledger.entry(&head, None, reply, out)) {
                     let content = (data.len() as u64, hash, meta.mtime);
                     let done = self.small_committed(head.clone(), content);
                     match blake3::hash(&data) == hash {
@@ -317,15 +323,36 @@ impl<S: FileStore> Receiver<S> {
                 }
             }
             Frame::Symlink { head, meta, target } => {
-                if self.event(|ledger, out| ledger.entry(&head, false, reply, out)) {
+                if self.event(|ledger, out| ledger.entry(&head, None, reply, out)) {
                     let record = ManifestRecord::Symlink { target: &target };
                     let outcome = self.store.write_symlink(&head, &meta, &target);
                     let outcome = outcome.map_err(Failure::at_destination);
                     self.event(|ledger, out| ledger.entry_written(&head, record, outcome, out));
                 }
             }
+            Frame::Special {
+                head,
+                meta,
+                special,
+            } => {
+                if self.event(|ledger, out| ledger.entry(&head, None, reply, out)) {
+                    let record = ManifestRecord::Special(special);
+                    let outcome = self.store.make_special(&head, &meta, special);
+                    let outcome = outcome.map_err(Failure::at_destination);
+                    self.event(|ledger, out| ledger.entry_written(&head, record, outcome, out));
+                }
+            }
             _ => {}
         }
+    }
+
+    /// Handles DIRECTORY as [`CopyLedger::entry`] does, with memory for its attributes.
+    fn directory(self: &Arc<Self>, head: &EntryHead, meta: &Meta, reply: AnswerPermit) -> bool {
+        let (is_new, actions) = self.decide(meta.attribute_bytes(), |ledger, out| {
+            ledger.entry(head, Some(meta), reply, out)
+        });
+        self.perform(actions);
+        is_new
     }
 
     /// Compares an offered file with the existing one. A server reads one file at a time for one
@@ -408,7 +435,8 @@ impl<S: FileStore> Receiver<S> {
         in_place: &[Subtree],
     ) -> Result<(), Error> {
         self.reporter.began(&announced.head);
-        let more = CopyLedger::<ReceiverTypes<S>>::bytes_of(in_place);
+        let runs = CopyLedger::<ReceiverTypes<S>>::bytes_of(in_place);
+        let more = runs.saturating_add(announced.meta.attribute_bytes());
         let shown = (announced.head.clone(), announced.size);
         let (result, actions) = self.decide(more, |ledger, out| {
             ledger.announce(announced, in_place, out)
@@ -567,6 +595,11 @@ impl<S: FileStore> Receiver<S> {
         let mut frames = state.ledger.closing_frames();
         let (entries, manifest) = (state.ledger.entries(), state.ledger.conclusion());
         drop(state);
+        // LH-COPY-68.
+        let not_kept = self.store.not_kept();
+        if manifest.is_some() && not_kept != NotKeptCounts::default() {
+            frames.insert(frames.len().saturating_sub(1), Frame::NotKept(not_kept));
+        }
         // LH-COPY-59: DONE stays the last frame.
         if let (Some(ReceiptRole::Signs(signer)), Some(manifest)) = (self.receipt.get(), manifest)
             && let Some(receipt) = signer.sign(entries, &manifest)

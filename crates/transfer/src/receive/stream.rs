@@ -379,6 +379,7 @@ impl<S: FileStore> StreamInput<'_, S> {
             frame @ (Frame::Small { .. }
             | Frame::Directory { .. }
             | Frame::Symlink { .. }
+            | Frame::Special { .. }
             | Frame::Failed { .. }
             | Frame::Offer(_)
             | Frame::HardLink(_)

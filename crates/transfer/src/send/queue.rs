@@ -127,6 +127,8 @@ impl WorkQueue {
             held: account.take(Resource::Bookkeeping, 1)?,
         };
         state.account(0, 0)?;
+        let sources: Arc<Sources> = sources.into();
+        sources.metadata().report_to(progress.clone());
         Ok(Arc::new(Self {
             state: Mutex::new(state),
             room: Condvar::new(),
@@ -134,7 +136,7 @@ impl WorkQueue {
             started: Instant::now(),
             instance: OnceLock::new(),
             placement: OnceLock::new(),
-            sources: sources.into(),
+            sources,
             resume,
             account,
             reports_not_kept: AtomicBool::new(false),
@@ -192,6 +194,12 @@ impl WorkQueue {
         });
     }
 
+    /// Notes that the receiver understands attributes and special files. Must be called before the
+    /// walk.
+    pub(crate) fn keep_understood(&self) {
+        self.sources.metadata().set_understood(true);
+    }
+
     /// Enables reports to the receiver on what the copy does not keep of its sources (LH-COPY-54).
     pub(crate) fn report_not_kept(&self) {
         self.reports_not_kept.store(true, Ordering::Relaxed);
@@ -199,7 +207,7 @@ impl WorkQueue {
 
     /// Returns the counts of what is not kept, if they must be reported and differ from `reported`.
     pub(crate) fn not_kept_since(&self, reported: &mut NotKeptCounts) -> Option<NotKeptCounts> {
-        let counts = self.reporter.progress.not_kept.counts();
+        let counts = self.reporter.progress.not_kept.own_counts();
         let is_due = self.reports_not_kept.load(Ordering::Relaxed) && counts != *reported;
         is_due.then(|| {
             *reported = counts;
@@ -215,6 +223,7 @@ impl WorkQueue {
 
     /// Walks all sources into the queue. Blocking; returns early when the queue is closed.
     pub(crate) fn walk(&self) {
+        self.wait_until_settled();
         let complete = self.sources.walk(self);
         let mut state = self.state.lock();
         state.schedule.walk_ended(complete);
@@ -223,6 +232,15 @@ impl WorkQueue {
             .progress
             .set_found(found.entries, found.bytes, complete);
         self.perform(state);
+    }
+
+    /// Waits until it is known what of the metadata the receiver understands (LH-COPY-66), or the
+    /// queue is closed.
+    fn wait_until_settled(&self) {
+        let mut state = self.state.lock();
+        while !self.sources.metadata().is_settled() && !state.schedule.is_closed() {
+            self.room.wait(&mut state);
+        }
     }
 
     /// Starts the walk on one of the runtime's blocking threads. It runs until its end, or until
@@ -311,6 +329,7 @@ impl WorkQueue {
             // The receiver reports the same on every stream.
             let _ = self.placement.set(placement);
         }
+        self.settle_metadata(accepted)?;
         if let Some(instance) = accepted.instance
             && *self.instance.get_or_init(|| instance) != instance
         {
@@ -322,6 +341,28 @@ impl WorkQueue {
                 schedule.links_understood();
             }
         });
+        Ok(())
+    }
+
+    /// Notes whether the receiver understands attributes (LH-COPY-65).
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if it does not, and the user asks for another owner.
+    fn settle_metadata(&self, accepted: &Acceptance) -> Result<(), Error> {
+        let metadata = self.sources.metadata();
+        let is_understood = !accepted.keep.is_empty();
+        if !is_understood && metadata.needs_attributes() && !metadata.is_settled() {
+            return Err(Error::Refused(
+                "it is of an earlier release and cannot set owners and set-ID bits: upgrade it, \
+                 or leave out --chown and --chmod"
+                    .into(),
+            ));
+        }
+        // The lock is taken so that the walk does not miss it.
+        let state = self.state.lock();
+        metadata.set_understood(is_understood);
+        drop(state);
+        self.room.notify_all();
         Ok(())
     }
 
@@ -468,11 +509,12 @@ impl WalkSink for WorkQueue {
     }
 
     fn note_stat(&self, stat: &Stat) {
-        self.reporter.progress.not_kept.note_entry(stat);
+        let kept = self.sources.metadata().kept();
+        self.reporter.progress.not_kept.note_entry(stat, kept);
     }
 
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: FoundEntry) -> bool {
-        let cost = entry_memory(&path, &found);
+        let cost = entry_memory(&path, &meta, &found);
         self.add_entry(cost, |schedule| schedule.found(source, path, meta, found))
     }
 
@@ -484,7 +526,7 @@ impl WalkSink for WorkQueue {
         size: u64,
         (inode, names): (SourceInode, u64),
     ) -> bool {
-        let cost = entry_memory(&path, &FoundEntry::File { size });
+        let cost = entry_memory(&path, &meta, &FoundEntry::File { size });
         self.add_entry(cost, |schedule| {
             schedule.found_linked(source, path, meta, size, (inode, names));
         })

@@ -151,12 +151,20 @@ impl Reader<'_> {
     }
 
     fn entry(&mut self, entry: Arc<SourceEntry>) -> WorkResult {
-        let (head, meta) = (entry.head.clone(), entry.meta);
+        let (head, meta) = (entry.head.clone(), entry.meta.clone());
         match &entry.found {
             FoundEntry::Directory => self.out.put(&Frame::Directory { head, meta }),
             FoundEntry::Symlink { target } => {
                 let target = target.clone();
                 self.out.put(&Frame::Symlink { head, meta, target });
+            }
+            FoundEntry::Special(special) => {
+                let special = *special;
+                self.out.put(&Frame::Special {
+                    head,
+                    meta,
+                    special,
+                });
             }
             FoundEntry::Failed(failure) => self.send_failed(&entry, failure.clone()),
             FoundEntry::File { .. } => {
@@ -176,7 +184,7 @@ impl Reader<'_> {
         };
         self.out.put(&Frame::Offer(FileOffer {
             head: entry.head.clone(),
-            meta: entry.meta,
+            meta: entry.meta.clone(),
             size,
             hash,
         }));

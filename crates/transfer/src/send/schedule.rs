@@ -58,6 +58,9 @@ use work::{Subject, SubjectPart};
 /// Maximum number of entries by which the walk may be ahead of the streams. It bounds memory to a
 /// few MiB.
 const MAX_QUEUED_ENTRIES: usize = 8192;
+/// Maximum memory of entries that the walk has found and that have no result, in bytes. Only
+/// entries with many extended attributes need more than a few MiB.
+const MAX_ENTRY_BYTES: u64 = 64 << 20;
 /// Maximum number of items that one stream may have in flight: enough for files of 1 KiB at 1
 /// Gbit/s over 200 ms.
 const MAX_IN_FLIGHT_PER_STREAM: usize = 32 * 1024;
@@ -140,6 +143,7 @@ impl Schedule {
     /// Returns true if there is room for another entry.
     pub(crate) fn wants_entries(&self) -> bool {
         self.queued.len() + self.links.waiting() < MAX_QUEUED_ENTRIES
+            && self.entry_bytes < MAX_ENTRY_BYTES
     }
 
     /// Adds an entry that the walk found: `path` beneath the source of this number.

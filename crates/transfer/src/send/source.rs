@@ -6,8 +6,11 @@ use std::sync::Arc;
 use longhaul_filter::Filter;
 
 use crate::error::{Error, Failure};
+use crate::metadata::changes::MetadataChanges;
+use crate::metadata::reader::MetadataReader;
 use crate::part::{PartFilter, Portion};
 use crate::path::RelPath;
+use crate::preservation::Preservation;
 use crate::reporter::EntryLabels;
 use crate::send::walk::WalkSink;
 use crate::store::confine::Dir;
@@ -34,6 +37,9 @@ pub(crate) trait Source: Send + Sync {
     /// # Errors
     /// A change of the file since the walk, or the reason why it cannot be read.
     fn open(&self, head: &EntryHead) -> Result<Box<dyn SourceFile>, Failure>;
+
+    /// Sets the reader of the metadata of its entries.
+    fn set_metadata(&mut self, _metadata: Arc<MetadataReader>) {}
 }
 
 /// An open file of a [`Source`]. Several threads may read it at once.
@@ -41,7 +47,7 @@ pub(crate) trait SourceFile: Send + Sync {
     /// Returns the size in bytes when it was opened.
     fn size(&self) -> u64;
 
-    /// Returns the permissions and modification time when it was opened.
+    /// Returns the metadata when it was opened.
     fn meta(&self) -> Meta;
 
     /// Returns a value that distinguishes this state of the file from every other, if there is one
@@ -77,6 +83,7 @@ pub struct Sources {
     part: Option<PartFilter>,
     /// If set, only what the filter takes is taken.
     filter: Option<Arc<Filter>>,
+    metadata: Arc<MetadataReader>,
 }
 
 impl std::fmt::Debug for Sources {
@@ -120,7 +127,22 @@ impl Sources {
             source: Box::new(source),
             part: None,
             filter: None,
+            metadata: Arc::default(),
         }
+    }
+
+    /// Keeps what is selected of the metadata of entries, and changes it as the user asks for
+    /// (LH-COPY-65).
+    #[must_use]
+    pub fn keeping(mut self, keep: Preservation, changes: MetadataChanges) -> Self {
+        self.metadata = Arc::new(MetadataReader::new(keep, changes));
+        self.source.set_metadata(self.metadata.clone());
+        self
+    }
+
+    /// Returns the reader of the metadata of entries.
+    pub(crate) fn metadata(&self) -> &MetadataReader {
+        &self.metadata
     }
 
     /// Restricts the sources to `portion`. With `hard_links`, all names of a file belong to one

@@ -338,6 +338,8 @@ async fn read_answers<R: AsyncRead + Unpin>(
                 counters.record_accepted(accepted.max_streams);
                 queue.accepted(&accepted)?;
             }
+            // LH-COPY-68.
+            Frame::NotKept(counts) => queue.reporter.progress.not_kept.raise(counts),
             Frame::KeepAlive => {}
             Frame::Refuse { kind, detail } => return Err(refused(kind, detail)),
             _ => return Err(Error::Protocol("it sends what only a sender sends".into())),

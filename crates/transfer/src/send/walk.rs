@@ -2,17 +2,22 @@
 //! entries of a directory precede those of its subdirectories. Entries go to the queue as they are
 //! found, so data flows during the walk. The walk waits when the queue is full.
 
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use rustix::fs::Stat;
+use rustix::io::Errno;
 
 use crate::account::ResourcePermit;
 use crate::error::{Failure, FailureKind, vanished_failure};
-use crate::metadata::meta_of;
+use crate::metadata::links::leads_out;
+use crate::metadata::node::Node;
+use crate::metadata::reader::MetadataReader;
+use crate::metadata::{meta_of, special_file};
 use crate::path::RelPath;
 use crate::send::schedule::{FoundEntry, SourceInode};
-use crate::store::confine::{Dir, DirectoryNames, NodeKind, kind_of};
+use crate::store::confine::{Dir, DirIdentity, DirectoryNames, NodeKind, kind_of};
 use crate::store::is_temporary;
 use crate::wire::Meta;
 
@@ -61,12 +66,31 @@ pub(crate) trait WalkSink {
     }
 }
 
+/// Settings of a walk.
+#[derive(Clone, Copy)]
+pub(crate) struct WalkSettings<'a> {
+    /// If true, directories are walked.
+    pub recursive: bool,
+    /// Reader of the metadata of entries.
+    pub metadata: &'a MetadataReader,
+}
+
 /// Walks one source. Blocking.
-pub(crate) fn walk(number: u32, source: &SourceRoot, recursive: bool, sink: &dyn WalkSink) -> bool {
+pub(crate) fn walk(
+    number: u32,
+    source: &SourceRoot,
+    settings: WalkSettings<'_>,
+    sink: &dyn WalkSink,
+) -> bool {
+    let WalkSettings {
+        recursive,
+        metadata,
+    } = settings;
     let walk = Walk {
         number,
         source,
         recursive,
+        metadata,
         sink,
     };
     let stat = match source.base.stat(&source.path) {
@@ -91,7 +115,36 @@ struct Walk<'a> {
     number: u32,
     source: &'a SourceRoot,
     recursive: bool,
+    metadata: &'a MetadataReader,
     sink: &'a dyn WalkSink,
+}
+
+/// A directory and those above it, in a walk that follows links.
+struct Lineage {
+    identity: DirIdentity,
+    above: Option<Arc<Lineage>>,
+}
+
+impl Lineage {
+    /// Returns true if one of the directories is `identity`.
+    fn contains(lineage: Option<&Arc<Self>>, identity: DirIdentity) -> bool {
+        let mut next = lineage;
+        while let Some(one) = next {
+            if one.identity == identity {
+                return true;
+            }
+            next = one.above.as_ref();
+        }
+        false
+    }
+}
+
+/// A directory that waits to be walked.
+struct AheadDirectory {
+    path: RelPath,
+    meta: Meta,
+    /// Directories above it, if links are followed.
+    above: Option<Arc<Lineage>>,
 }
 
 impl Walk<'_> {
@@ -105,7 +158,7 @@ impl Walk<'_> {
 
     /// Handles an entry that is not a directory.
     fn visit_entry(&self, path: RelPath, stat: &Stat) -> bool {
-        let meta = meta_of(stat);
+        let meta = self.meta_of_entry(&path, stat);
         self.sink.note_stat(stat);
         match kind_of(stat) {
             NodeKind::File => self.file(path, meta, stat),
@@ -114,13 +167,45 @@ impl Walk<'_> {
                 match target
                     .and_then(|full| self.source.base.read_link(&full).map_err(vanished_failure))
                 {
+                    Ok(target)
+                        if self.metadata.leaves_out_links()
+                            && leads_out(path.as_bytes(), &target) =>
+                    {
+                        true
+                    }
                     Ok(target) => self.emit(path, meta, FoundEntry::Symlink { target }),
                     Err(failure) => self.failed(path, failure),
                 }
             }
             NodeKind::Directory | NodeKind::Other => {
-                self.failed(path, Failure::new(FailureKind::NotRegular))
+                let is_kept = self.metadata.kept().special_files;
+                match special_file(stat).filter(|_| is_kept) {
+                    Some(special) => self.emit(path, meta, FoundEntry::Special(special)),
+                    None => self.failed(path, Failure::new(FailureKind::NotRegular)),
+                }
             }
+        }
+    }
+
+    /// Returns the metadata of an entry that is not a directory.
+    fn meta_of_entry(&self, path: &RelPath, stat: &Stat) -> Meta {
+        if !self.metadata.reads_nodes() {
+            return self.metadata.meta(stat, None);
+        }
+        let full = self.source.path.join(path).ok();
+        let handle = full.and_then(|full| self.source.base.node(&full).ok());
+        let node = handle.as_ref().map(|handle| Node::handle(handle.as_fd()));
+        self.metadata.meta(stat, node.as_ref())
+    }
+
+    /// Returns the failure of an entry that was listed and cannot be examined.
+    fn lost_entry(&self, errno: Errno) -> Failure {
+        match errno {
+            Errno::NOENT if self.metadata.follows_links() => Failure::with_detail(
+                FailureKind::NotFound,
+                "a symbolic link that leads nowhere, with --copy-links",
+            ),
+            errno => vanished_failure(errno),
         }
     }
 
@@ -146,9 +231,13 @@ impl Walk<'_> {
     /// stack.
     fn descend(&self, path: RelPath, stat: &Stat) -> bool {
         self.sink.note_stat(stat);
-        let mut ahead = vec![(path, meta_of(stat))];
+        let mut ahead = vec![AheadDirectory {
+            path,
+            meta: meta_of(stat),
+            above: None,
+        }];
         let mut memory = WalkMemory(self.sink.hold());
-        while let Some((path, meta)) = ahead.pop() {
+        while let Some(AheadDirectory { path, meta, above }) = ahead.pop() {
             memory.shrink(ahead_bytes(&path));
             let listed = self.source.path.join(&path).map_err(Failure::from);
             let mut name_bytes = 0;
@@ -172,6 +261,17 @@ impl Walk<'_> {
                     continue;
                 }
             };
+            let lineage = match self.lineage(&dir, above) {
+                Ok(lineage) => lineage,
+                Err(failure) => {
+                    memory.shrink(name_bytes);
+                    if !self.failed(path, failure) {
+                        return false;
+                    }
+                    continue;
+                }
+            };
+            let meta = self.meta_of_directory(&dir, meta);
             if !self.emit(path.clone(), meta, FoundEntry::Directory) {
                 return false;
             }
@@ -203,19 +303,30 @@ impl Walk<'_> {
                         continue;
                     }
                 };
-                if let Some(kind) = kind.filter(|kind| *kind != NodeKind::Directory)
+                let may_be_directory = |kind: NodeKind| match kind {
+                    NodeKind::Directory => true,
+                    NodeKind::Symlink => self.metadata.follows_links(),
+                    NodeKind::File | NodeKind::Other => false,
+                };
+                if let Some(kind) = kind.filter(|kind| !may_be_directory(*kind))
                     && !self.sink.wants(self.number, &child, kind)
                 {
                     continue;
                 }
                 let go_on = match dir.stat_name(name) {
-                    Err(errno) => self.failed(child, vanished_failure(errno)),
+                    Err(errno) => self.failed(child, self.lost_entry(errno)),
                     Ok(stat) if !self.sink.takes(self.number, &child, &stat) => true,
                     Ok(stat) if kind_of(&stat) == NodeKind::Directory && self.recursive => {
                         self.sink.note_stat(&stat);
+                        // Its attributes are read when it is open.
+                        let meta = meta_of(&stat);
                         match memory.grow(ahead_bytes(&child)) {
                             Ok(()) => {
-                                ahead.push((child, meta_of(&stat)));
+                                ahead.push(AheadDirectory {
+                                    path: child,
+                                    meta,
+                                    above: lineage.clone(),
+                                });
                                 true
                             }
                             Err(failure) => self.failed(child, failure),
@@ -233,6 +344,40 @@ impl Walk<'_> {
             }
         }
         true
+    }
+}
+
+impl Walk<'_> {
+    /// Returns the metadata of an open directory, of which permissions and time are known.
+    fn meta_of_directory(&self, dir: &Dir, known: Meta) -> Meta {
+        match rustix::fs::fstat(dir) {
+            Ok(stat) if self.metadata.changes_meta() => {
+                self.metadata.meta(&stat, Some(&Node::open(dir.as_fd())))
+            }
+            _ => known,
+        }
+    }
+
+    /// Returns an open directory with those above it, if links are followed.
+    ///
+    /// # Errors
+    /// The directory is one of those above it, so the walk would not end.
+    fn lineage(
+        &self,
+        dir: &Dir,
+        above: Option<Arc<Lineage>>,
+    ) -> Result<Option<Arc<Lineage>>, Failure> {
+        if !self.metadata.follows_links() {
+            return Ok(None);
+        }
+        let identity = dir.identity().map_err(vanished_failure)?;
+        match Lineage::contains(above.as_ref(), identity) {
+            true => Err(Failure::with_detail(
+                FailureKind::RefusedPath,
+                "a symbolic link leads to a directory above it, with --copy-links",
+            )),
+            false => Ok(Some(Arc::new(Lineage { identity, above }))),
+        }
     }
 }
 
@@ -269,6 +414,15 @@ mod tests {
 
     use super::*;
 
+    fn settings(recursive: bool) -> WalkSettings<'static> {
+        static PLAIN: std::sync::LazyLock<MetadataReader> =
+            std::sync::LazyLock::new(MetadataReader::default);
+        WalkSettings {
+            recursive,
+            metadata: &PLAIN,
+        }
+    }
+
     #[derive(Default)]
     struct List(Mutex<Vec<(String, FoundEntry)>>);
 
@@ -302,7 +456,7 @@ mod tests {
             base: Arc::new(Dir::open(tmp.path()).unwrap()),
             path: RelPath::from_bytes(b"s").unwrap(),
         };
-        assert!(walk(0, &source, true, &list));
+        assert!(walk(0, &source, settings(true), &list));
         let found = list.0.into_inner();
         let names: Vec<&str> = found.iter().map(|(p, _)| p.as_str()).collect();
         assert_eq!(
@@ -331,7 +485,7 @@ mod tests {
                 base: base.clone(),
                 path: RelPath::root(),
             },
-            false,
+            settings(false),
             &list,
         );
         walk(
@@ -340,7 +494,7 @@ mod tests {
                 base,
                 path: RelPath::from_bytes(b"none").unwrap(),
             },
-            true,
+            settings(true),
             &list,
         );
         std::os::unix::fs::symlink("/etc/passwd", tmp.path().join("link")).unwrap();
@@ -348,7 +502,7 @@ mod tests {
             base: Arc::new(Dir::open(tmp.path()).unwrap()),
             path: RelPath::from_bytes(b"link").unwrap(),
         };
-        walk(2, &link, false, &list);
+        walk(2, &link, settings(false), &list);
         let found = list.0.into_inner();
         let kinds = [
             FailureKind::IsDirectory,

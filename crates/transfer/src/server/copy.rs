@@ -18,12 +18,13 @@ use crate::account::{Account, Resource, ResourcePermit};
 use crate::error::Error;
 use crate::grants::Access;
 use crate::half::Half;
+use crate::metadata::changes::MetadataChanges;
 use crate::progress::{Observer, StreamCounters, TransferEvent, TransferProgress};
 use crate::receipt::{ReceiptRole, ReceiptSigner};
 use crate::receive::StreamEnd;
 use crate::receive::{Receiver, RequestedEntries};
 use crate::send::{Presence, Sources, WorkQueue};
-use crate::store::{CopyDestination, WriteOptions};
+use crate::store::{AttributeSettings, CopyDestination, WriteOptions};
 use crate::wire::{CopyInstance, CopyRequest, CopyToken, Hello, Placement, RefusalKind};
 use crate::workers::blocking;
 
@@ -221,6 +222,7 @@ impl Server {
                 || copy.hello.portion != hello.portion
                 || copy.hello.filter != hello.filter
                 || copy.hello.existing != hello.existing
+                || copy.hello.keep != hello.keep
             {
                 return Err(CopyRefusal {
                     kind: RefusalKind::Key,
@@ -312,8 +314,16 @@ impl Server {
         match &copy.hello.request {
             CopyRequest::Pull { recursive, sources } => {
                 let labels = Sources::labels(sources.iter().map(|s| format!("/{s}")).collect());
+                let keep = copy.hello.keep;
+                // LH-COPY-70.
+                if keep.copy_links && !self.follows_links.load(Ordering::Relaxed) {
+                    return Err(Error::Refused(
+                        "it follows no symbolic links: leave out --copy-links".into(),
+                    ));
+                }
                 let root = blocking(move || server.current_root()).await??;
-                let sources = Sources::beneath(root, sources, *recursive);
+                let sources = Sources::beneath(root, sources, *recursive)
+                    .keeping(keep, MetadataChanges::default());
                 // LH-COPY-55.
                 let filter = match copy.hello.filter.is_empty() {
                     true => None,
@@ -335,6 +345,8 @@ impl Server {
                 if copy.hello.hard_links {
                     queue.keep_links(true);
                 }
+                // LH-COPY-65.
+                queue.keep_understood();
                 if copy.hello.reports_not_kept {
                     queue.report_not_kept();
                 }
@@ -377,6 +389,14 @@ impl Server {
                             .into(),
                     ));
                 }
+                let attributes = AttributeSettings {
+                    keep: copy.hello.keep,
+                    changes: MetadataChanges::default(),
+                    // LH-COPY-69.
+                    is_privileged: self.sets_owners.load(Ordering::Relaxed),
+                    corrects_existing: copy.hello.keep.has_attributes()
+                        && grants.allows(&copy.principal, Access::Write, destination),
+                };
                 let (target, into, names) = (destination.clone(), *into, names.clone());
                 let (token, placement) = (copy.hello.token, copy.hello.placement);
                 let opened = blocking(move || {
@@ -388,6 +408,7 @@ impl Server {
                     let destination = destination
                         .placed(placement)
                         .with_existing(existing)
+                        .with_attributes(attributes)
                         .confined_to(within, may_compare);
                     let present = destination.has_something();
                     Ok::<_, Error>((destination, present, root))

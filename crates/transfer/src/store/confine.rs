@@ -14,6 +14,7 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
+use crate::attributes::{SpecialFile, SpecialKind};
 use crate::descriptors::with_descriptor;
 use crate::error::{Failure, vanished_failure};
 use crate::path::RelPath;
@@ -90,6 +91,24 @@ impl Dir {
         self.resolver == Resolver::Steps
     }
 
+    /// Opens the same directory for a reader whose paths may lead through symbolic links, and out
+    /// of it. For sources of the user who reads them.
+    pub(crate) fn following(&self) -> Result<Self, Errno> {
+        let fd = with_descriptor(|| rustix::io::fcntl_dupfd_cloexec(&self.fd, 0))?;
+        Ok(Self::new(fd, Resolver::Links))
+    }
+
+    /// Returns a descriptor that only names the inode at `path`, be it a symbolic link.
+    pub(crate) fn node(&self, path: &RelPath) -> Result<OwnedFd, Errno> {
+        self.resolve(path.as_os(), OFlags::PATH | OFlags::NOFOLLOW)
+    }
+
+    /// Returns [`Self::node`] of the entry `name` of this very directory.
+    pub(crate) fn node_named(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        with_descriptor(|| fs::openat(&self.fd, name, flags, Mode::empty()))
+    }
+
     /// Opens the directory `path` beneath this one.
     pub fn open_dir(&self, path: &RelPath) -> Result<Dir, Errno> {
         self.resolve(path.as_os(), OFlags::DIRECTORY | OFlags::RDONLY)
@@ -116,7 +135,11 @@ impl Dir {
 
     /// Returns the metadata of the entry `name` of this very directory.
     pub(crate) fn stat_name(&self, name: &OsStr) -> Result<Stat, Errno> {
-        fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+        let flags = match self.resolver {
+            Resolver::Links => AtFlags::empty(),
+            Resolver::Openat2 | Resolver::Steps => AtFlags::SYMLINK_NOFOLLOW,
+        };
+        fs::statat(&self.fd, name, flags)
     }
 
     /// Returns the target of the symbolic link `path`.
@@ -137,8 +160,13 @@ impl Dir {
     }
 
     fn resolve(&self, path: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
-        if self.resolver == Resolver::Steps {
-            return fallback::open(&self.fd, path, flags);
+        match self.resolver {
+            Resolver::Openat2 => {}
+            Resolver::Steps => return fallback::open(&self.fd, path, flags),
+            Resolver::Links => {
+                let flags = flags.difference(OFlags::NOFOLLOW) | OFlags::CLOEXEC;
+                return with_descriptor(|| fs::openat(&self.fd, path, flags, Mode::empty()));
+            }
         }
         let resolve =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -240,6 +268,21 @@ impl Dir {
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         with_descriptor(|| fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR))
+    }
+
+    /// Creates a new special file, accessible only by its owner. Fails if it exists.
+    pub(crate) fn create_special(&self, name: &OsStr, special: SpecialFile) -> Result<(), Errno> {
+        let kind = match special.kind {
+            SpecialKind::Fifo => fs::FileType::Fifo,
+            SpecialKind::Socket => fs::FileType::Socket,
+            SpecialKind::CharacterDevice => fs::FileType::CharacterDevice,
+            SpecialKind::BlockDevice => fs::FileType::BlockDevice,
+        };
+        let device = fs::makedev(special.device.0, special.device.1);
+        match fs::mknodat(&self.fd, name, kind, Mode::RUSR | Mode::WUSR, device) {
+            Err(Errno::NOENT) => Err(self.missing_or_refused()),
+            made => made,
+        }
     }
 
     /// Creates a new symbolic link. Fails if it exists.

@@ -23,6 +23,7 @@ use crate::typed_path::names_directory;
 use crate::wire::{CopyToken, EntryHead};
 
 mod again;
+mod attributes;
 mod commit;
 mod compare;
 mod directories;
@@ -34,11 +35,14 @@ mod made;
 mod names_in_place;
 mod new_file;
 mod open_dirs;
+mod special;
 mod temp_file;
 mod times;
 mod trial;
 mod write;
 
+pub use attributes::AttributeSettings;
+use attributes::AttributeWriter;
 use commit::Committer;
 use directories::{Directories, MARKED_DIR_MODE};
 use flusher::Flusher;
@@ -128,6 +132,7 @@ pub struct CopyDestination {
     is_local: bool,
     names_in_place: Arc<NamesInPlace>,
     grains: GranularityCache,
+    attributes: AttributeWriter,
 }
 
 impl CopyDestination {
@@ -201,6 +206,7 @@ impl CopyDestination {
             is_local: false,
             names_in_place,
             grains: GranularityCache::default(),
+            attributes: AttributeWriter::default(),
         })
     }
 
@@ -217,6 +223,20 @@ impl CopyDestination {
     #[must_use]
     pub fn with_existing(self, existing: ExistingPolicy) -> Self {
         Self { existing, ..self }
+    }
+
+    /// Keeps further properties of the sources (LH-COPY-65).
+    #[must_use]
+    pub fn with_attributes(self, settings: AttributeSettings) -> Self {
+        Self {
+            attributes: AttributeWriter::new(settings),
+            ..self
+        }
+    }
+
+    /// Returns true if the permissions, time and attributes of what exists are corrected.
+    fn corrects_existing(&self) -> bool {
+        self.options.overwrite || self.attributes.settings().corrects_existing
     }
 
     /// Returns true if parts of large files are kept when the copy ends early.

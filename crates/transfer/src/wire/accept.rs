@@ -3,10 +3,11 @@
 use super::encode::put_option;
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, COMPRESSION, DELTA, HARD_LINKS, INSTANCE, MAX_OPTION_BYTES, PLACEMENT, PRESENT, RECEIPT,
-    decode_options,
+    CLEAR, COMPRESSION, DELTA, HARD_LINKS, INSTANCE, KEEP, MAX_OPTION_BYTES, PLACEMENT, PRESENT,
+    RECEIPT, decode_keep, decode_options, put_keep,
 };
 use super::{CopyInstance, Placement, VERSION, WireError};
+use crate::preservation::Preservation;
 
 /// A server's acceptance of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,6 +32,8 @@ pub(crate) struct Acceptance {
     pub compression: bool,
     /// If true, blocks may be put together from existing files (LH-COPY-62).
     pub delta: bool,
+    /// Selection of HELLO, from a server that understands it (LH-COPY-65).
+    pub keep: Preservation,
 }
 
 impl Acceptance {
@@ -55,6 +58,7 @@ impl Acceptance {
         if self.receipt {
             put_option(out, RECEIPT, &[]);
         }
+        put_keep(out, self.keep, false);
         if self.compression {
             put_option(out, COMPRESSION, &[]);
         }
@@ -85,6 +89,7 @@ impl Acceptance {
                 RECEIPT => accepted.receipt = true,
                 COMPRESSION => accepted.compression = true,
                 DELTA => accepted.delta = true,
+                KEEP => accepted.keep = decode_keep(value)?,
                 _ => return Ok(false),
             }
             Ok(true)

@@ -86,6 +86,11 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
                 target: target.to_vec(),
             }
         }
+        FrameType::Special => Frame::Special {
+            head: fields.head()?,
+            meta: fields.meta()?,
+            special: fields.special()?,
+        },
         FrameType::Block => Frame::Block(fields.block()?),
         FrameType::ClearBlock => {
             Frame::ClearBlock(fields.block()?, BlockHash::from_bytes(fields.hash()?))

@@ -27,6 +27,7 @@ impl Frame {
             Frame::Small { .. } => FrameType::Small,
             Frame::Directory { .. } => FrameType::Directory,
             Frame::Symlink { .. } => FrameType::Symlink,
+            Frame::Special { .. } => FrameType::Special,
             Frame::Block(_) => FrameType::Block,
             Frame::ClearBlock(..) => FrameType::ClearBlock,
             Frame::PackedBlock(_) => FrameType::PackedBlock,
@@ -111,6 +112,15 @@ impl Frame {
                 put_head(out, head);
                 put_meta(out, meta);
                 put_bytes(out, target);
+            }
+            Frame::Special {
+                head,
+                meta,
+                special,
+            } => {
+                put_head(out, head);
+                put_meta(out, meta);
+                special.encode(out);
             }
             Frame::Block(block) | Frame::PackedBlock(block) => put_block(out, block),
             Frame::ClearBlock(block, hash) | Frame::PatchBlock(block, hash) => {
@@ -292,9 +302,16 @@ fn put_head(out: &mut Vec<u8>, head: &EntryHead) {
 }
 
 fn put_meta(out: &mut Vec<u8>, meta: &Meta) {
-    out.extend_from_slice(&meta.mode.to_le_bytes());
+    let flag = match meta.attributes {
+        Some(_) => ATTRIBUTES_FLAG,
+        None => 0,
+    };
+    out.extend_from_slice(&(meta.mode | flag).to_le_bytes());
     out.extend_from_slice(&meta.mtime.0.to_le_bytes());
     out.extend_from_slice(&meta.mtime.1.to_le_bytes());
+    if let Some(attributes) = &meta.attributes {
+        attributes.encode(out);
+    }
 }
 
 fn put_failure(out: &mut Vec<u8>, failure: &Failure) {

@@ -133,7 +133,8 @@ impl FieldReader {
     }
 
     pub(super) fn meta(&mut self) -> Result<Meta, WireError> {
-        let mode = self.u32()?;
+        let bits = self.u32()?;
+        let mode = bits & !ATTRIBUTES_FLAG;
         let seconds = self.u64()? as i64;
         let nanos = self.u32()?;
         if mode > 0o777 {
@@ -142,9 +143,14 @@ impl FieldReader {
         if nanos >= 1_000_000_000 {
             return Err(WireError::Value("time"));
         }
+        let attributes = match bits & ATTRIBUTES_FLAG != 0 {
+            true => Some(Arc::new(self.attributes()?)),
+            false => None,
+        };
         Ok(Meta {
             mode,
             mtime: (seconds, nanos),
+            attributes,
         })
     }
 

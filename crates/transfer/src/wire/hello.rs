@@ -8,13 +8,15 @@ use longhaul_filter::FilterRules;
 use super::encode::{put_bytes, put_option};
 use super::field_reader::FieldReader;
 use super::options::{
-    CLEAR, COMPRESSION, CRITICAL, DELTA, EXISTING, FILTER, HARD_LINKS, MAX_HELLO_OPTION_BYTES,
-    NOT_KEPT, OFFER, PART, PLACEMENT, RECEIPT, REST, RESUME, SINGLE, decode_options,
+    CLEAR, COMPRESSION, CRITICAL, DELTA, EXISTING, FILTER, HARD_LINKS, KEEP,
+    MAX_HELLO_OPTION_BYTES, NOT_KEPT, OFFER, PART, PLACEMENT, RECEIPT, REST, RESUME, SINGLE,
+    decode_keep, decode_options, put_keep,
 };
 use super::*;
 use crate::compression::Compression;
 use crate::existing::ExistingPolicy;
 use crate::part::{CopyPart, Portion};
+use crate::preservation::Preservation;
 
 const MAGIC: [u8; 4] = *b"LHCP";
 /// Maximum number of sources of one copy.
@@ -87,6 +89,8 @@ pub struct Hello {
     pub compression: Compression,
     /// If true, blocks may be put together from existing files (LH-COPY-62).
     pub delta: bool,
+    /// Selection of what the copy keeps in addition (LH-COPY-65).
+    pub keep: Preservation,
 }
 
 /// Placement of the sources of a push. The number is its code on the wire.
@@ -217,6 +221,7 @@ impl Hello {
         if self.receipt {
             put_option(out, RECEIPT, &[]);
         }
+        put_keep(out, self.keep, self.keep.changes_entries());
         if let Some(code) = self.compression.code() {
             put_option(out, COMPRESSION, &[code]);
         }
@@ -270,6 +275,7 @@ impl Hello {
         let (mut placement, mut reports_not_kept, mut receipt) = (None, false, false);
         let (mut compression, mut delta) = (Compression::None, false);
         let (mut filter, mut existing) = (FilterRules::default(), ExistingPolicy::default());
+        let mut keep = Preservation::default();
         decode_options(fields, MAX_HELLO_OPTION_BYTES, |kind, value| {
             match kind {
                 RESUME => resume = true,
@@ -296,6 +302,7 @@ impl Hello {
                 COMPRESSION => {
                     compression = value.code(Compression::from_code, "compression")?;
                 }
+                kind if kind & !CRITICAL == KEEP => keep = decode_keep(value)?,
                 _ => return Ok(false),
             }
             Ok(true)
@@ -316,6 +323,7 @@ impl Hello {
             receipt,
             compression,
             delta,
+            keep,
         })
     }
 
@@ -342,6 +350,12 @@ impl Hello {
             return Some(
                 "it is of an earlier release and cannot filter what it sends: upgrade it, or leave \
                  out --exclude and the other filters",
+            );
+        }
+        if self.keep.changes_entries() && is_unknown(KEEP) {
+            return Some(
+                "it is of an earlier release and cannot treat symbolic links otherwise: upgrade \
+                 it, or leave out --copy-links and --safe-links",
             );
         }
         (!self.existing.is_default() && is_unknown(EXISTING)).then_some(

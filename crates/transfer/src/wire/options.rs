@@ -5,8 +5,10 @@
 //! client offers one, a server accepts it in ACCEPT, and neither uses it before the other has
 //! confirmed it.
 
+use super::encode::put_option;
 use super::field_reader::FieldReader;
 use super::*;
+use crate::preservation::Preservation;
 
 /// HELLO option without a value: unfinished files are kept, and resumed by the next copy
 /// (LH-COPY-34).
@@ -50,6 +52,9 @@ pub(super) const COMPRESSION: u16 = 20;
 /// HELLO and ACCEPT option without a value: blocks may be put together from existing files
 /// (LH-COPY-62).
 pub(super) const DELTA: u16 = 21;
+/// HELLO and ACCEPT option: flags of a [`Preservation`] (LH-COPY-65). In HELLO it is critical if
+/// the server of a pull would otherwise send other entries.
+pub(super) const KEEP: u16 = 16;
 /// Flag in an option's kind: a receiver that does not know the option must refuse (LH-COPY-8).
 pub(super) const CRITICAL: u16 = 0x8000;
 /// Mask of the option's number in its kind.
@@ -88,6 +93,19 @@ pub(super) fn decode_options(
         }
     }
     Ok(())
+}
+
+/// Appends the option [`KEEP`], unless nothing is selected.
+pub(super) fn put_keep(out: &mut Vec<u8>, keep: Preservation, is_critical: bool) {
+    if !keep.is_empty() {
+        let kind = if is_critical { KEEP | CRITICAL } else { KEEP };
+        put_option(out, kind, &keep.flags().to_le_bytes());
+    }
+}
+
+/// Decodes the value of [`KEEP`].
+pub(super) fn decode_keep(value: &mut FieldReader) -> Result<Preservation, WireError> {
+    Preservation::from_flags(value.u16()?).ok_or(WireError::Value("selection of what is kept"))
 }
 
 #[cfg(test)]

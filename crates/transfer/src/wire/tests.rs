@@ -5,9 +5,11 @@ use longhaul_proto::PublicKey;
 use proptest::prelude::*;
 
 use super::*;
+use crate::attributes::{ExtendedAttribute, Owner, SpecialKind};
 use crate::compression::Compression;
 use crate::existing::ExistingPolicy;
 use crate::part::{CopyPart, MAX_PARTS, Portion};
+use crate::preservation::Preservation;
 
 fn path() -> impl Strategy<Value = RelPath> {
     proptest::collection::vec(proptest::collection::vec(1u8..=255, 1..20), 0..4)
@@ -25,10 +27,73 @@ fn head() -> impl Strategy<Value = EntryHead> {
 }
 
 fn meta() -> impl Strategy<Value = Meta> {
-    (0u32..=0o777, any::<i64>(), 0u32..1_000_000_000).prop_map(|(mode, s, n)| Meta {
-        mode,
-        mtime: (s, n),
+    let attributes = prop::option::of(attributes().prop_map(Arc::new));
+    (0u32..=0o777, any::<i64>(), 0u32..1_000_000_000, attributes).prop_map(
+        |(mode, s, n, attributes)| Meta {
+            mode,
+            mtime: (s, n),
+            attributes,
+        },
+    )
+}
+
+fn attributes() -> impl Strategy<Value = Attributes> {
+    let owner = (prop::option::of(0..u32::MAX), "[a-z]{1,9}", any::<bool>()).prop_map(
+        |(id, name, is_required)| Owner {
+            id,
+            name: name.into_bytes(),
+            is_required,
+        },
+    );
+    let xattrs = prop::collection::btree_map("user\\.[a-z]{1,5}", any::<[u8; 3]>(), 0..4);
+    let xattrs = xattrs.prop_map(|map| {
+        let each = map.into_iter().map(|(name, value)| ExtendedAttribute {
+            name: name.into_bytes(),
+            value: value.to_vec(),
+        });
+        each.filter(|one| !one.name.starts_with(b"user.longhaul."))
+            .collect()
+    });
+    let acl = any::<[u8; 4]>().prop_map(|value| {
+        vec![ExtendedAttribute {
+            name: b"system.posix_acl_access".to_vec(),
+            value: value.to_vec(),
+        }]
+    });
+    (
+        prop::option::of((0u32..8).prop_map(|bits| bits << 9)),
+        prop::option::of(owner.clone()),
+        prop::option::of(owner),
+        prop::option::of(acl),
+        prop::option::of(xattrs),
+    )
+        .prop_map(|(special_bits, user, group, acls, xattrs)| Attributes {
+            special_bits,
+            user,
+            group,
+            acls,
+            xattrs,
+        })
+}
+
+fn special() -> impl Strategy<Value = SpecialFile> {
+    (1u8..=4, any::<(u32, u32)>()).prop_map(|(kind, device)| {
+        let special = SpecialFile {
+            kind: SpecialKind::from_repr(kind).unwrap(),
+            device,
+        };
+        match special.is_device() {
+            true => special,
+            false => SpecialFile {
+                device: (0, 0),
+                ..special
+            },
+        }
     })
+}
+
+fn keep() -> impl Strategy<Value = Preservation> {
+    (0u16..1 << 9).prop_map(|flags| Preservation::from_flags(flags).unwrap())
 }
 
 fn failure() -> impl Strategy<Value = Failure> {
@@ -114,11 +179,12 @@ fn hello() -> impl Strategy<Value = Hello> {
         prop::option::of(compare),
         portion,
         prop::option::of(placement()),
-        (filter(), 0u8..8),
+        (filter(), 0u8..8, keep()),
         (prop::option::of(0..=Compression::MAX_LEVEL), any::<bool>()),
     );
     (any::<[u8; 16]>(), prop_oneof![push, pull], options).prop_map(|(token, request, options)| {
-        let (flags, offer, portion, placement, (filter, existing), (compression, delta)) = options;
+        let (flags, offer, portion, placement, (filter, existing, keep), (compression, delta)) =
+            options;
         let [resume, clear, hard_links, single, reports_not_kept, receipt] = flags;
         Hello {
             token: CopyToken(token),
@@ -138,6 +204,7 @@ fn hello() -> impl Strategy<Value = Hello> {
                 .and_then(Compression::from_code)
                 .unwrap_or_default(),
             delta,
+            keep,
         }
     })
 }
@@ -171,9 +238,10 @@ fn frame() -> impl Strategy<Value = Frame> {
             any::<u16>(),
             any::<Option<[u8; 8]>>(),
             any::<[bool; 6]>(),
-            prop::option::of(placement())
+            prop::option::of(placement()),
+            keep()
         )
-            .prop_map(|(max_streams, instance, flags, placement)| {
+            .prop_map(|(max_streams, instance, flags, placement, keep)| {
                 let [clear, present, hard_links, receipt, compression, delta] = flags;
                 Frame::Accept(Acceptance {
                     max_streams,
@@ -185,6 +253,7 @@ fn frame() -> impl Strategy<Value = Frame> {
                     receipt,
                     compression,
                     delta,
+                    keep,
                 })
             }),
         (head(), 0..MAX_FILE_BYTES, (any::<u32>(), path()))
@@ -233,6 +302,11 @@ fn frame() -> impl Strategy<Value = Frame> {
         (head(), meta()).prop_map(|(head, meta)| Frame::Directory { head, meta }),
         (head(), meta(), proptest::collection::vec(1u8..=255, 1..50))
             .prop_map(|(head, meta, target)| Frame::Symlink { head, meta, target }),
+        (head(), meta(), special()).prop_map(|(head, meta, special)| Frame::Special {
+            head,
+            meta,
+            special
+        }),
         block().prop_map(Frame::Block),
         block().prop_map(Frame::PackedBlock),
         (block(), any::<[u8; 32]>())
@@ -419,14 +493,11 @@ fn small_frame_built_in_place_is_the_same_frame() {
         source: 1,
         path: RelPath::from_bytes(b"a/b").unwrap(),
     };
-    let meta = Meta {
-        mode: 0o644,
-        mtime: (5, 6),
-    };
+    let meta = Meta::new(0o644, (5, 6));
     let mut plain = Vec::new();
     Frame::Small {
         head: head.clone(),
-        meta,
+        meta: meta.clone(),
         hash: [9; 32],
         data: Bytes::from_static(b"data"),
     }
@@ -460,6 +531,146 @@ fn plain_hello() -> Hello {
         receipt: false,
         compression: Compression::None,
         delta: false,
+        keep: Preservation::default(),
+    }
+}
+
+#[test]
+fn lh_copy_65_what_is_kept_is_requested_and_confirmed_by_an_option() {
+    let keep = |keep| Hello {
+        keep,
+        ..plain_hello()
+    };
+    let owners = Preservation {
+        owner: true,
+        ..Preservation::default()
+    };
+    let links = Preservation {
+        safe_links: true,
+        ..owners
+    };
+    let plain = body_of(&Frame::Hello(plain_hello()));
+    // It is critical if the other end would send other entries without it.
+    for (selection, option) in [
+        (owners, &b"\x10\0\x02\0\x01\0"[..]),
+        (links, b"\x10\x80\x02\0\x01\x01"),
+    ] {
+        let hello = keep(selection);
+        let body = body_of(&Frame::Hello(hello.clone()));
+        assert_eq!(&body[..], &[&plain[..], option].concat()[..]);
+        assert_eq!(decode(FrameType::Hello, body), Ok(Frame::Hello(hello)));
+    }
+    let unknown = [&plain[..], b"\x10\0\x02\0\0\x80"].concat();
+    assert!(decode(FrameType::Hello, unknown.into()).is_err());
+    let accepted = Frame::Accept(Acceptance {
+        max_streams: 9,
+        keep: owners,
+        ..Acceptance::default()
+    });
+    let body = [&VERSION.to_le_bytes()[..], &[9, 0], b"\x10\0\x02\0\x01\0"];
+    assert_eq!(
+        decode(FrameType::Accept, body.concat().into()),
+        Ok(accepted)
+    );
+    let refusal = WireError::UnknownOption(16).to_string();
+    assert!(keep(links).missing_capability(&refusal).is_some());
+    assert!(keep(owners).missing_capability(&refusal).is_none());
+}
+
+/// Returns a directory with these attributes, as they are on the wire.
+fn directory_with(attributes: &[u8]) -> Result<Frame, WireError> {
+    let meta = Meta {
+        attributes: Some(Arc::default()),
+        ..Meta::default()
+    };
+    let head = EntryHead {
+        id: 0,
+        source: 0,
+        path: RelPath::root(),
+    };
+    let body = body_of(&Frame::Directory { head, meta });
+    // The empty attributes are a length of two bytes and the byte of flags.
+    let before = &body[..body.len() - 3];
+    let length = (attributes.len() as u16).to_le_bytes();
+    decode(
+        FrameType::Directory,
+        [before, &length, attributes].concat().into(),
+    )
+}
+
+#[test]
+fn lh_copy_66_attributes_are_bounded_and_of_known_classes() {
+    let xattr = |name: &[u8], value: &[u8]| {
+        let mut list = Vec::new();
+        encode::put_bytes(&mut list, name);
+        encode::put_bytes(&mut list, value);
+        list
+    };
+    let list = |flag: u8, each: &[Vec<u8>]| {
+        let count = (each.len() as u16).to_le_bytes();
+        [&[flag][..], &count, &each.concat()].concat()
+    };
+    let (user, acl) = (b"user.a", b"system.posix_acl_access");
+    for valid in [
+        vec![0],
+        vec![1, 0, 0x0e],
+        list(16, &[xattr(user, b"1"), xattr(b"user.b", b"")]),
+        list(16, &[xattr(user, &[7; 60_000])]),
+        list(8, &[xattr(acl, b"1")]),
+        [&[2, 7, 0, 0, 0, 0][..], &[0, 0]].concat(),
+    ] {
+        assert!(directory_with(&valid).is_ok(), "{valid:?}");
+    }
+    let too_many: Vec<Vec<u8>> = (0..1025)
+        .map(|number| xattr(format!("user.{number:04}").as_bytes(), b""))
+        .collect();
+    for invalid in [
+        // An unknown flag, other mode bits, and a byte too many.
+        vec![32],
+        vec![1, 0, 0x10],
+        vec![0, 0],
+        // An owner without name and number, and a long name.
+        [&[2, 255, 255, 255, 255, 0][..], &[0, 0]].concat(),
+        [&[2, 7, 0, 0, 0, 0][..], &[0, 1], &[b'a'; 256]].concat(),
+        // The wrong class, the wrong order, and too many.
+        list(16, &[xattr(acl, b"1")]),
+        list(8, &[xattr(user, b"1")]),
+        list(16, &[xattr(b"system.other", b"1")]),
+        list(16, &[xattr(b"user.longhaul.directory", b"1")]),
+        list(16, &[xattr(b"user.b", b""), xattr(user, b"")]),
+        list(16, &[xattr(user, b""), xattr(user, b"")]),
+        list(16, &too_many),
+    ] {
+        assert!(directory_with(&invalid).is_err(), "{invalid:?}");
+    }
+}
+
+#[test]
+fn lh_copy_67_only_devices_have_numbers() {
+    let special = |kind: u8, device: (u32, u32)| {
+        let known = SpecialFile {
+            kind: SpecialKind::CharacterDevice,
+            device,
+        };
+        let head = EntryHead {
+            id: 0,
+            source: 0,
+            path: RelPath::root(),
+        };
+        let frame = Frame::Special {
+            head,
+            meta: Meta::default(),
+            special: known,
+        };
+        let mut body = body_of(&frame).to_vec();
+        let at = body.len() - 9;
+        body[at] = kind;
+        decode(FrameType::Special, body.into())
+    };
+    assert!(special(3, (1, 3)).is_ok() && special(4, (8, 0)).is_ok());
+    assert!(special(1, (0, 0)).is_ok() && special(2, (0, 0)).is_ok());
+    for (kind, device) in [(1, (1, 3)), (2, (0, 1)), (0, (0, 0)), (5, (0, 0))] {
+        assert!(special(kind, device).is_err(), "{kind}");
     }
 }
 

@@ -369,6 +369,7 @@ pub async fn pull_hostile(
         receipt: false,
         compression: Compression::None,
         delta: false,
+        keep: Preservation::default(),
     };
     let options = WriteOptions {
         overwrite: true,

@@ -105,6 +105,7 @@ pub fn hello(request: CopyRequest) -> Hello {
         receipt: false,
         compression: Compression::None,
         delta: false,
+        keep: Preservation::default(),
     }
 }
 

@@ -36,6 +36,10 @@ pub struct Bench {
     pub filter: FilterRules,
     pub existing: ExistingPolicy,
     pub receipt: Option<Arc<receipt::ReceiptRecorder>>,
+    /// Selection of what is kept.
+    pub keep: Preservation,
+    /// Changes of metadata at the client's end.
+    pub changes: MetadataChanges,
 }
 
 impl Bench {
@@ -67,6 +71,8 @@ impl Bench {
             filter: FilterRules::default(),
             existing: ExistingPolicy::default(),
             receipt: None,
+            keep: Preservation::default(),
+            changes: MetadataChanges::default(),
         }
     }
 
@@ -130,7 +136,10 @@ impl Bench {
         client.hello.existing = self.existing;
         client.receipt = self.receipt.clone();
         let filter = Filter::new(self.filter.clone()).unwrap();
-        let found = found.filtered(Some(Arc::new(filter)));
+        client.hello.keep = self.keep.for_receiver();
+        let found = found
+            .filtered(Some(Arc::new(filter)))
+            .keeping(self.keep, self.changes.clone());
         let result = client.push(found, labels).await;
         finish(result, events, progress).await
     }
@@ -169,10 +178,19 @@ impl Bench {
         );
         client.hello.hard_links = self.hard_links;
         client.hello.filter = self.filter.clone();
+        client.hello.keep = self.keep;
         client.receipt = self.receipt.clone();
         let destination =
             CopyDestination::local(&self.local(to), names, options, client.hello.token).unwrap();
-        let destination = destination.with_existing(self.existing);
+        let destination =
+            destination
+                .with_existing(self.existing)
+                .with_attributes(AttributeSettings {
+                    keep: self.keep.for_receiver(),
+                    changes: self.changes.clone(),
+                    is_privileged: true,
+                    corrects_existing: self.keep.has_attributes(),
+                });
         let result = client.pull(destination, labels).await;
         finish(result, events, progress).await
     }
@@ -205,6 +223,7 @@ pub fn client<C: Connector>(
         receipt: false,
         compression: Compression::None,
         delta: false,
+        keep: Preservation::default(),
     };
     let client = Client {
         connector: Arc::new(connector),

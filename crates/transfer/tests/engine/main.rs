@@ -13,6 +13,7 @@ mod files;
 mod filters;
 mod hard_links;
 mod harness;
+mod metadata;
 mod outages;
 mod parts;
 mod receipts;

@@ -53,7 +53,7 @@ pub(in super::super) fn senders() -> Vec<Seed> {
     let meta = Meta::default();
     let small = |id: u64, path: &[u8], hash: [u8; 32]| Frame::Small {
         head: entry(id, path),
-        meta,
+        meta: meta.clone(),
         hash,
         data: Bytes::from_static(b"content"),
     };
@@ -74,7 +74,7 @@ pub(in super::super) fn senders() -> Vec<Seed> {
         vec![
             Frame::Directory {
                 head: entry(0, b""),
-                meta,
+                meta: meta.clone(),
             },
             small(1, b"a", good),
             small(2, b"b", [0; 32]),
@@ -82,7 +82,7 @@ pub(in super::super) fn senders() -> Vec<Seed> {
             small(4, b"=same", good),
             Frame::Symlink {
                 head: entry(5, b"link"),
-                meta,
+                meta: meta.clone(),
                 target: b"a".to_vec(),
             },
             failed(6, b"gone"),
@@ -107,7 +107,7 @@ pub(in super::super) fn senders() -> Vec<Seed> {
     let hole = vec![
         Frame::File {
             head: entry(0, b"hole"),
-            meta,
+            meta: meta.clone(),
             size: 1 << 20,
             block_log2: 20,
             identity: None,

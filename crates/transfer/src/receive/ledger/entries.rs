@@ -1,4 +1,4 @@
-//! Entries that arrive in one frame: SMALL, DIRECTORY, SYMLINK, FAILED.
+//! Entries that arrive in one frame: SMALL, DIRECTORY, SYMLINK, SPECIAL, FAILED.
 
 use super::{CopyLedger, Directory, LedgerAction, LedgerTypes, result};
 use crate::error::{Failure, FailureKind};
@@ -11,13 +11,13 @@ use crate::wire::{EntryHead, EntryOutcome, Meta};
 const MAX_DIRECTORY_BYTES: u64 = 64 * 1024 * 1024;
 
 impl<P: LedgerTypes> CopyLedger<P> {
-    /// Handles an entry in one frame. Returns true if it must be written, followed by
-    /// [`Self::entry_written`]. Otherwise the requester is answered now, or together with earlier
-    /// ones.
+    /// Handles an entry in one frame. `directory` is the metadata of a directory. Returns true if
+    /// it must be written, followed by [`Self::entry_written`]. Otherwise the requester is answered
+    /// now, or together with earlier ones.
     pub(crate) fn entry(
         &mut self,
         head: &EntryHead,
-        is_directory: bool,
+        directory: Option<&Meta>,
         asker: P::Asker,
         out: &mut Vec<LedgerAction<P>>,
     ) -> bool {
@@ -32,7 +32,9 @@ impl<P: LedgerTypes> CopyLedger<P> {
             askers.push(asker);
             return false;
         }
-        if is_directory && let Err(failure) = self.reserve(head) {
+        if let Some(meta) = directory
+            && let Err(failure) = self.reserve(head, meta)
+        {
             let outcome = self.record(head, ManifestRecord::Directory, Err(failure), out);
             out.push(LedgerAction::Answer(
                 asker,
@@ -46,8 +48,8 @@ impl<P: LedgerTypes> CopyLedger<P> {
     }
 
     /// Reserves memory for a directory.
-    fn reserve(&mut self, head: &EntryHead) -> Result<(), Failure> {
-        let cost = directory_bytes(head);
+    fn reserve(&mut self, head: &EntryHead, meta: &Meta) -> Result<(), Failure> {
+        let cost = directory_bytes(head, meta);
         if self.memory.directories + cost > MAX_DIRECTORY_BYTES {
             return Err(Failure::with_detail(
                 FailureKind::Limit,
@@ -85,18 +87,14 @@ impl<P: LedgerTypes> CopyLedger<P> {
         finish: bool,
         out: &mut Vec<LedgerAction<P>>,
     ) {
+        let cost = directory_bytes(head, &meta);
         match made {
             Ok(made) if finish => self.directories.push(Directory {
                 head: head.clone(),
                 meta,
                 made,
             }),
-            _ => {
-                self.memory.directories = self
-                    .memory
-                    .directories
-                    .saturating_sub(directory_bytes(head))
-            }
+            _ => self.memory.directories = self.memory.directories.saturating_sub(cost),
         }
         let outcome = made.map(|made| match made {
             MadeDir::New => EntryOutcome::New,
@@ -182,6 +180,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
 }
 
 /// Returns the memory of a directory until it is finished, in bytes.
-fn directory_bytes(head: &EntryHead) -> u64 {
-    (head.path.as_bytes().len() + size_of::<Directory>()) as u64
+fn directory_bytes(head: &EntryHead, meta: &Meta) -> u64 {
+    let own = head.path.as_bytes().len() + size_of::<Directory>();
+    own as u64 + meta.attribute_bytes()
 }

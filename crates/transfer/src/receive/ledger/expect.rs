@@ -31,6 +31,7 @@ pub(crate) enum SentKind {
     File,
     Directory,
     Symlink,
+    Special,
     Failed,
 }
 
@@ -44,6 +45,7 @@ impl SentKind {
             }
             Frame::Directory { head, .. } => Some((head, Self::Directory)),
             Frame::Symlink { head, .. } => Some((head, Self::Symlink)),
+            Frame::Special { head, .. } => Some((head, Self::Special)),
             Frame::Failed { head, .. } => Some((head, Self::Failed)),
             _ => None,
         }
@@ -117,7 +119,7 @@ impl Expectation {
                 (RequestedEntries::Files, _) => Err(NotAsked(
                     "an entry below a source that must be a single file",
                 )),
-                (_, Some((_, SentKind::File | SentKind::Symlink))) => {
+                (_, Some((_, SentKind::File | SentKind::Symlink | SentKind::Special))) => {
                     Err(NotAsked("an entry below a source that is not a directory"))
                 }
                 _ => {
@@ -130,7 +132,7 @@ impl Expectation {
             (RequestedEntries::Files, SentKind::Directory) => {
                 return Err(NotAsked("a directory instead of a file"));
             }
-            (_, SentKind::File | SentKind::Symlink) if seen.beneath => {
+            (_, SentKind::File | SentKind::Symlink | SentKind::Special) if seen.beneath => {
                 return Err(NotAsked("a source that is both a directory and not one"));
             }
             _ => {}
@@ -152,10 +154,15 @@ impl Expectation {
             }
             Some(_) => return Err(NotAsked("the same source twice")),
         }
-        if self.asked == RequestedEntries::Files && sent == SentKind::Symlink {
-            return Err(UnexpectedEntry::Fails(Failure::new(FailureKind::IsLink)));
+        match (self.asked, sent) {
+            (RequestedEntries::Files, SentKind::Symlink) => {
+                Err(UnexpectedEntry::Fails(Failure::new(FailureKind::IsLink)))
+            }
+            (RequestedEntries::Files, SentKind::Special) => Err(UnexpectedEntry::Fails(
+                Failure::new(FailureKind::NotRegular),
+            )),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Returns true if a file at `path` beneath a source can have been requested.

@@ -83,7 +83,8 @@ impl<P: LedgerTypes> ArrivingFile<P> {
     }
 
     fn bytes(&self) -> u64 {
-        file_bytes(&self.announced.head) + self.most_runs as u64 * RUN_BYTES
+        let attributes = self.announced.meta.attribute_bytes();
+        file_bytes(&self.announced.head) + attributes + self.most_runs as u64 * RUN_BYTES
     }
 
     /// Starts the next waiting write. The writer is idle or has just returned `file`.

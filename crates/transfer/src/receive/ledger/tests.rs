@@ -163,7 +163,7 @@ fn lh_copy_19_late_failures_are_reported_again_unchanged() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     for id in 0..5000 {
         let asker = (0, Question::Entry(id));
-        assert!(ledger.entry(&head(id), false, asker, &mut out));
+        assert!(ledger.entry(&head(id), None, asker, &mut out));
         let failure = Failure::with_detail(FailureKind::Exists, "in words");
         ledger.entry_written(
             &head(id),
@@ -174,7 +174,7 @@ fn lh_copy_19_late_failures_are_reported_again_unchanged() {
     }
     out.clear();
     for id in [0, 1023, 1024, 4999] {
-        assert!(!ledger.entry(&head(id), false, (1, Question::Entry(id)), &mut out));
+        assert!(!ledger.entry(&head(id), None, (1, Question::Entry(id)), &mut out));
     }
     for action in out {
         let LedgerAction::Answer((1, _), (Frame::Result { outcome, .. }, None)) = action else {
@@ -333,7 +333,7 @@ fn lh_copy_14_block_that_does_not_fit_is_refused() {
 #[test]
 fn lh_copy_17_conflicting_entry_counts_are_refused() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
-    assert!(ledger.entry(&head(0), false, (0, Question::Entry(0)), &mut out));
+    assert!(ledger.entry(&head(0), None, (0, Question::Entry(0)), &mut out));
     ledger.entry_written(
         &head(0),
         ManifestRecord::Failed,
@@ -367,7 +367,12 @@ fn without_memory_no_new_entry_is_accepted() {
     ledger.set_room(BEGUN_WITH, Some(refusal));
     let refused = ledger.announce(announced(0, BLOCK), &[], &mut out);
     assert_eq!(refused, Err(Rejection::Limit(refusal)));
-    assert!(!ledger.entry(&head(0), true, (0, Question::Entry(0)), &mut out));
+    assert!(!ledger.entry(
+        &head(0),
+        Some(&Meta::default()),
+        (0, Question::Entry(0)),
+        &mut out
+    ));
     assert!(matches!(
         &out[0],
         LedgerAction::Report(report)
@@ -432,7 +437,12 @@ fn lh_copy_23_failure_during_a_commit_is_ignored() {
 fn lh_copy_25_unfinished_directories_are_sent_before_done() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     for id in 0..2 {
-        assert!(ledger.entry(&head(id), true, (0, Question::Entry(id)), &mut out));
+        assert!(ledger.entry(
+            &head(id),
+            Some(&Meta::default()),
+            (0, Question::Entry(id)),
+            &mut out
+        ));
         ledger.directory_made(&head(id), Meta::default(), Ok(MadeDir::New), true, &mut out);
     }
     ledger.handle_end(2, &mut out).unwrap();
@@ -523,7 +533,7 @@ fn lh_copy_42_record_of_an_unchanged_file_is_what_was_compared() {
     };
     let written = {
         let (mut ledger, mut out) = (ledger(), Vec::new());
-        assert!(ledger.entry(&head(0), false, (0, Question::Entry(0)), &mut out));
+        assert!(ledger.entry(&head(0), None, (0, Question::Entry(0)), &mut out));
         let record = ManifestRecord::File {
             size: BLOCK,
             hash: &[3; 32],
@@ -574,7 +584,7 @@ fn lh_copy_46_link_is_recorded_or_wanted_as_a_file() {
             if *frame == linked && report.content == Some((BLOCK, None))
     ));
     out.clear();
-    assert!(!ledger.entry(&head(1), false, (0, Question::Entry(1)), &mut out));
+    assert!(!ledger.entry(&head(1), None, (0, Question::Entry(1)), &mut out));
     assert!(matches!(&out[..], [LedgerAction::Answer(_, (frame, None))] if *frame == linked));
 }
 

@@ -47,6 +47,7 @@ impl<S: FileStore> Receiver<S> {
                 }
                 LedgerAction::Finish(directories) => {
                     let failed = self.finish_directories(directories);
+                    self.reporter.progress.not_kept.add(self.store.not_kept());
                     // If not, the copy is being ended.
                     if self.store.is_in_place() {
                         self.decide(0, |ledger, _| ledger.finished(failed));

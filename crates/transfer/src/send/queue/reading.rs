@@ -9,6 +9,12 @@ use crate::send::read::{FollowUp, OpenSourceFile, ReadReport, ReadReports};
 use crate::send::schedule::{Schedule, SourceEntry, StreamId, StreamWork, WholeFileMessage};
 
 impl WorkQueue {
+    /// Counts an opened file that has extended attributes of these names and does not keep them.
+    fn note_attributes(&self, names: &[u8]) {
+        let kept = self.sources.metadata().kept();
+        self.reporter.progress.not_kept.note_attributes(names, kept);
+    }
+
     /// Keeps a file that has been opened, unless another stream opened it before. Returns false if
     /// the file need not be sent any more.
     fn opened(&self, id: u64, file: OpenSourceFile) -> bool {
@@ -53,7 +59,7 @@ impl ReadReports for WorkQueue {
         let (id, file) = (entry.head.id, entry.clone());
         let next = match report {
             ReadReport::Opened(open, attributes) => {
-                self.reporter.progress.not_kept.note_attributes(&attributes);
+                self.note_attributes(&attributes);
                 let is_open = self.opened(id, open);
                 if is_open {
                     self.reporter.began(&entry.head);
@@ -75,7 +81,7 @@ impl ReadReports for WorkQueue {
                 hash,
                 attributes,
             } => {
-                self.reporter.progress.not_kept.note_attributes(&attributes);
+                self.note_attributes(&attributes);
                 let read =
                     |schedule: &mut Schedule, now| schedule.whole_read(stream, id, size, hash, now);
                 return follow_whole(file, self.handle(read));

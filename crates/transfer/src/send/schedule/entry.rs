@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::blocks::Blocks;
+use crate::attributes::SpecialFile;
 use crate::error::Failure;
 use crate::manifest::ManifestRecord;
 use crate::path::RelPath;
@@ -31,6 +32,8 @@ pub(crate) enum FoundEntry {
     Symlink {
         target: Vec<u8>,
     },
+    /// A device, FIFO or socket.
+    Special(SpecialFile),
     /// An entry that cannot be copied.
     Failed(Failure),
 }
@@ -39,7 +42,7 @@ impl FoundEntry {
     /// Returns the memory that it uses besides its own size, in bytes.
     fn bytes(&self) -> u64 {
         match self {
-            FoundEntry::File { .. } | FoundEntry::Directory => 0,
+            FoundEntry::File { .. } | FoundEntry::Directory | FoundEntry::Special(_) => 0,
             FoundEntry::Symlink { target } => target.len() as u64,
             FoundEntry::Failed(failure) => failure.detail.len() as u64,
         }
@@ -80,7 +83,8 @@ impl SourceEntry {
 
     /// Returns the bytes that it adds to a batch: its data and its names.
     pub(super) fn batch_bytes(&self) -> u64 {
-        self.size() + self.head.path.as_bytes().len() as u64 + self.found.bytes()
+        let names = self.head.path.as_bytes().len() as u64 + self.found.bytes();
+        self.size() + names + self.meta.attribute_bytes()
     }
 
     /// Returns the bytes that its offer or its link adds to a batch.
@@ -89,18 +93,19 @@ impl SourceEntry {
             .first
             .as_ref()
             .map_or(0, |first| first.path.as_bytes().len());
-        OFFER_BYTES + (self.head.path.as_bytes().len() + first) as u64
+        let names = (self.head.path.as_bytes().len() + first) as u64;
+        OFFER_BYTES + names + self.meta.attribute_bytes()
     }
 
     pub(super) fn memory(&self) -> u64 {
-        entry_memory(&self.head.path, &self.found)
+        entry_memory(&self.head.path, &self.meta, &self.found)
     }
 }
 
 /// Returns the memory of an entry from its discovery until its result, in bytes.
-pub(crate) fn entry_memory(path: &RelPath, found: &FoundEntry) -> u64 {
+pub(crate) fn entry_memory(path: &RelPath, meta: &Meta, found: &FoundEntry) -> u64 {
     // Its path is also in a frame for a while.
-    ENTRY_BYTES + 2 * path.as_bytes().len() as u64 + found.bytes()
+    ENTRY_BYTES + 2 * path.as_bytes().len() as u64 + found.bytes() + meta.attribute_bytes()
 }
 
 /// An entry that was taken and has no result yet.
@@ -249,6 +254,7 @@ impl TrackedEntry {
             },
             (Ok(_), FoundEntry::Directory, _) => ManifestRecord::Directory,
             (Ok(_), FoundEntry::Symlink { target }, _) => ManifestRecord::Symlink { target },
+            (Ok(_), FoundEntry::Special(special), _) => ManifestRecord::Special(*special),
             _ => ManifestRecord::Failed,
         }
     }

@@ -1,6 +1,6 @@
 //! Files of this host: roots that are opened once, walked, and read beneath.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,10 +11,11 @@ use super::device_file::DeviceFile;
 use super::unsized_file::{UnsizedFile, read_at};
 use super::{Source, SourceFile};
 use crate::error::{Error, Failure, FailureKind, vanished_failure};
-use crate::metadata::meta_of;
+use crate::metadata::node::Node;
+use crate::metadata::reader::MetadataReader;
 use crate::path::RelPath;
 use crate::send::schedule::FoundEntry;
-use crate::send::walk::{SourceRoot, WalkSink, walk};
+use crate::send::walk::{SourceRoot, WalkSettings, WalkSink, walk};
 use crate::store::confine::{Dir, NodeKind, kind_of};
 use crate::store::journal::Identity;
 use crate::typed_path::source_name;
@@ -33,6 +34,7 @@ pub(super) struct LocalTree {
     recursive: bool,
     /// If true, roots that are block devices are read as files.
     reads_devices: bool,
+    metadata: Arc<MetadataReader>,
 }
 
 impl LocalTree {
@@ -48,6 +50,7 @@ impl LocalTree {
             roots,
             recursive,
             reads_devices: false,
+            metadata: Arc::default(),
         }
     }
 
@@ -108,9 +111,17 @@ impl LocalTree {
                     roots,
                     recursive,
                     reads_devices: false,
+                    metadata: Arc::default(),
                 },
                 names,
             )),
+        }
+    }
+
+    fn settings(&self) -> WalkSettings<'_> {
+        WalkSettings {
+            recursive: self.recursive,
+            metadata: &self.metadata,
         }
     }
 
@@ -128,7 +139,7 @@ impl Source for LocalTree {
     fn walk(&self, sink: &dyn WalkSink) -> bool {
         self.roots.iter().zip(0..).all(|(root, number)| match root {
             Ok(root) => match self.device(root) {
-                None => walk(number, root, self.recursive, sink),
+                None => walk(number, root, self.settings(), sink),
                 Some(Ok(device)) => {
                     let (meta, size) = (device.meta(), device.size());
                     sink.found(number, RelPath::root(), meta, FoundEntry::File { size })
@@ -155,14 +166,29 @@ impl Source for LocalTree {
         let (dir, path) = (&root.base, root.path.join(&head.path)?);
         let fd = dir.open_file(&path).map_err(vanished_failure)?;
         let stat = fs::fstat(&fd)?;
+        let meta = self.metadata.meta(&stat, Some(&Node::open(fd.as_fd())));
         match kind_of(&stat) {
-            NodeKind::File if stat.st_size == 0 => Ok(match UnsizedFile::read(&fd, &stat)? {
+            NodeKind::File if stat.st_size == 0 => Ok(match UnsizedFile::read(&fd, &meta)? {
                 Some(file) => Box::new(file),
-                None => Box::new(LocalFile { fd, stat }),
+                None => Box::new(LocalFile { fd, stat, meta }),
             }),
-            NodeKind::File => Ok(Box::new(LocalFile { fd, stat })),
+            NodeKind::File => Ok(Box::new(LocalFile { fd, stat, meta })),
             _ => Err(Failure::new(FailureKind::Changed)),
         }
+    }
+
+    fn set_metadata(&mut self, metadata: Arc<MetadataReader>) {
+        if metadata.follows_links() {
+            for root in &mut self.roots {
+                if let Ok(source) = root {
+                    match source.base.following() {
+                        Ok(base) => source.base = Arc::new(base),
+                        Err(errno) => *root = Err(errno.into()),
+                    }
+                }
+            }
+        }
+        self.metadata = metadata;
     }
 }
 
@@ -170,6 +196,8 @@ struct LocalFile {
     fd: OwnedFd,
     /// Metadata when it was opened. The file is unchanged if it still agrees.
     stat: Stat,
+    /// The same, as it is sent.
+    meta: Meta,
 }
 
 impl SourceFile for LocalFile {
@@ -178,7 +206,7 @@ impl SourceFile for LocalFile {
     }
 
     fn meta(&self) -> Meta {
-        meta_of(&self.stat)
+        self.meta.clone()
     }
 
     fn identity(&self) -> Option<SourceIdentity> {

@@ -2,12 +2,11 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{self, Stat};
+use rustix::fs;
 use rustix::io::Errno;
 
 use super::SourceFile;
 use crate::error::{Failure, FailureKind};
-use crate::metadata::meta_of;
 use crate::wire::{MAX_SMALL_BYTES, Meta};
 
 /// Content of a file that reports the size 0 and has more. It was read when it was opened, as
@@ -22,7 +21,7 @@ impl UnsizedFile {
     ///
     /// # Errors
     /// It has become larger meanwhile, has too much content, or cannot be read.
-    pub(super) fn read(fd: &OwnedFd, stat: &Stat) -> Result<Option<Self>, Failure> {
+    pub(super) fn read(fd: &OwnedFd, meta: &Meta) -> Result<Option<Self>, Failure> {
         let mut first = [0];
         if read_at(fd, &mut first, 0)? == 0 {
             return Ok(None);
@@ -46,7 +45,7 @@ impl UnsizedFile {
         content.shrink_to_fit();
         Ok(Some(Self {
             content,
-            meta: meta_of(stat),
+            meta: meta.clone(),
         }))
     }
 }
@@ -57,7 +56,7 @@ impl SourceFile for UnsizedFile {
     }
 
     fn meta(&self) -> Meta {
-        self.meta
+        self.meta.clone()
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Failure> {

@@ -21,6 +21,9 @@ pub(super) enum Resolver {
     Openat2,
     /// This program opens one directory after the other.
     Steps,
+    /// The kernel resolves a whole path and follows symbolic links, wherever they lead. Only for
+    /// sources of the user who reads them.
+    Links,
 }
 
 impl Resolver {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Committer, CopyDestination, Flusher, GranularityCache, OpenDirs, temp_prefix};
+use super::{
+    AttributeWriter, Committer, CopyDestination, Flusher, GranularityCache, OpenDirs, temp_prefix,
+};
 use crate::wire::{CopyToken, Placement};
 
 impl CopyDestination {
@@ -51,6 +53,7 @@ impl CopyDestination {
             is_local: self.is_local,
             names_in_place: self.names_in_place.clone(),
             grains: GranularityCache::default(),
+            attributes: AttributeWriter::new(self.attributes.settings().clone()),
         }
     }
 }

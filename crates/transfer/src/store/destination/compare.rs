@@ -1,17 +1,18 @@
 //! Checks whether an offered file exists already.
 
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{self, Mode, Stat};
+use rustix::fs::{self, Stat};
 use rustix::io::Errno;
 
 use super::directories::keeping_finished;
 use super::{CopyDestination, EntryLocation, times};
-use crate::error::{Failure, FailureKind, metadata_failure};
+use crate::error::{Failure, FailureKind};
 use crate::metadata::meta_of;
+use crate::metadata::node::Node;
 use crate::path::RelPath;
 use crate::store::Comparison;
 use crate::store::confine::{NodeKind, kind_of};
@@ -180,11 +181,21 @@ impl CopyDestination {
         })
     }
 
-    /// Returns true if the existing file needs other permissions or another time.
+    /// Returns true if the existing file needs other permissions, attributes or another time.
     fn differs(&self, there: &EntryLocation, stat: &Stat, offer: &FileOffer) -> bool {
         // LH-COPY-24: without `overwrite`, it is left alone.
         let is_same = || meta_of(stat).mode == offer.meta.mode && self.has_time(there, stat, offer);
-        self.options.overwrite && !is_same()
+        self.corrects_existing() && !(is_same() && self.has_attributes(there, stat, &offer.meta))
+    }
+
+    /// Returns true if the existing file has the attributes that it should have. One that cannot be
+    /// opened has not.
+    fn has_attributes(&self, there: &EntryLocation, stat: &Stat, meta: &Meta) -> bool {
+        meta.attributes.is_none()
+            || there.dir.node_named(&there.name).is_ok_and(|handle| {
+                let node = Node::handle(handle.as_fd());
+                !self.attributes.differs(&node, stat, meta)
+            })
     }
 
     fn give_metadata(
@@ -197,10 +208,11 @@ impl CopyDestination {
         if !self.differs(there, stat, offer) {
             return Ok(());
         }
-        if stat.st_mode & 0o777 != offer.meta.mode {
-            fs::fchmod(fd, Mode::from_raw_mode(offer.meta.mode)).map_err(metadata_failure)?;
+        // Without attributes, the special bits of a file with the right permissions stay.
+        if offer.meta.attributes.is_none() && stat.st_mode & 0o777 == offer.meta.mode {
+            return times::set(fd, &offer.meta);
         }
-        times::set(fd, &offer.meta)
+        self.set_metadata(fd.as_fd(), &offer.meta)
     }
 }
 

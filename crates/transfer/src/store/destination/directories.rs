@@ -16,6 +16,7 @@
 //! time of its source counts as finished.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -26,6 +27,7 @@ use super::made::RememberedDirs;
 use super::{CopyDestination, EntryLocation, times};
 use crate::error::{Failure, FailureKind, metadata_failure};
 use crate::metadata::meta_of;
+use crate::metadata::node::Node;
 use crate::path::RelPath;
 use crate::store::MadeDir;
 use crate::store::confine::Dir;
@@ -42,6 +44,7 @@ const WRITE_BITS: u32 = 0o300;
 /// Set-user-ID, set-group-ID and sticky bit.
 const SPECIAL_BITS: u32 = 0o7000;
 const SET_GROUP_ID: u32 = 0o2000;
+const STICKY: u32 = 0o1000;
 /// Extended attribute that records the permissions and time that a copy gave to a directory
 /// (xattr(7)).
 const RECORD_NAME: &str = "user.longhaul.directory";
@@ -119,11 +122,14 @@ impl CopyDestination {
         let state = DirectoryState::read(dir, &stat);
         match state {
             DirectoryState::Marked => return MadeDir::New,
-            _ if self.options.overwrite && self.may_describe(place) => return MadeDir::Overwritten,
+            _ if self.corrects_existing() && self.may_describe(place) => {
+                return MadeDir::Overwritten;
+            }
             DirectoryState::Finished | DirectoryState::Reopened(_) => return MadeDir::Earlier,
             DirectoryState::Own => {}
         }
-        if meta_of(&stat) != *meta || stat.st_mode & SPECIAL_BITS & !SET_GROUP_ID != 0 {
+        if !meta_of(&stat).has_same_basics(meta) || stat.st_mode & SPECIAL_BITS & !SET_GROUP_ID != 0
+        {
             return MadeDir::Kept;
         }
         if stat.st_mode & WRITE_BITS != WRITE_BITS {
@@ -193,21 +199,56 @@ impl CopyDestination {
         match (made, state) {
             (MadeDir::Kept, _) | (MadeDir::Earlier, DirectoryState::Finished) => Ok(()),
             (MadeDir::Earlier, DirectoryState::Reopened(mode)) => {
-                set_metadata(dir, &stat, &Meta { mode, ..*meta }, FinishRecord::Write)
+                let meta = Meta {
+                    mode,
+                    ..meta.clone()
+                };
+                self.set_directory_metadata(dir, &stat, &meta, FinishRecord::Write)
             }
             (MadeDir::Earlier, DirectoryState::Own) => restore_time(dir, &stat, meta),
             (MadeDir::Overwritten, DirectoryState::Own | DirectoryState::Finished)
-                if meta_of(&stat) == *meta =>
+                if meta_of(&stat).has_same_basics(meta)
+                    && !self
+                        .attributes
+                        .differs(&Node::open(dir.as_fd()), &stat, meta) =>
             {
                 Ok(())
             }
             (MadeDir::Overwritten, DirectoryState::Own) => {
-                set_metadata(dir, &stat, meta, FinishRecord::Leave)
+                self.set_directory_metadata(dir, &stat, meta, FinishRecord::Leave)
             }
             (MadeDir::New | MadeDir::Earlier | MadeDir::Overwritten, _) => {
-                set_metadata(dir, &stat, meta, FinishRecord::Write)
+                self.set_directory_metadata(dir, &stat, meta, FinishRecord::Write)
             }
         }
+    }
+
+    /// Gives a directory its attributes, permissions and time. It counts as unfinished until the
+    /// last step.
+    fn set_directory_metadata(
+        &self,
+        dir: &Dir,
+        stat: &Stat,
+        meta: &Meta,
+        record: FinishRecord,
+    ) -> Result<(), Failure> {
+        let node = Node::open(dir.as_fd());
+        let applied = self.attributes.apply(&node, stat, meta);
+        match applied.special_bits {
+            None => set_metadata(dir, stat, meta, record)?,
+            // A sticky directory looks unfinished, so it has no record that says otherwise.
+            Some(bits) if bits & STICKY != 0 => {
+                let _ = node.remove_attribute(RECORD_NAME.as_bytes());
+                set_mode_and_time(dir, bits, meta)?;
+            }
+            Some(bits) => {
+                if record == FinishRecord::Write {
+                    write_record(dir, meta);
+                }
+                set_mode_and_time(dir, bits, meta)?;
+            }
+        }
+        applied.failure.map_or(Ok(()), Err)
     }
 
     /// Leaves a directory that an earlier copy finished in a state that a later one recognises, as
@@ -260,17 +301,27 @@ enum FinishRecord {
 
 /// Gives a directory permissions and time. It counts as unfinished until the last step.
 fn set_metadata(dir: &Dir, stat: &Stat, meta: &Meta, record: FinishRecord) -> Result<(), Failure> {
-    times::set(dir, meta)?;
     let special = match record {
         FinishRecord::Write => {
-            let text = encode_record(meta);
-            // Without a record, a later copy goes by permissions and time.
-            let _ = fs::fsetxattr(dir, RECORD_NAME, text.as_bytes(), XattrFlags::empty());
+            write_record(dir, meta);
             SET_GROUP_ID
         }
         FinishRecord::Leave => SPECIAL_BITS,
     };
-    let mode = Mode::from_raw_mode(stat.st_mode & special | meta.mode);
+    set_mode_and_time(dir, stat.st_mode & special, meta)
+}
+
+/// Records the permissions and time that a directory is about to get. Without a record, a later
+/// copy goes by permissions and time.
+fn write_record(dir: &Dir, meta: &Meta) {
+    let text = encode_record(meta);
+    let _ = fs::fsetxattr(dir, RECORD_NAME, text.as_bytes(), XattrFlags::empty());
+}
+
+/// Sets the time of a directory, and its permissions with these special bits.
+fn set_mode_and_time(dir: &Dir, special_bits: u32, meta: &Meta) -> Result<(), Failure> {
+    times::set(dir, meta)?;
+    let mode = Mode::from_raw_mode(special_bits | meta.mode);
     fs::fchmod(dir, mode).map_err(metadata_failure)
 }
 
@@ -284,7 +335,7 @@ fn set_mode(dir: &Dir, stat: &Stat, mode: u32) -> Result<(), Errno> {
 fn restore_time(dir: &Dir, stat: &Stat, meta: &Meta) -> Result<(), Failure> {
     let is_own =
         stat.st_uid == rustix::process::geteuid().as_raw() || rustix::process::geteuid().is_root();
-    match is_own && stat.st_mode & 0o777 == meta.mode && meta_of(stat) != *meta {
+    match is_own && stat.st_mode & 0o777 == meta.mode && !meta_of(stat).has_same_basics(meta) {
         true => times::set(dir, meta),
         false => Ok(()),
     }

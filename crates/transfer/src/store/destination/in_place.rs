@@ -1,32 +1,47 @@
 //! Existing files that travelled nevertheless, and entries that no file replaces.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{self, FileType, Mode, Stat};
+use rustix::fs::{FileType, Stat};
 
 use super::compare::{has_content, open};
 use super::new_file::NewFile;
-use super::{CopyDestination, EntryLocation, times};
-use crate::error::{Failure, FailureKind, metadata_failure};
+use super::{CopyDestination, EntryLocation};
+use crate::error::{Failure, FailureKind};
 use crate::metadata::meta_of;
+use crate::metadata::node::Node;
 use crate::store::AnnouncedFile;
 use crate::store::confine::{NodeKind, kind_of};
 use crate::tree_hash::Hash;
 use crate::wire::{EntryOutcome, Meta};
 
 impl CopyDestination {
-    /// Returns true if a file that arrived in one frame exists with the same content, and nothing
-    /// about it must be changed. In this case nothing is written, and its directory stays
+    /// Returns the outcome of a file that arrived in one frame and exists with the same content, if
+    /// it need not be replaced. In this case no content is written, and its directory stays
     /// untouched.
-    pub(super) fn is_unchanged(
+    pub(super) fn unchanged(
         &self,
         parent: &EntryLocation,
         meta: &Meta,
         size: u64,
         hash: &Hash,
-    ) -> bool {
-        let there = self.same_content(parent, size, hash);
-        there.is_some_and(|(_, stat)| !self.options.overwrite || meta_of(&stat) == *meta)
+    ) -> Option<Result<EntryOutcome, Failure>> {
+        let (fd, stat) = self.same_content(parent, size, hash)?;
+        let is_right = !self.corrects_existing() || self.has_metadata(&fd, &stat, meta);
+        match (is_right, self.options.overwrite) {
+            (true, _) => Some(Ok(EntryOutcome::Same)),
+            (false, true) => None,
+            (false, false) => {
+                let corrected = self.set_metadata(fd.as_fd(), meta);
+                Some(corrected.map(|()| EntryOutcome::Same))
+            }
+        }
+    }
+
+    /// Returns true if an existing file has this metadata.
+    fn has_metadata(&self, fd: &OwnedFd, stat: &Stat, meta: &Meta) -> bool {
+        let node = Node::open(fd.as_fd());
+        meta_of(stat).has_same_basics(meta) && !self.attributes.differs(&node, stat, meta)
     }
 
     /// Updates the metadata of an existing file with the same content, after `denied` prevented a
@@ -40,9 +55,8 @@ impl CopyDestination {
         denied: Failure,
     ) -> Result<EntryOutcome, Failure> {
         let (fd, stat) = self.same_content(parent, size, hash).ok_or(denied)?;
-        if self.options.overwrite && meta_of(&stat) != *meta {
-            fs::fchmod(&fd, Mode::from_raw_mode(meta.mode)).map_err(metadata_failure)?;
-            times::set(&fd, meta)?;
+        if self.corrects_existing() && !self.has_metadata(&fd, &stat, meta) {
+            self.set_metadata(fd.as_fd(), meta)?;
         }
         Ok(EntryOutcome::Same)
     }

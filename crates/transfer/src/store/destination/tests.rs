@@ -53,10 +53,7 @@ pub(super) fn outcome(commit: impl FnOnce(OnCommit)) -> Result<EntryOutcome, Fai
 }
 
 fn meta() -> Meta {
-    Meta {
-        mode: 0o755,
-        mtime: (1, 0),
-    }
+    Meta::new(0o755, (1, 0))
 }
 
 fn copy_into(dir: &Path, fsync: bool) -> Copy {

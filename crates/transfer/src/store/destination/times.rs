@@ -13,6 +13,7 @@ use rustix::fs::{self, AtFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::error::{Failure, FailureKind, metadata_failure};
+use crate::metadata::node::Node;
 use crate::store::confine::Dir;
 use crate::wire::Meta;
 
@@ -140,6 +141,12 @@ pub(super) fn set_of_link(dir: &Dir, name: &OsStr, meta: &Meta) -> Result<(), Er
     )
 }
 
+/// Sets the modification time of a special file.
+pub(super) fn set_of_node(node: &Node<'_>, stat: &Stat, meta: &Meta) -> Result<(), Errno> {
+    let accessed = (stat.st_atime, stat.st_atime_nsec as u32);
+    node.set_times(&timestamps(accessed, meta.mtime))
+}
+
 fn timestamps(accessed: FileTime, modified: FileTime) -> Timestamps {
     let time = |(seconds, nanoseconds): FileTime| Timespec {
         tv_sec: seconds,
@@ -223,14 +230,7 @@ mod tests {
         let dir = Dir::open(tmp.path()).unwrap();
         let file = dir.create_new(OsStr::new("file")).unwrap();
         let stored = (1_600_000_000, 0);
-        set(
-            &file,
-            &Meta {
-                mode: 0o644,
-                mtime: stored,
-            },
-        )
-        .unwrap();
+        set(&file, &Meta::new(0o644, stored)).unwrap();
         let stat = fs::fstat(&file).unwrap();
         assert_eq!(modified(&stat), stored);
         let grains = GranularityCache::default();
@@ -249,10 +249,7 @@ mod tests {
     fn setting_keeps_the_access_time() {
         let tmp = tempfile::tempfile().unwrap();
         fs::futimens(&tmp, &timestamps((7, 8), (9, 10))).unwrap();
-        let meta = Meta {
-            mode: 0o644,
-            mtime: (-5, 999_999_999),
-        };
+        let meta = Meta::new(0o644, (-5, 999_999_999));
         set(&tmp, &meta).unwrap();
         let stat = fs::fstat(&tmp).unwrap();
         assert_eq!((stat.st_atime, stat.st_atime_nsec as u32), (7, 8));

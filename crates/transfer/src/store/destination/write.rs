@@ -1,13 +1,14 @@
 //! Writes into a local tree, where a file appears only when it is complete.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use rustix::fs::{self, Mode, Stat};
 use rustix::io::Errno;
 
+use super::attributes::AppliedAttributes;
 use super::commit::CompleteFile;
 use super::in_place::{may_replace, not_replaced};
 use super::names_in_place::PlacedEntry;
@@ -15,8 +16,11 @@ use super::new_file::NewFile;
 use super::open_dirs::sync_failure;
 use super::temp_file::TempFile;
 use super::{CopyDestination, EntryLocation, MARKED_DIR_MODE, times};
+use crate::attributes::SpecialFile;
 use crate::error::{Failure, FailureKind, metadata_failure, refuses_name};
+use crate::metadata::node::Node;
 use crate::path::RelPath;
+use crate::progress::NotKeptCounts;
 use crate::store::confine::{NodeKind, kind_of};
 use crate::store::contest::ContestState;
 use crate::store::journal::{DirStorage, Identity, Journal};
@@ -24,7 +28,7 @@ use crate::store::{
     AnnouncedFile, Comparison, FileStore, MadeDir, OnCommit, ResumedFile, Resumption,
 };
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, EntryHead, EntryOutcome, FileOffer, HardLink, Meta};
+use crate::wire::{Block, ChangedKind, EntryHead, EntryOutcome, FileOffer, HardLink, Meta};
 
 impl FileStore for CopyDestination {
     type File = NewFile;
@@ -123,7 +127,7 @@ impl FileStore for CopyDestination {
         }
         let settled = file
             .settle()
-            .and_then(|is_durable| Ok((is_durable, apply(file.fd()?, meta))));
+            .and_then(|is_durable| Ok((is_durable, self.set_metadata(file.fd()?.as_fd(), meta))));
         let (is_durable, metadata) = match settled {
             Ok(settled) => settled,
             Err(failure) => return done(Err(failure)),
@@ -152,8 +156,8 @@ impl FileStore for CopyDestination {
             Ok(parent) => parent,
             Err(failure) => return done(Err(failure)),
         };
-        if self.is_unchanged(&parent, meta, size, hash) {
-            return done(self.stays(&parent, EntryOutcome::Same));
+        if let Some(unchanged) = self.unchanged(&parent, meta, size, hash) {
+            return done(unchanged.and_then(|same| self.stays(&parent, same)));
         }
         let written = self.begin(&parent, head).and_then(|file| {
             file.write(data, 0)?;
@@ -186,6 +190,9 @@ impl FileStore for CopyDestination {
         let reserved = self.names_in_place.reserve(parent.entry())?;
         if self.may_compare && self.is_same_link(&place, target) {
             reserved.confirm(parent.entry());
+            if self.corrects_existing() {
+                self.correct_link(&parent, meta)?;
+            }
             return Ok(EntryOutcome::Same);
         }
         let create = || match dir.create_symlink(name, target) {
@@ -207,10 +214,28 @@ impl FileStore for CopyDestination {
             result => result?,
         }
         reserved.confirm(parent.entry());
+        self.correct_link(&parent, meta)?;
         // The link is kept even if the file system has no times for links.
         let _ = times::set_of_link(dir, name, meta);
         self.open_dirs.changed(path, dir);
         Ok(EntryOutcome::New)
+    }
+
+    fn make_special(
+        &self,
+        head: &EntryHead,
+        meta: &Meta,
+        special: SpecialFile,
+    ) -> Result<EntryOutcome, Failure> {
+        self.place_special(head, meta, special)
+    }
+
+    fn change(&self, meta: &mut Meta, kind: ChangedKind) {
+        self.attributes.change(meta, kind);
+    }
+
+    fn not_kept(&self) -> NotKeptCounts {
+        self.attributes.lost()
     }
 
     fn make_dir(&self, head: &EntryHead, meta: &Meta) -> Result<MadeDir, Failure> {
@@ -396,7 +421,11 @@ impl CopyDestination {
     }
 
     /// Returns [`Self::locate`] of an entry, with its source.
-    fn parent_of(&self, head: &EntryHead, place: &RelPath) -> Result<EntryLocation, Failure> {
+    pub(super) fn parent_of(
+        &self,
+        head: &EntryHead,
+        place: &RelPath,
+    ) -> Result<EntryLocation, Failure> {
         let mut parent = self.locate(place)?;
         parent.source = head.source;
         Ok(parent)
@@ -416,6 +445,38 @@ impl CopyDestination {
         }
     }
 
+    /// Gives an open file its attributes, permissions and time.
+    pub(super) fn set_metadata(&self, fd: BorrowedFd<'_>, meta: &Meta) -> Result<(), Failure> {
+        let applied = match meta.attributes {
+            None => AppliedAttributes::default(),
+            Some(_) => {
+                let node = Node::open(fd);
+                self.attributes.apply(&node, &node.stat()?, meta)
+            }
+        };
+        let mode = Mode::from_raw_mode(meta.mode | applied.special_bits.unwrap_or(0));
+        fs::fchmod(fd, mode).map_err(metadata_failure)?;
+        times::set(fd, meta)?;
+        applied.failure.map_or(Ok(()), Err)
+    }
+
+    /// Gives a symbolic link its attributes, if it has any.
+    fn correct_link(&self, parent: &EntryLocation, meta: &Meta) -> Result<(), Failure> {
+        if meta.attributes.is_none() {
+            return Ok(());
+        }
+        let handle = parent.dir.node_named(&parent.name)?;
+        let node = Node::handle(handle.as_fd());
+        let stat = node.stat()?;
+        // Something else may have taken the name meanwhile.
+        let is_link = kind_of(&stat) == NodeKind::Symlink && stat.st_nlink == 1;
+        if !is_link || !self.attributes.differs(&node, &stat, meta) {
+            return Ok(());
+        }
+        let applied = self.attributes.apply(&node, &stat, meta);
+        applied.failure.map_or(Ok(()), Err)
+    }
+
     fn is_same_link(&self, place: &RelPath, target: &[u8]) -> bool {
         self.base
             .read_link(place)
@@ -425,11 +486,6 @@ impl CopyDestination {
     pub(super) fn temp_name(&self, id: u64) -> OsString {
         OsString::from(format!("{}{id:x}", self.temp_prefix))
     }
-}
-
-fn apply(fd: impl AsFd, meta: &Meta) -> Result<(), Failure> {
-    fs::fchmod(&fd, Mode::from_raw_mode(meta.mode)).map_err(metadata_failure)?;
-    times::set(&fd, meta)
 }
 
 /// Returns true if the file system does not support symbolic links (symlink(2)).

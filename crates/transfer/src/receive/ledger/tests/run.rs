@@ -303,7 +303,8 @@ impl Run {
                         ledger.failed(&head(id), Failure::new(kind), asker, out)
                     });
                 }
-                let directory = matches!(planned, Planned::Directory(_));
+                let directory = matches!(planned, Planned::Directory(_)).then(Meta::default);
+                let directory = directory.as_ref();
                 if self.event(|ledger, out| ledger.entry(&head(id), directory, asker, out)) {
                     self.work.push(Work::Entry(id));
                 }

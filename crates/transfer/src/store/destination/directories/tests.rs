@@ -59,10 +59,7 @@ fn head(path: &str) -> EntryHead {
 }
 
 fn meta(mode: u32, seconds: i64) -> Meta {
-    Meta {
-        mode,
-        mtime: (seconds, 5),
-    }
+    Meta::new(mode, (seconds, 5))
 }
 
 fn small(copy: &CopyDestination, path: &str) -> Result<EntryOutcome, Failure> {
