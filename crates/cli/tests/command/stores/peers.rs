@@ -84,7 +84,7 @@ impl Peer {
         });
         Self {
             child,
-            address: address.recv().expect("it ended before it listened"),
+            address: address.recv().unwrap(),
         }
     }
 
