@@ -192,7 +192,7 @@ fn mirror_with_rsync(source: &Path, target: &Path) {
     );
 }
 
-fn at(stage: &Stage, server: &Service, arguments: &[&str]) -> Value {
+fn report_at(stage: &Stage, server: &Service, arguments: &[&str]) -> Value {
     let (name, rest) = arguments.split_first().unwrap();
     let there = format!("lh://{}/", server.address);
     let output = stage
@@ -224,13 +224,13 @@ fn archives_equal_those_of_rsync() {
     assert_eq!(expected, describe(&stage.path("here/t")));
     // Here, to a server, and back.
     fs::create_dir(stage.path("local")).unwrap();
-    at(
+    report_at(
         &stage,
         &server,
         &["sync", "-a", "--delete", "here/t", "local"],
     );
-    at(&stage, &server, &["cp", "-a", "here/t", "@pushed"]);
-    at(&stage, &server, &["cp", "-a", "@pushed", "back"]);
+    report_at(&stage, &server, &["cp", "-a", "here/t", "@pushed"]);
+    report_at(&stage, &server, &["cp", "-a", "@pushed", "back"]);
     for copy in ["local", "root/pushed", "back"] {
         assert_eq!(describe(&stage.path(copy)), expected, "{copy}");
     }
@@ -247,7 +247,7 @@ fn changed_metadata_is_corrected_as_by_rsync() {
     fs::create_dir(stage.path("expected")).unwrap();
     let both = || {
         mirror_with_rsync(&stage.path("here/t"), &stage.path("expected"));
-        at(
+        report_at(
             &stage,
             &server,
             &["sync", "-a", "--delete", "here/t", "@copy"],
@@ -289,7 +289,7 @@ fn server_without_permission_reports_what_is_not_kept() {
     for device in ["d/null", "d/loop"] {
         fs::remove_file(stage.path("here/t").join(device)).unwrap();
     }
-    let report = at(&stage, &server, &["cp", "-a", "here/t", "@pushed"]);
+    let report = report_at(&stage, &server, &["cp", "-a", "here/t", "@pushed"]);
     let counts = ["owners", "set_id_bits", "acls", "extended_attributes"]
         .map(|name| report["not_kept"][name].as_u64().unwrap());
     let is_withheld = |name: &String| name.starts_with("trusted.") || name.starts_with("security.");

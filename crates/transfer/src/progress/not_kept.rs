@@ -98,7 +98,7 @@ impl NotKept {
 
     /// Adds to the counts of this end.
     pub(crate) fn add(&self, counts: NotKeptCounts) {
-        for (counter, count) in self.own.each(counts) {
+        for (counter, count) in self.own.counters_with(counts) {
             counter.fetch_add(count, Ordering::Relaxed);
         }
     }
@@ -106,7 +106,7 @@ impl NotKept {
     /// Takes over the counts of the other end. Counts never decrease, as an older report may arrive
     /// later.
     pub(crate) fn raise(&self, counts: NotKeptCounts) {
-        for (counter, count) in self.reported.each(counts) {
+        for (counter, count) in self.reported.counters_with(counts) {
             counter.fetch_max(count, Ordering::Relaxed);
         }
     }
@@ -114,7 +114,7 @@ impl NotKept {
     /// Resets all counts to zero.
     pub(super) fn reset(&self) {
         for counters in [&self.own, &self.reported] {
-            for (counter, _) in counters.each(NotKeptCounts::default()) {
+            for (counter, _) in counters.counters_with(NotKeptCounts::default()) {
                 counter.store(0, Ordering::Relaxed);
             }
         }
@@ -141,7 +141,7 @@ impl NotKept {
 
 impl NotKeptCounters {
     /// Returns each counter with its part of `counts`.
-    fn each(&self, counts: NotKeptCounts) -> [(&AtomicU64, u64); 4] {
+    fn counters_with(&self, counts: NotKeptCounts) -> [(&AtomicU64, u64); 4] {
         [
             (&self.owners, counts.owners),
             (&self.set_id_bits, counts.set_id_bits),

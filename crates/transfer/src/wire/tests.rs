@@ -536,7 +536,7 @@ fn plain_hello() -> Hello {
 }
 
 #[test]
-fn lh_copy_65_what_is_kept_is_requested_and_confirmed_by_an_option() {
+fn lh_copy_65_what_is_kept_is_requested_and_confirmed() {
     let keep = |keep| Hello {
         keep,
         ..plain_hello()

@@ -197,7 +197,7 @@ async fn lh_copy_69_server_creates_no_device_unless_allowed() {
 }
 
 #[tokio::test]
-async fn lh_copy_70_links_are_followed_only_where_the_server_serves_its_user() {
+async fn lh_copy_70_links_are_followed_only_for_the_own_user() {
     let mut bench = Bench::new();
     std::fs::create_dir_all(bench.root("t/d")).unwrap();
     std::fs::write(bench.root("secret"), "secret").unwrap();

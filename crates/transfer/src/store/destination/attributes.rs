@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_copy_69_server_without_permission_sets_no_owner_or_set_id_bit() {
+    fn lh_copy_69_server_without_permission_sets_no_owner() {
         let file = tempfile::tempfile().unwrap();
         let (node, stat) = (Node::open(file.as_fd()), rustix::fs::fstat(&file).unwrap());
         let writer = writer(false);
