@@ -190,7 +190,7 @@ deps:
 		iperf3:iperf3 nc.openbsd:netcat-openbsd nft:nftables vtysh:frr git:git \
 		sshd:openssh-server ssh:openssh-client rsync:rsync pg_ctlcluster:postgresql setpriv:util-linux node:nodejs npm:npm python3:python3 import=jsonschema:python3-jsonschema \
 		globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs \
-		mount.exfat-fuse:exfat-fuse mkfs.exfat:exfatprogs ntfs-3g:ntfs-3g bindfs:bindfs sshfs:sshfs \
+		mount.exfat-fuse:exfat-fuse mkfs.exfat:exfatprogs ntfs-3g:ntfs-3g bindfs:bindfs sshfs:sshfs setfacl:acl setfattr:attr \
 		mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs faketime:faketime
 
 bench-deps: deps
