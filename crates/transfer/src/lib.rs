@@ -12,6 +12,7 @@ mod explain;
 pub mod files;
 mod flow_report;
 mod frame_io;
+mod full_read;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -15,6 +15,7 @@ use rustix::fs::{self, Stat};
 use rustix::io::Errno;
 
 use super::message::{FilesFailure, FilesFailureKind, PathBytes, SumOutcome};
+use crate::full_read::read_full_at;
 use crate::path::RelPath;
 use crate::store::confine::{Dir, NodeKind, kind_of};
 use crate::store::journal::Identity;
@@ -279,16 +280,7 @@ impl OpenFile {
 
     /// Reads from `offset` until `buffer` is full or the file ends. Returns the number of bytes.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        let mut filled = 0;
-        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match rustix::io::pread(&self.fd, rest, offset + filled as u64) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(filled)
+        read_full_at(&self.fd, buffer, offset)
     }
 
     /// Checks that the file has not changed since it was opened.

@@ -318,10 +318,7 @@ impl Reader<'_> {
             let room = self.out.spare(extent.len as usize);
             let mut at = offset + u64::from(extent.offset);
             for part in room.chunks_mut(READ_PART_BYTES) {
-                if file.read_at(part, at)? != part.len() {
-                    return Err(Failure::new(FailureKind::Changed));
-                }
-                hasher.update(part);
+                read_and_hash(file, part, at, &mut hasher)?;
                 at += part.len() as u64;
             }
             self.out.advance(extent.len as usize);
@@ -365,6 +362,20 @@ impl Reader<'_> {
         let head = entry.head.clone();
         self.out.put(&Frame::Failed { head, failure });
     }
+}
+
+/// Fills a part of a block from `offset`, and hashes it while it is in the processor's cache.
+fn read_and_hash(
+    file: &dyn SourceFile,
+    part: &mut [u8],
+    offset: u64,
+    hasher: &mut BlockHasher,
+) -> Result<(), Failure> {
+    if file.read_at(part, offset)? != part.len() {
+        return Err(Failure::new(FailureKind::Changed));
+    }
+    hasher.update(part);
+    Ok(())
 }
 
 /// Returns the report on a file whose blocks have all been read, if it is unchanged.

@@ -1,6 +1,7 @@
 //! Copies whose data travels in plaintext: the agreement of both ends, and attacks on the path.
 
 use std::io;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -109,28 +110,37 @@ pub fn hello(request: CopyRequest) -> Hello {
     }
 }
 
-/// Returns the plaintext bytes when a client pulls, or pushes, a file of 3 MB and a small one. The
-/// copy must be complete.
-async fn copied(bench: &Bench, pull: bool) -> u64 {
-    let progress = Arc::new(TransferProgress::default());
-    let client = |request| Client {
-        connector: Arc::new(bench.pipes()),
-        hello: hello(request),
+/// Returns a client of the bench's server with this HELLO.
+pub fn client(
+    pipes: Pipes,
+    hello: Hello,
+    streams: u32,
+    progress: &Arc<TransferProgress>,
+) -> Client<Pipes> {
+    Client {
+        connector: Arc::new(pipes),
+        hello,
         compare: Compare::default(),
-        streams: Some(1),
+        streams: Some(streams),
         memory: None,
         patience: DEFAULT_PATIENCE,
         progress: progress.clone(),
         observer: Arc::new(Events::default()),
         receipt: None,
-    };
-    let (from, to) = match pull {
-        true => (bench.root("tree"), bench.local("copy")),
-        false => (bench.local("tree"), bench.root("copy")),
-    };
-    std::fs::create_dir(&from).unwrap();
-    std::fs::write(from.join("large"), noise(3_000_000, 1)).unwrap();
-    std::fs::write(from.join("small"), noise(3000, 2)).unwrap();
+    }
+}
+
+/// Copies the tree of [`tree_and_copy`]. `finish` completes the HELLO. The copy
+/// must be complete.
+pub async fn copy_tree(
+    bench: &Bench,
+    pull: bool,
+    streams: u32,
+    finish: impl FnOnce(Hello) -> Hello,
+) -> Arc<TransferProgress> {
+    let progress = Arc::new(TransferProgress::default());
+    let client = |request| client(bench.pipes(), finish(hello(request)), streams, &progress);
+    let (from, to) = tree_and_copy(bench, pull);
     if pull {
         let client = client(CopyRequest::Pull {
             recursive: true,
@@ -155,6 +165,25 @@ async fn copied(bench: &Bench, pull: bool) -> u64 {
         client.push(found, vec!["tree".into()]).await.unwrap();
     }
     assert_eq!(describe(&to), describe(&from));
+    progress
+}
+
+/// Returns where the tree is, and where its copy goes.
+pub fn tree_and_copy(bench: &Bench, pull: bool) -> (PathBuf, PathBuf) {
+    match pull {
+        true => (bench.root("tree"), bench.local("copy")),
+        false => (bench.local("tree"), bench.root("copy")),
+    }
+}
+
+/// Returns the plaintext bytes when a client pulls, or pushes, a file of 3 MB and a small one. The
+/// copy must be complete.
+async fn copied(bench: &Bench, pull: bool) -> u64 {
+    let (from, _) = tree_and_copy(bench, pull);
+    std::fs::create_dir(&from).unwrap();
+    std::fs::write(from.join("large"), noise(3_000_000, 1)).unwrap();
+    std::fs::write(from.join("small"), noise(3000, 2)).unwrap();
+    let progress = copy_tree(bench, pull, 1, |hello| hello).await;
     progress.bytes_plaintext.load(Ordering::SeqCst)
 }
 

@@ -1,75 +1,32 @@
 //! Copies whose data travels compressed.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use longhaul_transfer::*;
 
+use crate::clear::{copy_tree, tree_and_copy};
 use crate::harness::*;
 
 /// Size of the large file, in bytes.
 const LARGE_BYTES: usize = 5_000_000;
 
-/// Copies `from` to `to` by this method. Returns the bytes that compression saved.
-async fn copied(bench: &Bench, from: &Path, to: &Path, pull: bool, method: Compression) -> u64 {
-    let progress = Arc::new(TransferProgress::default());
-    let client = |request| Client {
-        connector: Arc::new(bench.pipes()),
-        hello: Hello {
-            compression: method,
-            clear: false,
-            ..crate::clear::hello(request)
-        },
-        compare: Compare::default(),
-        streams: Some(2),
-        memory: None,
-        patience: DEFAULT_PATIENCE,
-        progress: progress.clone(),
-        observer: Arc::new(Events::default()),
-        receipt: None,
-    };
-    if pull {
-        let client = client(CopyRequest::Pull {
-            recursive: true,
-            sources: vec![rel("tree")],
-        });
-        let options = WriteOptions {
-            resume: true,
-            ..Default::default()
-        };
-        let names = vec![b"tree".to_vec()];
-        let destination = CopyDestination::local(to, names, options, client.hello.token).unwrap();
-        client.pull(destination, vec!["tree".into()]).await.unwrap();
-    } else {
-        let (found, names) = Sources::local(&[from.to_owned()], true).unwrap();
-        let client = client(CopyRequest::Push {
-            destination: rel("copy"),
-            into: false,
-            overwrite: false,
-            fsync: false,
-            names,
-        });
-        client.push(found, vec!["tree".into()]).await.unwrap();
-    }
-    assert_eq!(describe(to), describe(from));
-    progress.bytes_saved.load(Ordering::SeqCst)
-}
-
-/// Copies a tree with a large file of this content, one with holes, and a small one.
+/// Copies a tree with a large file of this content, one with holes, and a small one. Returns the
+/// bytes that compression saved.
 async fn saved(content: &[u8], pull: bool, method: Compression) -> u64 {
     let bench = Bench::new();
-    let (from, to) = match pull {
-        true => (bench.root("tree"), bench.local("copy")),
-        false => (bench.local("tree"), bench.root("copy")),
-    };
+    let (from, _) = tree_and_copy(&bench, pull);
     std::fs::create_dir(&from).unwrap();
     std::fs::write(from.join("large"), content).unwrap();
     let holes = std::fs::File::create(from.join("holes")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&holes, &noise(10_000, 1), 2 << 20).unwrap();
     holes.set_len(4_000_001).unwrap();
     std::fs::write(from.join("small"), noise(3000, 2)).unwrap();
-    copied(&bench, &from, &to, pull, method).await
+    let progress = copy_tree(&bench, pull, 2, |hello| Hello {
+        compression: method,
+        clear: false,
+        ..hello
+    });
+    progress.await.bytes_saved.load(Ordering::SeqCst)
 }
 
 fn text() -> Vec<u8> {

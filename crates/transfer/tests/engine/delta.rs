@@ -35,21 +35,12 @@ fn client(
     delta: bool,
     progress: &Arc<TransferProgress>,
 ) -> Client<Pipes> {
-    Client {
-        connector: Arc::new(pipes),
-        hello: Hello {
-            delta,
-            clear: false,
-            ..crate::clear::hello(request)
-        },
-        compare: Compare::default(),
-        streams: Some(2),
-        memory: None,
-        patience: DEFAULT_PATIENCE,
-        progress: progress.clone(),
-        observer: Arc::new(Events::default()),
-        receipt: None,
-    }
+    let hello = Hello {
+        delta,
+        clear: false,
+        ..crate::clear::hello(request)
+    };
+    crate::clear::client(pipes, hello, 2, progress)
 }
 
 /// Pulls `file` to `to`. Returns the bytes that did not travel.

@@ -1,7 +1,6 @@
 //! Existing files from which blocks are put together (LH-COPY-62 to LH-COPY-64).
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,6 +11,7 @@ use crate::account::{Resource, ResourcePermit};
 use crate::block_size::block_log2;
 use crate::delta::{MAX_SIGNATURES, SignedChunk, chunk_log2, chunks, hash_chunk};
 use crate::frame_io::MissingRange;
+use crate::full_read::read_full_at;
 use crate::store::FileStore;
 use crate::wire::{EntryHead, FileOffer, Frame, MAX_SIGNED_CHUNKS, MAX_SMALL_BYTES};
 
@@ -107,7 +107,7 @@ impl<S: FileStore> Receiver<S> {
         // A file that grows meanwhile is signed up to its first size.
         while at < size {
             // Without its last frame, a signature is not used.
-            let Ok(len) = read_block(&file, &mut block, at) else {
+            let Ok(len) = read_full_at(&file, &mut block, at) else {
                 return;
             };
             if len == 0 {
@@ -166,18 +166,4 @@ impl<S: FileStore> Receiver<S> {
             }
         }
     }
-}
-
-/// Reads until `block` is full or the file ends. Returns the number of bytes.
-fn read_block(file: &File, block: &mut [u8], offset: u64) -> std::io::Result<usize> {
-    let mut filled = 0;
-    while let Some(rest) = block.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset + filled as u64) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::Reader;
+use super::{Reader, read_and_hash};
 use crate::compression::Compression;
 use crate::error::{Failure, FailureKind};
 use crate::packed::{MAX_PART_BYTES, PART_HEAD_BYTES, Packer};
@@ -83,10 +83,7 @@ impl Reader<'_> {
                 let began = Instant::now();
                 let len = left.min(MAX_PART_BYTES);
                 let part = packing.packer.part(len);
-                if file.read_at(part, at)? != len {
-                    return Err(Failure::new(FailureKind::Changed));
-                }
-                hasher.update(part);
+                read_and_hash(file, part, at, &mut hasher)?;
                 let read = Instant::now();
                 let packed = packing
                     .packer

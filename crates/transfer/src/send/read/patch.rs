@@ -1,8 +1,8 @@
 //! Reads blocks that the receiver puts together from its existing file (LH-COPY-64).
 
-use super::{READ_PART_BYTES, Reader};
+use super::{READ_PART_BYTES, Reader, read_and_hash};
 use crate::delta::{PatchPart, Signature};
-use crate::error::{Failure, FailureKind};
+use crate::error::Failure;
 use crate::packed::{EXISTING_PART, MAX_PATCH_PARTS, PART_HEAD_BYTES};
 use crate::send::source::SourceFile;
 use crate::tree_hash::{BlockHash, BlockHasher};
@@ -26,10 +26,7 @@ impl Reader<'_> {
         let mut hasher = BlockHasher::new(block.offset, u64::from(block.len), file.size());
         let mut at = block.offset;
         for part in data.chunks_mut(READ_PART_BYTES) {
-            if file.read_at(part, at)? != part.len() {
-                return Err(Failure::new(FailureKind::Changed));
-            }
-            hasher.update(part);
+            read_and_hash(file, part, at, &mut hasher)?;
             at += part.len() as u64;
         }
         let hash = hasher.finish();

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{self, FileType, SeekFrom, Stat};
 
 use super::SourceFile;
-use super::unsized_file::read_at;
 use crate::error::Failure;
+use crate::full_read::read_full_at;
 use crate::metadata::meta_of;
 use crate::wire::Meta;
 
@@ -44,7 +44,7 @@ impl SourceFile for DeviceFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Failure> {
-        read_at(&self.fd, buffer, offset)
+        Ok(read_full_at(&self.fd, buffer, offset)?)
     }
 
     fn is_unchanged(&self) -> Result<bool, Failure> {

@@ -8,9 +8,10 @@ use rustix::fs::{self, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::device_file::DeviceFile;
-use super::unsized_file::{UnsizedFile, read_at};
+use super::unsized_file::UnsizedFile;
 use super::{Source, SourceFile};
 use crate::error::{Error, Failure, FailureKind, vanished_failure};
+use crate::full_read::read_full_at;
 use crate::metadata::node::Node;
 use crate::metadata::reader::MetadataReader;
 use crate::path::RelPath;
@@ -240,7 +241,7 @@ impl SourceFile for LocalFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Failure> {
-        read_at(&self.fd, buffer, offset)
+        Ok(read_full_at(&self.fd, buffer, offset)?)
     }
 
     fn is_unchanged(&self) -> Result<bool, Failure> {

@@ -3,10 +3,10 @@
 use std::os::fd::OwnedFd;
 
 use rustix::fs;
-use rustix::io::Errno;
 
 use super::SourceFile;
 use crate::error::{Failure, FailureKind};
+use crate::full_read::read_full_at;
 use crate::wire::{MAX_SMALL_BYTES, Meta};
 
 /// Content of a file that reports the size 0 and has more. It was read when it was opened, as
@@ -23,7 +23,7 @@ impl UnsizedFile {
     /// It has become larger meanwhile, has too much content, or cannot be read.
     pub(super) fn read(fd: &OwnedFd, meta: &Meta) -> Result<Option<Self>, Failure> {
         let mut first = [0];
-        if read_at(fd, &mut first, 0)? == 0 {
+        if read_full_at(fd, &mut first, 0)? == 0 {
             return Ok(None);
         }
         if fs::fstat(fd)?.st_size != 0 {
@@ -31,7 +31,7 @@ impl UnsizedFile {
         }
         let max_bytes = MAX_SMALL_BYTES as usize;
         let mut content = vec![0; max_bytes + 1];
-        let length = read_at(fd, &mut content, 0)?;
+        let length = read_full_at(fd, &mut content, 0)?;
         if length > max_bytes {
             return Err(Failure::with_detail(
                 FailureKind::Limit,
@@ -72,19 +72,4 @@ impl SourceFile for UnsizedFile {
     fn is_unchanged(&self) -> Result<bool, Failure> {
         Ok(true)
     }
-}
-
-/// Reads from `offset` until `buffer` is full or the file ends. Returns the number of bytes.
-pub(super) fn read_at(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> Result<usize, Failure> {
-    let mut got = 0;
-    while got < buffer.len() {
-        let rest = buffer.get_mut(got..).unwrap_or_default();
-        match rustix::io::pread(fd, rest, offset + got as u64) {
-            Ok(0) => break,
-            Ok(n) => got += n,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(got)
 }

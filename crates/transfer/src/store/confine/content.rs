@@ -4,6 +4,7 @@ use rustix::fs;
 use rustix::io::Errno;
 
 use super::{Dir, NodeKind, kind_of};
+use crate::full_read::read_full_at;
 use crate::path::RelPath;
 
 impl Dir {
@@ -33,15 +34,7 @@ impl Dir {
         }
         // One byte more shows that the file goes on.
         let mut content = vec![0; max_bytes.saturating_add(1)];
-        let mut length = 0;
-        while let Some(rest) = content.get_mut(length..).filter(|rest| !rest.is_empty()) {
-            match rustix::io::pread(&file, rest, offset.saturating_add(length as u64)) {
-                Ok(0) => break,
-                Ok(read) => length += read,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
+        let length = read_full_at(&file, &mut content, offset)?;
         content.truncate(length.min(max_bytes));
         Ok((content, length > max_bytes))
     }

@@ -12,6 +12,7 @@ use rustix::fs::{self, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, St
 use rustix::io::Errno;
 
 use crate::descriptors::with_descriptor;
+use crate::full_read::read_full_at;
 use crate::store::TEMP_PREFIX;
 use crate::store::confine::{Dir, NodeKind, cannot_sync, kind_of};
 use crate::store::durability;
@@ -178,7 +179,7 @@ impl Storage for DirStorage {
     fn read(&self, file: &OwnedFd, limit: usize) -> Result<Vec<u8>, Errno> {
         let size = usize::try_from(self.size(file)?).unwrap_or(limit);
         let mut bytes = vec![0; size.min(limit)];
-        let length = read_at(file, &mut bytes, 0)?;
+        let length = read_full_at(file, &mut bytes, 0)?;
         bytes.truncate(length);
         Ok(bytes)
     }
@@ -188,7 +189,7 @@ impl Storage for DirStorage {
         // (fsync(2)). This is only advice, which not every file system follows.
         let length = std::num::NonZeroU64::new(bytes.len() as u64);
         let _ = fs::fadvise(file, offset, length, fs::Advice::DontNeed);
-        Ok(read_at(file, bytes, offset)? == bytes.len())
+        Ok(read_full_at(file, bytes, offset)? == bytes.len())
     }
 
     fn write_at(&self, file: &OwnedFd, data: &[u8], offset: u64) -> Result<(), Errno> {
@@ -243,20 +244,6 @@ pub(crate) fn write_all(file: &OwnedFd, mut data: &[u8], mut offset: u64) -> Res
         }
     }
     Ok(())
-}
-
-/// Reads until `bytes` are full or the file ends. Returns the number of bytes.
-fn read_at(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<usize, Errno> {
-    let mut at = 0;
-    while let Some(left) = bytes.get_mut(at..).filter(|left| !left.is_empty()) {
-        match rustix::io::pread(file, left, offset + at as u64) {
-            Ok(0) => break,
-            Ok(n) => at += n,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(at)
 }
 
 impl DirStorage {
