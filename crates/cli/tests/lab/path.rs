@@ -35,9 +35,6 @@ rate = "1 Gbit/s"
 queue = "1 bdp of 300 ms"
 "#;
 
-/// Round trip of each hop, in seconds.
-pub const HOP_RTT: f64 = 0.1;
-
 /// The path, with `longhaul serve` at its end and a depot on each node between. Ended on drop.
 pub struct LongPath {
     // Dropped in this order: processes in the lab first.
