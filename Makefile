@@ -59,7 +59,7 @@ demo-build: deps web
 NAMES ?= all
 
 figures: bench-deps everything
-	$(FIGURES) figures $(NAMES)
+	PATH="$(TARGET_DIR)/tools/s3/bin:$$PATH" $(FIGURES) figures $(NAMES)
 
 # Checks that the published pages match the published runs and call no single run a median.
 figures-check:
@@ -199,6 +199,7 @@ bench-deps: deps
 		xrootd:xrootd-server xrdcp:xrootd-client lftp:lftp danted:dante-server nc.openbsd:netcat-openbsd perf:linux-perf \
 		wget:wget git:git psql:postgresql-client python3:python3 go:golang-go javac:default-jdk-headless nft:nftables \
 		import=requests:python3-requests
+	scripts/s3-programs
 
 clean:
 	$(CARGO) clean

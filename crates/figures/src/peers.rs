@@ -10,6 +10,7 @@ pub mod contents;
 pub mod iperf3;
 pub mod longhaul;
 pub mod longhaul_over_ssh;
+pub mod longhaul_plain;
 pub mod one_copy;
 pub mod place;
 pub mod table;
@@ -176,7 +177,10 @@ pub fn all() -> Vec<Box<dyn Peer>> {
 /// # Errors
 /// There is no such program.
 pub fn find(name: &str) -> Result<TablePeer> {
-    let mut all = table::peers().into_iter().chain(table::fetchers());
+    let mut all = table::peers()
+        .into_iter()
+        .chain(table::fetchers())
+        .chain(table::plain());
     let found = all.find(|peer| peer.name() == name);
     found.with_context(|| format!("there is no program {name}"))
 }

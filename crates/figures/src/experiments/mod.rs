@@ -20,6 +20,7 @@ pub mod lsr;
 pub mod mesh;
 pub mod multipath;
 pub mod peers;
+pub mod plain;
 pub mod programs;
 pub mod rate_fit;
 pub mod right_sizing;
@@ -38,6 +39,7 @@ pub fn all() -> Vec<Box<dyn Listed>> {
         Box::new(first_byte::FIRST_BYTE),
         Box::new(peers::Peers),
         Box::new(copy::COPY),
+        Box::new(plain::Plain),
         Box::new(multipath::Multipath),
         Box::new(beside::SharedBottleneck),
         Box::new(transports::Transports),

@@ -26,6 +26,7 @@ struct Table {
     relay: Vec<RelayEntry>,
     peer: Vec<PeerEntry>,
     fetcher: Vec<PeerEntry>,
+    plain: Vec<PeerEntry>,
 }
 
 /// A server of folders.
@@ -125,6 +126,11 @@ pub fn peers() -> Vec<TablePeer> {
 /// Returns all programs that only fetch a file.
 pub fn fetchers() -> Vec<TablePeer> {
     all(|table| &table.fetcher)
+}
+
+/// Returns all programs that copy with a server of SFTP or S3.
+pub fn plain() -> Vec<TablePeer> {
+    all(|table| &table.plain)
 }
 
 /// Returns all relays.

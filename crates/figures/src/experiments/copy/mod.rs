@@ -8,7 +8,7 @@
 
 mod bottleneck;
 mod cases;
-mod data;
+pub mod data;
 mod standing;
 mod tables;
 mod ways;
