@@ -44,6 +44,7 @@ mod status_codec;
 pub mod text;
 mod tlv;
 mod transport;
+mod voucher;
 
 pub use admission::{Admission, OpenRefusal};
 pub use chain::{Chain, ChainFailure, ChainProgress, FailureKind};
@@ -72,6 +73,10 @@ pub use shares::{ExhaustedBound, Shares};
 pub use status::{Status, StatusCode};
 pub use status_codec::{StatusDecoder, StatusError};
 pub use transport::{Transport, UnknownTransport};
+pub use voucher::{
+    InvalidVoucher, MAX_VOUCHER_BYTES, MAX_VOUCHER_CERTIFICATES, MAX_VOUCHER_LIFETIME, Voucher,
+    VoucherFault,
+};
 
 /// Maximum size of an OPEN, in bytes, header included (LH-OPEN-3).
 pub const MAX_OPEN_BYTES: usize = 8192;
