@@ -45,11 +45,17 @@ struct IdentityState {
     vouched: VouchedKeys,
 }
 
+impl Default for Identities {
+    fn default() -> Self {
+        Self::new(None, PrincipalsFile::default())
+    }
+}
+
 impl Identities {
     /// Returns identities without any names: every key is only itself.
     #[must_use]
     pub fn unnamed() -> Arc<Self> {
-        Arc::new(Self::new(None, PrincipalsFile::default()))
+        Arc::default()
     }
 
     /// Loads a file of principals. Blocking.

@@ -30,7 +30,7 @@ pub enum PrincipalPattern {
 
 /// Error for text that lists no principal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no principal: {problem}")]
+#[error("{text:?} is not {problem}")]
 pub struct InvalidPattern {
     text: String,
     problem: String,
@@ -72,14 +72,17 @@ impl FromStr for PrincipalPattern {
             return Ok(Self::Anybody);
         }
         if let Some(name) = text.strip_prefix("name:") {
-            return name.parse().map(Self::Name).map_err(invalid);
+            let named = name.parse().map(Self::Name);
+            return named.map_err(|problem| invalid(format!("a principal: {problem}")));
         }
         if let Some(group) = text.strip_prefix("group:") {
-            check_group(group).map_err(|problem| invalid(problem.to_owned()))?;
+            check_group(group).map_err(|problem| invalid(format!("a principal: {problem}")))?;
             return Ok(Self::Group(group.to_owned()));
         }
         text.parse().map(Self::Key).map_err(|_| {
-            invalid("write a key (lhk1:...), name:NAME, group:NAME, or \"*\"".to_owned())
+            let form = "a public key: write lhk1: and 52 letters and digits, name:NAME, \
+                group:NAME, or \"*\"";
+            invalid(form.to_owned())
         })
     }
 }

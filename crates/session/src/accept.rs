@@ -53,7 +53,7 @@ impl Acceptor {
     #[must_use]
     pub fn new(options: ListenOptions) -> Self {
         Self {
-            admission: OpenAdmission::new(options.identity.public()),
+            admission: OpenAdmission::new(options.identity.public(), options.identities),
             services: options.services,
             clock_ahead_ms: options.clock_ahead_ms,
             identity: options.identity,
@@ -174,11 +174,10 @@ impl Acceptor {
         open: &Open,
         decide: impl FnOnce(&Open) -> Result<Payer, AdmissionError>,
     ) -> Result<Payer, AdmissionError> {
-        let known = (self.accept)(&open.principal);
         let now = self.initiator_clock_ms();
-        let checks = self.admission.checks();
-        checks
-            .check_at_acceptor(open, now, |_| known, |service| self.offers(service))
+        let offers = |service: &ServiceName| self.offers(service);
+        self.admission
+            .check_at_acceptor(open, now, |key| (self.accept)(key), offers)
             .map_err(AdmissionError::Refused)?;
         let payer = decide(open)?;
         self.admission

@@ -6,6 +6,7 @@ use longhaul_hop::{
     Conn, ConnectionGate, EventLog, GateLimits, HopOptions, ListenError, Payer, QuotaExceeded,
     StreamListener,
 };
+use longhaul_identity::Identities;
 use longhaul_proto::{PublicKey, ServiceName, StatusCode};
 use longhaul_service::{ConnectionHandler, Interruption, PendingConnection, Shell};
 use tokio::sync::{Mutex, mpsc};
@@ -25,6 +26,8 @@ pub struct ListenOptions {
     /// Predicate that returns true if a key may have sessions. Called for every OPEN, so it must
     /// not block.
     pub accept: Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>,
+    /// Names and groups of keys; they remember the vouchers of OPENs.
+    pub identities: Arc<Identities>,
     /// Offered services; requests for any other are refused.
     pub services: Vec<ServiceName>,
     /// TCP congestion control of accepted connections; the system's default if `None`.
@@ -57,6 +60,7 @@ impl ListenOptions {
             addr,
             identity,
             accept,
+            identities: Arc::default(),
             services,
             congestion: None,
             clock_ahead_ms: 0,

@@ -22,7 +22,7 @@ fn destination() -> Endpoint {
 fn acceptor(welcome: PublicKey) -> Acceptor {
     let identity = Arc::new(Identity::generate().unwrap());
     Acceptor {
-        admission: OpenAdmission::new(identity.public()),
+        admission: OpenAdmission::new(identity.public(), Arc::default()),
         services: vec![ServiceName::COPY],
         identity,
         accept: Arc::new(move |key| *key == welcome),
