@@ -51,6 +51,7 @@ mod perf;
 mod place;
 mod places;
 mod plan_report;
+mod principals;
 mod process;
 mod quantity;
 mod quic;

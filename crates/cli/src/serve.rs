@@ -1,5 +1,6 @@
 //! `longhaul serve`: lets named keys read and write beneath one directory.
 
+use std::convert::Infallible;
 use std::future::pending;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use longhaul_hop::EventLog;
+use longhaul_identity::Identities;
 use longhaul_service::{
     Handover, Hangup, Readiness, StatusListener, StatusPage, bind_everywhere, is_handed_over,
 };
@@ -24,6 +26,7 @@ use crate::accounts::AccountsOptions;
 use crate::exit::Exit;
 use crate::logging::LogOptions;
 use crate::metrics::ServeMetrics;
+use crate::principals::PrincipalsOptions;
 use crate::quantity::memory;
 use crate::runtime::StartError;
 use crate::scitags::ScitagsOptions;
@@ -68,7 +71,8 @@ pub struct ServeCommand {
     /// printed.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Let this key read the root, or a directory beneath it. Repeatable.
+    /// Let this key read the root, or a directory beneath it. Repeatable. Instead of KEY,
+    /// name:NAME and group:NAME are those of --principals.
     #[arg(long, value_name = "KEY[=DIR]")]
     read: Vec<String>,
     /// Let this key put files in the root, or in a directory beneath it, but replace none.
@@ -79,8 +83,8 @@ pub struct ServeCommand {
     /// reading.
     #[arg(long, value_name = "KEY[=DIR]")]
     write: Vec<String>,
-    /// A file of grants: `[[grant]]` with key = "lhk1:...", and read, create, write = ["dir", ...].
-    /// SIGHUP reads it again.
+    /// A file of grants: `[[grant]]` with key = "lhk1:..." or principals = ["group:lab", ...], and
+    /// read, create, write = ["dir", ...]. SIGHUP reads it again.
     #[arg(long, value_name = "FILE")]
     grants: Option<PathBuf>,
     /// The server's own key [default: the default key].
@@ -132,6 +136,8 @@ pub struct ServeCommand {
     /// Print the address and key as one JSON object.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    principals: PrincipalsOptions,
     #[command(flatten)]
     accounts: AccountsOptions,
     #[command(flatten)]
@@ -185,7 +191,8 @@ impl ServeCommand {
                 opened.map(|_| "a directory".to_owned())
             });
         }
-        match self.grants() {
+        self.principals.plan(&mut plan);
+        match self.grants(Identities::unnamed()) {
             Ok(grants) if grants.is_empty() => plan.faults.push(NO_GRANTS.to_owned()),
             Ok(_) => plan.facts.push("grants are valid".to_owned()),
             Err(error) => plan.faults.push(failure::format_line(&error)),
@@ -242,7 +249,8 @@ impl ServeCommand {
         let Some(root) = self.root.as_deref() else {
             bail!("no directory to serve: give --root DIR");
         };
-        let grants = self.grants()?;
+        let identities = self.principals.load()?;
+        let grants = self.grants(identities.clone())?;
         if grants.is_empty() {
             bail!(NO_GRANTS);
         }
@@ -288,6 +296,7 @@ impl ServeCommand {
         let known = server.grants().clone();
         let options = |addr| ListenOptions {
             congestion: self.congestion.clone(),
+            identities: identities.clone(),
             ..ListenOptions::new(
                 addr,
                 identity.clone(),
@@ -347,9 +356,12 @@ impl ServeCommand {
                     false => self.drain(&server).await,
                 }
             };
+            let names = enforce_names(&server, &identities);
             let ended = tokio::select! {
                 error = self.accept(server.clone(), &listener, &metrics) => Err(error.into()),
                 never = reloads => match never {},
+                never = identities.clone().maintain() => match never {},
+                never = names => match never {},
                 () = server.watch_root() => Ok(()),
                 () = pages => Ok(()),
                 () = stopped => Ok(()),
@@ -382,10 +394,10 @@ impl ServeCommand {
         }
     }
 
-    /// Reads the grants again. Those of the command line stay; if the file has an error, the grants
-    /// in force stay too.
+    /// Reads the principals and the grants again. Grants of the command line stay; if a file has an
+    /// error, the grants in force stay too.
     async fn reload(&self, server: &Arc<Server>, metrics: &ServeMetrics) {
-        match self.grants() {
+        match self.reload_grants(server).await {
             Ok(grants) => {
                 if grants.is_empty() {
                     tracing::warn!("no key has any rights any more");
@@ -452,8 +464,15 @@ impl ServeCommand {
         }
     }
 
-    fn grants(&self) -> Result<Grants> {
-        let mut grants = Grants::default();
+    async fn reload_grants(&self, server: &Server) -> Result<Grants> {
+        let identities = server.grants().current().identities().clone();
+        let reloaded = identities.clone();
+        tokio::task::spawn_blocking(move || reloaded.reload()).await??;
+        self.grants(identities)
+    }
+
+    fn grants(&self, identities: Arc<Identities>) -> Result<Grants> {
+        let mut grants = Grants::new(identities);
         for grant in &self.read {
             grants.add(Access::Read, grant)?;
         }
@@ -495,6 +514,18 @@ impl ServeCommand {
                 "longhaul: serving {root}; copy with: longhaul cp --host-key {key} FILE \
                  lh://{host}/"
             )),
+        }
+    }
+}
+
+/// Ends copies whose principals have lost the name or group that permitted them.
+async fn enforce_names(server: &Server, identities: &Identities) -> Infallible {
+    let mut changes = identities.subscribe();
+    loop {
+        match changes.changed().await {
+            Ok(()) => server.enforce_grants(),
+            // The identities outlive the server.
+            Err(_) => pending().await,
         }
     }
 }

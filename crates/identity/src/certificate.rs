@@ -1,7 +1,7 @@
 //! Names and end of a certificate, read with `x509-parser`.
 
-use longhaul_proto::VoucherFault;
 use longhaul_proto::text::is_printable;
+use longhaul_proto::{Voucher, VoucherFault};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Name};
 use x509_parser::x509::AttributeTypeAndValue;
 
@@ -52,6 +52,15 @@ impl CertificateFacts {
             is_self_issued: certificate.subject().as_raw() == certificate.issuer().as_raw(),
         })
     }
+}
+
+/// Returns the names of a voucher's certificate: its subject and its alternative names.
+///
+/// # Errors
+/// [`VoucherFault::Certificate`]: it is malformed.
+pub fn certificate_names(voucher: &Voucher) -> Result<Vec<String>, VoucherFault> {
+    let leaf = voucher.certificates.first().ok_or(VoucherFault::Signature)?;
+    Ok(CertificateFacts::read(leaf)?.names)
 }
 
 /// Writes a subject as `/TYPE=VALUE/...`, in the order of the certificate. A backslash precedes

@@ -43,6 +43,7 @@ mod vouch;
 mod vouched_keys;
 
 pub use anchors::TrustAnchors;
+pub use certificate::certificate_names;
 pub use error::IdentityError;
 pub use identities::{Identities, MAX_VOUCHED_KEYS};
 pub use name_pattern::NamePattern;

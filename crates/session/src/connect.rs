@@ -344,7 +344,7 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
     let session_id = open.session_id;
     open.padding = extras.padding;
     open.resume_offer = extras.offer;
-    open.sign(options.identity.signing_key(), now_unix_ms)?;
+    options.identity.sign_open(&mut open, now_unix_ms)?;
     let mut bytes = BytesMut::new();
     let binding = open.binding();
     let chain = Chain::new(&open, options.server.pinned());

@@ -232,7 +232,7 @@ impl Grants {
     /// Returns the grants of a principal.
     fn grants_of<'a>(&'a self, principal: &'a Principal) -> impl Iterator<Item = &'a Grant> {
         let grants = self.grants.iter();
-        grants.filter(|grant| grant.principal.matches(principal))
+        grants.filter(move |grant| grant.principal.matches(principal))
     }
 
     /// Returns true if `key` has this access to `path` and everything beneath it.

@@ -470,6 +470,20 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[("longhaul keys new backup", "make a key named backup")],
     ),
     (
+        "keys vouch",
+        &[
+            (
+                "longhaul keys vouch --certificate cert.pem --private-key key.pem",
+                "let a certificate vouch for the default key for a week",
+            ),
+            (
+                "openssl pkey -in ~/.globus/userkey.pem | longhaul keys vouch --private-key \
+                 /dev/stdin",
+                "the same with an encrypted private key, which stays off the disk",
+            ),
+        ],
+    ),
+    (
         "keys list",
         &[("longhaul keys list", "list the keys of this user")],
     ),
