@@ -71,3 +71,6 @@ pub(crate) fn judge(
     }
     Err(fault)
 }
+
+#[cfg(test)]
+mod tests;

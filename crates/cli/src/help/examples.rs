@@ -477,9 +477,8 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "let a certificate vouch for the default key for a week",
             ),
             (
-                "openssl pkey -in ~/.globus/userkey.pem | longhaul keys vouch --private-key \
-                 /dev/stdin",
-                "the same with an encrypted private key, which stays off the disk",
+                "longhaul keys vouch --private-key /dev/stdin --valid 12h",
+                "for 12 hours, with a private key that openssl pkey decrypts in a pipe",
             ),
         ],
     ),
