@@ -32,6 +32,7 @@ mod files;
 mod help;
 mod hex;
 mod home;
+mod host_certificate;
 mod job_submission;
 mod jobs;
 mod keys;

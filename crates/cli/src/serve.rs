@@ -14,7 +14,7 @@ use longhaul_identity::Identities;
 use longhaul_service::{
     Handover, Hangup, Readiness, StatusListener, StatusPage, bind_everywhere, is_handed_over,
 };
-use longhaul_session::{ListenOptions, Listener, ServiceName};
+use longhaul_session::{ListenOptions, Listener, PublicKey, ServerVoucher, ServiceName};
 use longhaul_transfer::{
     Access, Grants, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, ServerLimits, serve_files,
     serve_session,
@@ -24,6 +24,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::accounts::AccountsOptions;
 use crate::exit::Exit;
+use crate::host_certificate::HostCertificate;
 use crate::logging::LogOptions;
 use crate::metrics::ServeMetrics;
 use crate::principals::PrincipalsOptions;
@@ -90,6 +91,13 @@ pub struct ServeCommand {
     /// The server's own key [default: the default key].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
+    /// The certificate of this host, in PEM form, with those of its issuers. Clients with --ca
+    /// then know the server by its name. SIGHUP reads it again.
+    #[arg(long, value_name = "FILE", requires = "certificate_key")]
+    certificate: Option<PathBuf>,
+    /// The private key of the certificate, in PEM form and not encrypted.
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    certificate_key: Option<PathBuf>,
     /// TCP congestion control of accepted connections [default: the system's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -266,6 +274,11 @@ impl ServeCommand {
         }
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let key = identity.public();
+        let host = self.host_certificate(key);
+        let proof = Arc::<ServerVoucher>::default();
+        if let Some(host) = &host {
+            host.renew(&proof)?;
+        }
         tracing::info!(
             copies = limits.copies,
             streams = limits.streams,
@@ -297,6 +310,7 @@ impl ServeCommand {
         let options = |addr| ListenOptions {
             congestion: self.congestion.clone(),
             identities: identities.clone(),
+            server_voucher: proof.clone(),
             ..ListenOptions::new(
                 addr,
                 identity.clone(),
@@ -335,7 +349,18 @@ impl ServeCommand {
         };
         let status = StatusPage::new(text.clone(), readiness.clone());
         let work = async move {
-            let reloads = hangup.run_each(|| self.reload(&server, &metrics));
+            let reloads = hangup.run_each(|| async {
+                if let Some(host) = &host {
+                    host.renew_or_log(&proof);
+                }
+                self.reload(&server, &metrics).await;
+            });
+            let renewals = async {
+                match &host {
+                    Some(host) => host.renew_daily(&proof).await,
+                    None => pending().await,
+                }
+            };
             let pages = async {
                 match page {
                     Some(page) => page.serve(status).await,
@@ -362,6 +387,7 @@ impl ServeCommand {
                 never = reloads => match never {},
                 never = identities.clone().maintain() => match never {},
                 never = names => match never {},
+                never = renewals => match never {},
                 () = server.watch_root() => Ok(()),
                 () = pages => Ok(()),
                 () = stopped => Ok(()),
@@ -462,6 +488,13 @@ impl ServeCommand {
                 });
             }
         }
+    }
+
+    /// Returns the files by which the server with this key proves its name.
+    fn host_certificate(&self, key: PublicKey) -> Option<HostCertificate> {
+        let (certificate, private_key) = (&self.certificate, &self.certificate_key);
+        let (certificate, private_key) = certificate.clone().zip(private_key.clone())?;
+        Some(HostCertificate::new(key, certificate, private_key))
     }
 
     async fn reload_grants(&self, server: &Server) -> Result<Grants> {

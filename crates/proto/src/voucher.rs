@@ -3,6 +3,7 @@
 //! certificates.
 
 mod in_open;
+mod in_status;
 #[cfg(test)]
 mod tests;
 

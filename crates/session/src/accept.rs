@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    Error, Identity, ListenOptions, Session, SessionInfo, hop_stream::HopStream,
+    Error, Identity, ListenOptions, ServerVoucher, Session, SessionInfo, hop_stream::HopStream,
     resumable::ResumableSessions, secured::TlsStream, tls,
 };
 
@@ -43,6 +43,7 @@ pub struct Acceptor {
     pub(crate) handshake_timeout: Duration,
     pub(crate) services: Vec<ServiceName>,
     pub(crate) admission: OpenAdmission,
+    pub(crate) server_voucher: Arc<ServerVoucher>,
     /// Sessions that can be resumed; `None` if none can.
     pub(crate) resumable: Option<ResumableSessions>,
 }
@@ -59,6 +60,7 @@ impl Acceptor {
             identity: options.identity,
             accept: options.accept as KeyPredicate,
             handshake_timeout: options.handshake_timeout,
+            server_voucher: options.server_voucher,
             resumable: options.resume.map(ResumableSessions::new),
         }
     }
@@ -254,6 +256,10 @@ impl Acceptor {
             // LH-STATUS-9: nothing waits for the padding, and nothing else is sent in this round
             // trip.
             status.padding = open.and_then(|open| open.padding).unwrap_or(0);
+            // LH-VOUCHER-6.
+            if let (Some(open), Some(voucher)) = (open, self.server_voucher.current(unix_ms())) {
+                status.add_server_voucher(&voucher, open);
+            }
         }
         if why.code == StatusCode::Expired {
             // LH-STATUS-10.

@@ -4,7 +4,8 @@ use bytes::BytesMut;
 
 use super::*;
 use crate::{
-    Endpoint, MAX_OPEN_BYTES, Open, OpenDecoder, Route, ServiceName, SessionId, SigningKey,
+    Chain, Endpoint, MAX_OPEN_BYTES, Open, OpenDecoder, Route, ServiceName, SessionId, SigningKey,
+    Status, StatusCode,
 };
 
 fn voucher(key: PublicKey, certificate_bytes: usize) -> Voucher {
@@ -145,4 +146,37 @@ fn time_and_lifetime_are_checked() {
     assert_eq!(voucher.check_time(start), Ok(()));
     voucher.end_unix_ms += 1;
     assert_eq!(voucher.check_time(start), Err(VoucherFault::LifetimeTooLong));
+}
+
+/// LH-VOUCHER-6.
+#[test]
+fn status_carries_the_servers_voucher_if_asked() {
+    let key = SigningKey::generate().unwrap();
+    let proof = voucher(key.public(), 3_000);
+    let answer = |open: &Open| {
+        let mut status = Status::from_acceptor(StatusCode::Ok, 1);
+        status.padding = open.padding.unwrap_or(0);
+        status.add_server_voucher(&proof, open);
+        status.into_answer(&key, Some(open))
+    };
+    let mut open = open();
+    open.padding = Some(4_000);
+    open.cursor = 1;
+    open.sign(&key, 5).unwrap();
+    let unasked = answer(&open);
+    let mut chain = Chain::new(&open, None);
+    assert!(chain.feed(&unasked).is_ok());
+    assert_eq!(chain.statuses()[0].server_voucher(), None);
+    assert_eq!(chain.statuses()[0].padding, 4_000);
+    // Too large a voucher is left out.
+    open.request_server_voucher(1_000);
+    assert!(answer(&open).len() <= unasked.len());
+    open.request_server_voucher(8_192);
+    open.sign(&key, 5).unwrap();
+    let answered = answer(&open);
+    let mut chain = Chain::new(&open, None);
+    assert!(chain.feed(&answered).is_ok());
+    assert_eq!(chain.statuses()[0].server_voucher(), Some(proof.clone()));
+    // The voucher fills the flight as well as zeros would.
+    assert_eq!(answered.len(), unasked.len());
 }

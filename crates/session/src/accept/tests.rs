@@ -28,6 +28,7 @@ fn acceptor(welcome: PublicKey) -> Acceptor {
         accept: Arc::new(move |key| *key == welcome),
         clock_ahead_ms: 0,
         handshake_timeout: Duration::from_secs(20),
+        server_voucher: Arc::default(),
         resumable: None,
     }
 }

@@ -168,7 +168,7 @@ impl SessionParts {
         open.for_first_hop()
             .encode(&mut bytes)
             .map_err(|error| failed(&error))?;
-        let mut hop = HopStream::initiating(conn, bytes.freeze(), chain, None);
+        let mut hop = HopStream::initiating(conn, bytes.freeze(), chain, None, None);
         hop.establish()
             .await
             .map_err(|error| chain_error(error, route))?;
