@@ -10,7 +10,7 @@ use longhaul_identity::{Identities, IdentityError};
 use crate::service::ServicePlan;
 
 /// Option for the names of keys.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct PrincipalsOptions {
     /// Names and groups of keys, and authorities whose certificates are accepted (TOML; see
     /// docs/identities.md) [default: none; keys are listed themselves]. SIGHUP reads it again.

@@ -34,8 +34,6 @@ const VOUCHER_ENDING: &str = ".voucher";
 pub struct Identity {
     key: SigningKey,
     certified: Arc<CertifiedKey>,
-    /// Certificate's statement about the key, if there is one.
-    voucher: Option<Arc<Voucher>>,
 }
 
 impl Identity {
@@ -141,14 +139,14 @@ impl Identity {
     /// Returns the identity with this voucher, which its OPENs carry from now on.
     #[must_use]
     pub fn with_voucher(mut self, voucher: Voucher) -> Self {
-        self.voucher = Some(Arc::new(voucher));
+        self.key = self.key.with_voucher(voucher);
         self
     }
 
     /// Returns the voucher, if there is one.
     #[must_use]
     pub fn voucher(&self) -> Option<&Voucher> {
-        self.voucher.as_deref()
+        self.key.voucher()
     }
 
     /// Signs an OPEN, which carries the voucher if it is valid and fits (LH-VOUCHER-4).
@@ -156,7 +154,7 @@ impl Identity {
     /// # Errors
     /// [`Error::Key`] when the cryptographic library refuses.
     pub(crate) fn sign_open(&self, open: &mut Open, now_unix_ms: u64) -> Result<(), Error> {
-        if let Some(voucher) = &self.voucher {
+        if let Some(voucher) = self.key.voucher() {
             let added = match voucher.check_time(now_unix_ms) {
                 Ok(()) => open.add_voucher(voucher).map_err(VoucherFault::from),
                 Err(fault) => Err(fault),
@@ -225,7 +223,6 @@ impl Identity {
         Self {
             key: self.key.clone(),
             certified: other.certified(),
-            voucher: None,
         }
     }
 
@@ -234,7 +231,6 @@ impl Identity {
         Ok(Self {
             key,
             certified: Arc::new(certified),
-            voucher: None,
         })
     }
 }

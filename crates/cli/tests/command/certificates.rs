@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::control::Controller;
 use crate::stage::*;
 
 /// Configuration of `openssl ca` and `openssl req` for one authority.
@@ -465,4 +466,114 @@ fn names_and_groups_of_keys_need_no_certificates() {
         copy(&stage, "ana", &server, &[]).0 == Some(4)
     });
     assert_eq!(copy(&stage, "bo", &server, &[]).0, Some(0));
+}
+
+/// Options of a certificate for this machine's loopback address.
+const HOST: &[&str] = &["subjectAltName=DNS:localhost,IP:127.0.0.1", "-extensions", "host"];
+
+/// LH-VOUCHER-6.
+#[test]
+fn servers_prove_their_names_by_certificates() {
+    let stage = Stage::new();
+    let anchors = stage.path("anchors");
+    let authority = Authority::new(&stage, "ca", RSA);
+    authority.install(&anchors);
+    let host = authority.issue("host", ECDSA, "/DC=org/DC=Lab/CN=localhost", HOST);
+    let elsewhere = ["subjectAltName=DNS:store.example", "-extensions", "host"];
+    let other = authority.issue("other", ECDSA, "/DC=org/DC=Lab/CN=other", &elsewhere);
+    let user = authority.issue("user", ECDSA, "/DC=org/DC=Lab/CN=Ana", &[HOST[0]]);
+    let impostor = Authority::new(&stage, "impostor", RSA);
+    impostor.install(&stage.path("others"));
+    std::fs::write(stage.path("here/f"), "content").unwrap();
+    let copy = |server: &Service, ca: &[&str], environment: Option<&Path>| {
+        let there = format!("lh://{}/f", server.address);
+        let mut command = stage.longhaul("me");
+        command.args(["cp", "--overwrite", "here/f", &there]).args(ca);
+        if let Some(dir) = environment {
+            command.env("X509_CERT_DIR", dir);
+        }
+        let copied = command.output().unwrap();
+        (copied.status.code(), errors(&copied))
+    };
+    let serve = |pair: &Pair| {
+        let [certificate, key] = [&pair.certificate, &pair.key].map(|file| file.to_str().unwrap());
+        stage.serve(&["--certificate", certificate, "--certificate-key", key])
+    };
+    let server = serve(&host);
+    let file = authority.dir.join("ca.pem");
+    for ca in ["anchors", file.to_str().unwrap()] {
+        let (code, said) = copy(&server, &["--ca", ca], None);
+        assert_eq!(code, Some(0), "{ca}: {said}");
+    }
+    assert_eq!(copy(&server, &[], Some(&anchors)).0, Some(0));
+    assert!(!stage.path("me/known_hosts").exists(), "the certificate is enough");
+    for (what, server, ca) in [
+        ("no authority", &server, &[][..]),
+        ("another authority", &server, &["--ca", "others"]),
+        ("another host", &serve(&other), &["--ca", "anchors"]),
+        ("no certificate", &stage.serve(&[]), &["--ca", "anchors"]),
+    ] {
+        let (code, said) = copy(server, ca, None);
+        assert_ne!(code, Some(0), "{what}: {said}");
+    }
+    // Extended key usage is not required, only obeyed.
+    assert_eq!(copy(&serve(&user), &["--ca", "anchors"], None).0, Some(0));
+}
+
+/// LH-VOUCHER-7.
+#[test]
+fn controller_knows_callers_by_their_certificates() {
+    let stage = Stage::new();
+    let authority = Authority::new(&stage, "ca", RSA);
+    authority.install(&stage.path("anchors"));
+    let impostor = Authority::new(&stage, "impostor", RSA);
+    let host = authority.issue("host", RSA, "/DC=org/DC=Lab/CN=localhost", HOST);
+    let [certificate, key] = [&host.certificate, &host.key].map(|file| file.to_str().unwrap());
+    let principals = write_principals(&stage, "");
+    let controller = Controller::start(
+        &stage,
+        &[
+            "--listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key,
+            "--principals", &principals,
+        ],
+    );
+    let address = controller.url().replace("https://", "");
+    for (ca, trusted) in [(&authority, true), (&impostor, false)] {
+        let mut command = Command::new("openssl");
+        command.args(["s_client", "-brief", "-connect", &address, "-verify_return_error"]);
+        command.args(["-verify_hostname", "localhost", "-CAfile"]).arg(ca.dir.join("ca.pem"));
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.success(), trusted, "{}", errors(&output));
+    }
+    let run = |who: &str, arguments: &[&str]| {
+        let output = stage.longhaul(who).args(arguments).output().unwrap();
+        (output.status.success(), errors(&output))
+    };
+    let granted = run("control", &["control", "grant", "group:grid", "reserver"]);
+    assert!(granted.0, "{}", granted.1);
+    let nobody = run("control", &["control", "grant", "*", "reserver"]);
+    assert!(!nobody.0, "everybody has the role");
+    let ca = authority.dir.join("ca.pem");
+    let ca = ca.to_str().unwrap();
+    let subject = "/DC=org/DC=Lab/CN=Bo";
+    for (who, authority, reason) in [
+        ("ana", Some(&authority), ""),
+        ("mallory", Some(&impostor), "no authority"),
+        ("nobody", None, "not authorized"),
+    ] {
+        stage.key(who);
+        let used = run(who, &["controller", "use", "--ca", ca, &controller.url()]);
+        assert!(used.0, "{who}: {}", used.1);
+        if let Some(authority) = authority {
+            let pair = authority.issue(who, ECDSA, subject, &[]);
+            assert_vouched(&vouch(&stage, who, &pair, &[]));
+        }
+        let (listed, said) = run(who, &["reservations"]);
+        assert_eq!(listed, reason.is_empty(), "{who}: {said}");
+        assert!(said.contains(reason), "{who}: {said}");
+    }
+    let revoked = run("control", &["control", "revoke", "group:grid"]);
+    assert!(revoked.0, "{}", revoked.1);
+    let (listed, said) = run("ana", &["reservations"]);
+    assert!(!listed, "{said}");
 }
