@@ -25,9 +25,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use longhaul_hop::Payer;
 use longhaul_identity::{Identities, Principal};
-use longhaul_proto::{
-    PublicKey, ReplayMemory, SessionId, Voucher, VoucherFault, check_time,
-};
+use longhaul_proto::{PublicKey, ReplayMemory, SessionId, Voucher, VoucherFault, check_time};
 use longhaul_service::http::SharedPermit;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::timeout;
@@ -212,12 +210,13 @@ impl KeyGate {
         if let Some(text) = parts.headers.get(VOUCHER_HEADER) {
             presented.verify(message)?;
             let voucher = text.to_str().unwrap_or_default().parse::<Voucher>();
-            let remembered = voucher.map_err(VoucherFault::from).and_then(|voucher| {
-                match voucher.key == key {
-                    true => named.identities.remember(voucher),
-                    false => Err(VoucherFault::Signature),
-                }
-            });
+            let remembered =
+                voucher
+                    .map_err(VoucherFault::from)
+                    .and_then(|voucher| match voucher.key == key {
+                        true => named.identities.remember(voucher),
+                        false => Err(VoucherFault::Signature),
+                    });
             fault = remembered.err();
         }
         let principal = named.identities.principal(&key);

@@ -52,9 +52,7 @@ pub(crate) async fn serve(
     let policy = shared.policy.policy();
     let may = |principal: &PublicKey| policy.may_probe(principal);
     let offers = |service: &ServiceName| *service == ServiceName::PROBE;
-    shared
-        .admission
-        .check_at_acceptor(open, now, may, offers)?;
+    shared.admission.check_at_acceptor(open, now, may, offers)?;
     let payer = Payer::Key(open.principal);
     shared
         .admission

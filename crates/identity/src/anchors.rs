@@ -182,7 +182,9 @@ pub(crate) fn verify_signature(
 }
 
 /// Reads the leaf of a chain.
-pub(crate) fn read_leaf<'a>(leaf: &'a CertificateDer<'a>) -> Result<EndEntityCert<'a>, VoucherFault> {
+pub(crate) fn read_leaf<'a>(
+    leaf: &'a CertificateDer<'a>,
+) -> Result<EndEntityCert<'a>, VoucherFault> {
     EndEntityCert::try_from(leaf).map_err(fault)
 }
 

@@ -59,7 +59,10 @@ impl CertificateFacts {
 /// # Errors
 /// [`VoucherFault::Certificate`]: it is malformed.
 pub fn certificate_names(voucher: &Voucher) -> Result<Vec<String>, VoucherFault> {
-    let leaf = voucher.certificates.first().ok_or(VoucherFault::Signature)?;
+    let leaf = voucher
+        .certificates
+        .first()
+        .ok_or(VoucherFault::Signature)?;
     Ok(CertificateFacts::read(leaf)?.names)
 }
 
@@ -155,7 +158,10 @@ pub(crate) mod tests {
         assert!(plain.is_self_issued);
         let tricky = facts(&[(dc(), "org/CN=Ana+x\\")], Vec::new());
         assert_eq!(tricky.names, [r"/DC=org\/CN=Ana\+x\\"]);
-        let unknown = facts(&[(DnType::CustomDnType(vec![2, 5, 4, 99]), "x")], Vec::new());
+        let unknown = facts(
+            &[(DnType::CustomDnType(vec![2, 5, 4, 99]), "x")],
+            Vec::new(),
+        );
         assert_eq!(unknown.names, ["/2.5.4.99=x"]);
         let unprintable = facts(&[(DnType::CommonName, "a\nb")], Vec::new());
         assert_eq!(unprintable.names, [""; 0]);
@@ -177,7 +183,12 @@ pub(crate) mod tests {
             ],
         )
         .names;
-        let expected = ["/CN=Ana", "ana@lab.example", "dns:ana", "spiffe://lab.example/ana"];
+        let expected = [
+            "/CN=Ana",
+            "ana@lab.example",
+            "dns:ana",
+            "spiffe://lab.example/ana",
+        ];
         assert_eq!(names, expected);
     }
 

@@ -88,13 +88,17 @@ impl PrincipalsFile {
     ) -> Result<Self, IdentityError> {
         let at = TextPosition { text, file };
         let parsed: FileText = toml::from_str(text).map_err(|error| {
-            at.error(error.span().unwrap_or(0..0), &error.message().replace('\n', " "))
+            at.error(
+                error.span().unwrap_or(0..0),
+                &error.message().replace('\n', " "),
+            )
         })?;
         let mut read = Self::default();
         let mut names = HashMap::new();
         for principal in parsed.principal {
             let span = principal.name.span();
-            check_name(principal.name.get_ref()).map_err(|problem| at.error(span.clone(), problem))?;
+            check_name(principal.name.get_ref())
+                .map_err(|problem| at.error(span.clone(), problem))?;
             let name = principal.name.into_inner();
             if names.insert(name.clone(), ()).is_some() {
                 let problem = format!("{name:?} is named twice: list all its keys in one place");
@@ -176,11 +180,7 @@ impl PrincipalsFile {
     }
 
     /// Returns the principal of a key, with what was vouched for it.
-    pub(crate) fn principal(
-        &self,
-        key: PublicKey,
-        vouched: Option<&VouchedIdentity>,
-    ) -> Principal {
+    pub(crate) fn principal(&self, key: PublicKey, vouched: Option<&VouchedIdentity>) -> Principal {
         let mut principal = Principal::from_key(key);
         for named in self.by_key.get(&key).into_iter().flatten() {
             named.add_to(&mut principal, None);
@@ -287,15 +287,24 @@ mod tests {
             ("[[principal]]\nname = \"/CN=x\"\n", 2),
             ("[[principal]]\nname = \"ana\"\n", 2),
             ("[[principal]]\nname = \"ana\"\nkeys = [\"x\"]\n", 3),
-            ("[[principal]]\nname = \"ana\"\ncertificates = [\"/CN=*\"]\n", 3),
-            ("[[principal]]\nname = \"ana\"\ncertificates = [\"x\"]\ngroups = [\"\"]\n", 4),
+            (
+                "[[principal]]\nname = \"ana\"\ncertificates = [\"/CN=*\"]\n",
+                3,
+            ),
+            (
+                "[[principal]]\nname = \"ana\"\ncertificates = [\"x\"]\ngroups = [\"\"]\n",
+                4,
+            ),
             ("[[principal]]\nnome = \"ana\"\n", 2),
             ("[[authority]]\nanchors = \"ca.pem\"\nsubjects = []\n", 3),
             ("[[authority]\n", 1),
         ] {
             let error = parse(text).unwrap_err().to_string();
             let place = format!("principals.toml:{line}: ");
-            assert!(error.starts_with(&place) && !error.contains('\n'), "{error}");
+            assert!(
+                error.starts_with(&place) && !error.contains('\n'),
+                "{error}"
+            );
         }
     }
 

@@ -183,10 +183,12 @@ impl Identities {
             })
             .collect();
         let mut state = self.state.write();
-        state.vouched.judge_again(|voucher| match judged.get(&voucher.key) {
-            Some((same, identity)) if **same == *voucher => identity.clone(),
-            _ => principals.judge(voucher, now).ok().map(Arc::new),
-        });
+        state
+            .vouched
+            .judge_again(|voucher| match judged.get(&voucher.key) {
+                Some((same, identity)) if **same == *voucher => identity.clone(),
+                _ => principals.judge(voucher, now).ok().map(Arc::new),
+            });
         state.principals = Arc::new(principals);
         drop(state);
         self.count_change();

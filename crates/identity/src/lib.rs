@@ -34,6 +34,9 @@ mod authority;
 mod certificate;
 mod error;
 mod file;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod identities;
 mod name_pattern;
 mod principal;

@@ -6,9 +6,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use longhaul_proto::PublicKey;
+use longhaul_proto::text::printable_within;
 
 use crate::{NamePattern, Principal};
 
+/// Maximum length of an invalid text in an error, in bytes.
+const MAX_SHOWN_BYTES: usize = 80;
 /// Maximum length of a group's name, in bytes.
 const MAX_GROUP_BYTES: usize = 128;
 
@@ -30,7 +33,7 @@ pub enum PrincipalPattern {
 
 /// Error for text that lists no principal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not {problem}")]
+#[error("\"{text}\" is not {problem}")]
 pub struct InvalidPattern {
     text: String,
     problem: String,
@@ -65,7 +68,7 @@ impl FromStr for PrincipalPattern {
 
     fn from_str(text: &str) -> Result<Self, InvalidPattern> {
         let invalid = |problem: String| InvalidPattern {
-            text: text.to_owned(),
+            text: printable_within(text.as_bytes(), MAX_SHOWN_BYTES),
             problem,
         };
         if text == "*" {
@@ -174,7 +177,15 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "ana", "name:", "group:", "group: lab", "lhk1:x", "Name:ana"] {
+        for text in [
+            "",
+            "ana",
+            "name:",
+            "group:",
+            "group: lab",
+            "lhk1:x",
+            "Name:ana",
+        ] {
             let error = text.parse::<PrincipalPattern>().unwrap_err();
             assert!(!error.to_string().contains('\n'), "{error}");
         }

@@ -96,13 +96,18 @@ impl VouchedKeys {
 
     /// Returns the time at which the next key ends, in milliseconds since 1970-01-01 UTC.
     pub(crate) fn next_end_unix_ms(&self) -> Option<u64> {
-        let ends = self.keys.values().map(|vouched| vouched.identity.end_unix_ms);
+        let ends = self
+            .keys
+            .values()
+            .map(|vouched| vouched.identity.end_unix_ms);
         ends.min()
     }
 
     pub(crate) fn vouchers(&self) -> Vec<Arc<Voucher>> {
         let vouched = self.keys.values();
-        vouched.map(|vouched| Arc::clone(&vouched.voucher)).collect()
+        vouched
+            .map(|vouched| Arc::clone(&vouched.voucher))
+            .collect()
     }
 
     /// Replaces every identity by what `judge` returns, and removes keys for which it fails.

@@ -298,7 +298,10 @@ impl RuleSource<'_> {
         Ok(name.into_inner().into())
     }
 
-    fn principals(&self, list: &Spanned<Vec<Spanned<String>>>) -> Result<PrincipalSet, PolicyError> {
+    fn principals(
+        &self,
+        list: &Spanned<Vec<Spanned<String>>>,
+    ) -> Result<PrincipalSet, PolicyError> {
         let parse = |text: &str| {
             text.parse::<PrincipalPattern>()
                 .map_err(|error: InvalidPattern| error.to_string())

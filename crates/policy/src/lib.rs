@@ -282,8 +282,7 @@ impl Policy {
     #[must_use]
     pub fn lists_key(&self, principal: &PublicKey, role: Role) -> bool {
         let principal = self.identities.principal(principal);
-        self.rules_for_role(role)
-            .any(|rule| rule.lists(&principal))
+        self.rules_for_role(role).any(|rule| rule.lists(&principal))
     }
 
     /// Returns the number of rules for this role.

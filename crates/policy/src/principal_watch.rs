@@ -39,7 +39,10 @@ impl PrincipalWatch {
             return pending().await;
         };
         loop {
-            if !watch.rule.applies_to(&watch.identities.principal(&watch.key)) {
+            if !watch
+                .rule
+                .applies_to(&watch.identities.principal(&watch.key))
+            {
                 return;
             }
             if watch.changes.changed().await.is_err() {

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use longhaul_proto::text::printable;
 use longhaul_proto::Open;
+use longhaul_proto::text::printable;
 use quantities::{ByteCount, Rate, Time};
 
 use crate::{Candidates, Rule};

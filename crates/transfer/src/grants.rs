@@ -197,7 +197,8 @@ impl Grants {
                 (key, _) => {
                     return Err(GrantError::Form {
                         file: key.map_or(file.to_owned(), |key| at(key.span().start)),
-                        detail: "a grant has either key = \"lhk1:...\" or principals = [...]".into(),
+                        detail: "a grant has either key = \"lhk1:...\" or principals = [...]"
+                            .into(),
                     });
                 }
             };
@@ -426,8 +427,14 @@ mod tests {
             "[[grant]]\nkey = \"lhk1:x\"\nprincipals = []\nread = [\"/\"]\n",
             "[[grant]]\nprincipals = [\"*\"]\nread = [\"/\"]\n",
         ] {
-            let error = grants.add_text(text, "grants.toml").unwrap_err().to_string();
-            assert!(error.starts_with("grants.toml") && !error.contains('\n'), "{error}");
+            let error = grants
+                .add_text(text, "grants.toml")
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.starts_with("grants.toml") && !error.contains('\n'),
+                "{error}"
+            );
         }
         assert!(grants.add(Access::Read, "*").is_err() && grants.is_empty());
     }

@@ -70,7 +70,11 @@ fn openssl(dir: &Path, arguments: &[&str]) -> String {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        errors(&output)
+    );
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -83,9 +87,18 @@ impl Authority {
         std::fs::write(dir.join("index.txt"), "").unwrap();
         std::fs::write(dir.join("crlnumber"), "01\n").unwrap();
         let subject = format!("/DC=org/DC=Lab/CN={name}");
-        let mut arguments = vec!["req", "-x509", "-config", "openssl.cnf", "-nodes", "-newkey"];
+        let mut arguments = vec![
+            "req",
+            "-x509",
+            "-config",
+            "openssl.cnf",
+            "-nodes",
+            "-newkey",
+        ];
         arguments.extend(kind);
-        arguments.extend(["-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", &subject]);
+        arguments.extend([
+            "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", &subject,
+        ]);
         openssl(&dir, &arguments);
         Self { dir }
     }
@@ -102,7 +115,14 @@ impl Authority {
         }
         openssl(&self.dir, &arguments);
         let mut arguments = vec![
-            "ca", "-batch", "-notext", "-config", "openssl.cnf", "-in", &request, "-out",
+            "ca",
+            "-batch",
+            "-notext",
+            "-config",
+            "openssl.cnf",
+            "-in",
+            &request,
+            "-out",
             &certificate,
         ];
         let rest = more.get(1..).filter(|rest| !rest.is_empty());
@@ -135,7 +155,10 @@ impl Authority {
 
     fn revoke(&self, pair: &Pair) {
         let certificate = pair.certificate.to_str().unwrap();
-        openssl(&self.dir, &["ca", "-config", "openssl.cnf", "-revoke", certificate]);
+        openssl(
+            &self.dir,
+            &["ca", "-config", "openssl.cnf", "-revoke", certificate],
+        );
     }
 }
 
@@ -213,7 +236,12 @@ fn until(what: &str, mut pleases: impl FnMut() -> bool) {
 fn certificates_of_every_kind_are_accepted() {
     let stage = Stage::new();
     let anchors = stage.path("anchors");
-    let kinds = [("rsa", RSA), ("ecdsa", ECDSA), ("p384", P384), ("ed25519", ED25519)];
+    let kinds = [
+        ("rsa", RSA),
+        ("ecdsa", ECDSA),
+        ("p384", P384),
+        ("ed25519", ED25519),
+    ];
     for (name, kind) in kinds {
         Authority::new(&stage, &format!("ca-{name}"), kind).install(&anchors);
     }
@@ -240,11 +268,41 @@ fn certificates_of_others_are_refused_with_the_reason() {
     let impostor = Authority::new(&stage, "impostor", ECDSA);
     let server = serve(&stage, &["name:ana", "name:*@lab.example"]);
     for (who, authority, subject, alternative, reason) in [
-        ("wrong-ca", &impostor, "/DC=org/DC=Lab/CN=Ana", None, "no authority"),
-        ("wrong-name", &authority, "/DC=org/DC=Other/CN=Ana", None, "names"),
-        ("not-granted", &authority, "/DC=org/DC=Lab/CN=Bo", None, "not listed"),
-        ("wrong-mail", &authority, "/DC=org/CN=Ana", Some("ana@elsewhere.example"), "names"),
-        ("right-mail", &authority, "/DC=org/CN=Ana", Some("ana@lab.example"), ""),
+        (
+            "wrong-ca",
+            &impostor,
+            "/DC=org/DC=Lab/CN=Ana",
+            None,
+            "no authority",
+        ),
+        (
+            "wrong-name",
+            &authority,
+            "/DC=org/DC=Other/CN=Ana",
+            None,
+            "names",
+        ),
+        (
+            "not-granted",
+            &authority,
+            "/DC=org/DC=Lab/CN=Bo",
+            None,
+            "not listed",
+        ),
+        (
+            "wrong-mail",
+            &authority,
+            "/DC=org/CN=Ana",
+            Some("ana@elsewhere.example"),
+            "names",
+        ),
+        (
+            "right-mail",
+            &authority,
+            "/DC=org/CN=Ana",
+            Some("ana@lab.example"),
+            "",
+        ),
     ] {
         let alternative = alternative.map(|mail| format!("subjectAltName=email:{mail}"));
         let more: Vec<&str> = alternative.as_deref().into_iter().collect();
@@ -264,14 +322,33 @@ fn only_usable_certificates_vouch() {
     let subject = "/DC=org/DC=Lab/CN=Ana";
     let ana = authority.issue("ana", ECDSA, subject, &[]);
     let expired = {
-        let request = ["req", "-new", "-config", "openssl.cnf", "-nodes", "-newkey", "rsa:2048"];
+        let request = [
+            "req",
+            "-new",
+            "-config",
+            "openssl.cnf",
+            "-nodes",
+            "-newkey",
+            "rsa:2048",
+        ];
         let files = ["-keyout", "old.key", "-out", "old.csr", "-subj", subject];
         openssl(&authority.dir, &[&request[..], &files[..]].concat());
         openssl(
             &authority.dir,
             &[
-                "ca", "-batch", "-notext", "-config", "openssl.cnf", "-in", "old.csr", "-out",
-                "old.pem", "-startdate", "20200101000000Z", "-enddate", "20200201000000Z",
+                "ca",
+                "-batch",
+                "-notext",
+                "-config",
+                "openssl.cnf",
+                "-in",
+                "old.csr",
+                "-out",
+                "old.pem",
+                "-startdate",
+                "20200101000000Z",
+                "-enddate",
+                "20200201000000Z",
             ],
         );
         Pair {
@@ -281,16 +358,46 @@ fn only_usable_certificates_vouch() {
     };
     // RFC 3820: a certificate that a user's certificate has issued.
     let proxy = {
-        let request = ["req", "-new", "-config", "openssl.cnf", "-nodes", "-newkey", "rsa:2048"];
+        let request = [
+            "req",
+            "-new",
+            "-config",
+            "openssl.cnf",
+            "-nodes",
+            "-newkey",
+            "rsa:2048",
+        ];
         let subject = format!("{subject}/CN=proxy");
-        let files = ["-keyout", "proxy.key", "-out", "proxy.csr", "-subj", &subject];
+        let files = [
+            "-keyout",
+            "proxy.key",
+            "-out",
+            "proxy.csr",
+            "-subj",
+            &subject,
+        ];
         openssl(&authority.dir, &[&request[..], &files[..]].concat());
         openssl(
             &authority.dir,
             &[
-                "x509", "-req", "-in", "proxy.csr", "-CA", "ana.pem", "-CAkey", "ana.key",
-                "-set_serial", "1", "-days", "1", "-extfile", "openssl.cnf", "-extensions",
-                "proxy", "-out", "proxy.pem",
+                "x509",
+                "-req",
+                "-in",
+                "proxy.csr",
+                "-CA",
+                "ana.pem",
+                "-CAkey",
+                "ana.key",
+                "-set_serial",
+                "1",
+                "-days",
+                "1",
+                "-extfile",
+                "openssl.cnf",
+                "-extensions",
+                "proxy",
+                "-out",
+                "proxy.pem",
             ],
         );
         Pair {
@@ -302,7 +409,14 @@ fn only_usable_certificates_vouch() {
         openssl(
             &authority.dir,
             &[
-                "pkey", "-in", "ana.key", "-aes256", "-passout", "pass:x", "-out", "secret.key",
+                "pkey",
+                "-in",
+                "ana.key",
+                "-aes256",
+                "-passout",
+                "pass:x",
+                "-out",
+                "secret.key",
             ],
         );
         Pair {
@@ -322,7 +436,10 @@ fn only_usable_certificates_vouch() {
     ] {
         let output = vouch(&stage, "me", pair, &[]);
         let said = errors(&output);
-        assert!(!output.status.success() && said.contains(reason), "{reason}: {said}");
+        assert!(
+            !output.status.success() && said.contains(reason),
+            "{reason}: {said}"
+        );
         assert!(!stage.path("me/identity.voucher").exists(), "{reason}");
     }
     assert_vouched(&vouch(&stage, "me", &ana, &[]));
@@ -379,7 +496,14 @@ fn start_copy(stage: &Stage, who: &str, server: &Service, depot: &Service) -> Ru
     let there = format!("lh://{}/{who}-large", server.address);
     let mut command = stage.longhaul(who);
     command
-        .args(["cp", "--json", "--patience", "6 s", "--host-key", &server.key])
+        .args([
+            "cp",
+            "--json",
+            "--patience",
+            "6 s",
+            "--host-key",
+            &server.key,
+        ])
         .args(["--route", &depot.address, "here/large", &there])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -469,7 +593,11 @@ fn names_and_groups_of_keys_need_no_certificates() {
 }
 
 /// Options of a certificate for this machine's loopback address.
-const HOST: &[&str] = &["subjectAltName=DNS:localhost,IP:127.0.0.1", "-extensions", "host"];
+const HOST: &[&str] = &[
+    "subjectAltName=DNS:localhost,IP:127.0.0.1",
+    "-extensions",
+    "host",
+];
 
 /// LH-VOUCHER-6.
 #[test]
@@ -488,7 +616,9 @@ fn servers_prove_their_names_by_certificates() {
     let copy = |server: &Service, ca: &[&str], environment: Option<&Path>| {
         let there = format!("lh://{}/f", server.address);
         let mut command = stage.longhaul("me");
-        command.args(["cp", "--overwrite", "here/f", &there]).args(ca);
+        command
+            .args(["cp", "--overwrite", "here/f", &there])
+            .args(ca);
         if let Some(dir) = environment {
             command.env("X509_CERT_DIR", dir);
         }
@@ -506,12 +636,19 @@ fn servers_prove_their_names_by_certificates() {
         assert_eq!(code, Some(0), "{ca}: {said}");
     }
     assert_eq!(copy(&server, &[], Some(&anchors)).0, Some(0));
-    assert!(!stage.path("me/known_hosts").exists(), "the certificate is enough");
+    assert!(
+        !stage.path("me/known_hosts").exists(),
+        "the certificate is enough"
+    );
     for (what, server, ca) in [
         ("no authority", &server, &[][..]),
-        ("another authority", &server, &["--ca", "others"]),
-        ("another host", &serve(&other), &["--ca", "anchors"]),
-        ("no certificate", &stage.serve(&[]), &["--ca", "anchors"]),
+        ("another authority", &server, &["--ca", "others"][..]),
+        ("another host", &serve(&other), &["--ca", "anchors"][..]),
+        (
+            "no certificate",
+            &stage.serve(&[]),
+            &["--ca", "anchors"][..],
+        ),
     ] {
         let (code, said) = copy(server, ca, None);
         assert_ne!(code, Some(0), "{what}: {said}");
@@ -533,15 +670,29 @@ fn controller_knows_callers_by_their_certificates() {
     let controller = Controller::start(
         &stage,
         &[
-            "--listen", "127.0.0.1:0", "--tls-cert", certificate, "--tls-key", key,
-            "--principals", &principals,
+            "--listen",
+            "127.0.0.1:0",
+            "--tls-cert",
+            certificate,
+            "--tls-key",
+            key,
+            "--principals",
+            &principals,
         ],
     );
     let address = controller.url().replace("https://", "");
     for (ca, trusted) in [(&authority, true), (&impostor, false)] {
         let mut command = Command::new("openssl");
-        command.args(["s_client", "-brief", "-connect", &address, "-verify_return_error"]);
-        command.args(["-verify_hostname", "localhost", "-CAfile"]).arg(ca.dir.join("ca.pem"));
+        command.args([
+            "s_client",
+            "-brief",
+            "-connect",
+            &address,
+            "-verify_return_error",
+        ]);
+        command
+            .args(["-verify_hostname", "localhost", "-CAfile"])
+            .arg(ca.dir.join("ca.pem"));
         let output = command.stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.status.success(), trusted, "{}", errors(&output));
     }

@@ -29,7 +29,11 @@ impl Controller {
         ReservationCaller {
             owner: key.to_string(),
             name: caller.user.clone(),
-            rights: Some(self.authority(key).map(|(_, rights)| rights).unwrap_or_default()),
+            rights: Some(
+                self.authority(key)
+                    .map(|(_, rights)| rights)
+                    .unwrap_or_default(),
+            ),
         }
     }
 

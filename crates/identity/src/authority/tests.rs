@@ -36,7 +36,9 @@ fn intermediate(name: &str, issuer: &Ca) -> Ca {
 fn user(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(DnType::OrganizationName, "Lab");
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, "Lab");
     params.distinguished_name.push(DnType::CommonName, name);
     params.not_before = date_time_ymd(2020, 1, 1);
     params.not_after = date_time_ymd(2040, 1, 1);
@@ -207,7 +209,10 @@ fn changed_vouchers_are_not_believed() {
     for change in changes {
         let mut changed = voucher.clone();
         change(&mut changed);
-        assert_eq!(judge(&believed, &changed, NOW), Err(VoucherFault::Signature));
+        assert_eq!(
+            judge(&believed, &changed, NOW),
+            Err(VoucherFault::Signature)
+        );
     }
 }
 
@@ -218,7 +223,10 @@ fn revocation_lists_are_obeyed() {
     for (crl, expected) in [
         (revocation_list(&ca, &[], 2040), None),
         (revocation_list(&ca, &[8], 2040), None),
-        (revocation_list(&ca, &[7], 2040), Some(VoucherFault::Revoked)),
+        (
+            revocation_list(&ca, &[7], 2040),
+            Some(VoucherFault::Revoked),
+        ),
         (
             revocation_list(&ca, &[], 2022),
             Some(VoucherFault::OutdatedRevocationList),
@@ -249,7 +257,9 @@ fn unreadable_revocation_list_is_an_error() {
 fn proxy_certificates_are_refused() {
     let ca = root("ca");
     let mut proxy = user("Ana");
-    let info = [0x30, 0x0c, 0x30, 0x0a, 0x06, 0x08, 0x2b, 6, 1, 5, 5, 7, 21, 1];
+    let info = [
+        0x30, 0x0c, 0x30, 0x0a, 0x06, 0x08, 0x2b, 6, 1, 5, 5, 7, 21, 1,
+    ];
     let oid = &[1, 3, 6, 1, 5, 5, 7, 1, 14];
     let mut extension = CustomExtension::from_oid_content(oid, info.to_vec());
     extension.set_criticality(true);
@@ -274,7 +284,10 @@ fn authority_is_no_user() {
     let voucher = voucher_of(&params, &ca, &[], NOW);
     let believed = [authority(anchors(&[&ca], &[]), &["/O=Lab/*"])];
     let fault = judge(&believed, &voucher, NOW);
-    assert!(matches!(fault, Err(VoucherFault::Certificate(_))), "{fault:?}");
+    assert!(
+        matches!(fault, Err(VoucherFault::Certificate(_))),
+        "{fault:?}"
+    );
 }
 
 #[test]

@@ -126,10 +126,7 @@ fn another_rule_may_allow_what_one_does_not() {
         rules: Vec::new(),
         listed: false,
     };
-    assert!(
-        none.retain_within(&wishes).is_ok(),
-        "no rule is no bound"
-    );
+    assert!(none.retain_within(&wishes).is_ok(), "no rule is no bound");
 }
 
 proptest! {

@@ -21,7 +21,8 @@ impl Open {
     /// [`InvalidVoucher`]: the voucher breaks a rule, or is for another key than `principal`.
     pub fn add_voucher(&mut self, voucher: &Voucher) -> Result<bool, InvalidVoucher> {
         let value = voucher.to_bytes()?;
-        self.unknown.retain(|option| option.kind & NUMBER != VOUCHER);
+        self.unknown
+            .retain(|option| option.kind & NUMBER != VOUCHER);
         let needed = self.encoded_bytes() + OPTION_HEADER_BYTES + value.len() + PASSED_BYTES;
         if needed > MAX_OPEN_BYTES {
             return Ok(false);

@@ -23,7 +23,13 @@ fn open() -> Open {
     let destination: Endpoint = "server.example:7511".parse().unwrap();
     let session = SessionId::from_bytes([1; 16]);
     let budget = Duration::from_secs(1);
-    Open::new(session, ServiceName::COPY, Route::direct(), destination, budget)
+    Open::new(
+        session,
+        ServiceName::COPY,
+        Route::direct(),
+        destination,
+        budget,
+    )
 }
 
 /// LH-VOUCHER-1.
@@ -102,9 +108,9 @@ fn open_leaves_out_a_voucher_that_does_not_fit() {
     assert_eq!(open.add_voucher(&voucher(key.public(), 7_000)), Ok(false));
     assert!(!open.has_voucher());
     // The largest that fits leaves room for all depots.
-    let most = (1..7_000).rev().find(|bytes| {
-        open.add_voucher(&voucher(key.public(), *bytes)) == Ok(true)
-    });
+    let most = (1..7_000)
+        .rev()
+        .find(|bytes| open.add_voucher(&voucher(key.public(), *bytes)) == Ok(true));
     assert!(most.is_some_and(|bytes| bytes > 5_000), "{most:?}");
     open.passed = vec![key.public(); crate::MAX_PASSED_DEPOTS];
     open.sign(&key, 5).unwrap();
@@ -145,7 +151,10 @@ fn time_and_lifetime_are_checked() {
     voucher.end_unix_ms = start + longest;
     assert_eq!(voucher.check_time(start), Ok(()));
     voucher.end_unix_ms += 1;
-    assert_eq!(voucher.check_time(start), Err(VoucherFault::LifetimeTooLong));
+    assert_eq!(
+        voucher.check_time(start),
+        Err(VoucherFault::LifetimeTooLong)
+    );
 }
 
 /// LH-VOUCHER-6.
