@@ -2,8 +2,8 @@
 //!
 //! A request is admitted if it
 //!
-//! - is signed (RFC 9421) by a key that is listed, or whose principal is, over its method, its target, the hash of its body, and
-//!   `Idempotency-Key` if it has one;
+//! - is signed (RFC 9421) by a key that is listed, or whose principal is, over its method, its
+//!   target, the hash of its body, and `Idempotency-Key` if it has one;
 //! - is addressed to this service: its `Host` is one of the names that the service was given, with
 //!   the port, so that another service which the key calls cannot forward the request here;
 //! - is recent: signed within the last 120 s by the local clock, at most 10 s ahead of it, not

@@ -299,7 +299,10 @@ async fn reload_policy(shared: &DepotState) {
             tracing::error!(%error, "policy not reloaded: keeping the previous one");
         }
         ReloadResult::PrincipalsRefused(error) => {
-            tracing::error!(%error, "policy and principals not reloaded: keeping the previous ones");
+            tracing::error!(
+                %error,
+                "policy and principals not reloaded: keeping the previous ones"
+            );
         }
         ReloadResult::Failed => {}
     }

@@ -48,7 +48,10 @@ impl CertificateFacts {
         Ok(Self {
             names,
             // The last second is included (RFC 5280, section 4.1.2.5).
-            end_unix_ms: u64::try_from(end).unwrap_or(0).saturating_add(1) * 1000,
+            end_unix_ms: u64::try_from(end)
+                .unwrap_or(0)
+                .saturating_add(1)
+                .saturating_mul(1000),
             is_self_issued: certificate.subject().as_raw() == certificate.issuer().as_raw(),
         })
     }

@@ -113,7 +113,7 @@ impl PrincipalsFile {
                 groups: at.groups(principal.groups)?,
             });
             for key in &principal.keys {
-                let parsed: PublicKey = key.get_ref().parse().map_err(|error| {
+                let parsed = key.get_ref().parse::<PublicKey>().map_err(|error| {
                     at.error(key.span(), &format!("{:?} is {error}", key.get_ref()))
                 })?;
                 read.by_key.entry(parsed).or_default().push(named.clone());

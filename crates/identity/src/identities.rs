@@ -18,7 +18,7 @@ use crate::vouched_keys::VouchedKeys;
 use crate::{IdentityError, Principal};
 
 /// Maximum number of keys that certificates vouch for at a time, at one service. Each takes up to
-/// 8 KiB.
+/// 16 KiB.
 pub const MAX_VOUCHED_KEYS: usize = 4096;
 /// Interval at which certificates and revocation lists are loaded again.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(600);

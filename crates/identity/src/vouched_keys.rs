@@ -77,7 +77,7 @@ impl VouchedKeys {
     fn oldest_of_full_subject(&self, identity: &VouchedIdentity) -> Option<PublicKey> {
         let of_subject = || {
             let keys = self.keys.iter();
-            keys.filter(|(_, vouched)| vouched.identity.names == identity.names)
+            keys.filter(move |(_, vouched)| vouched.identity.names == identity.names)
         };
         if of_subject().count() < MAX_KEYS_PER_SUBJECT {
             return None;

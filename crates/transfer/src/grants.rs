@@ -161,8 +161,8 @@ impl Grants {
         });
     }
 
-    /// Adds the grants of a TOML file. It has tables `[[grant]]` with `key` or `principals`, and the
-    /// lists `read`, `create` and `write` of directories.
+    /// Adds the grants of a TOML file. It has tables `[[grant]]` with `key` or `principals`, and
+    /// the lists `read`, `create` and `write` of directories.
     pub fn add_file(&mut self, path: &Path) -> Result<(), GrantError> {
         let file = printable(path.as_os_str().as_encoded_bytes());
         let text = read_trusted_file(path).map_err(|source| GrantError::Read {
