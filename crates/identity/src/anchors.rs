@@ -115,11 +115,6 @@ impl TrustAnchors {
         Ok(())
     }
 
-    /// Returns true if there are revocation lists.
-    pub(crate) fn has_revocation_lists(&self) -> bool {
-        !self.revoked.is_empty()
-    }
-
     /// Verifies the chain of a voucher's leaf for `usage`, and returns the end of the first
     /// certificate of the chain that ends, in milliseconds since 1970-01-01 UTC.
     ///

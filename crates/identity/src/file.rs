@@ -163,13 +163,6 @@ impl PrincipalsFile {
         !self.authorities.is_empty()
     }
 
-    /// Returns true if the file depends on the time: authorities expire, and so do their
-    /// revocation lists.
-    pub(crate) fn has_revocation_lists(&self) -> bool {
-        let mut authorities = self.authorities.iter();
-        authorities.any(|authority| authority.anchors.has_revocation_lists())
-    }
-
     /// Judges a voucher (LH-VOUCHER-5).
     pub(crate) fn judge(
         &self,

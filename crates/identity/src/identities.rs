@@ -227,7 +227,7 @@ impl Identities {
     }
 
     async fn reload_authorities(self: Arc<Self>) {
-        if !self.state.read().principals.has_revocation_lists() {
+        if !self.state.read().principals.has_authorities() {
             return;
         }
         // If the task panics, the principals in force stay.
