@@ -5,7 +5,7 @@ use rustls_pki_types::CertificateDer;
 use webpki::KeyUsage;
 
 use crate::anchors::{read_leaf, verify_signature};
-use crate::certificate::CertificateFacts;
+use crate::certificate::read_chain;
 use crate::{NamePattern, TrustAnchors};
 
 /// An authority of the file of principals.
@@ -42,7 +42,7 @@ pub(crate) fn judge(
         .map(|der| CertificateDer::from(der.as_slice()));
     let leaf = chain.next().ok_or(VoucherFault::Signature)?;
     let issuers: Vec<CertificateDer<'_>> = chain.collect();
-    let facts = CertificateFacts::read(&leaf)?;
+    let facts = read_chain(&voucher.certificates)?;
     let leaf = read_leaf(&leaf)?;
     verify_signature(voucher, &leaf)?;
     let mut fault = VoucherFault::Name;

@@ -1,5 +1,7 @@
 //! Names and end of a certificate, read with `x509-parser`.
 
+use std::collections::BTreeSet;
+
 use longhaul_proto::text::is_printable;
 use longhaul_proto::{Voucher, VoucherFault};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Name};
@@ -22,6 +24,8 @@ pub(crate) struct CertificateFacts {
     pub(crate) end_unix_ms: u64,
     /// If true, it names its own issuer.
     pub(crate) is_self_issued: bool,
+    /// Its subject in DER.
+    subject: Vec<u8>,
 }
 
 impl CertificateFacts {
@@ -53,8 +57,28 @@ impl CertificateFacts {
                 .saturating_add(1)
                 .saturating_mul(1000),
             is_self_issued: certificate.subject().as_raw() == certificate.issuer().as_raw(),
+            subject: certificate.subject().as_raw().to_vec(),
         })
     }
+}
+
+/// Reads the certificates of a voucher, and returns the facts of the leaf.
+///
+/// # Errors
+/// [`VoucherFault::Certificate`]: one is malformed, or two have the same subject. A verifier would
+/// have to try their combinations, which costs a stranger nothing (LH-VOUCHER-1).
+pub(crate) fn read_chain(certificates: &[Vec<u8>]) -> Result<CertificateFacts, VoucherFault> {
+    let mut read = certificates.iter().map(|der| CertificateFacts::read(der));
+    let leaf = read.next().ok_or(VoucherFault::Signature)??;
+    let mut subjects = BTreeSet::from([leaf.subject.clone()]);
+    for issuer in read {
+        if !subjects.insert(issuer?.subject) {
+            return Err(VoucherFault::Certificate(
+                "two certificates of its chain have the same subject",
+            ));
+        }
+    }
+    Ok(leaf)
 }
 
 /// Returns the names of a voucher's certificate: its subject and its alternative names.

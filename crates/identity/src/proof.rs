@@ -6,6 +6,7 @@ use webpki::KeyUsage;
 
 use crate::TrustAnchors;
 use crate::anchors::{read_leaf, verify_signature};
+use crate::certificate::read_chain;
 
 /// Checks that `voucher` proves that its key belongs to the server `host`, a name or an IP address.
 ///
@@ -25,6 +26,7 @@ pub fn verify_server(
         .map(|der| CertificateDer::from(der.as_slice()));
     let leaf = chain.next().ok_or(VoucherFault::Signature)?;
     let issuers: Vec<CertificateDer<'_>> = chain.collect();
+    read_chain(&voucher.certificates)?;
     let leaf = read_leaf(&leaf)?;
     verify_signature(voucher, &leaf)?;
     let name = ServerName::try_from(host)

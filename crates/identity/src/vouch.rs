@@ -11,7 +11,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::anchors::{SCHEMES, read_leaf, verify_signature};
-use crate::certificate::CertificateFacts;
+use crate::certificate::{CertificateFacts, read_chain};
 
 /// Time before now at which a voucher begins, so that clocks need not agree.
 const START_MARGIN: Duration = Duration::from_secs(300);
@@ -84,6 +84,7 @@ pub fn vouch(request: &VouchRequest<'_>) -> Result<Voucher, VouchError> {
         }
     }
     certificates.truncate(MAX_VOUCHER_CERTIFICATES);
+    read_chain(&certificates)?;
     let signer = any_supported_type(&read_key(request.private_key)?)
         .ok()
         .and_then(|key| key.choose_scheme(&SCHEMES))

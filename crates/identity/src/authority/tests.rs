@@ -163,6 +163,22 @@ fn intermediates_come_with_the_voucher() {
     assert!(judge(&both, &lacking, NOW).is_ok());
 }
 
+/// LH-VOUCHER-1: otherwise a stranger could make a receiver try many combinations.
+#[test]
+fn two_issuers_of_one_name_are_refused() {
+    let ca = root("ca");
+    let (one, other) = (intermediate("between", &ca), intermediate("between", &ca));
+    let mut voucher = voucher_of(&user("Ana"), &one, &[&one], NOW);
+    let twin: &rcgen::Certificate = other.as_ref();
+    voucher.certificates.push(twin.der().to_vec());
+    let believed = [authority(anchors(&[&ca], &[]), &["/O=Lab/*"])];
+    let fault = judge(&believed, &voucher, NOW);
+    assert!(
+        matches!(fault, Err(VoucherFault::Certificate(_))),
+        "{fault:?}"
+    );
+}
+
 /// LH-VOUCHER-3, LH-VOUCHER-5.
 #[test]
 fn voucher_and_certificate_end() {
