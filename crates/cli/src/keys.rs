@@ -40,12 +40,6 @@ enum Action {
         /// Name of the key [default: the default key, which is made when it is first needed].
         name: Option<String>,
     },
-    /// Let an X.509 certificate vouch for a key, so that servers know whose it is.
-    ///
-    /// The private key of the certificate signs a statement, which is kept beside the key and sent
-    /// with each request from then on. Servers that trust the certificate's authority then know
-    /// the subject of the certificate. The private key itself is not needed again until the
-    /// statement ends. Whoever sees a request sees the certificate.
     Vouch(Vouch),
 }
 

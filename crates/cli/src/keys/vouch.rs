@@ -18,7 +18,12 @@ use crate::{answer, home};
 /// Maximum size of a file of certificates or of a private key, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Options of `longhaul keys vouch`.
+/// Let an X.509 certificate vouch for a key, so that servers know whose it is.
+///
+/// The private key of the certificate signs a statement, which is kept beside the key and sent with
+/// each request from then on. Servers that trust the certificate's authority then know the subject
+/// of the certificate. The private key itself is not needed again until the statement ends. Whoever
+/// sees a request sees the certificate.
 #[derive(Args)]
 pub struct Vouch {
     /// Name of the key [default: the default key, which is made when it is first needed].
