@@ -191,7 +191,7 @@ deps:
 		sshd:openssh-server ssh:openssh-client rsync:rsync pg_ctlcluster:postgresql setpriv:util-linux node:nodejs npm:npm python3:python3 import=jsonschema:python3-jsonschema \
 		globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs \
 		mount.exfat-fuse:exfat-fuse mkfs.exfat:exfatprogs ntfs-3g:ntfs-3g bindfs:bindfs sshfs:sshfs setfacl:acl setfattr:attr \
-		mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs faketime:faketime
+		mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs faketime:faketime openssl:openssl
 
 bench-deps: deps
 	@scripts/install-deps ip:iproute2 unshare:util-linux haproxy:haproxy iperf3:iperf3 \

@@ -11,6 +11,7 @@ pub fn all() -> impl Iterator<Item = &'static FuzzTarget> {
         longhaul_transfer::fuzzing::TARGETS,
         longhaul_perf::fuzzing::TARGETS,
         longhaul_doctor::fuzzing::TARGETS,
+        longhaul_identity::fuzzing::TARGETS,
         longhaul_policy::fuzzing::TARGETS,
         longhaul_map::fuzzing::TARGETS,
         longhaul_measurements::fuzzing::TARGETS,

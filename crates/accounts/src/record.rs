@@ -195,6 +195,9 @@ pub enum SessionResult {
     BeyondSize,
     /// The service stopped.
     Drained,
+    /// The rule no longer applied to its principal: a certificate ended or was revoked, or the file
+    /// of principals changed.
+    Revoked,
 }
 
 impl RunTime {

@@ -20,6 +20,10 @@ pub use message::Message;
 pub use presented::Presented;
 pub use sign::sign;
 
+/// Header with the voucher of the key that signs a request, as text (LH-VOUCHER-7). The signature
+/// need not cover it, as it is signed itself and names the key.
+pub const VOUCHER_HEADER: &str = "longhaul-voucher";
+
 /// Purpose of a signed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {

@@ -2,8 +2,8 @@
 //!
 //! A request is admitted if it
 //!
-//! - is signed (RFC 9421) by a listed key, over its method, its target, the hash of its body, and
-//!   `Idempotency-Key` if it has one;
+//! - is signed (RFC 9421) by a key that is listed, or whose principal is, over its method, its
+//!   target, the hash of its body, and `Idempotency-Key` if it has one;
 //! - is addressed to this service: its `Host` is one of the names that the service was given, with
 //!   the port, so that another service which the key calls cannot forward the request here;
 //! - is recent: signed within the last 120 s by the local clock, at most 10 s ahead of it, not
@@ -24,7 +24,8 @@ use axum::http::{Extensions, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use longhaul_hop::Payer;
-use longhaul_proto::{PublicKey, ReplayMemory, SessionId, check_time};
+use longhaul_identity::{Identities, Principal};
+use longhaul_proto::{PublicKey, ReplayMemory, SessionId, Voucher, VoucherFault, check_time};
 use longhaul_service::http::SharedPermit;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::timeout;
@@ -34,7 +35,9 @@ use crate::caller::Caller;
 use crate::database::system_now;
 use crate::problem::{Problem, ProblemKind};
 use longhaul_api_common::signatures::message::{Scheme, normalise_authority};
-use longhaul_api_common::signatures::{Message, Presented, Purpose, SignatureError, digest};
+use longhaul_api_common::signatures::{
+    Message, Presented, Purpose, SignatureError, VOUCHER_HEADER, digest,
+};
 
 /// Default maximum size of a request's body, in bytes.
 pub const MAX_BODY_BYTES: usize = 1 << 20;
@@ -53,6 +56,23 @@ pub struct KeyGate {
     command: &'static str,
     max_body_bytes: usize,
     seen: Mutex<ReplayMemory<PublicKey>>,
+    /// Callers that are not listed by key.
+    named: Option<NamedCallers>,
+}
+
+/// Admission of keys by the names and groups of their principals.
+#[derive(Clone)]
+pub struct NamedCallers {
+    /// Names and groups of keys; they remember the vouchers of requests.
+    pub identities: Arc<Identities>,
+    /// Returns the name and rights of a principal; `None` if it has none.
+    pub authorize: Arc<dyn Fn(&Principal) -> Option<AuthorizedKey> + Send + Sync>,
+}
+
+impl std::fmt::Debug for NamedCallers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NamedCallers").finish_non_exhaustive()
+    }
 }
 
 /// Request whose signature is valid, and whose body was not checked yet.
@@ -99,6 +119,16 @@ impl KeyGate {
             command,
             max_body_bytes,
             seen: Mutex::default(),
+            named: None,
+        }
+    }
+
+    /// Admits the principals that `named` authorizes as well.
+    #[must_use]
+    pub fn with_named_callers(self, named: NamedCallers) -> Self {
+        Self {
+            named: Some(named),
+            ..self
         }
     }
 
@@ -146,20 +176,58 @@ impl KeyGate {
             ));
         }
         let keys = self.keys.read().clone();
-        let Some(authorized) = keys.get(&presented.key) else {
-            let detail = format!("the key {} is not authorized here", presented.key);
-            return Err(unauthenticated(&detail));
+        let authorized = match keys.get(&presented.key) {
+            Some(authorized) => {
+                presented.verify(&message)?;
+                authorized.clone()
+            }
+            None => self.authorize_by_name(&presented, &message, parts)?,
         };
-        presented.verify(&message)?;
         let changes_nothing = matches!(parts.method, Method::GET | Method::HEAD);
         if authorized.role == KeyRole::Read && !changes_nothing {
             let detail = format!("the key of {} may only read", authorized.name);
             return Err(Problem::new(ProblemKind::Forbidden, detail));
         }
         Ok(VerifiedRequest {
-            authorized: authorized.clone(),
+            authorized,
             presented,
         })
+    }
+
+    /// Authorizes a key that is not listed by the names of its principal, which a voucher in the
+    /// request may prove (LH-VOUCHER-7).
+    fn authorize_by_name(
+        &self,
+        presented: &Presented,
+        message: &Message<'_>,
+        parts: &Parts,
+    ) -> Result<AuthorizedKey, Problem> {
+        let key = presented.key;
+        let unknown = || unauthenticated(&format!("the key {key} is not authorized here"));
+        let named = self.named.as_ref().ok_or_else(unknown)?;
+        // Certificates cost more than the signature, so a stranger has to spend one, too.
+        let mut fault = None;
+        if let Some(text) = parts.headers.get(VOUCHER_HEADER) {
+            presented.verify(message)?;
+            let voucher = text.to_str().unwrap_or_default().parse::<Voucher>();
+            let remembered =
+                voucher
+                    .map_err(VoucherFault::from)
+                    .and_then(|voucher| match voucher.key == key {
+                        true => named.identities.remember(voucher),
+                        false => Err(VoucherFault::Signature),
+                    });
+            fault = remembered.err();
+        }
+        let principal = named.identities.principal(&key);
+        let Some(authorized) = (named.authorize)(&principal) else {
+            return Err(match fault {
+                Some(fault) => unauthenticated(&fault.to_string()),
+                None => unknown(),
+            });
+        };
+        presented.verify(message)?;
+        Ok(authorized)
     }
 
     /// Checks that the body is the one that was signed, and that the request is not a replay.

@@ -12,13 +12,14 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use longhaul_control_client::ServiceUrl;
-use longhaul_proto::PublicKey;
+use longhaul_identity::PrincipalPattern;
 
 use crate::exit::Exit;
 use crate::failure::format_line;
 use crate::home;
 use crate::local_controller::control_dir;
 use crate::logging::LogOptions;
+use crate::principals::PrincipalsOptions;
 use crate::service::ServicePlan;
 use crate::systemd::{self, Unit};
 pub use daemon::{PreparedController, start};
@@ -96,6 +97,8 @@ pub struct ControllerOptions {
     /// controller's directory, if it exists].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    principals: PrincipalsOptions,
     /// Print one JSON object on standard output when ready, with the addresses it listens at.
     #[arg(long)]
     json: bool,
@@ -108,8 +111,8 @@ enum Action {
     /// Grant a role to a key: operator, depot, client, reader, reserver, peer (another domain), or
     /// one that an operator made.
     Grant {
-        /// The key, as `longhaul keys show` prints it.
-        key: PublicKey,
+        /// The key, as `longhaul keys show` prints it, or name:NAME or group:NAME of --principals.
+        key: PrincipalPattern,
         /// The role.
         role: String,
         /// A name for the holder of the key. With the name of a host on the map, the key speaks for
@@ -119,8 +122,8 @@ enum Action {
     },
     /// Take a role, or all of them, from a key.
     Revoke {
-        /// The key.
-        key: PublicKey,
+        /// The key, name or group.
+        key: PrincipalPattern,
         /// The role [default: all].
         role: Option<String>,
     },
@@ -152,6 +155,7 @@ impl ControllerOptions {
         plan.listen("HTTP by TLS", self.listen.as_slice(), None);
         plan.listen("pScheduler's archives", self.archive.as_slice(), None);
         plan.listen("metrics", self.metrics.as_slice(), None);
+        self.principals.plan(&mut plan);
         match control_dir() {
             Ok(dir) => {
                 plan.facts

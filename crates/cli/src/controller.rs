@@ -173,6 +173,7 @@ impl UseArguments {
                     wanted: HostKeyOptions {
                         key: self.host_key,
                         accept_new: self.accept_new,
+                        ca: None,
                     },
                     authority: self.ca.clone(),
                 };

@@ -695,6 +695,7 @@ impl Cp {
         let wanted = trust::HostKeyOptions {
             key: self.options.host_key,
             accept_new: self.options.accept_new,
+            ca: self.options.ca.clone(),
         };
         let routing = self
             .routing(&remote.server, size, identity.signing_key(), push, watch)

@@ -25,6 +25,7 @@ use crate::accounts::AccountsOptions;
 use crate::circuits::ControllerBroker;
 use crate::exit::Exit;
 use crate::logging::LogOptions;
+use crate::principals::PrincipalsOptions;
 use crate::scitags::ScitagsOptions;
 use crate::service::{Announcement, ServicePlan, StartedService, StopReceiver, run_in_own_runtime};
 use crate::{accounts, home};
@@ -86,6 +87,8 @@ pub struct DepotCommand {
     #[command(flatten)]
     register: registered::RegisterOptions,
     #[command(flatten)]
+    principals: PrincipalsOptions,
+    #[command(flatten)]
     accounts: AccountsOptions,
     #[command(flatten)]
     scitags: ScitagsOptions,
@@ -116,6 +119,7 @@ impl DepotCommand {
                 ForwardingTable::load(file).map(|table| format!("{} patterns", table.len()))
             });
         }
+        self.principals.plan(&mut plan);
         self.register.plan(&mut plan);
         plan
     }
@@ -142,7 +146,7 @@ impl DepotCommand {
 
     /// Opens its listeners, and returns how it runs.
     pub async fn start(self, stop: StopReceiver) -> Result<StartedService> {
-        let policy = Policy::load(&self.policy)?;
+        let policy = Policy::load(&self.policy)?.with_identities(self.principals.load()?);
         let identity = home::identity(self.identity.as_deref())?;
         let accounts = self.accounts.open()?;
         let offramp = self.offramp(&identity, &policy, accounts.clone())?;

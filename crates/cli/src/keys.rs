@@ -1,5 +1,7 @@
 //! `longhaul keys`: makes and lists identities.
 
+mod vouch;
+
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use longhaul_output::message;
@@ -8,6 +10,10 @@ use longhaul_session::Identity;
 
 use crate::exit::Exit;
 use crate::{answer, home};
+use vouch::Vouch;
+
+/// Ending of the files of vouchers, which are beside their keys.
+const VOUCHER_ENDING: &str = ".voucher";
 
 /// Make, list and show keys.
 ///
@@ -34,6 +40,7 @@ enum Action {
         /// Name of the key [default: the default key, which is made when it is first needed].
         name: Option<String>,
     },
+    Vouch(Vouch),
 }
 
 impl Keys {
@@ -63,6 +70,7 @@ impl Keys {
                 answer::write_line(Identity::load(&file)?.public());
             }
             Action::List => list()?,
+            Action::Vouch(vouch) => vouch.run()?,
         }
         Ok(Exit::Success)
     }
@@ -76,7 +84,9 @@ fn list() -> Result<()> {
     {
         let entry = entry.with_context(|| format!("cannot read {}", dir.display()))?;
         let name = entry.file_name();
-        if name == "identity" || name.to_string_lossy().starts_with("identity-") {
+        let name = name.to_string_lossy();
+        let is_key = name == "identity" || name.starts_with("identity-");
+        if is_key && !name.ends_with(VOUCHER_ENDING) {
             files.push(entry.path());
         }
     }

@@ -16,6 +16,7 @@ use quantities::Time;
 use crate::accounts::AccountsOptions;
 use crate::exit::Exit;
 use crate::logging::LogOptions;
+use crate::principals::PrincipalsOptions;
 use crate::resume::resume_limits;
 use crate::service::{Announcement, ServicePlan, StartedService, StopReceiver, run_in_own_runtime};
 use crate::{accounts, home};
@@ -64,6 +65,8 @@ pub struct OfframpCommand {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    principals: PrincipalsOptions,
+    #[command(flatten)]
     accounts: AccountsOptions,
     #[command(flatten)]
     log: LogOptions,
@@ -87,12 +90,13 @@ impl OfframpCommand {
             Policy::load(file)
                 .map(|policy| format!("{} rules with servers", policy.count_rules(Role::Offramp)))
         });
+        self.principals.plan(&mut plan);
         plan
     }
 
     /// Opens its listeners, and returns how it runs.
     pub async fn start(self, stop: StopReceiver) -> Result<StartedService> {
-        let policy = Policy::load(&self.policy)?;
+        let policy = Policy::load(&self.policy)?.with_identities(self.principals.load()?);
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let key = identity.public();
         let mut config = OfframpConfig::new(identity, policy);

@@ -1,5 +1,6 @@
 //! `longhaul serve`: lets named keys read and write beneath one directory.
 
+use std::convert::Infallible;
 use std::future::pending;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -9,10 +10,11 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use longhaul_hop::EventLog;
+use longhaul_identity::Identities;
 use longhaul_service::{
     Handover, Hangup, Readiness, StatusListener, StatusPage, bind_everywhere, is_handed_over,
 };
-use longhaul_session::{ListenOptions, Listener, ServiceName};
+use longhaul_session::{ListenOptions, Listener, PublicKey, ServerVoucher, ServiceName};
 use longhaul_transfer::{
     Access, Grants, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, ServerLimits, serve_files,
     serve_session,
@@ -22,8 +24,10 @@ use tokio::time::{sleep, timeout};
 
 use crate::accounts::AccountsOptions;
 use crate::exit::Exit;
+use crate::host_certificate::HostCertificate;
 use crate::logging::LogOptions;
 use crate::metrics::ServeMetrics;
+use crate::principals::PrincipalsOptions;
 use crate::quantity::memory;
 use crate::runtime::StartError;
 use crate::scitags::ScitagsOptions;
@@ -68,7 +72,8 @@ pub struct ServeCommand {
     /// printed.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Let this key read the root, or a directory beneath it. Repeatable.
+    /// Let this key read the root, or a directory beneath it. Repeatable. Instead of KEY,
+    /// name:NAME and group:NAME are those of --principals.
     #[arg(long, value_name = "KEY[=DIR]")]
     read: Vec<String>,
     /// Let this key put files in the root, or in a directory beneath it, but replace none.
@@ -79,13 +84,20 @@ pub struct ServeCommand {
     /// reading.
     #[arg(long, value_name = "KEY[=DIR]")]
     write: Vec<String>,
-    /// A file of grants: `[[grant]]` with key = "lhk1:...", and read, create, write = ["dir", ...].
-    /// SIGHUP reads it again.
+    /// A file of grants: `[[grant]]` with key = "lhk1:..." or principals = ["group:lab", ...], and
+    /// read, create, write = ["dir", ...]. SIGHUP reads it again.
     #[arg(long, value_name = "FILE")]
     grants: Option<PathBuf>,
     /// The server's own key [default: the default key].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
+    /// The certificate of this host, in PEM form, with those of its issuers. Clients with --ca
+    /// then know the server by its name. SIGHUP reads it again.
+    #[arg(long, value_name = "FILE", requires = "certificate_key")]
+    certificate: Option<PathBuf>,
+    /// The private key of the certificate, in PEM form and not encrypted.
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    certificate_key: Option<PathBuf>,
     /// TCP congestion control of accepted connections [default: the system's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
@@ -132,6 +144,8 @@ pub struct ServeCommand {
     /// Print the address and key as one JSON object.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    principals: PrincipalsOptions,
     #[command(flatten)]
     accounts: AccountsOptions,
     #[command(flatten)]
@@ -185,7 +199,8 @@ impl ServeCommand {
                 opened.map(|_| "a directory".to_owned())
             });
         }
-        match self.grants() {
+        self.principals.plan(&mut plan);
+        match self.grants(Identities::unnamed()) {
             Ok(grants) if grants.is_empty() => plan.faults.push(NO_GRANTS.to_owned()),
             Ok(_) => plan.facts.push("grants are valid".to_owned()),
             Err(error) => plan.faults.push(failure::format_line(&error)),
@@ -242,7 +257,8 @@ impl ServeCommand {
         let Some(root) = self.root.as_deref() else {
             bail!("no directory to serve: give --root DIR");
         };
-        let grants = self.grants()?;
+        let identities = self.principals.load()?;
+        let grants = self.grants(identities.clone())?;
         if grants.is_empty() {
             bail!(NO_GRANTS);
         }
@@ -258,6 +274,11 @@ impl ServeCommand {
         }
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let key = identity.public();
+        let host = self.host_certificate(key);
+        let proof = Arc::<ServerVoucher>::default();
+        if let Some(host) = &host {
+            host.renew(&proof)?;
+        }
         tracing::info!(
             copies = limits.copies,
             streams = limits.streams,
@@ -288,6 +309,8 @@ impl ServeCommand {
         let known = server.grants().clone();
         let options = |addr| ListenOptions {
             congestion: self.congestion.clone(),
+            identities: identities.clone(),
+            server_voucher: proof.clone(),
             ..ListenOptions::new(
                 addr,
                 identity.clone(),
@@ -326,7 +349,18 @@ impl ServeCommand {
         };
         let status = StatusPage::new(text.clone(), readiness.clone());
         let work = async move {
-            let reloads = hangup.run_each(|| self.reload(&server, &metrics));
+            let reloads = hangup.run_each(|| async {
+                if let Some(host) = &host {
+                    host.renew_or_log(&proof);
+                }
+                self.reload(&server, &metrics).await;
+            });
+            let renewals = async {
+                match &host {
+                    Some(host) => host.renew_daily(&proof).await,
+                    None => pending().await,
+                }
+            };
             let pages = async {
                 match page {
                     Some(page) => page.serve(status).await,
@@ -347,9 +381,13 @@ impl ServeCommand {
                     false => self.drain(&server).await,
                 }
             };
+            let names = enforce_names(&server, &identities);
             let ended = tokio::select! {
                 error = self.accept(server.clone(), &listener, &metrics) => Err(error.into()),
                 never = reloads => match never {},
+                never = identities.clone().maintain() => match never {},
+                never = names => match never {},
+                never = renewals => match never {},
                 () = server.watch_root() => Ok(()),
                 () = pages => Ok(()),
                 () = stopped => Ok(()),
@@ -382,10 +420,10 @@ impl ServeCommand {
         }
     }
 
-    /// Reads the grants again. Those of the command line stay; if the file has an error, the grants
-    /// in force stay too.
+    /// Reads the principals and the grants again. Grants of the command line stay; if a file has an
+    /// error, the grants in force stay too.
     async fn reload(&self, server: &Arc<Server>, metrics: &ServeMetrics) {
-        match self.grants() {
+        match self.reload_grants(server).await {
             Ok(grants) => {
                 if grants.is_empty() {
                     tracing::warn!("no key has any rights any more");
@@ -452,8 +490,22 @@ impl ServeCommand {
         }
     }
 
-    fn grants(&self) -> Result<Grants> {
-        let mut grants = Grants::default();
+    /// Returns the files by which the server with this key proves its name.
+    fn host_certificate(&self, key: PublicKey) -> Option<HostCertificate> {
+        let (certificate, private_key) = (&self.certificate, &self.certificate_key);
+        let (certificate, private_key) = certificate.clone().zip(private_key.clone())?;
+        Some(HostCertificate::new(key, certificate, private_key))
+    }
+
+    async fn reload_grants(&self, server: &Server) -> Result<Grants> {
+        let identities = server.grants().current().identities().clone();
+        let reloaded = identities.clone();
+        tokio::task::spawn_blocking(move || reloaded.reload()).await??;
+        self.grants(identities)
+    }
+
+    fn grants(&self, identities: Arc<Identities>) -> Result<Grants> {
+        let mut grants = Grants::new(identities);
         for grant in &self.read {
             grants.add(Access::Read, grant)?;
         }
@@ -495,6 +547,18 @@ impl ServeCommand {
                 "longhaul: serving {root}; copy with: longhaul cp --host-key {key} FILE \
                  lh://{host}/"
             )),
+        }
+    }
+}
+
+/// Ends copies whose principals have lost the name or group that permitted them.
+async fn enforce_names(server: &Server, identities: &Identities) -> Infallible {
+    let mut changes = identities.subscribe();
+    loop {
+        match changes.changed().await {
+            Ok(()) => server.enforce_grants(),
+            // The identities outlive the server.
+            Err(_) => pending().await,
         }
     }
 }

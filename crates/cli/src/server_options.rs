@@ -27,6 +27,10 @@ pub struct ServerOptions {
     /// Trust a server that is not known yet, and remember its key.
     #[arg(long, conflicts_with = "host_key")]
     accept_new: bool,
+    /// Trust servers that prove their names by certificates of these authorities: a PEM file, or a
+    /// directory [default: $X509_CERT_DIR].
+    #[arg(long, value_name = "FILE|DIR")]
+    ca: Option<PathBuf>,
     /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
@@ -39,6 +43,7 @@ impl ServerOptions {
             route: options.routes.clone(),
             host_key: options.host_key,
             accept_new: options.accept_new,
+            ca: options.ca.clone(),
             identity: options.identity.clone(),
         }
     }
@@ -56,6 +61,7 @@ impl ServerOptions {
         let wanted = trust::HostKeyOptions {
             key: self.host_key,
             accept_new: self.accept_new,
+            ca: self.ca.clone(),
         };
         let route = self.route.first().cloned().unwrap_or_default();
         let mut options = ConnectOptions::new(

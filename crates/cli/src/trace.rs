@@ -88,6 +88,7 @@ impl TraceCommand {
         let wanted = trust::HostKeyOptions {
             key: self.host_key,
             accept_new: self.accept_new,
+            ca: None,
         };
         let first = trust::settle(&wanted, &mut options).await?;
         let record = Arc::new(Mutex::new(SetupRecord::default()));

@@ -2,10 +2,12 @@
 //! confirmation.
 
 use std::io::{BufRead, IsTerminal};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use longhaul_control_client::ClientError;
+use longhaul_identity::TrustAnchors;
 use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_session::{
@@ -26,7 +28,24 @@ pub struct HostKeyOptions {
     pub key: Option<PublicKey>,
     /// `--accept-new`.
     pub accept_new: bool,
+    /// `--ca`: authorities of servers; those of `X509_CERT_DIR` if `None`.
+    pub ca: Option<PathBuf>,
 }
+
+impl HostKeyOptions {
+    /// Loads the authorities whose certificates are accepted, if there are any.
+    fn anchors(&self) -> Result<Option<Arc<TrustAnchors>>> {
+        let given = self.ca.clone();
+        let found = given.or_else(|| std::env::var_os(CERTIFICATES_DIR).map(PathBuf::from));
+        let Some(place) = found.filter(|_| self.key.is_none()) else {
+            return Ok(None);
+        };
+        Ok(Some(Arc::new(TrustAnchors::load(&place, None)?)))
+    }
+}
+
+/// Variable of the environment with the directory of authorities, as Grid programs have it.
+const CERTIFICATES_DIR: &str = "X509_CERT_DIR";
 
 /// A server's key to remember once the server has proved to own it. The first established session
 /// proves that; merely showing a key does not.
@@ -63,9 +82,14 @@ pub async fn settle(
     wanted: &HostKeyOptions,
     options: &mut ConnectOptions,
 ) -> Result<PendingHostKey> {
+    let anchors = wanted.anchors()?;
+    let certified = |trust: ServerTrust| match &anchors {
+        Some(anchors) => trust.or_certified_by(Arc::clone(anchors)),
+        None => trust,
+    };
     let probe = async |trust| {
         let probe = ConnectOptions {
-            server: trust,
+            server: certified(trust),
             ..options.clone()
         };
         match connect(&probe).await {
@@ -76,7 +100,7 @@ pub async fn settle(
     };
     let (trust, first) =
         resolve_trust(wanted, &options.destination, "longhaul serve", probe).await?;
-    options.server = trust;
+    options.server = certified(trust);
     Ok(first)
 }
 

@@ -118,6 +118,8 @@ pub fn identity_file(name: Option<&str>) -> Result<PathBuf, HomeError> {
 fn is_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 64
+        // The ending of files beside keys.
+        && !name.ends_with(".voucher")
         && name
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))

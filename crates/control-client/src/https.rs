@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use hyper::Request;
 use hyper::body::Bytes;
+use hyper::header::HeaderValue;
 use longhaul_api_common::signatures::message::Scheme;
 use longhaul_api_common::signatures::sign::random_nonce;
-use longhaul_api_common::signatures::{Purpose, sign};
+use longhaul_api_common::signatures::{Purpose, VOUCHER_HEADER, sign};
 use longhaul_api_common::tls::{self, ClientTls, ServerVerification, TlsError};
 use longhaul_hop::{Resolver, unix_ms};
 use longhaul_proto::{Endpoint, Host, PublicKey, SigningKey};
@@ -56,7 +57,8 @@ pub fn trust_verdict(trust: &ServerTrust, server: &Endpoint, found: &PublicKey) 
         ServerTrust::Pinned(expected) => KeyVerdict::Mismatch {
             expected: *expected,
         },
-        ServerTrust::Callback(ask) => ask(server, found),
+        // Certificates of HTTPS are not vouchers.
+        ServerTrust::Callback(ask) | ServerTrust::Certified(_, ask) => ask(server, found),
     }
 }
 
@@ -182,6 +184,13 @@ impl Https {
             now,
             &nonce,
         )?;
+        let voucher = self.key.voucher();
+        let valid = voucher.filter(|voucher| voucher.check_time(unix_ms()).is_ok());
+        if let Some(text) = valid.and_then(|voucher| voucher.to_text().ok())
+            && let Ok(value) = HeaderValue::from_str(&text)
+        {
+            parts.headers.insert(VOUCHER_HEADER, value);
+        }
         Ok(Request::from_parts(parts, body))
     }
 }

@@ -16,6 +16,7 @@ use longhaul_api::database::system_now;
 use longhaul_api::{CallerLog, KeyGate};
 use longhaul_control_api::map::{Map, Registration};
 use longhaul_control_api::principals::Right;
+use longhaul_identity::{Identities, PrincipalPattern};
 use longhaul_map::{LiveNetwork, RegistrationPolicy};
 use longhaul_proto::{PublicKey, SigningKey};
 use longhaul_provisioning::conductor::DriverRunner;
@@ -52,6 +53,8 @@ pub struct ControllerConfig {
     pub name: String,
     /// Public key of the controller.
     pub key: PublicKey,
+    /// Names and groups of keys.
+    pub identities: Arc<Identities>,
     /// Private key, which signs circuit grants.
     pub signer: SigningKey,
     /// Retention of stored data.
@@ -92,6 +95,8 @@ pub enum BeginError {
 #[derive(Debug, Default)]
 struct Authorities {
     by_key: BTreeMap<PublicKey, (String, Vec<Right>)>,
+    /// Rights of names and groups.
+    named: Vec<(PrincipalPattern, Vec<Right>)>,
 }
 
 /// Stored map, registrations and names of depots.

@@ -20,6 +20,7 @@ use longhaul_control_api::measurements::{
 };
 use longhaul_control_api::principals::{Constraint, Permission, Resource, Right};
 use longhaul_control_api::transfers::{Outcome, TransferReport};
+use longhaul_identity::PrincipalPattern::Key;
 use longhaul_proto::PublicKey;
 use tokio::sync::{mpsc, watch};
 
@@ -79,12 +80,12 @@ async fn all(store: &ControllerStore) -> Vec<(i64, Measurement)> {
 async fn principals_have_roles_and_lose_them(store: ControllerStore) {
     let (ana, ben) = (key(1), key(2));
     let before = store.changes().await.unwrap().by_operator;
-    store.grant(&ana, "depot", Some("a")).await.unwrap();
-    store.grant(&ana, "client", None).await.unwrap();
-    store.grant(&ana, "client", None).await.unwrap();
-    store.grant(&ben, "reader", None).await.unwrap();
+    store.grant(&Key(ana), "depot", Some("a")).await.unwrap();
+    store.grant(&Key(ana), "client", None).await.unwrap();
+    store.grant(&Key(ana), "client", None).await.unwrap();
+    store.grant(&Key(ben), "reader", None).await.unwrap();
     assert!(store.changes().await.unwrap().by_operator > before);
-    let missing = store.grant(&ben, "king", None).await.unwrap_err();
+    let missing = store.grant(&Key(ben), "king", None).await.unwrap_err();
     assert!(matches!(missing, StoreError::Missing { .. }), "{missing}");
     let found = store.principals().await.unwrap();
     let of = |key: PublicKey| {
@@ -97,9 +98,9 @@ async fn principals_have_roles_and_lose_them(store: ControllerStore) {
     // A principal without a name is named by the end of its key.
     let (name, roles) = of(ben).unwrap();
     assert!(ben.to_string().ends_with(&name) && roles == "reader");
-    store.revoke(&ana, Some("depot")).await.unwrap();
-    assert!(store.revoke(&ana, Some("depot")).await.is_err());
-    store.revoke(&ben, None).await.unwrap();
+    store.revoke(&Key(ana), Some("depot")).await.unwrap();
+    assert!(store.revoke(&Key(ana), Some("depot")).await.is_err());
+    store.revoke(&Key(ben), None).await.unwrap();
     let left = store.principals().await.unwrap();
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].roles, ["client"]);
@@ -125,7 +126,7 @@ async fn custom_roles_coexist_with_builtin_ones(store: ControllerStore) {
             .await
             .unwrap()
     );
-    store.grant(&key(1), "local", None).await.unwrap();
+    store.grant(&Key(key(1)), "local", None).await.unwrap();
     let authorities = store.authorities().await.unwrap();
     assert_eq!(
         authorities[&key(1).to_string()].1,

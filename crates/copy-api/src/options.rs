@@ -138,6 +138,11 @@ pub struct CopyOptions {
     /// Trust a server that is not known yet, and remember its key.
     #[arg(help_heading = TRUST, long, conflicts_with = "host_key")]
     pub accept_new: bool,
+    /// Trust servers that prove their names by certificates of these authorities: a PEM file, or a
+    /// directory [default: $X509_CERT_DIR].
+    #[arg(help_heading = TRUST, long, value_name = "FILE|DIR")]
+    #[schema(value_type = Option<String>)]
+    pub ca: Option<PathBuf>,
     /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(help_heading = TRUST, long, value_name = "FILE")]
     #[schema(value_type = Option<String>)]

@@ -90,10 +90,11 @@ impl Depot {
             total: config.limits.total_pipe_bytes,
             spare: MAX_SPARE_PIPES,
         };
+        let identities = Arc::clone(config.policy.identities());
         let shared = Arc::new(DepotState {
             policy: ActivePolicy::new(config.policy),
             forwarding: Forwarding::new(config.forwarding),
-            admission: OpenAdmission::new(config.key.public()),
+            admission: OpenAdmission::new(config.key.public(), identities),
             key: config.key,
             dialler: Dialler::new(
                 config.limits.lookups,
@@ -199,6 +200,10 @@ impl Depot {
         if let Some(listener) = page {
             shell.serve_page(listener, metrics);
         }
+        let identities = Arc::clone(shared.policy.policy().identities());
+        if identities.file().is_some() {
+            shell.run_beside(identities.maintain());
+        }
         if let Some(hangup) = hangup {
             let shared = Arc::clone(&shared);
             shell.run_beside(hangup.run_each(move || reload(Arc::clone(&shared))));
@@ -292,6 +297,12 @@ async fn reload_policy(shared: &DepotState) {
         ReloadResult::Loaded(policy) => tracing::info!(rules = policy.len(), "policy reloaded"),
         ReloadResult::Refused(error) => {
             tracing::error!(%error, "policy not reloaded: keeping the previous one");
+        }
+        ReloadResult::PrincipalsRefused(error) => {
+            tracing::error!(
+                %error,
+                "policy and principals not reloaded: keeping the previous ones"
+            );
         }
         ReloadResult::Failed => {}
     }

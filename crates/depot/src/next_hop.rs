@@ -59,7 +59,7 @@ impl NextHops {
         let candidates = |asked| {
             policy
                 .candidates(&open.principal, asked, &own)
-                .retain_within(&open.principal, &wishes)
+                .retain_within(&wishes)
         };
         let (table, me) = (shared.forwarding.table(), shared.key.public());
         let added = table.next_hops(open, &me);

@@ -51,8 +51,8 @@ pub(crate) async fn serve(
     let now = unix_ms();
     let policy = shared.policy.policy();
     let may = |principal: &PublicKey| policy.may_probe(principal);
-    let checks = shared.admission.checks();
-    checks.check_at_acceptor(open, now, may, |service| *service == ServiceName::PROBE)?;
+    let offers = |service: &ServiceName| *service == ServiceName::PROBE;
+    shared.admission.check_at_acceptor(open, now, may, offers)?;
     let payer = Payer::Key(open.principal);
     shared
         .admission

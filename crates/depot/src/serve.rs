@@ -9,6 +9,7 @@ use longhaul_accounts::{AccountRecord, SessionRecord, SessionResult};
 use longhaul_hop::{
     Conn, Duplex, DuplexEnding, DuplexOptions, DuplexOutcome, EndPolicy, IdleLimits,
 };
+use longhaul_policy::PrincipalWatch;
 use longhaul_service::{Interruption, PendingConnection, Phase, PhaseReceiver};
 use longhaul_wishes::DrivenFlow;
 use tokio::time::Instant;
@@ -100,6 +101,7 @@ async fn relay(
         downstream,
         upstream_ended,
         rule,
+        mut names,
         payer,
         next: (next_hop, transport),
         to,
@@ -137,11 +139,16 @@ async fn relay(
     if upstream_ended {
         relay.end_first();
     }
+    let mut revoked = false;
     let outcome = loop {
         tokio::select! {
             biased;
             outcome = &mut relay => break outcome,
             () = phases.wait_until(Phase::Aborting) => break relay.abort(),
+            () = PrincipalWatch::wait_until_revoked(&mut names) => {
+                revoked = true;
+                break relay.abort();
+            }
             () = CountedGrant::wait_for_change(&mut grant) => relay.set_limits(limits(&grant)),
             changed = changed_limits(&mut circuit, rule.limits()) => relay.set_limits(changed),
         }
@@ -157,7 +164,10 @@ async fn relay(
     } = outcome;
     let tallies = observer.tallies();
     let sent = observer.sent_downstream();
-    let (result, name, error) = describe(&ending, forward);
+    let (result, name, error) = match revoked {
+        true => (SessionResult::Revoked, "revoked", None),
+        false => describe(&ending, forward),
+    };
     shared
         .metrics
         .sessions_ended

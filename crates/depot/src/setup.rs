@@ -7,11 +7,12 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use longhaul_hop::{Conn, ConnectionPermit, Payer, ReceiveOpenError, receive_open};
-use longhaul_policy::{Role, RuleSession};
+use longhaul_policy::{PrincipalWatch, Role, RuleSession};
 use longhaul_proto::{
     Endpoint, Hop, MAX_EARLY_DATA_BYTES, Open, OpenRefusal, Status, StatusCode, Transport,
     payload_rate,
@@ -41,6 +42,8 @@ pub(crate) struct EstablishedSession {
     /// True if the upstream's end of stream came with the early data.
     pub(crate) upstream_ended: bool,
     pub(crate) rule: RuleSession,
+    /// Watch of the names that the rule requires; `None` if keys have no names here.
+    pub(crate) names: Option<PrincipalWatch>,
     pub(crate) payer: Payer,
     /// Next hop, and its transport.
     pub(crate) next: (Endpoint, Transport),
@@ -135,12 +138,15 @@ pub(crate) async fn set_up(
         .await
         .map_err(SetupFailure::Abandoned)?;
     shared.metrics.traffic.count(early as u64, 0);
+    let identities = Arc::clone(shared.policy.policy().identities());
+    let names = PrincipalWatch::new(identities, next.target.rule, onward.principal);
     Ok(EstablishedSession {
         open: onward,
         added: next.added,
         downstream: next.connection.conn,
         upstream_ended,
         rule: next.rule,
+        names,
         payer,
         next: next_hop,
         to: next.connection.address,
@@ -176,8 +182,7 @@ fn admit(
     let at = ClockReading::read();
     let now = at.unix_ms;
     let policy = shared.policy.policy();
-    let checks = shared.admission.checks();
-    checks.check_at_depot(open, now, |principal| {
+    shared.admission.check_at_depot(open, now, |principal| {
         policy.has_rules_for(principal, Role::Depot)
     })?;
     let next_hops = NextHops::find(shared, &policy, open)?;

@@ -15,6 +15,15 @@ const OTHERS_WRITE_BITS: u32 = 0o022;
 /// The file cannot be read, is not text, or is writable by others
 /// ([`io::ErrorKind::PermissionDenied`]).
 pub fn read_trusted_file(path: &Path) -> io::Result<String> {
+    String::from_utf8(read_trusted_bytes(path)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))
+}
+
+/// Reads a file that grants trust and need not be text, as [`read_trusted_file`] does.
+///
+/// # Errors
+/// The file cannot be read, or is writable by others ([`io::ErrorKind::PermissionDenied`]).
+pub fn read_trusted_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     // Taken from the open file, so that the checked file is the one that is read.
     let mode = file.metadata()?.mode() & 0o7777;
@@ -27,9 +36,9 @@ pub fn read_trusted_file(path: &Path) -> io::Result<String> {
             ),
         ));
     }
-    let mut text = String::new();
-    file.read_to_string(&mut text)?;
-    Ok(text)
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

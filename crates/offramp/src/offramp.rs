@@ -53,6 +53,7 @@ impl Offramp {
             Arc::new(move |key| known.policy().has_rules_for(key, Role::Offramp)),
             vec![ServiceName::TCP],
         );
+        options.identities = Arc::clone(policy.policy().identities());
         options.handshake_timeout = config.timeouts.handshake;
         let metrics = OfframpMetrics::new();
         let events = Arc::new(EventLog::new());
@@ -147,6 +148,10 @@ impl Offramp {
         if let Some(listener) = page {
             shell.serve_page(listener, metrics);
         }
+        let identities = Arc::clone(shared.policy.policy().identities());
+        if identities.file().is_some() {
+            shell.run_beside(identities.maintain());
+        }
         if let Some(hangup) = hangup {
             let shared = Arc::clone(&shared);
             shell.run_beside(hangup.run_each(move || reload(Arc::clone(&shared))));
@@ -191,6 +196,12 @@ async fn reload(shared: Arc<OfframpState>) {
         }
         ReloadResult::Refused(error) => {
             tracing::error!(%error, "off-ramp's policy not reloaded: keeping the previous one");
+        }
+        ReloadResult::PrincipalsRefused(error) => {
+            tracing::error!(
+                %error,
+                "off-ramp's policy and principals not reloaded: keeping the previous ones"
+            );
         }
         ReloadResult::Failed => {}
     }

@@ -7,6 +7,7 @@ use drs::Limit;
 use longhaul_accounts::record::bounded;
 use longhaul_accounts::{AccountRecord, SessionRecord, SessionResult};
 use longhaul_hop::{Conn, Duplex, DuplexEnding, DuplexOptions, DuplexOutcome, EndPolicy, Payer};
+use longhaul_policy::PrincipalWatch;
 use longhaul_proto::{Open, StatusCode};
 use longhaul_service::{Interruption, PendingConnection, Phase, PhaseReceiver};
 use longhaul_session::{Error, IncomingSession, JoinObserver, Session, SessionRefusal};
@@ -109,6 +110,7 @@ async fn carry(
         conn,
         address,
         rule,
+        mut names,
         most_bytes,
     } = reached;
     let options = DuplexOptions {
@@ -127,10 +129,15 @@ async fn carry(
         flow: None,
     };
     let mut join = Duplex::new(session, conn, options, observer);
+    let mut revoked = false;
     let joined = tokio::select! {
         biased;
         joined = &mut join => joined,
         () = phases.wait_until(Phase::Aborting) => join.abort(),
+        () = PrincipalWatch::wait_until_revoked(&mut names) => {
+            revoked = true;
+            join.abort()
+        }
     };
     let flow = join.into_observer().flow;
     let DuplexOutcome {
@@ -138,7 +145,10 @@ async fn carry(
         forward,
         backward,
     } = joined;
-    let (result, name, error) = describe(&ending);
+    let (result, name, error) = match revoked {
+        true => (SessionResult::Revoked, "revoked", None),
+        false => describe(&ending),
+    };
     shared.metrics.count_ended(name);
     let tally = flow
         .map(|flow| flow.observations().tally)

@@ -2,10 +2,11 @@
 //! All of it comes before the answer to the initiator (LH-OFFRAMP-2).
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use longhaul_hop::{Conn, ConnectionPermit, DialledConnection, HopOptions, Payer, dial};
 use longhaul_policy::{
-    AccessRequest, Candidates, NoPermit, RuleSession, StatedWishes, Unreachable,
+    AccessRequest, Candidates, NoPermit, PrincipalWatch, RuleSession, StatedWishes, Unreachable,
 };
 use longhaul_proto::{Open, StatusCode};
 use longhaul_service::{Phase, PhaseReceiver};
@@ -25,6 +26,8 @@ pub(crate) struct ConnectedServer {
     pub(crate) conn: Conn,
     pub(crate) address: SocketAddr,
     pub(crate) rule: RuleSession,
+    /// Watch of the names that the rule requires; `None` if keys have no names here.
+    pub(crate) names: Option<PrincipalWatch>,
     /// Maximum bytes that its session may carry in each direction.
     pub(crate) most_bytes: Option<u64>,
 }
@@ -49,7 +52,7 @@ pub(crate) fn admit(
     }
     // LH-WISH-1.
     let candidates = candidates
-        .retain_within(&open.principal, &StatedWishes::from(open))
+        .retain_within(&StatedWishes::from(open))
         .map_err(|unmet| to_refusal(Unreachable::from_unmet(&unmet)))?;
     let payer = match candidates.listed {
         true => Payer::Key(open.principal),
@@ -104,11 +107,13 @@ pub(crate) async fn connect_server(
             detail: error.to_string(),
         })?;
     shared.metrics.observe_dial_time(began.elapsed());
+    let identities = Arc::clone(shared.policy.policy().identities());
     Ok(ConnectedServer {
         conn,
         address,
         rule,
         most_bytes: way.rule.max_bytes(open.size),
+        names: PrincipalWatch::new(identities, way.rule, open.principal),
     })
 }
 

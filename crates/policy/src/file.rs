@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhaul_identity::{InvalidPattern, PrincipalPattern, PrincipalSet};
 use longhaul_proto::text::is_printable;
 use longhaul_proto::{DEPOT_PORT, PublicKey};
 use quantities::{ByteCount, Rate, Time};
@@ -17,7 +18,7 @@ use toml::{Spanned, Value};
 
 use super::position::{line_of, one_line};
 use super::wishes::Bounds;
-use super::{NextHop, PortRange, Ports, Principals, Rule, RuleTarget};
+use super::{NextHop, PortRange, Ports, Rule, RuleTarget};
 
 /// Maximum length of a rule's name, in characters; names appear in log lines and statuses.
 const MAX_NAME_CHARS: usize = 64;
@@ -297,18 +298,16 @@ impl RuleSource<'_> {
         Ok(name.into_inner().into())
     }
 
-    fn principals(&self, list: &Spanned<Vec<Spanned<String>>>) -> Result<Principals, PolicyError> {
-        let listed = self.list("principals", list, |text| match text {
-            "*" => Ok(None),
-            key => key
-                .parse()
-                .map(Some)
-                .map_err(|error| format!("{key:?} is {error}")),
-        })?;
-        Ok(Principals {
-            anybody: listed.iter().any(Option::is_none),
-            keys: listed.into_iter().flatten().collect::<HashSet<_>>(),
-        })
+    fn principals(
+        &self,
+        list: &Spanned<Vec<Spanned<String>>>,
+    ) -> Result<PrincipalSet, PolicyError> {
+        let parse = |text: &str| {
+            text.parse::<PrincipalPattern>()
+                .map_err(|error: InvalidPattern| error.to_string())
+        };
+        let listed = self.list("principals", list, parse)?;
+        Ok(listed.into_iter().collect())
     }
 
     fn ports(&self, ports: Option<Spanned<Vec<Spanned<Value>>>>) -> Result<Ports, PolicyError> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use longhaul_identity::IdentityError;
 use parking_lot::RwLock;
 
 use crate::{Policy, PolicyError, RuleUsage};
@@ -21,6 +22,8 @@ pub enum ReloadResult {
     Loaded(Arc<Policy>),
     /// The file has an error; the previous policy stays in force.
     Refused(PolicyError),
+    /// The file of principals has an error; the previous principals and policy stay in force.
+    PrincipalsRefused(IdentityError),
     /// The task that reads the file failed; the previous policy stays in force.
     Failed,
 }
@@ -31,7 +34,7 @@ impl ReloadResult {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Loaded(_) => "loaded",
-            Self::Refused(_) => "refused",
+            Self::Refused(_) | Self::PrincipalsRefused(_) => "refused",
             Self::Failed => "failed",
         }
     }
@@ -59,12 +62,20 @@ impl ActivePolicy {
         &self.live
     }
 
-    /// Reloads the policy from its file. A file with an error changes nothing. Returns `None` if
-    /// the policy has no file.
+    /// Reloads the policy and the principals from their files. A file with an error changes
+    /// nothing. Returns `None` if the policy has no file.
     pub async fn reload(&self) -> Option<ReloadResult> {
-        let file = self.policy().file().map(Path::to_owned)?;
-        let loaded = tokio::task::spawn_blocking(move || Policy::load(&file)).await;
-        Some(match loaded {
+        let policy = self.policy();
+        let file = policy.file().map(Path::to_owned)?;
+        let identities = Arc::clone(policy.identities());
+        let load = move || {
+            let policy = Policy::load(&file).map_err(ReloadResult::Refused)?;
+            identities
+                .reload()
+                .map_err(ReloadResult::PrincipalsRefused)?;
+            Ok(policy.with_identities(identities))
+        };
+        Some(match tokio::task::spawn_blocking(load).await {
             Ok(Ok(policy)) => {
                 let policy = Arc::new(policy);
                 // The counters come first, so that every rule that can be found can also be
@@ -73,7 +84,7 @@ impl ActivePolicy {
                 *self.policy.write() = Arc::clone(&policy);
                 ReloadResult::Loaded(policy)
             }
-            Ok(Err(error)) => ReloadResult::Refused(error),
+            Ok(Err(refused)) => refused,
             Err(_) => ReloadResult::Failed,
         })
     }

@@ -51,6 +51,7 @@ mod network;
 mod own;
 mod pattern;
 mod position;
+mod principal_watch;
 mod reach;
 mod wishes;
 
@@ -62,6 +63,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_hop::read_trusted_file;
+use longhaul_identity::{Identities, Principal, PrincipalSet};
 use longhaul_proto::{ACCEPTOR_PORT, Endpoint, Host, NextReceiver, Open, PublicKey};
 
 pub use file::PolicyError;
@@ -72,6 +74,7 @@ pub use live::{NoPermit, RuleSession, RuleUsage};
 pub use network::Network;
 pub use own::OwnAddressReader;
 pub use pattern::HostPattern;
+pub use principal_watch::PrincipalWatch;
 pub use reach::{OwnAddresses, is_local};
 pub use wishes::{StatedWishes, UnmetBound};
 
@@ -84,6 +87,8 @@ pub struct Policy {
     /// Keys of controllers whose circuit grants are accepted.
     controllers: Arc<HashSet<PublicKey>>,
     file: Option<PathBuf>,
+    /// Names and groups of keys.
+    identities: Arc<Identities>,
 }
 
 /// Rule of a policy.
@@ -91,7 +96,7 @@ pub struct Policy {
 pub struct Rule {
     /// Name, unique within the policy.
     pub(crate) name: Arc<str>,
-    principals: Principals,
+    principals: PrincipalSet,
     ports: Ports,
     leads: RuleTarget,
     /// Cap on the rate of all its sessions together, in each direction, in bit/s. `None` is no cap.
@@ -146,18 +151,12 @@ pub enum AccessRequest<'a> {
 pub struct Candidates {
     /// Rules that might allow the request, in the order of the file. If empty, it is refused.
     pub rules: Vec<Arc<Rule>>,
-    /// If true, at least one of these rules lists the principal's key. Listed keys are few, so
-    /// their usage is accounted by key. A key that only `"*"` admits costs nothing to create, so
-    /// its usage must be accounted by source address.
+    /// If true, at least one of these rules lists the principal. Listed keys are few, so their
+    /// usage is accounted by key. A key that only `"*"` admits costs nothing to create, so its
+    /// usage must be accounted by source address.
     pub listed: bool,
-}
-
-/// Principals that a rule applies to.
-#[derive(Debug)]
-struct Principals {
-    /// If true, the list contains `"*"`.
-    anybody: bool,
-    keys: HashSet<PublicKey>,
+    /// The principal, with its names and groups at the time of the request.
+    pub(crate) principal: Principal,
 }
 
 /// Destination ports that a rule applies to.
@@ -214,7 +213,21 @@ impl Policy {
             probers: Arc::new(read.probers),
             controllers: Arc::new(read.controllers),
             file: None,
+            identities: Arc::default(),
         })
+    }
+
+    /// Takes the names and groups of keys from `identities`.
+    #[must_use]
+    pub fn with_identities(mut self, identities: Arc<Identities>) -> Self {
+        self.identities = identities;
+        self
+    }
+
+    /// Returns the names and groups of keys.
+    #[must_use]
+    pub const fn identities(&self) -> &Arc<Identities> {
+        &self.identities
     }
 
     /// Returns true if the file lists this key under `probes`, so that it may measure the path to
@@ -260,15 +273,16 @@ impl Policy {
     /// is verified.
     #[must_use]
     pub fn has_rules_for(&self, principal: &PublicKey, role: Role) -> bool {
+        let principal = self.identities.principal(principal);
         self.rules_for_role(role)
-            .any(|rule| rule.principals.include(principal))
+            .any(|rule| rule.principals.includes(&principal))
     }
 
-    /// Returns true if a rule for this role names the key, and does not only admit anybody.
+    /// Returns true if a rule for this role lists the principal, and does not only admit anybody.
     #[must_use]
     pub fn lists_key(&self, principal: &PublicKey, role: Role) -> bool {
-        self.rules_for_role(role)
-            .any(|rule| rule.lists_key(principal))
+        let principal = self.identities.principal(principal);
+        self.rules_for_role(role).any(|rule| rule.lists(&principal))
     }
 
     /// Returns the number of rules for this role.
@@ -297,14 +311,19 @@ impl Policy {
         asked: AccessRequest<'_>,
         own: &OwnAddresses,
     ) -> Candidates {
+        let principal = self.identities.principal(principal);
         let might = |rule: &&Arc<Rule>| {
-            rule.principals.include(principal)
+            rule.principals.includes(&principal)
                 && rule.ports.include(asked.destination().port)
                 && rule.might_lead(asked, own)
         };
         let rules: Vec<Arc<Rule>> = self.rules.iter().filter(might).cloned().collect();
-        let listed = rules.iter().any(|rule| rule.lists_key(principal));
-        Candidates { rules, listed }
+        let listed = rules.iter().any(|rule| rule.lists(&principal));
+        Candidates {
+            rules,
+            listed,
+            principal,
+        }
     }
 }
 
@@ -362,9 +381,16 @@ impl Rule {
         &self.name
     }
 
-    /// Returns true if the rule lists the key of `principal`.
-    pub(crate) fn lists_key(&self, principal: &PublicKey) -> bool {
-        self.principals.keys.contains(principal)
+    /// Returns true if the rule lists `principal`.
+    pub(crate) fn lists(&self, principal: &Principal) -> bool {
+        self.principals.lists(principal)
+    }
+
+    /// Returns true if the rule still applies to a session that it allowed, after the names of
+    /// its principal have changed.
+    #[must_use]
+    pub fn applies_to(&self, principal: &Principal) -> bool {
+        self.principals.includes(principal)
     }
 
     const fn role(&self) -> Role {
@@ -443,12 +469,6 @@ fn depots(next_hops: &[NextHop], port: u16) -> impl Iterator<Item = &HostPattern
         NextHop::Depot(pattern, at) if at.is_none_or(|at| at == port) => Some(pattern),
         _ => None,
     })
-}
-
-impl Principals {
-    fn include(&self, principal: &PublicKey) -> bool {
-        self.anybody || self.keys.contains(principal)
-    }
 }
 
 impl Ports {

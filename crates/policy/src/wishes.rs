@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use longhaul_proto::Open;
 use longhaul_proto::text::printable;
-use longhaul_proto::{Open, PublicKey};
 use quantities::{ByteCount, Rate, Time};
 
 use crate::{Candidates, Rule};
@@ -118,11 +118,7 @@ impl Candidates {
     ///
     /// # Errors
     /// [`UnmetBound`] for the first rule, if there were rules and none remains.
-    pub fn retain_within(
-        mut self,
-        principal: &PublicKey,
-        wishes: &StatedWishes<'_>,
-    ) -> Result<Self, UnmetBound> {
+    pub fn retain_within(mut self, wishes: &StatedWishes<'_>) -> Result<Self, UnmetBound> {
         let mut unmet = None;
         self.rules.retain(|rule| match rule.bounds.unmet(wishes) {
             None => true,
@@ -137,7 +133,8 @@ impl Candidates {
         match unmet {
             Some(unmet) if self.rules.is_empty() => Err(unmet),
             _ => {
-                self.listed = self.rules.iter().any(|rule| rule.lists_key(principal));
+                let mut rules = self.rules.iter();
+                self.listed = rules.any(|rule| rule.lists(&self.principal));
                 Ok(self)
             }
         }

@@ -7,7 +7,7 @@
 
 use crate::{
     MAX_PASSED_DEPOTS, NextReceiver, Open, OpenError, PublicKey, ReplayError, ServiceName,
-    StatusCode, check_time,
+    StatusCode, VoucherFault, check_time,
 };
 
 /// Stateless checks that a depot or an acceptor applies to an OPEN.
@@ -133,6 +133,9 @@ pub enum OpenRefusal {
     /// choose another key with `--identity`.
     #[error("{0} is not listed: ask the operator to add it")]
     Unauthorised(PublicKey),
+    /// The key is not listed, and the certificate that vouches for it is not believed.
+    #[error(transparent)]
+    Voucher(#[from] VoucherFault),
     /// The signature is not the principal's.
     #[error("the request's signature does not match its key")]
     BadSignature,
@@ -159,7 +162,7 @@ impl OpenRefusal {
             Self::Misrouted(_) => StatusCode::Misrouted,
             Self::HopLimit => StatusCode::HopLimit,
             Self::Loop => StatusCode::Loop,
-            Self::Unauthorised(_) => StatusCode::Unauthorised,
+            Self::Unauthorised(_) | Self::Voucher(_) => StatusCode::Unauthorised,
             Self::BadSignature => StatusCode::BadSignature,
             Self::NoService => StatusCode::NoService,
             Self::Replay(ReplayError::Expired { .. } | ReplayError::Future { .. }) => {

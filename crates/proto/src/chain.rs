@@ -102,7 +102,10 @@ impl Chain {
             signed_at_unix_ms: open.signed_at_unix_ms,
             open_signature: open.signature,
             acceptor,
-            decoder: StatusDecoder::with_padding(open.padding.unwrap_or(0)),
+            decoder: StatusDecoder::with_padding({
+                let padding = open.padding.unwrap_or(0);
+                padding.saturating_add(open.server_voucher_bytes())
+            }),
             statuses: Vec::new(),
         }
     }

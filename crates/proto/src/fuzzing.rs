@@ -43,6 +43,11 @@ pub const TARGETS: &[FuzzTarget] = &[
         seeds: seeds::circuit_grant_seeds,
     },
     FuzzTarget {
+        name: "voucher",
+        property: properties::check_voucher,
+        seeds: seeds::voucher_seeds,
+    },
+    FuzzTarget {
         name: "status",
         property: properties::check_status,
         seeds: seeds::status_seeds,

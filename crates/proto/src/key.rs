@@ -1,10 +1,9 @@
-//! Ed25519 keys (RFC 8032): the identity of a principal, a depot or an acceptor.
+//! Ed25519 public keys (RFC 8032): the identity of a principal, a depot or an acceptor.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{fmt, str::FromStr};
 
-use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use data_encoding::BASE32_NOPAD;
-use zeroize::Zeroizing;
 
 /// Prefix of every printed key; the digit is the version of the text form.
 const PREFIX: &str = "lhk1:";
@@ -86,84 +85,6 @@ impl FromStr for PublicKey {
     }
 }
 
-/// An Ed25519 private key. Cheap to clone; `Debug` shows the public half only.
-#[derive(Clone)]
-pub struct SigningKey {
-    pair: Arc<Ed25519KeyPair>,
-    public: PublicKey,
-}
-
-impl SigningKey {
-    /// Generates a key with the system's random generator.
-    ///
-    /// # Errors
-    /// [`KeyError::NoRandomness`] when the generator fails.
-    pub fn generate() -> Result<Self, KeyError> {
-        Self::from_pair(Ed25519KeyPair::generate().map_err(|_| KeyError::NoRandomness)?)
-    }
-
-    /// Parses the key from a PKCS #8 document (RFC 5958, RFC 8410), with or without its public
-    /// half.
-    ///
-    /// # Errors
-    /// [`KeyError::NotPkcs8`] when the document holds no Ed25519 key, or one that contradicts
-    /// itself.
-    pub fn from_pkcs8(document: &[u8]) -> Result<Self, KeyError> {
-        Self::from_pair(
-            Ed25519KeyPair::from_pkcs8_maybe_unchecked(document).map_err(|_| KeyError::NotPkcs8)?,
-        )
-    }
-
-    /// Encodes the key as a PKCS #8 document, for storage. The document is secret and is erased
-    /// from memory when dropped.
-    ///
-    /// # Errors
-    /// [`KeyError::NotPkcs8`] when the key cannot be written out.
-    pub fn to_pkcs8(&self) -> Result<Zeroizing<Vec<u8>>, KeyError> {
-        let document = self.pair.to_pkcs8().map_err(|_| KeyError::NotPkcs8)?;
-        Ok(Zeroizing::new(document.as_ref().to_vec()))
-    }
-
-    /// Returns the public half.
-    #[must_use]
-    pub const fn public(&self) -> PublicKey {
-        self.public
-    }
-
-    /// Signs `message`.
-    ///
-    /// # Errors
-    /// [`KeyError::CannotSign`] when the cryptographic library refuses.
-    pub fn sign(&self, message: &[u8]) -> Result<[u8; 64], KeyError> {
-        let signature = self
-            .pair
-            .try_sign(message)
-            .map_err(|_| KeyError::CannotSign)?;
-        signature
-            .as_ref()
-            .try_into()
-            .map_err(|_| KeyError::CannotSign)
-    }
-
-    fn from_pair(pair: Ed25519KeyPair) -> Result<Self, KeyError> {
-        let public = pair
-            .public_key()
-            .as_ref()
-            .try_into()
-            .map_err(|_| KeyError::NotPkcs8)?;
-        Ok(Self {
-            pair: Arc::new(pair),
-            public: PublicKey(public),
-        })
-    }
-}
-
-impl fmt::Debug for SigningKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SigningKey({})", self.public)
-    }
-}
-
 /// Error in a key or in its use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
@@ -184,6 +105,7 @@ pub enum KeyError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SigningKey;
 
     #[test]
     fn a_key_survives_text_and_pkcs8() {

@@ -39,11 +39,13 @@ mod serde_text;
 mod service;
 mod session_id;
 mod shares;
+mod signing_key;
 mod status;
 mod status_codec;
 pub mod text;
 mod tlv;
 mod transport;
+mod voucher;
 
 pub use admission::{Admission, OpenRefusal};
 pub use chain::{Chain, ChainFailure, ChainProgress, FailureKind};
@@ -57,7 +59,7 @@ pub use delegation::{
 };
 pub use endpoint::{Endpoint, EndpointError, Host};
 pub use hop_details::HopDetails;
-pub use key::{KeyError, PublicKey, SigningKey};
+pub use key::{KeyError, PublicKey};
 pub use log_rate::LogRate;
 pub use open::{NextReceiver, Open, TraceContext, UnknownOption, VersionRange};
 pub use open_codec::{OpenDecoder, OpenError, is_known_option};
@@ -69,9 +71,14 @@ pub use route::{Hop, Route, RouteError};
 pub use service::{ServiceName, ServiceNameError};
 pub use session_id::SessionId;
 pub use shares::{ExhaustedBound, Shares};
+pub use signing_key::SigningKey;
 pub use status::{Status, StatusCode};
 pub use status_codec::{StatusDecoder, StatusError};
 pub use transport::{Transport, UnknownTransport};
+pub use voucher::{
+    InvalidVoucher, MAX_VOUCHER_BYTES, MAX_VOUCHER_CERTIFICATES, MAX_VOUCHER_LIFETIME, Voucher,
+    VoucherFault,
+};
 
 /// Maximum size of an OPEN, in bytes, header included (LH-OPEN-3).
 pub const MAX_OPEN_BYTES: usize = 8192;

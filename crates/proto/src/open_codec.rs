@@ -121,6 +121,13 @@ impl Open {
         .map_err(OpenError::Length)
     }
 
+    /// Returns the size of the encoded OPEN, in bytes.
+    pub(crate) fn encoded_bytes(&self) -> usize {
+        let mut body = BytesMut::with_capacity(512);
+        self.put_options(&mut body, true);
+        frame::HEADER_BYTES + body.len()
+    }
+
     /// Returns the signed part (LH-SIGN-1): the context, the version range, and every option that
     /// depots may not change.
     pub(crate) fn signed_bytes(&self) -> BytesMut {

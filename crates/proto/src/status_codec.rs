@@ -101,7 +101,8 @@ impl Status {
         let mut body = BytesMut::with_capacity(256);
         self.put_body(&mut body, true);
         let own = [VERSION, self.flags()];
-        let longest = MAX_STATUS_BYTES + usize::from(self.sent_padding());
+        let longest =
+            MAX_STATUS_BYTES + usize::from(self.sent_padding()) + self.server_voucher_bytes();
         if frame::write_frame(out, MAGIC, own, longest, &body).is_err() {
             // Only unknown options can make the record too long, and they carry none of its
             // meaning.

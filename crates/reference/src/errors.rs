@@ -20,7 +20,10 @@ const CHAPTERS: [(&str, &[&str]); 16] = [
     ("Copies over ssh", &["remote", "sftp"]),
     ("Copies with object stores and web servers", &["endpoints"]),
     ("The command line", &["cli", "quantities", "output"]),
-    ("Files of settings and policies", &["config", "policy"]),
+    (
+        "Files of settings, policies and principals",
+        &["config", "policy", "identity"],
+    ),
     ("Depots and off-ramps", &["depot", "offramp", "service"]),
     ("Accounts", &["accounts"]),
     ("Measuring", &["perf", "doctor", "drs", "drs-run"]),

@@ -1,30 +1,75 @@
 //! Checks of OPENs, and the memory that admits none twice.
 
+use std::sync::Arc;
+
 use longhaul_hop::{ConnectionPermit, Payer, QuotaExceeded};
-use longhaul_proto::{Admission, Open, OpenRefusal, PublicKey, ReplayMemory};
+use longhaul_identity::Identities;
+use longhaul_proto::{
+    Admission, Open, OpenRefusal, PublicKey, ReplayMemory, ServiceName, VoucherFault,
+};
 use parking_lot::Mutex;
 
 /// Admission of the OPENs that one key receives.
 #[derive(Debug)]
 pub struct OpenAdmission {
     checks: Admission,
+    identities: Arc<Identities>,
     replays: Mutex<ReplayMemory<Payer>>,
 }
 
 impl OpenAdmission {
-    /// Creates the admission at the end or depot with this key.
+    /// Creates the admission at the end or depot with this key. `identities` remember the vouchers
+    /// of the OPENs.
     #[must_use]
-    pub fn new(key: PublicKey) -> Self {
+    pub fn new(key: PublicKey, identities: Arc<Identities>) -> Self {
         Self {
             checks: Admission::new(key),
+            identities,
             replays: Mutex::new(ReplayMemory::new()),
         }
     }
 
-    /// Returns the checks that need no memory.
-    #[must_use]
-    pub const fn checks(&self) -> &Admission {
-        &self.checks
+    /// Checks an OPEN at a depot, as [`Admission::check_at_depot`] does. Its voucher is read before
+    /// `knows` is called (LH-VOUCHER-5).
+    ///
+    /// # Errors
+    /// The first [`OpenRefusal`].
+    pub fn check_at_depot(
+        &self,
+        open: &Open,
+        now_unix_ms: u64,
+        knows: impl FnOnce(&PublicKey) -> bool,
+    ) -> Result<(), OpenRefusal> {
+        let mut fault = None;
+        let knows = |key: &PublicKey| {
+            fault = self.identities.introduce(open).err();
+            knows(key)
+        };
+        let checked = self.checks.check_at_depot(open, now_unix_ms, knows);
+        checked.map_err(|refusal| explain(refusal, fault))
+    }
+
+    /// Checks an OPEN at the acceptor, as [`Admission::check_at_acceptor`] does. Its voucher is
+    /// read before `knows` is called (LH-VOUCHER-5).
+    ///
+    /// # Errors
+    /// The first [`OpenRefusal`].
+    pub fn check_at_acceptor(
+        &self,
+        open: &Open,
+        now_unix_ms: u64,
+        knows: impl FnOnce(&PublicKey) -> bool,
+        offers: impl FnOnce(&ServiceName) -> bool,
+    ) -> Result<(), OpenRefusal> {
+        let mut fault = None;
+        let knows = |key: &PublicKey| {
+            fault = self.identities.introduce(open).err();
+            knows(key)
+        };
+        let checked = self
+            .checks
+            .check_at_acceptor(open, now_unix_ms, knows, offers);
+        checked.map_err(|refusal| explain(refusal, fault))
     }
 
     /// Returns true if no OPEN is remembered.
@@ -64,5 +109,13 @@ impl OpenAdmission {
         replays
             .admit(payer, open.session_id, open.signed_at_unix_ms, now_unix_ms)
             .map_err(OpenRefusal::from)
+    }
+}
+
+/// Returns the reason why a key is unknown: the fault of its voucher, if it has one.
+fn explain(refusal: OpenRefusal, fault: Option<VoucherFault>) -> OpenRefusal {
+    match (refusal, fault) {
+        (OpenRefusal::Unauthorised(_), Some(fault)) => fault.into(),
+        (refusal, _) => refusal,
     }
 }

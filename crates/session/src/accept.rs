@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    Error, Identity, ListenOptions, Session, SessionInfo, hop_stream::HopStream,
+    Error, Identity, ListenOptions, ServerVoucher, Session, SessionInfo, hop_stream::HopStream,
     resumable::ResumableSessions, secured::TlsStream, tls,
 };
 
@@ -43,6 +43,7 @@ pub struct Acceptor {
     pub(crate) handshake_timeout: Duration,
     pub(crate) services: Vec<ServiceName>,
     pub(crate) admission: OpenAdmission,
+    pub(crate) server_voucher: Arc<ServerVoucher>,
     /// Sessions that can be resumed; `None` if none can.
     pub(crate) resumable: Option<ResumableSessions>,
 }
@@ -53,12 +54,13 @@ impl Acceptor {
     #[must_use]
     pub fn new(options: ListenOptions) -> Self {
         Self {
-            admission: OpenAdmission::new(options.identity.public()),
+            admission: OpenAdmission::new(options.identity.public(), options.identities),
             services: options.services,
             clock_ahead_ms: options.clock_ahead_ms,
             identity: options.identity,
             accept: options.accept as KeyPredicate,
             handshake_timeout: options.handshake_timeout,
+            server_voucher: options.server_voucher,
             resumable: options.resume.map(ResumableSessions::new),
         }
     }
@@ -174,11 +176,10 @@ impl Acceptor {
         open: &Open,
         decide: impl FnOnce(&Open) -> Result<Payer, AdmissionError>,
     ) -> Result<Payer, AdmissionError> {
-        let known = (self.accept)(&open.principal);
         let now = self.initiator_clock_ms();
-        let checks = self.admission.checks();
-        checks
-            .check_at_acceptor(open, now, |_| known, |service| self.offers(service))
+        let offers = |service: &ServiceName| self.offers(service);
+        self.admission
+            .check_at_acceptor(open, now, |key| (self.accept)(key), offers)
             .map_err(AdmissionError::Refused)?;
         let payer = decide(open)?;
         self.admission
@@ -255,6 +256,10 @@ impl Acceptor {
             // LH-STATUS-9: nothing waits for the padding, and nothing else is sent in this round
             // trip.
             status.padding = open.and_then(|open| open.padding).unwrap_or(0);
+            // LH-VOUCHER-6.
+            if let (Some(open), Some(voucher)) = (open, self.server_voucher.current(unix_ms())) {
+                status.add_server_voucher(&voucher, open);
+            }
         }
         if why.code == StatusCode::Expired {
             // LH-STATUS-10.

@@ -38,6 +38,10 @@ const MIN_LONG_PATH_RTT: Duration = Duration::from_millis(25);
 /// its part of the handshake, with a margin. Anything beyond would take a further round trip.
 const FIRST_FLIGHT_BYTES: u32 = 2560;
 
+/// Maximum size of a server's voucher that is asked for, in bytes. With the server's part of the
+/// handshake, it fits an initial window of ten segments.
+const MAX_SERVER_VOUCHER_BYTES: u16 = 8192;
+
 /// Destination, route and identity of a session to open.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
@@ -344,7 +348,12 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
     let session_id = open.session_id;
     open.padding = extras.padding;
     open.resume_offer = extras.offer;
-    open.sign(options.identity.signing_key(), now_unix_ms)?;
+    if options.server.has_authorities() {
+        open.request_server_voucher(MAX_SERVER_VOUCHER_BYTES);
+        let most = MAX_PADDING_BYTES - MAX_SERVER_VOUCHER_BYTES;
+        open.padding = open.padding.map(|padding| padding.min(most));
+    }
+    options.identity.sign_open(&mut open, now_unix_ms)?;
     let mut bytes = BytesMut::new();
     let binding = open.binding();
     let chain = Chain::new(&open, options.server.pinned());
@@ -355,7 +364,8 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
         .map_err(|error| key.handshake_error(error))?;
     let name = tls::server_name().map_err(|error| key.handshake_error(error))?;
     let observer = options.setup_observer.clone();
-    let mut hop = HopStream::initiating(stream, bytes.freeze(), chain, observer);
+    let shown = Some(Arc::clone(&key));
+    let mut hop = HopStream::initiating(stream, bytes.freeze(), chain, observer, shown);
     let mut connection = UnbufferedClientConnection::new(Arc::new(config), name)
         .map_err(|error| key.handshake_error(io::Error::other(error)))?;
     let handshake = TlsStream::handshake(&mut hop, &mut connection, |state| {

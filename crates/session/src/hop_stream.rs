@@ -5,6 +5,7 @@ use std::{
     future::poll_fn,
     io::{self, IoSlice},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -12,7 +13,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use longhaul_proto::{Chain, ChainProgress, Status};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::{SetupEvent, SetupObserver};
+use crate::{SetupEvent, SetupObserver, tls::ServerKey};
 
 /// Size of a read while statuses are expected, in bytes.
 const READ_BYTES: usize = 4096;
@@ -28,16 +29,19 @@ pub(crate) struct HopStream<S> {
     chain: Option<Chain>,
     established: bool,
     observer: Option<SetupObserver>,
+    /// Check of the server's key, which needs the voucher of the server's answer.
+    server: Option<Arc<ServerKey>>,
 }
 
 impl<S> HopStream<S> {
     /// Creates the initiator's side. `open` is sent with the first bytes, and reads wait until the
-    /// chain is established. Each answer is reported to `observer`.
+    /// chain is established. Each answer is reported to `observer`, and the acceptor's to `server`.
     pub(crate) const fn initiating(
         inner: S,
         open: Bytes,
         chain: Chain,
         observer: Option<SetupObserver>,
+        server: Option<Arc<ServerKey>>,
     ) -> Self {
         Self {
             inner,
@@ -46,6 +50,7 @@ impl<S> HopStream<S> {
             chain: Some(chain),
             established: false,
             observer,
+            server,
         }
     }
 
@@ -58,6 +63,7 @@ impl<S> HopStream<S> {
             chain: None,
             established: true,
             observer: None,
+            server: None,
         }
     }
 
@@ -97,6 +103,7 @@ impl<S> HopStream<S> {
             chain: self.chain,
             established: self.established,
             observer: self.observer,
+            server: self.server,
         }
     }
 }
@@ -133,6 +140,10 @@ impl<S: AsyncRead + Unpin> HopStream<S> {
             match progress {
                 Ok(ChainProgress::Waiting) => {}
                 Ok(ChainProgress::Established { consumed }) => {
+                    let voucher = chain.statuses().last().and_then(Status::server_voucher);
+                    if let (Some(server), Some(voucher)) = (&self.server, voucher) {
+                        server.show_voucher(voucher);
+                    }
                     received.advance(consumed);
                     self.read_prefix = received.freeze();
                     self.established = true;

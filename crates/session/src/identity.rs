@@ -7,12 +7,14 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use data_encoding::BASE64;
-use longhaul_proto::{KeyError, PublicKey, SigningKey};
+use longhaul_proto::{
+    KeyError, MAX_VOUCHER_BYTES, Open, PublicKey, SigningKey, Voucher, VoucherFault,
+};
 use longhaul_raw_keys::certified_key;
 use rustls::sign::CertifiedKey;
 use zeroize::Zeroizing;
@@ -23,6 +25,8 @@ const BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const END: &str = "-----END PRIVATE KEY-----";
 /// Maximum size of a key file, in bytes: far more than any Ed25519 key takes.
 const MAX_FILE_BYTES: usize = 4096;
+/// Ending of the file beside a key that holds its voucher.
+const VOUCHER_ENDING: &str = ".voucher";
 
 /// An Ed25519 key pair that signs OPENs and authenticates TLS. Files hold it as PKCS #8 in PEM (RFC
 /// 7468).
@@ -51,13 +55,25 @@ impl Identity {
         Ok(identity)
     }
 
-    /// Loads the identity from a file.
+    /// Loads the identity from a file, and its voucher from the file beside it, if there is one.
     ///
     /// # Errors
     /// [`Error::File`] when the file cannot be read, [`Error::Exposed`] when others can read it,
     /// [`Error::Owner`] when it belongs to another user, [`Error::Malformed`] when it holds no
     /// identity.
     pub fn load(path: &Path) -> Result<Self, Error> {
+        let identity = Self::load_without_voucher(path)?;
+        match load_voucher(&Self::voucher_file(path), identity.public())? {
+            Some(voucher) => Ok(identity.with_voucher(voucher)),
+            None => Ok(identity),
+        }
+    }
+
+    /// Loads the identity from a file, without its voucher.
+    ///
+    /// # Errors
+    /// As [`Identity::load`].
+    pub fn load_without_voucher(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::File {
             action: "read the identity",
             path: path.into(),
@@ -95,6 +111,65 @@ impl Identity {
         let key = SigningKey::from_pkcs8(&document)
             .map_err(|_| malformed("not an Ed25519 private key"))?;
         Self::from_key(key)
+    }
+
+    /// Returns the path of the file that holds the voucher of the key at `path`.
+    #[must_use]
+    pub fn voucher_file(path: &Path) -> PathBuf {
+        let mut file = path.as_os_str().to_owned();
+        file.push(VOUCHER_ENDING);
+        file.into()
+    }
+
+    /// Saves a voucher beside the key at `path`, and replaces an earlier one.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be written.
+    pub fn save_voucher(path: &Path, voucher: &Voucher) -> Result<(), Error> {
+        let file = Self::voucher_file(path);
+        let text = voucher.to_text().map_err(io::Error::other);
+        text.and_then(|text| replace_file(&file, &format!("{text}\n")))
+            .map_err(|source| Error::File {
+                action: "save the voucher",
+                path: file.into(),
+                source,
+            })
+    }
+
+    /// Returns the identity with this voucher, which its OPENs carry from now on.
+    #[must_use]
+    pub fn with_voucher(mut self, voucher: Voucher) -> Self {
+        self.key = self.key.with_voucher(voucher);
+        self
+    }
+
+    /// Returns the voucher, if there is one.
+    #[must_use]
+    pub fn voucher(&self) -> Option<&Voucher> {
+        self.key.voucher()
+    }
+
+    /// Signs an OPEN, which carries the voucher if it is valid and fits (LH-VOUCHER-4).
+    ///
+    /// # Errors
+    /// [`Error::Key`] when the cryptographic library refuses.
+    pub(crate) fn sign_open(&self, open: &mut Open, now_unix_ms: u64) -> Result<(), Error> {
+        if let Some(voucher) = self.key.voucher() {
+            let added = match voucher.check_time(now_unix_ms) {
+                Ok(()) => open.add_voucher(voucher).map_err(VoucherFault::from),
+                Err(fault) => Err(fault),
+            };
+            match added {
+                Ok(true) => {}
+                Ok(false) => tracing::warn!(
+                    "the certificate is not sent: its chain is too long for a request; vouch with \
+                     fewer issuers in the file (longhaul keys vouch)"
+                ),
+                Err(fault) => tracing::warn!("the certificate is not sent: {fault}"),
+            }
+        }
+        open.sign(&self.key, now_unix_ms)?;
+        Ok(())
     }
 
     /// Saves the identity to a file that must not exist yet, readable by its owner only.
@@ -164,6 +239,32 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identity({})", self.public())
     }
+}
+
+/// Loads the voucher for `key`, if the file exists. It is no secret, and its signature protects it.
+fn load_voucher(file: &Path, key: PublicKey) -> Result<Option<Voucher>, Error> {
+    let failed = |source| Error::File {
+        action: "read the voucher",
+        path: file.into(),
+        source,
+    };
+    let opened = match File::open(file) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut text = String::new();
+    opened
+        .take(2 * MAX_VOUCHER_BYTES as u64)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
+    let voucher = text.trim_end().parse().ok();
+    let own = voucher.filter(|voucher: &Voucher| voucher.key == key);
+    own.map(Some).ok_or_else(|| Error::Malformed {
+        path: file.into(),
+        line: None,
+        why: "no voucher for this key: remove it, or make it again with: longhaul keys vouch",
+    })
 }
 
 /// Returns true if a secret in a file of `owner` is safe for `user`. The owner of a file can read
@@ -259,6 +360,28 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn voucher_beside_the_key_is_loaded() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("identity");
+        let made = Identity::create(&path).unwrap();
+        assert!(Identity::load(&path).unwrap().voucher().is_none());
+        let mut voucher = Voucher {
+            key: made.public(),
+            start_unix_ms: 0,
+            end_unix_ms: 1,
+            certificates: vec![vec![1]],
+            scheme: 1,
+            signature: vec![1],
+        };
+        Identity::save_voucher(&path, &voucher).unwrap();
+        assert_eq!(Identity::load(&path).unwrap().voucher(), Some(&voucher));
+        voucher.key = Identity::generate().unwrap().public();
+        Identity::save_voucher(&path, &voucher).unwrap();
+        let error = Identity::load(&path).unwrap_err();
+        assert!(error.to_string().contains("identity.voucher"), "{error}");
     }
 
     #[test]

@@ -49,6 +49,7 @@ mod known_hosts;
 mod listener;
 mod resumable;
 mod secured;
+mod server_voucher;
 mod session;
 mod setup_observer;
 mod tls;
@@ -69,6 +70,7 @@ pub use resumable::{
     ResumeObserver, ResumeOptions, RouteList,
 };
 pub use secured::SESSION_BYTES;
+pub use server_voucher::ServerVoucher;
 pub use session::{PlaintextStream, Session, SessionInfo};
 pub use setup_observer::{SetupEvent, SetupObserver};
 pub use tls::{KeyVerdict, ServerKeyCallback, ServerTrust};

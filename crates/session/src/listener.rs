@@ -6,11 +6,14 @@ use longhaul_hop::{
     Conn, ConnectionGate, EventLog, GateLimits, HopOptions, ListenError, Payer, QuotaExceeded,
     StreamListener,
 };
+use longhaul_identity::Identities;
 use longhaul_proto::{PublicKey, ServiceName, StatusCode};
 use longhaul_service::{ConnectionHandler, Interruption, PendingConnection, Shell};
 use tokio::sync::{Mutex, mpsc};
 
-use crate::{Error, Identity, ResumeAcceptance, Session, SessionInfo, accept::Acceptor};
+use crate::{
+    Error, Identity, ResumeAcceptance, ServerVoucher, Session, SessionInfo, accept::Acceptor,
+};
 
 /// Maximum number of established sessions that wait for [`Listener::accept`].
 const MAX_READY_SESSIONS: usize = 64;
@@ -25,6 +28,10 @@ pub struct ListenOptions {
     /// Predicate that returns true if a key may have sessions. Called for every OPEN, so it must
     /// not block.
     pub accept: Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>,
+    /// Names and groups of keys; they remember the vouchers of OPENs.
+    pub identities: Arc<Identities>,
+    /// Voucher by which this end proves its name to those who ask for it.
+    pub server_voucher: Arc<ServerVoucher>,
     /// Offered services; requests for any other are refused.
     pub services: Vec<ServiceName>,
     /// TCP congestion control of accepted connections; the system's default if `None`.
@@ -57,6 +64,8 @@ impl ListenOptions {
             addr,
             identity,
             accept,
+            identities: Arc::default(),
+            server_voucher: Arc::default(),
             services,
             congestion: None,
             clock_ahead_ms: 0,

@@ -7,7 +7,9 @@ use std::{
 };
 
 use data_encoding::HEXLOWER;
-use longhaul_proto::{Endpoint, PublicKey};
+use longhaul_hop::unix_ms;
+use longhaul_identity::{TrustAnchors, verify_server};
+use longhaul_proto::{Endpoint, Host, PublicKey, Voucher};
 use longhaul_raw_keys::{SCHEMES, only_tls13, presented_key, verify_handshake};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, ServerConfig,
@@ -38,6 +40,9 @@ pub enum ServerTrust {
     Pinned(PublicKey),
     /// Calls a function in the middle of the handshake. It must not wait for a person.
     Callback(ServerKeyCallback),
+    /// Accepts a key that a certificate of these authorities vouches for, in the server's name
+    /// (LH-VOUCHER-6). About others, the function decides.
+    Certified(Arc<TrustAnchors>, ServerKeyCallback),
 }
 
 /// Verdict on a server's key.
@@ -59,17 +64,65 @@ impl ServerTrust {
     pub(crate) const fn pinned(&self) -> Option<PublicKey> {
         match self {
             Self::Pinned(key) => Some(*key),
-            Self::Callback(_) => None,
+            Self::Callback(_) | Self::Certified(..) => None,
         }
     }
 
-    fn verdict(&self, server: &Endpoint, found: &PublicKey) -> KeyVerdict {
+    /// Accepts certificates of these authorities as well, unless a key is pinned.
+    #[must_use]
+    pub fn or_certified_by(self, anchors: Arc<TrustAnchors>) -> Self {
+        match self {
+            Self::Pinned(key) => Self::Pinned(key),
+            Self::Callback(ask) | Self::Certified(_, ask) => Self::Certified(anchors, ask),
+        }
+    }
+
+    /// Returns true if the server may prove itself by a certificate.
+    pub(crate) const fn has_authorities(&self) -> bool {
+        matches!(self, Self::Certified(..))
+    }
+
+    fn verdict(
+        &self,
+        server: &Endpoint,
+        found: &PublicKey,
+        voucher: Option<&Voucher>,
+    ) -> KeyVerdict {
         match self {
             Self::Pinned(expected) if expected == found => KeyVerdict::Trusted,
             Self::Pinned(expected) => KeyVerdict::Mismatch {
                 expected: *expected,
             },
             Self::Callback(ask) => ask(server, found),
+            Self::Certified(anchors, ask) => match voucher {
+                Some(voucher) if is_certified(server, found, voucher, anchors) => {
+                    KeyVerdict::Trusted
+                }
+                _ => ask(server, found),
+            },
+        }
+    }
+}
+
+/// Returns true if the voucher proves that the key is that of the server.
+fn is_certified(
+    server: &Endpoint,
+    found: &PublicKey,
+    voucher: &Voucher,
+    anchors: &TrustAnchors,
+) -> bool {
+    if voucher.key != *found {
+        return false;
+    }
+    let host = match &server.host {
+        Host::Name(name) => name.clone(),
+        Host::Ip(ip) => ip.to_string(),
+    };
+    match verify_server(voucher, &host, anchors, unix_ms()) {
+        Ok(()) => true,
+        Err(fault) => {
+            tracing::warn!("the certificate of {server} is not accepted: {fault}");
+            false
         }
     }
 }
@@ -79,6 +132,7 @@ impl fmt::Debug for ServerTrust {
         match self {
             Self::Pinned(key) => f.debug_tuple("Pinned").field(key).finish(),
             Self::Callback(_) => f.write_str("Callback"),
+            Self::Certified(..) => f.write_str("Certified"),
         }
     }
 }
@@ -156,6 +210,8 @@ pub(crate) struct ServerKey {
     trust: ServerTrust,
     provider: Arc<CryptoProvider>,
     seen: OnceLock<(PublicKey, KeyVerdict)>,
+    /// Voucher of the server's answer, which comes before its handshake.
+    voucher: OnceLock<Voucher>,
 }
 
 impl ServerKey {
@@ -166,7 +222,13 @@ impl ServerKey {
             trust,
             provider,
             seen: OnceLock::new(),
+            voucher: OnceLock::new(),
         })
+    }
+
+    /// Takes the voucher of the server's answer, before its handshake is read.
+    pub(crate) fn show_voucher(&self, voucher: Voucher) {
+        let _ = self.voucher.set(voucher);
     }
 
     /// Returns the server's key once the server has proved to have it.
@@ -206,9 +268,11 @@ impl ServerCertVerifier for ServerKey {
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let found = presented_key(end_entity)?;
-        let (_, verdict) = self
-            .seen
-            .get_or_init(|| (found, self.trust.verdict(&self.destination, &found)));
+        let judge = || {
+            let voucher = self.voucher.get();
+            self.trust.verdict(&self.destination, &found, voucher)
+        };
+        let (_, verdict) = self.seen.get_or_init(|| (found, judge()));
         match verdict {
             KeyVerdict::Trusted => Ok(ServerCertVerified::assertion()),
             _ => Err(CertificateError::ApplicationVerificationFailure.into()),

@@ -32,11 +32,14 @@ const LOG_PER_SECOND: u32 = 5;
 /// Delay after which omitted log lines are reported, unless another line has reported them.
 const MAX_LOG_SILENCE: Duration = Duration::from_secs(1);
 
+/// Number of accounts from which those of keys that hold nothing are closed. A certificate can
+/// vouch for one key after the other.
+const MAX_IDLE_ACCOUNTS: usize = 1024;
+
 /// Granularity of memory accounting, in bytes.
 const BOOKKEEPING_STEP: u64 = 64 * 1024;
 
-/// The accounts of all keys. There is one for each authenticated key that has ever connected, so
-/// the grants bound their number.
+/// The accounts of all keys that connected lately.
 pub(crate) struct Accounts {
     shared: Arc<SharedAccounts>,
     of: Mutex<HashMap<PublicKey, Arc<Account>>>,
@@ -92,6 +95,11 @@ impl Accounts {
     /// Returns the account of `key`, and opens it if necessary.
     pub(crate) fn account_of(&self, key: PublicKey) -> Arc<Account> {
         let mut accounts = self.of.lock();
+        if accounts.len() >= MAX_IDLE_ACCOUNTS && !accounts.contains_key(&key) {
+            accounts.retain(|_, account| Arc::strong_count(account) > 1);
+            let mut shared = self.shared.accounts.lock();
+            shared.retain(|account| account.strong_count() > 0);
+        }
         let account = accounts
             .entry(key)
             .or_insert_with(|| self.open(key, Some(Semaphore::new(1)), None));
@@ -303,6 +311,20 @@ mod tests {
 
     fn key(n: u8) -> PublicKey {
         PublicKey::from_bytes([n; 32])
+    }
+
+    #[test]
+    fn accounts_of_keys_that_hold_nothing_are_closed() {
+        let accounts = Accounts::new(&ServerLimits::default());
+        let kept = accounts.account_of(key(1));
+        for n in 0..2 * MAX_IDLE_ACCOUNTS {
+            let mut bytes = [2; 32];
+            bytes[..8].copy_from_slice(&n.to_be_bytes());
+            accounts.account_of(PublicKey::from_bytes(bytes));
+        }
+        assert!(accounts.of.lock().len() <= MAX_IDLE_ACCOUNTS);
+        assert!(accounts.shared.accounts.lock().len() <= MAX_IDLE_ACCOUNTS);
+        assert!(Arc::ptr_eq(&kept, &accounts.account_of(key(1))));
     }
 
     fn accounts() -> Accounts {

@@ -1,4 +1,4 @@
-//! Grants: the keys that may read and write, and where. Without a grant, access is denied.
+//! Grants: the principals that may read and write, and where. Without a grant, access is denied.
 
 #![deny(clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use longhaul_identity::{Identities, Principal, PrincipalPattern};
 use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
 use longhaul_session::read_trusted_file;
@@ -34,11 +35,17 @@ impl Access {
 
 /// The grants of one server.
 #[derive(Debug, Clone, Default)]
-pub struct Grants(Vec<Grant>);
+pub struct Grants {
+    grants: Vec<Grant>,
+    /// Names and groups of keys.
+    identities: Arc<Identities>,
+    /// If true, a grant is for a name or a group.
+    has_names: bool,
+}
 
 #[derive(Debug, Clone)]
 struct Grant {
-    key: PublicKey,
+    principal: PrincipalPattern,
     access: Access,
     directory: RelPath,
 }
@@ -62,7 +69,8 @@ pub enum GrantError {
         /// Error and its position.
         detail: String,
     },
-    /// The key or the directory of a grant is invalid.
+    /// The principal or the directory of a grant is invalid. A principal is a key, `name:NAME` or
+    /// `group:NAME`. Names with `=` can only be written in the file of grants.
     #[error(
         "grant {grant:?}: {detail}; \
          write KEY or KEY=DIRECTORY, the directory being beneath the root"
@@ -86,7 +94,8 @@ struct GrantsFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileGrant {
-    key: toml::Spanned<String>,
+    key: Option<toml::Spanned<String>>,
+    principals: Option<toml::Spanned<Vec<String>>>,
     #[serde(default)]
     read: Vec<String>,
     #[serde(default)]
@@ -96,35 +105,64 @@ struct FileGrant {
 }
 
 impl Grants {
+    /// Creates grants that take the names and groups of keys from `identities`.
+    #[must_use]
+    pub fn new(identities: Arc<Identities>) -> Self {
+        Self {
+            identities,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the names and groups of keys.
+    #[must_use]
+    pub fn identities(&self) -> &Arc<Identities> {
+        &self.identities
+    }
+
     /// Adds a grant in command-line form: `KEY` for everything beneath the root, or
-    /// `KEY=DIRECTORY`.
+    /// `KEY=DIRECTORY`. Instead of the key there may be a name or a group.
     pub fn add(&mut self, access: Access, grant: &str) -> Result<(), GrantError> {
-        let (key, directory) = grant.split_once('=').unwrap_or((grant, "/"));
-        let wrong = |detail: String| GrantError::Grant {
-            grant: grant.to_owned(),
-            detail,
-        };
-        let key = key
+        let (principal, directory) = grant.split_once('=').unwrap_or((grant, "/"));
+        self.add_to(access, principal, directory)
+            .map_err(|detail| GrantError::Grant {
+                grant: grant.to_owned(),
+                detail,
+            })
+    }
+
+    /// Grants a principal access to a directory, both as text. Errors are descriptions.
+    fn add_to(&mut self, access: Access, principal: &str, directory: &str) -> Result<(), String> {
+        let principal: PrincipalPattern = principal
             .parse()
-            .map_err(|error: longhaul_proto::KeyError| wrong(error.to_string()))?;
+            .map_err(|error: longhaul_identity::InvalidPattern| error.to_string())?;
+        // Keys that cost nothing would share the server with its users.
+        if principal == PrincipalPattern::Anybody {
+            return Err("\"*\" grants nothing: name keys, names or groups".to_owned());
+        }
         let directory =
-            RelPath::from_typed(directory.as_bytes()).map_err(|error| wrong(error.to_string()))?;
-        self.grant(key, access, directory);
+            RelPath::from_typed(directory.as_bytes()).map_err(|error| error.to_string())?;
+        self.grant_to(principal, access, directory);
         Ok(())
     }
 
     /// Grants `key` this access to `directory`, a path beneath the root, and to everything beneath
     /// it.
     pub fn grant(&mut self, key: PublicKey, access: Access, directory: RelPath) {
-        self.0.push(Grant {
-            key,
+        self.grant_to(PrincipalPattern::Key(key), access, directory);
+    }
+
+    fn grant_to(&mut self, principal: PrincipalPattern, access: Access, directory: RelPath) {
+        self.has_names |= !matches!(principal, PrincipalPattern::Key(_));
+        self.grants.push(Grant {
+            principal,
             access,
             directory,
         });
     }
 
-    /// Adds the grants of a TOML file. It has tables `[[grant]]` with `key` and the lists `read`,
-    /// `create` and `write` of directories.
+    /// Adds the grants of a TOML file. It has tables `[[grant]]` with `key` or `principals`, and
+    /// the lists `read`, `create` and `write` of directories.
     pub fn add_file(&mut self, path: &Path) -> Result<(), GrantError> {
         let file = printable(path.as_os_str().as_encoded_bytes());
         let text = read_trusted_file(path).map_err(|source| GrantError::Read {
@@ -147,7 +185,23 @@ impl Grants {
             detail: printable(error.message().replace('\n', " ").as_bytes()),
         })?;
         for grant in parsed.grant {
-            let key_at = grant.key.span().start;
+            let (listed, span) = match (grant.key, grant.principals) {
+                (Some(key), None) => {
+                    let span = key.span();
+                    (vec![key.into_inner()], span)
+                }
+                (None, Some(listed)) => {
+                    let span = listed.span();
+                    (listed.into_inner(), span)
+                }
+                (key, _) => {
+                    return Err(GrantError::Form {
+                        file: key.map_or(file.to_owned(), |key| at(key.span().start)),
+                        detail: "a grant has either key = \"lhk1:...\" or principals = [...]"
+                            .into(),
+                    });
+                }
+            };
             let lists = [
                 (Access::Read, &grant.read),
                 (Access::Create, &grant.create),
@@ -155,22 +209,38 @@ impl Grants {
             ];
             for (access, directories) in lists {
                 for directory in directories {
-                    let grant = format!("{}={directory}", grant.key.get_ref());
-                    self.add(access, &grant).map_err(|error| GrantError::Form {
-                        file: at(key_at),
-                        detail: error.to_string(),
-                    })?;
+                    for principal in &listed {
+                        self.add_to(access, principal, directory)
+                            .map_err(|detail| GrantError::Form {
+                                file: at(span.start),
+                                detail: printable(detail.as_bytes()),
+                            })?;
+                    }
                 }
             }
         }
         Ok(())
     }
 
+    /// Returns the principal of a key. Names are looked up only if a grant needs them.
+    fn principal(&self, key: &PublicKey) -> Principal {
+        match self.has_names {
+            true => self.identities.principal(key),
+            false => Principal::from_key(*key),
+        }
+    }
+
+    /// Returns the grants of a principal.
+    fn grants_of<'a>(&'a self, principal: &'a Principal) -> impl Iterator<Item = &'a Grant> {
+        let grants = self.grants.iter();
+        grants.filter(move |grant| grant.principal.matches(principal))
+    }
+
     /// Returns true if `key` has this access to `path` and everything beneath it.
     pub fn allows(&self, key: &PublicKey, access: Access, path: &RelPath) -> bool {
-        self.0
-            .iter()
-            .any(|g| g.key == *key && g.access.permits(access) && path.is_within(&g.directory))
+        let principal = self.principal(key);
+        self.grants_of(&principal)
+            .any(|g| g.access.permits(access) && path.is_within(&g.directory))
     }
 
     /// Returns the widest directory around `path` to which `key` has this access. The copy is
@@ -181,28 +251,33 @@ impl Grants {
         access: Access,
         path: &RelPath,
     ) -> Option<&RelPath> {
-        self.0
+        let principal = self.principal(key);
+        let around = |g: &&Grant| {
+            g.principal.matches(&principal)
+                && g.access.permits(access)
+                && path.is_within(&g.directory)
+        };
+        self.grants
             .iter()
-            .filter(|g| g.key == *key && g.access.permits(access) && path.is_within(&g.directory))
+            .filter(around)
             .map(|g| &g.directory)
             .min_by_key(|directory| directory.as_bytes().len())
     }
 
     /// Returns true if `key` has any grant.
     pub fn has_key(&self, key: &PublicKey) -> bool {
-        self.0.iter().any(|g| g.key == *key)
+        self.grants_of(&self.principal(key)).next().is_some()
     }
 
     /// Returns true if `key` may read anything.
     pub fn may_read(&self, key: &PublicKey) -> bool {
-        self.0
-            .iter()
-            .any(|g| g.key == *key && g.access == Access::Read)
+        self.grants_of(&self.principal(key))
+            .any(|g| g.access == Access::Read)
     }
 
     /// Returns true if there are no grants.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.grants.is_empty()
     }
 }
 
@@ -314,6 +389,54 @@ mod tests {
             grants.widest_directory(&key(1), Access::Write, &path("in/a/b")),
             None
         );
+    }
+
+    #[test]
+    fn names_and_groups_need_a_principal_that_has_them() {
+        let tmp = tempfile::tempdir().unwrap();
+        let file = tmp.path().join("principals.toml");
+        let principals = format!(
+            "[[principal]]\nname = \"ana\"\nkeys = [\"{}\"]\ngroups = [\"lab\"]\n",
+            key(1)
+        );
+        std::fs::write(&file, principals).unwrap();
+        let mut grants = Grants::new(Identities::load(&file).unwrap());
+        grants
+            .add_text(
+                "[[grant]]\nprincipals = [\"group:lab\", \"name:bo\"]\nread = [\"/\"]\n",
+                "grants.toml",
+            )
+            .unwrap();
+        grants.add(Access::Write, "name:ana=in").unwrap();
+        assert!(grants.allows(&key(1), Access::Read, &path("x")));
+        assert!(grants.allows(&key(1), Access::Write, &path("in/x")));
+        assert!(!grants.allows(&key(1), Access::Write, &path("x")));
+        assert_eq!(
+            grants.widest_directory(&key(1), Access::Write, &path("in/x")),
+            Some(&path("in"))
+        );
+        assert!(!grants.has_key(&key(2)) && !grants.may_read(&key(2)));
+        assert!(grants.has_key(&key(1)) && grants.may_read(&key(1)));
+    }
+
+    #[test]
+    fn grants_list_one_form_of_principals_and_not_anybody() {
+        let mut grants = Grants::default();
+        for text in [
+            "[[grant]]\nread = [\"/\"]\n",
+            "[[grant]]\nkey = \"lhk1:x\"\nprincipals = []\nread = [\"/\"]\n",
+            "[[grant]]\nprincipals = [\"*\"]\nread = [\"/\"]\n",
+        ] {
+            let error = grants
+                .add_text(text, "grants.toml")
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.starts_with("grants.toml") && !error.contains('\n'),
+                "{error}"
+            );
+        }
+        assert!(grants.add(Access::Read, "*").is_err() && grants.is_empty());
     }
 
     #[test]

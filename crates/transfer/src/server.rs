@@ -155,6 +155,12 @@ impl Server {
     /// Puts `grants` in force, and ends the running copies that they do not allow.
     pub fn replace_grants(&self, grants: Grants) {
         self.grants.replace(grants);
+        self.enforce_grants();
+    }
+
+    /// Ends the running copies that the grants do not allow any more, because their principals
+    /// have lost names or groups.
+    pub fn enforce_grants(&self) {
         self.end_copies(EarlyEnd::Revoked, |copy| {
             self.authorise(&copy.hello.request, &copy.principal)
                 .is_err()

@@ -137,6 +137,7 @@ pub async fn client(server: Endpoint, options: &AgentOptions) -> Result<ServiceC
         wanted: HostKeyOptions {
             key: options.host_key,
             accept_new: options.accept_new,
+            ca: None,
         },
         authority: options.ca.clone(),
     };

@@ -1,7 +1,7 @@
 //! The controller as a process: its listeners, its shutdown and its restart.
 
 use std::fs::File;
-use std::future::{pending, ready};
+use std::future::pending;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -18,6 +18,7 @@ use longhaul_control::metrics::page;
 use longhaul_control::store::retention::Retention;
 use longhaul_control::{Controller, ControllerConfig, ControllerStore};
 use longhaul_control_client::ServiceUrl;
+use longhaul_identity::Identities;
 use longhaul_service::{Hangup, StatusListener, StatusPage};
 use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
@@ -127,9 +128,11 @@ pub async fn start(
         .as_ref()
         .and_then(|(listener, _)| listener.local_addr().ok());
     let said = setup::read(service.config.as_deref(), dir)?;
+    let identities = service.principals.load()?;
     let settings = ControllerConfig {
         name: service.name.clone().unwrap_or_else(host_name),
         key: identity.public(),
+        identities: identities.clone(),
         signer: identity.signing_key().clone(),
         retention: Retention {
             single: i64::from(service.keep) * DAY_SECONDS,
@@ -200,9 +203,9 @@ pub async fn start(
         tokio::spawn(listener.serve(page))
     });
     let work = async move {
-        let reload = || {
+        let reload = || async {
             tls.iter().for_each(TlsSettings::reload);
-            ready(())
+            reload_principals(identities.clone()).await;
         };
         let restart = async {
             match again {
@@ -214,6 +217,7 @@ pub async fn start(
             () = stop.wait() => (false, None),
             () = restart => (true, None),
             never = hangup.run_each(reload) => match never {},
+            never = identities.clone().maintain() => match never {},
             ended = served.join_next() => (false, ended),
         };
         tracing::info!(
@@ -315,6 +319,20 @@ async fn listen_remotely(
     ))
 }
 
+/// Reads the principals again. A file with an error changes nothing.
+async fn reload_principals(identities: Arc<Identities>) {
+    let has_file = identities.file().is_some();
+    // If the task panics, the principals in force stay.
+    match tokio::task::spawn_blocking(move || identities.reload()).await {
+        Ok(Ok(())) if has_file => tracing::info!("the principals were reloaded"),
+        Ok(Err(error)) => tracing::error!(
+            %error,
+            "the principals were not reloaded: the previous ones stay in force"
+        ),
+        _ => {}
+    }
+}
+
 /// Builds the gate that admits keys that were granted a role.
 async fn key_gate(controller: &Controller, secured: &TlsSettings) -> Arc<KeyGate> {
     let since = first_second().await;
@@ -325,7 +343,8 @@ async fn key_gate(controller: &Controller, secured: &TlsSettings) -> Arc<KeyGate
         controller.keys(),
         names,
         since,
-    );
+    )
+    .with_named_callers(controller.named_callers());
     let gate = Arc::new(gate);
     controller.serve_gate(gate.clone());
     gate

@@ -1,9 +1,9 @@
-//! Principals: the keys that may use the controller.
+//! Principals: the keys, names and groups that may use the controller.
 
 use anyhow::Result;
 use longhaul_control_api::principals::{Grant, PrincipalList};
 use longhaul_control_client::percent_encode;
-use longhaul_proto::PublicKey;
+use longhaul_identity::PrincipalPattern;
 use longhaul_proto::text::printable;
 
 use crate::answer;
@@ -11,18 +11,20 @@ use crate::exit::Exit;
 use crate::local_controller::{ControlClient, NO_BODY};
 
 /// Grants a role.
-pub fn grant(key: &PublicKey, role: &str, name: Option<String>) -> Result<Exit> {
-    let path = format!("/principals/{key}/roles/{}", percent_encode(role));
+pub fn grant(who: &PrincipalPattern, role: &str, name: Option<String>) -> Result<Exit> {
+    let who = percent_encode(&who.to_string());
+    let path = format!("/principals/{who}/roles/{}", percent_encode(role));
     let () = ControlClient::local()?.ask("PUT", &path, Some(&Grant { name }))?;
     Ok(Exit::Success)
 }
 
 /// Takes a role, or all of them.
-pub fn revoke(key: &PublicKey, role: Option<&str>) -> Result<Exit> {
+pub fn revoke(who: &PrincipalPattern, role: Option<&str>) -> Result<Exit> {
     let role = role
         .map(|role| format!("/roles/{}", percent_encode(role)))
         .unwrap_or_default();
-    let () = ControlClient::local()?.ask("DELETE", &format!("/principals/{key}{role}"), NO_BODY)?;
+    let who = percent_encode(&who.to_string());
+    let () = ControlClient::local()?.ask("DELETE", &format!("/principals/{who}{role}"), NO_BODY)?;
     Ok(Exit::Success)
 }
 

@@ -46,6 +46,7 @@ impl Doctor {
         let wanted = trust::HostKeyOptions {
             key: self.host_key,
             accept_new: self.accept_new,
+            ca: None,
         };
         let mut options = ConnectOptions {
             quic: transport.map(|_| crate::quic::dialler()),

@@ -470,6 +470,19 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[("longhaul keys new backup", "make a key named backup")],
     ),
     (
+        "keys vouch",
+        &[
+            (
+                "longhaul keys vouch --certificate cert.pem --private-key key.pem",
+                "let a certificate vouch for the default key for a week",
+            ),
+            (
+                "longhaul keys vouch --private-key /dev/stdin --valid 12h",
+                "for 12 hours, with a private key that openssl pkey decrypts in a pipe",
+            ),
+        ],
+    ),
+    (
         "keys list",
         &[("longhaul keys list", "list the keys of this user")],
     ),

@@ -80,6 +80,7 @@ impl JoinCommand {
             wanted: HostKeyOptions {
                 key: self.host_key,
                 accept_new: self.accept_new,
+                ca: None,
             },
             authority: None,
         };

@@ -171,6 +171,7 @@ async fn options(perf: &Perf, server: &Endpoint) -> Result<(ConnectOptions, Pend
     let wanted = trust::HostKeyOptions {
         key: perf.measure.host_key,
         accept_new: perf.measure.accept_new,
+        ca: None,
     };
     let mut options = ConnectOptions {
         congestion: perf.congestion.clone(),

@@ -8,6 +8,7 @@ mod activation;
 mod agent;
 mod agents;
 mod aliases;
+mod certificates;
 #[path = "../common/mod.rs"]
 mod common;
 mod completion;

@@ -4,11 +4,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use longhaul_api::authorized_keys::{AuthorizedKey, AuthorizedKeys, KeyRole};
+use longhaul_api::key_gate::NamedCallers;
 use longhaul_api::{Caller, KeyGate};
-use longhaul_control_api::principals::{Permission, Resource};
+use longhaul_control_api::principals::{Permission, Resource, Right};
+use longhaul_identity::Principal;
 use longhaul_proto::PublicKey;
 
-use super::{Controller, read, set};
+use super::{Authorities, Controller, read, set};
 use crate::authority::{AccessDenied, OPERATOR, Subject, decide};
 use crate::places::Speaker;
 use crate::reservations::ReservationCaller;
@@ -24,15 +26,14 @@ impl Controller {
                 rights: None,
             };
         };
-        let authorities = read(&self.0.authorities);
-        let rights = authorities
-            .by_key
-            .get(key)
-            .map(|(_, rights)| rights.clone());
         ReservationCaller {
             owner: key.to_string(),
             name: caller.user.clone(),
-            rights: Some(rights.unwrap_or_default()),
+            rights: Some(
+                self.authority(key)
+                    .map(|(_, rights)| rights)
+                    .unwrap_or_default(),
+            ),
         }
     }
 
@@ -48,8 +49,7 @@ impl Controller {
     /// Returns the caller of a document that was signed with this key.
     #[must_use]
     pub fn caller(&self, key: PublicKey) -> Caller {
-        let authorities = read(&self.0.authorities);
-        let name = authorities.by_key.get(&key).map(|(name, _)| name.clone());
+        let name = self.authority(&key).map(|(name, _)| name);
         Caller {
             user: name.unwrap_or_else(|| key.to_string()),
             key: Some(key),
@@ -91,13 +91,48 @@ impl Controller {
         let Some(key) = &caller.key else {
             return Ok(());
         };
+        // A principal may have lost its roles or names a moment ago.
+        let rights = self.authority(key).map(|(_, rights)| rights);
+        let rights = rights.unwrap_or_default();
+        decide(&caller.user, &rights, resource, permission, subject)
+    }
+
+    /// Returns the name and rights of the holder of a key: its own, and those of its names and
+    /// groups. `None` if it has none.
+    fn authority(&self, key: &PublicKey) -> Option<(String, Vec<Right>)> {
         let authorities = read(&self.0.authorities);
-        // A principal may have lost its roles a moment ago.
-        let rights = authorities
-            .by_key
-            .get(key)
-            .map_or(&[][..], |(_, rights)| rights);
-        decide(&caller.user, rights, resource, permission, subject)
+        let own = authorities.by_key.get(key).cloned();
+        if authorities.named.is_empty() {
+            return own;
+        }
+        let principal = self.0.settings.identities.principal(key);
+        match (own, authorities.rights_by_name(&principal)) {
+            (own, None) => own,
+            (Some((name, mut rights)), Some(further)) => {
+                rights.extend(further);
+                Some((name, rights))
+            }
+            (None, Some(rights)) => Some((name_of(&principal), rights)),
+        }
+    }
+
+    /// Returns the admission of callers by names and groups, for a gate.
+    #[must_use]
+    pub fn named_callers(&self) -> NamedCallers {
+        // The gate belongs to the controller.
+        let state = Arc::downgrade(&self.0);
+        NamedCallers {
+            identities: Arc::clone(&self.0.settings.identities),
+            authorize: Arc::new(move |principal: &Principal| {
+                let authorities = read(&state.upgrade()?.authorities);
+                authorities.rights_by_name(principal)?;
+                Some(AuthorizedKey {
+                    name: name_of(principal),
+                    // Rights are checked for each request.
+                    role: KeyRole::All,
+                })
+            }),
+        }
     }
 
     /// Returns the ends that `caller` speaks for; `None` for the operator.
@@ -137,4 +172,22 @@ impl Controller {
         let name = authorities.by_key.get(&key).map_or("", |(name, _)| name);
         self.places().reporter(&key, name)
     }
+}
+
+impl Authorities {
+    /// Returns the rights of a principal by its names and groups; `None` if no entry lists it.
+    fn rights_by_name(&self, principal: &Principal) -> Option<Vec<Right>> {
+        let listing = self.named.iter();
+        let mut listing = listing.filter(|(pattern, _)| pattern.matches(principal));
+        let (_, first) = listing.next()?;
+        let mut rights = first.clone();
+        rights.extend(listing.flat_map(|(_, rights)| rights.clone()));
+        Some(rights)
+    }
+}
+
+/// Returns the name of a principal in logs and answers.
+fn name_of(principal: &Principal) -> String {
+    let name = principal.short_name().map(str::to_owned);
+    name.unwrap_or_else(|| principal.key.to_string())
 }

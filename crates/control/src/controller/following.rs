@@ -8,6 +8,7 @@ use std::time::Duration;
 use longhaul_control_api::map::Registration;
 use longhaul_control_api::measurements::{KeptMeasurement, MeasurementQuery};
 use longhaul_control_api::transfers::TransferReport;
+use longhaul_identity::PrincipalPattern;
 use longhaul_map::{DepotNames, fold_name};
 use longhaul_proto::PublicKey;
 use tokio::sync::{mpsc, watch};
@@ -80,13 +81,15 @@ impl Controller {
     /// Loads rights and the operator's map.
     async fn follow_operator(&self) -> Result<(), StoreError> {
         let mut by_key = BTreeMap::new();
-        for (key, authority) in self.0.store.authorities().await? {
-            match key.parse() {
-                Ok(key) => _ = by_key.insert(key, authority),
-                Err(_) => tracing::error!(key, "the store has a principal with an invalid key"),
+        let mut named = Vec::new();
+        for (who, authority) in self.0.store.authorities().await? {
+            match who.parse() {
+                Ok(PrincipalPattern::Key(key)) => _ = by_key.insert(key, authority),
+                Ok(pattern) => named.push((pattern, authority.1)),
+                Err(_) => tracing::error!(who, "the store has an invalid principal"),
             }
         }
-        set(&self.0.authorities, Arc::new(Authorities { by_key }));
+        set(&self.0.authorities, Arc::new(Authorities { by_key, named }));
         if let Some(gate) = read(&self.0.gate) {
             gate.replace_keys(self.keys());
         }

@@ -8,7 +8,7 @@ use longhaul_api::{Caller, Problem, ProblemKind};
 use longhaul_control_api::principals::{
     Constraint, Grant, Permission, PrincipalList, Resource, Role, RoleList,
 };
-use longhaul_proto::PublicKey;
+use longhaul_identity::PrincipalPattern;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -25,9 +25,14 @@ fn may(controller: &Controller, caller: &Caller, permission: Permission) -> Resu
     Ok(controller.allow(caller, Resource::Principals, permission, &Subject::all())?)
 }
 
-fn read_key(key: &str) -> Result<PublicKey, Problem> {
-    let read = key.parse();
-    read.map_err(|_| invalid("not a key, lhk1:...: longhaul keys show prints one"))
+/// Reads a key, a name or a group. Nothing can be granted to everybody.
+fn read_principal(text: &str) -> Result<PrincipalPattern, Problem> {
+    match text.parse() {
+        Ok(PrincipalPattern::Anybody) | Err(_) => Err(invalid(
+            "not a key, lhk1:..., which longhaul keys show prints, nor name:NAME or group:NAME",
+        )),
+        Ok(principal) => Ok(principal),
+    }
 }
 
 fn check_name(name: &str) -> Result<(), Problem> {
@@ -80,7 +85,7 @@ pub async fn grant(
     JsonBody(grant): JsonBody<Grant>,
 ) -> Result<StatusCode, Problem> {
     may(&controller, &caller, Permission::Write)?;
-    let key = read_key(&key)?;
+    let key = read_principal(&key)?;
     grant.name.as_deref().map_or(Ok(()), check_name)?;
     controller
         .store()
@@ -131,7 +136,7 @@ async fn take(
     role: Option<&str>,
 ) -> Result<StatusCode, Problem> {
     may(controller, caller, Permission::Write)?;
-    let key = read_key(key)?;
+    let key = read_principal(key)?;
     controller.store().revoke(&key, role).await?;
     controller.follow().await?;
     controller.log().log(Some(caller), |left_out| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use longhaul_api::database::next_numbers;
 use longhaul_control_api::principals::{Principal, Right, Role};
-use longhaul_proto::PublicKey;
+use longhaul_identity::PrincipalPattern;
 use sqlx::{Any, Row as _, Transaction};
 
 use super::{ControllerStore, StoreError, from_stored};
@@ -66,14 +66,14 @@ impl ControllerStore {
         Ok(roles)
     }
 
-    /// Grants an existing role, and names the principal. A new one without a name is named by the
-    /// end of its key.
+    /// Grants an existing role to a key, a name or a group, and names it. A new one without a name
+    /// is named by the end of its text.
     ///
     /// # Errors
     /// The role does not exist, or the store does not answer.
     pub async fn grant(
         &self,
-        key: &PublicKey,
+        who: &PrincipalPattern,
         role: &str,
         name: Option<&str>,
     ) -> Result<(), StoreError> {
@@ -84,7 +84,7 @@ impl ControllerStore {
                 name: role.to_owned(),
             });
         }
-        let key = key.to_string();
+        let key = who.to_string();
         let mut writing = self.write().await?;
         let now = self.database.now(&mut writing.transaction).await?;
         let insert = "INSERT INTO principals (key, name, created) VALUES ($1, $2, $3) \
@@ -119,8 +119,12 @@ impl ControllerStore {
     ///
     /// # Errors
     /// The principal does not have that role, or the store does not answer.
-    pub async fn revoke(&self, key: &PublicKey, role: Option<&str>) -> Result<(), StoreError> {
-        let text = key.to_string();
+    pub async fn revoke(
+        &self,
+        who: &PrincipalPattern,
+        role: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let text = who.to_string();
         let mut writing = self.write().await?;
         let delete = "DELETE FROM principal_roles WHERE key = $1 AND ($2 = '' OR role = $2)";
         let gone = sqlx::query(delete)
@@ -232,6 +236,10 @@ async fn end_registrations(transaction: &mut Transaction<'static, Any>) -> Resul
 
 /// Returns the end of a key, enough to tell keys apart in a list.
 fn short(key: &str) -> String {
-    let begin = key.len().saturating_sub(8);
+    // Names and groups are short themselves.
+    let begin = match key.starts_with("lhk1:") {
+        true => key.len().saturating_sub(8),
+        false => 0,
+    };
     key.get(begin..).unwrap_or(key).to_owned()
 }

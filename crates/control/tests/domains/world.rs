@@ -84,6 +84,7 @@ impl Domain {
             key: self.key.public(),
             signer: self.key.clone(),
             retention: Default::default(),
+            identities: Default::default(),
             registrations: Default::default(),
             setup: Default::default(),
             roots: Default::default(),

@@ -67,6 +67,7 @@ impl Bench {
             key: own.public(),
             signer: own.clone(),
             retention: Default::default(),
+            identities: Default::default(),
             registrations: Default::default(),
             setup: Default::default(),
             ospf,

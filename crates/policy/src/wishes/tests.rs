@@ -32,7 +32,7 @@ fn within(rules: &[&str], wishes: &StatedWishes<'_>) -> Result<Candidates, Strin
         &OwnAddresses::default(),
     );
     found
-        .retain_within(&key(), wishes)
+        .retain_within(wishes)
         .map_err(|unmet| unmet.to_string())
 }
 
@@ -126,10 +126,7 @@ fn another_rule_may_allow_what_one_does_not() {
         rules: Vec::new(),
         listed: false,
     };
-    assert!(
-        none.retain_within(&key(), &wishes).is_ok(),
-        "no rule is no bound"
-    );
+    assert!(none.retain_within(&wishes).is_ok(), "no rule is no bound");
 }
 
 proptest! {

@@ -8,7 +8,7 @@ use super::{assert_one_line, assert_short_line};
 use crate::{
     Admission, Chain, ChainProgress, CircuitGrant, Endpoint, Hop, Host, MAX_OPEN_BYTES,
     MAX_PADDING_BYTES, MAX_STATUS_BYTES, Open, OpenDecoder, OpenError, PublicKey, Route,
-    ServiceName, SessionId, Status, StatusDecoder, StatusError, text,
+    ServiceName, SessionId, Status, StatusDecoder, StatusError, Voucher, text,
 };
 
 /// Tests any bytes as an OPEN: unchanged, and as options after a valid header.
@@ -28,6 +28,17 @@ pub(super) fn check_circuit_grant(data: &[u8]) {
             if let Err(fault) = grant.check(&holder, &holder, 1, |_| true) {
                 assert_short_line(&fault);
             }
+        }
+        Err(error) => assert_short_line(&error),
+    }
+}
+
+/// Tests any bytes as a voucher. A decoded voucher has canonical form, as bytes and as text.
+pub(super) fn check_voucher(data: &[u8]) {
+    match Voucher::from_bytes(data) {
+        Ok(voucher) => {
+            assert_eq!(voucher.to_bytes().as_deref(), Ok(data));
+            assert_eq!(voucher.to_text().unwrap().parse(), Ok(voucher));
         }
         Err(error) => assert_short_line(&error),
     }

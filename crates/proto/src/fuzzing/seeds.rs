@@ -8,7 +8,7 @@ use super::Seed;
 use crate::{
     CircuitGrant, Endpoint, HopDetails, Open, PublicKey, ResumeAnswer, ResumeOffer, ResumeRequest,
     Route, ServiceName, SessionId, SigningKey, Status, StatusCode, TraceContext, Transport,
-    UnknownOption, VersionRange,
+    UnknownOption, VersionRange, Voucher,
 };
 
 /// Size of the frame header before the options, in bytes.
@@ -143,6 +143,28 @@ pub(super) fn circuit_grant_seeds() -> Vec<Seed> {
         ("cut-short", whole[..50].to_vec()),
         ("another-version", with_bytes_changed(&whole, 0, &[2])),
         ("no-circuit", with_bytes_changed(&whole, 1, &[0])),
+        ("empty", Vec::new()),
+    ]
+    .map(|(name, bytes)| (name.to_owned(), bytes))
+    .into()
+}
+
+/// Returns vouchers whose certificates are not parsed here.
+pub(super) fn voucher_seeds() -> Vec<Seed> {
+    let voucher = Voucher {
+        key: PublicKey::from_bytes([1; 32]),
+        start_unix_ms: 1_000,
+        end_unix_ms: 2_000,
+        certificates: vec![vec![2; 20], vec![3; 10]],
+        scheme: 0x0403,
+        signature: vec![4; 64],
+    };
+    let whole = voucher.to_bytes().unwrap();
+    [
+        ("whole", whole.clone()),
+        ("cut-short", whole[..50].to_vec()),
+        ("another-version", with_bytes_changed(&whole, 0, &[2])),
+        ("no-certificate", with_bytes_changed(&whole, 49, &[0])),
         ("empty", Vec::new()),
     ]
     .map(|(name, bytes)| (name.to_owned(), bytes))

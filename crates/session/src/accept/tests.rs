@@ -22,12 +22,13 @@ fn destination() -> Endpoint {
 fn acceptor(welcome: PublicKey) -> Acceptor {
     let identity = Arc::new(Identity::generate().unwrap());
     Acceptor {
-        admission: OpenAdmission::new(identity.public()),
+        admission: OpenAdmission::new(identity.public(), Arc::default()),
         services: vec![ServiceName::COPY],
         identity,
         accept: Arc::new(move |key| *key == welcome),
         clock_ahead_ms: 0,
         handshake_timeout: Duration::from_secs(20),
+        server_voucher: Arc::default(),
         resumable: None,
     }
 }

@@ -158,7 +158,9 @@ impl SessionParts {
                 open.session_id.as_bytes(),
             ),
         }));
-        open.sign(self.options.identity.signing_key(), unix_ms())
+        let identity = &self.options.identity;
+        identity
+            .sign_open(&mut open, unix_ms())
             .map_err(|error| failed(&error))?;
         let chain = Chain::new(&open, Some(self.peer));
         let signature = open.signature;
@@ -166,7 +168,7 @@ impl SessionParts {
         open.for_first_hop()
             .encode(&mut bytes)
             .map_err(|error| failed(&error))?;
-        let mut hop = HopStream::initiating(conn, bytes.freeze(), chain, None);
+        let mut hop = HopStream::initiating(conn, bytes.freeze(), chain, None, None);
         hop.establish()
             .await
             .map_err(|error| chain_error(error, route))?;
