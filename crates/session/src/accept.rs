@@ -39,6 +39,8 @@ pub(crate) type KeyPredicate = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 pub struct Acceptor {
     pub(crate) identity: Arc<Identity>,
     pub(crate) accept: KeyPredicate,
+    /// If true, delegates may read for the keys that `accept` knows (LH-DELEGATION-7).
+    pub(crate) accepts_delegates: bool,
     pub(crate) clock_ahead_ms: i64,
     pub(crate) handshake_timeout: Duration,
     pub(crate) services: Vec<ServiceName>,
@@ -58,6 +60,7 @@ impl Acceptor {
             clock_ahead_ms: options.clock_ahead_ms,
             identity: options.identity,
             accept: options.accept as KeyPredicate,
+            accepts_delegates: options.accepts_delegates,
             handshake_timeout: options.handshake_timeout,
             resumable: options.resume.map(ResumableSessions::new),
         }
@@ -87,8 +90,10 @@ impl Acceptor {
         verified: impl FnOnce(PublicKey) -> Result<(), QuotaExceeded>,
     ) -> Result<(TlsStream<S>, Open), Error> {
         let decide = |open: &Open| {
-            verified(open.principal).map_err(AdmissionError::QuotaExceeded)?;
-            Ok(Payer::Key(open.principal))
+            // Delegates cost nothing to make, so their principal pays.
+            let payer = open.acting_for();
+            verified(payer).map_err(AdmissionError::QuotaExceeded)?;
+            Ok(Payer::Key(payer))
         };
         match self.receive_admitted(stream, header, decide).await {
             Ok(incoming) => incoming.establish(None).await,
@@ -174,11 +179,11 @@ impl Acceptor {
         open: &Open,
         decide: impl FnOnce(&Open) -> Result<Payer, AdmissionError>,
     ) -> Result<Payer, AdmissionError> {
-        let known = (self.accept)(&open.principal);
         let now = self.initiator_clock_ms();
         let checks = self.admission.checks();
         checks
-            .check_at_acceptor(open, now, |_| known, |service| self.offers(service))
+            .with_delegates(self.accepts_delegates)
+            .check_at_acceptor(open, now, &*self.accept, |service| self.offers(service))
             .map_err(AdmissionError::Refused)?;
         let payer = decide(open)?;
         self.admission

@@ -25,6 +25,9 @@ pub struct ListenOptions {
     /// Predicate that returns true if a key may have sessions. Called for every OPEN, so it must
     /// not block.
     pub accept: Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>,
+    /// If true, the keys that `accept` knows may let other keys read for them (LH-DELEGATION-7).
+    /// Their sessions have [`SessionInfo::delegation`].
+    pub accepts_delegates: bool,
     /// Offered services; requests for any other are refused.
     pub services: Vec<ServiceName>,
     /// TCP congestion control of accepted connections; the system's default if `None`.
@@ -57,6 +60,7 @@ impl ListenOptions {
             addr,
             identity,
             accept,
+            accepts_delegates: false,
             services,
             congestion: None,
             clock_ahead_ms: 0,

@@ -287,6 +287,19 @@ impl<C: Connector> Client<C> {
         destination: CopyDestination,
         names: Vec<String>,
     ) -> Result<CopyOutcome, Error> {
+        let pulling = self.pull_with(destination, names, Account::unshared, |_| ());
+        pulling.await
+    }
+
+    /// Receives as [`Self::pull`] does, with memory and files on the account that `account`
+    /// returns. Each copy of the run calls it, and passes its receiver to `begins`.
+    pub(crate) async fn pull_with(
+        self,
+        destination: CopyDestination,
+        names: Vec<String>,
+        account: impl Fn() -> Arc<Account> + Send,
+        begins: impl Fn(&Arc<Receiver>) + Send,
+    ) -> Result<CopyOutcome, Error> {
         let recursive = !matches!(
             self.hello.request,
             CopyRequest::Pull {
@@ -326,11 +339,12 @@ impl<C: Connector> Client<C> {
             let receiver = Receiver::new(
                 destination,
                 asked(),
-                Account::unshared(),
+                account(),
                 progress,
                 observer,
                 labels,
             )?;
+            begins(&receiver);
             if self.hello.delta {
                 receiver.request_delta();
             }
