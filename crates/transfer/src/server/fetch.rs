@@ -34,6 +34,8 @@ use reports::{FetchObserver, MAX_QUEUED_BYTES, QueuedReports, ReportQueue};
 
 /// Time limit for a client to receive a report (LH-FETCH-5).
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum time for which an outage of the other server is tolerated.
+const MAX_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// The server to fetch from.
 #[derive(Debug, Clone)]
@@ -203,7 +205,7 @@ impl Server {
             compare: ask.copy.compare(),
             streams: ask.copy.streams,
             memory: None,
-            patience: ask.copy.patience(),
+            patience: ask.copy.patience().min(MAX_PATIENCE),
             progress: copy.progress.clone(),
             observer: Arc::new(FetchObserver::new(&ask.copy, account.clone(), queue.clone())),
             receipt: None,
@@ -275,7 +277,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> RunningSession<'_, R, W> {
         if let events @ 1.. = queue.left_out() {
             last.push(FetchReport::LeftOut { events });
         }
-        send(self.writer, &last).await?;
+        // A client that is gone by now changes nothing about what is in place.
+        let _ = send(self.writer, &last).await;
         ended
     }
 
