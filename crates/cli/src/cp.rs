@@ -305,7 +305,8 @@ impl Cp {
             );
         }
         self.deadline()?;
-        if self.receipt.is_some() && (job.is_between_others() || matches!(job, CopyJob::Local { .. }))
+        if self.receipt.is_some()
+            && (job.is_between_others() || matches!(job, CopyJob::Local { .. }))
         {
             bail!(
                 "--receipt is for copies between this machine and another one: run it on one of \

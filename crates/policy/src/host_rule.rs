@@ -102,7 +102,11 @@ mod tests {
             ("[::1]:99", "[::1]:99", "[::1]:99", true),
             ("b.example", "a.example:7511", "20.0.0.1:7511", false),
         ] {
-            assert_eq!(permits(text, server, address), expected, "{text} {server} {address}");
+            assert_eq!(
+                permits(text, server, address),
+                expected,
+                "{text} {server} {address}"
+            );
         }
     }
 

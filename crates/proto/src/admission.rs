@@ -134,10 +134,7 @@ fn check_time_of(open: &Open, now_unix_ms: u64) -> Result<(), OpenRefusal> {
     Ok(check_time(open.signed_at_unix_ms, now_unix_ms)?)
 }
 
-fn check_principal(
-    open: &Open,
-    knows: impl FnOnce(&PublicKey) -> bool,
-) -> Result<(), OpenRefusal> {
+fn check_principal(open: &Open, knows: impl FnOnce(&PublicKey) -> bool) -> Result<(), OpenRefusal> {
     if !knows(&open.principal) {
         return Err(OpenRefusal::Unauthorised(open.principal));
     }

@@ -54,8 +54,7 @@ const LAST_CONSECUTIVE: u16 = TRANSPORTS;
 /// one.
 #[must_use]
 pub const fn is_known_option(number: u16) -> bool {
-    matches!(number, 1..=LAST_CONSECUTIVE | RESUME_OFFER | RESUME)
-        || number == DELEGATION & NUMBER
+    matches!(number, 1..=LAST_CONSECUTIVE | RESUME_OFFER | RESUME) || number == DELEGATION & NUMBER
 }
 
 /// Incremental decoder of an OPEN. Buffers at most [`MAX_OPEN_BYTES`] bytes, and never more than
@@ -296,7 +295,10 @@ impl Open {
                 return invalid("delegation", why);
             }
             if self.service != ServiceName::COPY {
-                return invalid("delegation", "it belongs to the service `copy`, and to no other");
+                return invalid(
+                    "delegation",
+                    "it belongs to the service `copy`, and to no other",
+                );
             }
         }
         if self.resume.is_some() != (self.service == ServiceName::RESUME) {

@@ -9,7 +9,9 @@ use std::net::IpAddr;
 use longhaul_proto::{PortRange, PublicKey};
 pub use longhaul_transfer::files::message::PathBytes;
 use longhaul_transfer::files::message::{FilesRequest, FilesResponse};
-pub use longhaul_transfer::remote_copy::{CopyAsk, CopyDirection, CopyEnd, CopyEvent, CopyProgress};
+pub use longhaul_transfer::remote_copy::{
+    CopyAsk, CopyDirection, CopyEnd, CopyEvent, CopyProgress,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::ClientClock;

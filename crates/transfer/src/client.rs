@@ -336,14 +336,8 @@ impl<C: Connector> Client<C> {
             run.hello.offer = destination.has_something().then_some(self.compare);
             let labels = Sources::labels(names.clone());
             let (progress, observer) = (self.progress.clone(), self.observer.clone());
-            let receiver = Receiver::new(
-                destination,
-                asked(),
-                account(),
-                progress,
-                observer,
-                labels,
-            )?;
+            let receiver =
+                Receiver::new(destination, asked(), account(), progress, observer, labels)?;
             begins(&receiver);
             if self.hello.delta {
                 receiver.request_delta();

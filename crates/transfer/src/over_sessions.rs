@@ -392,7 +392,9 @@ pub async fn serve_fetch(server: Arc<Server>, session: Session, fetcher: Arc<Fet
         "session of a fetch",
         async |server, session, key| {
             let connect = |source| fetcher.connector(source);
-            server.serve_fetch(session, key, fetcher.key(), connect).await
+            server
+                .serve_fetch(session, key, fetcher.key(), connect)
+                .await
         },
     )
     .await;

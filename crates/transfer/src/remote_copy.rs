@@ -327,12 +327,12 @@ mod tests {
             told(Error::StreamsLost("reset".into())),
             "the copy broke off: b.example: reset"
         );
-        assert_eq!(
-            told(Error::Disagreement),
-            Error::Disagreement.to_string()
-        );
+        assert_eq!(told(Error::Disagreement), Error::Disagreement.to_string());
         assert!(told(Error::Protocol("odd".into())).contains("protocol: b.example: odd"));
-        assert_eq!(CopyEnd::new(&Ok([7; 32])).into_result("b").unwrap(), [7; 32]);
+        assert_eq!(
+            CopyEnd::new(&Ok([7; 32])).into_result("b").unwrap(),
+            [7; 32]
+        );
         let odd = CopyEnd {
             manifest: None,
             error: Some("a\n\x1b[2J".into()),

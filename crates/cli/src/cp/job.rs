@@ -180,9 +180,7 @@ impl CopyJob {
             (Target::Remote(destination), true, false, true) => {
                 one_place(&server, |one| one.server.to_string())?;
                 if server.iter().any(|one| one.server == destination.server) {
-                    bail!(
-                        "from a server to itself: use longhaul mv, or copy here first"
-                    );
+                    bail!("from a server to itself: use longhaul mv, or copy here first");
                 }
                 Ok(Self::BetweenServers {
                     sources: server,

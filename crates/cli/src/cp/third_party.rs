@@ -200,11 +200,17 @@ impl Cp {
         let paths = sources.iter().map(|source| source.path.as_bytes().to_vec());
         CopyAsk {
             server: key,
-            hosts: source.iter().map(|server| server.host.to_string()).collect(),
+            hosts: source
+                .iter()
+                .map(|server| server.host.to_string())
+                .collect(),
             port: source.map_or(0, |server| server.port),
             direction: CopyDirection::Pull,
             sources: paths.map(PathBytes).collect(),
-            names: sources.iter().map(|source| PathBytes(source.name())).collect(),
+            names: sources
+                .iter()
+                .map(|source| PathBytes(source.name()))
+                .collect(),
             labels: Vec::new(),
             destination: PathBytes(destination.path.as_bytes().to_vec()),
             into: destination.is_directory || sources.len() > 1,

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use longhaul_proto::{DelegatedAction, Delegation, PublicKey, SigningKey};
-use longhaul_session::{
-    ConnectOptions, Route, ServerTrust, ServiceName, Session, connect,
-};
+use longhaul_session::{ConnectOptions, Route, ServerTrust, ServiceName, Session, connect};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{
     Client, Compare, Compression, ConnectError, ConnectFailure, Connector, CopyDestination,
@@ -144,7 +142,9 @@ fn a_delegate_reads_only_what_was_delegated() {
     let mine = me.signing_key();
     let good = signed(mine, |_| ());
     // The delegation works, so the refusals below are about what differs.
-    world.read_as_delegate(&server, good.clone(), "data/f").unwrap();
+    world
+        .read_as_delegate(&server, good.clone(), "data/f")
+        .unwrap();
     let mut forged = good.clone();
     forged.from = request("data/g").delegated_name();
     for (given, path) in [
@@ -161,11 +161,15 @@ fn a_delegate_reads_only_what_was_delegated() {
         (signed(victim.signing_key(), |_| ()), "data/f"),
         // Another delegate, server, action or time.
         (
-            signed(mine, |given| given.delegate = PublicKey::from_bytes([9; 32])),
+            signed(mine, |given| {
+                given.delegate = PublicKey::from_bytes([9; 32])
+            }),
             "data/f",
         ),
         (
-            signed(mine, |given| given.audience = Some(PublicKey::from_bytes([9; 32]))),
+            signed(mine, |given| {
+                given.audience = Some(PublicKey::from_bytes([9; 32]))
+            }),
             "data/f",
         ),
         (signed(mine, |given| given.audience = None), "data/f"),

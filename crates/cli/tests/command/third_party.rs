@@ -79,7 +79,11 @@ impl GateState {
                 *carried
             };
             let limit = self.limit.lock().unwrap();
-            drop(self.changed.wait_while(limit, |limit| carried > *limit).unwrap());
+            drop(
+                self.changed
+                    .wait_while(limit, |limit| carried > *limit)
+                    .unwrap(),
+            );
             if to.write_all(&buffer[..length]).is_err() {
                 break;
             }
@@ -161,7 +165,10 @@ fn data_goes_directly_and_both_servers_record_it() {
     let report = String::from_utf8(copied.stdout).unwrap();
     let report: Value = serde_json::from_str(report.lines().last().unwrap()).unwrap();
     assert_eq!(report["files"], 2, "{report}");
-    assert_eq!(std::fs::read(stage.path("b-root/copy/large")).unwrap(), large);
+    assert_eq!(
+        std::fs::read(stage.path("b-root/copy/large")).unwrap(),
+        large
+    );
     let carried = gate.carried();
     assert!(carried < 1 << 20, "{carried} bytes passed the client");
     let [at_a, at_b] = ["a.jsonl", "b.jsonl"].map(|file| records(&stage, file, 1));
@@ -193,7 +200,10 @@ fn options_of_a_copy_hold_between_servers() {
     }
     let from = |path: &str| format!("lh://{}/{path}", a.address);
     let to = |path: &str| format!("lh://{}/{path}", b.address);
-    let copied = cp(&stage, &["-r", "--exclude", "*.tmp", &from("tree"), &to("tree")]);
+    let copied = cp(
+        &stage,
+        &["-r", "--exclude", "*.tmp", &from("tree"), &to("tree")],
+    );
     assert_code(&copied, 0, "");
     assert!(stage.path("b-root/tree/keep").exists());
     assert!(!stage.path("b-root/tree/leave.tmp").exists());
@@ -203,9 +213,16 @@ fn options_of_a_copy_hold_between_servers() {
     let [one, other] = [&arguments[0][..], &arguments[1]];
     assert_code(&cp(&stage, &[one, other]), 1, "already exists");
     assert_code(&cp(&stage, &["--overwrite", one, other]), 0, "");
-    assert_eq!(std::fs::metadata(stage.path("b-root/other")).unwrap().len(), 1000);
+    assert_eq!(
+        std::fs::metadata(stage.path("b-root/other")).unwrap().len(),
+        1000
+    );
     assert_code(&cp(&stage, &[&from("none"), &to("x")]), 2, "no such file");
-    for (flag, value) in [("--route", "127.0.0.1:1"), ("--host-key", &a.key), ("--by", "+2h")] {
+    for (flag, value) in [
+        ("--route", "127.0.0.1:1"),
+        ("--host-key", &a.key),
+        ("--by", "+2h"),
+    ] {
         let mut command = stage.longhaul("me");
         command.args(["cp", flag, value, one, other]);
         assert_code(&command.output().unwrap(), 2, flag);
@@ -231,14 +248,29 @@ fn each_server_decides_for_itself() {
     // unless that is named.
     refused("b1", &[], 1, "--third-party");
     refused("b2", &["--third-party", "*:*"], 1, "does not fetch from");
-    refused("b3", &["--third-party", "0.0.0.0/0:*"], 1, "does not fetch from");
-    refused("b4", &["--third-party", "127.0.0.1"], 1, "does not fetch from");
+    refused(
+        "b3",
+        &["--third-party", "0.0.0.0/0:*"],
+        1,
+        "does not fetch from",
+    );
+    refused(
+        "b4",
+        &["--third-party", "127.0.0.1"],
+        1,
+        "does not fetch from",
+    );
     // The key may read there, and not write.
     let read_only = [&["--read", &me][..], &FROM_LOOPBACK].concat();
     let b = serve(&stage, "b5", "127.0.0.1:0", &read_only);
     assert_code(&cp(&stage, &[&from, &to(&b)]), 4, "does not let key");
     // The source's server knows the one that fetches, and not the client.
-    let knows_b = serve(&stage, "a2", "127.0.0.1:0", &["--read", &key_b, "--read", &key_a]);
+    let knows_b = serve(
+        &stage,
+        "a2",
+        "127.0.0.1:0",
+        &["--read", &key_b, "--read", &key_a],
+    );
     stage.noise("a2-root/f", 1000);
     let b = serve_me(&stage, "b", &FROM_LOOPBACK);
     let from = format!("lh://{}/f", knows_b.address);

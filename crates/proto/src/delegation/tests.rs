@@ -130,7 +130,10 @@ fn a_read_delegation_is_for_one_server_and_delegate() {
         given
     };
     let given = signed(|_| ());
-    assert_eq!(Delegation::from_bytes(&given.to_bytes().unwrap()), Ok(given.clone()));
+    assert_eq!(
+        Delegation::from_bytes(&given.to_bytes().unwrap()),
+        Ok(given.clone())
+    );
     assert_eq!(given.check_read(&by, &me, NOW), Ok(()));
     for (by, at, now, fault) in [
         (other, me, NOW, DelegationFault::Delegate(by)),
@@ -141,7 +144,10 @@ fn a_read_delegation_is_for_one_server_and_delegate() {
         assert_eq!(given.check_read(&by, &at, now), Err(fault));
     }
     let anywhere = signed(|given| given.audience = None);
-    assert_eq!(anywhere.check_read(&by, &me, NOW), Err(DelegationFault::NoAudience));
+    assert_eq!(
+        anywhere.check_read(&by, &me, NOW),
+        Err(DelegationFault::NoAudience)
+    );
     let circuits = signed(|given| given.action = DelegatedAction::Circuit);
     let fault = circuits.check_read(&by, &me, NOW).unwrap_err();
     assert_eq!(fault, DelegationFault::Action("for reading"));
@@ -154,7 +160,10 @@ fn a_read_delegation_is_for_one_server_and_delegate() {
     ] {
         let mut changed = given.clone();
         change(&mut changed);
-        assert_eq!(changed.check_read(&by, &me, NOW), Err(DelegationFault::Signature));
+        assert_eq!(
+            changed.check_read(&by, &me, NOW),
+            Err(DelegationFault::Signature)
+        );
     }
 }
 

@@ -6,9 +6,9 @@ use bytes::BytesMut;
 
 use super::Seed;
 use crate::{
-    CircuitGrant, DelegatedAction, Delegation, Endpoint, HopDetails, Open, PublicKey, ResumeAnswer, ResumeOffer, ResumeRequest,
-    Route, ServiceName, SessionId, SigningKey, Status, StatusCode, TraceContext, Transport,
-    UnknownOption, VersionRange,
+    CircuitGrant, DelegatedAction, Delegation, Endpoint, HopDetails, Open, PublicKey, ResumeAnswer,
+    ResumeOffer, ResumeRequest, Route, ServiceName, SessionId, SigningKey, Status, StatusCode,
+    TraceContext, Transport, UnknownOption, VersionRange,
 };
 
 /// Size of the frame header before the options, in bytes.

@@ -89,10 +89,7 @@ pub async fn fetch(
     ended.map(|manifest| FetchOutcome { manifest, left_out })
 }
 
-async fn say_renewal(
-    writer: &mut (impl AsyncWrite + Unpin),
-    delegation: String,
-) -> io::Result<()> {
+async fn say_renewal(writer: &mut (impl AsyncWrite + Unpin), delegation: String) -> io::Result<()> {
     write_line(writer, &FetchMessage::Renew { delegation }).await
 }
 

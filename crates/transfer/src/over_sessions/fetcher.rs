@@ -26,10 +26,7 @@ impl Fetcher {
     /// its name is resolved.
     pub fn new(
         key: PublicKey,
-        options: impl Fn(&Endpoint, PublicKey) -> Result<ConnectOptions, String>
-        + Send
-        + Sync
-        + 'static,
+        options: impl Fn(&Endpoint, PublicKey) -> Result<ConnectOptions, String> + Send + Sync + 'static,
     ) -> Self {
         Self {
             key,
@@ -73,6 +70,8 @@ impl Connector for DelegateConnector {
             delegation: Some(Box::new(delegation)),
             ..self.options.clone()
         };
-        connect(&options).await.map_err(|error| connect_error(&error))
+        connect(&options)
+            .await
+            .map_err(|error| connect_error(&error))
     }
 }

@@ -207,7 +207,11 @@ impl Server {
             memory: None,
             patience: ask.copy.patience().min(MAX_PATIENCE),
             progress: copy.progress.clone(),
-            observer: Arc::new(FetchObserver::new(&ask.copy, account.clone(), queue.clone())),
+            observer: Arc::new(FetchObserver::new(
+                &ask.copy,
+                account.clone(),
+                queue.clone(),
+            )),
             receipt: None,
         };
         let labels = ask.labels();
@@ -382,8 +386,16 @@ fn read_delegation(
     }
 }
 
-async fn send(writer: &mut (impl AsyncWrite + Unpin), reports: &[FetchReport]) -> Result<(), Error> {
-    match timeout(WRITE_TIMEOUT, write_lines(writer, None::<&FetchReport>, reports)).await {
+async fn send(
+    writer: &mut (impl AsyncWrite + Unpin),
+    reports: &[FetchReport],
+) -> Result<(), Error> {
+    match timeout(
+        WRITE_TIMEOUT,
+        write_lines(writer, None::<&FetchReport>, reports),
+    )
+    .await
+    {
         Ok(written) => Ok(written?),
         Err(_) => Err(Error::Stream(std::io::ErrorKind::TimedOut.into())),
     }

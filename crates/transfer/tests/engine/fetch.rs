@@ -258,15 +258,27 @@ async fn lines_that_are_not_understood_are_refused() {
         ("{}".to_owned(), "first line"),
         ("x".repeat(2 << 20), "longer than"),
         (odd(|ask| (ask.lowest, ask.highest) = (2, 9)), "version 1"),
-        (odd(|ask| ask.copy.direction = CopyDirection::Push), "source"),
+        (
+            odd(|ask| ask.copy.direction = CopyDirection::Push),
+            "source",
+        ),
         (odd(|ask| ask.copy.names[0].0 = b"../x".to_vec()), "names"),
         (odd(|ask| ask.copy.names.clear()), "names"),
-        (odd(|ask| ask.copy.sources[0].0 = b"/etc".to_vec()), "source"),
-        (odd(|ask| ask.copy.destination.0 = b"a/../b".to_vec()), "destination"),
+        (
+            odd(|ask| ask.copy.sources[0].0 = b"/etc".to_vec()),
+            "source",
+        ),
+        (
+            odd(|ask| ask.copy.destination.0 = b"a/../b".to_vec()),
+            "destination",
+        ),
         (odd(|ask| ask.copy.hosts = vec!["a b".to_owned()]), "server"),
         (odd(|ask| ask.copy.hosts.clear()), "server"),
         (odd(|ask| ask.copy.port = 0), "port"),
-        (odd(|ask| ask.delegation = "lhd1:aa".to_owned()), "delegation"),
+        (
+            odd(|ask| ask.delegation = "lhd1:aa".to_owned()),
+            "delegation",
+        ),
     ] {
         let (stream, serving) = servers.session(1, servers.connector());
         let error = end_of(stream, &[line]).await.into_result("b").unwrap_err();
@@ -300,14 +312,21 @@ async fn only_the_clients_own_rights_and_delegation_count() {
         (1, delegated(|given| given.delegate = key(3))),
         (1, delegated(|given| given.audience = Some(key(3)))),
         (1, delegated(|given| given.audience = None)),
-        (1, delegated(|given| given.from = request(&["g"]).delegated_name())),
+        (
+            1,
+            delegated(|given| given.from = request(&["g"]).delegated_name()),
+        ),
     ] {
         let (ended, _) = servers.run(who, &ask).await;
         let error = ended.unwrap_err();
         assert!(matches!(error, Error::Unauthorised(_)), "{error}");
     }
     assert!(files(&servers.target.root("in")).is_empty());
-    assert_eq!(servers.source.server.counts().ended.len(), 0, "nothing was asked for there");
+    assert_eq!(
+        servers.source.server.counts().ended.len(),
+        0,
+        "nothing was asked for there"
+    );
     // The source's server decides about reading: key 2 may not.
     let (ended, _) = servers.run(2, &ask(2, "f", "in/f")).await;
     let error = ended.unwrap_err();
@@ -324,7 +343,10 @@ async fn a_server_refuses_servers_that_its_policy_does_not_permit() {
     let (stream, _) = servers.session(1, refuse);
     let (ended, ..) = run_over(stream, &ask(1, "f", "in/f")).await;
     let error = ended.unwrap_err().to_string();
-    assert_eq!(error, "the server refuses: b.example: not from a.example:7511");
+    assert_eq!(
+        error,
+        "the server refuses: b.example: not from a.example:7511"
+    );
     assert_eq!(servers.target.server.counts().ended.len(), 0);
 }
 
@@ -335,7 +357,10 @@ async fn a_delegation_permits_one_request() {
     for name in ["f", "g"] {
         std::fs::write(servers.source.root(name), b"secret").unwrap();
     }
-    let (source, permitted) = (servers.source.server.clone(), delegation(key(1), &request(&["f"])));
+    let (source, permitted) = (
+        servers.source.server.clone(),
+        delegation(key(1), &request(&["f"])),
+    );
     let read = async |paths: &[&str], recursive: bool| {
         let request = CopyRequest::Pull {
             recursive,
@@ -350,8 +375,7 @@ async fn a_delegation_permits_one_request() {
                 delegation,
             },
         };
-        let (client, events, progress) =
-            client(connector, request, None, true, Compare::default());
+        let (client, events, progress) = client(connector, request, None, true, Compare::default());
         let names = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
         let token = client.hello.token;
         let to = servers.target.local("");
@@ -360,9 +384,17 @@ async fn a_delegation_permits_one_request() {
         let ended = client.pull(destination, vec![String::new()]).await;
         finish(ended, events, progress).await.result
     };
-    for (paths, recursive) in [(&["g"][..], true), (&["f", "g"], true), (&[""], true), (&["f"], false)] {
+    for (paths, recursive) in [
+        (&["g"][..], true),
+        (&["f", "g"], true),
+        (&[""], true),
+        (&["f"], false),
+    ] {
         let error = read(paths, recursive).await.unwrap_err();
-        assert!(matches!(error, Error::Unauthorised(_)), "{paths:?}: {error}");
+        assert!(
+            matches!(error, Error::Unauthorised(_)),
+            "{paths:?}: {error}"
+        );
     }
     read(&["f"], true).await.unwrap();
 }
