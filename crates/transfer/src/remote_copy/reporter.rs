@@ -18,7 +18,7 @@ pub struct EventReporter<S> {
     pub report_waiting: bool,
 }
 
-impl<S: Fn(CopyEvent) + Send + Sync> Observer for EventReporter<S> {
+impl<S: Fn(CopyEvent) + Send + Sync + 'static> Observer for EventReporter<S> {
     fn event(&self, event: TransferEvent) {
         if let Some(event) = self.report(event) {
             (self.send)(event);
