@@ -39,9 +39,13 @@ pub struct CopyRecord {
     pub time: RunTime,
     /// Identity of the copy. The client's streams share it.
     pub id: String,
-    /// Key of the client.
+    /// Key of the client, or of the principal in whose name another key acted.
     pub key: String,
-    /// Addresses from which its streams arrived: of the client, or of the last depots.
+    /// Key that acted for the principal: of the server that fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegate: Option<String>,
+    /// Addresses from which its streams arrived: of the client, or of the last depots. Of a copy
+    /// that this server fetched, addresses of the other server.
     pub from: Vec<String>,
     /// Routes of its streams: `direct`, or their depots.
     pub routes: Vec<String>,
@@ -159,6 +163,8 @@ pub enum CopyResult {
     ClientLost,
     /// It could not begin.
     Refused,
+    /// The server that it was fetched from was lost or out of reach.
+    SourceLost,
     /// Its grant was withdrawn.
     Revoked,
     /// Another copy of the same client took over its files.
@@ -261,6 +267,7 @@ impl CopyResult {
             Self::Abandoned => "abandoned",
             Self::ClientLost => "client-lost",
             Self::Refused => "refused",
+            Self::SourceLost => "source-lost",
             Self::Revoked => "revoked",
             Self::Superseded => "superseded",
             Self::RootDisplaced => "root-displaced",
@@ -371,6 +378,7 @@ pub(crate) mod tests {
             time: RunTime::new(ended.parse().unwrap(), Duration::from_millis(1500)),
             id: "c0ffee".into(),
             key: key.into(),
+            delegate: None,
             from: vec!["192.0.2.30".into()],
             routes: vec!["direct".into()],
             streams: 4,

@@ -12,7 +12,7 @@ use jiff::Zoned;
 use longhaul_control_client::routes::ClientSource;
 use longhaul_copy_api::CopyOptions;
 use longhaul_deadline_driver::{Deadline, DeadlineRequest, DeadlineSettings};
-use longhaul_session::{ConnectOptions, Route, ServiceName};
+use longhaul_session::{ConnectOptions, Endpoint, Route, ServiceName};
 use longhaul_sync::PlanOptions;
 use longhaul_transfer::{
     AttributeSettings, Client, Compare, Compression, CopyDestination, CopyOutcome, CopyRequest,
@@ -52,6 +52,7 @@ mod scp_options;
 pub mod selection;
 mod stdin;
 mod stdout;
+mod third_party;
 mod with_store;
 
 pub use as_job::{ATTEMPT_PATIENCE, check_request};
@@ -274,6 +275,11 @@ impl Cp {
             self.paths.len().saturating_sub(1),
             &Zoned::now(),
         )?;
+        if matches!(job, CopyJob::BetweenServers { .. })
+            && let Some((flag, instead)) = self.impossible_between_servers()
+        {
+            bail!("{flag} is not for copies between two servers: {instead}");
+        }
         if !self.options.source_addresses.is_empty()
             && !matches!(job, CopyJob::Push { .. } | CopyJob::Pull { .. })
         {
@@ -282,7 +288,7 @@ impl Cp {
                  themselves"
             );
         }
-        if job.is_with_server()
+        if (job.is_with_server() || matches!(job, CopyJob::BetweenServers { .. }))
             && let Some((flag, instead)) = self.options.ssh.meaningless_for_servers()
         {
             bail!("{flag} is for user@host:path, and no path here is one: {instead}");
@@ -299,7 +305,8 @@ impl Cp {
             );
         }
         self.deadline()?;
-        if self.receipt.is_some() && matches!(job, CopyJob::Between { .. } | CopyJob::Local { .. })
+        if self.receipt.is_some()
+            && (job.is_between_others() || matches!(job, CopyJob::Local { .. }))
         {
             bail!(
                 "--receipt is for copies between this machine and another one: run it on one of \
@@ -323,7 +330,7 @@ impl Cp {
             bail!("--device is for sources at this machine: run it where the device is");
         }
         if self.checksum_with.is_some()
-            && matches!(job, CopyJob::Between { .. } | CopyJob::BetweenStores { .. })
+            && (job.is_between_others() || matches!(job, CopyJob::BetweenStores { .. }))
         {
             bail!(
                 "--checksum-with is not for copies between two other hosts: run it on one of them"
@@ -334,13 +341,13 @@ impl Cp {
             || metadata.safe_links
             || metadata.chmod.is_some()
             || metadata.chown.is_some();
-        if is_treated_here && matches!(job, CopyJob::Between { .. }) {
+        if is_treated_here && job.is_between_others() {
             bail!(
                 "--copy-links, --safe-links, --chmod and --chown are not for copies between two \
                  other hosts: run it on one of them"
             );
         }
-        if self.part.is_some() && matches!(job, CopyJob::Between { .. }) {
+        if self.part.is_some() && job.is_between_others() {
             bail!("--part is not for copies between two other hosts: leave it out");
         }
         Ok(job)
@@ -485,6 +492,14 @@ impl Cp {
                 destination,
             } => {
                 return self.between(sources, destination, &filter, watch).await;
+            }
+            CopyJob::BetweenServers {
+                sources,
+                destination,
+            } => {
+                return self
+                    .between_servers(sources, destination, &filter, watch)
+                    .await;
             }
             CopyJob::Local {
                 sources,
@@ -843,10 +858,19 @@ impl Cp {
         connector: &RememberingConnector,
         remote: &Remote,
     ) -> anyhow::Error {
+        self.advise_about(error, connector, &remote.server)
+    }
+
+    /// Adds to the error what to do about `server`, if it is unknown.
+    fn advise_about(
+        &self,
+        error: Error,
+        connector: &RememberingConnector,
+        server: &Endpoint,
+    ) -> anyhow::Error {
         match connector.unknown_server() {
             Some(found) => anyhow!(Error::Unauthorised(trust::unknown_server_advice(
-                &remote.server,
-                found
+                server, found
             ))),
             None => anyhow!(error),
         }

@@ -106,6 +106,7 @@ impl ServeMetrics {
         let known = [
             (ServiceName::COPY, "copy"),
             (ServiceName::FILES, "files"),
+            (ServiceName::FETCH, "fetch"),
             (ServiceName::DOCTOR, "doctor"),
             (ServiceName::PERF, "perf"),
         ];

@@ -16,8 +16,8 @@ use longhaul_service::{
 };
 use longhaul_session::{ListenOptions, Listener, PublicKey, ServerVoucher, ServiceName};
 use longhaul_transfer::{
-    Access, Grants, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, ServerLimits, serve_files,
-    serve_session,
+    Access, Fetcher, Grants, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, ServerLimits,
+    serve_fetch, serve_files, serve_session,
 };
 use quantities::{ByteCount, Time};
 use tokio::time::{sleep, timeout};
@@ -35,6 +35,10 @@ use crate::service::{Announcement, ServicePlan, StartedService, StopReceiver, ru
 use crate::stop::StopSignals;
 use crate::target::SERVER_PORT;
 use crate::{accounts, answer, descriptors, doctor, failure, home, perf};
+
+mod third_party;
+
+use third_party::SourceRule;
 
 /// Descriptors for everything except copies: connections being set up, measurements, listeners, the
 /// runtime.
@@ -128,6 +132,12 @@ pub struct ServeCommand {
     /// administrators (`cp --archive`). The server needs root for that.
     #[arg(long)]
     allow_owners: bool,
+    /// Fetch files from this server when a client that may write here asks for it (`cp
+    /// lh://HOST/... lh://here/...`): a name, an address, a network, or '*' for every name, at port
+    /// 7511, or with :PORT or :*. Repeatable. Addresses of this machine and its link only if they
+    /// are named themselves.
+    #[arg(long, value_name = "HOST[:PORT]")]
+    third_party: Vec<SourceRule>,
     /// Accept TCP only, and not QUIC, which uses the UDP port of the same number.
     #[arg(long)]
     no_quic: bool,
@@ -306,11 +316,20 @@ impl ServeCommand {
         if self.perf {
             services.push(ServiceName::PERF);
         }
+        let fetcher = match &self.third_party[..] {
+            [] => None,
+            rules => {
+                services.push(ServiceName::FETCH);
+                let congestion = self.congestion.as_deref();
+                Some(third_party::fetcher(rules, &identity, congestion)?)
+            }
+        };
         let known = server.grants().clone();
         let options = |addr| ListenOptions {
             congestion: self.congestion.clone(),
             identities: identities.clone(),
             server_voucher: proof.clone(),
+            accepts_delegates: true,
             ..ListenOptions::new(
                 addr,
                 identity.clone(),
@@ -383,7 +402,7 @@ impl ServeCommand {
             };
             let names = enforce_names(&server, &identities);
             let ended = tokio::select! {
-                error = self.accept(server.clone(), &listener, &metrics) => Err(error.into()),
+                error = self.accept(server.clone(), &listener, &metrics, fetcher) => Err(error.into()),
                 never = reloads => match never {},
                 never = identities.clone().maintain() => match never {},
                 never = names => match never {},
@@ -451,6 +470,7 @@ impl ServeCommand {
         server: Arc<Server>,
         listener: &Listener,
         metrics: &ServeMetrics,
+        fetcher: Option<Arc<Fetcher>>,
     ) -> longhaul_session::Error {
         let meter =
             longhaul_perf::MeasurementServer::new(longhaul_perf::MeasurementLimits::default());
@@ -472,6 +492,12 @@ impl ServeCommand {
                 let doctor = doctor.clone();
                 tokio::spawn(async move {
                     doctor.answer(session).await;
+                    drop(held);
+                });
+            } else if let (true, Some(fetcher)) = (*service == ServiceName::FETCH, &fetcher) {
+                let served = serve_fetch(server.clone(), session, fetcher.clone());
+                tokio::spawn(async move {
+                    served.await;
                     drop(held);
                 });
             } else if *service == ServiceName::FILES {

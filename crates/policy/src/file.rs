@@ -18,6 +18,8 @@ use toml::{Spanned, Value};
 
 use super::position::{line_of, one_line};
 use super::wishes::Bounds;
+use crate::host_rule::{HostRule, parse_port};
+
 use super::{NextHop, PortRange, Ports, Rule, RuleTarget};
 
 /// Maximum length of a rule's name, in characters; names appear in log lines and statuses.
@@ -342,7 +344,7 @@ fn port_range(item: &Value) -> Option<Option<PortRange>> {
         Value::String(text) if text == "any" => return Some(None),
         Value::String(text) => {
             let (low, high) = text.split_once('-').unwrap_or((text, text));
-            (port(low.trim())?, port(high.trim())?)
+            (parse_port(low.trim())?, parse_port(high.trim())?)
         }
         Value::Integer(number) => {
             let number = u16::try_from(*number).ok().filter(|port| *port > 0)?;
@@ -353,32 +355,13 @@ fn port_range(item: &Value) -> Option<Option<PortRange>> {
     (low <= high).then_some(Some(low..=high))
 }
 
-/// Parses a port number other than 0. `parse` alone would accept a sign.
-fn port(text: &str) -> Option<u16> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|port| digits && *port > 0)
-}
-
-/// Parses `direct`, `PATTERN`, `PATTERN:PORT` or `PATTERN:*`. The default port is that of depots.
+/// Parses `direct`, or a depot. The default port is that of depots.
 fn next_hop(text: &str) -> Result<NextHop, String> {
     if text == "direct" {
         return Ok(NextHop::Direct);
     }
-    let bare_v6 =
-        text.parse::<std::net::Ipv6Addr>().is_ok() || (text.contains("::") && !text.contains(']'));
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, "*")) => (host, None),
-        Some((host, port)) if !bare_v6 && !port.contains(']') => {
-            let problem = || format!("{text:?} has an invalid port: write 1 to 65535, or *");
-            (host, Some(self::port(port).ok_or_else(problem)?))
-        }
-        _ => (text, Some(DEPOT_PORT)),
-    };
-    let host = host
-        .strip_prefix('[')
-        .and_then(|inner| inner.strip_suffix(']'))
-        .unwrap_or(host);
-    Ok(NextHop::Depot(host.parse()?, port))
+    let HostRule { host, port } = HostRule::parse_with_port(text, DEPOT_PORT)?;
+    Ok(NextHop::Depot(host, port))
 }
 
 /// Range of `max_rate`, in bit/s: from one byte per second to more than any link carries.

@@ -45,6 +45,7 @@ mod forwarding;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod host_rule;
 mod in_force;
 mod live;
 mod network;
@@ -69,6 +70,7 @@ use longhaul_proto::{ACCEPTOR_PORT, Endpoint, Host, NextReceiver, Open, PublicKe
 pub use file::PolicyError;
 pub use find::{Finder, ResolvedTarget, Unreachable};
 pub use forwarding::{ForwardingError, ForwardingTable};
+pub use host_rule::HostRule;
 pub use in_force::{ActivePolicy, ReloadResult};
 pub use live::{NoPermit, RuleSession, RuleUsage};
 pub use network::Network;

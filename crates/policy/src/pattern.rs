@@ -29,7 +29,8 @@ impl HostPattern {
     /// is itself such a network: `0.0.0.0/0` includes neither loopback nor the machine's own
     /// addresses (`own`). A name grants only global addresses, so that the owner of its zone cannot
     /// point it at the depot's neighbours. Add the network to the rule to allow those.
-    pub(crate) fn grants(&self, address: IpAddr, name: Option<&str>, own: &OwnAddresses) -> bool {
+    #[must_use]
+    pub fn grants(&self, address: IpAddr, name: Option<&str>, own: &OwnAddresses) -> bool {
         match self {
             Self::Network(network) => is_granted(Some(network), address, own),
             _ => name.is_some_and(|name| self.matches_name(name)) && is_granted(None, address, own),
@@ -72,7 +73,8 @@ impl HostPattern {
     /// name resolved. That is bounded by the permits for look-ups, not here. This includes networks
     /// of loopback or link-local addresses, as `localhost` is a name, too. It excludes networks
     /// that never grant anything, such as multicast.
-    pub(crate) fn might_grant(&self, host: &Host, own: &OwnAddresses) -> bool {
+    #[must_use]
+    pub fn might_grant(&self, host: &Host, own: &OwnAddresses) -> bool {
         match (self, host) {
             (Self::Network(network), Host::Name(_)) => !is_never_granted(network),
             _ => self.grants_as_written(host, own),

@@ -6,8 +6,8 @@
 //! [`ReplayMemory`](crate::ReplayMemory).
 
 use crate::{
-    MAX_PASSED_DEPOTS, NextReceiver, Open, OpenError, PublicKey, ReplayError, ServiceName,
-    StatusCode, VoucherFault, check_time,
+    DelegationFault, MAX_PASSED_DEPOTS, NextReceiver, Open, OpenError, PublicKey, ReplayError,
+    ServiceName, StatusCode, VoucherFault, check_time,
 };
 
 /// Stateless checks that a depot or an acceptor applies to an OPEN.
@@ -17,13 +17,28 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub struct Admission {
     me: PublicKey,
+    /// If true, the acceptor lets delegates read for its principals (LH-DELEGATION-7).
+    accepts_delegates: bool,
 }
 
 impl Admission {
     /// Returns the checks for the depot or acceptor whose key is `me`.
     #[must_use]
     pub const fn new(me: PublicKey) -> Self {
-        Self { me }
+        Self {
+            me,
+            accepts_delegates: false,
+        }
+    }
+
+    /// Returns these checks for an acceptor that lets delegates read for its principals, if
+    /// `accepts_delegates` is true (LH-DELEGATION-7).
+    #[must_use]
+    pub const fn with_delegates(self, accepts_delegates: bool) -> Self {
+        Self {
+            accepts_delegates,
+            ..self
+        }
     }
 
     /// Checks an OPEN at a depot: route, time, principal (`knows`), signature.
@@ -57,13 +72,14 @@ impl Admission {
         if open.passed.contains(&self.me) {
             return Err(OpenRefusal::Loop);
         }
-        check_principal(open, now_unix_ms, knows)
+        check_time_of(open, now_unix_ms)?;
+        check_principal(open, knows)
     }
 
-    /// Checks an OPEN at the acceptor: destination, time, principal (`knows`), signature, service
-    /// (`offers`).
+    /// Checks an OPEN at the acceptor: destination, time, principal (`knows`), delegation,
+    /// signature, service (`offers`).
     ///
-    /// The caller then checks for replay.
+    /// The principal is [`Open::acting_for`]. The caller then checks for replay.
     ///
     /// # Errors
     /// The first [`OpenRefusal`].
@@ -80,7 +96,20 @@ impl Admission {
                  --route",
             ));
         }
-        check_principal(open, now_unix_ms, knows)?;
+        check_time_of(open, now_unix_ms)?;
+        if let Some(delegation) = &open.delegation {
+            if !self.accepts_delegates {
+                return Err(OpenRefusal::NoDelegates);
+            }
+            // Only the signature of a known principal is worth verifying.
+            if !knows(&delegation.principal) {
+                return Err(OpenRefusal::Unauthorised(delegation.principal));
+            }
+            delegation.check_read(&open.principal, &self.me, now_unix_ms)?;
+            open.verify()?;
+        } else {
+            check_principal(open, knows)?;
+        }
         if !offers(&open.service) {
             return Err(OpenRefusal::NoService);
         }
@@ -96,17 +125,16 @@ impl Admission {
     }
 }
 
-fn check_principal(
-    open: &Open,
-    now_unix_ms: u64,
-    knows: impl FnOnce(&PublicKey) -> bool,
-) -> Result<(), OpenRefusal> {
+fn check_time_of(open: &Open, now_unix_ms: u64) -> Result<(), OpenRefusal> {
     if open.cursor == 0 {
         return Err(OpenRefusal::Misrouted(
             "the cursor has not left the initiator",
         ));
     }
-    check_time(open.signed_at_unix_ms, now_unix_ms)?;
+    Ok(check_time(open.signed_at_unix_ms, now_unix_ms)?)
+}
+
+fn check_principal(open: &Open, knows: impl FnOnce(&PublicKey) -> bool) -> Result<(), OpenRefusal> {
     if !knows(&open.principal) {
         return Err(OpenRefusal::Unauthorised(open.principal));
     }
@@ -139,6 +167,14 @@ pub enum OpenRefusal {
     /// The signature is not the principal's.
     #[error("the request's signature does not match its key")]
     BadSignature,
+    /// The delegation under which the OPEN was made does not permit it. The text says why; the
+    /// client signs a new one with each copy.
+    #[error(transparent)]
+    Delegation(#[from] DelegationFault),
+    /// The OPEN was made under a delegation, which this receiver accepts for nothing: copy from a
+    /// server (`longhaul serve`).
+    #[error("no key may act for another one here")]
+    NoDelegates,
     /// The acceptor does not offer the requested service: check the address, the port and the
     /// services that run there.
     #[error("the requested service is not offered here")]
@@ -162,7 +198,10 @@ impl OpenRefusal {
             Self::Misrouted(_) => StatusCode::Misrouted,
             Self::HopLimit => StatusCode::HopLimit,
             Self::Loop => StatusCode::Loop,
-            Self::Unauthorised(_) | Self::Voucher(_) => StatusCode::Unauthorised,
+            Self::Unauthorised(_)
+            | Self::Voucher(_)
+            | Self::Delegation(_)
+            | Self::NoDelegates => StatusCode::Unauthorised,
             Self::BadSignature => StatusCode::BadSignature,
             Self::NoService => StatusCode::NoService,
             Self::Replay(ReplayError::Expired { .. } | ReplayError::Future { .. }) => {

@@ -1,5 +1,5 @@
 //! A principal's signed permission for another key to act for it: what for, between which ends, how
-//! fast, and until when (LH-DELEGATION-1 to LH-DELEGATION-5). Pure: the caller passes the time.
+//! fast, and until when (LH-DELEGATION-1 to LH-DELEGATION-7). Pure: the caller passes the time.
 
 mod in_open;
 #[cfg(test)]
@@ -44,6 +44,8 @@ pub const MAX_DELEGATION_TEXT_BYTES: usize = PREFIX.len() + MAX_DELEGATION_BYTES
 pub enum DelegatedAction {
     /// Reserving a circuit for the principal's sessions.
     Circuit,
+    /// Copying from a server what one request names (LH-DELEGATION-6).
+    Read,
     /// An action that this version does not know, by its number.
     Other(u8),
 }
@@ -59,15 +61,18 @@ pub struct Delegation {
     pub principal: PublicKey,
     /// Key that may act.
     pub delegate: PublicKey,
-    /// Key of the only controller that accepts it; any that knows the principal, if `None`.
+    /// Key of the only controller or server that accepts it. If `None`, any controller that knows
+    /// the principal, and no server.
     pub audience: Option<PublicKey>,
-    /// First end: a key, a host name or an address, in text form. 1 to 253 printable bytes.
+    /// First end: a key, a host name or an address, in text form. 1 to 253 printable bytes. For
+    /// reading, the hash of the request that is permitted (LH-DELEGATION-6).
     pub from: String,
-    /// Second end, in the same form.
+    /// Second end, in the same form. For reading, the server that copies, as the principal named
+    /// it.
     pub to: String,
     /// True if circuits from the second end to the first are permitted as well.
     pub both_ways: bool,
-    /// Maximum rate of circuits, in bit/s; at least 1.
+    /// Maximum rate of circuits, in bit/s; at least 1. Without meaning for reading.
     pub max_rate: u64,
     /// Start (inclusive), in milliseconds since 1970-01-01 UTC.
     pub start_unix_ms: u64,
@@ -86,18 +91,21 @@ pub struct DelegatedCircuit {
     pub end_unix_ms: u64,
 }
 
-/// Reason why a controller rejects a delegation (LH-DELEGATION-2).
+/// Reason why a controller or a server rejects a delegation (LH-DELEGATION-2, LH-DELEGATION-7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DelegationFault {
     /// It was given to another key. A delegation is valid only for the key that it names.
     #[error("the delegation is for {0}: only that key can use it")]
     Delegate(PublicKey),
-    /// It is for another controller.
-    #[error("the delegation is for the controller {0}: ask that one")]
+    /// It is for another controller or server.
+    #[error("the delegation is for the controller or server {0}: ask that one")]
     Audience(PublicKey),
+    /// It is for reading and names no server that accepts it.
+    #[error("the delegation names no server: the principal must sign one that does")]
+    NoAudience,
     /// It is for another action, such as one of a later release.
-    #[error("the delegation is not for circuits: the principal must sign one that is")]
-    Action,
+    #[error("the delegation is not {0}: the principal must sign one that is")]
+    Action(&'static str),
     /// It begins this many milliseconds from now. If it should have begun, check the clocks.
     #[error("the delegation begins in {} s: check both clocks", .0.div_ceil(1000))]
     NotYetValid(u64),
@@ -131,6 +139,7 @@ impl DelegatedAction {
     const fn number(self) -> u8 {
         match self {
             Self::Circuit => 1,
+            Self::Read => 2,
             Self::Other(number) => number,
         }
     }
@@ -138,6 +147,7 @@ impl DelegatedAction {
     const fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Circuit,
+            2 => Self::Read,
             other => Self::Other(other),
         }
     }
@@ -167,15 +177,54 @@ impl Delegation {
         now_unix_ms: u64,
         circuit: DelegatedCircuit,
     ) -> Result<(), DelegationFault> {
+        self.check_parties(delegate, me)?;
+        if self.action != DelegatedAction::Circuit {
+            return Err(DelegationFault::Action("for circuits"));
+        }
+        self.check_time(now_unix_ms)?;
+        if circuit.rate > self.max_rate {
+            return Err(DelegationFault::Rate(self.max_rate));
+        }
+        let after = circuit.end_unix_ms.saturating_sub(self.end_unix_ms);
+        if after > 0 {
+            return Err(DelegationFault::Outlasts(after));
+        }
+        self.check_signature()
+    }
+
+    /// Checks that `delegate` may read at the server `me` now (LH-DELEGATION-7). The caller
+    /// compares the request with [`Delegation::from`]. The signature is checked last.
+    ///
+    /// # Errors
+    /// [`DelegationFault`]: the first fault found.
+    pub fn check_read(
+        &self,
+        delegate: &PublicKey,
+        me: &PublicKey,
+        now_unix_ms: u64,
+    ) -> Result<(), DelegationFault> {
+        self.check_parties(delegate, me)?;
+        if self.action != DelegatedAction::Read {
+            return Err(DelegationFault::Action("for reading"));
+        }
+        if self.audience.is_none() {
+            return Err(DelegationFault::NoAudience);
+        }
+        self.check_time(now_unix_ms)?;
+        self.check_signature()
+    }
+
+    fn check_parties(&self, delegate: &PublicKey, me: &PublicKey) -> Result<(), DelegationFault> {
         if self.delegate != *delegate {
             return Err(DelegationFault::Delegate(self.delegate));
         }
-        if let Some(other) = self.audience.filter(|audience| audience != me) {
-            return Err(DelegationFault::Audience(other));
+        match self.audience.filter(|audience| audience != me) {
+            Some(other) => Err(DelegationFault::Audience(other)),
+            None => Ok(()),
         }
-        if self.action != DelegatedAction::Circuit {
-            return Err(DelegationFault::Action);
-        }
+    }
+
+    fn check_time(&self, now_unix_ms: u64) -> Result<(), DelegationFault> {
         let lifetime = self.end_unix_ms.saturating_sub(self.start_unix_ms);
         if Duration::from_millis(lifetime) > MAX_DELEGATION_LIFETIME {
             return Err(DelegationFault::LifetimeTooLong(lifetime));
@@ -186,16 +235,13 @@ impl Delegation {
         if early > tolerance {
             return Err(DelegationFault::NotYetValid(early));
         }
-        if let Some(late) = now_unix_ms.checked_sub(self.end_unix_ms) {
-            return Err(DelegationFault::Expired(late));
+        match now_unix_ms.checked_sub(self.end_unix_ms) {
+            Some(late) => Err(DelegationFault::Expired(late)),
+            None => Ok(()),
         }
-        if circuit.rate > self.max_rate {
-            return Err(DelegationFault::Rate(self.max_rate));
-        }
-        let after = circuit.end_unix_ms.saturating_sub(self.end_unix_ms);
-        if after > 0 {
-            return Err(DelegationFault::Outlasts(after));
-        }
+    }
+
+    fn check_signature(&self) -> Result<(), DelegationFault> {
         if !self.principal.verify(&self.signed_bytes(), &self.signature) {
             return Err(DelegationFault::Signature);
         }
@@ -209,8 +255,7 @@ impl Delegation {
     pub fn to_bytes(&self) -> Result<Vec<u8>, InvalidDelegation> {
         self.validate().map_err(InvalidDelegation)?;
         let mut out = BytesMut::with_capacity(MAX_DELEGATION_BYTES);
-        self.put_unsigned(&mut out);
-        out.put_slice(&self.signature);
+        self.put(&mut out);
         Ok(out.to_vec())
     }
 
@@ -264,7 +309,13 @@ impl Delegation {
         out
     }
 
-    fn take(value: &mut FieldReader<'_>) -> FieldResult<Self> {
+    /// Appends the delegation, which has been validated, to an option of an OPEN.
+    pub(crate) fn put(&self, out: &mut BytesMut) {
+        self.put_unsigned(out);
+        out.put_slice(&self.signature);
+    }
+
+    pub(crate) fn take(value: &mut FieldReader<'_>) -> FieldResult<Self> {
         if value.u8()? != VERSION {
             return Err("an unsupported version");
         }
@@ -295,7 +346,7 @@ impl Delegation {
     }
 
     /// Checks the rules that the type system does not enforce.
-    fn validate(&self) -> FieldResult<()> {
+    pub(crate) fn validate(&self) -> FieldResult<()> {
         for end in [&self.from, &self.to] {
             if !(1..=MAX_END_BYTES).contains(&end.len()) || !end.chars().all(text::is_printable) {
                 return Err("an end that is not 1 to 253 printable bytes");
@@ -307,7 +358,7 @@ impl Delegation {
         if self.max_rate == 0 {
             return Err("a rate of 0");
         }
-        if matches!(self.action, DelegatedAction::Other(0 | 1)) {
+        if matches!(self.action, DelegatedAction::Other(0..=2)) {
             return Err("an action with another's number");
         }
         Ok(())

@@ -3,9 +3,9 @@
 use std::{fmt, time::Duration};
 
 use crate::{
-    CircuitGrant, DEFAULT_HOP_LIMIT, Endpoint, Hop, KeyError, MAX_PASSED_DEPOTS, OpenRefusal,
-    PublicKey, ResumeOffer, ResumeRequest, Route, ServiceName, SessionId, SigningKey, Transport,
-    VERSION,
+    CircuitGrant, DEFAULT_HOP_LIMIT, Delegation, Endpoint, Hop, KeyError, MAX_PASSED_DEPOTS,
+    OpenRefusal, PublicKey, ResumeOffer, ResumeRequest, Route, ServiceName, SessionId, SigningKey,
+    Transport, VERSION,
 };
 
 /// A request to carry a session. [`Open::new`] creates one; [`Open::sign`] must follow before it is
@@ -64,6 +64,9 @@ pub struct Open {
     /// Request to continue a session; present exactly if the service is [`ServiceName::RESUME`]
     /// (LH-RESUME-4).
     pub resume: Option<Box<ResumeRequest>>,
+    /// Delegation to the principal, in whose principal's name the session reads (LH-DELEGATION-7).
+    /// Only for the service [`ServiceName::COPY`].
+    pub delegation: Option<Box<Delegation>>,
     /// Trace context for distributed tracing.
     pub trace: Option<TraceContext>,
     /// Key of the party that requests the session.
@@ -172,6 +175,7 @@ impl Open {
             padding: None,
             resume_offer: None,
             resume: None,
+            delegation: None,
             trace: None,
             principal: PublicKey::from_bytes([0; 32]),
             signed_at_unix_ms: 0,
@@ -189,6 +193,14 @@ impl Open {
         self.signed_at_unix_ms = now_unix_ms;
         self.signature = key.sign(&self.signed_bytes())?;
         Ok(())
+    }
+
+    /// Returns the key whose rights and limits the session has: that of the delegation's principal,
+    /// or the principal itself.
+    #[must_use]
+    pub fn acting_for(&self) -> PublicKey {
+        let delegation = self.delegation.as_ref();
+        delegation.map_or(self.principal, |delegation| delegation.principal)
     }
 
     /// Verifies the principal's signature over the signed part (LH-SIGN-1).

@@ -1,12 +1,13 @@
 //! Encoding of OPEN: the rules LH-OPEN-1 to LH-OPEN-17, and the signed part (LH-SIGN-1).
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 
 use crate::{
-    CircuitGrant, Endpoint, MAX_OPEN_BYTES, MAX_PADDING_BYTES, MAX_PASSED_DEPOTS, Open, PublicKey,
-    ResumeOffer, ResumeRequest, Route, ServiceName, SessionId, TraceContext, Transport,
+    CircuitGrant, Delegation, Endpoint, MAX_OPEN_BYTES, MAX_PADDING_BYTES, MAX_PASSED_DEPOTS, Open,
+    PublicKey, ResumeOffer, ResumeRequest, Route, ServiceName, SessionId, TraceContext, Transport,
     UnknownOption, VERSION, VersionRange,
     frame::{self, FrameError, FrameReader},
     text,
@@ -44,6 +45,8 @@ const PADDING: u16 = 20;
 const TRANSPORTS: u16 = 21;
 const RESUME_OFFER: u16 = 30;
 const RESUME: u16 = 31;
+/// Critical: a server that does not know it would use the delegate's own rights.
+const DELEGATION: u16 = CRITICAL | 37;
 /// Highest number of the options that are numbered without a gap.
 const LAST_CONSECUTIVE: u16 = TRANSPORTS;
 
@@ -51,7 +54,7 @@ const LAST_CONSECUTIVE: u16 = TRANSPORTS;
 /// one.
 #[must_use]
 pub const fn is_known_option(number: u16) -> bool {
-    matches!(number, 1..=LAST_CONSECUTIVE | RESUME_OFFER | RESUME)
+    matches!(number, 1..=LAST_CONSECUTIVE | RESUME_OFFER | RESUME) || number == DELEGATION & NUMBER
 }
 
 /// Incremental decoder of an OPEN. Buffers at most [`MAX_OPEN_BYTES`] bytes, and never more than
@@ -141,9 +144,10 @@ impl Open {
     /// Appends the options in ascending order (LH-OPEN-6). `check` ensures that the unknown numbers
     /// ascend, and that none is among the consecutive ones.
     fn put_options(&self, out: &mut BytesMut, mutable: bool) {
-        let is_between = |option: &&UnknownOption| option.kind & NUMBER < RESUME_OFFER;
-        let between = self.unknown.iter().take_while(is_between);
-        let above = self.unknown.iter().skip_while(is_between);
+        let unknown = |numbers: RangeInclusive<u16>| {
+            let options = self.unknown.iter();
+            options.filter(move |option| numbers.contains(&(option.kind & NUMBER)))
+        };
         let mut put = |kind: u16, value: &dyn Fn(&mut BytesMut)| {
             if mutable || kind & MUTABLE == 0 {
                 tlv::put_option(out, kind, value);
@@ -206,7 +210,7 @@ impl Open {
                 });
             });
         }
-        for option in between {
+        for option in unknown(0..=RESUME_OFFER) {
             put(option.kind, &|out| out.put_slice(&option.value));
         }
         if let Some(offer) = &self.resume_offer {
@@ -215,7 +219,13 @@ impl Open {
         if let Some(request) = &self.resume {
             put(RESUME, &|out| request.encode(out));
         }
-        for option in above {
+        for option in unknown(RESUME..=DELEGATION & NUMBER) {
+            put(option.kind, &|out| out.put_slice(&option.value));
+        }
+        if let Some(delegation) = &self.delegation {
+            put(DELEGATION, &|out| delegation.put(out));
+        }
+        for option in unknown((DELEGATION & NUMBER) + 1..=NUMBER) {
             put(option.kind, &|out| out.put_slice(&option.value));
         }
     }
@@ -286,6 +296,17 @@ impl Open {
         }
         if let Some(why) = self.resume.as_ref().and_then(|resume| resume.check().err()) {
             return invalid("request to resume", why);
+        }
+        if let Some(delegation) = &self.delegation {
+            if let Err(why) = delegation.validate() {
+                return invalid("delegation", why);
+            }
+            if self.service != ServiceName::COPY {
+                return invalid(
+                    "delegation",
+                    "it belongs to the service `copy`, and to no other",
+                );
+            }
         }
         if self.resume.is_some() != (self.service == ServiceName::RESUME) {
             return invalid(
@@ -398,6 +419,7 @@ struct DecodedOptions {
     transports: Option<Vec<Option<Transport>>>,
     resume_offer: Option<ResumeOffer>,
     resume: Option<Box<ResumeRequest>>,
+    delegation: Option<Box<Delegation>>,
     trace: Option<TraceContext>,
     principal: Option<PublicKey>,
     signed_at_unix_ms: Option<u64>,
@@ -499,6 +521,10 @@ impl DecodedOptions {
                 "request to resume",
                 store(&mut self.resume, ResumeRequest::decode(value).map(Box::new)),
             ),
+            DELEGATION => (
+                "delegation",
+                store(&mut self.delegation, Delegation::take(value).map(Box::new)),
+            ),
             _ => ("known options", Err("flags other than the option's own")),
         }
     }
@@ -530,6 +556,7 @@ impl DecodedOptions {
             padding: self.padding,
             resume_offer: self.resume_offer,
             resume: self.resume,
+            delegation: self.delegation,
             trace: self.trace,
             principal: self.principal.ok_or(OpenError::Missing("principal"))?,
             signed_at_unix_ms: self

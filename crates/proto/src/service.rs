@@ -12,6 +12,8 @@ pub struct ServiceName(Cow<'static, str>);
 impl ServiceName {
     /// Copying of files and trees, in both directions.
     pub const COPY: Self = Self(Cow::Borrowed("copy"));
+    /// Fetching of files from another server, in the principal's name (LH-FETCH-1).
+    pub const FETCH: Self = Self(Cow::Borrowed("fetch"));
     /// Measurements of the path.
     pub const PERF: Self = Self(Cow::Borrowed("perf"));
     /// Listing and renaming of files.
@@ -67,6 +69,7 @@ mod tests {
         for known in [
             ServiceName::COPY,
             ServiceName::FILES,
+            ServiceName::FETCH,
             ServiceName::PERF,
             ServiceName::DOCTOR,
             ServiceName::PROBE,

@@ -2,18 +2,15 @@
 //! reach the other. No file data passes through this host.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use data_encoding::HEXLOWER;
 use longhaul_transfer::{
-    Compression, Error as CopyError, ExistingPolicy, Failure, FilterRules, Hash, Observer,
-    Preservation, RouteInfo, TransferEvent, TransferProgress,
+    Compression, ExistingPolicy, FilterRules, Hash, Observer, Preservation, RouteInfo,
+    TransferProgress,
 };
 
 use crate::message::{
-    Access, CopyAsk, CopyDirection, CopyEnd, CopyErrorKind, CopyEvent, CopyProgress, FarAnswer,
-    FarQuestion, PathBytes,
+    Access, CopyAsk, CopyDirection, FarAnswer, FarQuestion, PathBytes, copy_question,
 };
 use crate::{ClientClock, Error, FarSide, Login, ServeRequest};
 
@@ -258,7 +255,7 @@ impl EventReceiver<'_> {
         client: &mut FarSide,
         ask: CopyAsk,
     ) -> Result<Result<Hash, String>, Error> {
-        let question = ask.into_question();
+        let question = copy_question(ask);
         let is_selected = matches!(question, FarQuestion::CopySelected(_));
         let mut answer = match client.ask(&question).await {
             // A far side of this release answers this question otherwise.
@@ -273,103 +270,18 @@ impl EventReceiver<'_> {
         loop {
             match answer {
                 FarAnswer::NotReached { reason } => return Ok(Err(reason)),
-                FarAnswer::Event(event) => self.event(event),
-                FarAnswer::Progress(counts) => self.count(&counts),
-                FarAnswer::Ended(end) => return self.ended(client, end).map(Ok),
+                FarAnswer::Event(event) => {
+                    let route = RouteInfo::without_depots("between the hosts");
+                    self.observer.event(event.into_event(route, self.progress));
+                }
+                FarAnswer::Progress(counts) => counts.apply(self.progress),
+                FarAnswer::Ended(end) => {
+                    let ended = end.into_result(&client.host);
+                    return Ok(Ok(ended.map_err(Error::Copy)?));
+                }
                 other => return Err(client.unexpected_answer(&other)),
             }
             answer = client.receive(true).await?;
         }
     }
-
-    fn count(&self, counts: &CopyProgress) {
-        let progress = self.progress;
-        for (counter, value) in [
-            (&progress.entries_found, counts.entries_found),
-            (&progress.bytes_found, counts.bytes_found),
-            (&progress.entries_done, counts.entries_done),
-            (&progress.files_done, counts.files_done),
-            (&progress.bytes_done, counts.bytes_done),
-            (&progress.files_unchanged, counts.files_unchanged),
-            (&progress.bytes_unchanged, counts.bytes_unchanged),
-            (&progress.files_linked, counts.files_linked),
-            (&progress.bytes_linked, counts.bytes_linked),
-            (&progress.failures, counts.failures),
-            (&progress.bytes_plaintext, counts.bytes_clear),
-            (&progress.bytes_saved, counts.bytes_saved),
-        ] {
-            counter.store(value, Ordering::Relaxed);
-        }
-        if let Some(resumed) = counts.bytes_resumed {
-            progress.bytes_resumed.store(resumed, Ordering::Relaxed);
-        }
-        progress
-            .walk_complete
-            .store(counts.walk_complete, Ordering::Relaxed);
-    }
-
-    fn event(&self, event: CopyEvent) {
-        let route = RouteInfo::without_depots("between the hosts");
-        self.observer.event(match event {
-            CopyEvent::StreamOpened { stream } => TransferEvent::StreamOpened { stream, route },
-            CopyEvent::StreamLost { stream, reason } => TransferEvent::StreamLost {
-                stream,
-                route,
-                reason,
-                is_silent: false,
-            },
-            CopyEvent::Resumed { path, bytes, size } => {
-                self.progress
-                    .bytes_resumed
-                    .fetch_add(bytes, Ordering::Relaxed);
-                TransferEvent::Resumed { path, bytes, size }
-            }
-            CopyEvent::Done {
-                path,
-                bytes,
-                blake3,
-                same,
-            } => TransferEvent::Done {
-                path,
-                bytes,
-                hash: blake3.and_then(|text| hash(&text)),
-                same,
-            },
-            CopyEvent::Waiting {
-                silence_ms,
-                patience_ms,
-            } => TransferEvent::Waiting {
-                silence: Duration::from_millis(silence_ms),
-                patience: Duration::from_millis(patience_ms),
-            },
-            CopyEvent::Back { after_ms } => TransferEvent::ArrivalResumed {
-                after: Duration::from_millis(after_ms),
-            },
-            CopyEvent::BegunAgain { reason } => TransferEvent::CopyReplaced { reason },
-            CopyEvent::Failed { path, kind, detail } => TransferEvent::Failed {
-                path,
-                failure: Failure::with_detail(kind, detail),
-            },
-        });
-    }
-
-    fn ended(&self, client: &FarSide, end: CopyEnd) -> Result<Hash, Error> {
-        if let Some(manifest) = end.manifest.as_deref().and_then(hash) {
-            return Ok(manifest);
-        }
-        let reported = end.error.unwrap_or("it did not report a result".into());
-        let text =
-            longhaul_proto::text::printable(format!("{}: {reported}", client.host).as_bytes());
-        Err(Error::Copy(match end.kind {
-            Some(CopyErrorKind::Connect) => CopyError::Connect(text),
-            Some(CopyErrorKind::Unauthorised) => CopyError::Unauthorised(text),
-            Some(CopyErrorKind::Disagreement) => CopyError::Disagreement,
-            Some(CopyErrorKind::BrokeOff) | None => CopyError::StreamsLost(text),
-            Some(CopyErrorKind::Refused | CopyErrorKind::Path) => CopyError::Refused(text),
-        }))
-    }
-}
-
-fn hash(text: &str) -> Option<Hash> {
-    HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok()
 }

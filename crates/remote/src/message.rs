@@ -9,7 +9,9 @@ use std::net::IpAddr;
 use longhaul_proto::{PortRange, PublicKey};
 pub use longhaul_transfer::files::message::PathBytes;
 use longhaul_transfer::files::message::{FilesRequest, FilesResponse};
-use longhaul_transfer::{Compression, ExistingPolicy, FailureKind, FilterRules, Preservation};
+pub use longhaul_transfer::remote_copy::{
+    CopyAsk, CopyDirection, CopyEnd, CopyEvent, CopyProgress,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::ClientClock;
@@ -86,116 +88,14 @@ pub enum Access {
     Write,
 }
 
-/// Content of [`FarQuestion::Copy`]. Paths of this host are as typed. Those of the other are
-/// beneath its root, as it reported them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CopyAsk {
-    /// The other far side's key.
-    pub server: PublicKey,
-    /// Names and addresses of the other far side, the likeliest first.
-    pub hosts: Vec<String>,
-    /// Port of the other far side.
-    pub port: u16,
-    /// Direction of the copy.
-    pub direction: CopyDirection,
-    /// The sources.
-    pub sources: Vec<PathBytes>,
-    /// Names of the sources in a destination directory.
-    pub names: Vec<PathBytes>,
-    /// Names of the sources in messages.
-    pub labels: Vec<String>,
-    /// Destination.
-    pub destination: PathBytes,
-    /// If true, the destination must be a directory.
-    pub into: bool,
-    /// If true, directories are copied with all they hold.
-    pub recursive: bool,
-    /// If true, existing files are replaced.
-    pub overwrite: bool,
-    /// If true, files are forced to disk.
-    pub fsync: bool,
-    /// If true, parts of large files are kept when the copy ends early, and resumed.
-    pub resume: bool,
-    /// If true, the content of existing files is compared instead of their sizes and times.
-    #[serde(default)]
-    pub checksum: bool,
-    /// If true, hard links are kept.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub hard_links: bool,
-    /// Fixed number of streams, if there is one.
-    pub streams: Option<u32>,
-    /// Time for which an outage is tolerated, in milliseconds. `None` if the asking side does not
-    /// know events about waiting.
-    #[serde(default)]
-    pub patience_ms: Option<u64>,
-    /// TCP congestion control.
-    pub congestion: Option<String>,
-    /// If true, the data of large files is sent as plaintext, if the other side permits it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub no_encrypt: bool,
-    /// Compression of the data of large files. An earlier release compresses nothing.
-    #[serde(default, skip_serializing_if = "Compression::is_none")]
-    pub compression: Compression,
-    /// If true, blocks are put together from existing files.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub delta: bool,
-    /// If true, every completed entry is reported, not only counted.
-    pub report_done: bool,
-    /// Filter of what is copied.
-    #[serde(default, skip_serializing_if = "FilterRules::is_empty")]
-    pub filter: FilterRules,
-    /// If true, existing files that are newer are left alone.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub update: bool,
-    /// If true, nothing new is created.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub existing: bool,
-    /// If true, what exists is left alone.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub ignore_existing: bool,
-    /// Selection of what is kept besides permissions and times.
-    #[serde(default, skip_serializing_if = "is_nothing")]
-    pub keep: Preservation,
-}
-
-#[allow(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_nothing(keep: &Preservation) -> bool {
-    keep.is_empty()
-}
-
-impl CopyAsk {
-    /// Returns the question. Which one depends on what an earlier release has to know.
-    #[must_use]
-    pub fn into_question(self) -> FarQuestion {
-        let restricts = self.update || self.existing || self.ignore_existing;
-        match restricts || !(self.filter.is_empty() || self.filter.is_only_ignore_files()) {
-            true => FarQuestion::CopySelected(Box::new(self)),
-            false => FarQuestion::Copy(Box::new(self)),
-        }
+/// Returns the question about a copy. Which one depends on what an earlier release has to know.
+#[must_use]
+pub fn copy_question(ask: CopyAsk) -> FarQuestion {
+    let restricts = !ask.existing_policy().is_default();
+    match restricts || !(ask.filter.is_empty() || ask.filter.is_only_ignore_files()) {
+        true => FarQuestion::CopySelected(Box::new(ask)),
+        false => FarQuestion::Copy(Box::new(ask)),
     }
-
-    /// Returns the restriction of what is created and replaced.
-    #[must_use]
-    pub fn existing_policy(&self) -> ExistingPolicy {
-        ExistingPolicy {
-            update: self.update,
-            existing: self.existing,
-            ignore_existing: self.ignore_existing,
-        }
-    }
-}
-
-/// Direction of a copy, as seen from its client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CopyDirection {
-    /// The client sends.
-    Push,
-    /// The client receives.
-    Pull,
 }
 
 /// A message of the far side.
@@ -266,126 +166,6 @@ pub struct Ready {
     /// The host's clock, in milliseconds since 1970-01-01 UTC. Earlier releases do not send it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unix_ms: Option<u64>,
-}
-
-/// An event of a copy between two far sides.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-pub enum CopyEvent {
-    /// A stream is open.
-    StreamOpened {
-        /// Number of the stream.
-        stream: u32,
-    },
-    /// A stream was lost.
-    StreamLost {
-        /// Number of the stream, if it ever opened.
-        stream: Option<u32>,
-        /// Reason.
-        reason: String,
-    },
-    /// The copy waits, as nothing arrives: see [`longhaul_transfer::TransferEvent::Waiting`].
-    Waiting {
-        /// Milliseconds since something arrived.
-        silence_ms: u64,
-        /// Milliseconds after which the copy is given up.
-        patience_ms: u64,
-    },
-    /// Data arrives again.
-    Back {
-        /// Milliseconds for which nothing had arrived.
-        after_ms: u64,
-    },
-    /// The copy was lost, and another one replaces it.
-    BegunAgain {
-        /// Reason.
-        reason: String,
-    },
-    /// A file is resumed.
-    Resumed {
-        /// Path of the file.
-        path: String,
-        /// Bytes of it that have arrived.
-        bytes: u64,
-        /// Size of the whole file in bytes.
-        size: u64,
-    },
-    /// An entry is complete.
-    Done {
-        /// Path of the entry.
-        path: String,
-        /// Size in bytes, if it is a file.
-        bytes: Option<u64>,
-        /// BLAKE3 hash in hexadecimal, if it is a file.
-        blake3: Option<String>,
-        /// True if it existed before.
-        same: bool,
-    },
-    /// An entry failed.
-    Failed {
-        /// Path of the entry.
-        path: String,
-        /// Kind of failure.
-        kind: FailureKind,
-        /// Details.
-        detail: String,
-    },
-}
-
-/// Counters of a copy between two far sides, as in [`longhaul_transfer::TransferProgress`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "each is the counter of that name")]
-pub struct CopyProgress {
-    pub entries_found: u64,
-    pub bytes_found: u64,
-    pub walk_complete: bool,
-    pub entries_done: u64,
-    pub files_done: u64,
-    pub bytes_done: u64,
-    #[serde(default)]
-    pub bytes_resumed: Option<u64>,
-    #[serde(default)]
-    pub files_unchanged: u64,
-    #[serde(default)]
-    pub bytes_unchanged: u64,
-    #[serde(default)]
-    pub files_linked: u64,
-    #[serde(default)]
-    pub bytes_linked: u64,
-    pub failures: u64,
-    #[serde(default)]
-    pub bytes_clear: u64,
-    #[serde(default)]
-    pub bytes_saved: u64,
-}
-
-/// Result of a copy between two far sides.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CopyEnd {
-    /// Hash over all entries in hexadecimal, if the copy completed.
-    pub manifest: Option<String>,
-    /// Error that ended it early, in one line.
-    pub error: Option<String>,
-    /// Kind of that error.
-    pub kind: Option<CopyErrorKind>,
-}
-
-/// Kinds of [`longhaul_transfer::Error`], as far as exit codes distinguish them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CopyErrorKind {
-    /// The other side could not be reached.
-    Connect,
-    /// The key is not permitted to do this.
-    Unauthorised,
-    /// Refused for another reason.
-    Refused,
-    /// The copy broke off.
-    BrokeOff,
-    /// The two sides disagree or do not understand each other.
-    Disagreement,
-    /// A path can't be used.
-    Path,
 }
 
 #[cfg(test)]

@@ -29,6 +29,16 @@ impl OpenAdmission {
         }
     }
 
+    /// Returns this admission for an acceptor that lets delegates read for its principals, if
+    /// `accepts_delegates` is true (LH-DELEGATION-7).
+    #[must_use]
+    pub fn with_delegates(self, accepts_delegates: bool) -> Self {
+        Self {
+            checks: self.checks.with_delegates(accepts_delegates),
+            ..self
+        }
+    }
+
     /// Checks an OPEN at a depot, as [`Admission::check_at_depot`] does. Its voucher is read before
     /// `knows` is called (LH-VOUCHER-5).
     ///

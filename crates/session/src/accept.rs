@@ -54,7 +54,8 @@ impl Acceptor {
     #[must_use]
     pub fn new(options: ListenOptions) -> Self {
         Self {
-            admission: OpenAdmission::new(options.identity.public(), options.identities),
+            admission: OpenAdmission::new(options.identity.public(), options.identities)
+                .with_delegates(options.accepts_delegates),
             services: options.services,
             clock_ahead_ms: options.clock_ahead_ms,
             identity: options.identity,
@@ -89,8 +90,10 @@ impl Acceptor {
         verified: impl FnOnce(PublicKey) -> Result<(), QuotaExceeded>,
     ) -> Result<(TlsStream<S>, Open), Error> {
         let decide = |open: &Open| {
-            verified(open.principal).map_err(AdmissionError::QuotaExceeded)?;
-            Ok(Payer::Key(open.principal))
+            // Delegates cost nothing to make, so their principal pays.
+            let payer = open.acting_for();
+            verified(payer).map_err(AdmissionError::QuotaExceeded)?;
+            Ok(Payer::Key(payer))
         };
         match self.receive_admitted(stream, header, decide).await {
             Ok(incoming) => incoming.establish(None).await,

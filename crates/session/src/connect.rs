@@ -87,6 +87,9 @@ pub struct ConnectOptions {
     /// Permissions of the initiator to depots of the route, which may reserve circuits in its name
     /// (LH-DELEGATION-3).
     pub delegations: Vec<Delegation>,
+    /// Permission of a principal to the initiator, in whose name the session reads
+    /// (LH-DELEGATION-7).
+    pub delegation: Option<Box<Delegation>>,
     /// True if the server will send the bulk of the data. Over a long path, its first flight is
     /// then requested to be full, so that its window grows before it has data to send
     /// (LH-STATUS-9).
@@ -153,6 +156,7 @@ impl ConnectOptions {
             onward: None,
             grant: None,
             delegations: Vec::new(),
+            delegation: None,
             is_fetch: false,
             destination_filter: None,
             resume: None,
@@ -302,6 +306,7 @@ async fn initiate(
         duration: options.duration,
         onward: options.onward.clone(),
         resumable,
+        delegation: None,
         fell_back: None,
     };
     Ok(Session::new(tls, info))

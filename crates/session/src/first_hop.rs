@@ -109,6 +109,7 @@ pub(crate) fn new_open(
     open.duration = options.duration;
     open.onward = options.onward.clone();
     open.grant = options.grant.clone();
+    open.delegation = options.delegation.clone();
     if let Err(error) = open.set_delegations(&options.delegations) {
         tracing::warn!(%error, "no depot can reserve in this key's name");
     }

@@ -32,6 +32,9 @@ pub struct ListenOptions {
     pub identities: Arc<Identities>,
     /// Voucher by which this end proves its name to those who ask for it.
     pub server_voucher: Arc<ServerVoucher>,
+    /// If true, the keys that `accept` knows may let other keys read for them (LH-DELEGATION-7).
+    /// Their sessions have [`SessionInfo::delegation`].
+    pub accepts_delegates: bool,
     /// Offered services; requests for any other are refused.
     pub services: Vec<ServiceName>,
     /// TCP congestion control of accepted connections; the system's default if `None`.
@@ -66,6 +69,7 @@ impl ListenOptions {
             accept,
             identities: Arc::default(),
             server_voucher: Arc::default(),
+            accepts_delegates: false,
             services,
             congestion: None,
             clock_ahead_ms: 0,

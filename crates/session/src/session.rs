@@ -11,7 +11,9 @@ use std::{
 
 use drs::{FlowWatch, TcpInfo};
 use longhaul_hop::{Conn, StreamMeasurement, TcpConn};
-use longhaul_proto::{Endpoint, Open, PublicKey, Route, ServiceName, SessionId, Status};
+use longhaul_proto::{
+    Delegation, Endpoint, Open, PublicKey, Route, ServiceName, SessionId, Status,
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     time::timeout,
@@ -65,6 +67,9 @@ pub struct SessionInfo {
     /// Maximum time that the session may be without a connection; `None` if it ends with its
     /// connection.
     pub resumable: Option<Duration>,
+    /// Delegation under which the peer acts, verified, at the acceptor. The session has the rights
+    /// of its principal, and not those of the peer.
+    pub delegation: Option<Box<Delegation>>,
     /// Reason for the fallback from the route to a direct connection, if there was one.
     pub fell_back: Option<String>,
 }
@@ -85,8 +90,17 @@ impl SessionInfo {
             duration: open.duration,
             onward: open.onward,
             resumable: None,
+            delegation: open.delegation,
             fell_back: None,
         }
+    }
+
+    /// Returns the key whose rights and limits the session has: the peer's, or that of the
+    /// delegation's principal.
+    #[must_use]
+    pub fn principal(&self) -> PublicKey {
+        let delegation = self.delegation.as_ref();
+        delegation.map_or(self.peer, |delegation| delegation.principal)
     }
 }
 

@@ -287,6 +287,19 @@ impl<C: Connector> Client<C> {
         destination: CopyDestination,
         names: Vec<String>,
     ) -> Result<CopyOutcome, Error> {
+        let pulling = self.pull_with(destination, names, Account::unshared, |_| ());
+        pulling.await
+    }
+
+    /// Receives as [`Self::pull`] does, with memory and files on the account that `account`
+    /// returns. Each copy of the run calls it, and passes its receiver to `begins`.
+    pub(crate) async fn pull_with(
+        self,
+        destination: CopyDestination,
+        names: Vec<String>,
+        account: impl Fn() -> Arc<Account> + Send,
+        begins: impl Fn(&Arc<Receiver>) + Send,
+    ) -> Result<CopyOutcome, Error> {
         let recursive = !matches!(
             self.hello.request,
             CopyRequest::Pull {
@@ -323,14 +336,9 @@ impl<C: Connector> Client<C> {
             run.hello.offer = destination.has_something().then_some(self.compare);
             let labels = Sources::labels(names.clone());
             let (progress, observer) = (self.progress.clone(), self.observer.clone());
-            let receiver = Receiver::new(
-                destination,
-                asked(),
-                Account::unshared(),
-                progress,
-                observer,
-                labels,
-            )?;
+            let receiver =
+                Receiver::new(destination, asked(), account(), progress, observer, labels)?;
+            begins(&receiver);
             if self.hello.delta {
                 receiver.request_delta();
             }

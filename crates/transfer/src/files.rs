@@ -28,7 +28,9 @@ pub use ahead::{FilesChannel, PagePrefetch};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use client::read_answer;
 pub use client::{FilesClient, FilesError};
-pub(crate) use lines::{LineError, LineReader, WORKING_INTERVAL, write_line};
+pub(crate) use lines::{
+    LineError, LineReader, SILENCE_TIMEOUT, WORKING_INTERVAL, write_line, write_lines,
+};
 pub use listing::MAX_ENTRIES_PER_PAGE;
 pub(crate) use listing::MAX_KEPT_BYTES;
 pub use sum::MAX_SUMMED_FILES;

@@ -19,6 +19,10 @@ use crate::error::Error;
 use crate::route_info::{ReservationMark, ReservedRoute, RouteInfo};
 use crate::server::Server;
 
+mod fetcher;
+
+pub use fetcher::Fetcher;
+
 impl Transport for Session {
     fn retransmits(&self) -> Option<u64> {
         self.tcp_info().ok().map(|info| u64::from(info.retransmits))
@@ -335,18 +339,27 @@ impl Connector for SessionConnector {
             if let longhaul_session::Error::UnknownServer { found, .. } = &error {
                 *self.unknown.lock() = Some(*found);
             }
+            // A depot may accept a grant later: its clock may be behind, or sessions of the circuit
+            // may end.
+            let may_be_granted = options.grant.is_some() && error.is_grant_error();
+            let error = connect_error(&error);
             ConnectError {
-                kind: match &error {
-                    error if error.is_identity_error() => ConnectFailure::Unauthorised,
-                    error if error.is_missing_service() => ConnectFailure::NotOffered,
-                    _ => ConnectFailure::NoRoute,
-                },
-                // A depot may accept a grant later: its clock may be behind, or sessions of the
-                // circuit may end.
-                retry: is_retryable(&error) || (options.grant.is_some() && error.is_grant_error()),
-                message: error.to_string(),
+                retry: error.retry || may_be_granted,
+                ..error
             }
         })
+    }
+}
+
+fn connect_error(error: &longhaul_session::Error) -> ConnectError {
+    ConnectError {
+        kind: match error {
+            error if error.is_identity_error() => ConnectFailure::Unauthorised,
+            error if error.is_missing_service() => ConnectFailure::NotOffered,
+            _ => ConnectFailure::NoRoute,
+        },
+        retry: is_retryable(error),
+        message: error.to_string(),
     }
 }
 
@@ -362,9 +375,28 @@ fn is_retryable(error: &longhaul_session::Error) -> bool {
 
 /// Serves one accepted session of a copy, and logs its outcome.
 pub async fn serve_session(server: Arc<Server>, session: Session) {
-    log_outcome(server, session, "session", async |server, session, peer| {
-        server.serve(session, peer).await
+    log_outcome(server, session, "session", async |server, session, key| {
+        let delegation = session.info().delegation.clone();
+        let serving = server.serve_delegate(session, key, delegation.as_deref());
+        serving.await
     })
+    .await;
+}
+
+/// Fetches from another server what the client of one accepted session asks for, and logs the
+/// outcome.
+pub async fn serve_fetch(server: Arc<Server>, session: Session, fetcher: Arc<Fetcher>) {
+    log_outcome(
+        server,
+        session,
+        "session of a fetch",
+        async |server, session, key| {
+            let connect = |source| fetcher.connector(source);
+            server
+                .serve_fetch(session, key, fetcher.key(), connect)
+                .await
+        },
+    )
     .await;
 }
 
@@ -385,7 +417,7 @@ async fn log_outcome(
     what: &'static str,
     serve: impl AsyncFnOnce(&Arc<Server>, Session, PublicKey) -> Result<(), Error>,
 ) {
-    let (id, peer) = (session.info().session_id, session.info().peer);
+    let (id, peer) = (session.info().session_id, session.info().principal());
     let from = session
         .info()
         .first_hop

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use longhaul_accounts::AccountLog;
-use longhaul_proto::{PublicKey, SigningKey};
+use longhaul_proto::{Delegation, PublicKey, SigningKey};
 use longhaul_scitags::FlowMarker;
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
@@ -32,7 +32,9 @@ use crate::wire::{Acceptance, CopyRequest, CopyToken, Frame, RefusalKind};
 mod accounting;
 mod copy;
 mod counts;
+mod destination;
 mod ending;
+mod fetch;
 mod files;
 mod marking;
 mod origins;
@@ -44,6 +46,7 @@ use copy::{CopyMembership, ServerCopy};
 use counts::EndedCopies;
 pub use counts::ServerCounts;
 use ending::{CopyEnd, EarlyEnd};
+pub use fetch::FetchSource;
 use received::StreamCopy;
 pub use root::ServedRoot;
 
@@ -216,8 +219,19 @@ impl Server {
     /// Serves one stream of an authenticated principal to its end.
     pub async fn serve(
         self: &Arc<Self>,
+        stream: impl Transport,
+        principal: PublicKey,
+    ) -> Result<(), Error> {
+        self.serve_delegate(stream, principal, None).await
+    }
+
+    /// Serves one stream of an authenticated client to its end. If the client acts under a
+    /// verified `delegation`, `principal` is that of the delegation.
+    pub async fn serve_delegate(
+        self: &Arc<Self>,
         mut stream: impl Transport,
         principal: PublicKey,
+        delegation: Option<&Delegation>,
     ) -> Result<(), Error> {
         let account = self.account(principal);
         let stream_held = account.take(Resource::Streams, 1);
@@ -249,7 +263,7 @@ impl Server {
             }
             Err(_) => return Err(Error::Protocol("no HELLO in time".into())),
         };
-        let joined = self.join(hello, &account, principal).await;
+        let joined = self.join(hello, &account, principal, delegation).await;
         let (copy, half) = match &joined {
             Ok(copy) => match copy.half.get() {
                 Some(half) => (copy, half),

@@ -44,6 +44,11 @@ pub enum CopyJob {
         sources: Vec<Login>,
         destination: Login,
     },
+    /// From one server to another.
+    BetweenServers {
+        sources: Vec<Remote>,
+        destination: Remote,
+    },
     /// To a host, by SFTP.
     PushOverSftp {
         sources: Vec<PathBuf>,
@@ -172,8 +177,15 @@ impl CopyJob {
                     destination,
                 })
             }
-            (Target::Remote(_), true, false, true) => {
-                bail!("from server to server: copy here first, or run this on one of the two")
+            (Target::Remote(destination), true, false, true) => {
+                one_place(&server, |one| one.server.to_string())?;
+                if server.iter().any(|one| one.server == destination.server) {
+                    bail!("from a server to itself: use longhaul mv, or copy here first");
+                }
+                Ok(Self::BetweenServers {
+                    sources: server,
+                    destination,
+                })
             }
             (_, false, ..) => {
                 bail!("sources here and elsewhere in one copy: run one command for each")
@@ -234,6 +246,11 @@ impl CopyJob {
         )
     }
 
+    /// Returns true if neither end is this machine, and the data does not pass through it.
+    pub fn is_between_others(&self) -> bool {
+        matches!(self, Self::Between { .. } | Self::BetweenServers { .. })
+    }
+
     /// Returns true if the other end is `longhaul serve`.
     pub fn is_with_server(&self) -> bool {
         matches!(self, Self::Push { .. } | Self::Pull { .. })
@@ -262,7 +279,9 @@ impl CopyJob {
             | Self::PullOverSsh { .. }
             | Self::PullOverSftp { .. }
             | Self::PullFromStore { .. } => "pull",
-            Self::Between { .. } | Self::BetweenStores { .. } => "between",
+            Self::Between { .. } | Self::BetweenServers { .. } | Self::BetweenStores { .. } => {
+                "between"
+            }
         }
     }
 }

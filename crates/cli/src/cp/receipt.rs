@@ -142,7 +142,10 @@ pub(super) fn local_side(job: &CopyJob) -> Option<(bool, Vec<PathBuf>)> {
             let names = sources.iter().map(longhaul_endpoints::EndpointPath::name);
             Some((true, placed(destination, names.collect())))
         }
-        CopyJob::Local { .. } | CopyJob::Between { .. } | CopyJob::BetweenStores { .. } => None,
+        CopyJob::Local { .. }
+        | CopyJob::Between { .. }
+        | CopyJob::BetweenServers { .. }
+        | CopyJob::BetweenStores { .. } => None,
     }
 }
 

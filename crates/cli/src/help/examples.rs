@@ -15,6 +15,10 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "a tree from a longhaul server",
             ),
             (
+                "longhaul cp -r lh://store.example/runs/42 lh://archive.example/in/",
+                "a tree from one server to another, without passing through here",
+            ),
+            (
                 "longhaul cp -r --exclude '*.tmp' --newer 7d runs/ lh://store.example/runs/",
                 "last week's files, without temporary ones",
             ),

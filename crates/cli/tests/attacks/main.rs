@@ -10,6 +10,7 @@ mod circuits;
 mod common;
 mod controller;
 mod copies;
+mod delegates;
 mod files;
 mod grants;
 mod keys;

@@ -120,7 +120,7 @@ fn each_kind_of_failure_has_its_exit_code_and_one_line() {
     code(
         stage.cp(&server, &[&there, &there]),
         2,
-        &["from server to server"],
+        &["from a server to itself"],
     );
     code(
         stage.cp(&server, &["here/none", &there]),

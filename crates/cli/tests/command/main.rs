@@ -55,6 +55,7 @@ mod sums;
 mod sync;
 mod systemd;
 mod targets;
+mod third_party;
 mod trees;
 mod unchanged;
 mod unencrypted;

@@ -111,10 +111,60 @@ fn only_what_is_delegated_is_accepted() {
     let fault = check(&long, &depot, &me, NOW, circuit(1, 1)).unwrap_err();
     assert_eq!(fault, DelegationFault::LifetimeTooLong(25 * 60 * MINUTE));
     let mut copies = given;
-    copies.action = DelegatedAction::Other(2);
+    copies.action = DelegatedAction::Read;
     copies.sign(&principal).unwrap();
     let fault = check(&copies, &depot, &me, NOW, circuit(1, 1)).unwrap_err();
-    assert_eq!(fault, DelegationFault::Action);
+    assert_eq!(fault, DelegationFault::Action("for circuits"));
+}
+
+/// LH-DELEGATION-6, LH-DELEGATION-7.
+#[test]
+fn a_read_delegation_is_for_one_server_and_delegate() {
+    let [principal, delegate, other, server] = [key(), key(), key(), key()];
+    let (by, other, me) = (delegate.public(), other.public(), server.public());
+    let signed = |change: fn(&mut Delegation)| {
+        let mut given = delegation(&principal, by, me);
+        given.action = DelegatedAction::Read;
+        change(&mut given);
+        given.sign(&principal).unwrap();
+        given
+    };
+    let given = signed(|_| ());
+    assert_eq!(
+        Delegation::from_bytes(&given.to_bytes().unwrap()),
+        Ok(given.clone())
+    );
+    assert_eq!(given.check_read(&by, &me, NOW), Ok(()));
+    for (by, at, now, fault) in [
+        (other, me, NOW, DelegationFault::Delegate(by)),
+        (by, other, NOW, DelegationFault::Audience(me)),
+        (by, me, NOW - MINUTE, DelegationFault::NotYetValid(MINUTE)),
+        (by, me, NOW + 10 * MINUTE, DelegationFault::Expired(0)),
+    ] {
+        assert_eq!(given.check_read(&by, &at, now), Err(fault));
+    }
+    let anywhere = signed(|given| given.audience = None);
+    assert_eq!(
+        anywhere.check_read(&by, &me, NOW),
+        Err(DelegationFault::NoAudience)
+    );
+    let circuits = signed(|given| given.action = DelegatedAction::Circuit);
+    let fault = circuits.check_read(&by, &me, NOW).unwrap_err();
+    assert_eq!(fault, DelegationFault::Action("for reading"));
+    let long = signed(|given| given.end_unix_ms = NOW + 25 * 60 * MINUTE);
+    let fault = long.check_read(&by, &me, NOW).unwrap_err();
+    assert_eq!(fault, DelegationFault::LifetimeTooLong(25 * 60 * MINUTE));
+    for change in [
+        |given: &mut Delegation| given.from = "another request".to_owned(),
+        |given| given.end_unix_ms += MINUTE,
+    ] {
+        let mut changed = given.clone();
+        change(&mut changed);
+        assert_eq!(
+            changed.check_read(&by, &me, NOW),
+            Err(DelegationFault::Signature)
+        );
+    }
 }
 
 #[test]

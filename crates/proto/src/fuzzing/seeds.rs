@@ -6,9 +6,9 @@ use bytes::BytesMut;
 
 use super::Seed;
 use crate::{
-    CircuitGrant, Endpoint, HopDetails, Open, PublicKey, ResumeAnswer, ResumeOffer, ResumeRequest,
-    Route, ServiceName, SessionId, SigningKey, Status, StatusCode, TraceContext, Transport,
-    UnknownOption, VersionRange, Voucher,
+    CircuitGrant, DelegatedAction, Delegation, Endpoint, HopDetails, Open, PublicKey, ResumeAnswer,
+    ResumeOffer, ResumeRequest, Route, ServiceName, SessionId, SigningKey, Status, StatusCode,
+    TraceContext, Transport, UnknownOption, VersionRange, Voucher,
 };
 
 /// Size of the frame header before the options, in bytes.
@@ -76,6 +76,25 @@ fn set_resume(open: &mut Open) {
         received: 1 << 40,
         proof: [10; 32],
     }));
+}
+
+fn read_delegation() -> Delegation {
+    let mut delegation = Delegation {
+        id: [4; 16],
+        action: DelegatedAction::Read,
+        principal: key(3).public(),
+        delegate: key(1).public(),
+        audience: Some(key(2).public()),
+        from: "request".to_owned(),
+        to: "b.example:7511".to_owned(),
+        both_ways: false,
+        max_rate: 1,
+        start_unix_ms: 1_700_000_000_000,
+        end_unix_ms: 1_700_003_600_000,
+        signature: [0; 64],
+    };
+    delegation.sign(&key(3)).unwrap();
+    delegation
 }
 
 fn unknown_options() -> Vec<UnknownOption> {
@@ -180,6 +199,9 @@ pub(super) fn open_seeds() -> Vec<Seed> {
     );
     let full = signed_open(&format!("{depot}@d1.example,~d2.example"), set_every_option);
     let server = signed_open("d1.example", set_server);
+    let delegated = signed_open("direct", |open| {
+        open.delegation = Some(Box::new(read_delegation()));
+    });
     let granted = signed_open("d1.example", |open| open.grant = Some(Box::new(grant())));
     let other_versions = |min, max| {
         let mut bytes = signed_open("direct", |open| {
@@ -252,6 +274,20 @@ pub(super) fn open_seeds() -> Vec<Seed> {
         (
             "body-grant-cut-short",
             with_option(&granted, 19, Some(&grant().to_bytes().unwrap()[..90])),
+        ),
+        ("by-a-delegate", delegated.clone()),
+        ("body-by-a-delegate", delegated[HEADER..].to_vec()),
+        (
+            "body-delegate-for-files",
+            with_option(&delegated, 0x8000 | 15, Some(b"files")),
+        ),
+        (
+            "body-delegation-cut-short",
+            with_option(
+                &delegated,
+                0x8000 | 35,
+                Some(&read_delegation().to_bytes().unwrap()[..90]),
+            ),
         ),
         ("body-padding-0", with_option(&full, 20, Some(&[0; 2]))),
         ("body-padding-short", with_option(&full, 20, Some(&[9]))),

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use longhaul_proto::{
-    Admission, MAX_PASSED_DEPOTS, NextReceiver, Open, OpenRefusal, PublicKey, Route, ServiceName,
-    SessionId, SigningKey, StatusCode, TraceContext,
+    Admission, DelegatedAction, Delegation, DelegationFault, MAX_PASSED_DEPOTS, NextReceiver, Open,
+    OpenError, OpenRefusal, PublicKey, Route, ServiceName, SessionId, SigningKey, StatusCode,
+    TraceContext,
 };
 
-use crate::{NOW, key, signed};
+use crate::{NOW, bytes, decode, edited, key, signed};
 
 /// LH-TLS-4: depots change nothing that the handshake is bound to, and each OPEN has its own
 /// binding.
@@ -59,6 +60,77 @@ fn a_depot_must_have_the_key_that_the_route_names() {
             vec![PublicKey::from_bytes([9; 32]); MAX_PASSED_DEPOTS]),
         Err(StatusCode::HopLimit)
     );
+}
+
+/// Returns a delegation to the key of [`signed`] for reading at `server`.
+fn read_delegation(principal: &SigningKey, server: PublicKey) -> Box<Delegation> {
+    let mut given = Delegation {
+        id: [5; 16],
+        action: DelegatedAction::Read,
+        principal: principal.public(),
+        delegate: key().public(),
+        audience: Some(server),
+        from: "a request".to_owned(),
+        to: "b.example:7511".to_owned(),
+        both_ways: false,
+        max_rate: 1,
+        start_unix_ms: NOW,
+        end_unix_ms: NOW + 60_000,
+        signature: [0; 64],
+    };
+    given.sign(principal).unwrap();
+    Box::new(given)
+}
+
+/// LH-DELEGATION-7.
+#[test]
+fn a_delegate_opens_with_its_principals_rights() {
+    let principal = SigningKey::generate().unwrap();
+    let me = SigningKey::generate().unwrap().public();
+    let given = read_delegation(&principal, me);
+    let open = signed(|open| {
+        (open.route, open.cursor) = (Route::direct(), 1);
+        open.delegation = Some(given.clone());
+    });
+    let (found, _) = decode(&bytes(&open)).unwrap().unwrap();
+    assert_eq!((&found, found.verify()), (&open, Ok(())));
+    assert_eq!(found.acting_for(), principal.public());
+    let check = |open: &Open, accepts: bool, known: PublicKey| {
+        let checks = Admission::new(me).with_delegates(accepts);
+        checks.check_at_acceptor(open, NOW, |key| *key == known, |_| true)
+    };
+    assert_eq!(check(&open, true, principal.public()), Ok(()));
+    // The delegate's own rights count for nothing.
+    let unknown = OpenRefusal::Unauthorised(principal.public());
+    assert_eq!(check(&open, true, key().public()), Err(unknown));
+    assert_eq!(
+        check(&open, false, principal.public()),
+        Err(OpenRefusal::NoDelegates)
+    );
+    let elsewhere = Admission::new(key().public()).with_delegates(true);
+    assert_eq!(
+        elsewhere.check_at_acceptor(&open, NOW, |_| true, |_| true),
+        Err(OpenRefusal::Delegation(DelegationFault::Audience(me)))
+    );
+    // The OPEN's signature covers the delegation.
+    let mut without = open.clone();
+    without.delegation = None;
+    assert_eq!(without.verify(), Err(OpenRefusal::BadSignature));
+    // A release that does not know the option must not ignore it.
+    let unmarked = edited(&open, |options| {
+        for (kind, _) in options {
+            *kind = if *kind == 0x8000 | 37 { 37 } else { *kind };
+        }
+    });
+    assert!(matches!(decode(&unmarked), Err(OpenError::Invalid { .. })));
+    let for_files = edited(&open, |options| {
+        for (kind, value) in options {
+            if *kind == 0x8000 | 15 {
+                *value = b"files".to_vec();
+            }
+        }
+    });
+    assert!(matches!(decode(&for_files), Err(OpenError::Invalid { .. })));
 }
 
 /// LH-OPEN-13.

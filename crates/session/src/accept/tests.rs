@@ -26,6 +26,7 @@ fn acceptor(welcome: PublicKey) -> Acceptor {
         services: vec![ServiceName::COPY],
         identity,
         accept: Arc::new(move |key| *key == welcome),
+        accepts_delegates: false,
         clock_ahead_ms: 0,
         handshake_timeout: Duration::from_secs(20),
         server_voucher: Arc::default(),

@@ -1,14 +1,20 @@
-//! Lines of the files protocol (`docs/files-protocol.md`): requests to a server, and responses to a
-//! client.
+//! Lines of the protocols of files and of fetching (`docs/files-protocol.md`,
+//! `docs/fetch-protocol.md`): requests to a server, and responses to a client.
 
+use longhaul_filter::FilterRules;
+use longhaul_proto::PublicKey;
 use longhaul_proto::fuzzing::{Seed, assert_one_line, assert_short_line, text_seeds};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::compression::Compression;
+use crate::fetch::message::{FetchAsk, FetchMessage, FetchReport};
 use crate::files::message::{
     FilesHello, FilesRequest, FilesResponse, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, PathBytes,
 };
 use crate::files::{LineReader, read_answer};
+use crate::preservation::Preservation;
+use crate::remote_copy::{CopyAsk, CopyDirection};
 
 /// Splits a stream into lines, and checks that none exceeds its bound.
 fn lines(data: &[u8], max_bytes: usize, mut each: impl FnMut(&[u8])) {
@@ -43,19 +49,36 @@ pub(super) fn ask(data: &[u8]) {
         if let Ok(ask) = serde_json::from_slice::<FilesRequest>(line) {
             check_round_trip(&ask);
         }
+        if let Ok(ask) = serde_json::from_slice::<FetchAsk>(line) {
+            check_round_trip(&ask);
+            let _ = ask.copy.request();
+        }
+        if let Ok(message) = serde_json::from_slice::<FetchMessage>(line) {
+            check_round_trip(&message);
+        }
     });
 }
 
 /// Decodes response lines.
 pub(super) fn answer(data: &[u8]) {
-    lines(data, MAX_RESPONSE_BYTES, |line| match read_answer(line) {
-        Ok(answer) => {
-            check_round_trip(&answer);
-            if let FilesResponse::Failed(failure) = &answer {
-                assert_one_line(failure);
+    lines(data, MAX_RESPONSE_BYTES, |line| {
+        match read_answer(line) {
+            Ok(answer) => {
+                check_round_trip(&answer);
+                if let FilesResponse::Failed(failure) = &answer {
+                    assert_one_line(failure);
+                }
+            }
+            Err(error) => assert_short_line(&error),
+        }
+        if let Ok(report) = serde_json::from_slice::<FetchReport>(line) {
+            check_round_trip(&report);
+            if let FetchReport::Ended(end) = report
+                && let Err(error) = end.into_result("b.example")
+            {
+                assert_one_line(&error);
             }
         }
-        Err(error) => assert_short_line(&error),
     });
 }
 
@@ -119,7 +142,50 @@ pub(super) fn asks() -> Vec<Seed> {
              \"after\":null,\"limit\":4294967296}\n",
         ),
         ("no-end", "{\"files\":\"look\""),
+        ("fetch", &said(&[fetch_ask()])),
+        (
+            "fetch-renewal",
+            "{\"fetch\":\"renew\",\"delegation\":\"lhd1:aa\"}\n",
+        ),
     ])
+}
+
+fn fetch_ask() -> FetchAsk {
+    let path = |text: &str| PathBytes(text.into());
+    FetchAsk {
+        lowest: 1,
+        highest: 1,
+        delegation: "lhd1:aa".to_owned(),
+        copy: CopyAsk {
+            server: PublicKey::from_bytes([1; 32]),
+            hosts: vec!["a.example".to_owned()],
+            port: 7511,
+            direction: CopyDirection::Pull,
+            sources: vec![path("a/b")],
+            names: vec![path("b")],
+            labels: vec![],
+            destination: path("in"),
+            into: true,
+            recursive: true,
+            overwrite: true,
+            fsync: false,
+            resume: true,
+            checksum: false,
+            hard_links: true,
+            streams: Some(4),
+            patience_ms: Some(u64::MAX),
+            congestion: None,
+            no_encrypt: false,
+            compression: Compression::Auto,
+            delta: true,
+            report_done: true,
+            filter: FilterRules::default(),
+            update: true,
+            existing: false,
+            ignore_existing: false,
+            keep: Preservation::default(),
+        },
+    }
 }
 
 pub(super) fn answers() -> Vec<Seed> {
@@ -149,5 +215,11 @@ pub(super) fn answers() -> Vec<Seed> {
             "{\"files\":\"failed\",\"kind\":\"of_a_later_release\",\"path\":\"\"}\n",
         ),
         ("not-json", "\u{1b}[2J\n"),
+        (
+            "fetch-reports",
+            "{\"report\":\"event\",\"event\":\"stream_opened\",\"stream\":1}\n\
+             {\"report\":\"left_out\",\"events\":7}\n\
+             {\"report\":\"ended\",\"manifest\":null,\"error\":\"\\u001b[2J\",\"kind\":\"connect\"}\n",
+        ),
     ])
 }

@@ -22,7 +22,7 @@ impl ServerCopy {
                 .conclusion()
                 .map(|agreed| agreed.then(|| queue.manifest())),
             Some(Half::Receiving(receiver)) => receiver.conclusion().map(Some),
-            None => None,
+            None => self.fetched.get().map(|manifest| Some(*manifest)),
         };
         match agreed {
             Some(Some(receipt)) => match self.progress.failures.load(Ordering::Relaxed) {
@@ -60,6 +60,7 @@ impl ServerCopy {
                 .instance
                 .map_or_else(String::new, |id| HEXLOWER.encode(&id)),
             key: self.principal.to_string(),
+            delegate: self.delegate.map(|key| key.to_string()),
             from: origins.from.iter().cloned().collect(),
             routes: origins.routes.iter().cloned().collect(),
             streams: self.numbers.load(Ordering::Relaxed),
@@ -141,6 +142,7 @@ impl Server {
         self.log(copy.principal, || {
             tracing::info!(
                 key = %record.key,
+                delegate = record.delegate.as_deref(),
                 from = %record.from.join(","),
                 route = record.routes.join(" and "),
                 direction = direction_word(record.direction),

@@ -2,18 +2,18 @@
 //! end after they leave.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
 
 use longhaul_filter::Filter;
-use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
+use longhaul_proto::{Delegation, PublicKey};
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
 
 use super::ending::{CopyEnd, EarlyEnd};
 use super::origins::StreamOrigins;
 use super::received::LastReceived;
-use super::{CopyRefusal, Server, limit_refusal, refusal};
+use super::{Copies, CopyRefusal, Server, limit_refusal, refusal};
 use crate::account::{Account, Resource, ResourcePermit};
 use crate::error::Error;
 use crate::grants::Access;
@@ -24,20 +24,28 @@ use crate::receipt::{ReceiptRole, ReceiptSigner};
 use crate::receive::StreamEnd;
 use crate::receive::{Receiver, RequestedEntries};
 use crate::send::{Presence, Sources, WorkQueue};
-use crate::store::{AttributeSettings, CopyDestination, WriteOptions};
+use crate::tree_hash::Hash;
 use crate::wire::{CopyInstance, CopyRequest, CopyToken, Hello, Placement, RefusalKind};
 use crate::workers::blocking;
 
 /// A running copy.
 pub(super) struct ServerCopy {
     pub principal: PublicKey,
+    /// Key that acts for the principal: of the client if it reads under a delegation, or of this
+    /// server if it fetches from another one.
+    pub delegate: Option<PublicKey>,
     pub hello: Hello,
     /// Number of copies that were begun before it.
     pub order: u64,
     /// Identity of this copy, regardless of its token. `None` if the operating system had no random
     /// numbers.
     pub instance: Option<CopyInstance>,
+    /// This end's half, unless this server is the client of another one.
     pub half: OnceCell<Half>,
+    /// Receiver of what this server fetches from another one.
+    pub fetching: Mutex<Weak<Receiver>>,
+    /// Hash over all entries that were fetched from another server, once all are in place.
+    pub fetched: OnceLock<Hash>,
     /// True if some of the files of a push may exist already.
     pub present: AtomicBool,
     /// Placement of the sources of a push.
@@ -96,11 +104,18 @@ fn hello_bytes(hello: &Hello) -> u64 {
     paths + filter
 }
 
+/// Keys of a copy: the one whose rights count, and the one that acts for it, if another does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CopyKeys {
+    pub principal: PublicKey,
+    pub delegate: Option<PublicKey>,
+}
+
 impl ServerCopy {
     fn new(
         hello: Hello,
         account: &Arc<Account>,
-        principal: PublicKey,
+        keys: CopyKeys,
         order: u64,
     ) -> Result<Arc<Self>, CopyRefusal> {
         let take = |what, units| {
@@ -113,13 +128,16 @@ impl ServerCopy {
             take(Resource::Bookkeeping, hello_bytes(&hello))?,
         );
         Ok(Arc::new(Self {
-            principal,
+            principal: keys.principal,
+            delegate: keys.delegate,
             hello,
             order,
             instance: CopyToken::random()
                 .ok()
                 .and_then(|token| token.0.first_chunk().copied()),
             half: OnceCell::new(),
+            fetching: Mutex::default(),
+            fetched: OnceLock::new(),
             present: AtomicBool::new(false),
             placement: OnceLock::new(),
             streams: AtomicU32::new(0),
@@ -155,7 +173,8 @@ impl ServerCopy {
     pub(super) fn ended(&self) -> Option<mpsc::Receiver<()>> {
         match self.half.get() {
             Some(Half::Receiving(receiver)) => receiver.take_end_signal(),
-            _ => None,
+            Some(Half::Sending(_)) => None,
+            None => self.fetching.lock().upgrade()?.take_end_signal(),
         }
     }
 
@@ -187,12 +206,21 @@ impl ServerCopy {
 
 impl Server {
     /// Returns the copy that a stream belongs to. The first stream to arrive begins it.
+    /// `delegation` is that under which the client acts.
     pub(super) async fn join(
         self: &Arc<Self>,
         hello: Hello,
         account: &Arc<Account>,
         principal: PublicKey,
+        delegation: Option<&Delegation>,
     ) -> Result<Arc<ServerCopy>, CopyRefusal> {
+        if let Some(delegation) = delegation {
+            check_delegated(&hello.request, delegation)?;
+        }
+        let keys = CopyKeys {
+            principal,
+            delegate: delegation.map(|delegation| delegation.delegate),
+        };
         self.authorise(&hello.request, &principal)?;
         self.require_root().await?;
         let token = hello.token;
@@ -203,21 +231,11 @@ impl Server {
             }
             let copy = match copies.running.get(&token) {
                 Some(copy) => copy.clone(),
-                None if self.refuses_copies.load(Ordering::Relaxed) => {
-                    return Err(CopyRefusal {
-                        kind: RefusalKind::Limit,
-                        detail: "the server is stopping; retry later".into(),
-                    });
-                }
-                None => {
-                    let copy = ServerCopy::new(hello.clone(), account, principal, copies.begun)?;
-                    copies.begun += 1;
-                    copies.running.insert(token, copy.clone());
-                    copy
-                }
+                None => self.begin_copy(&mut copies, hello.clone(), account, keys)?,
             };
             // LH-COPY-10.
             if copy.principal != principal
+                || copy.delegate != keys.delegate
                 || copy.hello.request != hello.request
                 || copy.hello.portion != hello.portion
                 || copy.hello.filter != hello.filter
@@ -259,6 +277,27 @@ impl Server {
                 Err(CopyRefusal::for_error(&error))
             }
         }
+    }
+
+    /// Adds a copy that has not begun yet.
+    pub(super) fn begin_copy(
+        &self,
+        copies: &mut Copies,
+        hello: Hello,
+        account: &Arc<Account>,
+        keys: CopyKeys,
+    ) -> Result<Arc<ServerCopy>, CopyRefusal> {
+        if self.refuses_copies.load(Ordering::Relaxed) {
+            return Err(CopyRefusal {
+                kind: RefusalKind::Limit,
+                detail: "the server is stopping; retry later".into(),
+            });
+        }
+        let token = hello.token;
+        let copy = ServerCopy::new(hello, account, keys, copies.begun)?;
+        copies.begun += 1;
+        copies.running.insert(token, copy.clone());
+        Ok(copy)
     }
 
     /// LH-COPY-11.
@@ -357,73 +396,13 @@ impl Server {
                 Ok(Half::Sending(queue))
             }
             CopyRequest::Push {
-                destination,
-                into,
-                overwrite,
-                fsync,
-                names,
+                destination, names, ..
             } => {
                 let labels = names
                     .iter()
                     .map(|name| format!("/{destination}: {}", printable(name)))
                     .collect();
-                let options = WriteOptions {
-                    overwrite: *overwrite,
-                    fsync: *fsync,
-                    resume: copy.hello.resume,
-                };
-                let grants = self.grants.current();
-                let access = access_of(*overwrite);
-                let within = grants
-                    .widest_directory(&copy.principal, access, destination)
-                    .cloned();
-                // The grant existed when it was checked before, and was withdrawn since.
-                let within = within.ok_or(Error::Unauthorised("the grant was withdrawn".into()))?;
-                let may_compare = grants.allows(&copy.principal, Access::Read, destination);
-                // LH-COPY-56.
-                let existing = copy.hello.existing;
-                if !existing.is_default() && !may_compare {
-                    return Err(Error::Unauthorised(
-                        "a copy that depends on what exists needs a grant to read it: ask the \
-                         server's operator"
-                            .into(),
-                    ));
-                }
-                let attributes = AttributeSettings {
-                    keep: copy.hello.keep,
-                    changes: MetadataChanges::default(),
-                    // LH-COPY-69.
-                    is_privileged: self.sets_owners.load(Ordering::Relaxed),
-                    corrects_existing: copy.hello.keep.has_attributes()
-                        && grants.allows(&copy.principal, Access::Write, destination),
-                };
-                let (target, into, names) = (destination.clone(), *into, names.clone());
-                let (token, placement) = (copy.hello.token, copy.hello.placement);
-                let opened = blocking(move || {
-                    let root = server.current_root()?;
-                    let base = root.clone();
-                    let destination =
-                        CopyDestination::beneath(base, target, into, names, options, token)?;
-                    // LH-COPY-53.
-                    let destination = destination
-                        .placed(placement)
-                        .with_existing(existing)
-                        .with_attributes(attributes)
-                        .confined_to(within, may_compare);
-                    let present = destination.has_something();
-                    Ok::<_, Error>((destination, present, root))
-                });
-                let (destination, present, root) = opened.await??;
-                let server = Arc::downgrade(self);
-                let is_in_place = move || {
-                    let server = server.upgrade();
-                    server.is_none_or(|server| server.still_serves(&root))
-                };
-                let destination = destination
-                    .with_rivals(self.rivals_of(copy))
-                    .with_end_check(Box::new(is_in_place));
-                copy.present.store(present, Ordering::Relaxed);
-                let _ = copy.placement.set(destination.placement());
+                let destination = self.open_destination(copy).await?;
                 let receiver = Receiver::new(
                     destination,
                     RequestedEntries::Anything,
@@ -445,8 +424,21 @@ impl Server {
     }
 }
 
+/// Checks that a delegation permits the request (LH-DELEGATION-6).
+fn check_delegated(request: &CopyRequest, delegation: &Delegation) -> Result<(), CopyRefusal> {
+    let is_read = matches!(request, CopyRequest::Pull { .. });
+    match is_read && request.delegated_name() == delegation.from {
+        true => Ok(()),
+        false => Err(CopyRefusal {
+            kind: RefusalKind::Key,
+            detail: "the delegation is for another request: its principal must sign one for this"
+                .into(),
+        }),
+    }
+}
+
 /// Returns the access that a push requires.
-fn access_of(overwrite: bool) -> Access {
+pub(super) fn access_of(overwrite: bool) -> Access {
     if overwrite {
         Access::Write
     } else {
@@ -499,7 +491,7 @@ impl Drop for CopyMembership<'_> {
 }
 
 /// Log of a copy at the server.
-struct CopyLog(Arc<Account>);
+pub(super) struct CopyLog(pub Arc<Account>);
 
 impl Observer for CopyLog {
     fn event(&self, event: TransferEvent) {

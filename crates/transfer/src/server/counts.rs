@@ -7,7 +7,7 @@ use longhaul_accounts::{CopyDirection, CopyRecord};
 use super::Server;
 use super::copy::ServerCopy;
 use crate::account::ResourceUse;
-use crate::half::Half;
+use crate::wire::CopyRequest;
 
 /// Counts of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,10 +64,9 @@ impl Server {
 }
 
 fn add_bytes(copy: &ServerCopy, received: &mut u64, sent: &mut u64) {
-    let sum = match copy.half.get() {
-        Some(Half::Receiving(_)) => received,
-        Some(Half::Sending(_)) => sent,
-        None => return,
+    let sum = match copy.hello.request {
+        CopyRequest::Push { .. } => received,
+        CopyRequest::Pull { .. } => sent,
     };
     *sum = sum.saturating_add(copy.progress.bytes_travelled());
 }

@@ -66,6 +66,9 @@ fn result_of(error: &Error) -> CopyResult {
     match error {
         Error::Protocol(_) => CopyResult::ProtocolError,
         Error::Limit(_) => CopyResult::Limit,
+        Error::Disagreement => CopyResult::Disagreement,
+        // Only a copy that this server fetches ends so.
+        Error::Connect(_) | Error::StreamsLost(_) | Error::CopyLost(_) => CopyResult::SourceLost,
         _ => CopyResult::Refused,
     }
 }

@@ -54,7 +54,7 @@ impl Server {
     /// Returns a function that makes rivals release what `copy` wants to resume.
     pub(super) fn rivals_of(self: &Arc<Self>, copy: &Arc<ServerCopy>) -> RivalCheck {
         let (server, copy) = (Arc::downgrade(self), Arc::downgrade(copy));
-        Box::new(move |looking| match (server.upgrade(), copy.upgrade()) {
+        Arc::new(move |looking| match (server.upgrade(), copy.upgrade()) {
             (Some(server), Some(copy)) => server.dismiss_rivals(&copy, looking),
             _ => Vec::new(),
         })

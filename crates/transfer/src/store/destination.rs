@@ -88,7 +88,10 @@ pub struct WriteOptions {
 
 /// Function that makes abandoned copies release what this one wants to resume. It takes the time
 /// since the copy first looked for them, and returns the states of the remaining ones. Blocking.
-pub(crate) type RivalCheck = Box<dyn Fn(Duration) -> Vec<Rival> + Send + Sync>;
+pub(crate) type RivalCheck = Arc<dyn Fn(Duration) -> Vec<Rival> + Send + Sync>;
+
+/// Function that returns true if the path of the base still leads to it.
+pub(crate) type EndCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Location of an entry.
 #[derive(Clone)]
@@ -120,8 +123,7 @@ pub struct CopyDestination {
     may_compare: bool,
     temp_prefix: String,
     rivals: Option<RivalCheck>,
-    /// Returns true if the path of the base still leads to it.
-    is_in_place: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+    is_in_place: Option<EndCheck>,
     began: Instant,
     patience: Mutex<ContestPatience>,
     flusher: Flusher,
@@ -253,10 +255,7 @@ impl CopyDestination {
 
     /// Sets a condition without which the copy does not conclude.
     #[must_use]
-    pub(crate) fn with_end_check(
-        mut self,
-        is_in_place: Box<dyn Fn() -> bool + Send + Sync>,
-    ) -> Self {
+    pub(crate) fn with_end_check(mut self, is_in_place: EndCheck) -> Self {
         self.is_in_place = Some(is_in_place);
         self
     }

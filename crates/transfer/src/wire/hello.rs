@@ -139,15 +139,19 @@ pub enum CopyRequest {
     },
 }
 
-impl Hello {
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&MAGIC);
-        // Oldest and newest version that is spoken.
-        out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&VERSION.to_le_bytes());
-        out.extend_from_slice(&self.token.0);
-        match &self.request {
-            CopyRequest::Push {
+impl CopyRequest {
+    /// Returns the name by which a delegation permits exactly this request: the BLAKE3 hash of its
+    /// encoding in HELLO (LH-DELEGATION-6).
+    #[must_use]
+    pub fn delegated_name(&self) -> String {
+        let mut encoded = Vec::new();
+        self.encode(&mut encoded);
+        format!("request {}", blake3::hash(&encoded).to_hex())
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Push {
                 destination,
                 into,
                 overwrite,
@@ -162,7 +166,7 @@ impl Hello {
                     put_bytes(out, name);
                 }
             }
-            CopyRequest::Pull { recursive, sources } => {
+            Self::Pull { recursive, sources } => {
                 out.push(2);
                 out.push(u8::from(*recursive));
                 out.extend_from_slice(&(sources.len() as u32).to_le_bytes());
@@ -171,6 +175,17 @@ impl Hello {
                 }
             }
         }
+    }
+}
+
+impl Hello {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&MAGIC);
+        // Oldest and newest version that is spoken.
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.token.0);
+        self.request.encode(out);
         if self.resume {
             put_option(out, RESUME, &[]);
         }

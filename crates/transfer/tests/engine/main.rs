@@ -9,6 +9,7 @@ mod clear;
 mod compression;
 mod delta;
 mod faults;
+mod fetch;
 mod files;
 mod filters;
 mod hard_links;

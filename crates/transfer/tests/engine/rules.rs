@@ -1,4 +1,4 @@
-//! Every rule of the copy protocol and of the files protocol is cited by the code that implements
+//! Every rule of the protocols of copies, files and fetching is cited by the code that implements
 //! it and by a test. No other rule is cited.
 
 use std::collections::BTreeSet;
@@ -44,6 +44,7 @@ fn read(
 fn every_rule_is_implemented_and_tested() {
     check("LH-COPY-", "docs/copy-protocol.md");
     check("LH-FILES-", "docs/files-protocol.md");
+    check("LH-FETCH-", "docs/fetch-protocol.md");
 }
 
 fn check(family: &str, page: &str) {

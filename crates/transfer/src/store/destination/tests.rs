@@ -285,7 +285,7 @@ fn contested_file_is_awaited_or_written_without_journal() {
         file
     });
     let (held, _) = resume(&holder, 7).unwrap();
-    let beside = |rival| resuming(tmp.path()).with_rivals(Box::new(move |_| vec![rival]));
+    let beside = |rival| resuming(tmp.path()).with_rivals(Arc::new(move |_| vec![rival]));
     let waiting = beside(Rival::Releasing);
     assert!(resume(&waiting, 7).is_none());
     assert!(matches!(
