@@ -41,6 +41,10 @@ pub struct CopyRecord {
     pub id: String,
     /// Key of the client.
     pub key: String,
+    /// Owner of the token that allowed the copy, if the grants of the key did not:
+    /// `SUBJECT@ISSUER`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
     /// Addresses from which its streams arrived: of the client, or of the last depots.
     pub from: Vec<String>,
     /// Routes of its streams: `direct`, or their depots.
@@ -368,6 +372,7 @@ pub(crate) mod tests {
             time: RunTime::new(ended.parse().unwrap(), Duration::from_millis(1500)),
             id: "c0ffee".into(),
             key: key.into(),
+            subject: None,
             from: vec!["192.0.2.30".into()],
             routes: vec!["direct".into()],
             streams: 4,

@@ -667,6 +667,7 @@ impl Cp {
             compression: self.compression(),
             delta: self.options.delta,
             keep,
+            bearer: None,
         };
         if !hello.filter_fits() {
             bail!(
@@ -777,6 +778,7 @@ impl Cp {
             progress: watch.progress.clone(),
             observer: watch.clone(),
             receipt: None,
+            tokens: crate::tokens::source_for(&remote.server).await,
         })
     }
 

@@ -74,6 +74,7 @@ mod sync;
 mod systemd;
 mod target;
 mod tls_service;
+mod tokens;
 mod trace;
 mod tree;
 mod trust;
@@ -147,6 +148,8 @@ enum Command {
     Run(run::RunCommand),
     Perf(perf::Perf),
     Keys(keys::Keys),
+    Login(tokens::LoginCommand),
+    Logout(tokens::LogoutCommand),
     Doctor(doctor::Doctor),
     Accounts(accounts::AccountsCommand),
     Completions(manual::Completions),
@@ -222,6 +225,8 @@ fn main() -> ExitCode {
         Command::Run(run) => return run.run(),
         Command::Perf(perf) => perf.run(),
         Command::Keys(keys) => keys.run(),
+        Command::Login(login) => login.run(),
+        Command::Logout(logout) => logout.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Accounts(accounts) => accounts.run(),
         Command::Completions(completions) => completions.run(),

@@ -39,6 +39,8 @@ pub(crate) type KeyPredicate = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 pub struct Acceptor {
     pub(crate) identity: Arc<Identity>,
     pub(crate) accept: KeyPredicate,
+    /// Services that any key may open.
+    pub(crate) open_services: Vec<ServiceName>,
     pub(crate) clock_ahead_ms: i64,
     pub(crate) handshake_timeout: Duration,
     pub(crate) services: Vec<ServiceName>,
@@ -55,6 +57,7 @@ impl Acceptor {
         Self {
             admission: OpenAdmission::new(options.identity.public()),
             services: options.services,
+            open_services: options.open_services,
             clock_ahead_ms: options.clock_ahead_ms,
             identity: options.identity,
             accept: options.accept as KeyPredicate,
@@ -71,7 +74,9 @@ impl Acceptor {
     pub async fn accept(&self, conn: Conn) -> Result<Session, Error> {
         let first_hop = conn.peer_addr().ok();
         let header = longhaul_hop::GateLimits::default().header;
-        let (tls, open) = self.set_up(conn, header, |_| Ok(())).await?;
+        let (tls, open) = self
+            .set_up(conn, header, |key| Ok(Payer::Key(key)))
+            .await?;
         Ok(Session::new(tls, SessionInfo::accepted(open, first_hop)))
     }
 
@@ -79,17 +84,15 @@ impl Acceptor {
     /// (LH-ACCEPT-1).
     ///
     /// `header` is the time limit for the OPEN. Once the OPEN is valid, `verified` decides if there
-    /// is room for one more session of its principal.
+    /// is room for one more session of its principal, and who pays for it.
     pub(crate) async fn set_up<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
         header: Duration,
-        verified: impl FnOnce(PublicKey) -> Result<(), QuotaExceeded>,
+        verified: impl FnOnce(PublicKey) -> Result<Payer, QuotaExceeded>,
     ) -> Result<(TlsStream<S>, Open), Error> {
-        let decide = |open: &Open| {
-            verified(open.principal).map_err(AdmissionError::QuotaExceeded)?;
-            Ok(Payer::Key(open.principal))
-        };
+        let decide =
+            |open: &Open| verified(open.principal).map_err(AdmissionError::QuotaExceeded);
         match self.receive_admitted(stream, header, decide).await {
             Ok(incoming) => incoming.establish(None).await,
             Err(away) => Err(away.report().await),
@@ -174,7 +177,7 @@ impl Acceptor {
         open: &Open,
         decide: impl FnOnce(&Open) -> Result<Payer, AdmissionError>,
     ) -> Result<Payer, AdmissionError> {
-        let known = (self.accept)(&open.principal);
+        let known = self.knows(&open.principal) || self.open_services.contains(&open.service);
         let now = self.initiator_clock_ms();
         let checks = self.admission.checks();
         checks
@@ -185,6 +188,11 @@ impl Acceptor {
             .remember(open, &payer, now)
             .map_err(AdmissionError::Refused)?;
         Ok(payer)
+    }
+
+    /// Returns true if `key` may open every service.
+    pub(crate) fn knows(&self, key: &PublicKey) -> bool {
+        (self.accept)(key)
     }
 
     fn offers(&self, service: &ServiceName) -> bool {

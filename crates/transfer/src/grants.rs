@@ -12,6 +12,7 @@ use longhaul_session::read_trusted_file;
 use parking_lot::RwLock;
 use serde::Deserialize;
 
+use crate::bearer::TokenRights;
 use crate::path::RelPath;
 
 /// Kind of access that a principal requests.
@@ -200,6 +201,15 @@ impl Grants {
             .any(|g| g.key == *key && g.access == Access::Read)
     }
 
+    /// Returns these grants, and the rights of a token as grants of `key`.
+    pub(crate) fn with_token(&self, key: &PublicKey, token: &TokenRights) -> Self {
+        let mut grants = self.clone();
+        for (access, directory) in &token.rights {
+            grants.grant(*key, *access, directory.clone());
+        }
+        grants
+    }
+
     /// Returns true if there are no grants.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -314,6 +324,25 @@ mod tests {
             grants.widest_directory(&key(1), Access::Write, &path("in/a/b")),
             None
         );
+    }
+
+    #[test]
+    fn rights_of_a_token_are_grants_of_its_key_alone() {
+        let token = TokenRights {
+            subject: "alice".into(),
+            issuer: "https://issuer.example".into(),
+            groups: Vec::new(),
+            expires: std::time::SystemTime::UNIX_EPOCH,
+            rights: vec![(Access::Create, path("in"))],
+        };
+        let mut grants = Grants::default();
+        grants.add(Access::Read, &key(1).to_string()).unwrap();
+        let with = grants.with_token(&key(1), &token);
+        assert!(with.allows(&key(1), Access::Create, &path("in/x")));
+        assert!(with.allows(&key(1), Access::Read, &path("x")));
+        assert!(!with.allows(&key(1), Access::Write, &path("in/x")));
+        assert!(!with.allows(&key(2), Access::Create, &path("in/x")));
+        assert!(!grants.allows(&key(1), Access::Create, &path("in/x")));
     }
 
     #[test]

@@ -344,6 +344,7 @@ impl Connector for SessionConnector {
                 // A depot may accept a grant later: its clock may be behind, or sessions of the
                 // circuit may end.
                 retry: is_retryable(&error) || (options.grant.is_some() && error.is_grant_error()),
+                is_unknown_key: error.is_unknown_key(),
                 message: error.to_string(),
             }
         })

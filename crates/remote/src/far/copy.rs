@@ -189,6 +189,7 @@ async fn carry_out(
             CopyDirection::Pull => ExistingPolicy::default(),
         },
         keep: ask.keep,
+        bearer: None,
     };
     let client = Client {
         connector: Arc::new(server),
@@ -206,6 +207,7 @@ async fn carry_out(
         progress,
         observer: reporting,
         receipt: None,
+        tokens: None,
     };
     match ask.direction {
         CopyDirection::Push => {
@@ -268,7 +270,7 @@ fn counts(progress: &TransferProgress) -> CopyProgress {
 fn kind(error: &Error) -> CopyErrorKind {
     match error {
         Error::Connect(_) => CopyErrorKind::Connect,
-        Error::Unauthorised(_) => CopyErrorKind::Unauthorised,
+        Error::Unauthorised(_) | Error::Token(_) => CopyErrorKind::Unauthorised,
         Error::StreamsLost(_) | Error::Stream(_) | Error::CopyLost(_) => CopyErrorKind::BrokeOff,
         Error::Protocol(_) | Error::NotAsked(_) | Error::Disagreement => {
             CopyErrorKind::Disagreement

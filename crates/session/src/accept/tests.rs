@@ -26,6 +26,7 @@ fn acceptor(welcome: PublicKey) -> Acceptor {
         services: vec![ServiceName::COPY],
         identity,
         accept: Arc::new(move |key| *key == welcome),
+        open_services: Vec::new(),
         clock_ahead_ms: 0,
         handshake_timeout: Duration::from_secs(20),
         resumable: None,
@@ -38,7 +39,7 @@ async fn set_up<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
 ) -> Result<(TlsStream<S>, Open), Error> {
     server
-        .set_up(stream, Duration::from_secs(10), |_| Ok(()))
+        .set_up(stream, Duration::from_secs(10), |key| Ok(Payer::Key(key)))
         .await
 }
 

@@ -10,6 +10,7 @@ use longhaul_proto::text::printable;
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
 
+use super::credential::{Credential, CurrentCredential, end_error, renew};
 use super::ending::{CopyEnd, EarlyEnd};
 use super::origins::StreamOrigins;
 use super::received::LastReceived;
@@ -32,6 +33,8 @@ use crate::workers::blocking;
 pub(super) struct ServerCopy {
     pub principal: PublicKey,
     pub hello: Hello,
+    /// Token that allows it in addition to the grants of the key, if it needs one.
+    pub credential: CurrentCredential,
     /// Number of copies that were begun before it.
     pub order: u64,
     /// Identity of this copy, regardless of its token. `None` if the operating system had no random
@@ -102,19 +105,22 @@ impl ServerCopy {
         account: &Arc<Account>,
         principal: PublicKey,
         order: u64,
+        credential: Option<Arc<Credential>>,
     ) -> Result<Arc<Self>, CopyRefusal> {
         let take = |what, units| {
             account
                 .take(what, units)
                 .map_err(|exhausted| limit_refusal(&exhausted))
         };
+        let token_bytes = credential.as_ref().map_or(0, |credential| credential.bytes());
         let held = (
             take(Resource::Copies, 1)?,
-            take(Resource::Bookkeeping, hello_bytes(&hello))?,
+            take(Resource::Bookkeeping, hello_bytes(&hello) + token_bytes)?,
         );
         Ok(Arc::new(Self {
             principal,
             hello,
+            credential: CurrentCredential::new(credential),
             order,
             instance: CopyToken::random()
                 .ok()
@@ -178,6 +184,9 @@ impl ServerCopy {
             Some(EarlyEnd::RootDisplaced) => Error::StreamsLost(
                 "the served directory was moved, replaced or mounted over".into(),
             ),
+            Some(why @ (EarlyEnd::TokenExpired | EarlyEnd::TokenRevoked)) => {
+                end_error(why, self.credential.borrow().as_deref())
+            }
             _ => Error::Unauthorised(
                 "the server's operator has withdrawn the grant for this copy".into(),
             ),
@@ -192,8 +201,9 @@ impl Server {
         hello: Hello,
         account: &Arc<Account>,
         principal: PublicKey,
+        credential: Option<Arc<Credential>>,
     ) -> Result<Arc<ServerCopy>, CopyRefusal> {
-        self.authorise(&hello.request, &principal)?;
+        self.authorise(&hello.request, &principal, credential.as_deref())?;
         self.require_root().await?;
         let token = hello.token;
         let copy = {
@@ -210,14 +220,25 @@ impl Server {
                     });
                 }
                 None => {
-                    let copy = ServerCopy::new(hello.clone(), account, principal, copies.begun)?;
+                    let copy = ServerCopy::new(
+                        hello.clone(),
+                        account,
+                        principal,
+                        copies.begun,
+                        credential.clone(),
+                    )?;
                     copies.begun += 1;
                     copies.running.insert(token, copy.clone());
                     copy
                 }
             };
+            let has_other_owner = match (&credential, &*copy.credential.borrow()) {
+                (Some(brought), Some(present)) => !brought.has_owner_of(present),
+                _ => false,
+            };
             // LH-COPY-10.
             if copy.principal != principal
+                || has_other_owner
                 || copy.hello.request != hello.request
                 || copy.hello.portion != hello.portion
                 || copy.hello.filter != hello.filter
@@ -243,6 +264,9 @@ impl Server {
             }
             copy
         };
+        if let Some(credential) = credential {
+            renew(&copy.credential, credential);
+        }
         let begun = copy
             .half
             .get_or_try_init(|| self.begin(&copy))
@@ -261,13 +285,30 @@ impl Server {
         }
     }
 
+    /// Takes the token out of HELLO, and verifies it if the grants of the key do not suffice
+    /// (LH-COPY-71).
+    pub(super) async fn credential(
+        &self,
+        hello: &mut Hello,
+        principal: &PublicKey,
+    ) -> Result<Option<Arc<Credential>>, CopyRefusal> {
+        let Some(token) = hello.bearer.take() else {
+            return Ok(None);
+        };
+        if self.authorise(&hello.request, principal, None).is_ok() {
+            return Ok(None);
+        }
+        Ok(self.verify_token(&token).await?)
+    }
+
     /// LH-COPY-11.
     pub(super) fn authorise(
         &self,
         request: &CopyRequest,
         principal: &PublicKey,
+        credential: Option<&Credential>,
     ) -> Result<(), CopyRefusal> {
-        let grants = self.grants.current();
+        let grants = self.grants_with(principal, credential);
         let denied = match request {
             CopyRequest::Push {
                 destination,
@@ -288,9 +329,17 @@ impl Server {
                 .find(|s| !grants.allows(principal, Access::Read, s))
                 .map(|s| ("read", s)),
         };
-        match denied {
-            None => Ok(()),
-            Some((verb, path)) => Err(CopyRefusal {
+        match (denied, credential) {
+            (None, _) => Ok(()),
+            (Some((verb, path)), Some(credential)) => Err(CopyRefusal {
+                kind: RefusalKind::Token,
+                detail: format!(
+                    "neither its scopes nor the grants of key {principal} let {} {verb} /{}",
+                    printable(credential.rights.principal_name().as_bytes()),
+                    printable(path.as_bytes())
+                ),
+            }),
+            (Some((verb, path)), None) => Err(CopyRefusal {
                 kind: RefusalKind::Key,
                 detail: format!(
                     "the server does not let key {principal} {verb} /{}; ask its operator",
@@ -372,7 +421,8 @@ impl Server {
                     fsync: *fsync,
                     resume: copy.hello.resume,
                 };
-                let grants = self.grants.current();
+                let credential = copy.credential.borrow().clone();
+                let grants = self.grants_with(&copy.principal, credential.as_deref());
                 let access = access_of(*overwrite);
                 let within = grants
                     .widest_directory(&copy.principal, access, destination)
