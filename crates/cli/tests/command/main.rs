@@ -54,6 +54,7 @@ mod sums;
 mod sync;
 mod systemd;
 mod targets;
+mod tokens;
 mod trees;
 mod unchanged;
 mod unencrypted;
