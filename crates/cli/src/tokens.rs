@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use jiff::{Timestamp, ToSpan, tz::TimeZone};
+use jiff::{Timestamp, tz::TimeZone};
 use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_session::Endpoint;
@@ -45,8 +45,7 @@ fn logins() -> Result<PathBuf> {
 
 /// Formats a time in seconds since 1970, in the time zone of the user.
 fn local_time(seconds: u64) -> String {
-    let at = Timestamp::UNIX_EPOCH.checked_add(i64::try_from(seconds).unwrap_or(i64::MAX).seconds());
-    match at {
+    match Timestamp::from_second(i64::try_from(seconds).unwrap_or(i64::MAX)) {
         Ok(at) => {
             let at = at.to_zoned(TimeZone::system());
             at.strftime("%Y-%m-%d %H:%M:%S %Z").to_string()

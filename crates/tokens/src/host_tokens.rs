@@ -123,7 +123,8 @@ async fn current_token(store: &LoginStore, login: Login) -> Result<BearerToken, 
         let (store, login) = (store.clone(), login.clone());
         blocking(move || {
             let lock = store.lock()?;
-            Ok((lock, store.reload(&login)?.unwrap_or(login)))
+            let login = store.reload(&login)?.unwrap_or(login);
+            Ok::<_, LoginError>((lock, login))
         })
         .await
     };

@@ -1,11 +1,12 @@
 //! Bearer tokens of WLCG and SciTokens issuers.
 //!
-//! At a server, an [`Authority`] verifies the tokens of clients: [`claims`] and [`judge`] decide
-//! what a token permits, [`keys`] verifies its signature, and [`cache`] decides when the keys of an
-//! issuer are fetched. These are pure; [`issuer`] does the I/O.
+//! At a server, an [`Authority`] verifies the tokens of clients: `judge` decides what a token
+//! permits, `keys` verifies its signature, and `cache` decides when the keys of an issuer are
+//! fetched. These are pure; `issuer` does the I/O.
 //!
-//! At a client, [`login`] gets tokens by device codes (RFC 8628) and keeps them, [`discovery`]
-//! finds those of other programs, and [`binding`] decides which server receives one.
+//! At a client, [`login`] gets tokens by device codes (RFC 8628) and keeps them, `discovery` finds
+//! those of other programs, and `binding` decides which server receives one. [`HostTokens`] puts
+//! these together.
 
 mod authority;
 mod binding;

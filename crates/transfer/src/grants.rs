@@ -12,7 +12,6 @@ use longhaul_session::read_trusted_file;
 use parking_lot::RwLock;
 use serde::Deserialize;
 
-use crate::bearer::TokenRights;
 use crate::path::RelPath;
 
 /// Kind of access that a principal requests.
@@ -202,9 +201,9 @@ impl Grants {
     }
 
     /// Returns these grants, and the rights of a token as grants of `key`.
-    pub(crate) fn with_token(&self, key: &PublicKey, token: &TokenRights) -> Self {
+    pub(crate) fn with_rights(&self, key: &PublicKey, rights: &[(Access, RelPath)]) -> Self {
         let mut grants = self.clone();
-        for (access, directory) in &token.rights {
+        for (access, directory) in rights {
             grants.grant(*key, *access, directory.clone());
         }
         grants
@@ -328,16 +327,10 @@ mod tests {
 
     #[test]
     fn rights_of_a_token_are_grants_of_its_key_alone() {
-        let token = TokenRights {
-            subject: "alice".into(),
-            issuer: "https://issuer.example".into(),
-            groups: Vec::new(),
-            expires: std::time::SystemTime::UNIX_EPOCH,
-            rights: vec![(Access::Create, path("in"))],
-        };
+        let rights = [(Access::Create, path("in"))];
         let mut grants = Grants::default();
         grants.add(Access::Read, &key(1).to_string()).unwrap();
-        let with = grants.with_token(&key(1), &token);
+        let with = grants.with_rights(&key(1), &rights);
         assert!(with.allows(&key(1), Access::Create, &path("in/x")));
         assert!(with.allows(&key(1), Access::Read, &path("x")));
         assert!(!with.allows(&key(1), Access::Write, &path("in/x")));

@@ -323,6 +323,30 @@ async fn invalid_opens_are_refused_with_their_code() {
     }
 }
 
+/// A stranger may open a service that authorises its clients itself, and no other.
+#[tokio::test(start_paused = true)]
+async fn open_service_accepts_any_key() {
+    let identity = Identity::generate().unwrap();
+    for (open_services, code) in [
+        (vec![ServiceName::COPY], StatusCode::Ok),
+        (vec![ServiceName::FILES], StatusCode::Unauthorised),
+    ] {
+        let server = Acceptor {
+            open_services,
+            ..acceptor(identity.public())
+        };
+        let open = open_of(&Identity::generate().unwrap(), |_| ());
+        let (mut near, far) = duplex(1 << 16);
+        near.write_all(&open).await.unwrap();
+        near.shutdown().await.unwrap();
+        let (_, verdict) = tokio::join!(set_up(&server, far), verdict(near, &open));
+        match code {
+            StatusCode::Ok => assert!(matches!(verdict, Ok(ChainProgress::Established { .. }))),
+            code => assert_eq!(verdict, Err(FailureKind::Acceptor(code))),
+        }
+    }
+}
+
 /// LH-SIGN-2: a known initiator's clock decides, and the window keeps its width.
 #[tokio::test(start_paused = true)]
 async fn a_measured_clock_moves_the_window_unwidened() {

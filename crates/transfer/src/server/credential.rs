@@ -85,7 +85,7 @@ impl Server {
     ) -> Arc<Grants> {
         let grants = self.grants.current();
         match credential {
-            Some(credential) => Arc::new(grants.with_token(key, &credential.rights)),
+            Some(credential) => Arc::new(grants.with_rights(key, &credential.rights.rights)),
             None => grants,
         }
     }
@@ -246,6 +246,28 @@ mod tests {
         assert_ne!(network("192.0.2.7:1"), network("192.0.3.7:1"));
         assert_eq!(network("[2001:db8:1:2::3]:1"), network("[2001:db8:1::]:1"));
         assert_ne!(network("[2001:db8:1::]:1"), network("[2001:db8:2::]:1"));
+    }
+
+    #[test]
+    fn copy_keeps_the_credential_that_is_valid_for_longest() {
+        let credential = |seconds| {
+            Arc::new(Credential {
+                token: BearerToken::new("token").unwrap(),
+                rights: TokenRights {
+                    subject: "alice".into(),
+                    issuer: "https://issuer.example".into(),
+                    groups: Vec::new(),
+                    expires: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds),
+                    rights: Vec::new(),
+                },
+            })
+        };
+        let current = CurrentCredential::new(None);
+        for (brought, kept) in [(10, 10), (20, 20), (15, 20), (30, 30)] {
+            renew(&current, credential(brought));
+            let expires = current.borrow().as_ref().unwrap().rights.expires;
+            assert_eq!(expires, SystemTime::UNIX_EPOCH + Duration::from_secs(kept));
+        }
     }
 
     #[test]
