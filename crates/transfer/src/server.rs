@@ -181,9 +181,9 @@ impl Server {
     }
 
     /// Writes a `line` of the log that a session of `key` causes, unless it exceeds its log rate.
-    /// Omitted lines are counted and reported.
+    /// Omitted lines are counted and reported. Keys without a grant share one rate.
     pub fn log(&self, key: PublicKey, line: impl FnOnce()) {
-        self.account(key).log(line);
+        self.first_account(key, None).log(line);
     }
 
     /// Returns the account of `key`.
