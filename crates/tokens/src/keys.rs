@@ -174,6 +174,8 @@ impl IssuerKey {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::test_keys::{TestKey, signed};
 
@@ -295,6 +297,33 @@ pub(crate) mod tests {
         assert_eq!(KeySet::parse(list).unwrap().len(), 0);
         assert!(KeySet::parse(b"{}").is_none());
         assert!(KeySet::parse(b"[]").is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_token_or_refused(text in "[A-Za-z0-9._-]{0,60}") {
+            if let Ok(header) = read_header(&text) {
+                prop_assert_ne!(KeySet::default().verify(&text, &header), Verification::Forged);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_keys_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            let _ = KeySet::parse(&bytes);
+        }
+
+        #[test]
+        fn keys_with_any_fields_are_used_or_left_out(
+            kty in "(EC|RSA|OKP|oct|x)", crv in "(P-256|P-384|Ed25519|x)",
+            x in "[A-Za-z0-9_-]{0,50}", y in "[A-Za-z0-9_-]{0,50}",
+        ) {
+            let key = serde_json::json!({ "kty": kty, "crv": crv, "x": x, "y": y, "n": x, "e": y });
+            let list = serde_json::json!({ "keys": [key] }).to_string();
+            let keys = KeySet::parse(list.as_bytes()).unwrap();
+            let key = TestKey::ec("one");
+            let token = signed(&TestKey { id: None, ..key }, &claims());
+            prop_assert!(!matches!(verify(&keys, &token), Verification::Valid(_)));
+        }
     }
 
     #[test]
