@@ -44,6 +44,10 @@ pub struct CopyRecord {
     /// Key that acted for the principal: of the server that fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegate: Option<String>,
+    /// Owner of the token that allowed the copy, if the grants of the key did not:
+    /// `SUBJECT@ISSUER`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
     /// Addresses from which its streams arrived: of the client, or of the last depots. Of a copy
     /// that this server fetched, addresses of the other server.
     pub from: Vec<String>,
@@ -379,6 +383,7 @@ pub(crate) mod tests {
             id: "c0ffee".into(),
             key: key.into(),
             delegate: None,
+            subject: None,
             from: vec!["192.0.2.30".into()],
             routes: vec!["direct".into()],
             streams: 4,

@@ -682,6 +682,7 @@ impl Cp {
             compression: self.compression(),
             delta: self.options.delta,
             keep,
+            bearer: None,
         };
         if !hello.filter_fits() {
             bail!(
@@ -793,6 +794,7 @@ impl Cp {
             progress: watch.progress.clone(),
             observer: watch.clone(),
             receipt: None,
+            tokens: crate::tokens::source_for(&remote.server).await,
         })
     }
 

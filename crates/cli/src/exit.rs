@@ -9,6 +9,7 @@ use longhaul_output::message;
 use longhaul_perf::Error as PerfError;
 use longhaul_remote::Error as RemoteError;
 use longhaul_sftp::Error as SftpError;
+use longhaul_tokens::{FetchError, LoginError};
 use longhaul_transfer::Error;
 use longhaul_transfer::files::FilesError;
 
@@ -45,6 +46,8 @@ pub fn for_error(error: &anyhow::Error) -> Exit {
         for_sftp_error(error)
     } else if let Some(error) = error.downcast_ref::<EndpointError>() {
         for_endpoint_error(error)
+    } else if let Some(error) = error.downcast_ref::<LoginError>() {
+        for_login_error(error)
     } else if let Some(error) = error.downcast_ref::<AgentError>() {
         match error {
             AgentError::NotRunning(_) | AgentError::NotStarted(_) => Exit::NoRoute,
@@ -138,6 +141,17 @@ fn for_endpoint_error(error: &EndpointError) -> Exit {
     }
 }
 
+/// Returns the code for an error of a login.
+fn for_login_error(error: &LoginError) -> Exit {
+    use LoginError::*;
+    match error {
+        Url(_) | File { .. } | NoDeviceCodes { .. } => Exit::Usage,
+        Fetch(FetchError::Unreachable { .. }) => Exit::NoRoute,
+        Fetch(FetchError::Status { .. } | FetchError::Answer { .. }) => Exit::Disagreement,
+        Refused { .. } | NotConfirmed { .. } | Ended { .. } => Exit::Unauthorised,
+    }
+}
+
 /// Returns the code for the error that ended a question to another machine.
 fn for_question_error(error: &AskError) -> Exit {
     match error {
@@ -162,7 +176,7 @@ fn for_files_error(error: &FilesError) -> Exit {
 pub fn for_copy_error(error: &Error) -> Exit {
     match error {
         Error::Connect(_) => Exit::NoRoute,
-        Error::Unauthorised(_) => Exit::Unauthorised,
+        Error::Unauthorised(_) | Error::Token(_) => Exit::Unauthorised,
         Error::StreamsLost(_) | Error::Stream(_) | Error::CopyLost(_) => Exit::BrokeOff,
         Error::Protocol(_) | Error::NotAsked(_) | Error::Disagreement => Exit::Disagreement,
         Error::Path { .. } => Exit::Usage,

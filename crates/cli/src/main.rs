@@ -76,6 +76,7 @@ mod sync;
 mod systemd;
 mod target;
 mod tls_service;
+mod tokens;
 mod trace;
 mod tree;
 mod trust;
@@ -149,6 +150,8 @@ enum Command {
     Run(run::RunCommand),
     Perf(perf::Perf),
     Keys(keys::Keys),
+    Login(tokens::LoginCommand),
+    Logout(tokens::LogoutCommand),
     Doctor(doctor::Doctor),
     Accounts(accounts::AccountsCommand),
     Completions(manual::Completions),
@@ -224,6 +227,8 @@ fn main() -> ExitCode {
         Command::Run(run) => return run.run(),
         Command::Perf(perf) => perf.run(),
         Command::Keys(keys) => keys.run(),
+        Command::Login(login) => login.run(),
+        Command::Logout(logout) => logout.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Accounts(accounts) => accounts.run(),
         Command::Completions(completions) => completions.run(),

@@ -194,7 +194,8 @@ impl Place {
             Location::Server(server) => {
                 let connector = options.server.connector(ServiceName::FILES, server).await?;
                 Self::Server {
-                    client: FilesClient::new(connector.clone()),
+                    client: FilesClient::new(connector.clone())
+                        .with_tokens(crate::tokens::source_for(server).await),
                     connector,
                     server: server.clone(),
                 }

@@ -15,6 +15,7 @@ use longhaul_service::{
     Handover, Hangup, Readiness, StatusListener, StatusPage, bind_everywhere, is_handed_over,
 };
 use longhaul_session::{ListenOptions, Listener, PublicKey, ServerVoucher, ServiceName};
+use longhaul_tokens::{Authority, IssuerPolicies};
 use longhaul_transfer::{
     Access, Fetcher, Grants, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, ServerLimits,
     serve_fetch, serve_files, serve_session,
@@ -52,7 +53,7 @@ const DESCRIPTORS_PER_STREAM: u64 = 8;
 const OTHER_BLOCKING_THREADS: usize = 64;
 /// Error without any grant.
 const NO_GRANTS: &str = "no key has any rights yet: give one with --read, --create, --write or \
-                         --grants (longhaul keys show prints a client's)";
+                         --grants (longhaul keys show prints a client's), or name --issuers";
 /// Time for copies that end with the server to remove unfinished files, or to make them durable.
 pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for connections of a replaced server to become sessions, which can be resumed.
@@ -92,6 +93,11 @@ pub struct ServeCommand {
     /// read, create, write = ["dir", ...]. SIGHUP reads it again.
     #[arg(long, value_name = "FILE")]
     grants: Option<PathBuf>,
+    /// A file of issuers whose tokens give rights: `[[issuer]]` with url = "https://...",
+    /// audience = "https://this-server", base = "dir". Keys need no grant then. SIGHUP reads it
+    /// again.
+    #[arg(long, value_name = "FILE")]
+    issuers: Option<PathBuf>,
     /// The server's own key [default: the default key].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
@@ -210,8 +216,21 @@ impl ServeCommand {
             });
         }
         self.principals.plan(&mut plan);
+        let trusts_issuers = match self.trusted_issuers() {
+            Ok(Some(issuers)) => {
+                plan.facts.push("issuers are valid".to_owned());
+                !issuers.is_empty()
+            }
+            Ok(None) => false,
+            Err(error) => {
+                plan.faults.push(failure::format_line(&error));
+                true
+            }
+        };
         match self.grants(Identities::unnamed()) {
-            Ok(grants) if grants.is_empty() => plan.faults.push(NO_GRANTS.to_owned()),
+            Ok(grants) if grants.is_empty() && !trusts_issuers => {
+                plan.faults.push(NO_GRANTS.to_owned());
+            }
             Ok(_) => plan.facts.push("grants are valid".to_owned()),
             Err(error) => plan.faults.push(failure::format_line(&error)),
         }
@@ -268,10 +287,11 @@ impl ServeCommand {
             bail!("no directory to serve: give --root DIR");
         };
         let identities = self.principals.load()?;
-        let grants = self.grants(identities.clone())?;
-        if grants.is_empty() {
+        let (grants, issuers) = (self.grants(identities.clone())?, self.trusted_issuers()?);
+        if grants.is_empty() && issuers.as_ref().is_none_or(IssuerPolicies::is_empty) {
             bail!(NO_GRANTS);
         }
+        let authority = issuers.map(Authority::new).transpose()?;
         let served = home::display_path(root);
         let root = ServedRoot::open(root)
             .map_err(|errno| anyhow!("{served}: {}", std::io::Error::from(errno)))?;
@@ -306,6 +326,12 @@ impl ServeCommand {
         if let Some(marker) = self.scitags.start()? {
             server.mark_flows(marker);
         }
+        let mut open_services = Vec::new();
+        if let Some(authority) = &authority {
+            server.accept_tokens(authority.clone());
+            // They come with a token or are refused.
+            open_services = vec![ServiceName::COPY, ServiceName::FILES];
+        }
         if self.allow_owners {
             server.allow_owners();
         }
@@ -330,6 +356,7 @@ impl ServeCommand {
             identities: identities.clone(),
             server_voucher: proof.clone(),
             accepts_delegates: true,
+            open_services: open_services.clone(),
             ..ListenOptions::new(
                 addr,
                 identity.clone(),
@@ -368,12 +395,19 @@ impl ServeCommand {
         };
         let status = StatusPage::new(text.clone(), readiness.clone());
         let work = async move {
+            let issuers = authority.as_deref();
             let reloads = hangup.run_each(|| async {
                 if let Some(host) = &host {
                     host.renew_or_log(&proof);
                 }
-                self.reload(&server, &metrics).await;
+                self.reload(&server, issuers, &metrics).await;
             });
+            let keys = async {
+                match &authority {
+                    Some(authority) => authority.clone().fetch_keys().await,
+                    None => pending().await,
+                }
+            };
             let renewals = async {
                 match &host {
                     Some(host) => host.renew_daily(&proof).await,
@@ -407,6 +441,7 @@ impl ServeCommand {
                 never = identities.clone().maintain() => match never {},
                 never = names => match never {},
                 never = renewals => match never {},
+                never = keys => match never {},
                 () = server.watch_root() => Ok(()),
                 () = pages => Ok(()),
                 () = stopped => Ok(()),
@@ -439,12 +474,20 @@ impl ServeCommand {
         }
     }
 
-    /// Reads the principals and the grants again. Grants of the command line stay; if a file has an
-    /// error, the grants in force stay too.
-    async fn reload(&self, server: &Arc<Server>, metrics: &ServeMetrics) {
+    /// Reads the principals, grants and issuers again. Grants of the command line stay; if a file
+    /// has an error, what it said before stays in force too.
+    async fn reload(
+        &self,
+        server: &Arc<Server>,
+        authority: Option<&Authority>,
+        metrics: &ServeMetrics,
+    ) {
+        if let Some(authority) = authority {
+            self.reload_issuers(authority);
+        }
         match self.reload_grants(server).await {
             Ok(grants) => {
-                if grants.is_empty() {
+                if grants.is_empty() && authority.is_none() {
                     tracing::warn!("no key has any rights any more");
                 }
                 server.replace_grants(grants);
@@ -462,6 +505,20 @@ impl ServeCommand {
         let server = server.clone();
         // If this panics, the server continues with the old root.
         let _ = tokio::task::spawn_blocking(move || server.reopen_root()).await;
+    }
+
+    fn reload_issuers(&self, authority: &Authority) {
+        let loaded = self.trusted_issuers().and_then(|issuers| {
+            authority.replace(issuers.unwrap_or_default())?;
+            Ok(())
+        });
+        match loaded {
+            Ok(()) => tracing::info!("the issuers were reloaded"),
+            Err(error) => tracing::error!(
+                "the issuers were not reloaded, the previous ones stay trusted: {}",
+                failure::format_line(&error)
+            ),
+        }
     }
 
     /// Dispatches each session to the service that its OPEN names.
@@ -528,6 +585,12 @@ impl ServeCommand {
         let reloaded = identities.clone();
         tokio::task::spawn_blocking(move || reloaded.reload()).await??;
         self.grants(identities)
+    }
+
+    /// Returns the issuers that are trusted, if the user named a file of them.
+    fn trusted_issuers(&self) -> Result<Option<IssuerPolicies>> {
+        let file = self.issuers.as_deref();
+        Ok(file.map(IssuerPolicies::load).transpose()?)
     }
 
     fn grants(&self, identities: Arc<Identities>) -> Result<Grants> {

@@ -11,7 +11,7 @@ use crate::sources::{self, Source};
 use crate::template;
 
 /// Chapters of the page in their order, each with the crates whose errors it lists.
-const CHAPTERS: [(&str, &[&str]); 16] = [
+const CHAPTERS: [(&str, &[&str]); 17] = [
     (
         "Reaching a server or a depot",
         &["session", "hop", "proto", "resume"],
@@ -19,6 +19,7 @@ const CHAPTERS: [(&str, &[&str]); 16] = [
     ("Copying files", &["transfer", "filter", "checksum"]),
     ("Copies over ssh", &["remote", "sftp"]),
     ("Copies with object stores and web servers", &["endpoints"]),
+    ("Tokens", &["tokens"]),
     ("The command line", &["cli", "quantities", "output"]),
     (
         "Files of settings, policies and principals",

@@ -170,6 +170,7 @@ fn lost(message: String, retry: bool) -> ConnectError {
     ConnectError {
         message,
         kind: ConnectFailure::NoRoute,
+        is_unknown_key: false,
         retry,
     }
 }

@@ -39,6 +39,8 @@ pub(crate) type KeyPredicate = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 pub struct Acceptor {
     pub(crate) identity: Arc<Identity>,
     pub(crate) accept: KeyPredicate,
+    /// Services that any key may open.
+    pub(crate) open_services: Vec<ServiceName>,
     pub(crate) clock_ahead_ms: i64,
     pub(crate) handshake_timeout: Duration,
     pub(crate) services: Vec<ServiceName>,
@@ -57,6 +59,7 @@ impl Acceptor {
             admission: OpenAdmission::new(options.identity.public(), options.identities)
                 .with_delegates(options.accepts_delegates),
             services: options.services,
+            open_services: options.open_services,
             clock_ahead_ms: options.clock_ahead_ms,
             identity: options.identity,
             accept: options.accept as KeyPredicate,
@@ -74,7 +77,9 @@ impl Acceptor {
     pub async fn accept(&self, conn: Conn) -> Result<Session, Error> {
         let first_hop = conn.peer_addr().ok();
         let header = longhaul_hop::GateLimits::default().header;
-        let (tls, open) = self.set_up(conn, header, |_| Ok(())).await?;
+        let (tls, open) = self
+            .set_up(conn, header, |key| Ok(Payer::Key(key)))
+            .await?;
         Ok(Session::new(tls, SessionInfo::accepted(open, first_hop)))
     }
 
@@ -82,19 +87,16 @@ impl Acceptor {
     /// (LH-ACCEPT-1).
     ///
     /// `header` is the time limit for the OPEN. Once the OPEN is valid, `verified` decides if there
-    /// is room for one more session of its principal.
+    /// is room for one more session of its principal, and who pays for it.
     pub(crate) async fn set_up<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
         header: Duration,
-        verified: impl FnOnce(PublicKey) -> Result<(), QuotaExceeded>,
+        verified: impl FnOnce(PublicKey) -> Result<Payer, QuotaExceeded>,
     ) -> Result<(TlsStream<S>, Open), Error> {
-        let decide = |open: &Open| {
-            // Delegates cost nothing to make, so their principal pays.
-            let payer = open.acting_for();
-            verified(payer).map_err(AdmissionError::QuotaExceeded)?;
-            Ok(Payer::Key(payer))
-        };
+        // Delegates cost nothing to make, so their principal pays.
+        let decide =
+            |open: &Open| verified(open.acting_for()).map_err(AdmissionError::QuotaExceeded);
         match self.receive_admitted(stream, header, decide).await {
             Ok(incoming) => incoming.establish(None).await,
             Err(away) => Err(away.report().await),
@@ -181,14 +183,21 @@ impl Acceptor {
     ) -> Result<Payer, AdmissionError> {
         let now = self.initiator_clock_ms();
         let offers = |service: &ServiceName| self.offers(service);
+        // Delegates act for principals that are known themselves.
+        let is_open = open.delegation.is_none() && self.open_services.contains(&open.service);
         self.admission
-            .check_at_acceptor(open, now, |key| (self.accept)(key), offers)
+            .check_at_acceptor(open, now, |key| self.knows(key) || is_open, offers)
             .map_err(AdmissionError::Refused)?;
         let payer = decide(open)?;
         self.admission
             .remember(open, &payer, now)
             .map_err(AdmissionError::Refused)?;
         Ok(payer)
+    }
+
+    /// Returns true if `key` may open every service.
+    pub(crate) fn knows(&self, key: &PublicKey) -> bool {
+        (self.accept)(key)
     }
 
     fn offers(&self, service: &ServiceName) -> bool {

@@ -231,6 +231,21 @@ impl Error {
         }
     }
 
+    /// Returns true if the acceptor does not know this key.
+    #[must_use]
+    pub fn is_unknown_key(&self) -> bool {
+        match self {
+            Self::Hop(failure) => {
+                matches!(
+                    failure.kind,
+                    FailureKind::Acceptor(StatusCode::Unauthorised)
+                )
+            }
+            Self::FellBack { direct, .. } => direct.is_unknown_key(),
+            _ => false,
+        }
+    }
+
     /// Returns true if two clocks differ too much. The error persists until a person sets one of
     /// them.
     #[must_use]

@@ -37,6 +37,9 @@ pub struct ListenOptions {
     pub accepts_delegates: bool,
     /// Offered services; requests for any other are refused.
     pub services: Vec<ServiceName>,
+    /// Offered services for which `accept` is not asked, as they authorise their clients
+    /// themselves. The source address pays for sessions of keys that `accept` refuses.
+    pub open_services: Vec<ServiceName>,
     /// TCP congestion control of accepted connections; the system's default if `None`.
     pub congestion: Option<String>,
     /// Milliseconds by which the initiators' clock is ahead of this host's; negative if it is
@@ -71,6 +74,7 @@ impl ListenOptions {
             server_voucher: Arc::default(),
             accepts_delegates: false,
             services,
+            open_services: Vec::new(),
             congestion: None,
             clock_ahead_ms: 0,
             handshake_timeout: Duration::from_secs(20),
@@ -210,8 +214,12 @@ impl ConnectionHandler for SetUps {
         } = connection;
         let mut principal = None;
         let verified = |key| {
-            let payer = *principal.insert(Payer::Key(key));
-            place.charge_to(payer)
+            let payer = *principal.insert(match self.acceptor.knows(&key) {
+                true => Payer::Key(key),
+                // Anybody can make keys.
+                false => Payer::from_address(peer.ip()),
+            });
+            place.charge_to(payer).map(|()| payer)
         };
         let set_up = set_up(&self.acceptor, conn, peer, header, verified);
         let done = match guard.run(set_up).await {
@@ -261,7 +269,7 @@ async fn set_up(
     conn: Conn,
     peer: SocketAddr,
     header: Duration,
-    verified: impl FnOnce(PublicKey) -> Result<(), QuotaExceeded>,
+    verified: impl FnOnce(PublicKey) -> Result<Payer, QuotaExceeded>,
 ) -> Result<Session, Error> {
     let (tls, open) = acceptor.set_up(conn, header, verified).await?;
     Ok(Session::new(tls, SessionInfo::accepted(open, Some(peer))))

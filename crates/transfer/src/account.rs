@@ -32,17 +32,26 @@ const LOG_PER_SECOND: u32 = 5;
 /// Delay after which omitted log lines are reported, unless another line has reported them.
 const MAX_LOG_SILENCE: Duration = Duration::from_secs(1);
 
-/// Number of accounts from which those of keys that hold nothing are closed. A certificate can
-/// vouch for one key after the other.
-const MAX_IDLE_ACCOUNTS: usize = 1024;
 
 /// Granularity of memory accounting, in bytes.
 const BOOKKEEPING_STEP: u64 = 64 * 1024;
 
-/// The accounts of all keys that connected lately.
+/// Number of accounts from which on idle ones are closed.
+const MAX_IDLE_ACCOUNTS: usize = 4096;
+
+/// The accounts of all keys. There is one for each authenticated key that holds anything. Others
+/// are closed when there are many, as a server that takes tokens may meet any number of keys.
 pub(crate) struct Accounts {
     shared: Arc<SharedAccounts>,
-    of: Mutex<HashMap<PublicKey, Arc<Account>>>,
+    of: Mutex<OpenAccounts>,
+}
+
+/// Open accounts.
+#[derive(Default)]
+struct OpenAccounts {
+    by_key: HashMap<PublicKey, Arc<Account>>,
+    /// Number of accounts that hold something, when idle ones were last closed.
+    busy: usize,
 }
 
 struct SharedAccounts {
@@ -95,15 +104,23 @@ impl Accounts {
     /// Returns the account of `key`, and opens it if necessary.
     pub(crate) fn account_of(&self, key: PublicKey) -> Arc<Account> {
         let mut accounts = self.of.lock();
-        if accounts.len() >= MAX_IDLE_ACCOUNTS && !accounts.contains_key(&key) {
-            accounts.retain(|_, account| Arc::strong_count(account) > 1);
-            let mut shared = self.shared.accounts.lock();
-            shared.retain(|account| account.strong_count() > 0);
+        if let Some(account) = accounts.by_key.get(&key) {
+            return account.clone();
         }
-        let account = accounts
-            .entry(key)
-            .or_insert_with(|| self.open(key, Some(Semaphore::new(1)), None));
-        account.clone()
+        if accounts.by_key.len() >= 2 * accounts.busy + MAX_IDLE_ACCOUNTS {
+            // Whatever is held holds its account.
+            accounts
+                .by_key
+                .retain(|_, account| Arc::strong_count(account) > 1);
+            accounts.busy = accounts.by_key.len();
+            self.shared
+                .accounts
+                .lock()
+                .retain(|account| account.strong_count() > 0);
+        }
+        let account = self.open(key, Some(Semaphore::new(1)), None);
+        accounts.by_key.insert(key, account.clone());
+        account
     }
 
     /// Returns the use of each resource by all keys.
@@ -313,25 +330,27 @@ mod tests {
         PublicKey::from_bytes([n; 32])
     }
 
-    #[test]
-    fn accounts_of_keys_that_hold_nothing_are_closed() {
-        let accounts = Accounts::new(&ServerLimits::default());
-        let kept = accounts.account_of(key(1));
-        for n in 0..2 * MAX_IDLE_ACCOUNTS {
-            let mut bytes = [2; 32];
-            bytes[..8].copy_from_slice(&n.to_be_bytes());
-            accounts.account_of(PublicKey::from_bytes(bytes));
-        }
-        assert!(accounts.of.lock().len() <= MAX_IDLE_ACCOUNTS);
-        assert!(accounts.shared.accounts.lock().len() <= MAX_IDLE_ACCOUNTS);
-        assert!(Arc::ptr_eq(&kept, &accounts.account_of(key(1))));
-    }
-
     fn accounts() -> Accounts {
         Accounts::new(&ServerLimits {
             open_files: 8,
             ..ServerLimits::default()
         })
+    }
+
+    #[test]
+    fn idle_accounts_are_closed_when_there_are_many() {
+        let accounts = accounts();
+        let busy = accounts.account_of(key(1));
+        let _held = busy.take(Resource::Copies, 1).unwrap();
+        drop(busy);
+        for number in 0..2 * MAX_IDLE_ACCOUNTS as u64 {
+            let mut bytes = [9; 32];
+            bytes[..8].copy_from_slice(&number.to_le_bytes());
+            accounts.account_of(PublicKey::from_bytes(bytes));
+        }
+        assert!(accounts.of.lock().by_key.len() <= MAX_IDLE_ACCOUNTS + 2);
+        assert!(accounts.shared.accounts.lock().len() <= MAX_IDLE_ACCOUNTS + 2);
+        assert_eq!(accounts.account_of(key(1)).held(Resource::Copies), 1);
     }
 
     #[tokio::test(start_paused = true)]

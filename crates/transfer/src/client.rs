@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::account::Account;
+use crate::bearer::TokenSource;
 use crate::error::Error;
 use crate::half::Half;
 use crate::part::{PartFilter, Portion};
@@ -43,6 +44,7 @@ mod retire_tests;
 mod route_observation;
 mod steering;
 pub(crate) mod stream_count;
+mod stream_tokens;
 mod supervisor;
 mod transport_trial;
 
@@ -50,6 +52,7 @@ pub(crate) use attempt::close;
 use patience::OutagePatience;
 pub use stream_count::MAX_STREAMS;
 use stream_count::StreamCount;
+use stream_tokens::StreamTokens;
 use supervisor::Supervisor;
 
 /// Default time that a copy waits during an outage.
@@ -119,6 +122,8 @@ pub struct ConnectError {
     pub kind: ConnectFailure,
     /// If true, a later attempt may succeed.
     pub retry: bool,
+    /// If true, the server does not know this key, and knows nothing else of the client.
+    pub is_unknown_key: bool,
 }
 
 /// Kinds of [`ConnectError`].
@@ -227,6 +232,8 @@ pub struct Client<C> {
     pub observer: Arc<dyn Observer>,
     /// Recorder of the copy's receipt, if there is to be one.
     pub receipt: Option<Arc<ReceiptRecorder>>,
+    /// Source of the token that streams bring, if the server is to receive one.
+    pub tokens: Option<Arc<dyn TokenSource>>,
 }
 
 impl<C: Connector> Client<C> {
@@ -269,6 +276,7 @@ impl<C: Connector> Client<C> {
                 }
                 Err(error) => error,
             };
+            let error = run.with_renewed_token(error).await;
             let next = run.next_copy(error, queue.placement())?;
             drop(close);
             // The walk counts what it finds for this copy and the next one.
@@ -359,6 +367,7 @@ impl<C: Connector> Client<C> {
                 }
                 Err(error) => error,
             };
+            let error = run.with_renewed_token(error).await;
             let again = run.next_copy(error, None)?;
             let ended = receiver.take_end_signal();
             drop(receiver);
@@ -413,6 +422,7 @@ impl<C: Connector> Client<C> {
 pub(crate) struct RunState {
     hello: Hello,
     patience: OutagePatience,
+    tokens: StreamTokens,
 }
 
 /// Parameters of the copy that replaces a lost one.
@@ -430,6 +440,19 @@ impl RunState {
                 ..client.hello.clone()
             },
             patience: OutagePatience::new(client.patience),
+            tokens: StreamTokens::new(client.tokens.clone()),
+        }
+    }
+
+    /// Treats a copy whose token is not valid any more as lost, if there is another token.
+    async fn with_renewed_token(&self, error: Error) -> Error {
+        match error {
+            Error::Token(why)
+                if self.patience.was_established() && self.tokens.is_renewed().await =>
+            {
+                Error::CopyLost(why)
+            }
+            error => error,
         }
     }
 

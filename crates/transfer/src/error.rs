@@ -213,6 +213,13 @@ pub enum Error {
     /// one. The text says which.
     #[error("{0}")]
     Unauthorised(String),
+    /// The server does not accept the token, or does not any more. The text says why. Get a new
+    /// one; a copy that broke off resumes with it.
+    #[error(
+        "the server does not accept the token: {0}; get a new one (longhaul login), and repeat the \
+         command"
+    )]
+    Token(String),
     /// The server refused the request for a reason other than the key.
     #[error("the server refuses: {0}")]
     Refused(String),

@@ -18,6 +18,7 @@ use crate::frame_io::{FrameReader, IncomingFrame};
 use crate::grants::{Access, Grants};
 use crate::path::RelPath;
 use crate::store::journal::fuzzing::{journal, journals};
+use crate::bearer::MAX_TOKEN_BYTES;
 use crate::wire::{
     CopyRequest, FileOffer, Frame, FrameType, HardLink, MAX_HELLO_BYTES, VERSION, decode,
 };
@@ -186,7 +187,8 @@ fn hello(data: &[u8]) {
                 let Frame::Hello(hello) = &frame else {
                     continue;
                 };
-                assert!(hello.fits() || data.len() + beginning.len() >= MAX_HELLO_BYTES);
+                let bytes = data.len() + beginning.len() + MAX_TOKEN_BYTES;
+                assert!(hello.fits() || bytes >= MAX_HELLO_BYTES);
                 match &hello.request {
                     CopyRequest::Push {
                         destination, names, ..

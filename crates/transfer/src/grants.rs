@@ -275,6 +275,15 @@ impl Grants {
             .any(|g| g.access == Access::Read)
     }
 
+    /// Returns these grants, and the rights of a token as grants of `key`.
+    pub(crate) fn with_rights(&self, key: &PublicKey, rights: &[(Access, RelPath)]) -> Self {
+        let mut grants = self.clone();
+        for (access, directory) in rights {
+            grants.grant(*key, *access, directory.clone());
+        }
+        grants
+    }
+
     /// Returns true if there are no grants.
     pub fn is_empty(&self) -> bool {
         self.grants.is_empty()
@@ -437,6 +446,19 @@ mod tests {
             );
         }
         assert!(grants.add(Access::Read, "*").is_err() && grants.is_empty());
+    }
+
+    #[test]
+    fn rights_of_a_token_are_grants_of_its_key_alone() {
+        let rights = [(Access::Create, path("in"))];
+        let mut grants = Grants::default();
+        grants.add(Access::Read, &key(1).to_string()).unwrap();
+        let with = grants.with_rights(&key(1), &rights);
+        assert!(with.allows(&key(1), Access::Create, &path("in/x")));
+        assert!(with.allows(&key(1), Access::Read, &path("x")));
+        assert!(!with.allows(&key(1), Access::Write, &path("in/x")));
+        assert!(!with.allows(&key(2), Access::Create, &path("in/x")));
+        assert!(!grants.allows(&key(1), Access::Create, &path("in/x")));
     }
 
     #[test]

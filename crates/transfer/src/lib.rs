@@ -1,6 +1,7 @@
 //! Copies file trees over sessions: walk, blocks, streams, integrity.
 mod account;
 mod attributes;
+mod bearer;
 mod block_size;
 mod client;
 mod compression;
@@ -48,6 +49,10 @@ mod wire;
 mod workers;
 
 pub use account::ResourceUse;
+pub use bearer::{
+    BearerToken, MAX_TOKEN_BYTES, NotAToken, TokenAuthority, TokenFuture, TokenRefusal, TokenRights,
+    TokenSource,
+};
 pub use client::{
     Client, ConnectError, ConnectFailure, Connector, CopyOutcome, DEFAULT_PATIENCE, MAX_STREAMS,
     RoutePlan, StreamOrigin, Transport,

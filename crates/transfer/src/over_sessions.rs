@@ -359,6 +359,7 @@ fn connect_error(error: &longhaul_session::Error) -> ConnectError {
             _ => ConnectFailure::NoRoute,
         },
         retry: is_retryable(error),
+        is_unknown_key: error.is_unknown_key(),
         message: error.to_string(),
     }
 }

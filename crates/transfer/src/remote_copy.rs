@@ -293,7 +293,7 @@ fn reason(error: &Error) -> String {
 fn kind(error: &Error) -> CopyErrorKind {
     match error {
         Error::Connect(_) => CopyErrorKind::Connect,
-        Error::Unauthorised(_) => CopyErrorKind::Unauthorised,
+        Error::Unauthorised(_) | Error::Token(_) => CopyErrorKind::Unauthorised,
         Error::StreamsLost(_) | Error::Stream(_) | Error::CopyLost(_) => CopyErrorKind::BrokeOff,
         Error::Protocol(_) | Error::NotAsked(_) | Error::Disagreement => {
             CopyErrorKind::Disagreement

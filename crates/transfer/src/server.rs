@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use crate::account::ResourceExhausted;
 use crate::account::{Account, Accounts, Resource};
+use crate::bearer::TokenAuthority;
 use crate::client::{Transport, close};
 use crate::error::Error;
 use crate::frame_io::{FrameReader, IncomingFrame};
@@ -32,6 +33,7 @@ use crate::wire::{Acceptance, CopyRequest, CopyToken, Frame, RefusalKind};
 mod accounting;
 mod copy;
 mod counts;
+mod credential;
 mod destination;
 mod ending;
 mod fetch;
@@ -79,6 +81,8 @@ pub struct Server {
     marker: OnceLock<FlowMarker>,
     /// Key that signs receipts, if they are signed.
     signing_key: OnceLock<SigningKey>,
+    /// Judge of the tokens of clients, if they are accepted.
+    authority: OnceLock<Arc<dyn TokenAuthority>>,
 }
 
 #[derive(Default)]
@@ -124,6 +128,7 @@ impl Server {
             ledger: OnceLock::new(),
             marker: OnceLock::new(),
             signing_key: OnceLock::new(),
+            authority: OnceLock::new(),
         })
     }
 
@@ -165,7 +170,8 @@ impl Server {
     /// have lost names or groups.
     pub fn enforce_grants(&self) {
         self.end_copies(EarlyEnd::Revoked, |copy| {
-            self.authorise(&copy.hello.request, &copy.principal)
+            let credential = copy.credential.borrow().clone();
+            self.authorise(&copy.hello.request, &copy.principal, credential.as_deref())
                 .is_err()
         });
     }
@@ -184,9 +190,9 @@ impl Server {
     }
 
     /// Writes a `line` of the log that a session of `key` causes, unless it exceeds its log rate.
-    /// Omitted lines are counted and reported.
+    /// Omitted lines are counted and reported. Keys without a grant share one rate.
     pub fn log(&self, key: PublicKey, line: impl FnOnce()) {
-        self.account(key).log(line);
+        self.first_account(key, None).log(line);
     }
 
     /// Returns the account of `key`.
@@ -233,23 +239,23 @@ impl Server {
         principal: PublicKey,
         delegation: Option<&Delegation>,
     ) -> Result<(), Error> {
-        let account = self.account(principal);
+        let origin = stream.origin();
+        let account = self.first_account(principal, origin.as_ref().and_then(|origin| origin.from));
         let stream_held = account.take(Resource::Streams, 1);
         // This end's role is known with HELLO.
         let watch = stream.watch(drs::Side::Receiving);
-        let origin = stream.origin();
         let clear = stream.plaintext();
         let (reader, mut writer) = tokio::io::split(stream);
         let received: StreamCopy = Arc::new(OnceLock::new());
         let mut reader = FrameReader::new(NotingStream::new(reader, received.clone()));
-        let _stream_held = match stream_held {
+        let mut stream_held = match stream_held {
             Ok(held) => held,
             Err(exhausted) => {
                 self.refuse(reader, writer, limit_refusal(&exhausted)).await;
                 return Err(exhausted.into());
             }
         };
-        let hello = match timeout(self.limits.hello_timeout, reader.next()).await {
+        let mut hello = match timeout(self.limits.hello_timeout, reader.next()).await {
             Ok(Ok(Some(IncomingFrame::Frame(Frame::Hello(hello))))) => hello,
             Ok(Ok(None)) => return Ok(()),
             Ok(Ok(Some(_))) => {
@@ -263,7 +269,33 @@ impl Server {
             }
             Err(_) => return Err(Error::Protocol("no HELLO in time".into())),
         };
-        let joined = self.join(hello, &account, principal, delegation).await;
+        // A delegate has the rights of its principal's grants, and brings no token.
+        let credential = match delegation {
+            Some(_) => Ok(None),
+            None => self.credential(&mut hello, &principal).await,
+        };
+        let credential = match credential {
+            Ok(credential) => credential,
+            Err(refusal) => {
+                account.log(|| {
+                    tracing::info!(key = %principal, reason = %refusal.detail, "token refused");
+                });
+                self.refuse(reader, writer, refusal).await;
+                return Ok(());
+            }
+        };
+        let own = self.account_with(principal, credential.as_deref(), &account);
+        if !Arc::ptr_eq(&own, &account) {
+            stream_held = match own.take(Resource::Streams, 1) {
+                Ok(held) => held,
+                Err(exhausted) => {
+                    self.refuse(reader, writer, limit_refusal(&exhausted)).await;
+                    return Err(exhausted.into());
+                }
+            };
+        }
+        let _stream_held = stream_held;
+        let joined = self.join(hello, &own, principal, delegation, credential).await;
         let (copy, half) = match &joined {
             Ok(copy) => match copy.half.get() {
                 Some(half) => (copy, half),
@@ -356,6 +388,11 @@ impl Server {
         let result = tokio::select! {
             result = carried => result,
             error = copy.ended_early() => Err(error),
+            end = self.credential_end(copy.credential.subscribe()) => {
+                self.forget(copy.hello.token, &CopyEnd::Early(end));
+                copy.end_early(end);
+                Err(copy.ended_early().await)
+            }
         };
         leave.leave(&result);
         // All that is left is an orderly close. The client may meanwhile open another stream in its
@@ -463,6 +500,10 @@ impl CopyRefusal {
             }),
             Error::Unauthorised(detail) => Some(Self {
                 kind: RefusalKind::Key,
+                detail: detail.clone(),
+            }),
+            Error::Token(detail) => Some(Self {
+                kind: RefusalKind::Token,
                 detail: detail.clone(),
             }),
             _ => None,

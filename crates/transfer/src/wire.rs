@@ -80,6 +80,8 @@ pub enum RefusalKind {
     Key = 1,
     /// The time: a limit on what may be held at once was reached.
     Limit = 2,
+    /// The token of the client. Only one that sent a token receives it (LH-COPY-71).
+    Token = 3,
 }
 
 /// Frame type: the type byte.

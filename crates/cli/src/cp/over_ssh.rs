@@ -307,6 +307,7 @@ impl Cp {
             progress: watch.progress.clone(),
             observer: watch.clone(),
             receipt: None,
+            tokens: None,
         }
     }
 }

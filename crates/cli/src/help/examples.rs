@@ -373,6 +373,10 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "longhaul serve --root /srv/data --grants grants.toml --perf",
                 "let them measure the path too",
             ),
+            (
+                "longhaul serve --root /srv/data --issuers issuers.toml",
+                "serve those whom the issuers in issuers.toml give rights",
+            ),
         ],
     ),
     (
@@ -493,6 +497,27 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "keys show",
         &[("longhaul keys show", "print the default public key")],
+    ),
+    (
+        "login",
+        &[
+            (
+                "longhaul login https://iam.example.org/ --scope storage.read:/ --for dtn.example.org",
+                "get a token to read at one server",
+            ),
+            (
+                "longhaul login --from /run/user/1000/token --for dtn.example.org",
+                "send the token that another program keeps in a file",
+            ),
+            ("longhaul login --list", "which logins there are"),
+        ],
+    ),
+    (
+        "logout",
+        &[(
+            "longhaul logout https://iam.example.org/",
+            "forget the token, here and at the issuer",
+        )],
     ),
     (
         "controller",

@@ -20,7 +20,8 @@ pub const GROUPS: &[(&str, &[&str])] = &[
     (
         "Operate",
         &[
-            "serve", "depot", "node", "router", "control", "map", "keys", "accounts",
+            "serve", "depot", "node", "router", "control", "map", "keys", "login", "logout",
+            "accounts",
         ],
     ),
     ("Network", &["controller", "reserve", "reservations"]),

@@ -56,6 +56,7 @@ mod sync;
 mod systemd;
 mod targets;
 mod third_party;
+mod tokens;
 mod trees;
 mod unchanged;
 mod unencrypted;

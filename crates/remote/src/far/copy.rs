@@ -150,6 +150,7 @@ async fn carry_out(
         progress,
         observer: reporting,
         receipt: None,
+        tokens: None,
     };
     match ask.direction {
         CopyDirection::Push => {

@@ -27,6 +27,7 @@ fn acceptor(welcome: PublicKey) -> Acceptor {
         identity,
         accept: Arc::new(move |key| *key == welcome),
         accepts_delegates: false,
+        open_services: Vec::new(),
         clock_ahead_ms: 0,
         handshake_timeout: Duration::from_secs(20),
         server_voucher: Arc::default(),
@@ -40,7 +41,7 @@ async fn set_up<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
 ) -> Result<(TlsStream<S>, Open), Error> {
     server
-        .set_up(stream, Duration::from_secs(10), |_| Ok(()))
+        .set_up(stream, Duration::from_secs(10), |key| Ok(Payer::Key(key)))
         .await
 }
 
@@ -317,6 +318,30 @@ async fn invalid_opens_are_refused_with_their_code() {
         near.shutdown().await.unwrap();
         let (set_up, verdict) = tokio::join!(set_up(&server, far), verdict(near, &bytes));
         assert!(set_up.is_err());
+        match code {
+            StatusCode::Ok => assert!(matches!(verdict, Ok(ChainProgress::Established { .. }))),
+            code => assert_eq!(verdict, Err(FailureKind::Acceptor(code))),
+        }
+    }
+}
+
+/// A stranger may open a service that authorises its clients itself, and no other.
+#[tokio::test(start_paused = true)]
+async fn open_service_accepts_any_key() {
+    let identity = Identity::generate().unwrap();
+    for (open_services, code) in [
+        (vec![ServiceName::COPY], StatusCode::Ok),
+        (vec![ServiceName::FILES], StatusCode::Unauthorised),
+    ] {
+        let server = Acceptor {
+            open_services,
+            ..acceptor(identity.public())
+        };
+        let open = open_of(&Identity::generate().unwrap(), |_| ());
+        let (mut near, far) = duplex(1 << 16);
+        near.write_all(&open).await.unwrap();
+        near.shutdown().await.unwrap();
+        let (_, verdict) = tokio::join!(set_up(&server, far), verdict(near, &open));
         match code {
             StatusCode::Ok => assert!(matches!(verdict, Ok(ChainProgress::Established { .. }))),
             code => assert_eq!(verdict, Err(FailureKind::Acceptor(code))),

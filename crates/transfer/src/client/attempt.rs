@@ -9,6 +9,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::stream_tokens::StreamTokens;
 use super::{ConnectError, Connector, Transport};
 use crate::error::Error;
 use crate::frame_io::{FrameReader, IncomingFrame};
@@ -103,6 +104,8 @@ pub(super) struct StreamAttempt<C> {
     pub open: watch::Sender<u32>,
     /// Number of this attempt within its slot.
     pub number: u64,
+    /// Tokens that the streams bring.
+    pub tokens: StreamTokens,
 }
 
 /// Counts a stream while it exists.
@@ -123,9 +126,13 @@ impl Drop for OpenStreamGuard {
 
 impl<C: Connector> StreamAttempt<C> {
     pub(super) async fn run(self, slot: usize) -> AttemptEnd {
+        let bearer = self.tokens.for_stream().await;
         let mut stream = match self.connector.connect(self.route).await {
             Ok(stream) => stream,
-            Err(error) => {
+            Err(mut error) => {
+                if error.is_unknown_key {
+                    error.message = self.tokens.explain(error.message);
+                }
                 return AttemptEnd {
                     slot,
                     attempt: self.number,
@@ -159,7 +166,11 @@ impl<C: Connector> StreamAttempt<C> {
             route: self.route_info.clone(),
         });
         let mut greeting = Vec::new();
-        Frame::Hello(self.hello.clone()).encode(&mut greeting);
+        let hello = Hello {
+            bearer,
+            ..self.hello.clone()
+        };
+        Frame::Hello(hello).encode(&mut greeting);
         let clear = stream.plaintext().filter(|_| self.hello.clear);
         let (reader, mut writer) = tokio::io::split(stream);
         let mut reader = FrameReader::new(NotingStream::new(reader, counters.clone()));
@@ -219,7 +230,8 @@ impl<C: Connector> StreamAttempt<C> {
         AttemptEnd {
             slot,
             attempt: self.number,
-            result: result.map_err(AttemptError::Stream),
+            result: result
+                .map_err(|error| AttemptError::Stream(self.tokens.explain_error(error))),
             opened: Some(counters.number),
             accepted,
             closing,

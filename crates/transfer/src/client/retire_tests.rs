@@ -78,6 +78,7 @@ impl Bench {
             compression: crate::compression::Compression::None,
             delta: false,
             keep: Preservation::default(),
+            bearer: None,
         };
         Frame::Hello(hello).encode(&mut greeting);
         (ours, greeting)

@@ -235,6 +235,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
                 counters: slot.counters.clone(),
                 open: self.open.clone(),
                 number: slot.attempts,
+                tokens: self.run.tokens.clone(),
             };
             slot.under_way = Some(self.tasks.spawn(attempt.run(number)));
         }

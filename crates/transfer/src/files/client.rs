@@ -11,6 +11,7 @@ use super::FILES_VERSION;
 use super::ahead::{FilesChannel, PagePrefetch};
 use super::lines::{LineError, LineReader, SILENCE_TIMEOUT, write_lines};
 use super::message::{FilesHello, FilesRequest, FilesResponse, MAX_RESPONSE_BYTES};
+use crate::bearer::{BearerToken, TokenSource};
 use crate::client::{Connector, close};
 use crate::error::Error;
 
@@ -42,6 +43,7 @@ pub enum FilesError {
 pub struct FilesClient<C: Connector> {
     connector: Arc<C>,
     session: Option<FilesSession<C::Stream>>,
+    tokens: Option<Arc<dyn TokenSource>>,
 }
 
 struct FilesSession<S> {
@@ -62,7 +64,14 @@ impl<C: Connector> FilesClient<C> {
         Self {
             connector,
             session: None,
+            tokens: None,
         }
+    }
+
+    /// Brings a token of this source to each session, from the next one on.
+    #[must_use]
+    pub fn with_tokens(self, tokens: Option<Arc<dyn TokenSource>>) -> Self {
+        Self { tokens, ..self }
     }
 
     /// Sends a request and receives the response. It is never [`FilesResponse::Ready`],
@@ -76,6 +85,10 @@ impl<C: Connector> FilesClient<C> {
         let again = self.session.is_some() && matches!(ask, FilesRequest::Look { .. });
         match self.request_once(ask).await {
             Err(FilesError::Broken(_) | FilesError::Refused(_)) if again => {
+                self.request_once(ask).await
+            }
+            // There may be a newer token.
+            Err(FilesError::Unauthorised(_)) if again && self.tokens.is_some() => {
                 self.request_once(ask).await
             }
             answered => answered,
@@ -109,7 +122,14 @@ impl<C: Connector> FilesClient<C> {
     async fn take_session(&mut self) -> Result<FilesSession<C::Stream>, FilesError> {
         Ok(match self.session.take() {
             Some(session) => session,
-            None => FilesSession::new(open(&*self.connector).await.map_err(FilesError::Connect)?),
+            None => {
+                let token = match &self.tokens {
+                    Some(tokens) => tokens.token().await,
+                    None => None,
+                };
+                let stream = open(&*self.connector).await.map_err(FilesError::Connect)?;
+                FilesSession::new(stream, token)
+            }
         })
     }
 
@@ -146,7 +166,7 @@ impl<S: crate::Transport> FilesChannel for FilesSession<S> {
 }
 
 impl<S: crate::Transport> FilesSession<S> {
-    fn new(stream: S) -> Self {
+    fn new(stream: S, token: Option<BearerToken>) -> Self {
         let (reader, writer) = tokio::io::split(stream);
         Self {
             lines: LineReader::new(reader, MAX_RESPONSE_BYTES),
@@ -154,6 +174,7 @@ impl<S: crate::Transport> FilesSession<S> {
             hello: Some(FilesHello {
                 lowest: FILES_VERSION,
                 highest: FILES_VERSION,
+                token,
             }),
             is_ready: false,
             unsaid: None,

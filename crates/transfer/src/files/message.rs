@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::failure::{FilesFailure, FilesFailureKind};
 pub use super::path_bytes::PathBytes;
+use crate::bearer::BearerToken;
 
 /// Maximum length of a request line, in bytes. Two paths and a name take 12 KiB (LH-FILES-3).
 pub const MAX_REQUEST_BYTES: usize = 32 << 10;
@@ -23,12 +24,15 @@ pub const MAX_CONTENT_BYTES: usize = 64 << 10;
 pub const MAX_RANGE_BYTES: usize = 512 << 10;
 
 /// The first line of a client (LH-FILES-2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesHello {
     /// Lowest version that the client speaks.
     pub lowest: u16,
     /// Highest version that the client speaks.
     pub highest: u16,
+    /// Token of the client (LH-FILES-17). Earlier releases ignore it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<BearerToken>,
 }
 
 /// A request about files, or to change names. Over ssh, paths are as typed; at a server they are
@@ -135,7 +139,7 @@ pub enum FilesResponse {
     },
     /// The server refuses this client, and closes.
     Refused {
-        /// True if the refusal depends on the client's key.
+        /// True if the refusal depends on the client's key or token.
         unauthorised: bool,
         /// Reason in one line.
         reason: String,
@@ -305,6 +309,24 @@ mod tests {
             serde_json::from_str::<FilesResponse>(later).unwrap(),
             FilesResponse::Failed(failure)
         );
+    }
+
+    #[test]
+    fn lh_files_17_first_line_may_have_a_token() {
+        let hello = |token| FilesHello {
+            lowest: 1,
+            highest: 1,
+            token,
+        };
+        let plain = serde_json::to_string(&hello(None)).unwrap();
+        assert_eq!(plain, r#"{"lowest":1,"highest":1}"#);
+        let with = hello(Some(BearerToken::new("a.b.c").unwrap()));
+        let line = serde_json::to_string(&with).unwrap();
+        assert_eq!(line, r#"{"lowest":1,"highest":1,"token":"a.b.c"}"#);
+        assert_eq!(serde_json::from_str::<FilesHello>(&line).unwrap(), with);
+        assert!(!format!("{with:?}").contains("a.b.c"), "it would be logged");
+        let bad = r#"{"lowest":1,"highest":1,"token":"a b"}"#;
+        assert!(serde_json::from_str::<FilesHello>(bad).is_err());
     }
 
     proptest! {

@@ -94,6 +94,7 @@ pub(super) fn asks() -> Vec<Seed> {
     let hello = said(&[FilesHello {
         lowest: 1,
         highest: 1,
+        token: None,
     }]);
     let asks = said(&[
         FilesRequest::Look {

@@ -10,6 +10,7 @@ use longhaul_proto::PublicKey;
 use longhaul_proto::fuzzing::{Seed, text_seeds};
 
 use crate::attributes::{Attributes, ExtendedAttribute, Owner, SpecialFile, SpecialKind};
+use crate::bearer::BearerToken;
 use crate::compression::Compression;
 use crate::delta::SignedChunk;
 use crate::error::{Failure, FailureKind};
@@ -40,6 +41,13 @@ fn all() -> Vec<(&'static str, Frame)> {
     vec![
         ("hello-push", Frame::Hello(push())),
         ("hello-pull", Frame::Hello(pull())),
+        (
+            "hello-push-token",
+            Frame::Hello(Hello {
+                bearer: BearerToken::new("eyJhbGciOiJFUzI1NiJ9.e30.c2ln").ok(),
+                ..push()
+            }),
+        ),
         (
             "hello-pull-part",
             Frame::Hello(Hello {
@@ -360,6 +368,7 @@ fn push() -> Hello {
         compression: Compression::None,
         delta: false,
         keep: Preservation::default(),
+        bearer: None,
     }
 }
 
@@ -389,6 +398,7 @@ fn pull() -> Hello {
         compression: Compression::None,
         delta: false,
         keep: Preservation::default(),
+        bearer: None,
     }
 }
 

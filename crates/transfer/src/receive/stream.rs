@@ -466,6 +466,7 @@ pub(crate) fn refused(kind: RefusalKind, detail: String) -> Error {
         RefusalKind::Request => Error::Refused(detail),
         RefusalKind::Key => Error::Unauthorised(detail),
         RefusalKind::Limit => Error::Limit(detail),
+        RefusalKind::Token => Error::Token(detail),
     }
 }
 

@@ -146,6 +146,7 @@ impl CopyAsk {
             compression: self.compression,
             delta: self.delta,
             keep: self.keep,
+            bearer: None,
         }
     }
 

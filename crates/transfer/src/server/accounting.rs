@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use data_encoding::HEXLOWER;
-use longhaul_accounts::record::{MAX_NAMES, RunTime, bounded_bytes};
+use longhaul_accounts::record::{MAX_NAMES, RunTime, bounded, bounded_bytes};
 use longhaul_accounts::{AccountLog, AccountRecord, CopyDirection, CopyRecord, CopyResult};
 
 use super::Server;
@@ -49,6 +49,7 @@ impl ServerCopy {
         let origins = self.origins.lock();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let progress = &self.progress;
+        let credential = self.credential.borrow().clone();
         let lasted = match end {
             // The server waited for the client, which had vanished.
             CopyEnd::Lost => self.received.until_last(),
@@ -61,6 +62,7 @@ impl ServerCopy {
                 .map_or_else(String::new, |id| HEXLOWER.encode(&id)),
             key: self.principal.to_string(),
             delegate: self.delegate.map(|key| key.to_string()),
+            subject: credential.map(|credential| bounded(credential.rights.principal_name())),
             from: origins.from.iter().cloned().collect(),
             routes: origins.routes.iter().cloned().collect(),
             streams: self.numbers.load(Ordering::Relaxed),
@@ -143,6 +145,7 @@ impl Server {
             tracing::info!(
                 key = %record.key,
                 delegate = record.delegate.as_deref(),
+                subject = record.subject.as_deref(),
                 from = %record.from.join(","),
                 route = record.routes.join(" and "),
                 direction = direction_word(record.direction),

@@ -10,6 +10,7 @@ use longhaul_proto::{Delegation, PublicKey};
 use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
 
+use super::credential::{Credential, CurrentCredential, end_error, renew};
 use super::ending::{CopyEnd, EarlyEnd};
 use super::origins::StreamOrigins;
 use super::received::LastReceived;
@@ -35,6 +36,8 @@ pub(super) struct ServerCopy {
     /// server if it fetches from another one.
     pub delegate: Option<PublicKey>,
     pub hello: Hello,
+    /// Token that allows it in addition to the grants of the key, if it needs one.
+    pub credential: CurrentCredential,
     /// Number of copies that were begun before it.
     pub order: u64,
     /// Identity of this copy, regardless of its token. `None` if the operating system had no random
@@ -117,20 +120,23 @@ impl ServerCopy {
         account: &Arc<Account>,
         keys: CopyKeys,
         order: u64,
+        credential: Option<Arc<Credential>>,
     ) -> Result<Arc<Self>, CopyRefusal> {
         let take = |what, units| {
             account
                 .take(what, units)
                 .map_err(|exhausted| limit_refusal(&exhausted))
         };
+        let token_bytes = credential.as_ref().map_or(0, |credential| credential.bytes());
         let held = (
             take(Resource::Copies, 1)?,
-            take(Resource::Bookkeeping, hello_bytes(&hello))?,
+            take(Resource::Bookkeeping, hello_bytes(&hello) + token_bytes)?,
         );
         Ok(Arc::new(Self {
             principal: keys.principal,
             delegate: keys.delegate,
             hello,
+            credential: CurrentCredential::new(credential),
             order,
             instance: CopyToken::random()
                 .ok()
@@ -197,6 +203,9 @@ impl ServerCopy {
             Some(EarlyEnd::RootDisplaced) => Error::StreamsLost(
                 "the served directory was moved, replaced or mounted over".into(),
             ),
+            Some(why @ (EarlyEnd::TokenExpired | EarlyEnd::TokenRevoked)) => {
+                end_error(why, self.credential.borrow().as_deref())
+            }
             _ => Error::Unauthorised(
                 "the server's operator has withdrawn the grant for this copy".into(),
             ),
@@ -213,6 +222,7 @@ impl Server {
         account: &Arc<Account>,
         principal: PublicKey,
         delegation: Option<&Delegation>,
+        credential: Option<Arc<Credential>>,
     ) -> Result<Arc<ServerCopy>, CopyRefusal> {
         if let Some(delegation) = delegation {
             check_delegated(&hello.request, delegation)?;
@@ -221,7 +231,7 @@ impl Server {
             principal,
             delegate: delegation.map(|delegation| delegation.delegate),
         };
-        self.authorise(&hello.request, &principal)?;
+        self.authorise(&hello.request, &principal, credential.as_deref())?;
         self.require_root().await?;
         let token = hello.token;
         let copy = {
@@ -231,11 +241,18 @@ impl Server {
             }
             let copy = match copies.running.get(&token) {
                 Some(copy) => copy.clone(),
-                None => self.begin_copy(&mut copies, hello.clone(), account, keys)?,
+                None => {
+                    self.begin_copy(&mut copies, hello.clone(), account, keys, credential.clone())?
+                }
+            };
+            let has_other_owner = match (&credential, &*copy.credential.borrow()) {
+                (Some(brought), Some(present)) => !brought.has_owner_of(present),
+                _ => false,
             };
             // LH-COPY-10.
             if copy.principal != principal
                 || copy.delegate != keys.delegate
+                || has_other_owner
                 || copy.hello.request != hello.request
                 || copy.hello.portion != hello.portion
                 || copy.hello.filter != hello.filter
@@ -261,6 +278,9 @@ impl Server {
             }
             copy
         };
+        if let Some(credential) = credential {
+            renew(&copy.credential, credential);
+        }
         let begun = copy
             .half
             .get_or_try_init(|| self.begin(&copy))
@@ -286,6 +306,7 @@ impl Server {
         hello: Hello,
         account: &Arc<Account>,
         keys: CopyKeys,
+        credential: Option<Arc<Credential>>,
     ) -> Result<Arc<ServerCopy>, CopyRefusal> {
         if self.refuses_copies.load(Ordering::Relaxed) {
             return Err(CopyRefusal {
@@ -294,10 +315,26 @@ impl Server {
             });
         }
         let token = hello.token;
-        let copy = ServerCopy::new(hello, account, keys, copies.begun)?;
+        let copy = ServerCopy::new(hello, account, keys, copies.begun, credential)?;
         copies.begun += 1;
         copies.running.insert(token, copy.clone());
         Ok(copy)
+    }
+
+    /// Takes the token out of HELLO, and verifies it if the grants of the key do not suffice
+    /// (LH-COPY-71).
+    pub(super) async fn credential(
+        &self,
+        hello: &mut Hello,
+        principal: &PublicKey,
+    ) -> Result<Option<Arc<Credential>>, CopyRefusal> {
+        let Some(token) = hello.bearer.take() else {
+            return Ok(None);
+        };
+        if self.authorise(&hello.request, principal, None).is_ok() {
+            return Ok(None);
+        }
+        Ok(self.verify_token(&token).await?)
     }
 
     /// LH-COPY-11.
@@ -305,8 +342,9 @@ impl Server {
         &self,
         request: &CopyRequest,
         principal: &PublicKey,
+        credential: Option<&Credential>,
     ) -> Result<(), CopyRefusal> {
-        let grants = self.grants.current();
+        let grants = self.grants_with(principal, credential);
         let denied = match request {
             CopyRequest::Push {
                 destination,
@@ -327,9 +365,17 @@ impl Server {
                 .find(|s| !grants.allows(principal, Access::Read, s))
                 .map(|s| ("read", s)),
         };
-        match denied {
-            None => Ok(()),
-            Some((verb, path)) => Err(CopyRefusal {
+        match (denied, credential) {
+            (None, _) => Ok(()),
+            (Some((verb, path)), Some(credential)) => Err(CopyRefusal {
+                kind: RefusalKind::Token,
+                detail: format!(
+                    "neither its scopes nor the grants of key {principal} let {} {verb} /{}",
+                    printable(credential.rights.principal_name().as_bytes()),
+                    printable(path.as_bytes())
+                ),
+            }),
+            (Some((verb, path)), None) => Err(CopyRefusal {
                 kind: RefusalKind::Key,
                 detail: format!(
                     "the server does not let key {principal} {verb} /{}; ask its operator",

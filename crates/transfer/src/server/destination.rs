@@ -33,7 +33,8 @@ impl Server {
             fsync: *fsync,
             resume: copy.hello.resume,
         };
-        let grants = self.grants.current();
+        let credential = copy.credential.borrow().clone();
+        let grants = self.grants_with(&copy.principal, credential.as_deref());
         let access = access_of(*overwrite);
         let within = grants
             .widest_directory(&copy.principal, access, destination)

@@ -15,6 +15,10 @@ pub(super) enum EarlyEnd {
     /// The path of the server's root leads elsewhere. The client learns of it when it opens its
     /// next stream.
     RootDisplaced,
+    /// The token that allowed it has expired.
+    TokenExpired,
+    /// The token that allowed it is not accepted any more.
+    TokenRevoked,
 }
 
 /// Reason why a server forgets a copy that has not concluded.
@@ -48,6 +52,10 @@ impl CopyEnd {
                 "the client did not come back in time",
             ),
             Self::Early(EarlyEnd::Revoked) => (CopyResult::Revoked, "the grant was withdrawn"),
+            Self::Early(EarlyEnd::TokenExpired) => (CopyResult::Revoked, "the token has expired"),
+            Self::Early(EarlyEnd::TokenRevoked) => {
+                (CopyResult::Revoked, "the token is not accepted any more")
+            }
             Self::Early(EarlyEnd::Superseded) => {
                 let reason = "another copy of the same files replaced it";
                 (CopyResult::Superseded, reason)

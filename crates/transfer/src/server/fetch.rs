@@ -175,7 +175,7 @@ impl Server {
             delegate: Some(keys.me),
         };
         let mut copies = self.copies.lock();
-        let copy = self.begin_copy(&mut copies, hello, account, keys);
+        let copy = self.begin_copy(&mut copies, hello, account, keys, None);
         let copy = copy.map_err(into_error)?;
         // The session that asked carries it.
         copy.streams.store(1, Ordering::Relaxed);

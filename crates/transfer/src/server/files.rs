@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, interval_at, timeout};
 
 use super::Server;
+use super::credential::{Credential, CurrentCredential, end_error};
 use super::root::ROOT_DISPLACED;
 use crate::account::{Account, Resource, ResourcePermit};
 use crate::client::{Transport, close};
@@ -32,10 +33,18 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Time limit for a client to receive an answer (LH-FILES-4).
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Permissions from the grants of a key.
+/// Permissions from the grants of a key, and from its token.
 struct GrantedAccess {
     grants: Arc<Grants>,
     key: PublicKey,
+}
+
+/// The client of a session.
+struct FilesCaller {
+    key: PublicKey,
+    account: Arc<Account>,
+    /// Its token, if it brought one that is valid.
+    credential: Option<Arc<Credential>>,
 }
 
 impl Permission for GrantedAccess {
@@ -67,21 +76,31 @@ impl Server {
         stream: impl Transport,
         principal: PublicKey,
     ) -> Result<(), Error> {
-        let account = self.account(principal);
+        let from = stream.origin().and_then(|origin| origin.from);
+        let account = self.first_account(principal, from);
         let (reader, mut writer) = tokio::io::split(stream);
         let mut lines = LineReader::new(reader, MAX_REQUEST_BYTES);
         // LH-FILES-4: it counts as a stream of a copy, in the same shares.
         let ended = match account.take(Resource::Streams, 1) {
-            Ok(_held) => {
-                self.answer_all(&mut lines, &mut writer, principal, &account)
+            Ok(held) => {
+                self.answer_session(&mut lines, &mut writer, principal, &account, held)
                     .await
             }
             Err(exhausted) => Err(Error::Limit(exhausted.to_string())),
         };
-        if let Err(Error::Protocol(reason) | Error::Limit(reason)) = &ended {
+        let refusal = match &ended {
+            Err(Error::Protocol(reason) | Error::Limit(reason)) => Some((false, reason.clone())),
+            Err(Error::Unauthorised(reason)) => Some((true, reason.clone())),
+            Err(Error::Token(reason)) => {
+                let reason = format!("{reason}; get a new token (longhaul login)");
+                Some((true, reason))
+            }
+            _ => None,
+        };
+        if let Some((unauthorised, reason)) = refusal {
             let refused = FilesResponse::Refused {
-                unauthorised: false,
-                reason: reason.clone(),
+                unauthorised,
+                reason,
             };
             let _ = timeout(WRITE_TIMEOUT, write_line(&mut writer, &refused)).await;
         }
@@ -89,12 +108,15 @@ impl Server {
         ended
     }
 
-    async fn answer_all(
+    /// Reads the first line, and answers the requests until the session ends or its token is not
+    /// valid any more (LH-FILES-17).
+    async fn answer_session(
         self: &Arc<Self>,
         lines: &mut LineReader<impl AsyncRead + Unpin>,
         writer: &mut (impl AsyncWrite + Unpin),
         principal: PublicKey,
         account: &Arc<Account>,
+        mut held: ResourcePermit,
     ) -> Result<(), Error> {
         let hello = timeout(self.limits.hello_timeout, lines.next()).await;
         let hello = hello.map_err(|_| Error::Protocol("no first line in time".into()))?;
@@ -109,13 +131,53 @@ impl Server {
                 "this server speaks version {FILES_VERSION} of the files protocol"
             )));
         }
+        let credential = match &hello.token {
+            Some(token) => self.verify_token(token).await,
+            None => Ok(None),
+        };
+        let credential = match credential {
+            Ok(credential) => credential,
+            // The key may have rights of its own, which need no token.
+            Err(_) if self.grants.current().has_key(&principal) => None,
+            Err(refusal) => return Err(refusal.into()),
+        };
+        if credential.is_none() && !self.grants.current().has_key(&principal) {
+            return Err(Error::Unauthorised(format!(
+                "it does not know key {principal}, and takes no token that came with it; ask its \
+                 operator"
+            )));
+        }
+        let own = self.account_with(principal, credential.as_deref(), account);
+        if !Arc::ptr_eq(&own, account) {
+            held = own.take(Resource::Streams, 1)?;
+        }
+        let _held = held;
+        let caller = FilesCaller {
+            key: principal,
+            account: own,
+            credential: credential.clone(),
+        };
+        let current = CurrentCredential::new(credential);
+        let end = tokio::select! {
+            ended = self.answer_all(lines, writer, &caller) => return ended,
+            end = self.credential_end(current.subscribe()) => end,
+        };
+        Err(end_error(end, caller.credential.as_deref()))
+    }
+
+    async fn answer_all(
+        self: &Arc<Self>,
+        lines: &mut LineReader<impl AsyncRead + Unpin>,
+        writer: &mut (impl AsyncWrite + Unpin),
+        caller: &FilesCaller,
+    ) -> Result<(), Error> {
         let ready = FilesResponse::Ready {
             version: FILES_VERSION,
         };
         send(writer, &ready).await?;
         let root = self.root.dir();
         let mut files = Files::new(root.clone());
-        let mut kept = account.take(Resource::Bookkeeping, 0)?;
+        let mut kept = caller.account.take(Resource::Bookkeeping, 0)?;
         loop {
             let line = match timeout(IDLE_TIMEOUT, lines.next()).await {
                 Ok(line) => line.map_err(unexpected)?,
@@ -132,9 +194,7 @@ impl Server {
                 Ok(ask) => {
                     let ask = files.with_position(ask);
                     let answer;
-                    (files, answer) = self
-                        .answer(files, ask, principal, account, &mut kept, writer)
-                        .await?;
+                    (files, answer) = self.answer(files, ask, caller, &mut kept, writer).await?;
                     answer
                 }
                 // LH-FILES-1: this may be a request of a later version.
@@ -152,8 +212,7 @@ impl Server {
         self: &Arc<Self>,
         mut files: Files,
         ask: FilesRequest,
-        principal: PublicKey,
-        account: &Arc<Account>,
+        caller: &FilesCaller,
         kept: &mut ResourcePermit,
         writer: &mut (impl AsyncWrite + Unpin),
     ) -> Result<(Files, FilesResponse), Error> {
@@ -169,10 +228,11 @@ impl Server {
             );
             return Ok((files, FilesResponse::Failed(failure)));
         }
+        let (principal, account) = (caller.key, &caller.account);
         let permission = GrantedAccess {
             // The grants are read for each request, so a withdrawal takes effect with the next one
             // (LH-FILES-8).
-            grants: self.grants.current(),
+            grants: self.grants_with(&principal, caller.credential.as_deref()),
             key: principal,
         };
         let stop = StopAtEnd(Arc::default());

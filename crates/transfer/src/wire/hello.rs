@@ -9,10 +9,11 @@ use super::encode::{put_bytes, put_option};
 use super::field_reader::FieldReader;
 use super::options::{
     CLEAR, COMPRESSION, CRITICAL, DELTA, EXISTING, FILTER, HARD_LINKS, KEEP,
-    MAX_HELLO_OPTION_BYTES, NOT_KEPT, OFFER, PART, PLACEMENT, RECEIPT, REST, RESUME, SINGLE,
+    MAX_HELLO_OPTION_BYTES, NOT_KEPT, OFFER, PART, PLACEMENT, RECEIPT, REST, RESUME, SINGLE, TOKEN,
     decode_keep, decode_options, put_keep,
 };
 use super::*;
+use crate::bearer::{BearerToken, MAX_TOKEN_BYTES};
 use crate::compression::Compression;
 use crate::existing::ExistingPolicy;
 use crate::part::{CopyPart, Portion};
@@ -91,6 +92,9 @@ pub struct Hello {
     pub delta: bool,
     /// Selection of what the copy keeps in addition (LH-COPY-65).
     pub keep: Preservation,
+    /// Token of the client, which gives it rights in addition to those of its key (LH-COPY-71).
+    /// [`crate::Client::tokens`] sets it for each stream.
+    pub bearer: Option<BearerToken>,
 }
 
 /// Placement of the sources of a push. The number is its code on the wire.
@@ -243,6 +247,9 @@ impl Hello {
         if self.delta {
             put_option(out, DELTA, &[]);
         }
+        if let Some(token) = &self.bearer {
+            put_option(out, TOKEN, token.secret().as_bytes());
+        }
     }
 
     pub(super) fn decode(fields: &mut FieldReader) -> Result<Self, WireError> {
@@ -290,7 +297,7 @@ impl Hello {
         let (mut placement, mut reports_not_kept, mut receipt) = (None, false, false);
         let (mut compression, mut delta) = (Compression::None, false);
         let (mut filter, mut existing) = (FilterRules::default(), ExistingPolicy::default());
-        let mut keep = Preservation::default();
+        let (mut keep, mut bearer) = (Preservation::default(), None);
         decode_options(fields, MAX_HELLO_OPTION_BYTES, |kind, value| {
             match kind {
                 RESUME => resume = true,
@@ -318,6 +325,7 @@ impl Hello {
                     compression = value.code(Compression::from_code, "compression")?;
                 }
                 kind if kind & !CRITICAL == KEEP => keep = decode_keep(value)?,
+                TOKEN => bearer = Some(decode_token(value)?),
                 _ => return Ok(false),
             }
             Ok(true)
@@ -339,6 +347,7 @@ impl Hello {
             compression,
             delta,
             keep,
+            bearer,
         })
     }
 
@@ -388,12 +397,23 @@ impl Hello {
             CopyRequest::Push { names, .. } => names.len(),
             CopyRequest::Pull { sources, .. } => sources.len(),
         };
-        out.len() < MAX_HELLO_BYTES && count <= MAX_SOURCES && self.filter_fits()
+        // Streams may bring a token.
+        out.len() + MAX_TOKEN_BYTES < MAX_HELLO_BYTES && count <= MAX_SOURCES && self.filter_fits()
     }
 
     /// Returns true if the filter is within its bound. If not, it needs fewer patterns.
     pub fn filter_fits(&self) -> bool {
         serde_json::to_vec(&self.filter).is_ok_and(|filter| filter.len() <= MAX_FILTER_BYTES)
+    }
+}
+
+/// Decodes a token.
+fn decode_token(value: &mut FieldReader) -> Result<BearerToken, WireError> {
+    let bytes = std::mem::take(&mut value.0);
+    let text = std::str::from_utf8(&bytes).map_err(|_| WireError::Value("token"))?;
+    match BearerToken::new(text) {
+        Ok(token) if token.secret() == text => Ok(token),
+        _ => Err(WireError::Value("token")),
     }
 }
 

@@ -55,14 +55,17 @@ pub(super) const DELTA: u16 = 21;
 /// HELLO and ACCEPT option: flags of a [`Preservation`] (LH-COPY-65). In HELLO it is critical if
 /// the server of a pull would otherwise send other entries.
 pub(super) const KEEP: u16 = 16;
+/// HELLO option: a [`BearerToken`](crate::bearer::BearerToken) of the client (LH-COPY-71).
+pub(super) const TOKEN: u16 = 22;
 /// Flag in an option's kind: a receiver that does not know the option must refuse (LH-COPY-8).
 pub(super) const CRITICAL: u16 = 0x8000;
 /// Mask of the option's number in its kind.
 const NUMBER: u16 = 0x7fff;
 /// Maximum number of bytes of all options of ACCEPT (LH-COPY-7).
 pub(crate) const MAX_OPTION_BYTES: usize = 4096;
-/// Maximum number of bytes of all options of HELLO, which may have a filter (LH-COPY-7).
-pub(crate) const MAX_HELLO_OPTION_BYTES: usize = 68 * 1024;
+/// Maximum number of bytes of all options of HELLO, which may have a filter and a token
+/// (LH-COPY-7).
+pub(crate) const MAX_HELLO_OPTION_BYTES: usize = 76 * 1024;
 
 /// Decodes the options at the end of a frame. `take` receives the kind (number and flag) and the
 /// value of each. If it knows the kind, it reads the whole value and returns true. Otherwise it

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::attributes::{ExtendedAttribute, Owner, SpecialKind};
+use crate::bearer::{BearerToken, MAX_TOKEN_BYTES};
 use crate::compression::Compression;
 use crate::existing::ExistingPolicy;
 use crate::part::{CopyPart, MAX_PARTS, Portion};
@@ -180,11 +181,16 @@ fn hello() -> impl Strategy<Value = Hello> {
         portion,
         prop::option::of(placement()),
         (filter(), 0u8..8, keep()),
-        (prop::option::of(0..=Compression::MAX_LEVEL), any::<bool>()),
+        (
+            prop::option::of(0..=Compression::MAX_LEVEL),
+            any::<bool>(),
+            prop::option::of("[A-Za-z0-9._-]{1,40}"),
+        ),
     );
     (any::<[u8; 16]>(), prop_oneof![push, pull], options).prop_map(|(token, request, options)| {
-        let (flags, offer, portion, placement, (filter, existing, keep), (compression, delta)) =
-            options;
+        let (flags, offer, portion, placement, (filter, existing, keep), last) = options;
+        let (compression, delta, bearer) = last;
+        let bearer = bearer.map(|text| BearerToken::new(&text).unwrap());
         let [resume, clear, hard_links, single, reports_not_kept, receipt] = flags;
         Hello {
             token: CopyToken(token),
@@ -205,6 +211,7 @@ fn hello() -> impl Strategy<Value = Hello> {
                 .unwrap_or_default(),
             delta,
             keep,
+            bearer,
         }
     })
 }
@@ -532,6 +539,35 @@ fn plain_hello() -> Hello {
         compression: Compression::None,
         delta: false,
         keep: Preservation::default(),
+        bearer: None,
+    }
+}
+
+#[test]
+fn lh_copy_71_token_ends_hello_and_is_not_critical() {
+    let token = "eyJhbGciOiJFUzI1NiJ9.e30.c2ln";
+    let hello = Hello {
+        bearer: Some(BearerToken::new(token).unwrap()),
+        ..plain_hello()
+    };
+    let plain = body_of(&Frame::Hello(plain_hello()));
+    let body = body_of(&Frame::Hello(hello.clone()));
+    let option = [&[22, 0, 29, 0][..], token.as_bytes()].concat();
+    assert_eq!(&body[..], &[&plain[..], &option].concat()[..]);
+    assert_eq!(
+        decode(FrameType::Hello, body.clone()),
+        Ok(Frame::Hello(hello.clone()))
+    );
+    assert!(!format!("{hello:?}").contains(token), "it would be logged");
+    let long = "a".repeat(MAX_TOKEN_BYTES + 1);
+    for text in ["", "a b", " a", "a\n", "\u{e9}", long.as_str()] {
+        let mut bytes = plain.to_vec();
+        encode::put_option(&mut bytes, options::TOKEN, text.as_bytes());
+        assert_eq!(
+            decode(FrameType::Hello, bytes.into()),
+            Err(WireError::Value("token")),
+            "{text:?}"
+        );
     }
 }
 

@@ -388,6 +388,7 @@ pub async fn pull_hostile(
         progress: Arc::default(),
         observer,
         receipt: None,
+        tokens: None,
     };
     client.pull(destination, vec!["s".into()]).await
 }

@@ -127,6 +127,7 @@ pub fn client(
         progress: progress.clone(),
         observer: Arc::new(Events::default()),
         receipt: None,
+        tokens: None,
     }
 }
 
@@ -240,6 +241,7 @@ async fn replacement_stream_sends_plaintext_too() {
         progress: progress.clone(),
         observer: events.clone(),
         receipt: None,
+        tokens: None,
     };
     client.push(found, vec!["f".into()]).await.unwrap();
     assert_eq!(events.streams_lost(), 1);
@@ -276,6 +278,7 @@ async fn block_changed_in_transit_fails_its_file() {
             progress: progress.clone(),
             observer: events.clone(),
             receipt: None,
+            tokens: None,
         };
         let options = WriteOptions {
             resume: true,

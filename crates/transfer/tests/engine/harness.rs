@@ -224,6 +224,7 @@ pub fn client<C: Connector>(
         compression: Compression::None,
         delta: false,
         keep: Preservation::default(),
+        bearer: None,
     };
     let client = Client {
         connector: Arc::new(connector),
@@ -235,6 +236,7 @@ pub fn client<C: Connector>(
         progress: progress.clone(),
         observer: events.clone(),
         receipt: None,
+        tokens: None,
     };
     (client, events, progress)
 }
@@ -417,6 +419,7 @@ impl Connector for Pipes {
             return Err(ConnectError {
                 message: "depot d:1 does not answer".into(),
                 kind: ConnectFailure::NoRoute,
+                is_unknown_key: false,
                 retry: true,
             });
         }
