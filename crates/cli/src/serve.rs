@@ -14,17 +14,19 @@ use longhaul_service::{
 };
 use longhaul_session::{ListenOptions, Listener, ServiceName};
 use longhaul_transfer::{
-    Access, Grants, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, ServerLimits, serve_files,
-    serve_session,
+    Access, Grants, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, ServerLimits, StreamKind,
+    serve_files, serve_session,
 };
 use quantities::{ByteCount, Time};
 use tokio::time::{sleep, timeout};
 
+use crate::account_helper::DEFAULT_SOCKET;
+use crate::account_workers::{PoolOptions, WorkerPool, run_worker};
 use crate::accounts::AccountsOptions;
 use crate::exit::Exit;
 use crate::logging::LogOptions;
 use crate::metrics::ServeMetrics;
-use crate::quantity::memory;
+use crate::quantity::{memory, positive_time};
 use crate::runtime::StartError;
 use crate::scitags::ScitagsOptions;
 use crate::service::{Announcement, ServicePlan, StartedService, StopReceiver, run_alone};
@@ -47,6 +49,8 @@ const NO_GRANTS: &str = "no key has any rights yet: give one with --read, --crea
                          --grants (longhaul keys show prints a client's)";
 /// Time for copies that end with the server to remove unfinished files, or to make them durable.
 pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Idle time after which a worker of a local account ends.
+const DEFAULT_WORKER_IDLE: Time = Time(Duration::from_secs(300));
 /// Time for connections of a replaced server to become sessions, which can be resumed.
 const SET_UP_GRACE: Duration = Duration::from_secs(1);
 
@@ -58,12 +62,15 @@ const SET_UP_GRACE: Duration = Duration::from_secs(1);
 pub struct ServeCommand {
     /// The directory to serve. If it is moved, replaced or mounted over, nothing is served until it
     /// is back, or SIGHUP confirms the new one.
-    #[arg(long, value_name = "DIR", required_unless_present = "over_stdio")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["over_stdio", "worker"])]
     root: Option<PathBuf>,
     /// Serve the user who started this over ssh, and obey standard input. For `longhaul cp` to
     /// user@host:path.
     #[arg(long, hide = true, exclusive = true)]
     over_stdio: bool,
+    /// Serve the streams that a server passes on standard input. For `longhaul serve-accounts`.
+    #[arg(long, hide = true, exclusive = true)]
+    worker: bool,
     /// Address to listen at [default: every address, port 7511]. Port 0 takes a free one, which is
     /// printed.
     #[arg(long, value_name = "ADDRESS")]
@@ -83,6 +90,18 @@ pub struct ServeCommand {
     /// SIGHUP reads it again.
     #[arg(long, value_name = "FILE")]
     grants: Option<PathBuf>,
+    /// Socket of `longhaul serve-accounts`, which starts a worker as the local user of each grant
+    /// with an `account`.
+    #[arg(long, value_name = "SOCKET", default_value = DEFAULT_SOCKET)]
+    account_helper: PathBuf,
+    /// Idle time after which the worker of an account ends.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value_t = DEFAULT_WORKER_IDLE,
+        value_parser = positive_time,
+    )]
+    account_idle: Time,
     /// The server's own key [default: the default key].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
@@ -156,6 +175,10 @@ impl ServeCommand {
                 longhaul_remote::serve_over_stdio(release, limits, key).await?;
                 return Ok(Exit::Success);
             }
+            if self.worker {
+                run_worker().await?;
+                return Ok(Exit::Success);
+            }
             // From here on, SIGHUP does not end the process.
             let hangup = Hangup::take()?;
             let signals = StopSignals::take()?;
@@ -187,7 +210,16 @@ impl ServeCommand {
         }
         match self.grants() {
             Ok(grants) if grants.is_empty() => plan.faults.push(NO_GRANTS.to_owned()),
-            Ok(_) => plan.facts.push("grants are valid".to_owned()),
+            Ok(grants) => {
+                plan.facts.push("grants are valid".to_owned());
+                if grants.accounts() > 0 {
+                    let (accounts, socket) = (grants.accounts(), &self.account_helper);
+                    plan.facts.push(format!(
+                        "works as {accounts} local accounts, by the helper at {}",
+                        home::display_path(socket)
+                    ));
+                }
+            }
             Err(error) => plan.faults.push(failure::format_line(&error)),
         }
         plan
@@ -247,6 +279,13 @@ impl ServeCommand {
             bail!(NO_GRANTS);
         }
         let served = home::display_path(root);
+        let path = std::path::absolute(root)?;
+        if grants.accounts() > 0 && !self.account_helper.exists() {
+            tracing::warn!(
+                "there are local accounts, and no helper at {}: start longhaul-accounts.service",
+                home::display_path(&self.account_helper)
+            );
+        }
         let root = ServedRoot::open(root)
             .map_err(|errno| anyhow!("{served}: {}", std::io::Error::from(errno)))?;
         if root.dir().is_resolved_in_steps() {
@@ -281,6 +320,13 @@ impl ServeCommand {
         if self.allow_no_encrypt {
             server.allow_plaintext();
         }
+        let workers = WorkerPool::new(PoolOptions {
+            helper: self.account_helper.clone(),
+            root: path,
+            idle: self.account_idle.0,
+            key: identity.signing_key().clone(),
+            server: server.clone(),
+        });
         let mut services = vec![ServiceName::COPY, ServiceName::FILES, ServiceName::DOCTOR];
         if self.perf {
             services.push(ServiceName::PERF);
@@ -307,7 +353,7 @@ impl ServeCommand {
         }
         let listener = Arc::new(listener);
         let address = listener.local_addr();
-        let metrics = ServeMetrics::new(server.clone(), listener.clone());
+        let metrics = ServeMetrics::new(server.clone(), workers.clone(), listener.clone());
         let page = self.metrics.map(StatusListener::open).transpose()?;
         let readiness = {
             let (stopping, server) = (stop.readiness(), server.clone());
@@ -326,7 +372,7 @@ impl ServeCommand {
         };
         let status = StatusPage::new(text.clone(), readiness.clone());
         let work = async move {
-            let reloads = hangup.run_each(|| self.reload(&server, &metrics));
+            let reloads = hangup.run_each(|| self.reload(&server, &workers, &metrics));
             let pages = async {
                 match page {
                     Some(page) => page.serve(status).await,
@@ -338,23 +384,26 @@ impl ServeCommand {
                 match is_handed_over() {
                     true => {
                         tracing::info!(
-                            copies = server.copies(),
+                            copies = server.copies() + workers.running().copies,
                             "copies resume at the new process"
                         );
                         listener.stop_accepting();
                         sleep(SET_UP_GRACE).await;
                     }
-                    false => self.drain(&server).await,
+                    false => self.drain(&server, &workers).await,
                 }
             };
             let ended = tokio::select! {
-                error = self.accept(server.clone(), &listener, &metrics) => Err(error.into()),
+                error = self.accept(server.clone(), &workers, &listener, &metrics) => {
+                    Err(error.into())
+                }
                 never = reloads => match never {},
                 () = server.watch_root() => Ok(()),
                 () = pages => Ok(()),
                 () = stopped => Ok(()),
             };
             server.record_stop();
+            workers.stop().await;
             accounts::flush(accounts.as_ref());
             ended
         };
@@ -367,16 +416,22 @@ impl ServeCommand {
     }
 
     /// Lets running copies finish within the time for draining. New copies are refused meanwhile.
-    async fn drain(&self, server: &Server) {
+    async fn drain(&self, server: &Server, workers: &WorkerPool) {
         let Some(Time(limit)) = self.drain else {
             return;
         };
         server.refuse_copies();
-        tracing::info!(copies = server.copies(), "draining");
-        match timeout(limit, server.idle()).await {
+        workers.refuse_copies().await;
+        let copies = || server.copies() + workers.running().copies;
+        tracing::info!(copies = copies(), "draining");
+        let idle = async {
+            server.idle().await;
+            workers.idle().await;
+        };
+        match timeout(limit, idle).await {
             Ok(()) => tracing::info!("drained"),
             Err(_) => tracing::warn!(
-                copies = server.copies(),
+                copies = copies(),
                 "drain deadline passed: ending the remaining copies"
             ),
         }
@@ -384,7 +439,7 @@ impl ServeCommand {
 
     /// Reads the grants again. Those of the command line stay; if the file has an error, the grants
     /// in force stay too.
-    async fn reload(&self, server: &Arc<Server>, metrics: &ServeMetrics) {
+    async fn reload(&self, server: &Arc<Server>, workers: &WorkerPool, metrics: &ServeMetrics) {
         match self.grants() {
             Ok(grants) => {
                 if grants.is_empty() {
@@ -402,6 +457,7 @@ impl ServeCommand {
                 )
             }
         }
+        workers.reload().await;
         let server = server.clone();
         // If this panics, the server continues with the old root.
         let _ = tokio::task::spawn_blocking(move || server.reopen_root()).await;
@@ -411,6 +467,7 @@ impl ServeCommand {
     async fn accept(
         &self,
         server: Arc<Server>,
+        workers: &WorkerPool,
         listener: &Listener,
         metrics: &ServeMetrics,
     ) -> longhaul_session::Error {
@@ -428,7 +485,15 @@ impl ServeCommand {
             };
             let held = metrics.count_session(&session.info().service);
             let service = &session.info().service;
-            if *service == ServiceName::PERF {
+            let account = server.grants().current();
+            let account = account.account_of(&session.info().peer).cloned();
+            if let (Some(account), Some(kind)) = (account, stream_kind(service)) {
+                let workers = workers.clone();
+                tokio::spawn(async move {
+                    workers.serve(account, kind, session).await;
+                    drop(held);
+                });
+            } else if *service == ServiceName::PERF {
                 perf::answer(meter.clone(), events.clone(), session, held);
             } else if *service == ServiceName::DOCTOR {
                 let doctor = doctor.clone();
@@ -496,6 +561,15 @@ impl ServeCommand {
                  lh://{host}/"
             )),
         }
+    }
+}
+
+/// Returns the protocol of a service that works with files, and `None` for any other.
+fn stream_kind(service: &ServiceName) -> Option<StreamKind> {
+    match service {
+        service if *service == ServiceName::COPY => Some(StreamKind::Copy),
+        service if *service == ServiceName::FILES => Some(StreamKind::Files),
+        _ => None,
     }
 }
 

@@ -10,12 +10,18 @@ use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
 use longhaul_session::read_trusted_file;
 use parking_lot::RwLock;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::path::RelPath;
 
+mod local_accounts;
+
+pub use local_accounts::LocalAccount;
+use local_accounts::{FileAccount, LocalAccounts};
+
 /// Kind of access that a principal requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Access {
     /// Receive files from the server.
     Read,
@@ -32,9 +38,9 @@ impl Access {
     }
 }
 
-/// The grants of one server.
+/// The grants of one server, and the local accounts of the keys that have one.
 #[derive(Debug, Clone, Default)]
-pub struct Grants(Vec<Grant>);
+pub struct Grants(Vec<Grant>, LocalAccounts);
 
 #[derive(Debug, Clone)]
 struct Grant {
@@ -81,12 +87,16 @@ pub enum GrantError {
 struct GrantsFile {
     #[serde(default)]
     grant: Vec<FileGrant>,
+    #[serde(default)]
+    account: Vec<FileAccount>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileGrant {
     key: toml::Spanned<String>,
+    /// Local user as whom the server works for the key.
+    account: Option<String>,
     #[serde(default)]
     read: Vec<String>,
     #[serde(default)]
@@ -124,7 +134,8 @@ impl Grants {
     }
 
     /// Adds the grants of a TOML file. It has tables `[[grant]]` with `key` and the lists `read`,
-    /// `create` and `write` of directories.
+    /// `create` and `write` of directories, and `account` if the server works as a local user for
+    /// the key. Tables `[[account]]` have the settings of these users.
     pub fn add_file(&mut self, path: &Path) -> Result<(), GrantError> {
         let file = printable(path.as_os_str().as_encoded_bytes());
         let text = read_trusted_file(path).map_err(|source| GrantError::Read {
@@ -146,8 +157,23 @@ impl Grants {
             // The message quotes the file.
             detail: printable(error.message().replace('\n', " ").as_bytes()),
         })?;
+        let wrong = |byte, detail: String| GrantError::Form {
+            file: at(byte),
+            detail: printable(detail.as_bytes()),
+        };
+        for account in &parsed.account {
+            let defined = self.1.define(account);
+            defined.map_err(|detail| wrong(account.name.span().start, detail))?;
+        }
         for grant in parsed.grant {
             let key_at = grant.key.span().start;
+            if let Some(account) = &grant.account {
+                let key = grant.key.get_ref().parse();
+                let key = key
+                    .map_err(|error: longhaul_proto::KeyError| wrong(key_at, error.to_string()))?;
+                let assigned = self.1.assign(key, account);
+                assigned.map_err(|detail| wrong(key_at, detail))?;
+            }
             let lists = [
                 (Access::Read, &grant.read),
                 (Access::Create, &grant.create),
@@ -186,6 +212,29 @@ impl Grants {
             .filter(|g| g.key == *key && g.access.permits(access) && path.is_within(&g.directory))
             .map(|g| &g.directory)
             .min_by_key(|directory| directory.as_bytes().len())
+    }
+
+    /// Returns the local account of `key`, as which the server works for it.
+    pub fn account_of(&self, key: &PublicKey) -> Option<&Arc<LocalAccount>> {
+        self.1.of(key)
+    }
+
+    /// Returns the local account of this name.
+    pub fn account(&self, name: &str) -> Option<&Arc<LocalAccount>> {
+        self.1.named(name)
+    }
+
+    /// Returns the number of local accounts.
+    pub fn accounts(&self) -> usize {
+        self.1.len()
+    }
+
+    /// Returns what the keys of a local account may do, beneath the root of the account.
+    pub fn of_account(&self, name: &str) -> Vec<(PublicKey, Access, RelPath)> {
+        let of = self.0.iter();
+        let of = of.filter(|grant| self.1.name_of(&grant.key) == Some(name));
+        of.map(|grant| (grant.key, grant.access, grant.directory.clone()))
+            .collect()
     }
 
     /// Returns true if `key` has any grant.

@@ -20,7 +20,15 @@ pub const GROUPS: &[(&str, &[&str])] = &[
     (
         "Operate",
         &[
-            "serve", "depot", "node", "router", "control", "map", "keys", "accounts",
+            "serve",
+            "serve-accounts",
+            "depot",
+            "node",
+            "router",
+            "control",
+            "map",
+            "keys",
+            "accounts",
         ],
     ),
     ("Network", &["controller", "reserve", "reservations"]),

@@ -302,8 +302,8 @@ impl Server {
 
     /// Returns the signer of a copy whose client wants a receipt (LH-COPY-57).
     fn receipt_signer(&self, copy: &ServerCopy, fetch: bool) -> Option<Box<ReceiptSigner>> {
-        let key = self.signing_key.get().filter(|_| copy.hello.receipt)?;
-        let signer = ReceiptSigner::new(key.clone(), copy.principal, fetch);
+        let signer = self.signer.get().filter(|_| copy.hello.receipt)?;
+        let signer = ReceiptSigner::new(signer.clone(), copy.principal, fetch);
         Some(Box::new(signer))
     }
 
@@ -391,7 +391,7 @@ impl Server {
                 }
                 let attributes = AttributeSettings {
                     keep: copy.hello.keep,
-                    changes: MetadataChanges::default(),
+                    changes: self.metadata_changes(),
                     // LH-COPY-69.
                     is_privileged: self.sets_owners.load(Ordering::Relaxed),
                     corrects_existing: copy.hello.keep.has_attributes()
@@ -420,6 +420,7 @@ impl Server {
                     server.is_none_or(|server| server.still_serves(&root))
                 };
                 let destination = destination
+                    .with_quota(self.quota().cloned())
                     .with_rivals(self.rivals_of(copy))
                     .with_end_check(Box::new(is_in_place));
                 copy.present.store(present, Ordering::Relaxed);
