@@ -341,7 +341,7 @@ impl WorkerPool {
                 self.0.book.record(account, used, is_final).await;
             }
             WorkerMessage::Usage { .. } => {}
-            WorkerMessage::Ended(record) => match record.key.parse() {
+            WorkerMessage::Ended(record) => match record.key.parse::<PublicKey>() {
                 Ok(key) if worker.keys.lock().contains(&key) => {
                     self.0.options.server.add_record(key, *record);
                 }
