@@ -27,8 +27,8 @@ use super::quota_book::QuotaBook;
 use super::receipts::sign_for;
 use crate::account_helper::request::{WorkerRequestError, request_worker};
 
-/// Time for a worker to begin. It may have to count the files of its account.
-const READY_TIMEOUT: Duration = Duration::from_secs(3600);
+/// Time for a worker to begin.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for a worker that was told to end.
 const END_TIMEOUT: Duration = Duration::from_secs(8);
 /// Idle time after which a stream between a client and a worker is broken. The protocols of copies

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use longhaul_accounts::CopyRecord;
-use longhaul_transfer::store::quota::{Quota, QuotaLedger, count_owned};
+use longhaul_transfer::store::quota::{Quota, count_owned};
 use longhaul_transfer::{
     AccountSetting, MIN_OPEN_FILES, RunningCopies, ServedRoot, Server, ServerLimits, serve_stream,
 };
@@ -91,10 +91,7 @@ impl Worker {
         let key = FrontKey::new(start.receipt_key.parse()?, signing)?;
         let path = PathBuf::from(OsStr::from_bytes(&start.root.0));
         let root = open_root(&path, &start.account).await?;
-        let quota = match start.quota.is_some() {
-            true => Some(open_quota(&start, path).await?),
-            false => None,
-        };
+        let quota = start.quota.is_some().then(|| open_quota(&start, path));
         let server = Server::new(root, read_grants(&start.grants), limits(&start));
         server.sign_receipts(key);
         let (ended, records) = mpsc::unbounded_channel();
@@ -209,9 +206,8 @@ impl Worker {
         while let Ok(record) = self.records.try_recv() {
             self.report_end(record).await;
         }
-        if let Some(quota) = &self.quota {
+        if let Some(used) = self.quota.as_ref().and_then(|quota| quota.used()) {
             let is_final = self.streams.is_empty() && self.server.running().copies == 0;
-            let used = quota.used();
             let usage = WorkerMessage::Usage { used, is_final };
             let _ = self.sender.send(&usage, None).await;
         }
@@ -228,24 +224,21 @@ async fn open_root(path: &Path, account: &str) -> Result<ServedRoot> {
     })
 }
 
-/// Returns the quota, after counting what the account has unless that is known.
-async fn open_quota(start: &StartMessage, root: PathBuf) -> Result<Arc<Quota>> {
+/// Returns the quota. Unless it is known what the account uses, its files are counted meanwhile.
+fn open_quota(start: &StartMessage, root: PathBuf) -> Arc<Quota> {
     let owner = geteuid().as_raw();
-    let used = match start.used {
-        Some(used) => used,
-        None => {
-            let used = spawn_blocking(move || count_owned(&root, owner)).await?;
-            tracing::info!(
-                account = start.account,
-                bytes = used.bytes,
-                files = used.files,
-                "counted the files of the account"
-            );
-            used
-        }
-    };
-    let ledger = QuotaLedger::new(start.quota, used);
-    Ok(Quota::new(start.account.clone(), owner, ledger))
+    let quota = Quota::new(start.account.clone(), owner, start.quota, start.used);
+    if start.used.is_none() {
+        let (quota, account) = (quota.clone(), start.account.clone());
+        // Not awaited: a worker that ends does not wait for it.
+        drop(spawn_blocking(move || {
+            let used = count_owned(&root, owner);
+            let (bytes, files) = (used.bytes, used.files);
+            tracing::info!(account, bytes, files, "counted the files of the account");
+            quota.set_used(used);
+        }));
+    }
+    quota
 }
 
 /// Returns the limits, with as many open files as this process may have.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use quantities::ByteCount;
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
@@ -142,23 +142,43 @@ pub struct Quota {
     /// Number of the user, whose files are counted.
     owner: u32,
     ledger: Mutex<QuotaLedger>,
+    /// True once it is known what the account uses.
+    is_counted: Mutex<bool>,
+    /// Notified when that is known.
+    counted: Condvar,
 }
 
 impl Quota {
-    /// Creates the quota of `account`, which is the user with the number `owner`.
+    /// Creates the quota of `account`, which is the user with the number `owner` and uses `used`.
+    /// If that is not known, files wait until [`Self::set_used`] is called.
     #[must_use]
-    pub fn new(account: String, owner: u32, ledger: QuotaLedger) -> Arc<Self> {
+    pub fn new(
+        account: String,
+        owner: u32,
+        limits: QuotaLimits,
+        used: Option<QuotaUse>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             account,
             owner,
-            ledger: Mutex::new(ledger),
+            ledger: Mutex::new(QuotaLedger::new(limits, used.unwrap_or_default())),
+            is_counted: Mutex::new(used.is_some()),
+            counted: Condvar::new(),
         })
     }
 
-    /// Returns the use.
+    /// Sets what the account uses, as it has been counted.
+    pub fn set_used(&self, used: QuotaUse) {
+        self.ledger.lock().used = used;
+        *self.is_counted.lock() = true;
+        self.counted.notify_all();
+    }
+
+    /// Returns the use, or `None` until it is known.
     #[must_use]
-    pub fn used(&self) -> QuotaUse {
-        self.ledger.lock().used()
+    pub fn used(&self) -> Option<QuotaUse> {
+        let is_counted = *self.is_counted.lock();
+        is_counted.then(|| self.ledger.lock().used())
     }
 
     /// Replaces the limits.
@@ -167,7 +187,7 @@ impl Quota {
     }
 
     /// Charges a file of `size` bytes, of which `counted` bytes on disk are part of the use
-    /// already.
+    /// already. Blocking until the use is known.
     pub(crate) fn charge(
         self: &Arc<Self>,
         size: u64,
@@ -180,6 +200,10 @@ impl Quota {
             },
             None => QuotaUse::file(size),
         };
+        let mut is_counted = self.is_counted.lock();
+        self.counted
+            .wait_while(&mut is_counted, |counted| !*counted);
+        drop(is_counted);
         let taken = self.ledger.lock().take(wanted);
         taken.map_err(|exceeded| self.failure(exceeded))?;
         Ok(QuotaCharge {
@@ -248,8 +272,7 @@ mod tests {
             bytes: Some(bytes),
             files: Some(files),
         };
-        let ledger = QuotaLedger::new(limits, QuotaUse::default());
-        Quota::new("ana".into(), 1, ledger)
+        Quota::new("ana".into(), 1, limits, Some(QuotaUse::default()))
     }
 
     #[test]
@@ -273,12 +296,28 @@ mod tests {
     fn dropped_charges_return_and_resumed_files_count_once() {
         let quota = quota(100, 10);
         drop(quota.charge(100, None).unwrap());
-        assert_eq!(quota.used(), QuotaUse::default());
+        assert_eq!(quota.used(), Some(QuotaUse::default()));
         // A copy breaks off with 30 bytes on disk, and another one resumes them.
         quota.charge(100, None).unwrap().keep_unfinished(30);
-        assert_eq!(quota.used(), QuotaUse::file(30));
+        assert_eq!(quota.used(), Some(QuotaUse::file(30)));
         quota.charge(100, Some(30)).unwrap().keep(None);
-        assert_eq!(quota.used(), QuotaUse::file(100));
+        assert_eq!(quota.used(), Some(QuotaUse::file(100)));
+    }
+
+    #[test]
+    fn files_wait_until_the_use_is_known() {
+        let limits = QuotaLimits {
+            bytes: Some(10),
+            files: None,
+        };
+        let quota = Quota::new("ana".into(), 1, limits, None);
+        assert_eq!(quota.used(), None);
+        let waiting = std::thread::spawn({
+            let quota = quota.clone();
+            move || quota.charge(5, None).is_ok()
+        });
+        quota.set_used(QuotaUse::file(6));
+        assert!(!waiting.join().unwrap(), "6 of 10 bytes were used");
     }
 
     #[test]
