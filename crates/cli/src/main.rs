@@ -12,6 +12,8 @@ use longhaul_proto::text::printable;
 use crate::aliases::AliasError;
 use crate::exit::{Exit, for_error, with_output};
 
+mod account_helper;
+mod account_workers;
 mod accounts;
 mod agent;
 mod agent_client;
@@ -142,6 +144,7 @@ enum Command {
     Control(Box<control::ControlCommand>),
     Map(map::MapCommand),
     Serve(serve::ServeCommand),
+    ServeAccounts(account_helper::ServeAccounts),
     Depot(depot::DepotCommand),
     Router(router::Router),
     Offramp(offramp::OfframpCommand),
@@ -219,6 +222,7 @@ fn main() -> ExitCode {
         Command::Control(control) => control.run(),
         Command::Map(map) => map.run(),
         Command::Serve(serve) => serve.run(),
+        Command::ServeAccounts(helper) => helper.run(),
         Command::Depot(depot) => depot.run(),
         Command::Router(router) => router.run(),
         Command::Offramp(offramp) => offramp.run(),

@@ -11,6 +11,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::account_workers::WorkerPool;
+
 /// Status with which an OPEN was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StatusLabel {
@@ -72,6 +74,7 @@ struct ServeCounters {
 pub struct ServeMetrics {
     counters: Arc<ServeCounters>,
     server: Arc<Server>,
+    workers: WorkerPool,
     listener: Arc<Listener>,
 }
 
@@ -85,11 +88,12 @@ impl Drop for ActiveSession {
 }
 
 impl ServeMetrics {
-    /// Creates the metrics of `server`, whose sessions arrive at `listener`.
-    pub fn new(server: Arc<Server>, listener: Arc<Listener>) -> Self {
+    /// Creates the metrics of `server` and its workers, whose sessions arrive at `listener`.
+    pub fn new(server: Arc<Server>, workers: WorkerPool, listener: Arc<Listener>) -> Self {
         Self {
             counters: Arc::new(ServeCounters::new()),
             server,
+            workers,
             listener,
         }
     }
@@ -135,13 +139,17 @@ impl ServeMetrics {
             let label = StatusLabel { status };
             raise(&metrics.opens_refused.get_or_create(&label), count);
         }
-        let counts = self.server.counts();
-        metrics.copies_active.set(gauge(counts.running));
+        let (counts, workers) = (self.server.counts(), self.workers.running());
+        metrics
+            .copies_active
+            .set(gauge(counts.running.saturating_add(workers.copies)));
         for (result, count) in counts.ended {
             let label = ResultLabel { result };
             raise(&metrics.copies_ended.get_or_create(&label), count);
         }
-        for (direction, bytes) in [("received", counts.received), ("sent", counts.sent)] {
+        let received = counts.received.saturating_add(workers.received);
+        let sent = counts.sent.saturating_add(workers.sent);
+        for (direction, bytes) in [("received", received), ("sent", sent)] {
             let label = DirectionLabel { direction };
             raise(&metrics.bytes.get_or_create(&label), bytes);
         }

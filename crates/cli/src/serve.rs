@@ -18,18 +18,20 @@ use longhaul_session::{ListenOptions, Listener, PublicKey, ServerVoucher, Servic
 use longhaul_tokens::{Authority, IssuerPolicies};
 use longhaul_transfer::{
     Access, Fetcher, Grants, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, ServerLimits,
-    serve_fetch, serve_files, serve_session,
+    StreamKind, serve_fetch, serve_files, serve_session,
 };
 use quantities::{ByteCount, Time};
 use tokio::time::{sleep, timeout};
 
+use crate::account_helper::DEFAULT_SOCKET;
+use crate::account_workers::{PoolOptions, WorkerPool, run_worker};
 use crate::accounts::AccountsOptions;
 use crate::exit::Exit;
 use crate::host_certificate::HostCertificate;
 use crate::logging::LogOptions;
 use crate::metrics::ServeMetrics;
 use crate::principals::PrincipalsOptions;
-use crate::quantity::memory;
+use crate::quantity::{memory, positive_time};
 use crate::runtime::StartError;
 use crate::scitags::ScitagsOptions;
 use crate::service::{Announcement, ServicePlan, StartedService, StopReceiver, run_alone};
@@ -56,6 +58,8 @@ const NO_GRANTS: &str = "no key has any rights yet: give one with --read, --crea
                          --grants (longhaul keys show prints a client's), or name --issuers";
 /// Time for copies that end with the server to remove unfinished files, or to make them durable.
 pub const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Idle time after which a worker of a local account ends.
+const DEFAULT_WORKER_IDLE: Time = Time(Duration::from_secs(300));
 /// Time for connections of a replaced server to become sessions, which can be resumed.
 const SET_UP_GRACE: Duration = Duration::from_secs(1);
 
@@ -67,12 +71,15 @@ const SET_UP_GRACE: Duration = Duration::from_secs(1);
 pub struct ServeCommand {
     /// The directory to serve. If it is moved, replaced or mounted over, nothing is served until it
     /// is back, or SIGHUP confirms the new one.
-    #[arg(long, value_name = "DIR", required_unless_present = "over_stdio")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["over_stdio", "worker"])]
     root: Option<PathBuf>,
     /// Serve the user who started this over ssh, and obey standard input. For `longhaul cp` to
     /// user@host:path.
     #[arg(long, hide = true, exclusive = true)]
     over_stdio: bool,
+    /// Serve the streams that a server passes on standard input. For `longhaul serve-accounts`.
+    #[arg(long, hide = true, exclusive = true)]
+    worker: bool,
     /// Address to listen at [default: every address, port 7511]. Port 0 takes a free one, which is
     /// printed.
     #[arg(long, value_name = "ADDRESS")]
@@ -98,6 +105,18 @@ pub struct ServeCommand {
     /// again.
     #[arg(long, value_name = "FILE")]
     issuers: Option<PathBuf>,
+    /// Socket of `longhaul serve-accounts`, which starts a worker as the local user of each grant
+    /// with an `account`.
+    #[arg(long, value_name = "SOCKET", default_value = DEFAULT_SOCKET)]
+    account_helper: PathBuf,
+    /// Idle time after which the worker of an account ends.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value_t = DEFAULT_WORKER_IDLE,
+        value_parser = positive_time,
+    )]
+    account_idle: Time,
     /// The server's own key [default: the default key].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
@@ -186,6 +205,10 @@ impl ServeCommand {
                 longhaul_remote::serve_over_stdio(release, limits, key).await?;
                 return Ok(Exit::Success);
             }
+            if self.worker {
+                run_worker().await?;
+                return Ok(Exit::Success);
+            }
             // From here on, SIGHUP does not end the process.
             let hangup = Hangup::take()?;
             let signals = StopSignals::take()?;
@@ -231,7 +254,16 @@ impl ServeCommand {
             Ok(grants) if grants.is_empty() && !trusts_issuers => {
                 plan.faults.push(NO_GRANTS.to_owned());
             }
-            Ok(_) => plan.facts.push("grants are valid".to_owned()),
+            Ok(grants) => {
+                plan.facts.push("grants are valid".to_owned());
+                if grants.accounts() > 0 {
+                    let (accounts, socket) = (grants.accounts(), &self.account_helper);
+                    plan.facts.push(format!(
+                        "works as {accounts} local accounts, by the helper at {}",
+                        home::display_path(socket)
+                    ));
+                }
+            }
             Err(error) => plan.faults.push(failure::format_line(&error)),
         }
         plan
@@ -293,6 +325,13 @@ impl ServeCommand {
         }
         let authority = issuers.map(Authority::new).transpose()?;
         let served = home::display_path(root);
+        let path = std::path::absolute(root)?;
+        if grants.accounts() > 0 && !self.account_helper.exists() {
+            tracing::warn!(
+                "there are local accounts, and no helper at {}: start longhaul-accounts.service",
+                home::display_path(&self.account_helper)
+            );
+        }
         let root = ServedRoot::open(root)
             .map_err(|errno| anyhow!("{served}: {}", std::io::Error::from(errno)))?;
         if root.dir().is_resolved_in_steps() {
@@ -338,6 +377,13 @@ impl ServeCommand {
         if self.allow_no_encrypt {
             server.allow_plaintext();
         }
+        let workers = WorkerPool::new(PoolOptions {
+            helper: self.account_helper.clone(),
+            root: path,
+            idle: self.account_idle.0,
+            key: identity.signing_key().clone(),
+            server: server.clone(),
+        });
         let mut services = vec![ServiceName::COPY, ServiceName::FILES, ServiceName::DOCTOR];
         if self.perf {
             services.push(ServiceName::PERF);
@@ -376,7 +422,7 @@ impl ServeCommand {
         }
         let listener = Arc::new(listener);
         let address = listener.local_addr();
-        let metrics = ServeMetrics::new(server.clone(), listener.clone());
+        let metrics = ServeMetrics::new(server.clone(), workers.clone(), listener.clone());
         let page = self.metrics.map(StatusListener::open).transpose()?;
         let readiness = {
             let (stopping, server) = (stop.readiness(), server.clone());
@@ -400,7 +446,7 @@ impl ServeCommand {
                 if let Some(host) = &host {
                     host.renew_or_log(&proof);
                 }
-                self.reload(&server, issuers, &metrics).await;
+                self.reload(&server, &workers, issuers, &metrics).await;
             });
             let keys = async {
                 match &authority {
@@ -425,18 +471,20 @@ impl ServeCommand {
                 match is_handed_over() {
                     true => {
                         tracing::info!(
-                            copies = server.copies(),
+                            copies = server.copies() + workers.running().copies,
                             "copies resume at the new process"
                         );
                         listener.stop_accepting();
                         sleep(SET_UP_GRACE).await;
                     }
-                    false => self.drain(&server).await,
+                    false => self.drain(&server, &workers).await,
                 }
             };
             let names = enforce_names(&server, &identities);
             let ended = tokio::select! {
-                error = self.accept(server.clone(), &listener, &metrics, fetcher) => Err(error.into()),
+                error = self.accept(server.clone(), &workers, &listener, &metrics, fetcher) => {
+                    Err(error.into())
+                }
                 never = reloads => match never {},
                 never = identities.clone().maintain() => match never {},
                 never = names => match never {},
@@ -447,6 +495,7 @@ impl ServeCommand {
                 () = stopped => Ok(()),
             };
             server.record_stop();
+            workers.stop().await;
             accounts::flush(accounts.as_ref());
             ended
         };
@@ -459,16 +508,22 @@ impl ServeCommand {
     }
 
     /// Lets running copies finish within the time for draining. New copies are refused meanwhile.
-    async fn drain(&self, server: &Server) {
+    async fn drain(&self, server: &Server, workers: &WorkerPool) {
         let Some(Time(limit)) = self.drain else {
             return;
         };
         server.refuse_copies();
-        tracing::info!(copies = server.copies(), "draining");
-        match timeout(limit, server.idle()).await {
+        workers.refuse_copies().await;
+        let copies = || server.copies() + workers.running().copies;
+        tracing::info!(copies = copies(), "draining");
+        let idle = async {
+            server.idle().await;
+            workers.idle().await;
+        };
+        match timeout(limit, idle).await {
             Ok(()) => tracing::info!("drained"),
             Err(_) => tracing::warn!(
-                copies = server.copies(),
+                copies = copies(),
                 "drain deadline passed: ending the remaining copies"
             ),
         }
@@ -479,6 +534,7 @@ impl ServeCommand {
     async fn reload(
         &self,
         server: &Arc<Server>,
+        workers: &WorkerPool,
         authority: Option<&Authority>,
         metrics: &ServeMetrics,
     ) {
@@ -502,6 +558,7 @@ impl ServeCommand {
                 )
             }
         }
+        workers.reload().await;
         let server = server.clone();
         // If this panics, the server continues with the old root.
         let _ = tokio::task::spawn_blocking(move || server.reopen_root()).await;
@@ -525,6 +582,7 @@ impl ServeCommand {
     async fn accept(
         &self,
         server: Arc<Server>,
+        workers: &WorkerPool,
         listener: &Listener,
         metrics: &ServeMetrics,
         fetcher: Option<Arc<Fetcher>>,
@@ -543,7 +601,16 @@ impl ServeCommand {
             };
             let held = metrics.count_session(&session.info().service);
             let service = &session.info().service;
-            if *service == ServiceName::PERF {
+            let account = server.grants().current();
+            let account = account.account_of(&session.info().peer).cloned();
+            // A delegate is none of the account's keys; the server refuses it.
+            if let (Some(account), Some(kind)) = (account, stream_kind(service)) {
+                let workers = workers.clone();
+                tokio::spawn(async move {
+                    workers.serve(account, kind, session).await;
+                    drop(held);
+                });
+            } else if *service == ServiceName::PERF {
                 perf::answer(meter.clone(), events.clone(), session, held);
             } else if *service == ServiceName::DOCTOR {
                 let doctor = doctor.clone();
@@ -649,6 +716,15 @@ async fn enforce_names(server: &Server, identities: &Identities) -> Infallible {
             // The identities outlive the server.
             Err(_) => pending().await,
         }
+    }
+}
+
+/// Returns the protocol of a service that works with files, and `None` for any other.
+fn stream_kind(service: &ServiceName) -> Option<StreamKind> {
+    match service {
+        service if *service == ServiceName::COPY => Some(StreamKind::Copy),
+        service if *service == ServiceName::FILES => Some(StreamKind::Files),
+        _ => None,
     }
 }
 

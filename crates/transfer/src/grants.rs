@@ -11,12 +11,18 @@ use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
 use longhaul_session::read_trusted_file;
 use parking_lot::RwLock;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::path::RelPath;
 
+mod local_accounts;
+
+pub use local_accounts::LocalAccount;
+use local_accounts::{FileAccount, LocalAccounts};
+
 /// Kind of access that a principal requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Access {
     /// Receive files from the server.
     Read,
@@ -33,10 +39,12 @@ impl Access {
     }
 }
 
-/// The grants of one server.
+/// The grants of one server, and the local accounts of the keys that have one.
 #[derive(Debug, Clone, Default)]
 pub struct Grants {
     grants: Vec<Grant>,
+    /// Local accounts of the keys that have one.
+    accounts: LocalAccounts,
     /// Names and groups of keys.
     identities: Arc<Identities>,
     /// If true, a grant is for a name or a group.
@@ -89,6 +97,8 @@ pub enum GrantError {
 struct GrantsFile {
     #[serde(default)]
     grant: Vec<FileGrant>,
+    #[serde(default)]
+    account: Vec<FileAccount>,
 }
 
 #[derive(Deserialize)]
@@ -96,6 +106,8 @@ struct GrantsFile {
 struct FileGrant {
     key: Option<toml::Spanned<String>>,
     principals: Option<toml::Spanned<Vec<String>>>,
+    /// Local user as whom the server works for the keys.
+    account: Option<String>,
     #[serde(default)]
     read: Vec<String>,
     #[serde(default)]
@@ -161,8 +173,9 @@ impl Grants {
         });
     }
 
-    /// Adds the grants of a TOML file. It has tables `[[grant]]` with `key` or `principals`, and
-    /// the lists `read`, `create` and `write` of directories.
+    /// Adds the grants of a TOML file. It has tables `[[grant]]` with `key` or `principals`, the
+    /// lists `read`, `create` and `write` of directories, and `account` if the server works as a
+    /// local user for the keys. Tables `[[account]]` have the settings of these users.
     pub fn add_file(&mut self, path: &Path) -> Result<(), GrantError> {
         let file = printable(path.as_os_str().as_encoded_bytes());
         let text = read_trusted_file(path).map_err(|source| GrantError::Read {
@@ -184,6 +197,14 @@ impl Grants {
             // The message quotes the file.
             detail: printable(error.message().replace('\n', " ").as_bytes()),
         })?;
+        let wrong = |byte, detail: String| GrantError::Form {
+            file: at(byte),
+            detail: printable(detail.as_bytes()),
+        };
+        for account in &parsed.account {
+            let defined = self.accounts.define(account);
+            defined.map_err(|detail| wrong(account.name.span().start, detail))?;
+        }
         for grant in parsed.grant {
             let (listed, span) = match (grant.key, grant.principals) {
                 (Some(key), None) => {
@@ -202,6 +223,16 @@ impl Grants {
                     });
                 }
             };
+            if let Some(account) = &grant.account {
+                for listed in &listed {
+                    let key = listed.parse().map_err(|_| {
+                        let detail = format!("{listed:?} is no key: a local account needs keys");
+                        wrong(span.start, detail)
+                    })?;
+                    let assigned = self.accounts.assign(key, account);
+                    assigned.map_err(|detail| wrong(span.start, detail))?;
+                }
+            }
             let lists = [
                 (Access::Read, &grant.read),
                 (Access::Create, &grant.create),
@@ -262,6 +293,32 @@ impl Grants {
             .filter(around)
             .map(|g| &g.directory)
             .min_by_key(|directory| directory.as_bytes().len())
+    }
+
+    /// Returns the local account of `key`, as which the server works for it.
+    pub fn account_of(&self, key: &PublicKey) -> Option<&Arc<LocalAccount>> {
+        self.accounts.of(key)
+    }
+
+    /// Returns the local account of this name.
+    pub fn account(&self, name: &str) -> Option<&Arc<LocalAccount>> {
+        self.accounts.named(name)
+    }
+
+    /// Returns the number of local accounts.
+    pub fn accounts(&self) -> usize {
+        self.accounts.len()
+    }
+
+    /// Returns what the keys of a local account may do, beneath the root of the account.
+    pub fn of_account(&self, name: &str) -> Vec<(PublicKey, Access, RelPath)> {
+        let of = self.grants.iter().filter_map(|grant| match &grant.principal {
+            PrincipalPattern::Key(key) => Some((*key, grant)),
+            _ => None,
+        });
+        of.filter(|(key, _)| self.accounts.name_of(key) == Some(name))
+            .map(|(key, grant)| (key, grant.access, grant.directory.clone()))
+            .collect()
     }
 
     /// Returns true if `key` has any grant.

@@ -61,13 +61,15 @@ pub use compression::{Compression, UnknownCompression};
 pub use error::{Error, Failure, FailureKind};
 pub use existing::ExistingPolicy;
 pub use explain::{FlowSummary, explain};
-pub use grants::{Access, GrantError, Grants, GrantsInForce};
+pub use grants::{Access, GrantError, Grants, GrantsInForce, LocalAccount};
 pub use limits::{BUFFER_BYTES, DESCRIPTORS_PER_FILE, MIN_OPEN_FILES, STREAM_BYTES, ServerLimits};
 pub use local::copy_local;
 pub use longhaul_filter::{Filter, FilterRules};
 pub use metadata::changes::{MetadataChanges, OwnerChange, OwnerChangeError};
 pub use metadata::mode_changes::{ModeChanges, ModeChangesError};
-pub use over_sessions::{Fetcher, SessionConnector, serve_fetch, serve_files, serve_session};
+pub use over_sessions::{
+    Fetcher, SessionConnector, serve_fetch, serve_files, serve_session, serve_stream,
+};
 pub use part::{CopyPart, MAX_PARTS, PartError, Portion};
 pub use preservation::Preservation;
 pub use process_limits::ProcessLimits;
@@ -78,7 +80,10 @@ pub use progress::{
 pub use remembered::StreamMemory;
 pub use route_info::{ReservationMark, ReservedRoute, RouteInfo};
 pub use send::Sources;
-pub use server::{FetchSource, ServedRoot, Server, ServerCounts};
+pub use server::{
+    AccountSetting, FetchSource, RunningCopies, ServedRoot, Server, ServerCounts, StreamKind,
+    StreamPermit,
+};
 pub use store::{AttributeSettings, CopyDestination, TEMP_PREFIX, WriteOptions};
 pub use tree_hash::Hash;
 pub use wire::{Compare, CopyRequest, CopyToken, Hello, Placement, VERSION, WireError};

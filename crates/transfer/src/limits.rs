@@ -100,6 +100,21 @@ impl ServerLimits {
         Ok(self)
     }
 
+    /// Returns the part of one of `processes` that share these limits. Each gets enough for two
+    /// copies, so many processes may exceed the limits together.
+    #[must_use]
+    pub fn divided(&self, processes: usize) -> Self {
+        let part = |all: usize, least: usize| (all / processes.max(1)).max(least).min(all);
+        Self {
+            copies: part(self.copies, 4),
+            streams: part(self.streams, 2 * usize::from(self.streams_per_copy)),
+            open_files: part(self.open_files, 4 * MIN_OPEN_FILES),
+            buffers: part(self.buffers, 16),
+            bookkeeping: part(self.bookkeeping, 16 << 20),
+            ..self.clone()
+        }
+    }
+
     fn descriptors_without_files(&self) -> usize {
         let copies = self.copies.saturating_mul(OPEN_DIRECTORIES_PER_COPY);
         self.blocking_threads()
@@ -115,6 +130,21 @@ pub const MIN_OPEN_FILES: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_the_limits_suffices_for_two_copies() {
+        let limits = ServerLimits::default();
+        assert_eq!(limits.divided(1).copies, limits.copies);
+        let few = limits.divided(4);
+        assert_eq!((few.copies, few.buffers), (16, 64));
+        let many = limits.divided(1000);
+        assert_eq!((many.copies, many.streams), (4, 128));
+        let small = ServerLimits {
+            copies: 1,
+            ..limits
+        };
+        assert_eq!(small.divided(3).copies, 1);
+    }
 
     #[test]
     fn open_files_follow_from_the_descriptor_limit() {

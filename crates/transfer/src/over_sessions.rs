@@ -17,7 +17,7 @@ use crate::client::{
 };
 use crate::error::Error;
 use crate::route_info::{ReservationMark, ReservedRoute, RouteInfo};
-use crate::server::Server;
+use crate::server::{Server, StreamKind};
 
 mod fetcher;
 
@@ -410,6 +410,26 @@ pub async fn serve_files(server: Arc<Server>, session: Session) {
         async |server, session, peer| server.serve_files(session, peer).await,
     )
     .await;
+}
+
+/// Serves a stream of `peer` that another process accepted, and logs its outcome.
+pub async fn serve_stream(
+    server: Arc<Server>,
+    stream: impl Transport,
+    kind: StreamKind,
+    peer: PublicKey,
+) {
+    let outcome = match kind {
+        StreamKind::Copy => server.serve(stream, peer, None).await,
+        StreamKind::Files => server.serve_files(stream, peer).await,
+    };
+    match outcome {
+        Ok(()) => {}
+        Err(error @ Error::Stream(_)) => tracing::debug!(%peer, %error, "stream lost"),
+        Err(error) => server.log(peer, || {
+            tracing::info!(key = %peer, %error, "stream failed");
+        }),
+    }
 }
 
 async fn log_outcome(

@@ -23,4 +23,4 @@ pub use reader::{Receipt, ReceiptError};
 pub use recorder::ReceiptRecorder;
 pub(crate) use role::ReceiptRole;
 pub(crate) use signature::ReceiptSigner;
-pub use signature::ServerReceipt;
+pub use signature::{ReceiptAuthority, ReceiptStatement, ServerReceipt};

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use longhaul_accounts::AccountLog;
-use longhaul_proto::{Delegation, PublicKey, SigningKey};
+use longhaul_proto::{Delegation, PublicKey};
 use longhaul_scitags::FlowMarker;
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
@@ -25,6 +25,7 @@ use crate::half::Half;
 use crate::limits::ServerLimits;
 use crate::listening::NotingStream;
 use crate::part::Portion;
+use crate::receipt::ReceiptAuthority;
 use crate::receive::{AfterDone, StreamEnd, receive_stream};
 use crate::route_info::RouteInfo;
 use crate::send::{DataSetting, send_stream};
@@ -38,6 +39,7 @@ mod destination;
 mod ending;
 mod fetch;
 mod files;
+mod local_account;
 mod marking;
 mod origins;
 mod received;
@@ -49,6 +51,7 @@ use counts::EndedCopies;
 pub use counts::ServerCounts;
 use ending::{CopyEnd, EarlyEnd};
 pub use fetch::FetchSource;
+pub use local_account::{AccountSetting, RunningCopies, StreamKind, StreamPermit};
 use received::StreamCopy;
 pub use root::ServedRoot;
 
@@ -79,10 +82,12 @@ pub struct Server {
     ledger: OnceLock<AccountLog>,
     /// Marks the flows of copies, if they are marked.
     marker: OnceLock<FlowMarker>,
-    /// Key that signs receipts, if they are signed.
-    signing_key: OnceLock<SigningKey>,
+    /// Signer of receipts, if they are signed.
+    signer: OnceLock<Arc<dyn ReceiptAuthority>>,
     /// Judge of the tokens of clients, if they are accepted.
     authority: OnceLock<Arc<dyn TokenAuthority>>,
+    /// Setting of the local account that it works as, if it does.
+    setting: OnceLock<AccountSetting>,
 }
 
 #[derive(Default)]
@@ -127,14 +132,15 @@ impl Server {
             copy_ended: Notify::new(),
             ledger: OnceLock::new(),
             marker: OnceLock::new(),
-            signing_key: OnceLock::new(),
+            signer: OnceLock::new(),
             authority: OnceLock::new(),
+            setting: OnceLock::new(),
         })
     }
 
     /// Signs the receipts of copies with this key from now on, when the client requests it.
-    pub fn sign_receipts(&self, key: SigningKey) {
-        let _ = self.signing_key.set(key);
+    pub fn sign_receipts(&self, key: impl ReceiptAuthority + 'static) {
+        let _ = self.signer.set(Arc::new(key));
     }
 
     /// Allows the data of large files to travel in plaintext from now on, when the client requests

@@ -6,6 +6,7 @@ mod contest;
 mod destination;
 mod durability;
 pub mod journal;
+pub mod quota;
 
 use std::time::Duration;
 

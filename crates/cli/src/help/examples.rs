@@ -380,6 +380,13 @@ pub const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "serve-accounts",
+        &[(
+            "longhaul serve-accounts --config /etc/longhaul/accounts.toml",
+            "let longhaul serve write as the users that this file lists",
+        )],
+    ),
+    (
         "node",
         &[(
             "longhaul node --config /etc/longhaul/node.toml",

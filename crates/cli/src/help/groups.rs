@@ -20,7 +20,16 @@ pub const GROUPS: &[(&str, &[&str])] = &[
     (
         "Operate",
         &[
-            "serve", "depot", "node", "router", "control", "map", "keys", "login", "logout",
+            "serve",
+            "serve-accounts",
+            "depot",
+            "node",
+            "router",
+            "control",
+            "map",
+            "keys",
+            "login",
+            "logout",
             "accounts",
         ],
     ),

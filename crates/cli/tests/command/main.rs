@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
 mod accounts;
+mod accounts_served;
 mod activation;
 mod agent;
 mod agents;

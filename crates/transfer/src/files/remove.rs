@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::path::RelPath;
 use crate::store::confine::Dir;
+use crate::store::quota::Quota;
 
 /// Memory for the names of directories that are still to be emptied, in bytes.
 const MAX_NAME_BYTES: usize = 1 << 20;
@@ -27,11 +28,23 @@ struct EmptiedDirectory {
 /// Error, and its path beneath the directory to be removed.
 pub(super) type RemoveError = (Errno, RelPath);
 
+/// Removes an entry that is not a directory, and gives it back to the quota, if there is one.
+pub(super) fn remove_entry(dir: &Dir, name: &OsStr, quota: Option<&Quota>) -> Result<(), Errno> {
+    let gone = quota.and_then(|_| dir.stat_name(name).ok());
+    dir.remove(name)?;
+    if let (Some(quota), Some(gone)) = (quota, gone) {
+        quota.removed(&gone);
+    }
+    Ok(())
+}
+
 /// Removes the directory `name` of `parent` and everything beneath it, until `stop` is set (then
-/// `EINTR`). After a failure, everything that was removed before it stays removed.
+/// `EINTR`). After a failure, everything that was removed before it stays removed. Files are given
+/// back to the quota, if there is one.
 pub(super) fn remove_directory(
     parent: &Dir,
     name: &OsStr,
+    quota: Option<&Quota>,
     stop: &AtomicBool,
 ) -> Result<(), RemoveError> {
     let at_top = |errno| (errno, RelPath::root());
@@ -39,19 +52,20 @@ pub(super) fn remove_directory(
         |name: &OsStr| RelPath::from_bytes(name.as_bytes()).map_err(|_| at_top(Errno::INVAL));
     let top = parent.open_dir(&plain(name)?).map_err(at_top)?;
     let mut room = MAX_NAME_BYTES;
-    let mut levels = vec![empty_directory(&top, RelPath::root(), &mut room, stop)?];
+    let empty = |path: RelPath, room: &mut usize| empty_directory(&top, path, room, quota, stop);
+    let mut levels = vec![empty(RelPath::root(), &mut room)?];
     while let Some(level) = levels.last_mut() {
         if let Some(next) = level.directories.pop() {
             room += bytes_of(&next);
             let path = level.path.child(next.as_bytes());
             // The path is too deep to be expressed (LH-FILES-10).
             let path = path.map_err(|_| (Errno::NAMETOOLONG, level.path.clone()))?;
-            levels.push(empty_directory(&top, path, &mut room, stop)?);
+            levels.push(empty(path, &mut room)?);
             continue;
         }
         if level.is_cut {
             let path = level.path.clone();
-            *level = empty_directory(&top, path, &mut room, stop)?;
+            *level = empty(path, &mut room)?;
             continue;
         }
         let Some((above, name)) = level.path.split_last() else {
@@ -74,6 +88,7 @@ fn empty_directory(
     top: &Dir,
     path: RelPath,
     room: &mut usize,
+    quota: Option<&Quota>,
     stop: &AtomicBool,
 ) -> Result<EmptiedDirectory, RemoveError> {
     let mut level = EmptiedDirectory {
@@ -81,7 +96,7 @@ fn empty_directory(
         directories: Vec::new(),
         is_cut: false,
     };
-    if let Err(errno) = empty_into(top, &mut level, room, stop) {
+    if let Err(errno) = empty_into(top, &mut level, room, quota, stop) {
         return Err((errno, level.path));
     }
     Ok(level)
@@ -91,6 +106,7 @@ fn empty_into(
     top: &Dir,
     level: &mut EmptiedDirectory,
     room: &mut usize,
+    quota: Option<&Quota>,
     stop: &AtomicBool,
 ) -> Result<(), Errno> {
     let dir = top.open_dir(&level.path)?;
@@ -106,7 +122,7 @@ fn empty_into(
         let removed = match found.file_type() {
             fs::FileType::Directory => Err(Errno::ISDIR),
             // This includes entries of unknown type, as a directory cannot be removed like this.
-            _ => dir.remove(name),
+            _ => remove_entry(&dir, name, quota),
         };
         // Linux returns EISDIR, POSIX and others EPERM.
         let removed = match removed {
@@ -143,7 +159,7 @@ mod tests {
 
     fn remove(at: &Path, name: &str) -> Result<(), RemoveError> {
         let parent = Dir::open(at).unwrap();
-        remove_directory(&parent, OsStr::new(name), &AtomicBool::new(false))
+        remove_directory(&parent, OsStr::new(name), None, &AtomicBool::new(false))
     }
 
     #[test]
@@ -172,8 +188,8 @@ mod tests {
         }
         let top = Dir::open(&tmp.path().join("tree")).unwrap();
         let mut room = 1;
-        let level =
-            empty_directory(&top, RelPath::root(), &mut room, &AtomicBool::new(false)).unwrap();
+        let stop = AtomicBool::new(false);
+        let level = empty_directory(&top, RelPath::root(), &mut room, None, &stop).unwrap();
         assert_eq!((level.directories.len(), level.is_cut), (1, true));
         remove(tmp.path(), "tree").unwrap();
         assert!(!tmp.path().join("tree").exists());
@@ -185,7 +201,7 @@ mod tests {
         std::fs::create_dir_all(tmp.path().join("tree/d")).unwrap();
         std::fs::write(tmp.path().join("tree/f"), "f").unwrap();
         let parent = Dir::open(tmp.path()).unwrap();
-        let stopped = remove_directory(&parent, OsStr::new("tree"), &AtomicBool::new(true));
+        let stopped = remove_directory(&parent, OsStr::new("tree"), None, &AtomicBool::new(true));
         assert_eq!(stopped.unwrap_err().0, Errno::INTR);
         assert!(tmp.path().join("tree/f").exists());
         // Deeper than any path: 40 times 200 letters.
@@ -207,7 +223,8 @@ mod tests {
         let second = RelPath::from_bytes(half.as_bytes()).unwrap();
         let (above, last) = second.split_last().unwrap();
         let above = deeper.handle(&above).unwrap();
-        remove_directory(&above, OsStr::from_bytes(last), &AtomicBool::new(false)).unwrap();
+        let stop = AtomicBool::new(false);
+        remove_directory(&above, OsStr::from_bytes(last), None, &stop).unwrap();
         remove(tmp.path(), "half").unwrap();
         remove(tmp.path(), "tree").unwrap();
     }

@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use super::kept_time::KeptTime;
 use super::listing::{Listing, entry};
 use super::message::{
-    EntryKind, FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, MAX_CONTENT_BYTES,
-    MAX_RANGE_BYTES, PathBytes,
+    EntryKind, FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, FoundLeftover,
+    LeftoverOutcome, MAX_CONTENT_BYTES, MAX_RANGE_BYTES, PathBytes,
 };
 use super::sum::{MAX_SUMMED_FILES, SumRequest, SummedFile, sum_files};
 use super::{leftovers, remove};
@@ -21,6 +21,7 @@ use crate::grants::Access;
 use crate::path::RelPath;
 use crate::store::TEMP_PREFIX;
 use crate::store::confine::{Dir, NodeKind, kind_of};
+use crate::store::quota::Quota;
 
 /// Permissions of a new directory, before the umask of the process is applied.
 const NEW_DIRECTORY_MODE: u32 = 0o777;
@@ -57,6 +58,8 @@ pub struct Files {
     reported: Option<(PathBytes, PathBytes)>,
     /// Maximum number of threads that read files for one answer.
     threads: usize,
+    /// Quota to which removed files are given back, if there is one.
+    quota: Option<Arc<Quota>>,
 }
 
 type FilesResult = Result<FilesResponse, FilesFailure>;
@@ -69,7 +72,14 @@ impl Files {
             listing: Listing::default(),
             reported: None,
             threads: 1,
+            quota: None,
         }
+    }
+
+    /// Gives what is removed back to a quota.
+    #[must_use]
+    pub(crate) fn with_quota(self, quota: Option<Arc<Quota>>) -> Self {
+        Self { quota, ..self }
     }
 
     /// Sets the maximum number of threads that read files for one answer.
@@ -318,9 +328,13 @@ impl Files {
                 what,
             ));
         }
+        let replaced = dir.stat_name(name).ok().filter(|_| overwrite);
         source_dir
             .rename_into(source_name, &dir, name, overwrite)
             .map_err(|errno| FilesFailure::from_errno(errno, to))?;
+        if let (Some(quota), Some(replaced)) = (&self.quota, replaced) {
+            quota.removed(&replaced);
+        }
         Ok(FilesResponse::Changed)
     }
 
@@ -337,10 +351,11 @@ impl Files {
         let failed = |errno| FilesFailure::from_errno(errno, path);
         let dir = self.root.handle(&parent).map_err(failed)?;
         let name = OsStr::from_bytes(name);
+        let quota = self.quota.as_deref();
         match kind_of(&dir.stat_name(name).map_err(failed)?) {
             NodeKind::Directory if !recursive => Err(failed(Errno::ISDIR)),
             NodeKind::Directory => {
-                remove::remove_directory(&dir, name, stop).map_err(|(errno, beneath)| {
+                remove::remove_directory(&dir, name, quota, stop).map_err(|(errno, beneath)| {
                     // Names within the directory are reported only to a key that may read them.
                     let reported = place.join(&beneath).unwrap_or_else(|_| place.clone());
                     match permission.may(Access::Read, &place) && !beneath.is_root() {
@@ -352,7 +367,7 @@ impl Files {
                     }
                 })
             }
-            _ => dir.remove(name).map_err(failed),
+            _ => remove::remove_entry(&dir, name, quota).map_err(failed),
         }?;
         Ok(FilesResponse::Changed)
     }
@@ -435,6 +450,12 @@ impl Files {
             .map_err(|errno| FilesFailure::from_errno(errno, path))?;
         let page = leftovers::leftovers_page(&Arc::new(dir), after, remove_older_than_seconds);
         let (leftovers, next) = page.map_err(|failure| FilesFailure::from_store(&failure, path))?;
+        let is_removed = |found: &&FoundLeftover| found.outcome == LeftoverOutcome::Removed;
+        for removed in leftovers.iter().filter(is_removed) {
+            if let Some(quota) = &self.quota {
+                quota.removed_leftover(removed.disk_bytes);
+            }
+        }
         Ok(FilesResponse::Leftovers { leftovers, next })
     }
 }

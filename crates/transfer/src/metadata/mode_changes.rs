@@ -61,6 +61,17 @@ impl ModeChanges {
             .ok_or_else(|| ModeChangesError(longhaul_proto::text::printable(text.as_bytes())))
     }
 
+    /// Creates the change that removes the permissions in `umask` from every entry.
+    #[must_use]
+    pub(crate) fn without(umask: u32) -> Self {
+        Self(vec![ModeChange {
+            entries: ChangedEntries::All,
+            kept: CHANGEABLE_BITS & !umask,
+            set: 0,
+            set_if_executable: 0,
+        }])
+    }
+
     /// Returns true if nothing is changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {

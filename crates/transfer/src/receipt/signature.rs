@@ -1,6 +1,7 @@
 //! The server's part of a receipt.
 
-use std::sync::OnceLock;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use longhaul_proto::{PublicKey, SigningKey};
@@ -28,33 +29,70 @@ impl ServerReceipt {
     /// Returns true if it is the server's statement about this copy. `fetch` tells that the server
     /// had the sources.
     pub fn verify(&self, fetch: bool, entries: u64, manifest: &Hash) -> bool {
-        let statement = statement(&self.client, fetch, entries, manifest, self.time_ms);
-        self.key.verify(&statement, &self.signature)
+        let statement = ReceiptStatement {
+            client: self.client,
+            fetch,
+            entries,
+            manifest: *manifest,
+            time_ms: self.time_ms,
+        };
+        self.key.verify(&statement.text(), &self.signature)
     }
 }
 
-fn statement(
-    client: &PublicKey,
-    fetch: bool,
-    entries: u64,
-    manifest: &Hash,
-    time_ms: u64,
-) -> Vec<u8> {
-    [
-        SERVER_CONTEXT,
-        client.as_bytes(),
-        &[u8::from(fetch)],
-        &entries.to_le_bytes(),
-        manifest,
-        &time_ms.to_le_bytes(),
-    ]
-    .concat()
+/// What a server signs: the end of one copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceiptStatement {
+    /// Key of the client of the copy.
+    pub client: PublicKey,
+    /// True if the server had the sources.
+    pub fetch: bool,
+    /// Number of entries.
+    pub entries: u64,
+    /// Hash over all entries.
+    pub manifest: Hash,
+    /// The server's clock, in milliseconds since 1970.
+    pub time_ms: u64,
+}
+
+impl ReceiptStatement {
+    /// Returns the bytes that are signed.
+    fn text(&self) -> Vec<u8> {
+        [
+            SERVER_CONTEXT,
+            self.client.as_bytes(),
+            &[u8::from(self.fetch)],
+            &self.entries.to_le_bytes(),
+            &self.manifest,
+            &self.time_ms.to_le_bytes(),
+        ]
+        .concat()
+    }
+}
+
+/// Signer of statements with the key of a server. Another process may have the key.
+pub trait ReceiptAuthority: fmt::Debug + Send + Sync {
+    /// Returns the key that signs.
+    fn public(&self) -> PublicKey;
+
+    /// Returns the signature, or `None` if it cannot be had. May wait briefly.
+    fn sign(&self, statement: &ReceiptStatement) -> Option<[u8; 64]>;
+}
+
+impl ReceiptAuthority for SigningKey {
+    fn public(&self) -> PublicKey {
+        Self::public(self)
+    }
+
+    fn sign(&self, statement: &ReceiptStatement) -> Option<[u8; 64]> {
+        Self::sign(self, &statement.text()).ok()
+    }
 }
 
 /// Signs the receipt of one copy.
 #[derive(Debug)]
 pub(crate) struct ReceiptSigner {
-    key: SigningKey,
+    key: Arc<dyn ReceiptAuthority>,
     client: PublicKey,
     fetch: bool,
     /// The signed receipt. `None` if it could not be signed.
@@ -63,7 +101,7 @@ pub(crate) struct ReceiptSigner {
 
 impl ReceiptSigner {
     /// Creates a signer for a copy of `client`. `fetch` tells that the server has the sources.
-    pub(crate) fn new(key: SigningKey, client: PublicKey, fetch: bool) -> Self {
+    pub(crate) fn new(key: Arc<dyn ReceiptAuthority>, client: PublicKey, fetch: bool) -> Self {
         Self {
             key,
             client,
@@ -77,12 +115,18 @@ impl ReceiptSigner {
         *self.signed.get_or_init(|| {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
             let time_ms = since.map_or(0, |since| since.as_millis() as u64);
-            let statement = statement(&self.client, self.fetch, entries, manifest, time_ms);
+            let statement = ReceiptStatement {
+                client: self.client,
+                fetch: self.fetch,
+                entries,
+                manifest: *manifest,
+                time_ms,
+            };
             Some(ServerReceipt {
                 key: self.key.public(),
                 client: self.client,
                 time_ms,
-                signature: self.key.sign(&statement).ok()?,
+                signature: self.key.sign(&statement)?,
             })
         })
     }
@@ -96,7 +140,7 @@ mod tests {
     fn lh_copy_58_a_server_signs_the_manifest() {
         let key = SigningKey::generate().unwrap();
         let client = SigningKey::generate().unwrap().public();
-        let signer = ReceiptSigner::new(key, client, true);
+        let signer = ReceiptSigner::new(Arc::new(key), client, true);
         let signed = signer.sign(3, &[7; 32]).unwrap();
         assert_eq!(signer.sign(3, &[7; 32]), Some(signed));
         assert!(signed.verify(true, 3, &[7; 32]));

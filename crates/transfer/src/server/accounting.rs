@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use data_encoding::HEXLOWER;
 use longhaul_accounts::record::{MAX_NAMES, RunTime, bounded, bounded_bytes};
 use longhaul_accounts::{AccountLog, AccountRecord, CopyDirection, CopyRecord, CopyResult};
+use longhaul_proto::PublicKey;
 
 use super::Server;
 use super::copy::ServerCopy;
@@ -140,8 +141,17 @@ impl Server {
             return;
         }
         let record = copy.record(end);
+        match self.setting.get() {
+            Some(setting) => (setting.records)(record),
+            None => self.add_record(copy.principal, record),
+        }
+    }
+
+    /// Counts and logs a copy of `key` that has ended here or at a worker, and adds its record to
+    /// the accounts.
+    pub fn add_record(&self, key: PublicKey, record: CopyRecord) {
         self.copies.lock().ended.count(&record);
-        self.log(copy.principal, || {
+        self.log(key, || {
             tracing::info!(
                 key = %record.key,
                 delegate = record.delegate.as_deref(),

@@ -345,6 +345,17 @@ impl Server {
         credential: Option<&Credential>,
     ) -> Result<(), CopyRefusal> {
         let grants = self.grants_with(principal, credential);
+        // Its worker does all that it may do. Here it would be done as the server's own user.
+        if let Some(account) = grants.account_of(principal) {
+            return Err(CopyRefusal {
+                kind: RefusalKind::Key,
+                detail: format!(
+                    "the server works as the user {} for key {principal}, and only for copies \
+                     between it and a client",
+                    account.name
+                ),
+            });
+        }
         let denied = match request {
             CopyRequest::Push {
                 destination,
@@ -387,8 +398,8 @@ impl Server {
 
     /// Returns the signer of a copy whose client wants a receipt (LH-COPY-57).
     fn receipt_signer(&self, copy: &ServerCopy, fetch: bool) -> Option<Box<ReceiptSigner>> {
-        let key = self.signing_key.get().filter(|_| copy.hello.receipt)?;
-        let signer = ReceiptSigner::new(key.clone(), copy.principal, fetch);
+        let signer = self.signer.get().filter(|_| copy.hello.receipt)?;
+        let signer = ReceiptSigner::new(signer.clone(), copy.principal, fetch);
         Some(Box::new(signer))
     }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use longhaul_accounts::{CopyDirection, CopyRecord};
 
-use super::Server;
 use super::copy::ServerCopy;
+use super::local_account::RunningCopies;
+use super::{Copies, Server};
 use crate::account::ResourceUse;
 use crate::wire::CopyRequest;
 
@@ -49,17 +50,32 @@ impl Server {
     pub fn counts(&self) -> ServerCounts {
         let resources = self.accounts.usage();
         let copies = self.copies.lock();
-        let (mut received, mut sent) = (copies.ended.received, copies.ended.sent);
-        for copy in copies.running.values() {
-            add_bytes(copy, &mut received, &mut sent);
-        }
+        let running = copies.running();
         ServerCounts {
-            running: copies.running.len(),
+            running: running.copies,
             ended: copies.ended.by_result.clone(),
-            received,
-            sent,
+            received: copies.ended.received.saturating_add(running.received),
+            sent: copies.ended.sent.saturating_add(running.sent),
             resources,
         }
+    }
+
+    /// Returns the counts of the running copies alone.
+    pub fn running(&self) -> RunningCopies {
+        self.copies.lock().running()
+    }
+}
+
+impl Copies {
+    fn running(&self) -> RunningCopies {
+        let mut running = RunningCopies {
+            copies: self.running.len(),
+            ..RunningCopies::default()
+        };
+        for copy in self.running.values() {
+            add_bytes(copy, &mut running.received, &mut running.sent);
+        }
+        running
     }
 }
 

@@ -7,7 +7,6 @@ use super::Server;
 use super::copy::{ServerCopy, access_of};
 use crate::error::Error;
 use crate::grants::Access;
-use crate::metadata::changes::MetadataChanges;
 use crate::store::{AttributeSettings, CopyDestination, WriteOptions};
 use crate::wire::CopyRequest;
 use crate::workers::blocking;
@@ -53,7 +52,7 @@ impl Server {
         }
         let attributes = AttributeSettings {
             keep: copy.hello.keep,
-            changes: MetadataChanges::default(),
+            changes: self.metadata_changes(),
             // LH-COPY-69.
             is_privileged: self.sets_owners.load(Ordering::Relaxed),
             corrects_existing: copy.hello.keep.has_attributes()
@@ -82,6 +81,7 @@ impl Server {
             server.is_none_or(|server| server.still_serves(&root))
         };
         let destination = destination
+            .with_quota(self.quota().cloned())
             .with_rivals(self.rivals_of(copy))
             .with_end_check(Arc::new(is_in_place));
         copy.present.store(present, Ordering::Relaxed);

@@ -123,7 +123,7 @@ impl Server {
         let ask = ask.map_err(unexpected)?.ok_or_else(left)?;
         let ask = CheckedAsk::read(&ask, keys)?;
         // LH-FETCH-2.
-        self.authorise(&ask.here, &keys.principal)
+        self.authorise(&ask.here, &keys.principal, None)
             .map_err(into_error)?;
         self.require_root().await.map_err(into_error)?;
         let (renewed, delegation) = watch::channel(ask.delegation.clone());

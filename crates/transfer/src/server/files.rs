@@ -176,7 +176,7 @@ impl Server {
         };
         send(writer, &ready).await?;
         let root = self.root.dir();
-        let mut files = Files::new(root.clone());
+        let mut files = Files::new(root.clone()).with_quota(self.quota().cloned());
         let mut kept = caller.account.take(Resource::Bookkeeping, 0)?;
         loop {
             let line = match timeout(IDLE_TIMEOUT, lines.next()).await {

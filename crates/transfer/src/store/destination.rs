@@ -19,6 +19,7 @@ use crate::existing::ExistingPolicy;
 use crate::path::RelPath;
 use crate::store::confine::{Dir, NodeKind, kind_of};
 use crate::store::contest::{ContestPatience, ContestState, Rival};
+use crate::store::quota::Quota;
 use crate::typed_path::names_directory;
 use crate::wire::{CopyToken, EntryHead};
 
@@ -135,6 +136,8 @@ pub struct CopyDestination {
     names_in_place: Arc<NamesInPlace>,
     grains: GranularityCache,
     attributes: AttributeWriter,
+    /// Quota of the account that the files belong to, if it has one.
+    quota: Option<Arc<Quota>>,
 }
 
 impl CopyDestination {
@@ -209,6 +212,7 @@ impl CopyDestination {
             names_in_place,
             grains: GranularityCache::default(),
             attributes: AttributeWriter::default(),
+            quota: None,
         })
     }
 
@@ -234,6 +238,12 @@ impl CopyDestination {
             attributes: AttributeWriter::new(settings),
             ..self
         }
+    }
+
+    /// Charges what is written to a quota.
+    #[must_use]
+    pub(crate) fn with_quota(self, quota: Option<Arc<Quota>>) -> Self {
+        Self { quota, ..self }
     }
 
     /// Returns true if the permissions, time and attributes of what exists are corrected.

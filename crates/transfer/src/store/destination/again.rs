@@ -54,6 +54,7 @@ impl CopyDestination {
             names_in_place: self.names_in_place.clone(),
             grains: GranularityCache::default(),
             attributes: AttributeWriter::new(self.attributes.settings().clone()),
+            quota: self.quota.clone(),
         }
     }
 }

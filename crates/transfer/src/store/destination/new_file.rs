@@ -13,8 +13,12 @@ use super::kept_file::KeptFile;
 use super::temp_file::TempFile;
 use crate::error::Failure;
 use crate::store::journal::Journal;
+use crate::store::quota::QuotaCharge;
 use crate::tree_hash::{BlockHash, Hash};
 use crate::wire::{Block, EntryOutcome};
+
+/// Bytes of a unit of `st_blocks` (stat(2)).
+const BLOCK_BYTES: u64 = 512;
 
 /// A file that arrives in blocks.
 pub(crate) struct NewFile {
@@ -23,6 +27,8 @@ pub(crate) struct NewFile {
     kind: NewFileKind,
     /// Binary logarithm of its block size in bytes.
     block_log2: u32,
+    /// Part of the quota that it holds, if there is one.
+    charge: Option<QuotaCharge>,
 }
 
 enum NewFileKind {
@@ -45,6 +51,7 @@ impl NewFile {
             parent,
             kind: NewFileKind::Temporary(file),
             block_log2,
+            charge: None,
         }
     }
 
@@ -54,6 +61,7 @@ impl NewFile {
             parent,
             kind: NewFileKind::Kept(Arc::new(KeptFile::new(journal))),
             block_log2,
+            charge: None,
         }
     }
 
@@ -63,7 +71,16 @@ impl NewFile {
             parent,
             kind: NewFileKind::InPlace { fd, failure },
             block_log2: 0,
+            charge: None,
         }
+    }
+
+    /// Sets the part of the quota that the file holds.
+    pub(super) fn charged(self, charge: Option<QuotaCharge>) -> Self {
+        // Not by struct update, as it is dropped otherwise.
+        let mut file = self;
+        file.charge = charge;
+        file
     }
 
     /// Returns the outcome of an existing file that stays, or `None` for any other.
@@ -155,11 +172,17 @@ impl NewFile {
 
     /// Renames the file to its final name. With `replace`, an existing file is replaced.
     pub(super) fn finish(&mut self, replace: bool) -> Result<(), Failure> {
+        let replaced = self.charge.as_ref().filter(|_| replace);
+        let replaced = replaced.and_then(|_| self.parent.dir.stat_name(&self.parent.name).ok());
         match &mut self.kind {
-            NewFileKind::Temporary(file) => file.finish(&self.parent.name, replace),
-            NewFileKind::Kept(file) => file.journal.finish(replace),
-            NewFileKind::InPlace { .. } => Ok(()),
+            NewFileKind::Temporary(file) => file.finish(&self.parent.name, replace)?,
+            NewFileKind::Kept(file) => file.journal.finish(replace)?,
+            NewFileKind::InPlace { .. } => {}
         }
+        if let Some(charge) = self.charge.take() {
+            charge.keep(replaced.as_ref());
+        }
+        Ok(())
     }
 
     /// Removes the file, at the latest when this is dropped.
@@ -176,6 +199,21 @@ impl Drop for NewFile {
         if let NewFileKind::Kept(file) = &self.kind {
             // Data that could not be recorded travels again. No one is left to receive the error.
             let _ = file.journal.release();
+            if let Some(charge) = self.charge.take()
+                && let Some(disk_bytes) = bytes_on_disk(file.journal.data())
+            {
+                charge.keep_unfinished(disk_bytes);
+            }
         }
     }
+}
+
+/// Returns the bytes on disk of an unfinished file, or `None` if it has no name any more.
+pub(super) fn bytes_on_disk(file: &OwnedFd) -> Option<u64> {
+    let stat = rustix::fs::fstat(file)
+        .ok()
+        .filter(|stat| stat.st_nlink > 0)?;
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
+    Some(size.min(blocks.saturating_mul(BLOCK_BYTES)))
 }

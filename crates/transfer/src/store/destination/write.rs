@@ -12,7 +12,7 @@ use super::attributes::AppliedAttributes;
 use super::commit::CompleteFile;
 use super::in_place::{may_replace, not_replaced};
 use super::names_in_place::PlacedEntry;
-use super::new_file::NewFile;
+use super::new_file::{NewFile, bytes_on_disk};
 use super::open_dirs::sync_failure;
 use super::temp_file::TempFile;
 use super::{CopyDestination, EntryLocation, MARKED_DIR_MODE, times};
@@ -24,6 +24,7 @@ use crate::progress::NotKeptCounts;
 use crate::store::confine::{NodeKind, kind_of};
 use crate::store::contest::ContestState;
 use crate::store::journal::{DirStorage, Identity, Journal};
+use crate::store::quota::QuotaCharge;
 use crate::store::{
     AnnouncedFile, Comparison, FileStore, MadeDir, OnCommit, ResumedFile, Resumption,
 };
@@ -159,9 +160,10 @@ impl FileStore for CopyDestination {
         if let Some(unchanged) = self.unchanged(&parent, meta, size, hash) {
             return done(unchanged.and_then(|same| self.stays(&parent, same)));
         }
-        let written = self.begin(&parent, head).and_then(|file| {
+        let written = self.charge(size).and_then(|charge| {
+            let file = self.begin(&parent, head)?;
             file.write(data, 0)?;
-            Ok(NewFile::temporary(parent.clone(), file, 0))
+            Ok(NewFile::temporary(parent.clone(), file, 0).charged(charge))
         });
         match written {
             Ok(file) => self.commit(file, meta, size, hash, done),
@@ -360,7 +362,27 @@ impl CopyDestination {
             let storage = DirStorage(parent.dir.clone());
             Journal::open_or_create(storage, &parent.name, identity, block_log2 as u8, size)
         })?;
-        Ok((NewFile::kept(parent, journal, block_log2), resume.subtrees))
+        let there = bytes_on_disk(journal.data()).filter(|&bytes| bytes > 0);
+        let is_new = there.is_none();
+        let file = NewFile::kept(parent, journal, block_log2);
+        let quota = self.quota.as_ref();
+        match quota.map(|quota| quota.charge(size, there)).transpose() {
+            Ok(charge) => Ok((file.charged(charge), resume.subtrees)),
+            Err(exceeded) => {
+                // Nothing of it exists that a later copy could resume.
+                let mut file = file;
+                if is_new {
+                    file.discard();
+                }
+                Err(exceeded)
+            }
+        }
+    }
+
+    /// Charges a file of `size` bytes to the quota, if there is one.
+    fn charge(&self, size: u64) -> Result<Option<QuotaCharge>, Failure> {
+        let quota = self.quota.as_ref();
+        quota.map(|quota| quota.charge(size, None)).transpose()
     }
 
     fn create_file(&self, announced: &AnnouncedFile) -> Result<NewFile, Failure> {
@@ -371,10 +393,11 @@ impl CopyDestination {
             return self.keep(announced, &identity).map(|(file, _)| file);
         }
         let parent = self.parent_for(&announced.head, announced.size)?;
+        let charge = self.charge(announced.size)?;
         let file = self.begin(&parent, &announced.head)?;
         self.try_name(&parent, announced.head.id)?;
         file.set_size(announced.size)?;
-        Ok(NewFile::temporary(parent, file, announced.block_log2))
+        Ok(NewFile::temporary(parent, file, announced.block_log2).charged(charge))
     }
 
     /// Creates a directory. Returns false if it exists.
