@@ -602,8 +602,11 @@ impl ServeCommand {
             let held = metrics.count_session(&session.info().service);
             let service = &session.info().service;
             let account = server.grants().current();
-            let account = account.account_of(&session.info().peer).cloned();
-            // A delegate is none of the account's keys; the server refuses it.
+            // The server refuses delegates for the keys of accounts.
+            let account = match session.info().delegation {
+                None => account.account_of(&session.info().peer).cloned(),
+                Some(_) => None,
+            };
             if let (Some(account), Some(kind)) = (account, stream_kind(service)) {
                 let workers = workers.clone();
                 tokio::spawn(async move {
