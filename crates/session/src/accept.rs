@@ -74,9 +74,7 @@ impl Acceptor {
     pub async fn accept(&self, conn: Conn) -> Result<Session, Error> {
         let first_hop = conn.peer_addr().ok();
         let header = longhaul_hop::GateLimits::default().header;
-        let (tls, open) = self
-            .set_up(conn, header, |key| Ok(Payer::Key(key)))
-            .await?;
+        let (tls, open) = self.set_up(conn, header, |key| Ok(Payer::Key(key))).await?;
         Ok(Session::new(tls, SessionInfo::accepted(open, first_hop)))
     }
 
@@ -91,8 +89,7 @@ impl Acceptor {
         header: Duration,
         verified: impl FnOnce(PublicKey) -> Result<Payer, QuotaExceeded>,
     ) -> Result<(TlsStream<S>, Open), Error> {
-        let decide =
-            |open: &Open| verified(open.principal).map_err(AdmissionError::QuotaExceeded);
+        let decide = |open: &Open| verified(open.principal).map_err(AdmissionError::QuotaExceeded);
         match self.receive_admitted(stream, header, decide).await {
             Ok(incoming) => incoming.establish(None).await,
             Err(away) => Err(away.report().await),
