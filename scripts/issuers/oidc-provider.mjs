@@ -10,7 +10,11 @@
 import { createServer } from 'node:http';
 import { createInterface } from 'node:readline';
 import { exportJWK, generateKeyPair, importJWK, SignJWT } from 'jose';
-import { Provider } from 'oidc-provider';
+
+// What the library says of itself is not an answer.
+console.info = console.error;
+console.warn = console.error;
+const { Provider } = await import('oidc-provider');
 
 const CLIENT = 'longhaul';
 const USER = 'alice';

@@ -77,9 +77,7 @@ impl Acceptor {
     pub async fn accept(&self, conn: Conn) -> Result<Session, Error> {
         let first_hop = conn.peer_addr().ok();
         let header = longhaul_hop::GateLimits::default().header;
-        let (tls, open) = self
-            .set_up(conn, header, |key| Ok(Payer::Key(key)))
-            .await?;
+        let (tls, open) = self.set_up(conn, header, |key| Ok(Payer::Key(key))).await?;
         Ok(Session::new(tls, SessionInfo::accepted(open, first_hop)))
     }
 

@@ -7,9 +7,7 @@ use std::time::Duration;
 use jsonwebtoken::Header;
 use jsonwebtoken::dangerous::insecure_decode;
 use longhaul_proto::text::printable_within;
-use longhaul_transfer::{
-    BearerToken, TokenAuthority, TokenFuture, TokenRefusal, TokenRights,
-};
+use longhaul_transfer::{BearerToken, TokenAuthority, TokenFuture, TokenRefusal, TokenRights};
 use parking_lot::RwLock;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -59,7 +57,10 @@ impl Authority {
         let present = self.issuers.read().clone();
         let (mut issuers, mut kept) = (Vec::new(), Vec::new());
         for policy in policies.into_vec() {
-            match present.iter().find(|issuer| issuer.policy().url == policy.url) {
+            match present
+                .iter()
+                .find(|issuer| issuer.policy().url == policy.url)
+            {
                 Some(issuer) => {
                     issuers.push(issuer.clone());
                     kept.push((issuer.clone(), policy));
@@ -114,7 +115,8 @@ impl Authority {
     }
 
     fn report_change(&self) {
-        self.changes.send_modify(|number| *number = number.wrapping_add(1));
+        self.changes
+            .send_modify(|number| *number = number.wrapping_add(1));
     }
 
     /// Returns the issuer of a token, which has not been verified, and the token's header.
@@ -131,7 +133,9 @@ impl Authority {
             .map_err(|_| invalid("it names no issuer".into()))?;
         let url = claims.claims.iss;
         let issuers = self.issuers.read();
-        let issuer = issuers.iter().find(|issuer| issuer.policy().url.as_str() == url);
+        let issuer = issuers
+            .iter()
+            .find(|issuer| issuer.policy().url.as_str() == url);
         match issuer {
             Some(issuer) => Ok((issuer.clone(), header)),
             None => Err(invalid(format!(

@@ -7,8 +7,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use longhaul_proto::text::printable;
 use longhaul_proto::Endpoint;
+use longhaul_proto::text::printable;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -140,11 +140,17 @@ mod tests {
         ] {
             assert!(!audience_names(audience, &dtn), "{audience}");
         }
-        assert_eq!(audience_host("https://a.example:1/b").as_deref(), Some("a.example"));
+        assert_eq!(
+            audience_host("https://a.example:1/b").as_deref(),
+            Some("a.example")
+        );
         assert_eq!(audience_host("a.example:1").as_deref(), Some("a.example:1"));
         assert_eq!(audience_host("ANY"), None);
         assert!(audience_names("http://[::1]:5/", &server("[::1]:7511")));
-        assert!(audience_names("http://127.0.0.1:5/", &server("127.0.0.1:9")));
+        assert!(audience_names(
+            "http://127.0.0.1:5/",
+            &server("127.0.0.1:9")
+        ));
     }
 
     #[test]
@@ -155,7 +161,13 @@ mod tests {
         assert!(!host("dtn.example:1").is(&server("dtn.example:2")));
         assert!(!host("dtn.example").is(&server("a.dtn.example:1")));
         assert!(host("::1").is(&server("[::1]:1")));
-        for text in ["dtn.example", "dtn.example:1", "[::1]:1", "::1", "192.0.2.1"] {
+        for text in [
+            "dtn.example",
+            "dtn.example:1",
+            "[::1]:1",
+            "::1",
+            "192.0.2.1",
+        ] {
             assert_eq!(host(&host(text).to_string()), host(text), "{text}");
         }
         for bad in ["", "a b", "a/b", "https://a", "a:b", "a:99999"] {

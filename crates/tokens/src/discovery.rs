@@ -83,9 +83,7 @@ pub(crate) fn read_token(path: &Path, is_private: bool) -> Result<BearerToken, L
         let metadata = file.metadata()?;
         let own = rustix::process::geteuid().as_raw();
         if is_private
-            && (!metadata.is_file()
-                || metadata.uid() != own
-                || metadata.mode() & OTHERS_BITS != 0)
+            && (!metadata.is_file() || metadata.uid() != own || metadata.mode() & OTHERS_BITS != 0)
         {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
@@ -94,7 +92,8 @@ pub(crate) fn read_token(path: &Path, is_private: bool) -> Result<BearerToken, L
         }
         let mut text = String::new();
         // One byte more shows that it is too long.
-        file.take(2 * MAX_TOKEN_BYTES as u64).read_to_string(&mut text)?;
+        file.take(2 * MAX_TOKEN_BYTES as u64)
+            .read_to_string(&mut text)?;
         BearerToken::new(&text).map_err(io::Error::other)
     };
     read().map_err(|source| LoginError::file(path, source))
@@ -158,6 +157,9 @@ mod tests {
         assert!(read_token(tmp.path(), true).is_err());
         write(&path, "a".repeat(MAX_TOKEN_BYTES + 1)).unwrap();
         let error = read_token(&path, true).unwrap_err().to_string();
-        assert!(error.contains("not a bearer token") && !error.contains("aaa"), "{error}");
+        assert!(
+            error.contains("not a bearer token") && !error.contains("aaa"),
+            "{error}"
+        );
     }
 }

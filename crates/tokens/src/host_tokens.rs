@@ -194,7 +194,10 @@ mod tests {
         };
         let named = token("https://dtn.example");
         let any = token("https://wlcg.cern.ch/jwt/v1/any");
-        assert_eq!(found("dtn.example:7511", Some(&named)).await, Some(named.clone()));
+        assert_eq!(
+            found("dtn.example:7511", Some(&named)).await,
+            Some(named.clone())
+        );
         assert_eq!(found("other.example:7511", Some(&named)).await, None);
         assert_eq!(found("dtn.example:7511", Some(&any)).await, None);
         let file = tmp.path().join("token");
@@ -204,12 +207,18 @@ mod tests {
             source: LoginSource::File(file.clone()),
         };
         store.add(login).unwrap();
-        assert_eq!(found("dtn.example:7511", None).await.as_deref(), Some("opaque"));
+        assert_eq!(
+            found("dtn.example:7511", None).await.as_deref(),
+            Some("opaque")
+        );
         assert_eq!(found("dtn.example:7512", None).await, None);
         assert_eq!(found("dtn.example:7511", Some(&named)).await, Some(named));
         // The file is read each time, as its program renews the token.
         std::fs::write(&file, "renewed\n").unwrap();
-        assert_eq!(found("dtn.example:7511", None).await.as_deref(), Some("renewed"));
+        assert_eq!(
+            found("dtn.example:7511", None).await.as_deref(),
+            Some("renewed")
+        );
     }
 
     #[tokio::test]

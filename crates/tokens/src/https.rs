@@ -42,7 +42,9 @@ impl IssuerClient {
             true => builder.no_proxy(),
             false => builder,
         };
-        let http = builder.build().map_err(|error| unreachable(issuer.as_str(), &error))?;
+        let http = builder
+            .build()
+            .map_err(|error| unreachable(issuer.as_str(), &error))?;
         Ok(Self {
             issuer: issuer.clone(),
             http,

@@ -111,7 +111,9 @@ impl Issuer {
             url: self.policy().url.to_string(),
             detail: detail.to_owned(),
         };
-        let url = metadata.jwks_uri.ok_or_else(|| wrong("it names no place of its keys"))?;
+        let url = metadata
+            .jwks_uri
+            .ok_or_else(|| wrong("it names no place of its keys"))?;
         let keys = KeySet::parse(&self.client.fetch(&url).await?);
         let keys = keys.ok_or_else(|| wrong("its keys are not a JSON Web Key Set"))?;
         match keys.len() {

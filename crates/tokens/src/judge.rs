@@ -107,7 +107,10 @@ fn moment(seconds: f64) -> Option<SystemTime> {
 fn quoted(text: &str) -> String {
     match text.is_empty() {
         true => "missing".to_owned(),
-        false => format!("\"{}\"", printable_within(text.as_bytes(), MAX_QUOTED_BYTES)),
+        false => format!(
+            "\"{}\"",
+            printable_within(text.as_bytes(), MAX_QUOTED_BYTES)
+        ),
     }
 }
 
@@ -194,14 +197,19 @@ mod tests {
             let judged = judged(&claims, policy);
             assert_eq!(judged.is_ok(), is_valid, "{claims} {policy}: {judged:?}");
         }
-        assert!(judged(&at("exp", NOW - 90), "").unwrap_err().contains("90 s ago"));
+        assert!(
+            judged(&at("exp", NOW - 90), "")
+                .unwrap_err()
+                .contains("90 s ago")
+        );
     }
 
     #[test]
     fn token_for_another_service_is_refused() {
         let error = judged(r#"{"aud": "https://other.example"}"#, "").unwrap_err();
         assert!(
-            error.contains("\"https://other.example\"") && error.contains("\"https://dtn.example\""),
+            error.contains("\"https://other.example\"")
+                && error.contains("\"https://dtn.example\""),
             "{error}"
         );
         for any in ["https://wlcg.cern.ch/jwt/v1/any", "ANY"] {

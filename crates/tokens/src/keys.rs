@@ -142,8 +142,7 @@ impl IssuerKey {
             _ => return None,
         };
         let named = common.key_algorithm.map(|named| named.to_algorithm());
-        let is_of_algorithm =
-            named.is_none_or(|named| named.is_ok_and(|named| named == algorithm));
+        let is_of_algorithm = named.is_none_or(|named| named.is_ok_and(|named| named == algorithm));
         if !is_for_signatures || !may_verify || !is_of_algorithm {
             return None;
         }

@@ -114,7 +114,9 @@ impl IssuerLogin {
     pub fn audience_hosts(&self) -> Vec<String> {
         let claims = own_claims(&self.access_token);
         let audience = claims.map_or_else(Vec::new, |claims| claims.aud.values().to_vec());
-        let hosts = audience.iter().filter_map(|audience| audience_host(audience));
+        let hosts = audience
+            .iter()
+            .filter_map(|audience| audience_host(audience));
         hosts.collect()
     }
 

@@ -197,12 +197,18 @@ mod tests {
             ("[[issuer]\n".to_owned(), 1),
             ("\n[[issuer]]\nurl = 5\naudience = \"x\"\n".to_owned(), 3),
             ("\n[[issuer]]\nurl = \"https://a.example/\"\n".to_owned(), 2),
-            ("\n[[issuer]]\nurl = \"http://a.example/\"\naudience = \"x\"\n".into(), 3),
+            (
+                "\n[[issuer]]\nurl = \"http://a.example/\"\naudience = \"x\"\n".into(),
+                3,
+            ),
             (format!("{issuer}base = \"/a/../b\"\n"), 3),
             (format!("{issuer}leeway_seconds = 601\n"), 3),
             (format!("{issuer}bases = \"/\"\n"), 5),
             (format!("{issuer}{issuer}"), 7),
-            ("\n[[issuer]]\nurl = \"https://a.example/\"\naudience = []\n".into(), 3),
+            (
+                "\n[[issuer]]\nurl = \"https://a.example/\"\naudience = []\n".into(),
+                3,
+            ),
         ] {
             let error = parse(&text).unwrap_err().to_string();
             let place = format!("issuers.toml:{line}: ");

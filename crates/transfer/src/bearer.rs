@@ -154,7 +154,15 @@ mod tests {
     fn text_that_cannot_be_a_token_is_refused() {
         let long = "a".repeat(MAX_TOKEN_BYTES);
         assert!(BearerToken::new(&long).is_ok());
-        for text in ["", " \n", "a b", "a\nb", "a\"", "\u{e9}", &format!("{long}a")] {
+        for text in [
+            "",
+            " \n",
+            "a b",
+            "a\nb",
+            "a\"",
+            "\u{e9}",
+            &format!("{long}a"),
+        ] {
             assert_eq!(BearerToken::new(text), Err(NotAToken), "{text:?}");
         }
         assert!(serde_json::from_str::<BearerToken>("\"a b\"").is_err());

@@ -14,11 +14,11 @@ use longhaul_proto::PublicKey;
 use longhaul_proto::fuzzing::{FuzzTarget, assert_one_line, assert_short_line};
 use longhaul_proto::text::is_printable;
 
+use crate::bearer::MAX_TOKEN_BYTES;
 use crate::frame_io::{FrameReader, IncomingFrame};
 use crate::grants::{Access, Grants};
 use crate::path::RelPath;
 use crate::store::journal::fuzzing::{journal, journals};
-use crate::bearer::MAX_TOKEN_BYTES;
 use crate::wire::{
     CopyRequest, FileOffer, Frame, FrameType, HardLink, MAX_HELLO_BYTES, VERSION, decode,
 };

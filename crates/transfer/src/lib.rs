@@ -50,8 +50,8 @@ mod workers;
 
 pub use account::ResourceUse;
 pub use bearer::{
-    BearerToken, MAX_TOKEN_BYTES, NotAToken, TokenAuthority, TokenFuture, TokenRefusal, TokenRights,
-    TokenSource,
+    BearerToken, MAX_TOKEN_BYTES, NotAToken, TokenAuthority, TokenFuture, TokenRefusal,
+    TokenRights, TokenSource,
 };
 pub use client::{
     Client, ConnectError, ConnectFailure, Connector, CopyOutcome, DEFAULT_PATIENCE, MAX_STREAMS,

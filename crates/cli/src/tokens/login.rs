@@ -7,9 +7,7 @@ use clap::Args;
 use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_tokens::IssuerUrl;
-use longhaul_tokens::login::{
-    Login, LoginRequest, LoginSource, LoginStore, TokenHost,
-};
+use longhaul_tokens::login::{Login, LoginRequest, LoginSource, LoginStore, TokenHost};
 
 use super::{local_time, logins};
 use crate::exit::Exit;
@@ -70,7 +68,11 @@ impl LoginCommand {
         let request = LoginRequest {
             issuer: IssuerUrl::parse(issuer)?,
             client_id: self.client_id,
-            scopes: self.scope.into_iter().filter(|scope| !scope.is_empty()).collect(),
+            scopes: self
+                .scope
+                .into_iter()
+                .filter(|scope| !scope.is_empty())
+                .collect(),
             audience: self.audience,
             hosts: self.hosts,
         };

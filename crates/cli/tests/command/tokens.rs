@@ -65,7 +65,14 @@ impl World {
 
     fn cp(&self, from: &str, to: &str) -> Output {
         let mut command = self.longhaul();
-        command.args(["cp", "--overwrite", "--host-key", &self.server.key, from, to]);
+        command.args([
+            "cp",
+            "--overwrite",
+            "--host-key",
+            &self.server.key,
+            from,
+            to,
+        ]);
         command.output().unwrap()
     }
 
@@ -171,16 +178,36 @@ fn invalid_token_is_refused_with_the_reason() {
     for (claims, scope, words) in [
         (with("exp", json!(unix_now() - 3600)), READ, "it expired 36"),
         (with("nbf", json!(unix_now() + 3600)), READ, "not valid yet"),
-        (other_audience, READ, "its audience is \"https://other.example\""),
-        (member.clone(), "openid", "none of its scopes is about files"),
-        (member.clone(), "storage.read", "none of its scopes is about files"),
+        (
+            other_audience,
+            READ,
+            "its audience is \"https://other.example\"",
+        ),
+        (
+            member.clone(),
+            "openid",
+            "none of its scopes is about files",
+        ),
+        (
+            member.clone(),
+            "storage.read",
+            "none of its scopes is about files",
+        ),
         (json!({}), READ, "none of the groups"),
-        (with("iss", json!("https://other.example")), READ, "does not trust the issuer"),
+        (
+            with("iss", json!("https://other.example")),
+            READ,
+            "does not trust the issuer",
+        ),
     ] {
         world.use_token(&issuer.token_with(scope, &claims));
         let output = world.fetch();
         refused(&output, words);
-        assert!(errors(&output).contains("longhaul login"), "{}", errors(&output));
+        assert!(
+            errors(&output).contains("longhaul login"),
+            "{}",
+            errors(&output)
+        );
     }
     // An opaque token, and a changed one.
     world.use_token("opaque");
@@ -205,7 +232,14 @@ fn device_login_gets_a_token_and_keeps_it_secret() {
     let login = |issuer: &mut Issuer, verdict: &str| {
         let mut command = world.longhaul();
         command
-            .args(["login", &issuer.url, "--audience", AUDIENCE, "--for", "127.0.0.1"])
+            .args([
+                "login",
+                &issuer.url,
+                "--audience",
+                AUDIENCE,
+                "--for",
+                "127.0.0.1",
+            ])
             .args(["--scope", READ])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -233,18 +267,23 @@ fn device_login_gets_a_token_and_keeps_it_secret() {
     assert!(said.contains("127.0.0.1"), "{said}");
     let logins = fs::read_dir(world.stage.path("user/logins")).unwrap();
     let files: Vec<_> = logins.map(|entry| entry.unwrap().path()).collect();
-    let file = files.iter().find(|file| file.extension().is_some()).unwrap();
+    let file = files
+        .iter()
+        .find(|file| file.extension().is_some())
+        .unwrap();
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    let stored = || -> serde_json::Value {
-        serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
-    };
+    let stored =
+        || -> serde_json::Value { serde_json::from_slice(&fs::read(file).unwrap()).unwrap() };
     let token = stored()["source"]["issuer"]["access_token"].clone();
     let secret = token.as_str().unwrap();
     assert!(!said.contains(secret));
     let mut list = world.longhaul();
     let list = list.args(["login", "--list"]).output().unwrap();
     let listed = String::from_utf8_lossy(&list.stdout).into_owned();
-    assert!(listed.contains(&issuer.url) && !listed.contains(secret), "{listed}");
+    assert!(
+        listed.contains(&issuer.url) && !listed.contains(secret),
+        "{listed}"
+    );
     // It is renewed without the user when half of its second has passed.
     while stored()["source"]["issuer"]["access_token"] == token {
         succeeded(&world.fetch());
@@ -286,7 +325,11 @@ fn outage_of_the_issuer_stops_only_servers_without_its_keys() {
     world.server = serve(&world.stage);
     let output = world.fetch();
     assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
-    assert!(errors(&output).contains("try again later"), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("try again later"),
+        "{}",
+        errors(&output)
+    );
     issuer.command("up");
     succeeded(&world.fetch());
 }

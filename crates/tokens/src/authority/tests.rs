@@ -59,7 +59,10 @@ impl TestIssuer {
     }
 
     fn token_with(&self, key: &TestKey, more: Value) -> BearerToken {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_secs();
         let mut claims = json!({
             "iss": self.url, "sub": "alice", "aud": "dtn", "exp": now + 3600,
             "scope": "storage.read:/",
@@ -71,7 +74,10 @@ impl TestIssuer {
     }
 
     fn policies(&self, more: &str) -> IssuerPolicies {
-        let text = format!("[[issuer]]\nurl = \"{}\"\naudience = \"dtn\"\n{more}", self.url);
+        let text = format!(
+            "[[issuer]]\nurl = \"{}\"\naudience = \"dtn\"\n{more}",
+            self.url
+        );
         IssuerPolicies::parse(&text, "issuers.toml").unwrap()
     }
 

@@ -62,7 +62,10 @@ impl LoginRequest {
                 issuer: self.issuer.to_string(),
             });
         };
-        let offers_renewal = metadata.scopes_supported.iter().any(|scope| scope == OFFLINE_ACCESS);
+        let offers_renewal = metadata
+            .scopes_supported
+            .iter()
+            .any(|scope| scope == OFFLINE_ACCESS);
         if offers_renewal && !self.scopes.iter().any(|scope| scope == OFFLINE_ACCESS) {
             self.scopes.push(OFFLINE_ACCESS.to_owned());
         }
@@ -270,14 +273,15 @@ fn confirmation_error(
             }
         }
         RequestTokenError::Request(error) => error.into(),
-        RequestTokenError::Parse(..) | RequestTokenError::Other(_) => {
-            not_understood(issuer).into()
-        }
+        RequestTokenError::Parse(..) | RequestTokenError::Other(_) => not_understood(issuer).into(),
     }
 }
 
 /// Returns the access token of an answer.
-fn access_token(issuer: &IssuerUrl, answer: &BasicTokenResponse) -> Result<BearerToken, FetchError> {
+fn access_token(
+    issuer: &IssuerUrl,
+    answer: &BasicTokenResponse,
+) -> Result<BearerToken, FetchError> {
     BearerToken::new(answer.access_token().secret()).map_err(|error| FetchError::Answer {
         url: issuer.to_string(),
         detail: error.to_string(),
@@ -313,6 +317,9 @@ mod tests {
         assert_eq!(names(None), [""; 0]);
         assert_eq!(names(Some("dtn.example")), ["audience"]);
         assert_eq!(names(Some("urn:dtn")), ["audience"]);
-        assert_eq!(names(Some("https://dtn.example/")), ["audience", "resource"]);
+        assert_eq!(
+            names(Some("https://dtn.example/")),
+            ["audience", "resource"]
+        );
     }
 }

@@ -196,10 +196,17 @@ pub(super) mod tests {
         let tmp = tempfile::tempdir().unwrap();
         let store = LoginStore::new(tmp.path().join("logins"));
         assert!(store.list().unwrap().is_empty());
-        store.add(of_issuer("https://a.example/", "one", &["h"])).unwrap();
-        store.add(of_issuer("https://a.example/", "two", &["g:1"])).unwrap();
+        store
+            .add(of_issuer("https://a.example/", "one", &["h"]))
+            .unwrap();
+        store
+            .add(of_issuer("https://a.example/", "two", &["g:1"]))
+            .unwrap();
         let logins = store.list().unwrap();
-        assert_eq!(logins, [of_issuer("https://a.example/", "two", &["g:1", "h"])]);
+        assert_eq!(
+            logins,
+            [of_issuer("https://a.example/", "two", &["g:1", "h"])]
+        );
         for entry in std::fs::read_dir(tmp.path().join("logins")).unwrap() {
             let mode = entry.unwrap().metadata().unwrap().mode();
             assert_eq!(mode & 0o777, 0o600);
@@ -223,8 +230,12 @@ pub(super) mod tests {
     fn logins_are_removed_by_issuer() {
         let tmp = tempfile::tempdir().unwrap();
         let store = LoginStore::new(tmp.path().to_owned());
-        store.add(of_issuer("https://a.example/", "one", &[])).unwrap();
-        store.add(of_issuer("https://b.example/", "two", &[])).unwrap();
+        store
+            .add(of_issuer("https://a.example/", "one", &[]))
+            .unwrap();
+        store
+            .add(of_issuer("https://b.example/", "two", &[]))
+            .unwrap();
         let file = Login {
             hosts: vec!["h".parse().unwrap()],
             source: LoginSource::File("/run/token".into()),
@@ -247,6 +258,9 @@ pub(super) mod tests {
         store.add(login.clone()).unwrap();
         std::fs::write(store.path(&login), "{\"access_token\": \"secret\", ").unwrap();
         let error = store.list().unwrap_err().to_string();
-        assert!(error.contains("not a login") && !error.contains("secret"), "{error}");
+        assert!(
+            error.contains("not a login") && !error.contains("secret"),
+            "{error}"
+        );
     }
 }

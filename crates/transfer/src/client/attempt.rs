@@ -230,8 +230,7 @@ impl<C: Connector> StreamAttempt<C> {
         AttemptEnd {
             slot,
             attempt: self.number,
-            result: result
-                .map_err(|error| AttemptError::Stream(self.tokens.explain_error(error))),
+            result: result.map_err(|error| AttemptError::Stream(self.tokens.explain_error(error))),
             opened: Some(counters.number),
             accepted,
             closing,

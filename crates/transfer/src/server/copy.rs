@@ -127,7 +127,9 @@ impl ServerCopy {
                 .take(what, units)
                 .map_err(|exhausted| limit_refusal(&exhausted))
         };
-        let token_bytes = credential.as_ref().map_or(0, |credential| credential.bytes());
+        let token_bytes = credential
+            .as_ref()
+            .map_or(0, |credential| credential.bytes());
         let held = (
             take(Resource::Copies, 1)?,
             take(Resource::Bookkeeping, hello_bytes(&hello) + token_bytes)?,

@@ -42,8 +42,14 @@ impl Credential {
     /// Returns the memory that it takes, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let rights = &self.rights;
-        let groups = rights.groups.iter().map(|group| group.len() + NAME_OVERHEAD_BYTES);
-        let paths = rights.rights.iter().map(|(_, path)| path.as_bytes().len() + NAME_OVERHEAD_BYTES);
+        let groups = rights
+            .groups
+            .iter()
+            .map(|group| group.len() + NAME_OVERHEAD_BYTES);
+        let paths = rights
+            .rights
+            .iter()
+            .map(|(_, path)| path.as_bytes().len() + NAME_OVERHEAD_BYTES);
         (self.token.secret().len() + groups.sum::<usize>() + paths.sum::<usize>()) as u64
     }
 

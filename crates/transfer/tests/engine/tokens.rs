@@ -93,7 +93,10 @@ fn bench() -> (Bench, Arc<TestAuthority>) {
         ("writer", rights(hour, &[(Access::Write, "in")])),
         ("second", rights(hour, &[(Access::Write, "in")])),
         ("reader", rights(hour, &[(Access::Read, "")])),
-        ("short", rights(Duration::from_millis(300), &[(Access::Read, "")])),
+        (
+            "short",
+            rights(Duration::from_millis(300), &[(Access::Read, "")]),
+        ),
     ];
     let authority = Arc::new(TestAuthority {
         known: Mutex::new(HashMap::from(known)),
@@ -128,13 +131,18 @@ async fn lh_copy_71_token_gives_its_rights_to_a_key_without_grants() {
     let (bench, authority) = bench();
     std::fs::write(bench.local("f"), b"data").unwrap();
     let with = async |who, to, token| {
-        push(&bench, bench.pipes_of(who), to, Some(source(token))).await.result
+        push(&bench, bench.pipes_of(who), to, Some(source(token)))
+            .await
+            .result
     };
     with(STRANGER, "in/f", "writer").await.unwrap();
     assert_eq!(std::fs::read(bench.root("in/f")).unwrap(), b"data");
     for (to, token) in [("f", "writer"), ("in/f", "reader"), ("in/f", "forged")] {
         let refused = with(STRANGER, to, token).await;
-        assert!(matches!(refused, Err(Error::Token(_))), "{token}: {refused:?}");
+        assert!(
+            matches!(refused, Err(Error::Token(_))),
+            "{token}: {refused:?}"
+        );
     }
     let later = with(STRANGER, "in/f", "unavailable").await;
     assert!(matches!(later, Err(Error::Limit(_))), "{later:?}");
@@ -150,7 +158,13 @@ async fn lh_copy_71_token_gives_its_rights_to_a_key_without_grants() {
 async fn lh_copy_71_client_says_that_its_token_was_not_used() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), b"data").unwrap();
-    let run = push(&bench, bench.pipes_of(STRANGER), "f", Some(source("writer"))).await;
+    let run = push(
+        &bench,
+        bench.pipes_of(STRANGER),
+        "f",
+        Some(source("writer")),
+    )
+    .await;
     let Err(Error::Unauthorised(message)) = run.result else {
         panic!("{:?}", run.result);
     };
@@ -193,7 +207,11 @@ async fn is_refused(mut stream: DuplexStream, words: &str) {
 #[tokio::test]
 async fn lh_copy_72_copy_ends_when_its_token_expires() {
     let (bench, _) = bench();
-    is_refused(open(&bench, "short").await, "alice@https://issuer.example has expired").await;
+    is_refused(
+        open(&bench, "short").await,
+        "alice@https://issuer.example has expired",
+    )
+    .await;
     assert_eq!(bench.server.copies(), 0);
 }
 
@@ -227,7 +245,10 @@ async fn lh_copy_72_copy_goes_on_with_a_newer_token() {
     run.ok();
     let replaced = |event: &TransferEvent| matches!(event, TransferEvent::CopyReplaced { .. });
     assert!(run.events.iter().any(replaced), "{:?}", run.events);
-    assert_eq!(std::fs::metadata(bench.root("in/f")).unwrap().len(), 16 << 20);
+    assert_eq!(
+        std::fs::metadata(bench.root("in/f")).unwrap().len(),
+        16 << 20
+    );
 }
 
 /// Opens sessions of a key with the service `files`.
@@ -263,7 +284,10 @@ async fn lh_files_17_session_has_the_rights_of_its_token() {
     };
     let mut reader = client(Some("reader"));
     let listed = reader.request(&look).await.unwrap();
-    assert!(matches!(listed, FilesResponse::Entries { .. }), "{listed:?}");
+    assert!(
+        matches!(listed, FilesResponse::Entries { .. }),
+        "{listed:?}"
+    );
     let make = FilesRequest::MakeDirectory {
         path: PathBytes(b"in/new".to_vec()),
         parents: false,
@@ -272,7 +296,10 @@ async fn lh_files_17_session_has_the_rights_of_its_token() {
     assert!(matches!(denied, FilesResponse::Failed(_)), "{denied:?}");
     let made = client(Some("writer")).request(&make).await.unwrap();
     assert_eq!(made, FilesResponse::Changed);
-    for (token, words) in [(Some("forged"), "nobody knows it"), (None, "does not know key")] {
+    for (token, words) in [
+        (Some("forged"), "nobody knows it"),
+        (None, "does not know key"),
+    ] {
         let refused = client(token).request(&look).await;
         let Err(FilesError::Unauthorised(reason)) = refused else {
             panic!("{refused:?}");
@@ -283,7 +310,10 @@ async fn lh_files_17_session_has_the_rights_of_its_token() {
     authority.revoke("reader");
     let ended = reader.request(&make).await;
     assert!(
-        matches!(ended, Err(FilesError::Unauthorised(_) | FilesError::Broken(_))),
+        matches!(
+            ended,
+            Err(FilesError::Unauthorised(_) | FilesError::Broken(_))
+        ),
         "{ended:?}"
     );
 }
