@@ -216,12 +216,12 @@ impl Grants {
 
     /// Returns the local account of `key`, as which the server works for it.
     pub fn account_of(&self, key: &PublicKey) -> Option<&Arc<LocalAccount>> {
-        self.1.of(key)
+        self.1.account_of(key)
     }
 
     /// Returns the local account of this name.
     pub fn account(&self, name: &str) -> Option<&Arc<LocalAccount>> {
-        self.1.named(name)
+        self.1.account(name)
     }
 
     /// Returns the number of local accounts.
@@ -230,7 +230,7 @@ impl Grants {
     }
 
     /// Returns what the keys of a local account may do, beneath the root of the account.
-    pub fn of_account(&self, name: &str) -> Vec<(PublicKey, Access, RelPath)> {
+    pub fn account_grants(&self, name: &str) -> Vec<(PublicKey, Access, RelPath)> {
         let of = self.0.iter();
         let of = of.filter(|grant| self.1.name_of(&grant.key) == Some(name));
         of.map(|grant| (grant.key, grant.access, grant.directory.clone()))
