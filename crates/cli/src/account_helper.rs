@@ -170,7 +170,7 @@ impl ServeAccounts {
         require_server(asker, &rules)?;
         let user = user::find(account);
         let user = rules.admit(account, user)?;
-        if !count(running, account) {
+        if !admit_worker(running, account) {
             return Err(AccountRefusal::TooMany(MAX_WORKERS_PER_ACCOUNT));
         }
         match worker_process::start(&user, control) {
@@ -180,7 +180,7 @@ impl ServeAccounts {
                 Ok(process)
             }
             Err(error) => {
-                discount(running, account);
+                release_worker(running, account);
                 Err(AccountRefusal::Start(error))
             }
         }
@@ -211,7 +211,7 @@ fn give_to_group(socket: &Path, group: u32) -> io::Result<()> {
 }
 
 /// Counts a worker. Returns false if the account has as many as it may.
-fn count(running: &RunningWorkers, account: &str) -> bool {
+fn admit_worker(running: &RunningWorkers, account: &str) -> bool {
     let mut running = running.lock();
     let workers = running.entry(account.to_owned()).or_default();
     let is_free = *workers < MAX_WORKERS_PER_ACCOUNT;
@@ -219,7 +219,8 @@ fn count(running: &RunningWorkers, account: &str) -> bool {
     is_free
 }
 
-fn discount(running: &RunningWorkers, account: &str) {
+/// Counts a worker that has ended.
+fn release_worker(running: &RunningWorkers, account: &str) {
     let mut running = running.lock();
     if let Some(workers) = running.get_mut(account) {
         *workers = workers.saturating_sub(1);
@@ -235,6 +236,6 @@ fn await_end(mut child: Child, account: String, running: RunningWorkers) {
             Ok(status) => tracing::info!(account, process, %status, "worker ended"),
             Err(error) => tracing::warn!(account, process, %error, "cannot wait for a worker"),
         }
-        discount(&running, &account);
+        release_worker(&running, &account);
     });
 }

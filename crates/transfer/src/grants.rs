@@ -297,12 +297,12 @@ impl Grants {
 
     /// Returns the local account of `key`, as which the server works for it.
     pub fn account_of(&self, key: &PublicKey) -> Option<&Arc<LocalAccount>> {
-        self.accounts.of(key)
+        self.accounts.account_of(key)
     }
 
     /// Returns the local account of this name.
     pub fn account(&self, name: &str) -> Option<&Arc<LocalAccount>> {
-        self.accounts.named(name)
+        self.accounts.account(name)
     }
 
     /// Returns the number of local accounts.
@@ -311,7 +311,7 @@ impl Grants {
     }
 
     /// Returns what the keys of a local account may do, beneath the root of the account.
-    pub fn of_account(&self, name: &str) -> Vec<(PublicKey, Access, RelPath)> {
+    pub fn account_grants(&self, name: &str) -> Vec<(PublicKey, Access, RelPath)> {
         let of = self.grants.iter().filter_map(|grant| match &grant.principal {
             PrincipalPattern::Key(key) => Some((*key, grant)),
             _ => None,

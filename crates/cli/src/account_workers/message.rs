@@ -144,8 +144,8 @@ impl StreamMessage {
 }
 
 /// Returns the messages of what the keys of an account may do.
-pub(super) fn grants_of(grants: &Grants, account: &LocalAccount) -> Vec<GrantMessage> {
-    let of = grants.of_account(&account.name).into_iter();
+pub(super) fn grant_messages(grants: &Grants, account: &LocalAccount) -> Vec<GrantMessage> {
+    let of = grants.account_grants(&account.name).into_iter();
     of.map(|(key, access, directory)| GrantMessage {
         key: key.to_string(),
         access,
@@ -221,7 +221,7 @@ mod tests {
         let mut grants = Grants::default();
         grants.add_file(&file).unwrap();
         let account = grants.account_of(&ana).unwrap();
-        let messages = serde_json::to_string(&grants_of(&grants, account)).unwrap();
+        let messages = serde_json::to_string(&grant_messages(&grants, account)).unwrap();
         let read = read_grants(&serde_json::from_str::<Vec<_>>(&messages).unwrap());
         let path = |path: &str| RelPath::from_bytes(path.as_bytes()).unwrap();
         assert!(read.allows(&ana, Access::Write, &path("in/a/b")));

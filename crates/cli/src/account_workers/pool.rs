@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use super::channel::{self, MessageReceiver, MessageSender};
 use super::local_stream::LocalStream;
-use super::message::{FrontMessage, StartMessage, StreamMessage, WorkerMessage, grants_of};
+use super::message::{FrontMessage, StartMessage, StreamMessage, WorkerMessage, grant_messages};
 use super::quota_book::QuotaBook;
 use super::receipts::sign_for;
 use crate::account_helper::request::{WorkerRequestError, request_worker};
@@ -266,7 +266,7 @@ impl WorkerPool {
             umask: account.umask,
             quota: account.quota,
             used,
-            grants: grants_of(&grants, account),
+            grants: grant_messages(&grants, account),
             limits: (&limits).into(),
             receipt_key: options.key.public().to_string(),
             idle_seconds: options.idle.as_secs(),
@@ -380,7 +380,7 @@ impl WorkerPool {
                     FrontMessage::Stop
                 }
                 false => FrontMessage::Grants {
-                    grants: grants_of(&grants, &worker.account),
+                    grants: grant_messages(&grants, &worker.account),
                     quota: now.map_or(worker.account.quota, |now| now.quota),
                 },
             };

@@ -78,6 +78,8 @@ struct Worker {
     passed: u64,
     reported: RunningCopies,
     last_busy: Instant,
+    /// True once the server has stopped.
+    is_stopped: bool,
 }
 
 impl Worker {
@@ -115,6 +117,7 @@ impl Worker {
             passed: 0,
             reported: RunningCopies::default(),
             last_busy: Instant::now(),
+            is_stopped: false,
         })
     }
 
@@ -153,6 +156,7 @@ impl Worker {
             }
             FrontMessage::RefuseCopies => self.server.refuse_copies(),
             FrontMessage::Stop => {
+                self.is_stopped = true;
                 self.server.record_stop();
                 return false;
             }
@@ -178,7 +182,9 @@ impl Worker {
         }
     }
 
-    async fn report_end(&self, record: CopyRecord) {
+    async fn report_end(&mut self, record: CopyRecord) {
+        // The copy must not count as running and as ended at the same time.
+        self.report_running().await;
         let message = WorkerMessage::Ended(Box::new(record));
         // Without a server, nobody keeps records.
         let _ = self.sender.send(&message, None).await;
@@ -186,11 +192,7 @@ impl Worker {
 
     /// Reports what has changed, and that the worker is idle.
     async fn report(&mut self) {
-        let running = self.server.running();
-        if running != self.reported {
-            self.reported = running;
-            let _ = self.sender.send(&WorkerMessage::from(running), None).await;
-        }
+        let running = self.report_running().await;
         if !self.streams.is_empty() || running.copies > 0 {
             self.last_busy = Instant::now();
         } else if self.last_busy.elapsed() >= self.idle {
@@ -199,6 +201,20 @@ impl Worker {
             let idle = WorkerMessage::Idle { streams };
             let _ = self.sender.send(&idle, None).await;
         }
+    }
+
+    /// Reports the running copies, if they have changed.
+    async fn report_running(&mut self) -> RunningCopies {
+        // Copies that are recorded as stopped run until the process ends.
+        let running = match self.is_stopped {
+            true => RunningCopies::default(),
+            false => self.server.running(),
+        };
+        if running != self.reported {
+            self.reported = running;
+            let _ = self.sender.send(&WorkerMessage::from(running), None).await;
+        }
+        running
     }
 
     /// Reports the last records and the use of the quota.

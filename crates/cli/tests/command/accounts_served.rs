@@ -298,7 +298,8 @@ fn worker_has_the_rights_of_its_user_alone() {
     assert_success(&accounts.run("me", &server, &["cp", "here/f", &there]));
     // The root of the account is beneath the server's.
     assert!(stage.path("root/ana/f").exists());
-    let [worker] = &accounts.workers(ANA)[..] else {
+    let workers = accounts.workers(ANA);
+    let [worker] = &workers[..] else {
         panic!("one worker");
     };
     let status = std::fs::read_to_string(worker.join("status")).unwrap();
@@ -498,7 +499,8 @@ fn copy_resumes_after_its_worker_was_killed() {
     let there = format!("lh://{}/f", server.address);
     let mut copy = stage.start_cp(&server, &["--route", &depot.address, "here/f", &there]);
     copy.until_mid_copy();
-    let [worker] = &accounts.workers(ANA)[..] else {
+    let workers = accounts.workers(ANA);
+    let [worker] = &workers[..] else {
         panic!("one worker");
     };
     let process = worker.file_name().unwrap().to_str().unwrap();

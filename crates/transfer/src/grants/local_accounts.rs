@@ -113,12 +113,12 @@ impl LocalAccounts {
     }
 
     /// Returns the account of a key.
-    pub(super) fn of(&self, key: &PublicKey) -> Option<&Arc<LocalAccount>> {
+    pub(super) fn account_of(&self, key: &PublicKey) -> Option<&Arc<LocalAccount>> {
         self.all.get(self.names.get(key)?)
     }
 
     /// Returns the account of this name.
-    pub(super) fn named(&self, name: &str) -> Option<&Arc<LocalAccount>> {
+    pub(super) fn account(&self, name: &str) -> Option<&Arc<LocalAccount>> {
         self.all.get(name)
     }
 
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!((account.umask, account.quota.is_some()), (0o022, false));
         assert!(account.root.is_root());
         assert!(grants.account_of(&eve).is_none());
-        let of_ben = grants.of_account("ben");
+        let of_ben = grants.account_grants("ben");
         assert_eq!((of_ben.len(), of_ben[0].0), (1, ben));
     }
 
