@@ -15,5 +15,8 @@ pub use client::{FetchOutcome, FetchView, fetch};
 pub const FETCH_VERSION: u16 = 1;
 /// Time for which each delegation is valid. The client renews it while it stays (LH-FETCH-4).
 pub const DELEGATION_LIFETIME: Duration = Duration::from_secs(3600);
+/// Time for which a delegation is valid before it is signed, as the clocks of client and server
+/// differ.
+pub const CLOCK_MARGIN: Duration = Duration::from_secs(300);
 /// Interval at which the client renews the delegation (LH-FETCH-4).
 pub const RENEWAL_INTERVAL: Duration = Duration::from_secs(1200);

@@ -2,6 +2,7 @@
 //! this client signs, and no file data passes through this machine.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use longhaul_filter::Filter;
@@ -9,7 +10,9 @@ use longhaul_hop::unix_ms;
 use longhaul_proto::{DelegatedAction, Delegation};
 use longhaul_session::{Endpoint, Identity, KnownHosts, PublicKey, ServiceName};
 use longhaul_transfer::fetch::message::FetchAsk;
-use longhaul_transfer::fetch::{DELEGATION_LIFETIME, FETCH_VERSION, FetchView, fetch};
+use longhaul_transfer::fetch::{
+    CLOCK_MARGIN, DELEGATION_LIFETIME, FETCH_VERSION, FetchView, fetch,
+};
 use longhaul_transfer::files::message::PathBytes;
 use longhaul_transfer::remote_copy::{CopyAsk, CopyDirection};
 use longhaul_transfer::{
@@ -30,7 +33,8 @@ struct ReadPermission {
     delegate: PublicKey,
     /// Key of the source's server.
     audience: PublicKey,
-    request: CopyRequest,
+    /// Name of what may be read.
+    from: String,
     /// Name of the destination's server.
     to: String,
 }
@@ -39,19 +43,19 @@ impl ReadPermission {
     /// Signs a delegation that is valid from now on.
     fn sign(&self) -> Result<String, Error> {
         let now = unix_ms();
-        let lifetime = u64::try_from(DELEGATION_LIFETIME.as_millis()).unwrap_or(u64::MAX);
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let mut given = Delegation {
             id: CopyToken::random()?.0,
             action: DelegatedAction::Read,
             principal: self.identity.public(),
             delegate: self.delegate,
             audience: Some(self.audience),
-            from: self.request.delegated_name(),
+            from: self.from.clone(),
             to: self.to.clone(),
             both_ways: false,
             max_rate: u64::MAX,
-            start_unix_ms: now,
-            end_unix_ms: now.saturating_add(lifetime),
+            start_unix_ms: now.saturating_sub(millis(CLOCK_MARGIN)),
+            end_unix_ms: now.saturating_add(millis(DELEGATION_LIFETIME)),
             signature: [0; 64],
         };
         given
@@ -108,7 +112,7 @@ impl Cp {
             sources: sources.iter().map(|source| source.path.clone()).collect(),
         };
         // Checks the bounds of the request.
-        self.hello(request.clone(), filter)?;
+        let hello = self.hello(request, filter)?;
         let audience = self.key_of_source(&first.server, &servers).await?;
         let fetching = servers.connector(ServiceName::FETCH, &destination.server);
         let connector = fetching.await?;
@@ -120,7 +124,7 @@ impl Cp {
             identity: home::identity(self.options.identity.as_deref())?,
             delegate: session.info().peer,
             audience,
-            request,
+            from: hello.delegated_name(),
             to: destination.server.host.to_string(),
         };
         let ask = FetchAsk {

@@ -37,10 +37,27 @@ impl Connector for Delegate {
     }
 }
 
-fn request(path: &str) -> CopyRequest {
-    CopyRequest::Pull {
-        recursive: true,
-        sources: vec![RelPath::from_typed(path.as_bytes()).unwrap()],
+fn hello(path: &str) -> Hello {
+    Hello {
+        token: CopyToken([0; 16]),
+        request: CopyRequest::Pull {
+            recursive: true,
+            sources: vec![RelPath::from_typed(path.as_bytes()).unwrap()],
+        },
+        resume: false,
+        clear: false,
+        offer: None,
+        hard_links: false,
+        single: false,
+        portion: Portion::Whole,
+        placement: None,
+        reports_not_kept: false,
+        filter: FilterRules::default(),
+        existing: ExistingPolicy::default(),
+        receipt: false,
+        compression: Compression::None,
+        delta: false,
+        keep: Preservation::default(),
     }
 }
 
@@ -57,7 +74,7 @@ fn delegation(delegate: PublicKey, server: &Service) -> Delegation {
         principal: delegate,
         delegate,
         audience: Some(server.key.parse().unwrap()),
-        from: request("data/f").delegated_name(),
+        from: hello("data/f").delegated_name(),
         to: "b.example".to_owned(),
         both_ways: false,
         max_rate: 1,
@@ -90,21 +107,7 @@ impl World {
             connector: Arc::new(Delegate(options)),
             hello: Hello {
                 token,
-                request: request(path),
-                resume: false,
-                clear: false,
-                offer: None,
-                hard_links: false,
-                single: false,
-                portion: Portion::Whole,
-                placement: None,
-                reports_not_kept: false,
-                filter: FilterRules::default(),
-                existing: ExistingPolicy::default(),
-                receipt: false,
-                compression: Compression::None,
-                delta: false,
-                keep: Preservation::default(),
+                ..hello(path)
             },
             compare: Compare::default(),
             streams: Some(1),
@@ -146,7 +149,7 @@ fn a_delegate_reads_only_what_was_delegated() {
         .read_as_delegate(&server, good.clone(), "data/f")
         .unwrap();
     let mut forged = good.clone();
-    forged.from = request("data/g").delegated_name();
+    forged.from = hello("data/g").delegated_name();
     for (given, path) in [
         // Another file than was delegated.
         (good.clone(), "data/g"),
@@ -154,7 +157,7 @@ fn a_delegate_reads_only_what_was_delegated() {
         (forged, "data/g"),
         // A file that its principal may not read.
         (
-            signed(mine, |given| given.from = request("other").delegated_name()),
+            signed(mine, |given| given.from = hello("other").delegated_name()),
             "other",
         ),
         // A principal without any right, such as the attacker itself.

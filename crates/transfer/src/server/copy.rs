@@ -227,7 +227,7 @@ impl Server {
         credential: Option<Arc<Credential>>,
     ) -> Result<Arc<ServerCopy>, CopyRefusal> {
         if let Some(delegation) = delegation {
-            check_delegated(&hello.request, delegation)?;
+            check_delegated(&hello, delegation)?;
         }
         let keys = CopyKeys {
             principal,
@@ -484,9 +484,9 @@ impl Server {
 }
 
 /// Checks that a delegation permits the request (LH-DELEGATION-6).
-fn check_delegated(request: &CopyRequest, delegation: &Delegation) -> Result<(), CopyRefusal> {
-    let is_read = matches!(request, CopyRequest::Pull { .. });
-    match is_read && request.delegated_name() == delegation.from {
+fn check_delegated(hello: &Hello, delegation: &Delegation) -> Result<(), CopyRefusal> {
+    let is_read = matches!(hello.request, CopyRequest::Pull { .. });
+    match is_read && hello.delegated_name() == delegation.from {
         true => Ok(()),
         false => Err(CopyRefusal {
             kind: RefusalKind::Key,

@@ -57,6 +57,8 @@ struct CheckedAsk {
     here: CopyRequest,
     /// Request to the other server.
     there: CopyRequest,
+    /// Name of what the delegation must permit.
+    name: String,
 }
 
 /// The principal of a session, and this server's own key.
@@ -139,7 +141,7 @@ impl Server {
             writer,
             keys,
             key: ask.copy.server,
-            there: &ask.there,
+            name: &ask.name,
             renewed,
         };
         let ended = self
@@ -244,7 +246,8 @@ struct RunningSession<'a, R, W> {
     keys: FetchKeys,
     /// Key of the server that is read from.
     key: PublicKey,
-    there: &'a CopyRequest,
+    /// Name of what the delegation must permit.
+    name: &'a str,
     renewed: watch::Sender<Delegation>,
 }
 
@@ -290,7 +293,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> RunningSession<'_, R, W> {
     fn renew(&self, line: &[u8]) -> Result<(), Error> {
         let FetchMessage::Renew { delegation } = serde_json::from_slice(line)
             .map_err(|_| Error::Protocol("a line that is not understood".into()))?;
-        let delegation = read_delegation(&delegation, self.keys, self.key, self.there)?;
+        let delegation = read_delegation(&delegation, self.keys, self.key, self.name)?;
         self.renewed.send_replace(delegation);
         Ok(())
     }
@@ -341,13 +344,17 @@ impl CheckedAsk {
         if !fits(&there) || !fits(&here) {
             return Err(odd("no sources, or too many"));
         }
-        let delegation = read_delegation(&ask.delegation, keys, copy.server, &there)?;
+        let name = copy
+            .hello(there.clone(), CopyToken([0; 16]))
+            .delegated_name();
+        let delegation = read_delegation(&ask.delegation, keys, copy.server, &name)?;
         Ok(Self {
             copy,
             delegation,
             server,
             here,
             there,
+            name,
         })
     }
 
@@ -369,7 +376,7 @@ fn read_delegation(
     text: &str,
     keys: FetchKeys,
     server: PublicKey,
-    request: &CopyRequest,
+    name: &str,
 ) -> Result<Delegation, Error> {
     let delegation: Delegation = text
         .parse()
@@ -377,7 +384,7 @@ fn read_delegation(
     let is_for_this = delegation.principal == keys.principal
         && delegation.delegate == keys.me
         && delegation.audience == Some(server)
-        && delegation.from == request.delegated_name();
+        && delegation.from == name;
     match is_for_this {
         true => Ok(delegation),
         false => Err(Error::Unauthorised(

@@ -144,15 +144,6 @@ pub enum CopyRequest {
 }
 
 impl CopyRequest {
-    /// Returns the name by which a delegation permits exactly this request: the BLAKE3 hash of its
-    /// encoding in HELLO (LH-DELEGATION-6).
-    #[must_use]
-    pub fn delegated_name(&self) -> String {
-        let mut encoded = Vec::new();
-        self.encode(&mut encoded);
-        format!("request {}", blake3::hash(&encoded).to_hex())
-    }
-
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Push {
@@ -183,6 +174,18 @@ impl CopyRequest {
 }
 
 impl Hello {
+    /// Returns the name by which a delegation permits exactly what this HELLO reads: the BLAKE3
+    /// hash of the request, of the selection of what is kept, and of the filter (LH-DELEGATION-6).
+    #[must_use]
+    pub fn delegated_name(&self) -> String {
+        let mut encoded = Vec::new();
+        self.request.encode(&mut encoded);
+        encoded.extend_from_slice(&self.keep.flags().to_le_bytes());
+        // It has no value that JSON cannot express.
+        encoded.extend(serde_json::to_vec(&self.filter).unwrap_or_default());
+        format!("request {}", blake3::hash(&encoded).to_hex())
+    }
+
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
         // Oldest and newest version that is spoken.

@@ -53,22 +53,23 @@ impl Connector for DelegatePipes {
     }
 }
 
-fn request(paths: &[&str]) -> CopyRequest {
-    CopyRequest::Pull {
+/// Returns what a copy of these paths without a filter says to the other server.
+fn hello(paths: &[&str]) -> Hello {
+    crate::clear::hello(CopyRequest::Pull {
         recursive: true,
         sources: paths.iter().map(|path| rel(path)).collect(),
-    }
+    })
 }
 
-/// Returns a delegation of `who` for `request`. Nothing here verifies its signature.
-fn delegation(who: PublicKey, request: &CopyRequest) -> Delegation {
+/// Returns a delegation of `who` for what `hello` reads. Nothing here verifies its signature.
+fn delegation(who: PublicKey, hello: &Hello) -> Delegation {
     Delegation {
         id: [1; 16],
         action: DelegatedAction::Read,
         principal: who,
         delegate: key(ME),
         audience: Some(key(SOURCE)),
-        from: request.delegated_name(),
+        from: hello.delegated_name(),
         to: "b.example".to_owned(),
         both_ways: false,
         max_rate: 1,
@@ -83,7 +84,7 @@ fn ask(who: u8, from: &str, to: &str) -> FetchAsk {
     FetchAsk {
         lowest: FETCH_VERSION,
         highest: FETCH_VERSION,
-        delegation: delegation(key(who), &request(&[from])).to_text().unwrap(),
+        delegation: delegation(key(who), &hello(&[from])).to_text().unwrap(),
         copy: CopyAsk {
             server: key(SOURCE),
             hosts: vec!["a.example".to_owned()],
@@ -296,7 +297,7 @@ async fn only_the_clients_own_rights_and_delegation_count() {
     let servers = TwoServers::new();
     std::fs::write(servers.source.root("f"), b"secret").unwrap();
     let delegated = |change: fn(&mut Delegation)| {
-        let mut given = delegation(key(1), &request(&["f"]));
+        let mut given = delegation(key(1), &hello(&["f"]));
         change(&mut given);
         FetchAsk {
             delegation: given.to_text().unwrap(),
@@ -314,7 +315,7 @@ async fn only_the_clients_own_rights_and_delegation_count() {
         (1, delegated(|given| given.audience = None)),
         (
             1,
-            delegated(|given| given.from = request(&["g"]).delegated_name()),
+            delegated(|given| given.from = hello(&["g"]).delegated_name()),
         ),
     ] {
         let (ended, _) = servers.run(who, &ask).await;
@@ -359,7 +360,7 @@ async fn a_delegation_permits_one_request() {
     }
     let (source, permitted) = (
         servers.source.server.clone(),
-        delegation(key(1), &request(&["f"])),
+        delegation(key(1), &hello(&["f"])),
     );
     let read = async |paths: &[&str], recursive: bool| {
         let request = CopyRequest::Pull {
@@ -397,6 +398,26 @@ async fn a_delegation_permits_one_request() {
         );
     }
     read(&["f"], true).await.unwrap();
+}
+
+/// LH-DELEGATION-6: what a filter leaves out is not delegated.
+#[test]
+fn a_delegation_includes_the_filter() {
+    let whole = hello(&["f"]);
+    let filtered = Hello {
+        filter: FilterRules {
+            max_size: Some(10),
+            ..FilterRules::default()
+        },
+        ..whole.clone()
+    };
+    assert_ne!(whole.delegated_name(), filtered.delegated_name());
+    let resumed = Hello {
+        resume: !whole.resume,
+        offer: Some(Compare::Content),
+        ..whole.clone()
+    };
+    assert_eq!(whole.delegated_name(), resumed.delegated_name());
 }
 
 /// LH-FETCH-4: the copy ends with its client, keeps what it has, and resumes.
@@ -443,8 +464,8 @@ async fn a_copy_ends_with_its_client_and_resumes() {
 async fn renewals_are_for_the_same_copy() {
     let servers = TwoServers::new();
     std::fs::write(servers.source.root("f"), noise(3_000_000, 4)).unwrap();
-    let renewal = |request: &CopyRequest| {
-        let delegation = delegation(key(1), request).to_text().unwrap();
+    let renewal = |hello: &Hello| {
+        let delegation = delegation(key(1), hello).to_text().unwrap();
         json(&FetchMessage::Renew { delegation })
     };
     let stalled = || Pipes {
@@ -453,13 +474,13 @@ async fn renewals_are_for_the_same_copy() {
         ..servers.source.pipes()
     };
     for (line, expected) in [
-        (renewal(&request(&["g"])), "another copy"),
+        (renewal(&hello(&["g"])), "another copy"),
         ("{\"fetch\":\"later\"}".to_owned(), "not understood"),
     ] {
         let pipes = stalled();
         let (stream, serving) = servers.session(1, move |_| Ok(pipes));
         let first = json(&over_one_stream(ask(1, "f", "in/f")));
-        let lines = [first, renewal(&request(&["f"])), line];
+        let lines = [first, renewal(&hello(&["f"])), line];
         let end = end_of(stream, &lines).await;
         assert!(end.manifest.is_none());
         let error = serving.await.unwrap().unwrap_err().to_string();
