@@ -25,7 +25,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use longhaul_hop::Payer;
 use longhaul_identity::{Identities, Principal};
-use longhaul_proto::{PublicKey, ReplayMemory, SessionId, Voucher, VoucherFault, check_time};
+use longhaul_proto::{PublicKey, ReplayMemory, SessionId, VoucherFault, check_time};
 use longhaul_service::http::SharedPermit;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::timeout;
@@ -179,6 +179,8 @@ impl KeyGate {
         let authorized = match keys.get(&presented.key) {
             Some(authorized) => {
                 presented.verify(&message)?;
+                // Its names may have further rights; its key is enough to be admitted.
+                let _ = self.introduce_voucher(&presented.key, parts);
                 authorized.clone()
             }
             None => self.authorize_by_name(&presented, &message, parts)?,
@@ -206,19 +208,8 @@ impl KeyGate {
         let unknown = || unauthenticated(&format!("the key {key} is not authorized here"));
         let named = self.named.as_ref().ok_or_else(unknown)?;
         // Certificates cost more than the signature, so a stranger has to spend one, too.
-        let mut fault = None;
-        if let Some(text) = parts.headers.get(VOUCHER_HEADER) {
-            presented.verify(message)?;
-            let voucher = text.to_str().unwrap_or_default().parse::<Voucher>();
-            let remembered =
-                voucher
-                    .map_err(VoucherFault::from)
-                    .and_then(|voucher| match voucher.key == key {
-                        true => named.identities.remember(voucher),
-                        false => Err(VoucherFault::Signature),
-                    });
-            fault = remembered.err();
-        }
+        presented.verify(message)?;
+        let fault = self.introduce_voucher(&key, parts).err();
         let principal = named.identities.principal(&key);
         let Some(authorized) = (named.authorize)(&principal) else {
             return Err(match fault {
@@ -226,8 +217,18 @@ impl KeyGate {
                 None => unknown(),
             });
         };
-        presented.verify(message)?;
         Ok(authorized)
+    }
+
+    /// Remembers the voucher of a request that `key` has signed, if it has one.
+    fn introduce_voucher(&self, key: &PublicKey, parts: &Parts) -> Result<(), VoucherFault> {
+        match (&self.named, parts.headers.get(VOUCHER_HEADER)) {
+            (Some(named), Some(text)) => {
+                let text = text.to_str().unwrap_or_default();
+                named.identities.introduce_text(key, text)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Checks that the body is the one that was signed, and that the request is not a replay.

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use crate::{failure, home};
 
 /// Interval at which the files are read again. Certificates of hosts are often short-lived.
-const RENEWAL_INTERVAL: Duration = Duration::from_secs(24 * 3600);
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Files of a host's certificate and its private key.
 #[derive(Debug, Clone)]
@@ -66,8 +66,8 @@ impl HostCertificate {
         }
     }
 
-    /// Renews the voucher every day.
-    pub async fn renew_daily(&self, proof: &ServerVoucher) -> Infallible {
+    /// Renews the voucher every hour.
+    pub async fn renew_hourly(&self, proof: &ServerVoucher) -> Infallible {
         loop {
             sleep(RENEWAL_INTERVAL).await;
             self.renew_or_log(proof);

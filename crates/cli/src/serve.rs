@@ -456,7 +456,7 @@ impl ServeCommand {
             };
             let renewals = async {
                 match &host {
-                    Some(host) => host.renew_daily(&proof).await,
+                    Some(host) => host.renew_hourly(&proof).await,
                     None => pending().await,
                 }
             };

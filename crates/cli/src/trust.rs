@@ -33,14 +33,29 @@ pub struct HostKeyOptions {
 }
 
 impl HostKeyOptions {
-    /// Loads the authorities whose certificates are accepted, if there are any.
-    fn anchors(&self) -> Result<Option<Arc<TrustAnchors>>> {
-        let given = self.ca.clone();
-        let found = given.or_else(|| std::env::var_os(CERTIFICATES_DIR).map(PathBuf::from));
-        let Some(place) = found.filter(|_| self.key.is_none()) else {
+    /// Loads the authorities whose certificates `server` may have, if there are any. The variable
+    /// is set on many machines, so it is not read for known servers, and its errors end nothing.
+    fn anchors(&self, server: &Endpoint) -> Result<Option<Arc<TrustAnchors>>> {
+        if self.key.is_some() {
+            return Ok(None);
+        }
+        if let Some(place) = &self.ca {
+            return Ok(Some(Arc::new(TrustAnchors::load(place, None)?)));
+        }
+        let place = std::env::var_os(CERTIFICATES_DIR).filter(|place| !place.is_empty());
+        let Some(place) = place.map(PathBuf::from) else {
             return Ok(None);
         };
-        Ok(Some(Arc::new(TrustAnchors::load(&place, None)?)))
+        if is_known(self, server)? {
+            return Ok(None);
+        }
+        match TrustAnchors::load(&place, None) {
+            Ok(anchors) => Ok(Some(Arc::new(anchors))),
+            Err(error) => {
+                tracing::warn!(%error, "the authorities of {CERTIFICATES_DIR} are not used");
+                Ok(None)
+            }
+        }
     }
 }
 
@@ -82,7 +97,7 @@ pub async fn settle(
     wanted: &HostKeyOptions,
     options: &mut ConnectOptions,
 ) -> Result<PendingHostKey> {
-    let anchors = wanted.anchors()?;
+    let anchors = wanted.anchors(&options.destination)?;
     let certified = |trust: ServerTrust| match &anchors {
         Some(anchors) => trust.or_certified_by(Arc::clone(anchors)),
         None => trust,

@@ -21,6 +21,8 @@ pub(crate) struct Authority {
 /// What a voucher proves about a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VouchedIdentity {
+    /// First name of the certificate, which is its subject if that is text.
+    pub(crate) subject: String,
     /// Names of the certificate that the authority is believed for; never empty.
     pub(crate) names: Vec<String>,
     pub(crate) groups: Vec<String>,
@@ -43,29 +45,37 @@ pub(crate) fn judge(
     let leaf = chain.next().ok_or(VoucherFault::Signature)?;
     let issuers: Vec<CertificateDer<'_>> = chain.collect();
     let facts = read_chain(&voucher.certificates)?;
-    let leaf = read_leaf(&leaf)?;
-    verify_signature(voucher, &leaf)?;
-    let mut fault = VoucherFault::Name;
-    for authority in authorities {
-        let believed = |name: &&String| {
+    let believed = |authority: &Authority| -> Vec<String> {
+        let believes = |name: &&String| {
             let mut subjects = authority.subjects.iter();
             subjects.any(|pattern| pattern.matches(name))
         };
-        let names: Vec<String> = facts.names.iter().filter(believed).cloned().collect();
-        if names.is_empty() {
-            continue;
-        }
+        facts.names.iter().filter(believes).cloned().collect()
+    };
+    let candidates = authorities
+        .iter()
+        .map(|authority| (authority, believed(authority)));
+    let candidates: Vec<_> = candidates.filter(|(_, names)| !names.is_empty()).collect();
+    // Signatures cost the most, so they come last.
+    if candidates.is_empty() {
+        return Err(VoucherFault::Name);
+    }
+    let leaf = read_leaf(&leaf)?;
+    verify_signature(voucher, &leaf)?;
+    let mut fault = VoucherFault::UnknownIssuer;
+    for (authority, names) in candidates {
         let anchors = &authority.anchors;
         match anchors.verify_chain(&leaf, &issuers, KeyUsage::client_auth(), now_unix_ms) {
             Ok(end) => {
                 return Ok(VouchedIdentity {
+                    subject: facts.names.first().cloned().unwrap_or_default(),
                     names,
                     groups: authority.groups.clone(),
                     end_unix_ms: end.min(voucher.end_unix_ms),
                 });
             }
             // Another authority's refusal says more than that this one is not the issuer.
-            Err(VoucherFault::UnknownIssuer) if fault != VoucherFault::Name => {}
+            Err(VoucherFault::UnknownIssuer) => {}
             Err(why) => fault = why,
         }
     }

@@ -149,7 +149,11 @@ fn alternative(name: &GeneralName<'_>) -> Option<String> {
             (plain(person) && plain(host))
                 .then(|| format!("{person}@{}", host.to_ascii_lowercase()))
         }
-        GeneralName::DNSName(host) => Some(format!("{HOST_PREFIX}{}", host.to_ascii_lowercase())),
+        GeneralName::DNSName(host) => {
+            let is_of_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_*".contains(&byte);
+            let is_host = !host.is_empty() && host.bytes().all(is_of_host);
+            is_host.then(|| format!("{HOST_PREFIX}{}", host.to_ascii_lowercase()))
+        }
         GeneralName::URI(uri) => {
             let (scheme, _) = uri.split_once(':')?;
             let is_scheme = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -204,6 +208,7 @@ pub(crate) mod tests {
                 SanType::Rfc822Name("a@b@lab.example".try_into().unwrap()),
                 SanType::Rfc822Name("/CN=x@lab.example".try_into().unwrap()),
                 SanType::DnsName("Ana".try_into().unwrap()),
+                SanType::DnsName("ana@lab.example".try_into().unwrap()),
                 SanType::URI("spiffe://lab.example/ana".try_into().unwrap()),
                 SanType::URI("dns:host".try_into().unwrap()),
                 SanType::URI("ana".try_into().unwrap()),

@@ -197,13 +197,13 @@ impl NamedPrincipal {
     }
 }
 
-/// Checks that a name cannot be confused with one of a certificate, which has `/` or `:`.
+/// Checks that a name cannot be confused with one of a certificate, which has `/`, `@` or `:`.
 fn check_name(name: &str) -> Result<(), &'static str> {
     let fits = (1..=MAX_NAME_BYTES).contains(&name.len());
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     match fits && name.bytes().all(is_plain) {
         true => Ok(()),
-        false => Err("a name has 1 to 64 letters, digits, '.', '_', '-' and '@'"),
+        false => Err("a name has 1 to 64 letters, digits, '.', '_' and '-'"),
     }
 }
 
@@ -245,6 +245,7 @@ mod tests {
 
     fn vouched(name: &str) -> VouchedIdentity {
         VouchedIdentity {
+            subject: name.to_owned(),
             names: vec![name.to_owned()],
             groups: vec!["grid".to_owned()],
             end_unix_ms: 9,
@@ -278,6 +279,7 @@ mod tests {
         for (text, line) in [
             ("[[principal]]\nname = \"a b\"\nkeys = [\"x\"]\n", 2),
             ("[[principal]]\nname = \"/CN=x\"\n", 2),
+            ("[[principal]]\nname = \"ana@lab.example\"\n", 2),
             ("[[principal]]\nname = \"ana\"\n", 2),
             ("[[principal]]\nname = \"ana\"\nkeys = [\"x\"]\n", 3),
             (

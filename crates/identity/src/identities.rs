@@ -123,11 +123,27 @@ impl Identities {
         self.remember(voucher)
     }
 
-    /// Judges a voucher whose key has proved itself, and remembers it until it ends.
+    /// Reads the text of a voucher that came with a request which `key` has signed, and remembers
+    /// it until it ends (LH-VOUCHER-7).
     ///
     /// # Errors
-    /// [`VoucherFault`]: the voucher is not believed.
-    pub fn remember(&self, voucher: Voucher) -> Result<(), VoucherFault> {
+    /// [`VoucherFault`]: the voucher is not believed. The request may still be admitted by its key.
+    pub fn introduce_text(&self, key: &PublicKey, text: &str) -> Result<(), VoucherFault> {
+        if !self.state.read().principals.has_authorities() {
+            return Ok(());
+        }
+        let voucher: Voucher = text.parse().map_err(VoucherFault::from)?;
+        if voucher.key != *key {
+            return Err(VoucherFault::Signature);
+        }
+        match self.is_remembered(&voucher) {
+            true => Ok(()),
+            false => self.remember(voucher),
+        }
+    }
+
+    /// Judges a voucher whose key has proved itself, and remembers it until it ends.
+    fn remember(&self, voucher: Voucher) -> Result<(), VoucherFault> {
         let now = unix_ms();
         let principals = Arc::clone(&self.state.read().principals);
         let mut identity = principals.judge(&voucher, now)?;
@@ -136,10 +152,12 @@ impl Identities {
             // The file was replaced meanwhile.
             identity = state.principals.judge(&voucher, now)?;
         }
-        state
-            .vouched
-            .insert(Arc::new(voucher), Arc::new(identity), now)?;
+        let (voucher, identity) = (Arc::new(voucher), Arc::new(identity));
+        let lost = state.vouched.insert(voucher, identity, now)?;
         drop(state);
+        if lost {
+            self.count_change();
+        }
         self.added.notify_one();
         Ok(())
     }
@@ -157,8 +175,8 @@ impl Identities {
         self.changes.subscribe()
     }
 
-    /// Loads the file again, and judges all vouchers by it. A file with an error changes nothing.
-    /// Blocking.
+    /// Loads the file again, and judges all vouchers by it. If a file has an error, the principals
+    /// in force stay, and judge them again: revocation lists become too old. Blocking.
     ///
     /// # Errors
     /// [`IdentityError`].
@@ -166,12 +184,20 @@ impl Identities {
         let Some(file) = &self.file else {
             return Ok(());
         };
-        let principals = PrincipalsFile::load(file)?;
-        self.replace(principals);
-        Ok(())
+        match PrincipalsFile::load(file) {
+            Ok(principals) => {
+                self.replace(Arc::new(principals));
+                Ok(())
+            }
+            Err(error) => {
+                let in_force = Arc::clone(&self.state.read().principals);
+                self.replace(in_force);
+                Err(error)
+            }
+        }
     }
 
-    fn replace(&self, principals: PrincipalsFile) {
+    fn replace(&self, principals: Arc<PrincipalsFile>) {
         let now = unix_ms();
         // Judged before the lock is taken; only those that come meanwhile are judged under it.
         let vouchers = self.state.read().vouched.vouchers();
@@ -189,7 +215,7 @@ impl Identities {
                 Some((same, identity)) if **same == *voucher => identity.clone(),
                 _ => principals.judge(voucher, now).ok().map(Arc::new),
             });
-        state.principals = Arc::new(principals);
+        state.principals = principals;
         drop(state);
         self.count_change();
     }

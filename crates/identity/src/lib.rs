@@ -8,7 +8,7 @@
 //!
 //! ```toml
 //! [[principal]]
-//! name = "ana"                                # letters, digits, '.', '_', '-' and '@'
+//! name = "ana"                                # letters, digits, '.', '_' and '-'
 //! keys = ["lhk1:..."]                         # keys that are hers
 //! certificates = ["/DC=org/DC=Lab/CN=Ana"]    # names of certificates that are hers
 //! groups = ["lab"]

@@ -8,10 +8,10 @@ use regex::Regex;
 
 /// Maximum length of a pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 512;
-/// Characters of a part of a subject: any but the separator, which a backslash escapes.
-const WITHIN_PART: &str = r"(?:[^/\\]|\\.)*";
-/// Characters of a part of any other name.
-const WITHIN_NAME: &str = "[^/@]*";
+/// Characters of a part of a subject: any but the separators, which a backslash escapes.
+const WITHIN_PART: &str = r"(?:[^/+\\]|\\.)*";
+/// Characters of a part of any other name. Kinds of names differ by these separators.
+const WITHIN_NAME: &str = "[^/@:]*";
 
 /// Pattern of names.
 ///
@@ -103,7 +103,13 @@ mod tests {
             ("*@lab.example", "ana@lab.example", true),
             ("*@lab.example", "ana@lab.example.org", false),
             ("*@lab.example", "a@b@lab.example", false),
+            ("*@lab.example", "mailto:ana@lab.example", false),
+            ("*@lab.example", "dns:ana@lab.example", false),
             ("*", "/DC=org/CN=Ana", false),
+            ("*", "dns:host", false),
+            ("dns:*", "dns:host", true),
+            ("/DC=org/CN=*", "/DC=org/CN=Ana+UID=root", false),
+            ("/DC=org/CN=*", r"/DC=org/CN=Ana\+Bo", true),
             ("/DC=org/CN=*", "/DC=org/CN=Ana", true),
             ("/DC=org/CN=*", "/DC=org/CN=Ana/CN=proxy", false),
             ("/DC=org/CN=*", r"/DC=org/CN=host\/a.example", true),

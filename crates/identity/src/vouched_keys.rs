@@ -42,7 +42,8 @@ impl VouchedKeys {
         (now_unix_ms < vouched.identity.end_unix_ms).then_some(vouched)
     }
 
-    /// Adds or replaces what was vouched for a key.
+    /// Adds or replaces what was vouched for a key. Returns true if this or another key may have
+    /// lost a name by it.
     ///
     /// # Errors
     /// [`VoucherFault::Full`].
@@ -51,14 +52,15 @@ impl VouchedKeys {
         voucher: Arc<Voucher>,
         identity: Arc<VouchedIdentity>,
         now_unix_ms: u64,
-    ) -> Result<(), VoucherFault> {
+    ) -> Result<bool, VoucherFault> {
         let key = voucher.key;
-        self.keys.remove(&key);
+        let replaced = self.keys.remove(&key);
+        let mut lost = replaced.is_some_and(|replaced| replaced.identity != identity);
         if self.keys.len() >= self.max_keys {
-            self.remove_ended(now_unix_ms);
+            lost |= self.remove_ended(now_unix_ms);
         }
         if let Some(oldest) = self.oldest_of_full_subject(&identity) {
-            self.keys.remove(&oldest);
+            lost |= self.keys.remove(&oldest).is_some();
         }
         if self.keys.len() >= self.max_keys {
             return Err(VoucherFault::Full);
@@ -71,13 +73,13 @@ impl VouchedKeys {
             order,
         };
         self.keys.insert(key, vouched);
-        Ok(())
+        Ok(lost)
     }
 
     fn oldest_of_full_subject(&self, identity: &VouchedIdentity) -> Option<PublicKey> {
         let of_subject = || {
             let keys = self.keys.iter();
-            keys.filter(move |(_, vouched)| vouched.identity.names == identity.names)
+            keys.filter(move |(_, vouched)| vouched.identity.subject == identity.subject)
         };
         if of_subject().count() < MAX_KEYS_PER_SUBJECT {
             return None;
@@ -153,6 +155,7 @@ mod tests {
 
     fn identity(name: &str, end_unix_ms: u64) -> Arc<VouchedIdentity> {
         Arc::new(VouchedIdentity {
+            subject: name.to_owned(),
             names: vec![name.to_owned()],
             groups: Vec::new(),
             end_unix_ms,
@@ -178,9 +181,10 @@ mod tests {
     fn subject_replaces_only_its_own_oldest_key() {
         let mut keys = VouchedKeys::new(100);
         keys.insert(voucher(100), identity("b", 10), 0).unwrap();
-        for key in 0..=8 {
-            keys.insert(voucher(key), identity("a", 10), 0).unwrap();
+        for key in 0..8 {
+            assert_eq!(keys.insert(voucher(key), identity("a", 10), 0), Ok(false));
         }
+        assert_eq!(keys.insert(voucher(8), identity("a", 10), 0), Ok(true));
         assert!(!has(&keys, 0, 0) && has(&keys, 1, 0) && has(&keys, 100, 0));
         assert_eq!(keys.len(), 1 + MAX_KEYS_PER_SUBJECT);
     }

@@ -54,8 +54,11 @@ impl Vouch {
             (Some(file), _) => file,
             (None, Some(name)) => home::identity_file(Some(name))?,
             (None, None) => {
-                home::identity(None)?;
-                home::identity_file(None)?
+                let file = home::identity_file(None)?;
+                if !file.exists() {
+                    home::identity(None)?;
+                }
+                file
             }
         };
         // An old voucher must not prevent a new one.

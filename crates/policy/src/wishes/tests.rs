@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use longhaul_proto::Endpoint;
+use longhaul_identity::Principal;
+use longhaul_proto::{Endpoint, PublicKey};
 use proptest::prelude::*;
 
 use super::*;
@@ -125,6 +126,7 @@ fn another_rule_may_allow_what_one_does_not() {
     let none = Candidates {
         rules: Vec::new(),
         listed: false,
+        principal: Principal::from_key(key()),
     };
     assert!(none.retain_within(&wishes).is_ok(), "no rule is no bound");
 }
