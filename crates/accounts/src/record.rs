@@ -296,6 +296,7 @@ impl SessionResult {
             Self::HalfClosed => "half-closed",
             Self::BeyondSize => "beyond-size",
             Self::Drained => "drained",
+            Self::Revoked => "revoked",
         }
     }
 }
