@@ -406,7 +406,7 @@ fn a_delegation_includes_the_filter() {
     let whole = hello(&["f"]);
     let filtered = Hello {
         filter: FilterRules {
-            max_size: Some(10),
+            max_bytes: Some(10),
             ..FilterRules::default()
         },
         ..whole.clone()
