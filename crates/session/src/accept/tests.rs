@@ -26,7 +26,6 @@ fn acceptor(welcome: PublicKey) -> Acceptor {
         services: vec![ServiceName::COPY],
         identity,
         accept: Arc::new(move |key| *key == welcome),
-        accepts_delegates: false,
         open_services: Vec::new(),
         clock_ahead_ms: 0,
         handshake_timeout: Duration::from_secs(20),
