@@ -137,8 +137,9 @@ impl KeyGate {
         *self.keys.write() = Arc::new(keys);
     }
 
-    /// Checks all of a request except its body. `now` is in milliseconds since 1970.
-    fn check(&self, parts: &Parts, now: u64) -> Result<VerifiedRequest, Problem> {
+    /// Checks all of a request except its body and the rights of its key. `now` is in milliseconds
+    /// since 1970.
+    fn check(&self, parts: &Parts, now: u64) -> Result<Presented, Problem> {
         for (field, named) in [
             (header::ORIGIN, "a page"),
             (header::COOKIE, "a cookie"),
@@ -175,16 +176,42 @@ impl KeyGate {
                 "signed before this service started: sign again, or check both clocks",
             ));
         }
-        let keys = self.keys.read().clone();
-        let authorized = match keys.get(&presented.key) {
-            Some(authorized) => {
-                presented.verify(&message)?;
-                // Its names may have further rights; its key is enough to be admitted.
-                let _ = self.introduce_voucher(&presented.key, parts);
-                authorized.clone()
-            }
-            None => self.authorize_by_name(&presented, &message, parts)?,
+        if self.named.is_none() && self.keys.read().get(&presented.key).is_none() {
+            return Err(unknown_key(&presented.key));
+        }
+        presented.verify(&message)?;
+        Ok(presented)
+    }
+
+    /// Remembers the voucher of a request whose signature is valid, if it has one (LH-VOUCHER-7).
+    /// Returns the fault for which it is not believed.
+    async fn read_voucher(&self, presented: &Presented, parts: &Parts) -> Option<VoucherFault> {
+        let named = self.named.as_ref()?;
+        let text = parts.headers.get(VOUCHER_HEADER)?.to_str();
+        let text = text.unwrap_or_default();
+        let read = named.identities.introduce_text(&presented.key, text);
+        read.await.err()
+    }
+
+    /// Authorizes a key that is listed, or whose principal is. `fault` is that of its voucher.
+    fn authorize(
+        &self,
+        presented: Presented,
+        parts: &Parts,
+        fault: Option<VoucherFault>,
+    ) -> Result<VerifiedRequest, Problem> {
+        let listed = self.keys.read().get(&presented.key).cloned();
+        let by_name = || {
+            let named = self.named.as_ref()?;
+            (named.authorize)(&named.identities.principal(&presented.key))
         };
+        let authorized = listed.or_else(by_name).ok_or_else(|| match fault {
+            Some(fault) => unauthenticated(&fault.to_string()),
+            None => unknown_key(&presented.key),
+        })?;
+        if let Some(named) = &self.named {
+            named.identities.mark_admitted(&presented.key);
+        }
         let changes_nothing = matches!(parts.method, Method::GET | Method::HEAD);
         if authorized.role == KeyRole::Read && !changes_nothing {
             let detail = format!("the key of {} may only read", authorized.name);
@@ -194,41 +221,6 @@ impl KeyGate {
             authorized,
             presented,
         })
-    }
-
-    /// Authorizes a key that is not listed by the names of its principal, which a voucher in the
-    /// request may prove (LH-VOUCHER-7).
-    fn authorize_by_name(
-        &self,
-        presented: &Presented,
-        message: &Message<'_>,
-        parts: &Parts,
-    ) -> Result<AuthorizedKey, Problem> {
-        let key = presented.key;
-        let unknown = || unauthenticated(&format!("the key {key} is not authorized here"));
-        let named = self.named.as_ref().ok_or_else(unknown)?;
-        // Certificates cost more than the signature, so a stranger has to spend one, too.
-        presented.verify(message)?;
-        let fault = self.introduce_voucher(&key, parts).err();
-        let principal = named.identities.principal(&key);
-        let Some(authorized) = (named.authorize)(&principal) else {
-            return Err(match fault {
-                Some(fault) => unauthenticated(&fault.to_string()),
-                None => unknown(),
-            });
-        };
-        Ok(authorized)
-    }
-
-    /// Remembers the voucher of a request that `key` has signed, if it has one.
-    fn introduce_voucher(&self, key: &PublicKey, parts: &Parts) -> Result<(), VoucherFault> {
-        match (&self.named, parts.headers.get(VOUCHER_HEADER)) {
-            (Some(named), Some(text)) => {
-                let text = text.to_str().unwrap_or_default();
-                named.identities.introduce_text(key, text)
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Checks that the body is the one that was signed, and that the request is not a replay.
@@ -284,6 +276,10 @@ fn check_coverage(presented: &Presented, parts: &Parts) -> Result<(), SignatureE
     Ok(())
 }
 
+fn unknown_key(key: &PublicKey) -> Problem {
+    unauthenticated(&format!("the key {key} is not authorized here"))
+}
+
 fn unauthenticated(detail: &str) -> Problem {
     Problem::new(ProblemKind::Unauthenticated, detail)
 }
@@ -314,7 +310,9 @@ pub(crate) fn charge_connection(request: &Extensions, payer: Payer) -> Result<()
 
 async fn admit(gate: &KeyGate, request: Request) -> Result<Request, Problem> {
     let (mut parts, body) = request.into_parts();
-    let checked = gate.check(&parts, now())?;
+    let presented = gate.check(&parts, now())?;
+    let fault = gate.read_voucher(&presented, &parts).await;
+    let checked = gate.authorize(presented, &parts, fault)?;
     charge_connection(&parts.extensions, Payer::Key(checked.presented.key))?;
     let body = match timeout(
         BODY_TIMEOUT,

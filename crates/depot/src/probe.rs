@@ -52,7 +52,9 @@ pub(crate) async fn serve(
     let policy = shared.policy.policy();
     let may = |principal: &PublicKey| policy.may_probe(principal);
     let offers = |service: &ServiceName| *service == ServiceName::PROBE;
-    shared.admission.check_at_acceptor(open, now, may, offers)?;
+    // The policy lists probing depots by key, so no voucher is read.
+    let checks = &shared.admission;
+    checks.check_at_acceptor(open, None, now, may, offers)?;
     let payer = Payer::Key(open.principal);
     shared
         .admission

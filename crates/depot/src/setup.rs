@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use longhaul_hop::{Conn, ConnectionPermit, Payer, ReceiveOpenError, receive_open};
+use longhaul_hop::{Conn, ConnectionPermit, Payer, ReceiveOpenError, receive_open, unix_ms};
 use longhaul_policy::{PrincipalWatch, Role, RuleSession};
 use longhaul_proto::{
-    Endpoint, Hop, MAX_EARLY_DATA_BYTES, Open, OpenRefusal, Status, StatusCode, Transport,
-    payload_rate,
+    Endpoint, Hop, MAX_EARLY_DATA_BYTES, Open, OpenRefusal, PublicKey, Status, StatusCode,
+    Transport, VoucherFault, payload_rate,
 };
 use longhaul_service::{Phase, PhaseReceiver};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -101,7 +101,8 @@ pub(crate) async fn set_up(
             |()| SetupFailure::Empty,
         ));
     }
-    let (next_hops, payer, grant) = match admit(shared, peer.ip(), &open, place, phases) {
+    let fault = shared.admission.read_voucher(&open, unix_ms()).await;
+    let (next_hops, payer, grant) = match admit(shared, peer.ip(), &open, fault, place, phases) {
         Ok(admitted) => admitted,
         Err(why) => return Err(SetupFailure::Refused(Some(Box::new(open)), why)),
     };
@@ -176,15 +177,15 @@ fn admit(
     shared: &DepotState,
     peer: IpAddr,
     open: &Open,
+    fault: Option<VoucherFault>,
     place: &mut ConnectionPermit,
     phases: &PhaseReceiver,
 ) -> Result<(NextHops, Payer, Option<GrantSession>), DepotRefusal> {
     let at = ClockReading::read();
     let now = at.unix_ms;
     let policy = shared.policy.policy();
-    shared.admission.check_at_depot(open, now, |principal| {
-        policy.has_rules_for(principal, Role::Depot)
-    })?;
+    let knows = |principal: &PublicKey| policy.has_rules_for(principal, Role::Depot);
+    shared.admission.check_at_depot(open, fault, now, knows)?;
     let next_hops = NextHops::find(shared, &policy, open)?;
     let payer = match next_hops.lists_principal {
         true => Payer::Key(open.principal),

@@ -1,7 +1,7 @@
 //! Certificates of authorities and their revocation lists, loaded from files or from a directory
 //! as IGTF distributes it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use webpki::{
 };
 
 use crate::IdentityError;
-use crate::certificate::CertificateFacts;
+use crate::certificate::{CertificateFacts, revocation_list_issuer};
 
 /// Signature schemes by which a leaf may sign a voucher, in the order of preference (LH-VOUCHER-2).
 pub(crate) const SCHEMES: [SignatureScheme; 7] = [
@@ -35,7 +35,14 @@ pub(crate) const SCHEMES: [SignatureScheme; 7] = [
 pub struct TrustAnchors {
     anchors: Vec<TrustAnchor<'static>>,
     revoked: Vec<CertRevocationList<'static>>,
+    /// Names in DER of the authorities whose list cannot be used. Nobody can tell which of their
+    /// certificates were revoked, so all are refused.
+    without_list: BTreeSet<Vec<u8>>,
 }
+
+/// Names in DER of the authorities in the files of a directory, by the names of the files without
+/// their ending. IGTF names the list of `1a2b3c4d.0` `1a2b3c4d.r0`.
+type AuthoritiesByFile = HashMap<PathBuf, BTreeSet<Vec<u8>>>;
 
 impl TrustAnchors {
     /// Loads the certificates of a PEM file, or of a directory: names that end in a number, as in
@@ -44,72 +51,115 @@ impl TrustAnchors {
     /// Revocation lists are those in `crls`, a file or directory, or else in the directory of
     /// anchors: names that end in `.r` and a number, or in `.crl`. They are PEM or DER.
     ///
+    /// In a directory, a certificate that cannot be used is left out, and a revocation list that
+    /// cannot be used disables its authority only.
+    ///
     /// # Errors
-    /// [`IdentityError`], which names the file. A revocation list that cannot be used is an error,
-    /// because its certificates would otherwise be accepted.
+    /// [`IdentityError`], which names the file. It is also an error if the authority of a useless
+    /// revocation list cannot be told, because its certificates would otherwise be accepted.
     pub fn load(anchors: &Path, crls: Option<&Path>) -> Result<Self, IdentityError> {
         let mut loaded = Self::default();
-        loaded.load_anchors(anchors)?;
+        let authorities = loaded.load_anchors(anchors)?;
         if loaded.anchors.is_empty() {
             return Err(IdentityError::NoAnchors {
                 file: anchors.to_owned(),
             });
         }
         match crls {
-            Some(crls) => loaded.load_revoked(crls)?,
-            None if anchors.is_dir() => loaded.load_revoked(anchors)?,
+            Some(crls) => loaded.load_revoked(crls, &authorities)?,
+            None if anchors.is_dir() => loaded.load_revoked(anchors, &authorities)?,
             None => {}
         }
         Ok(loaded)
     }
 
-    fn load_anchors(&mut self, path: &Path) -> Result<(), IdentityError> {
-        let is_dir = path.is_dir();
-        let files = match is_dir {
-            true => list_dir(path, is_anchor_name)?,
-            false => vec![path.to_owned()],
-        };
+    fn load_anchors(&mut self, path: &Path) -> Result<AuthoritiesByFile, IdentityError> {
+        let mut authorities = AuthoritiesByFile::new();
+        if !path.is_dir() {
+            self.load_anchor_file(path, &mut BTreeSet::new(), &mut authorities)?;
+            return Ok(authorities);
+        }
         // Directories have each certificate twice: by its name and by its hash.
         let mut seen = BTreeSet::new();
-        for file in files {
-            let text = read(&file)?;
-            for der in CertificateDer::pem_slice_iter(&text) {
-                let der = der.map_err(|error| invalid(&file, error));
-                match der.and_then(|der| Ok((anchor(&der, &file)?, der))) {
-                    Ok((Some(anchor), der)) if seen.insert(der.to_vec()) => {
-                        self.anchors.push(anchor);
-                    }
-                    Ok(_) => {}
-                    // A single odd authority does not disable the others.
-                    Err(error) if is_dir => tracing::warn!("left out an authority: {error}"),
-                    Err(error) => return Err(error),
-                }
+        for file in list_dir(path, is_anchor_name)? {
+            // A single odd authority does not disable the others.
+            if let Err(error) = self.load_anchor_file(&file, &mut seen, &mut authorities) {
+                tracing::warn!("left out an authority: {error}");
             }
+        }
+        Ok(authorities)
+    }
+
+    /// Loads the certificates of a file that are not in `seen`.
+    fn load_anchor_file(
+        &mut self,
+        file: &Path,
+        seen: &mut BTreeSet<Vec<u8>>,
+        authorities: &mut AuthoritiesByFile,
+    ) -> Result<(), IdentityError> {
+        for der in CertificateDer::pem_slice_iter(&read(file)?) {
+            let der = der.map_err(|error| invalid(file, error))?;
+            let facts = CertificateFacts::read(&der).map_err(|error| invalid(file, error))?;
+            let by_file = authorities.entry(stem(file)).or_default();
+            by_file.insert(facts.subject);
+            if facts.end_unix_ms <= unix_ms() || !seen.insert(der.to_vec()) {
+                continue;
+            }
+            let anchor = anchor_from_trusted_cert(&der).map_err(|error| invalid(file, error))?;
+            self.anchors.push(anchor.to_owned());
         }
         Ok(())
     }
 
-    fn load_revoked(&mut self, path: &Path) -> Result<(), IdentityError> {
-        let files = match path.is_dir() {
-            true => list_dir(path, is_crl_name)?,
-            false => vec![path.to_owned()],
-        };
-        for file in files {
-            let bytes = read(&file)?;
-            // A sequence in DER begins with this byte; no PEM file does.
-            let lists: Vec<CertificateRevocationListDer<'_>> = match bytes.first() {
-                Some(0x30) => vec![CertificateRevocationListDer::from(bytes.as_slice())],
-                _ => CertificateRevocationListDer::pem_slice_iter(&bytes)
-                    .collect::<Result<_, _>>()
-                    .map_err(|error| invalid(&file, error))?,
+    fn load_revoked(
+        &mut self,
+        path: &Path,
+        authorities: &AuthoritiesByFile,
+    ) -> Result<(), IdentityError> {
+        if !path.is_dir() {
+            return self.load_lists(path, false);
+        }
+        for file in list_dir(path, is_crl_name)? {
+            let Err(error) = self.load_lists(&file, true) else {
+                continue;
             };
-            if lists.is_empty() {
-                return Err(invalid(&file, "it has no revocation list"));
-            }
-            for der in lists {
-                let list = OwnedCertRevocationList::from_der(&der)
-                    .map_err(|error| invalid(&file, format!("revocation list: {error}")))?;
-                self.revoked.push(list.into());
+            let Some(disabled) = authorities.get(&stem(&file)) else {
+                return Err(error);
+            };
+            warn_of_disabled(&error);
+            self.without_list.extend(disabled.iter().cloned());
+        }
+        Ok(())
+    }
+
+    /// Loads the revocation lists of a file. With `disables`, one that cannot be used disables its
+    /// authority, if it can be told.
+    fn load_lists(&mut self, file: &Path, disables: bool) -> Result<(), IdentityError> {
+        let bytes = read(file)?;
+        // A sequence in DER begins with this byte; no PEM file does.
+        let lists: Vec<CertificateRevocationListDer<'_>> = match bytes.first() {
+            Some(0x30) => vec![CertificateRevocationListDer::from(bytes.as_slice())],
+            _ => CertificateRevocationListDer::pem_slice_iter(&bytes)
+                .collect::<Result<_, _>>()
+                .map_err(|error| invalid(file, error))?,
+        };
+        if lists.is_empty() {
+            return Err(invalid(file, "it has no revocation list"));
+        }
+        for der in lists {
+            let error = match OwnedCertRevocationList::from_der(&der) {
+                Ok(list) => {
+                    self.revoked.push(list.into());
+                    continue;
+                }
+                Err(error) => invalid(file, format!("revocation list: {error}")),
+            };
+            match revocation_list_issuer(&der) {
+                Some(issuer) if disables => {
+                    warn_of_disabled(&error);
+                    self.without_list.insert(issuer);
+                }
+                _ => return Err(error),
             }
         }
         Ok(())
@@ -147,9 +197,15 @@ impl TrustAnchors {
                 None,
             )
             .map_err(fault)?;
-        let mut end = CertificateFacts::read(&leaf.der())?.end_unix_ms;
-        for issuer in path.intermediate_certificates() {
-            end = end.min(CertificateFacts::read(&issuer.der())?.end_unix_ms);
+        let mut end = u64::MAX;
+        let between = path.intermediate_certificates();
+        let between = between.map(|certificate| certificate.der());
+        for certificate in std::iter::once(leaf.der()).chain(between) {
+            let facts = CertificateFacts::read(&certificate)?;
+            if self.without_list.contains(&facts.issuer) {
+                return Err(VoucherFault::UnusableRevocationList);
+            }
+            end = end.min(facts.end_unix_ms);
         }
         Ok(end)
     }
@@ -187,19 +243,6 @@ fn algorithms() -> WebPkiSupportedAlgorithms {
     aws_lc_rs::default_provider().signature_verification_algorithms
 }
 
-/// Returns the anchor of a certificate, or `None` if it has expired.
-fn anchor(
-    der: &CertificateDer<'_>,
-    file: &Path,
-) -> Result<Option<TrustAnchor<'static>>, IdentityError> {
-    let facts = CertificateFacts::read(der).map_err(|error| invalid(file, error))?;
-    if facts.end_unix_ms <= unix_ms() {
-        return Ok(None);
-    }
-    let anchor = anchor_from_trusted_cert(der).map_err(|error| invalid(file, error))?;
-    Ok(Some(anchor.to_owned()))
-}
-
 /// Returns the fault that explains an error of the verifier.
 fn fault(error: webpki::Error) -> VoucherFault {
     use webpki::Error;
@@ -207,7 +250,7 @@ fn fault(error: webpki::Error) -> VoucherFault {
         Error::CertExpired { .. } => VoucherFault::CertificateExpired,
         Error::CertNotValidYet { .. } => VoucherFault::CertificateNotYetValid,
         Error::CertRevoked => VoucherFault::Revoked,
-        Error::CrlExpired { .. } => VoucherFault::OutdatedRevocationList,
+        Error::CrlExpired { .. } => VoucherFault::UnusableRevocationList,
         Error::UnknownIssuer => VoucherFault::UnknownIssuer,
         Error::UnsupportedCriticalExtension => VoucherFault::Certificate(
             "it has a critical extension that is not supported; proxy certificates (RFC 3820) are \
@@ -275,6 +318,15 @@ fn list_dir(dir: &Path, fits: fn(&str) -> bool) -> Result<Vec<PathBuf>, Identity
     }
     files.sort();
     Ok(files)
+}
+
+/// Returns the name of a file without its directory and ending.
+fn stem(file: &Path) -> PathBuf {
+    file.file_stem().map(PathBuf::from).unwrap_or_default()
+}
+
+fn warn_of_disabled(error: &IdentityError) {
+    tracing::warn!("certificates of an authority are refused until its file is usable: {error}");
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, IdentityError> {

@@ -83,4 +83,4 @@ pub(crate) fn judge(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use longhaul_proto::text::is_printable;
 use longhaul_proto::{Voucher, VoucherFault};
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Name};
+use x509_parser::prelude::{
+    CertificateRevocationList, FromDer, GeneralName, X509Certificate, X509Name,
+};
 use x509_parser::x509::AttributeTypeAndValue;
 
 /// Maximum number of names that are read from a certificate.
@@ -22,10 +24,10 @@ pub(crate) struct CertificateFacts {
     pub(crate) names: Vec<String>,
     /// Time from which it is no longer valid, in milliseconds since 1970-01-01 UTC.
     pub(crate) end_unix_ms: u64,
-    /// If true, it names its own issuer.
-    pub(crate) is_self_issued: bool,
     /// Its subject in DER.
-    subject: Vec<u8>,
+    pub(crate) subject: Vec<u8>,
+    /// Name of its issuer in DER.
+    pub(crate) issuer: Vec<u8>,
 }
 
 impl CertificateFacts {
@@ -56,9 +58,14 @@ impl CertificateFacts {
                 .unwrap_or(0)
                 .saturating_add(1)
                 .saturating_mul(1000),
-            is_self_issued: certificate.subject().as_raw() == certificate.issuer().as_raw(),
             subject: certificate.subject().as_raw().to_vec(),
+            issuer: certificate.issuer().as_raw().to_vec(),
         })
+    }
+
+    /// Returns true if it names its own issuer.
+    pub(crate) fn is_self_issued(&self) -> bool {
+        self.subject == self.issuer
     }
 }
 
@@ -79,6 +86,13 @@ pub(crate) fn read_chain(certificates: &[Vec<u8>]) -> Result<CertificateFacts, V
         }
     }
     Ok(leaf)
+}
+
+/// Returns the name in DER of the authority of a revocation list, which may be of a kind that
+/// cannot be used. `None` if it is malformed.
+pub(crate) fn revocation_list_issuer(der: &[u8]) -> Option<Vec<u8>> {
+    let (_, list) = CertificateRevocationList::from_der(der).ok()?;
+    Some(list.issuer().as_raw().to_vec())
 }
 
 /// Returns the names of a voucher's certificate: its subject and its alternative names.
@@ -186,7 +200,7 @@ pub(crate) mod tests {
         let dc = || DnType::CustomDnType(vec![0, 9, 2342, 19_200_300, 100, 1, 25]);
         let plain = facts(&[(dc(), "org"), (DnType::CommonName, "Ana")], Vec::new());
         assert_eq!(plain.names, ["/DC=org/CN=Ana"]);
-        assert!(plain.is_self_issued);
+        assert!(plain.is_self_issued());
         let tricky = facts(&[(dc(), "org/CN=Ana+x\\")], Vec::new());
         assert_eq!(tricky.names, [r"/DC=org\/CN=Ana\+x\\"]);
         let unknown = facts(

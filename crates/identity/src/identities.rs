@@ -9,17 +9,22 @@ use std::time::Duration;
 use longhaul_hop::unix_ms;
 use longhaul_proto::{Open, PublicKey, Voucher, VoucherFault};
 use parking_lot::RwLock;
-use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::authority::VouchedIdentity;
 use crate::file::PrincipalsFile;
-use crate::vouched_keys::VouchedKeys;
+use crate::vouched_keys::{VouchedKey, VouchedKeys};
 use crate::{IdentityError, Principal};
 
 /// Maximum number of keys that certificates vouch for at a time, at one service. Each takes up to
 /// 16 KiB.
 pub const MAX_VOUCHED_KEYS: usize = 4096;
+/// Maximum number of vouchers that are judged at a time, so that certificates leave processors to
+/// the sessions. Further ones wait.
+const MAX_CONCURRENT_JUDGEMENTS: usize = 2;
+/// Maximum time that a voucher waits until it is judged.
+const MAX_JUDGEMENT_WAIT: Duration = Duration::from_secs(5);
 /// Interval at which certificates and revocation lists are loaded again.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(600);
 /// Maximum time between two looks at the clock, which may be set.
@@ -37,6 +42,8 @@ pub struct Identities {
     changes: watch::Sender<u64>,
     /// Wakes [`Identities::maintain`] when the next end may have changed.
     added: Notify,
+    /// Permits to judge a voucher.
+    judgements: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -76,6 +83,7 @@ impl Identities {
             }),
             changes: watch::Sender::new(0),
             added: Notify::new(),
+            judgements: Arc::new(Semaphore::new(MAX_CONCURRENT_JUDGEMENTS)),
         }
     }
 
@@ -106,7 +114,7 @@ impl Identities {
     ///
     /// # Errors
     /// [`VoucherFault`]: the voucher is not believed. The OPEN may still be admitted by its key.
-    pub fn introduce(&self, open: &Open) -> Result<(), VoucherFault> {
+    pub async fn introduce(self: &Arc<Self>, open: &Open) -> Result<(), VoucherFault> {
         if !open.has_voucher() || !self.state.read().principals.has_authorities() {
             return Ok(());
         }
@@ -120,7 +128,7 @@ impl Identities {
         if open.verify().is_err() {
             return Ok(());
         }
-        self.remember(voucher)
+        self.judge_once(voucher).await
     }
 
     /// Reads the text of a voucher that came with a request which `key` has signed, and remembers
@@ -128,7 +136,11 @@ impl Identities {
     ///
     /// # Errors
     /// [`VoucherFault`]: the voucher is not believed. The request may still be admitted by its key.
-    pub fn introduce_text(&self, key: &PublicKey, text: &str) -> Result<(), VoucherFault> {
+    pub async fn introduce_text(
+        self: &Arc<Self>,
+        key: &PublicKey,
+        text: &str,
+    ) -> Result<(), VoucherFault> {
         if !self.state.read().principals.has_authorities() {
             return Ok(());
         }
@@ -138,11 +150,42 @@ impl Identities {
         }
         match self.is_remembered(&voucher) {
             true => Ok(()),
-            false => self.remember(voucher),
+            false => self.judge_once(voucher).await,
         }
     }
 
-    /// Judges a voucher whose key has proved itself, and remembers it until it ends.
+    /// Remembers that a key was admitted, by its names or otherwise. When too many keys are vouched
+    /// for, those that never were make room.
+    pub fn mark_admitted(&self, key: &PublicKey) {
+        let state = self.state.read();
+        let is_new = |vouched: &VouchedKey| !vouched.is_admitted;
+        if state.vouched.get(key, unix_ms()).is_some_and(is_new) {
+            drop(state);
+            self.state.write().vouched.mark_admitted(key);
+        }
+    }
+
+    /// Judges a voucher whose key has proved itself, when it is its turn.
+    async fn judge_once(self: &Arc<Self>, voucher: Voucher) -> Result<(), VoucherFault> {
+        let turn = Arc::clone(&self.judgements).acquire_owned();
+        let Ok(Ok(turn)) = timeout(MAX_JUDGEMENT_WAIT, turn).await else {
+            return Err(VoucherFault::Busy);
+        };
+        // Several sessions of a copy may begin at the same time.
+        if self.is_remembered(&voucher) {
+            return Ok(());
+        }
+        let identities = Arc::clone(self);
+        let judge = move || {
+            let _turn = turn;
+            identities.remember(voucher)
+        };
+        // It fails only if the judgement panics.
+        let judged = tokio::task::spawn_blocking(judge).await;
+        judged.unwrap_or(Err(VoucherFault::Busy))
+    }
+
+    /// Judges a voucher whose key has proved itself, and remembers it until it ends. Blocking.
     fn remember(&self, voucher: Voucher) -> Result<(), VoucherFault> {
         let now = unix_ms();
         let principals = Arc::clone(&self.state.read().principals);
@@ -266,3 +309,6 @@ impl Identities {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -79,7 +79,7 @@ pub fn vouch(request: &VouchRequest<'_>) -> Result<Voucher, VouchError> {
     let mut certificates = vec![leaf.to_vec()];
     for issuer in issuers {
         // Receivers have the root, or do not trust it.
-        if !CertificateFacts::read(issuer)?.is_self_issued {
+        if !CertificateFacts::read(issuer)?.is_self_issued() {
             certificates.push(issuer.to_vec());
         }
     }

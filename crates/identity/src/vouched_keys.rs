@@ -24,6 +24,8 @@ pub(crate) struct VouchedKeys {
 pub(crate) struct VouchedKey {
     pub(crate) voucher: Arc<Voucher>,
     pub(crate) identity: Arc<VouchedIdentity>,
+    /// If true, the key was admitted since. Others make room.
+    pub(crate) is_admitted: bool,
     order: u64,
 }
 
@@ -63,17 +65,29 @@ impl VouchedKeys {
             lost |= self.keys.remove(&oldest).is_some();
         }
         if self.keys.len() >= self.max_keys {
-            return Err(VoucherFault::Full);
+            // Most certificates of a large authority have no rights here.
+            let strangers = self.keys.iter().filter(|(_, vouched)| !vouched.is_admitted);
+            let oldest = strangers.min_by_key(|(_, vouched)| vouched.order);
+            let oldest = oldest.map(|(key, _)| *key).ok_or(VoucherFault::Full)?;
+            self.keys.remove(&oldest);
         }
         self.added += 1;
         let order = self.added;
         let vouched = VouchedKey {
             voucher,
             identity,
+            is_admitted: false,
             order,
         };
         self.keys.insert(key, vouched);
         Ok(lost)
+    }
+
+    /// Remembers that the key was admitted by its names, so that it does not make room for others.
+    pub(crate) fn mark_admitted(&mut self, key: &PublicKey) {
+        if let Some(vouched) = self.keys.get_mut(key) {
+            vouched.is_admitted = true;
+        }
     }
 
     fn oldest_of_full_subject(&self, identity: &VouchedIdentity) -> Option<PublicKey> {
@@ -194,6 +208,8 @@ mod tests {
         let mut keys = VouchedKeys::new(2);
         keys.insert(voucher(1), identity("a", 10), 0).unwrap();
         keys.insert(voucher(2), identity("b", 20), 0).unwrap();
+        keys.mark_admitted(&PublicKey::from_bytes([1; 32]));
+        keys.mark_admitted(&PublicKey::from_bytes([2; 32]));
         let third = keys.insert(voucher(3), identity("c", 20), 0);
         assert_eq!(third, Err(VoucherFault::Full));
         assert!(has(&keys, 1, 0) && has(&keys, 2, 0));
@@ -201,6 +217,18 @@ mod tests {
         keys.insert(voucher(2), identity("b", 30), 0).unwrap();
         keys.insert(voucher(3), identity("c", 20), 10).unwrap();
         assert!(!has(&keys, 1, 10) && has(&keys, 3, 10));
+    }
+
+    #[test]
+    fn keys_without_rights_make_room() {
+        let mut keys = VouchedKeys::new(2);
+        keys.insert(voucher(1), identity("a", 10), 0).unwrap();
+        keys.mark_admitted(&PublicKey::from_bytes([1; 32]));
+        for key in 2..5 {
+            let name = format!("stranger {key}");
+            assert_eq!(keys.insert(voucher(key), identity(&name, 10), 0), Ok(false));
+        }
+        assert!(has(&keys, 1, 0) && !has(&keys, 3, 0) && has(&keys, 4, 0));
     }
 
     #[test]

@@ -90,10 +90,13 @@ pub enum VoucherFault {
     /// The certificate, or one that issued it, was revoked. Ask the authority for a new one.
     #[error("the certificate was revoked: ask its authority for a new one")]
     Revoked,
-    /// The revocation list of the authority is too old to tell whether the certificate was
-    /// revoked. The operator of this server has to fetch a new one.
-    #[error("the revocation list of its authority is out of date here: tell the operator")]
-    OutdatedRevocationList,
+    /// The revocation list of the authority is too old, or of a kind that cannot be read, so nobody
+    /// can tell whether the certificate was revoked. The operator of this server has to fetch a
+    /// new one.
+    #[error(
+        "the revocation list of its authority is out of date or unreadable here: tell the operator"
+    )]
+    UnusableRevocationList,
     /// No authority that this server trusts has issued the certificate. If it trusts the root,
     /// include the certificates between it and yours in the file for `longhaul keys vouch`.
     #[error(
@@ -111,6 +114,9 @@ pub enum VoucherFault {
     /// The server remembers as many vouched keys as it may. Try again later.
     #[error("too many keys are vouched for here: try again later")]
     Full,
+    /// The server checks many other certificates at the moment. Try again.
+    #[error("too many certificates are being checked here: try again")]
+    Busy,
 }
 
 impl Voucher {

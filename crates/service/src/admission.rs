@@ -5,7 +5,7 @@ use std::sync::Arc;
 use longhaul_hop::{ConnectionPermit, Payer, QuotaExceeded};
 use longhaul_identity::Identities;
 use longhaul_proto::{
-    Admission, Open, OpenRefusal, PublicKey, ReplayMemory, ServiceName, VoucherFault,
+    Admission, Open, OpenRefusal, PublicKey, ReplayMemory, ServiceName, VoucherFault, check_time,
 };
 use parking_lot::Mutex;
 
@@ -39,46 +39,58 @@ impl OpenAdmission {
         }
     }
 
-    /// Checks an OPEN at a depot, as [`Admission::check_at_depot`] does. Its voucher is read before
-    /// `knows` is called (LH-VOUCHER-5).
+    /// Reads the voucher of an OPEN, before the OPEN is checked (LH-VOUCHER-5). Returns the fault for
+    /// which it is not believed.
+    pub async fn read_voucher(&self, open: &Open, now_unix_ms: u64) -> Option<VoucherFault> {
+        // The check fails for the same reason.
+        check_time(open.signed_at_unix_ms, now_unix_ms).ok()?;
+        self.identities.introduce(open).await.err()
+    }
+
+    /// Checks an OPEN at a depot, as [`Admission::check_at_depot`] does. `fault` is that of its
+    /// voucher.
     ///
     /// # Errors
     /// The first [`OpenRefusal`].
     pub fn check_at_depot(
         &self,
         open: &Open,
+        fault: Option<VoucherFault>,
         now_unix_ms: u64,
         knows: impl FnOnce(&PublicKey) -> bool,
     ) -> Result<(), OpenRefusal> {
-        let mut fault = None;
-        let knows = |key: &PublicKey| {
-            fault = self.identities.introduce(open).err();
-            knows(key)
-        };
         let checked = self.checks.check_at_depot(open, now_unix_ms, knows);
-        checked.map_err(|refusal| explain(refusal, fault))
+        self.conclude(open, fault, checked)
     }
 
-    /// Checks an OPEN at the acceptor, as [`Admission::check_at_acceptor`] does. Its voucher is
-    /// read before `knows` is called (LH-VOUCHER-5).
+    /// Checks an OPEN at the acceptor, as [`Admission::check_at_acceptor`] does. `fault` is that of
+    /// its voucher.
     ///
     /// # Errors
     /// The first [`OpenRefusal`].
     pub fn check_at_acceptor(
         &self,
         open: &Open,
+        fault: Option<VoucherFault>,
         now_unix_ms: u64,
         knows: impl FnOnce(&PublicKey) -> bool,
         offers: impl FnOnce(&ServiceName) -> bool,
     ) -> Result<(), OpenRefusal> {
-        let mut fault = None;
-        let knows = |key: &PublicKey| {
-            fault = self.identities.introduce(open).err();
-            knows(key)
-        };
         let checked = self
             .checks
             .check_at_acceptor(open, now_unix_ms, knows, offers);
+        self.conclude(open, fault, checked)
+    }
+
+    fn conclude(
+        &self,
+        open: &Open,
+        fault: Option<VoucherFault>,
+        checked: Result<(), OpenRefusal>,
+    ) -> Result<(), OpenRefusal> {
+        if checked.is_ok() && open.has_voucher() {
+            self.identities.mark_admitted(&open.principal);
+        }
         checked.map_err(|refusal| explain(refusal, fault))
     }
 

@@ -9,6 +9,7 @@ use longhaul_hop::{
 };
 use longhaul_proto::{
     Open, OpenRefusal, PublicKey, ResumeAnswer, ResumeOffer, ServiceName, Status, StatusCode,
+    VoucherFault,
 };
 use longhaul_service::OpenAdmission;
 use rustls::server::UnbufferedServerConnection;
@@ -152,7 +153,9 @@ impl Acceptor {
                 return Err(away(None, Error::Peer(late), Some((stream, why))));
             }
         };
-        let payer = match self.admit(&open, decide) {
+        let now = self.initiator_clock_ms();
+        let fault = self.admission.read_voucher(&open, now).await;
+        let payer = match self.admit(&open, fault, decide) {
             Ok(payer) => payer,
             Err(refusal) => {
                 let reported = refusal.to_refusal(|| self.not_offered_detail(&open.service));
@@ -173,10 +176,12 @@ impl Acceptor {
         })
     }
 
-    /// Checks an OPEN (LH-ADMIT-1). Checks of state shared among principals come last.
+    /// Checks an OPEN (LH-ADMIT-1), whose voucher has this fault. Checks of state shared among
+    /// principals come last.
     fn admit(
         &self,
         open: &Open,
+        fault: Option<VoucherFault>,
         decide: impl FnOnce(&Open) -> Result<Payer, AdmissionError>,
     ) -> Result<Payer, AdmissionError> {
         let now = self.initiator_clock_ms();
@@ -184,7 +189,7 @@ impl Acceptor {
         // Delegates act for principals that are known themselves.
         let is_open = open.delegation.is_none() && self.open_services.contains(&open.service);
         self.admission
-            .check_at_acceptor(open, now, |key| self.knows(key) || is_open, offers)
+            .check_at_acceptor(open, fault, now, |key| self.knows(key) || is_open, offers)
             .map_err(AdmissionError::Refused)?;
         let payer = decide(open)?;
         self.admission

@@ -75,7 +75,8 @@ impl Bench {
     }
 
     fn let_in(&self, parts: &Parts, body: &[u8], now: u64) -> Result<String, Problem> {
-        let checked = self.gate.check(parts, now)?;
+        let presented = self.gate.check(parts, now)?;
+        let checked = self.gate.authorize(presented, parts, None)?;
         self.gate
             .check_body_and_replay(&checked, parts, body, now)
             .map(|caller| caller.user)

@@ -9,13 +9,14 @@ use rcgen::{
 };
 
 use super::*;
+use crate::certificate::CertificateFacts;
 use crate::{VouchRequest, verify_server, vouch};
 
 /// A moment of 2026, in milliseconds since 1970-01-01 UTC.
 const NOW: u64 = 1_780_000_000_000;
 const DAY: Duration = Duration::from_secs(86_400);
 
-type Ca = CertifiedIssuer<'static, KeyPair>;
+pub(crate) type Ca = CertifiedIssuer<'static, KeyPair>;
 
 fn ca_params(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
@@ -24,7 +25,7 @@ fn ca_params(name: &str) -> CertificateParams {
     params
 }
 
-fn root(name: &str) -> Ca {
+pub(crate) fn root(name: &str) -> Ca {
     Ca::self_signed(ca_params(name), KeyPair::generate().unwrap()).unwrap()
 }
 
@@ -33,7 +34,7 @@ fn intermediate(name: &str, issuer: &Ca) -> Ca {
 }
 
 /// Returns the parameters of a certificate that is valid from 2020 to 2040.
-fn user(name: &str) -> CertificateParams {
+pub(crate) fn user(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params
@@ -87,7 +88,7 @@ fn authority(anchors: TrustAnchors, subjects: &[&str]) -> Authority {
     }
 }
 
-fn revocation_list(ca: &Ca, revoked: &[u64], next_update: i32) -> Vec<u8> {
+pub(crate) fn revocation_list(ca: &Ca, revoked: &[u64], next_update: i32) -> Vec<u8> {
     let revoked = revoked.iter().map(|serial| RevokedCertParams {
         serial_number: SerialNumber::from(*serial),
         revocation_time: date_time_ymd(2021, 1, 1),
@@ -245,7 +246,7 @@ fn revocation_lists_are_obeyed() {
         ),
         (
             revocation_list(&ca, &[], 2022),
-            Some(VoucherFault::OutdatedRevocationList),
+            Some(VoucherFault::UnusableRevocationList),
         ),
     ] {
         let believed = [authority(anchors(&[&ca], &[&crl]), &["/O=Lab/*"])];
@@ -257,13 +258,70 @@ fn revocation_lists_are_obeyed() {
     assert!(judge(&believed, &voucher, NOW).is_ok());
 }
 
+/// Returns a list of version 1, which has neither a version nor extensions (RFC 5280, section 5.1).
+/// Its signature is empty.
+fn list_of_version_1(ca: &Ca) -> Vec<u8> {
+    let element = |tag: u8, parts: &[&[u8]]| {
+        let content = parts.concat();
+        let length = u16::try_from(content.len()).unwrap().to_be_bytes();
+        [&[tag, 0x82], &length[..], &content].concat()
+    };
+    let subject = CertificateFacts::read(ca.as_ref().der()).unwrap().subject;
+    // ecdsa-with-SHA256
+    let algorithm = [0x30, 0x0a, 0x06, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
+    let time = [&[0x17, 13][..], b"210101000000Z"].concat();
+    let list = element(0x30, &[&algorithm, &subject, &time, &time]);
+    element(0x30, &[&list, &algorithm, &[0x03, 2, 0, 0]])
+}
+
 #[test]
-fn unreadable_revocation_list_is_an_error() {
+fn useless_list_disables_only_its_authority() {
+    let (ca, other) = (root("ca"), root("other"));
+    let ana = voucher_of(&user("Ana"), &ca, &[], NOW);
+    let bo = voucher_of(&user("Bo"), &other, &[], NOW);
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("ca.pem"), root("ca").as_ref().pem()).unwrap();
-    std::fs::write(dir.path().join("ca.r0"), "junk").unwrap();
+    let write = |name: &str, content: &[u8]| {
+        std::fs::write(dir.path().join(name), content).unwrap();
+    };
+    write("ca.0", ca.as_ref().pem().as_bytes());
+    write("ca.pem", ca.as_ref().pem().as_bytes());
+    write("other.0", other.as_ref().pem().as_bytes());
+    write("odd.0", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    std::os::unix::fs::symlink("nowhere", dir.path().join("gone.0")).unwrap();
+    let judged = || {
+        let anchors = TrustAnchors::load(dir.path(), None).unwrap();
+        let believed = [authority(anchors, &["/O=Lab/*"])];
+        [&ana, &bo].map(|voucher| judge(&believed, voucher, NOW).err())
+    };
+    assert_eq!(judged(), [None, None]);
+    let refused = [Some(VoucherFault::UnusableRevocationList), None];
+    // Known by the name of the file.
+    write("ca.r0", b"junk");
+    assert_eq!(judged(), refused);
+    write("ca.r0", b"");
+    assert_eq!(judged(), refused);
+    std::fs::remove_file(dir.path().join("ca.r0")).unwrap();
+    // Known by the name in the list.
+    write("named.crl", &list_of_version_1(&ca));
+    assert_eq!(judged(), refused);
+    // A sound list beside it does not help, because it may lack what the other one has.
+    write("ca.r0", &revocation_list(&ca, &[], 2040));
+    assert_eq!(judged(), refused);
+}
+
+#[test]
+fn useless_list_of_an_unknown_authority_is_an_error() {
+    let ca = root("ca");
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("ca.pem"), ca.as_ref().pem()).unwrap();
+    let list = dir.path().join("list.r0");
+    std::fs::write(&list, "junk").unwrap();
     let error = TrustAnchors::load(dir.path(), None).unwrap_err();
-    assert!(error.to_string().contains("ca.r0"), "{error}");
+    assert!(error.to_string().contains("list.r0"), "{error}");
+    // So is a single file that cannot be used.
+    std::fs::write(&list, list_of_version_1(&ca)).unwrap();
+    let error = TrustAnchors::load(&dir.path().join("ca.pem"), Some(&list)).unwrap_err();
+    assert!(error.to_string().contains("list.r0"), "{error}");
     let none = TrustAnchors::load(Path::new("/nonexistent"), None).unwrap_err();
     assert!(none.to_string().contains("/nonexistent"), "{none}");
 }

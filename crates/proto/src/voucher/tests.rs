@@ -134,7 +134,7 @@ fn voucher_for_another_key_is_not_the_principals() {
 /// LH-VOUCHER-3.
 #[test]
 fn time_and_lifetime_are_checked() {
-    let ahead = u64::try_from(crate::MAX_SIGNATURE_AHEAD.as_millis()).unwrap();
+    let ahead = u64::try_from(MAX_SIGNATURE_AHEAD.as_millis()).unwrap();
     let longest = u64::try_from(MAX_VOUCHER_LIFETIME.as_millis()).unwrap();
     let start = 1_000_000_000;
     let mut voucher = voucher(PublicKey::from_bytes([3; 32]), 100);
