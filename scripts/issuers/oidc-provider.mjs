@@ -5,6 +5,7 @@
 //   approve CODE   the user confirms a device code
 //   deny CODE      the user refuses it
 //   mint CLAIMS    prints a token with these claims (JSON), signed by the issuer
+//   knows TOKEN    prints whether a refresh token is valid: true or false
 //   rotate         replaces the key
 //   down, up       stops and continues to answer
 import { createServer } from 'node:http';
@@ -132,6 +133,7 @@ const commands = {
   approve,
   deny,
   mint,
+  knows: async (token) => Boolean(await provider.RefreshToken.find(token)),
   rotate: async () => {
     await useNewKey();
     return 'rotated';

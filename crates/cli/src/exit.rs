@@ -148,7 +148,9 @@ fn for_login_error(error: &LoginError) -> Exit {
         Url(_) | File { .. } | NoDeviceCodes { .. } => Exit::Usage,
         Fetch(FetchError::Unreachable { .. }) => Exit::NoRoute,
         Fetch(FetchError::Status { .. } | FetchError::Answer { .. }) => Exit::Disagreement,
-        Refused { .. } | NotConfirmed { .. } | Ended { .. } => Exit::Unauthorised,
+        Refused { .. } | NotConfirmed { .. } | Ended { .. } | NotRenewed { .. } => {
+            Exit::Unauthorised
+        }
     }
 }
 

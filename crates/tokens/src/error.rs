@@ -104,6 +104,15 @@ pub enum LoginError {
         /// Reason.
         detail: String,
     },
+    /// The token has expired, and the issuer gave no new one a moment ago. Wait a minute, or log in
+    /// again.
+    #[error("the token of {issuer} has expired and cannot be renewed now: {detail}")]
+    NotRenewed {
+        /// The issuer.
+        issuer: String,
+        /// Reason.
+        detail: String,
+    },
     /// A file of logins or tokens cannot be read or written.
     #[error("{}: {source}", printable(file.as_os_str().as_encoded_bytes()))]
     File {

@@ -1,16 +1,21 @@
 //! The token that one server receives from this user.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use longhaul_proto::Endpoint;
+use longhaul_proto::text::printable;
 use longhaul_transfer::{BearerToken, TokenFuture, TokenSource};
+use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 use crate::binding::audience_names;
 use crate::discovery::{Discovery, read_token};
 use crate::error::LoginError;
 use crate::login::{
-    Freshness, Login, LoginSource, LoginStore, own_claims, refresh, revoke, unix_now,
+    Freshness, IssuerLogin, Login, LoginSource, LoginStore, RENEWAL_RETRY_INTERVAL, own_claims,
+    refresh, revoke, unix_now,
 };
 
 /// Tokens of this user for one server, as they are now.
@@ -18,6 +23,17 @@ pub struct HostTokens {
     server: Endpoint,
     store: Option<LoginStore>,
     discovery: Discovery,
+    /// Renewals of expired tokens that have failed, by login. Locked while a token is renewed.
+    failed: Mutex<HashMap<Vec<String>, (Instant, String)>>,
+}
+
+/// Who else may be waited for before a token is renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    /// Everybody who changes the logins.
+    ForOthers,
+    /// Nobody, as the token is still valid.
+    ForNobody,
 }
 
 impl HostTokens {
@@ -28,6 +44,7 @@ impl HostTokens {
             server,
             store: logins.map(LoginStore::new),
             discovery: Discovery::from_environment(),
+            failed: Mutex::default(),
         }
     }
 
@@ -54,7 +71,7 @@ impl HostTokens {
             }
         };
         for login in logins.into_iter().filter(|login| self.is_for(login)) {
-            match current_token(&store, login).await {
+            match self.current_token(&store, login).await {
                 Ok(token) => return Some(token),
                 Err(error) => failed(error),
             }
@@ -70,6 +87,52 @@ impl HostTokens {
                 names(&issuer.access_token, &self.server)
             }
             _ => is_named,
+        }
+    }
+
+    /// Returns the token of a login, and renews it if needed.
+    async fn current_token(
+        &self,
+        store: &LoginStore,
+        login: Login,
+    ) -> Result<BearerToken, LoginError> {
+        let issuer = match &login.source {
+            LoginSource::File(file) => return token_of_file(file.clone()).await,
+            LoginSource::Issuer(issuer) => issuer,
+        };
+        let token = issuer.access_token.clone();
+        let now = unix_now();
+        match issuer.freshness(now) {
+            Freshness::Fresh => Ok(token),
+            // It is valid, so one stream renews it, and others do not wait.
+            Freshness::Aging => {
+                if issuer.waits_for_issuer(now) {
+                    return Ok(token);
+                }
+                let Ok(_renewing) = self.failed.try_lock() else {
+                    return Ok(token);
+                };
+                match renew(store.clone(), login, Waiting::ForNobody).await {
+                    Err(ended @ LoginError::Ended { .. }) => Err(ended),
+                    renewed => Ok(renewed.unwrap_or(token)),
+                }
+            }
+            Freshness::Expired => {
+                let mut failed = self.failed.lock().await;
+                let (name, issuer) = (login.identity(), issuer.issuer.clone());
+                if let Some((at, detail)) = failed.get(&name)
+                    && at.elapsed() < RENEWAL_RETRY_INTERVAL
+                {
+                    let (issuer, detail) = (printable(issuer.as_bytes()), detail.clone());
+                    return Err(LoginError::NotRenewed { issuer, detail });
+                }
+                let renewed = renew(store.clone(), login, Waiting::ForOthers).await;
+                match &renewed {
+                    Ok(_) => failed.remove(&name),
+                    Err(error) => failed.insert(name, (Instant::now(), error.to_string())),
+                };
+                renewed
+            }
         }
     }
 }
@@ -102,54 +165,86 @@ fn names(token: &BearerToken, server: &Endpoint) -> bool {
     })
 }
 
-/// Returns the token of a login, and renews it if needed.
-async fn current_token(store: &LoginStore, login: Login) -> Result<BearerToken, LoginError> {
-    let issuer = match &login.source {
-        LoginSource::File(file) => {
-            let file = file.clone();
-            let read = {
-                let file = file.clone();
-                blocking(move || read_token(&file, false)).await
-            };
-            return read.unwrap_or_else(|| Err(interrupted(file)));
-        }
-        LoginSource::Issuer(issuer) => issuer,
+async fn token_of_file(file: PathBuf) -> Result<BearerToken, LoginError> {
+    let read = {
+        let file = file.clone();
+        blocking(move || read_token(&file, false)).await
     };
-    if issuer.freshness(unix_now()) == Freshness::Fresh {
-        return Ok(issuer.access_token.clone());
-    }
-    // Other processes may renew it at the same time.
+    read.unwrap_or_else(|| Err(interrupted(file)))
+}
+
+/// Renews the token of a login, also if the caller is cancelled: many issuers accept a refresh
+/// token once.
+async fn renew(
+    store: LoginStore,
+    login: Login,
+    waiting: Waiting,
+) -> Result<BearerToken, LoginError> {
+    let renewed = tokio::spawn(renew_stored(store, login, waiting)).await;
+    renewed.unwrap_or_else(|_| Err(interrupted(PathBuf::new())))
+}
+
+async fn renew_stored(
+    store: LoginStore,
+    login: Login,
+    waiting: Waiting,
+) -> Result<BearerToken, LoginError> {
+    let interrupted = || interrupted(PathBuf::new());
     let locked = {
-        let (store, login) = (store.clone(), login.clone());
+        let store = store.clone();
         blocking(move || {
-            let lock = store.lock()?;
-            let login = store.reload(&login)?.unwrap_or(login);
-            Ok::<_, LoginError>((lock, login))
+            let lock = match waiting {
+                Waiting::ForOthers => store.lock()?,
+                Waiting::ForNobody => store.try_lock()?,
+            };
+            Ok::<_, LoginError>((lock, store.reload(&login)?, login))
         })
         .await
     };
-    let (_lock, login) = locked.unwrap_or_else(|| Err(interrupted(PathBuf::new())))?;
-    let LoginSource::Issuer(issuer) = &login.source else {
-        return Err(interrupted(PathBuf::new()));
+    let (_lock, stored, login) = locked.unwrap_or_else(|| Err(interrupted()))?;
+    let Some(stored) = stored else {
+        return Err(LoginError::Ended {
+            issuer: login.identity().remove(0),
+            detail: "longhaul logout has removed it".into(),
+        });
     };
-    let freshness = issuer.freshness(unix_now());
-    if freshness == Freshness::Fresh {
-        return Ok(issuer.access_token.clone());
+    let hosts = stored.hosts;
+    let LoginSource::Issuer(issuer) = stored.source else {
+        return Err(interrupted());
+    };
+    // Another stream or process may have renewed it, or have tried to.
+    let now = unix_now();
+    let freshness = issuer.freshness(now);
+    let is_enough = match freshness {
+        Freshness::Fresh => true,
+        Freshness::Aging => issuer.waits_for_issuer(now),
+        Freshness::Expired => false,
+    };
+    if is_enough {
+        return Ok(issuer.access_token);
     }
-    match refresh(issuer).await {
-        Ok(renewed) => {
-            let token = renewed.access_token.clone();
-            let login = Login {
-                hosts: login.hosts,
-                source: LoginSource::Issuer(Box::new(renewed)),
+    let (result, issuer) = match refresh(&issuer).await {
+        Ok(renewed) => (Ok(renewed.access_token.clone()), renewed),
+        Err(error) => {
+            let result = match freshness {
+                Freshness::Expired => Err(error),
+                _ => Ok(issuer.access_token.clone()),
             };
-            store.save(&login)?;
-            Ok(token)
+            let failed = IssuerLogin {
+                renewal_failed: Some(unix_now()),
+                ..*issuer
+            };
+            (result, failed)
         }
-        // It is still valid for a while.
-        Err(_) if freshness == Freshness::Aging => Ok(issuer.access_token.clone()),
-        Err(error) => Err(error),
-    }
+    };
+    let login = Login {
+        hosts,
+        source: LoginSource::Issuer(Box::new(issuer)),
+    };
+    blocking(move || store.replace(&login))
+        .await
+        .unwrap_or_else(|| Err(interrupted()))?;
+    result
 }
 
 /// Runs blocking work. Returns `None` if the process is ending.
@@ -163,10 +258,144 @@ fn interrupted(file: PathBuf) -> LoginError {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use oauth2::RefreshToken;
     use serde_json::json;
+    use tokio::task::JoinSet;
 
     use super::*;
+    use crate::login::login_for_tests;
     use crate::test_keys::{TestKey, signed};
+
+    /// The place of an issuer that gives new tokens.
+    struct TokenEndpoint {
+        url: String,
+        requests: Arc<AtomicUsize>,
+    }
+
+    impl TokenEndpoint {
+        /// Answers each request with this status and text.
+        fn new(status: &'static str, body: &'static str) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            let requests = Arc::<AtomicUsize>::default();
+            let counted = requests.clone();
+            std::thread::spawn(move || {
+                for mut stream in listener.incoming().map_while(Result::ok) {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    let mut reader = BufReader::new(stream.try_clone().unwrap());
+                    let mut length = 0;
+                    for line in reader.by_ref().lines().map_while(Result::ok) {
+                        if line.is_empty() {
+                            break;
+                        }
+                        let line = line.to_ascii_lowercase();
+                        if let Some(bytes) = line.strip_prefix("content-length: ") {
+                            length = bytes.parse().unwrap();
+                        }
+                    }
+                    let _ = reader.read_exact(&mut vec![0; length]);
+                    let _ = write!(
+                        stream,
+                        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\n\
+                         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                        body.len()
+                    );
+                }
+            });
+            Self { url, requests }
+        }
+
+        /// Returns a login that was made and expires so many seconds before or after now.
+        fn login(&self, made: u64, expires: i64) -> Login {
+            let login = IssuerLogin {
+                token_endpoint: self.url.parse().unwrap(),
+                obtained: unix_now() - made,
+                expires: unix_now().checked_add_signed(expires),
+                refresh_token: Some(RefreshToken::new("secret".into())),
+                ..login_for_tests(&self.url, "old")
+            };
+            Login {
+                hosts: vec!["dtn.example".parse().unwrap()],
+                source: LoginSource::Issuer(Box::new(login)),
+            }
+        }
+
+        fn requests(&self) -> usize {
+            self.requests.load(Ordering::Relaxed)
+        }
+    }
+
+    const NEW_TOKEN: &str =
+        r#"{"access_token": "new", "token_type": "Bearer", "expires_in": 3600}"#;
+
+    /// Returns the tokens that many streams find at the same time.
+    async fn found_by_streams(store: &LoginStore) -> Vec<Option<String>> {
+        let tokens = Arc::new(tokens("dtn.example:7511", None, store));
+        let mut streams = JoinSet::new();
+        for _ in 0..16 {
+            let tokens = tokens.clone();
+            streams.spawn(async move {
+                let token = tokens.token().await;
+                token.map(|token| token.secret().to_owned())
+            });
+        }
+        streams.join_all().await
+    }
+
+    #[tokio::test]
+    async fn expired_token_is_renewed_once_for_all_streams() {
+        let tmp = tempfile::tempdir().unwrap();
+        let store = LoginStore::new(tmp.path().join("logins"));
+        let issuer = TokenEndpoint::new("200 OK", NEW_TOKEN);
+        store.add(issuer.login(3600, -1)).unwrap();
+        let found = found_by_streams(&store).await;
+        assert!(found.iter().all(|token| token.as_deref() == Some("new")));
+        assert_eq!(issuer.requests(), 1);
+    }
+
+    #[tokio::test]
+    async fn valid_token_is_used_while_its_issuer_fails() {
+        let tmp = tempfile::tempdir().unwrap();
+        let store = LoginStore::new(tmp.path().join("logins"));
+        let issuer = TokenEndpoint::new("503 Service Unavailable", "");
+        store.add(issuer.login(36_000, 3600)).unwrap();
+        // Twice, as by two commands.
+        for _ in 0..2 {
+            let found = found_by_streams(&store).await;
+            assert!(found.iter().all(|token| token.as_deref() == Some("old")));
+        }
+        assert_eq!(issuer.requests(), 1, "and again after a minute");
+    }
+
+    #[tokio::test]
+    async fn failed_renewal_of_an_expired_token_is_not_repeated_at_once() {
+        let tmp = tempfile::tempdir().unwrap();
+        let store = LoginStore::new(tmp.path().join("logins"));
+        let issuer = TokenEndpoint::new("503 Service Unavailable", "");
+        store.add(issuer.login(3600, -1)).unwrap();
+        let found = found_by_streams(&store).await;
+        assert!(found.iter().all(Option::is_none));
+        assert_eq!(issuer.requests(), 1);
+    }
+
+    #[tokio::test]
+    async fn renewal_does_not_undo_a_logout() {
+        let tmp = tempfile::tempdir().unwrap();
+        let store = LoginStore::new(tmp.path().join("logins"));
+        let issuer = TokenEndpoint::new("200 OK", NEW_TOKEN);
+        let login = issuer.login(3600, -1);
+        store.add(login.clone()).unwrap();
+        store.remove(|_| true).unwrap();
+        let renewed = renew(store.clone(), login, Waiting::ForOthers).await;
+        assert!(matches!(renewed, Err(LoginError::Ended { .. })), "{renewed:?}");
+        assert!(store.list().unwrap().is_empty());
+        assert_eq!(issuer.requests(), 0);
+    }
 
     fn token(audience: &str) -> String {
         signed(&TestKey::ed("one"), &json!({ "aud": audience, "exp": 5 }))
@@ -180,6 +409,7 @@ mod tests {
                 token: environment.map(Into::into),
                 ..Discovery::default()
             },
+            failed: Mutex::default(),
         }
     }
 

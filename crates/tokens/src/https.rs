@@ -1,8 +1,11 @@
 //! Requests to issuers: by HTTPS, within bounds of time and size.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use longhaul_proto::text::printable_within;
+use oauth2::AsyncHttpClient;
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Request, Response};
 use serde::de::DeserializeOwned;
@@ -20,6 +23,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ANSWER_BYTES: usize = 256 << 10;
 /// Maximum length of a quoted cause, in bytes.
 const MAX_QUOTED_BYTES: usize = 200;
+
+/// Answer to a request of the library for OAuth 2.0.
+type HttpFuture<'c> =
+    Pin<Box<dyn Future<Output = Result<oauth2::HttpResponse, FetchError>> + Send + 'c>>;
 
 /// Client of one issuer.
 #[derive(Debug, Clone)]
@@ -86,14 +93,29 @@ impl IssuerClient {
         self.body(url, response).await
     }
 
+    /// Posts a form, and ignores the answer.
+    pub(crate) async fn post_form(&self, url: &Url, form: String) -> Result<(), FetchError> {
+        let mut request = Request::new(Method::POST, url.clone());
+        let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+        request.headers_mut().insert(CONTENT_TYPE, kind);
+        *request.body_mut() = Some(form.into());
+        let status = self.execute(request).await?.status();
+        match status.is_success() {
+            true => Ok(()),
+            false => Err(FetchError::Status {
+                url: shown(url),
+                status: status.as_u16(),
+            }),
+        }
+    }
+
     async fn fetch_json<T: DeserializeOwned>(&self, url: &Url) -> Result<T, FetchError> {
         let body = self.fetch(url).await?;
         // The error would quote the answer.
         serde_json::from_slice(&body).map_err(|_| answer(url, "not the expected JSON".into()))
     }
 
-    /// Sends a request of the library for OAuth 2.0.
-    pub(crate) async fn send(
+    async fn send(
         &self,
         request: oauth2::HttpRequest,
     ) -> Result<oauth2::HttpResponse, FetchError> {
@@ -132,6 +154,16 @@ impl IssuerClient {
                 None => return Ok(body),
             }
         }
+    }
+}
+
+/// Sends the requests of the library for OAuth 2.0.
+impl<'c> AsyncHttpClient<'c> for IssuerClient {
+    type Error = FetchError;
+    type Future = HttpFuture<'c>;
+
+    fn call(&'c self, request: oauth2::HttpRequest) -> HttpFuture<'c> {
+        Box::pin(self.send(request))
     }
 }
 

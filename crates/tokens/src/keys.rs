@@ -4,7 +4,9 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
+use jsonwebtoken::jwk::{
+    AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse,
+};
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
 use serde::Deserialize;
 
@@ -131,18 +133,17 @@ impl IssuerKey {
             .as_ref()
             .is_none_or(|operations| operations.contains(&KeyOperations::Verify));
         // The key decides which method it is for, and not the token.
-        let algorithm = match &source.algorithm {
-            AlgorithmParameters::RSA(_) => Algorithm::RS256,
+        let (algorithm, name) = match &source.algorithm {
+            AlgorithmParameters::RSA(_) => (Algorithm::RS256, KeyAlgorithm::RS256),
             AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => {
-                Algorithm::ES256
+                (Algorithm::ES256, KeyAlgorithm::ES256)
             }
             AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
-                Algorithm::EdDSA
+                (Algorithm::EdDSA, KeyAlgorithm::EdDSA)
             }
             _ => return None,
         };
-        let named = common.key_algorithm.map(|named| named.to_algorithm());
-        let is_of_algorithm = named.is_none_or(|named| named.is_ok_and(|named| named == algorithm));
+        let is_of_algorithm = common.key_algorithm.is_none_or(|named| named == name);
         if !is_for_signatures || !may_verify || !is_of_algorithm {
             return None;
         }

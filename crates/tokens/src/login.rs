@@ -17,6 +17,8 @@ use crate::claims::OwnClaims;
 pub use device::{LoginRequest, PendingLogin};
 pub(crate) use device::{refresh, revoke};
 pub use store::LoginStore;
+#[cfg(test)]
+pub(crate) use store::tests::login as login_for_tests;
 
 /// A login: where its token is from, and which hosts receive it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,6 +60,9 @@ pub struct IssuerLogin {
     pub(crate) expires: Option<u64>,
     /// Secret by which a new token is obtained without the user.
     pub(crate) refresh_token: Option<RefreshToken>,
+    /// Time of the last attempt to renew the token, in seconds since 1970, if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) renewal_failed: Option<u64>,
 }
 
 impl PartialEq for IssuerLogin {
@@ -65,6 +70,9 @@ impl PartialEq for IssuerLogin {
         self.identity() == other.identity() && self.access_token == other.access_token
     }
 }
+
+/// Shortest time between two attempts to renew a token, if the first one failed.
+pub(crate) const RENEWAL_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// State of a token's validity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +128,13 @@ impl IssuerLogin {
         hosts.collect()
     }
 
+    /// Returns true if a token that is still valid should not be renewed yet, as that has failed a
+    /// moment ago.
+    pub(crate) fn waits_for_issuer(&self, now: u64) -> bool {
+        let failed = self.renewal_failed.filter(|failed| *failed <= now);
+        failed.is_some_and(|failed| now - failed < RENEWAL_RETRY_INTERVAL.as_secs())
+    }
+
     /// Returns how fresh the token is. One that can be renewed is when half of its time has passed.
     pub(crate) fn freshness(&self, now: u64) -> Freshness {
         let Some(expires) = self.expires else {
@@ -172,5 +187,17 @@ mod tests {
         assert_eq!(login(Some(1100), None).freshness(1099), Freshness::Fresh);
         assert_eq!(login(Some(1100), None).freshness(1100), Freshness::Expired);
         assert_eq!(login(None, Some("r")).freshness(5000), Freshness::Fresh);
+    }
+
+    #[test]
+    fn failed_renewal_is_repeated_after_a_minute() {
+        let login = IssuerLogin {
+            renewal_failed: Some(1000),
+            ..store::tests::login("https://a.example/", "x")
+        };
+        // The clock may be set back.
+        for (now, waits) in [(999, false), (1000, true), (1059, true), (1060, false)] {
+            assert_eq!(login.waits_for_issuer(now), waits, "{now}");
+        }
     }
 }

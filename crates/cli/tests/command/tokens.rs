@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::{Running, Service, Stage};
 use issuers::{AUDIENCE, Issuer, unix_now};
@@ -85,7 +85,8 @@ impl World {
     }
 
     /// Starts a copy from standard input, which stays open, and waits until data is in place.
-    fn start_endless_copy(&self) -> Running {
+    /// Fails with all that it says if it ends before that.
+    fn start_endless_copy(&self) -> Result<Running, String> {
         let mut command = self.longhaul();
         command
             .args(["cp", "--json", "--host-key", &self.server.key, "-"])
@@ -95,9 +96,16 @@ impl World {
             .stderr(Stdio::piped());
         let mut copy = Running::new(command);
         let stdin = copy.child.stdin.as_mut().unwrap();
-        stdin.write_all(&vec![7; 4 << 20]).unwrap();
-        copy.until(|event| event["event"] == "progress" && event["bytes"].as_u64() > Some(0));
-        copy
+        // A copy that has ended reads nothing.
+        let _ = stdin.write_all(&vec![7; 4 << 20]);
+        let flows =
+            |event: &Value| event["event"] == "progress" && event["bytes"].as_u64() > Some(0);
+        copy.until(|event| event["event"] == "report" || flows(event));
+        if copy.events.last().is_some_and(flows) {
+            return Ok(copy);
+        }
+        let ended = copy.child.wait_with_output().unwrap();
+        Err(format!("{:?} {}", copy.events, errors(&ended)))
     }
 }
 
@@ -289,10 +297,14 @@ fn device_login_gets_a_token_and_keeps_it_secret() {
         succeeded(&world.fetch());
     }
     succeeded(&world.fetch());
+    let refresh_token = stored()["source"]["issuer"]["refresh_token"].clone();
+    let knows = format!("knows {}", refresh_token.as_str().unwrap());
+    assert_eq!(issuer.command(&knows), "true");
     let mut logout = world.longhaul();
     let logout = logout.args(["logout", &issuer.url]).output().unwrap();
     succeeded(&logout);
     assert!(!file.exists());
+    assert_eq!(issuer.command(&knows), "false");
     refused(&world.fetch(), "ask its operator");
 }
 
@@ -340,9 +352,18 @@ fn running_copy_ends_when_its_token_expires() {
         return;
     };
     let world = World::with(&issuer, "leeway_seconds = 0\n");
-    let expires = json!({ "exp": unix_now() + 10 });
-    world.use_token(&issuer.token_with("storage.create:/in", &expires));
-    let (report, code, errors) = world.start_endless_copy().report();
+    // A slow machine needs longer until data flows.
+    let mut seconds = 5;
+    let copy = loop {
+        let expires = json!({ "exp": unix_now() + seconds });
+        world.use_token(&issuer.token_with("storage.create:/in", &expires));
+        match world.start_endless_copy() {
+            Ok(copy) => break copy,
+            Err(said) => assert!(said.contains("expired"), "{said}"),
+        }
+        seconds *= 2;
+    };
+    let (report, code, errors) = copy.report();
     assert_eq!(code, Some(4), "{report} {errors}");
     let said = format!("{report} {errors}");
     assert!(said.contains("has expired"), "{said}");
@@ -357,7 +378,7 @@ fn running_copy_ends_when_its_subject_is_denied() {
     };
     let world = World::new(&issuer);
     world.use_token(&issuer.token("storage.create:/in"));
-    let copy = world.start_endless_copy();
+    let copy = world.start_endless_copy().unwrap();
     trust(&world.stage, &issuer, "deny_subjects = [\"alice\"]\n");
     world.server.hang_up();
     let (report, code, errors) = copy.report();

@@ -7,11 +7,11 @@ use longhaul_transfer::BearerToken;
 use oauth2::basic::{BasicClient, BasicErrorResponseType, BasicTokenResponse};
 use oauth2::{
     AuthType, ClientId, DeviceAuthorizationUrl, DeviceCodeErrorResponse,
-    DeviceCodeErrorResponseType, ErrorResponse, RefreshToken, RequestTokenError, RevocationUrl,
-    Scope, StandardDeviceAuthorizationResponse, StandardRevocableToken, TokenResponse, TokenUrl,
+    DeviceCodeErrorResponseType, RefreshToken, RequestTokenError, Scope,
+    StandardDeviceAuthorizationResponse, TokenResponse, TokenUrl,
 };
 use tokio::time::sleep;
-use url::Url;
+use url::{Url, form_urlencoded};
 
 use super::{IssuerLogin, Login, LoginSource, TokenHost, unix_now};
 use crate::error::{FetchError, LoginError};
@@ -78,9 +78,8 @@ impl LoginRequest {
         for (name, value) in audience_parameters(self.audience.as_deref()) {
             question = question.add_extra_param(name, value);
         }
-        let http = |request| client.send(request);
         let details = question
-            .request_async(&http)
+            .request_async(&client)
             .await
             .map_err(|error| match error {
                 RequestTokenError::ServerResponse(refusal) => LoginError::Refused {
@@ -140,8 +139,7 @@ impl PendingLogin {
         for (name, value) in audience_parameters(self.request.audience.as_deref()) {
             question = question.add_extra_param(name, value);
         }
-        let http = |request| self.client.send(request);
-        let answered = question.request_async(&http, sleep, None).await;
+        let answered = question.request_async(&self.client, sleep, None).await;
         let answer = answered.map_err(|error| confirmation_error(&issuer, error))?;
         let login = IssuerLogin {
             issuer: issuer.as_str().to_owned(),
@@ -153,6 +151,7 @@ impl PendingLogin {
             obtained: unix_now(),
             expires: expiry(&answer),
             refresh_token: answer.refresh_token().cloned(),
+            renewal_failed: None,
         };
         Ok(Login {
             hosts: self.request.hosts,
@@ -182,8 +181,7 @@ pub(crate) async fn refresh(login: &IssuerLogin) -> Result<IssuerLogin, LoginErr
     for (name, value) in audience_parameters(login.audience.as_deref()) {
         question = question.add_extra_param(name, value);
     }
-    let http = |request| client.send(request);
-    let answered = question.request_async(&http).await;
+    let answered = question.request_async(&client).await;
     let answer = answered.map_err(|error| match error {
         RequestTokenError::ServerResponse(refusal) => match refusal.error() {
             BasicErrorResponseType::InvalidGrant => ended(shown(&refusal.to_string())),
@@ -204,6 +202,7 @@ pub(crate) async fn refresh(login: &IssuerLogin) -> Result<IssuerLogin, LoginErr
         expires: expiry(&answer),
         // An issuer that gives no other one accepts the same again.
         refresh_token: renewed.or_else(|| login.refresh_token.clone()),
+        renewal_failed: None,
         ..login.clone()
     })
 }
@@ -218,30 +217,18 @@ pub(crate) async fn revoke(login: &IssuerLogin) -> Result<(), LoginError> {
     let Some(endpoint) = client.metadata().await?.revocation_endpoint else {
         return Ok(());
     };
-    let token = match &login.refresh_token {
-        Some(token) => StandardRevocableToken::RefreshToken(token.clone()),
-        None => {
-            let token = login.access_token.secret().to_owned();
-            StandardRevocableToken::AccessToken(oauth2::AccessToken::new(token))
-        }
+    let (kind, token) = match &login.refresh_token {
+        Some(token) => ("refresh_token", token.secret().as_str()),
+        None => ("access_token", login.access_token.secret()),
     };
-    let oauth = BasicClient::new(ClientId::new(login.client_id.clone()))
-        .set_auth_type(AuthType::RequestBody)
-        .set_revocation_url(RevocationUrl::from_url(endpoint));
-    // Fails if the URL is not https, as for issuers of this machine.
-    let Ok(question) = oauth.revoke_token(token) else {
-        return Ok(());
-    };
-    let http = |request| client.send(request);
-    match question.request_async(&http).await {
-        Ok(()) => Ok(()),
-        Err(RequestTokenError::Request(error)) => Err(error.into()),
-        Err(RequestTokenError::ServerResponse(refusal)) => Err(LoginError::Refused {
-            issuer: issuer.to_string(),
-            detail: shown(&refusal.to_string()),
-        }),
-        Err(_) => Err(not_understood(&issuer).into()),
-    }
+    // `oauth2` refuses issuers of this machine here.
+    let form = form_urlencoded::Serializer::new(String::new())
+        .append_pair("token", token)
+        .append_pair("token_type_hint", kind)
+        .append_pair("client_id", &login.client_id)
+        .finish();
+    client.post_form(&endpoint, form).await?;
+    Ok(())
 }
 
 /// Returns the parameters that ask for a token for `audience`: that of the WLCG and many issuers,

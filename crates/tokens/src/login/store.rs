@@ -4,6 +4,7 @@ use std::fs::{DirBuilder, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -73,17 +74,26 @@ impl LoginStore {
                 }
             }
         }
-        self.save(&login)
+        self.save(&login, None)
     }
 
-    /// Replaces a login by its renewed one.
-    pub(crate) fn save(&self, login: &Login) -> Result<(), LoginError> {
+    /// Replaces a login by its renewed one, which keeps its place among the others.
+    pub(crate) fn replace(&self, login: &Login) -> Result<(), LoginError> {
+        let stored = std::fs::metadata(self.path(login)).and_then(|metadata| metadata.modified());
+        self.save(login, stored.ok())
+    }
+
+    /// Writes a login. `stored` is the time at which it was made, now if `None`.
+    fn save(&self, login: &Login, stored: Option<SystemTime>) -> Result<(), LoginError> {
         let path = self.path(login);
         let written = || {
             // Temporary files are accessible to their owner alone.
             let mut file = tempfile::NamedTempFile::new_in(&self.directory)?;
             serde_json::to_writer_pretty(&mut file, login)?;
             file.write_all(b"\n")?;
+            if let Some(stored) = stored {
+                file.as_file().set_modified(stored)?;
+            }
             file.as_file().sync_all()?;
             file.persist(&path)?;
             Ok(())
@@ -96,6 +106,11 @@ impl LoginStore {
     /// # Errors
     /// [`LoginError::File`].
     pub fn remove(&self, is_removed: impl Fn(&Login) -> bool) -> Result<Vec<Login>, LoginError> {
+        // A renewal that is under way would store them again.
+        let _locked = match self.directory.exists() {
+            true => Some(self.lock()?),
+            false => None,
+        };
         let mut logins = self.list()?;
         logins.retain(|login| is_removed(login));
         for login in &logins {
@@ -112,8 +127,17 @@ impl LoginStore {
         Ok(read.map(|(_, login)| login))
     }
 
-    /// Waits until no other process changes the logins. Blocking.
+    /// Waits until nobody else changes the logins. Blocking.
     pub(crate) fn lock(&self) -> Result<StoreLock, LoginError> {
+        self.flock(FlockOperation::LockExclusive)
+    }
+
+    /// Locks the logins, or fails if somebody else changes them now.
+    pub(crate) fn try_lock(&self) -> Result<StoreLock, LoginError> {
+        self.flock(FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn flock(&self, operation: FlockOperation) -> Result<StoreLock, LoginError> {
         let path = self.directory.join(LOCK);
         let locked = || {
             DirBuilder::new()
@@ -122,7 +146,7 @@ impl LoginStore {
                 .create(&self.directory)?;
             let file = File::create(&path)?;
             file.set_permissions(Permissions::from_mode(0o600))?;
-            flock(&file, FlockOperation::LockExclusive)?;
+            flock(&file, operation)?;
             Ok(StoreLock(file))
         };
         locked().map_err(|error| LoginError::file(&path, error))
@@ -181,6 +205,7 @@ pub(super) mod tests {
             obtained: 1000,
             expires: Some(1100),
             refresh_token: None,
+            renewal_failed: None,
         }
     }
 
@@ -248,6 +273,23 @@ pub(super) mod tests {
         assert_eq!(store.remove(is_a).unwrap().len(), 1);
         assert_eq!(store.list().unwrap().len(), 2);
         assert!(store.list().unwrap().contains(&file));
+    }
+
+    #[test]
+    fn renewed_login_keeps_its_place_in_the_order() {
+        let tmp = tempfile::tempdir().unwrap();
+        let store = LoginStore::new(tmp.path().to_owned());
+        let earlier = of_issuer("https://a.example/", "one", &[]);
+        let later = of_issuer("https://b.example/", "two", &[]);
+        let an_hour_ago = SystemTime::now() - std::time::Duration::from_secs(3600);
+        store.add(later.clone()).unwrap();
+        store.add(earlier.clone()).unwrap();
+        let file = File::options().write(true).open(store.path(&earlier));
+        file.unwrap().set_modified(an_hour_ago).unwrap();
+        assert_eq!(store.list().unwrap(), [later.clone(), earlier]);
+        let renewed = of_issuer("https://a.example/", "three", &[]);
+        store.replace(&renewed).unwrap();
+        assert_eq!(store.list().unwrap(), [later, renewed]);
     }
 
     #[test]

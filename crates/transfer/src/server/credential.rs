@@ -29,7 +29,7 @@ const SOURCE_PREFIX_V6: u32 = 48;
 const NAME_OVERHEAD_BYTES: usize = 200;
 
 /// A verified token, and the rights that it states.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Credential {
     token: BearerToken,
     pub rights: TokenRights,
@@ -60,6 +60,30 @@ impl Credential {
             (rights.issuer.clone(), rights.subject.clone())
         };
         owner(self) == owner(other)
+    }
+}
+
+/// Puts `next` in force for a copy, unless a stream has brought another credential than `past`.
+fn replace(current: &CurrentCredential, past: &Arc<Credential>, next: Option<Arc<Credential>>) {
+    current.send_if_modified(|present| {
+        let is_past = present
+            .as_ref()
+            .is_some_and(|present| Arc::ptr_eq(present, past));
+        if is_past {
+            *present = next;
+        }
+        is_past
+    });
+}
+
+/// Waits until a credential expires.
+async fn expired(credential: &Credential) {
+    loop {
+        let left = credential.rights.remaining(SystemTime::now());
+        if left.is_zero() {
+            return;
+        }
+        sleep(left.min(CLOCK_CHECK_INTERVAL)).await;
     }
 }
 
@@ -112,9 +136,13 @@ impl Server {
     }
 
     /// Waits until a credential is not valid any more (LH-COPY-72). Returns the reason.
+    ///
+    /// `is_permitted` returns true if another credential, or none, also permits what the present
+    /// one is for. It is then put in force instead.
     pub(super) async fn credential_end(
         &self,
-        mut current: watch::Receiver<Option<Arc<Credential>>>,
+        current: &CurrentCredential,
+        is_permitted: impl Fn(Option<&Credential>) -> bool,
     ) -> EarlyEnd {
         let Some(authority) = self.authority.get() else {
             return pending().await;
@@ -122,34 +150,48 @@ impl Server {
         let mut changes = authority.changes();
         // The keys may have changed since the token was verified.
         changes.mark_changed();
+        let mut brought = current.subscribe();
         loop {
-            let credential = current.borrow_and_update().clone();
+            let credential = brought.borrow_and_update().clone();
             let Some(credential) = credential else {
-                match current.changed().await {
+                match brought.changed().await {
                     Ok(()) => continue,
                     Err(_) => return pending().await,
                 }
             };
-            let left = credential.rights.remaining(SystemTime::now());
-            if left.is_zero() {
-                return EarlyEnd::TokenExpired;
-            }
-            tokio::select! {
-                () = sleep(left.min(CLOCK_CHECK_INTERVAL)) => {}
-                renewed = current.changed() => if renewed.is_err() {
-                    return pending().await;
+            let next = tokio::select! {
+                () = expired(&credential) => None,
+                renewed = brought.changed() => match renewed {
+                    Ok(()) => continue,
+                    Err(_) => return pending().await,
                 },
-                changed = changes.changed() => {
-                    if changed.is_err() {
-                        return pending().await;
-                    }
-                    match authority.recheck(&credential.token) {
-                        Ok(rights) if rights == credential.rights => {}
-                        _ => return EarlyEnd::TokenRevoked,
-                    }
-                }
+                changed = changes.changed() => match changed {
+                    Ok(()) => self.rechecked(&credential),
+                    Err(_) => return pending().await,
+                },
+            };
+            if next.as_ref() == Some(&*credential) {
+                continue;
             }
+            if !is_permitted(next.as_ref()) {
+                return match credential.rights.remaining(SystemTime::now()).is_zero() {
+                    true => EarlyEnd::TokenExpired,
+                    false => EarlyEnd::TokenRevoked,
+                };
+            }
+            replace(current, &credential, next.map(Arc::new));
         }
+    }
+
+    /// Judges the token of a credential again. Returns `None` if it gives its owner no rights any
+    /// more.
+    fn rechecked(&self, credential: &Credential) -> Option<Credential> {
+        let rights = self.authority.get()?.recheck(&credential.token).ok()?;
+        let rechecked = Credential {
+            token: credential.token.clone(),
+            rights,
+        };
+        rechecked.has_owner_of(credential).then_some(rechecked)
     }
 
     /// Returns the account of a stream before its token is known. Keys without a grant share that

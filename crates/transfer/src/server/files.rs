@@ -158,9 +158,11 @@ impl Server {
             credential: credential.clone(),
         };
         let current = CurrentCredential::new(credential);
+        // The rights of the session are fixed.
+        let is_permitted = |_: Option<&Credential>| false;
         let end = tokio::select! {
             ended = self.answer_all(lines, writer, &caller) => return ended,
-            end = self.credential_end(current.subscribe()) => end,
+            end = self.credential_end(&current, is_permitted) => end,
         };
         Err(end_error(end, caller.credential.as_deref()))
     }

@@ -26,6 +26,7 @@ struct TestAuthority {
     known: Mutex<HashMap<&'static str, TokenRights>>,
     changes: watch::Sender<u64>,
     asked: AtomicUsize,
+    rechecked: AtomicUsize,
 }
 
 impl TestAuthority {
@@ -53,6 +54,7 @@ impl TokenAuthority for TestAuthority {
     }
 
     fn recheck(&self, token: &BearerToken) -> Result<TokenRights, TokenRefusal> {
+        self.rechecked.fetch_add(1, Ordering::Relaxed);
         self.judge(token)
     }
 
@@ -102,6 +104,7 @@ fn bench() -> (Bench, Arc<TestAuthority>) {
         known: Mutex::new(HashMap::from(known)),
         changes: watch::Sender::new(0),
         asked: AtomicUsize::new(0),
+        rechecked: AtomicUsize::new(0),
     });
     let bench = Bench::new();
     std::fs::create_dir(bench.root("in")).unwrap();
@@ -228,6 +231,31 @@ async fn lh_copy_72_copy_ends_when_its_token_is_not_accepted_any_more() {
 }
 
 #[tokio::test]
+async fn lh_copy_72_copy_that_a_grant_permits_outlives_its_token() {
+    let (bench, authority) = bench();
+    let mut stream = open(&bench, "reader").await;
+    stream.read_u8().await.unwrap();
+    let mut grants = Grants::default();
+    let stranger = key(STRANGER).to_string();
+    grants.add(Access::Read, &stranger).unwrap();
+    bench.server.replace_grants(grants);
+    let before = authority.rechecked.load(Ordering::Relaxed);
+    authority.revoke("reader");
+    while authority.rechecked.load(Ordering::Relaxed) == before {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bench.server.copies(), 1);
+    // It depends on the grant alone from now on.
+    bench.server.replace_grants(Grants::default());
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).await.unwrap();
+    let text = String::from_utf8_lossy(&received).into_owned();
+    assert!(text.contains("has withdrawn the grant"), "{text}");
+}
+
+/// The pipe holds far less than the file and all tasks share one thread, so the server notices the
+/// revocation before the copy can be complete.
+#[tokio::test(flavor = "current_thread")]
 async fn lh_copy_72_copy_goes_on_with_a_newer_token() {
     let (bench, authority) = bench();
     std::fs::write(bench.local("f"), vec![7; 16 << 20]).unwrap();
