@@ -49,6 +49,7 @@ mod root;
 use copy::{CopyMembership, ServerCopy};
 use counts::EndedCopies;
 pub use counts::ServerCounts;
+use credential::Credential;
 use ending::{CopyEnd, EarlyEnd};
 pub use fetch::FetchSource;
 pub use local_account::{AccountSetting, RunningCopies, StreamKind, StreamPermit};
@@ -391,10 +392,14 @@ impl Server {
                 }
             }
         };
+        let is_permitted = |credential: Option<&Credential>| {
+            self.authorise(&copy.hello.request, &copy.principal, credential)
+                .is_ok()
+        };
         let result = tokio::select! {
             result = carried => result,
             error = copy.ended_early() => Err(error),
-            end = self.credential_end(copy.credential.subscribe()) => {
+            end = self.credential_end(&copy.credential, is_permitted) => {
                 self.forget(copy.hello.token, &CopyEnd::Early(end));
                 copy.end_early(end);
                 Err(copy.ended_early().await)

@@ -160,11 +160,12 @@ impl ServerCopy {
         }))
     }
 
-    /// Returns true if everything that a push brings is in place.
+    /// Returns true if everything that a push brings, or that this server fetches, is in place.
     pub(super) fn has_all_in_place(&self) -> bool {
         match self.half.get() {
             Some(Half::Receiving(receiver)) => receiver.conclusion().is_some(),
-            _ => false,
+            Some(Half::Sending(_)) => false,
+            None => self.fetched.get().is_some(),
         }
     }
 
@@ -280,7 +281,13 @@ impl Server {
             }
             copy
         };
-        if let Some(credential) = credential {
+        // A copy that the grants allow does not come to depend on a token.
+        if let Some(credential) = credential
+            && (copy.credential.borrow().is_some()
+                || self
+                    .authorise(&copy.hello.request, &principal, None)
+                    .is_err())
+        {
             renew(&copy.credential, credential);
         }
         let begun = copy
