@@ -33,6 +33,9 @@ const BOTH_WAYS: u8 = 1;
 const WITH_AUDIENCE: u8 = 2;
 /// Maximum time from the start of a delegation to its end (LH-DELEGATION-2).
 pub const MAX_DELEGATION_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+/// Maximum time from the start of a delegation for reading to its end (LH-DELEGATION-7). The
+/// principal renews it while its copy runs.
+pub const MAX_READ_LIFETIME: Duration = Duration::from_secs(2 * 3600);
 /// Maximum size of an encoded delegation, in bytes.
 pub const MAX_DELEGATION_BYTES: usize = 3 + 16 + 3 * 32 + 2 * (1 + MAX_END_BYTES) + 3 * 8 + 64;
 /// Maximum length of the text of a delegation: base32 encodes every 5 bytes as 8 digits.
@@ -115,10 +118,15 @@ pub enum DelegationFault {
     /// It lasts longer than a delegation may.
     #[error(
         "the delegation is valid for {} s, and at most {} s are accepted: sign a shorter one",
-        .0 / 1000,
-        MAX_DELEGATION_LIFETIME.as_secs()
+        .lifetime.as_secs(),
+        .maximum.as_secs()
     )]
-    LifetimeTooLong(u64),
+    LifetimeTooLong {
+        /// Time from its start to its end.
+        lifetime: Duration,
+        /// Maximum for its action.
+        maximum: Duration,
+    },
     /// The circuit is faster than delegated.
     #[error("the delegation is for at most {0} bit/s: ask for less")]
     Rate(u64),
@@ -181,7 +189,7 @@ impl Delegation {
         if self.action != DelegatedAction::Circuit {
             return Err(DelegationFault::Action("for circuits"));
         }
-        self.check_time(now_unix_ms)?;
+        self.check_time(now_unix_ms, MAX_DELEGATION_LIFETIME)?;
         if circuit.rate > self.max_rate {
             return Err(DelegationFault::Rate(self.max_rate));
         }
@@ -210,7 +218,7 @@ impl Delegation {
         if self.audience.is_none() {
             return Err(DelegationFault::NoAudience);
         }
-        self.check_time(now_unix_ms)?;
+        self.check_time(now_unix_ms, MAX_READ_LIFETIME)?;
         self.check_signature()
     }
 
@@ -224,10 +232,10 @@ impl Delegation {
         }
     }
 
-    fn check_time(&self, now_unix_ms: u64) -> Result<(), DelegationFault> {
-        let lifetime = self.end_unix_ms.saturating_sub(self.start_unix_ms);
-        if Duration::from_millis(lifetime) > MAX_DELEGATION_LIFETIME {
-            return Err(DelegationFault::LifetimeTooLong(lifetime));
+    fn check_time(&self, now_unix_ms: u64, maximum: Duration) -> Result<(), DelegationFault> {
+        let lifetime = Duration::from_millis(self.end_unix_ms.saturating_sub(self.start_unix_ms));
+        if lifetime > maximum {
+            return Err(DelegationFault::LifetimeTooLong { lifetime, maximum });
         }
         // The principal's clock may be ahead, as for an OPEN (LH-SIGN-2).
         let tolerance = u64::try_from(MAX_SIGNATURE_AHEAD.as_millis()).unwrap_or(u64::MAX);

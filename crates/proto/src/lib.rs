@@ -56,6 +56,7 @@ pub use circuit_grant::{
 pub use delegation::{
     DelegatedAction, DelegatedCircuit, Delegation, DelegationFault, InvalidDelegation,
     MAX_DELEGATION_BYTES, MAX_DELEGATION_LIFETIME, MAX_DELEGATION_TEXT_BYTES, MAX_OPEN_DELEGATIONS,
+    MAX_READ_LIFETIME,
 };
 pub use endpoint::{Endpoint, EndpointError, Host};
 pub use hop_details::HopDetails;

@@ -19,4 +19,6 @@ pub const DELEGATION_LIFETIME: Duration = Duration::from_secs(3600);
 /// differ.
 pub const CLOCK_MARGIN: Duration = Duration::from_secs(300);
 /// Interval at which the client renews the delegation (LH-FETCH-4).
-pub const RENEWAL_INTERVAL: Duration = Duration::from_secs(1200);
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(1200);
+/// Interval at which the client looks whether it must renew the delegation.
+const RENEWAL_CHECKS: Duration = Duration::from_secs(30);

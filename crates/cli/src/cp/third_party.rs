@@ -75,6 +75,7 @@ impl Cp {
         let options = &self.options;
         let given = [
             (!options.routes.is_empty(), "--route", DIRECT),
+            (options.fall_back, "--fall-back", DIRECT),
             (!options.source_addresses.is_empty(), "--source", DIRECT),
             (options.transport.is_some(), "--transport", DIRECT),
             (

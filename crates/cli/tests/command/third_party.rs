@@ -180,6 +180,7 @@ fn data_goes_directly_and_both_servers_record_it() {
         assert_eq!(record["files"], 2, "{record}");
         assert_eq!(record["from"][0], "127.0.0.1", "{record}");
     }
+    assert!(at_a[0]["receipt"].is_string(), "{}", at_a[0]);
     assert_eq!(at_a[0]["receipt"], at_b[0]["receipt"]);
     assert_eq!(at_b[0]["names"][0], "/copy", "{}", at_b[0]);
     // Everything is in place.
@@ -227,6 +228,7 @@ fn options_of_a_copy_hold_between_servers() {
         command.args(["cp", flag, value, one, other]);
         assert_code(&command.output().unwrap(), 2, flag);
     }
+    assert_code(&cp(&stage, &["--fall-back", one, other]), 2, "--fall-back");
 }
 
 #[test]
@@ -373,8 +375,9 @@ fn a_killed_server_breaks_the_copy_off_which_resumes() {
 #[test]
 fn a_killed_source_is_waited_for() {
     let mut copy = LongCopy::new();
-    let running = copy.start();
+    let mut running = copy.start();
     copy.a.kill();
+    running.until(|event| event["event"] == "stream_lost");
     let key = copy.stage.key("me");
     let address = copy.a.address.clone();
     copy.a = serve(&copy.stage, "a", &address, &["--read", &key]);

@@ -109,7 +109,11 @@ fn only_what_is_delegated_is_accepted() {
     long.end_unix_ms = NOW + 25 * 60 * MINUTE;
     long.sign(&principal).unwrap();
     let fault = check(&long, &depot, &me, NOW, circuit(1, 1)).unwrap_err();
-    assert_eq!(fault, DelegationFault::LifetimeTooLong(25 * 60 * MINUTE));
+    let too_long = |minutes, maximum| DelegationFault::LifetimeTooLong {
+        lifetime: Duration::from_millis(minutes * MINUTE),
+        maximum,
+    };
+    assert_eq!(fault, too_long(25 * 60, MAX_DELEGATION_LIFETIME));
     let mut copies = given;
     copies.action = DelegatedAction::Read;
     copies.sign(&principal).unwrap();
@@ -151,12 +155,17 @@ fn a_read_delegation_is_for_one_server_and_delegate() {
     let circuits = signed(|given| given.action = DelegatedAction::Circuit);
     let fault = circuits.check_read(&by, &me, NOW).unwrap_err();
     assert_eq!(fault, DelegationFault::Action("for reading"));
-    let long = signed(|given| given.end_unix_ms = NOW + 25 * 60 * MINUTE);
-    let fault = long.check_read(&by, &me, NOW).unwrap_err();
-    assert_eq!(fault, DelegationFault::LifetimeTooLong(25 * 60 * MINUTE));
+    let long = signed(|given| given.end_unix_ms = NOW + 120 * MINUTE);
+    assert_eq!(long.check_read(&by, &me, NOW), Ok(()));
+    let longer = signed(|given| given.end_unix_ms = NOW + 121 * MINUTE);
+    let fault = DelegationFault::LifetimeTooLong {
+        lifetime: Duration::from_secs(121 * 60),
+        maximum: MAX_READ_LIFETIME,
+    };
+    assert_eq!(longer.check_read(&by, &me, NOW), Err(fault));
     for change in [
         |given: &mut Delegation| given.from = "another request".to_owned(),
-        |given| given.end_unix_ms += MINUTE,
+        |given: &mut Delegation| given.end_unix_ms += MINUTE,
     ] {
         let mut changed = given.clone();
         change(&mut changed);

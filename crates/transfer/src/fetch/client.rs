@@ -2,11 +2,12 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tokio::io::AsyncWrite;
 use tokio::time::{Instant, interval_at, timeout};
 
-use super::RENEWAL_INTERVAL;
+use super::{RENEWAL_CHECKS, RENEWAL_INTERVAL};
 use super::message::{FetchAsk, FetchMessage, FetchReport, MAX_REPORT_BYTES};
 use crate::client::{Transport, close};
 use crate::error::Error;
@@ -49,12 +50,18 @@ pub async fn fetch(
     let mut lines = LineReader::new(reader, MAX_REPORT_BYTES);
     // What the server said before it closed is read even if it took nothing.
     let mut unsaid = write_line(&mut writer, ask).await.err();
-    let mut renewals = interval_at(Instant::now() + RENEWAL_INTERVAL, RENEWAL_INTERVAL);
+    // The clock of the delegations counts, as timers may stop while a machine sleeps.
+    let mut signed = SystemTime::now();
+    let mut renewals = interval_at(Instant::now() + RENEWAL_CHECKS, RENEWAL_CHECKS);
     let mut left_out = 0;
     let ended = loop {
         let line = tokio::select! {
             line = timeout(SILENCE_TIMEOUT, lines.next()) => line,
             _ = renewals.tick() => {
+                if signed.elapsed().is_ok_and(|passed| passed < RENEWAL_INTERVAL) {
+                    continue;
+                }
+                signed = SystemTime::now();
                 let said = say_renewal(&mut writer, renew()?).await;
                 unsaid = unsaid.or(said.err());
                 continue;

@@ -48,6 +48,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
+    /// Bounds further lines by `max_bytes` each.
+    pub(crate) fn limit(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes;
+    }
+
     /// Returns the stream.
     pub(crate) fn into_inner(self) -> R {
         self.inner

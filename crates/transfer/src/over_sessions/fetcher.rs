@@ -1,7 +1,5 @@
 //! Sessions of this server with the servers that it fetches from, in the names of its clients.
 
-use std::sync::Arc;
-
 use longhaul_proto::{Endpoint, PublicKey};
 use longhaul_session::{ConnectOptions, Session, connect};
 

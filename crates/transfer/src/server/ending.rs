@@ -75,8 +75,6 @@ fn result_of(error: &Error) -> CopyResult {
         Error::Protocol(_) => CopyResult::ProtocolError,
         Error::Limit(_) => CopyResult::Limit,
         Error::Disagreement => CopyResult::Disagreement,
-        // Only a copy that this server fetches ends so.
-        Error::Connect(_) | Error::StreamsLost(_) | Error::CopyLost(_) => CopyResult::SourceLost,
         _ => CopyResult::Refused,
     }
 }

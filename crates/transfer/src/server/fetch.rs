@@ -1,6 +1,7 @@
 //! The service `fetch`: this server is the client of another one, in the name of a client of its
 //! own (`docs/fetch-protocol.md`). The copy counts and ends like one that the client sends itself.
 
+mod ask;
 mod counted;
 mod reports;
 
@@ -8,7 +9,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use longhaul_proto::{Delegation, Endpoint, Host, PublicKey};
+use longhaul_accounts::CopyResult;
+use longhaul_proto::{Delegation, Endpoint, PublicKey};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -20,22 +22,25 @@ use super::{CopyRefusal, Server};
 use crate::account::{Account, Resource};
 use crate::client::{Client, Connector, Transport, close};
 use crate::error::Error;
-use crate::fetch::FETCH_VERSION;
-use crate::fetch::message::{FetchAsk, FetchMessage, FetchReport, MAX_ASK_BYTES};
+use crate::fetch::message::{FetchMessage, FetchReport, MAX_ASK_BYTES};
 use crate::files::{LineError, LineReader, write_lines};
-use crate::path::RelPath;
 use crate::receive::Receiver;
-use crate::remote_copy::{self, CopyAsk, CopyDirection, CopyProgress, PROGRESS_INTERVAL};
+use crate::remote_copy::{self, CopyProgress, PROGRESS_INTERVAL};
 use crate::tree_hash::Hash;
-use crate::wire::{CopyRequest, CopyToken, Hello, RefusalKind};
+use crate::wire::{CopyToken, Hello, RefusalKind};
 
-use counted::CountedConnector;
+use ask::{CheckedAsk, FetchKeys, read_delegation};
+use counted::{CountedConnector, SparePermit};
 use reports::{FetchObserver, MAX_QUEUED_BYTES, QueuedReports, ReportQueue};
 
 /// Time limit for a client to receive a report (LH-FETCH-5).
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time for which an outage of the other server is tolerated.
 const MAX_PATIENCE: Duration = Duration::from_secs(24 * 3600);
+/// Maximum length of a renewal, in bytes (LH-FETCH-1).
+const MAX_RENEWAL_BYTES: usize = 4 << 10;
+/// Memory for the first line and what it is read into, in bytes.
+const PARSING_BYTES: u64 = 8 * MAX_ASK_BYTES as u64;
 
 /// The server to fetch from.
 #[derive(Debug, Clone)]
@@ -46,26 +51,6 @@ pub struct FetchSource {
     pub key: PublicKey,
     /// The newest delegation of the client to this server.
     pub delegation: watch::Receiver<Delegation>,
-}
-
-/// What a client asked for, checked as far as this server can.
-struct CheckedAsk {
-    copy: CopyAsk,
-    delegation: Delegation,
-    server: Endpoint,
-    /// Request as if the client sent the files itself: it decides about rights here.
-    here: CopyRequest,
-    /// Request to the other server.
-    there: CopyRequest,
-    /// Name of what the delegation must permit.
-    name: String,
-}
-
-/// The principal of a session, and this server's own key.
-#[derive(Debug, Clone, Copy)]
-struct FetchKeys {
-    principal: PublicKey,
-    me: PublicKey,
 }
 
 /// Removes a copy, however its session ends.
@@ -120,10 +105,13 @@ impl Server {
         account: &Arc<Account>,
         connect: impl FnOnce(FetchSource) -> Result<C, Error>,
     ) -> Result<Hash, Error> {
+        let parsing_memory = account.take(Resource::Bookkeeping, PARSING_BYTES)?;
         let ask = timeout(self.limits.hello_timeout, lines.next()).await;
         let ask = ask.map_err(|_| Error::Protocol("no first line in time".into()))?;
         let ask = ask.map_err(unexpected)?.ok_or_else(left)?;
         let ask = CheckedAsk::read(&ask, keys)?;
+        drop(parsing_memory);
+        lines.limit(MAX_RENEWAL_BYTES);
         // LH-FETCH-2.
         self.authorise(&ask.here, &keys.principal, None)
             .map_err(into_error)?;
@@ -148,11 +136,10 @@ impl Server {
             .run_fetch(&ask, &running.copy, connector, session)
             .await;
         let end = match &ended {
-            Ok(manifest) => {
-                let _ = running.copy.fetched.set(*manifest);
-                CopyEnd::Left
+            Ok(_) | Err(Error::Stream(_)) => CopyEnd::Left,
+            Err(error @ (Error::Connect(_) | Error::StreamsLost(_) | Error::CopyLost(_))) => {
+                CopyEnd::Failed(CopyResult::SourceLost, error.to_string())
             }
-            Err(Error::Stream(_)) => CopyEnd::Left,
             Err(error) => CopyEnd::for_error(error),
         };
         self.forget(running.copy.hello.token, &end);
@@ -194,12 +181,14 @@ impl Server {
     ) -> Result<Hash, Error> {
         let account = self.account(copy.principal);
         let _queue_memory = account.take(Resource::Bookkeeping, MAX_QUEUED_BYTES)?;
+        let spare = SparePermit::new(account.take(Resource::Streams, 1)?);
         let (queue, queued) = ReportQueue::new();
         let destination = self.open_destination(copy).await?;
         let client = Client {
             connector: Arc::new(CountedConnector {
                 inner: connector,
                 account: account.clone(),
+                spare,
                 copy: Arc::downgrade(copy),
                 max_streams: self.limits.streams_per_copy.into(),
             }),
@@ -215,14 +204,20 @@ impl Server {
                 queue.clone(),
             )),
             receipt: None,
+            // Tokens are for their owner's own sessions.
+            tokens: None,
         };
         let labels = ask.labels();
-        let of_copy = Arc::downgrade(copy);
+        let (of_copy, of_task) = (Arc::downgrade(copy), Arc::downgrade(copy));
         let begins = move |receiver: &Arc<Receiver>| note_receiver(&of_copy, receiver);
         let mut copying = JoinSet::new();
         copying.spawn(async move {
             let pulling = client.pull_with(destination, labels, move || account.clone(), begins);
             let mut outcome = pulling.await?;
+            // From now on the copy counts as complete, even if its client leaves.
+            if let Some(copy) = of_task.upgrade() {
+                let _ = copy.fetched.set(outcome.manifest);
+            }
             while outcome.closing.join_next().await.is_some() {}
             Ok(outcome.manifest)
         });
@@ -260,6 +255,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> RunningSession<'_, R, W> {
         (queue, mut queued): (&ReportQueue, QueuedReports),
     ) -> Result<Hash, Error> {
         let mut ticks = interval(PROGRESS_INTERVAL);
+        // At most one line in each interval.
+        let mut reads = true;
         let ended = loop {
             tokio::select! {
                 ended = copying.join_next() => break match ended {
@@ -268,12 +265,14 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> RunningSession<'_, R, W> {
                     None => Err(left()),
                 },
                 error = copy.ended_early() => return Err(error),
-                line = self.lines.next() => {
+                line = self.lines.next(), if reads => {
                     let line = line.map_err(unexpected)?.ok_or_else(left)?;
                     self.renew(&line)?;
+                    reads = false;
                 }
                 events = queued.next() => send(self.writer, &events).await?,
                 _ = ticks.tick() => {
+                    reads = true;
                     let counts = CopyProgress::read(&copy.progress);
                     send(self.writer, &[FetchReport::Progress(counts)]).await?;
                 }
@@ -294,102 +293,14 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> RunningSession<'_, R, W> {
         let FetchMessage::Renew { delegation } = serde_json::from_slice(line)
             .map_err(|_| Error::Protocol("a line that is not understood".into()))?;
         let delegation = read_delegation(&delegation, self.keys, self.key, self.name)?;
-        self.renewed.send_replace(delegation);
+        self.renewed.send_if_modified(|newest| {
+            let is_later = delegation.end_unix_ms > newest.end_unix_ms;
+            if is_later {
+                *newest = delegation;
+            }
+            is_later
+        });
         Ok(())
-    }
-}
-
-impl CheckedAsk {
-    /// Reads the client's first line (LH-FETCH-1, LH-FETCH-2).
-    fn read(line: &[u8], keys: FetchKeys) -> Result<Self, Error> {
-        let ask: FetchAsk = serde_json::from_slice(line)
-            .map_err(|_| Error::Protocol("the first line does not ask for a copy".into()))?;
-        if !(ask.lowest..=ask.highest).contains(&FETCH_VERSION) {
-            return Err(Error::Protocol(format!(
-                "this server speaks version {FETCH_VERSION} of the fetch protocol"
-            )));
-        }
-        let copy = ask.copy;
-        let odd = |what: &str| Error::Protocol(format!("a copy with {what}"));
-        if copy.direction != CopyDirection::Pull {
-            return Err(odd("this server as the source"));
-        }
-        let is_plain = |name: &Vec<u8>| RelPath::from_bytes(name).is_ok() && !name.contains(&b'/');
-        let names = copy.source_names();
-        if names.len() != copy.sources.len() || !names.iter().all(is_plain) {
-            return Err(odd("invalid names"));
-        }
-        let [host] = &copy.hosts[..] else {
-            return Err(odd("other than one server"));
-        };
-        let host = Host::parse(host).map_err(|_| odd("an invalid server"))?;
-        if copy.port == 0 {
-            return Err(odd("an invalid port"));
-        }
-        let server = Endpoint::new(host, copy.port);
-        let there = copy.request().map_err(|_| odd("an invalid source"))?;
-        let here = CopyRequest::Push {
-            destination: RelPath::from_bytes(&copy.destination.0)
-                .map_err(|_| odd("an invalid destination"))?,
-            into: copy.into,
-            overwrite: copy.overwrite,
-            fsync: copy.fsync,
-            names,
-        };
-        // The bounds of a client's own copy hold for this one.
-        let fits = |request: &CopyRequest| {
-            let hello = copy.hello(request.clone(), CopyToken([0; 16]));
-            hello.fits() && !copy.sources.is_empty()
-        };
-        if !fits(&there) || !fits(&here) {
-            return Err(odd("no sources, or too many"));
-        }
-        let name = copy
-            .hello(there.clone(), CopyToken([0; 16]))
-            .delegated_name();
-        let delegation = read_delegation(&ask.delegation, keys, copy.server, &name)?;
-        Ok(Self {
-            copy,
-            delegation,
-            server,
-            here,
-            there,
-            name,
-        })
-    }
-
-    /// Returns the names of the sources in reports.
-    fn labels(&self) -> Vec<String> {
-        let CopyRequest::Pull { sources, .. } = &self.there else {
-            return Vec::new();
-        };
-        let label = |source: &RelPath| match source.is_root() {
-            true => format!("lh://{}/", self.server),
-            false => format!("lh://{}/{source}", self.server),
-        };
-        sources.iter().map(label).collect()
-    }
-}
-
-/// Reads a delegation, and checks that the other server could accept it. That server decides.
-fn read_delegation(
-    text: &str,
-    keys: FetchKeys,
-    server: PublicKey,
-    name: &str,
-) -> Result<Delegation, Error> {
-    let delegation: Delegation = text
-        .parse()
-        .map_err(|error: longhaul_proto::InvalidDelegation| Error::Protocol(error.to_string()))?;
-    let is_for_this = delegation.principal == keys.principal
-        && delegation.delegate == keys.me
-        && delegation.audience == Some(server)
-        && delegation.from == name;
-    match is_for_this {
-        true => Ok(delegation),
-        false => Err(Error::Unauthorised(
-            "the delegation is for another copy: its principal must sign one for this".into(),
-        )),
     }
 }
 
@@ -427,5 +338,6 @@ fn into_error(refusal: CopyRefusal) -> Error {
         RefusalKind::Request => Error::Refused(detail),
         RefusalKind::Key => Error::Unauthorised(detail),
         RefusalKind::Limit => Error::Limit(detail),
+        RefusalKind::Token => Error::Token(detail),
     }
 }

@@ -370,6 +370,7 @@ pub async fn pull_hostile(
         compression: Compression::None,
         delta: false,
         keep: Preservation::default(),
+        bearer: None,
     };
     let options = WriteOptions {
         overwrite: true,

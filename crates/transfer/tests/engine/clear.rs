@@ -107,6 +107,7 @@ pub fn hello(request: CopyRequest) -> Hello {
         compression: Compression::None,
         delta: false,
         keep: Preservation::default(),
+        bearer: None,
     }
 }
 

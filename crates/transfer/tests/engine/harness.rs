@@ -274,6 +274,15 @@ impl Events {
         events.iter().filter(lost).count()
     }
 
+    /// Returns the bytes of files that were resumed.
+    pub fn resumed(&self) -> u64 {
+        let bytes = |event: &TransferEvent| match event {
+            TransferEvent::Resumed { bytes, .. } => *bytes,
+            _ => 0,
+        };
+        self.0.lock().iter().map(bytes).sum()
+    }
+
     /// Returns the failures so far.
     pub fn failures(&self) -> Vec<Failure> {
         let failure = |event: &TransferEvent| match event {

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use drs::FlowWatch;
 use longhaul_session::PlaintextRanges;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::account::{Account, Resource, ResourcePermit};
@@ -16,10 +17,22 @@ use crate::client::{ConnectError, ConnectFailure, Connector, StreamOrigin, Trans
 use crate::route_info::RouteInfo;
 use crate::server::copy::ServerCopy;
 
+/// Permit of a stream that a copy always has, while no stream uses it. Without one, a busy account
+/// would look like an outage of the other server.
+#[derive(Clone)]
+pub(super) struct SparePermit(Arc<Mutex<Option<ResourcePermit>>>);
+
+impl SparePermit {
+    pub(super) fn new(permit: ResourcePermit) -> Self {
+        Self(Arc::new(Mutex::new(Some(permit))))
+    }
+}
+
 /// Connector whose streams take permits of an account, at most `max_streams` at a time.
 pub(super) struct CountedConnector<C> {
     pub inner: C,
     pub account: Arc<Account>,
+    pub spare: SparePermit,
     pub copy: Weak<ServerCopy>,
     pub max_streams: usize,
 }
@@ -36,12 +49,7 @@ impl<C: Connector> Connector for CountedConnector<C> {
     }
 
     async fn connect(&self, route: usize) -> Result<Self::Stream, ConnectError> {
-        let permit = self.account.take(Resource::Streams, 1);
-        let permit = permit.map_err(|exhausted| ConnectError {
-            message: exhausted.to_string(),
-            kind: ConnectFailure::NoRoute,
-            retry: true,
-        })?;
+        let permit = StreamPermit::take(&self.account, &self.spare)?;
         let inner = self.inner.connect(route).await?;
         if let Some(copy) = self.copy.upgrade() {
             copy.numbers.fetch_add(1, Ordering::Relaxed);
@@ -57,11 +65,47 @@ impl<C: Connector> Connector for CountedConnector<C> {
     }
 }
 
+/// Permit of one stream, which becomes the spare one of its copy if there is none.
+struct StreamPermit {
+    permit: Option<ResourcePermit>,
+    spare: SparePermit,
+}
+
+impl StreamPermit {
+    fn take(account: &Arc<Account>, spare: &SparePermit) -> Result<Self, ConnectError> {
+        let kept = spare.0.lock().take();
+        let permit = match kept {
+            Some(permit) => permit,
+            None => account
+                .take(Resource::Streams, 1)
+                .map_err(|exhausted| ConnectError {
+                    message: exhausted.to_string(),
+                    kind: ConnectFailure::NoRoute,
+                    retry: true,
+                    is_unknown_key: false,
+                })?,
+        };
+        Ok(Self {
+            permit: Some(permit),
+            spare: spare.clone(),
+        })
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        let mut spare = self.spare.0.lock();
+        if spare.is_none() {
+            *spare = self.permit.take();
+        }
+    }
+}
+
 /// A stream to another server.
 pub(super) struct CountedStream<S> {
     inner: S,
     copy: Weak<ServerCopy>,
-    _permit: ResourcePermit,
+    _permit: StreamPermit,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for CountedStream<S> {
