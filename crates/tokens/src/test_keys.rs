@@ -15,8 +15,8 @@ pub(crate) struct TestKey {
     pub id: Option<String>,
     /// Public half, as the issuer publishes it.
     pub jwk: Value,
-    algorithm: Algorithm,
-    signs: EncodingKey,
+    pub algorithm: Algorithm,
+    pub signs: EncodingKey,
 }
 
 impl TestKey {
