@@ -217,6 +217,65 @@ fn unlisted_and_removed_keys_are_refused() {
     bench.refused(&bench.ask(), 401, "is not authorized here");
 }
 
+/// LH-VOUCHER-7: the names decide whatever proved them.
+#[test]
+fn unlisted_key_is_admitted_by_its_group() {
+    let mut bench = Bench::new();
+    let [cem, stranger] = [(); 2].map(|()| SigningKey::generate().unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("principals.toml");
+    let principals = format!(
+        "[[principal]]\nname = \"cem\"\nkeys = [\"{}\"]\ngroups = [\"lab\"]\n\
+         [[principal]]\nname = \"eva\"\nkeys = [\"{}\"]\n",
+        cem.public(),
+        stranger.public()
+    );
+    std::fs::write(&file, principals).unwrap();
+    let gate = KeyGate::with_body_limit(
+        "longhaul control",
+        MAX_BODY_BYTES,
+        AuthorizedKeys::default(),
+        ["dtn.example:7512"],
+        NOW - 1000,
+    );
+    let named = NamedCallers {
+        identities: Identities::load(&file).unwrap(),
+        authorize: Arc::new(|principal: &Principal| {
+            let authorized = AuthorizedKey {
+                name: principal.short_name().unwrap_or_default().to_owned(),
+                role: KeyRole::Read,
+            };
+            principal.groups.contains("lab").then_some(authorized)
+        }),
+    };
+    bench.gate = Arc::new(gate.with_named_callers(named));
+    let get = |key| Ask {
+        key,
+        method: "GET",
+        body: b"",
+        ..bench.ask()
+    };
+    assert_eq!(bench.answer(&get(&cem)), Ok("cem".into()));
+    bench.refused(&get(&stranger), 401, "is not authorized here");
+    bench.refused(
+        &Ask {
+            key: &cem,
+            ..bench.ask()
+        },
+        403,
+        "may only read",
+    );
+    let changed = |parts: &mut Parts| parts.uri = "/api/v1/jobs?a=2".parse().unwrap();
+    bench.refused(
+        &Ask {
+            change: &changed,
+            ..get(&cem)
+        },
+        401,
+        "signature",
+    );
+}
+
 #[test]
 fn requests_for_another_service_are_refused() {
     let bench = Bench::new();

@@ -568,6 +568,7 @@ fn names_and_groups_of_keys_need_no_certificates() {
         std::fs::write(&file, text).unwrap();
     };
     principals("lab");
+    std::fs::create_dir(stage.path("root/bo")).unwrap();
     let grants = stage.path("grants.toml");
     std::fs::write(
         &grants,
