@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use longhaul_hop::read_trusted_file;
+use longhaul_hop::read_roots_file;
 use longhaul_service::notify_ready;
 use parking_lot::Mutex;
 use rustix::fs::Mode;
@@ -95,11 +95,7 @@ impl ServeAccounts {
     /// Reads the file, which only root may write.
     fn rules(&self) -> Result<AccountRules> {
         let shown = display_path(&self.config);
-        let owner = std::fs::metadata(&self.config).with_context(|| shown.clone())?;
-        if owner.uid() != 0 {
-            bail!("{shown}: it says as whom processes run, so it must belong to root: chown root");
-        }
-        let text = read_trusted_file(&self.config).with_context(|| shown.clone())?;
+        let text = read_roots_file(&self.config).with_context(|| shown.clone())?;
         AccountRules::parse(&text).map_err(|detail| anyhow::anyhow!("{shown}: {detail}"))
     }
 
@@ -127,60 +123,47 @@ impl ServeAccounts {
         Ok(listener)
     }
 
-    /// Answers one request.
+    /// Answers one request. Those that are not from the server cost no time: nothing is read.
     fn answer(&self, stream: &UnixStream, running: &RunningWorkers) {
-        let answered = stream
-            .set_read_timeout(Some(REQUEST_TIMEOUT))
-            .and_then(|()| stream.set_write_timeout(Some(REQUEST_TIMEOUT)))
-            .and_then(|()| receive_request(stream));
-        let answer = match answered {
-            Ok((account, control)) => match self.start(stream, &account, control, running) {
-                Ok(process) => {
-                    tracing::info!(account, process, "worker started");
-                    WorkerAnswer::Started { process }
-                }
-                Err(refusal) => {
-                    tracing::warn!(account, %refusal, "no worker");
-                    let reason = refusal.to_string();
-                    WorkerAnswer::Refused { reason }
-                }
-            },
-            Err(error) => {
-                tracing::warn!(%error, "not a request");
-                let reason = error.to_string();
+        let answer = match self.worker(stream, running) {
+            Ok(process) => WorkerAnswer::Started { process },
+            Err(refusal) => {
+                tracing::warn!(%refusal, "no worker");
+                let reason = refusal.to_string();
                 WorkerAnswer::Refused { reason }
             }
         };
-        if let Err(error) = send_answer(stream, &answer) {
+        let answered = stream
+            .set_write_timeout(Some(REQUEST_TIMEOUT))
+            .and_then(|()| send_answer(stream, &answer));
+        if let Err(error) = answered {
             tracing::warn!(%error, "cannot answer a request");
         }
     }
 
-    /// Starts a worker, if the file allows it.
-    fn start(
-        &self,
-        asker: &UnixStream,
-        account: &str,
-        control: OwnedFd,
-        running: &RunningWorkers,
-    ) -> Result<u32, AccountRefusal> {
+    /// Starts the worker that a request asks for, if the file allows it. Returns its process.
+    fn worker(&self, stream: &UnixStream, running: &RunningWorkers) -> Result<u32, AccountRefusal> {
         let rules = self.rules();
         let rules =
             rules.map_err(|error| AccountRefusal::Rules(crate::failure::format_line(&error)))?;
-        require_server(asker, &rules)?;
-        let user = user::find(account);
-        let user = rules.admit(account, user)?;
-        if !admit_worker(running, account) {
+        require_server(stream, &rules)?;
+        let received = stream
+            .set_read_timeout(Some(REQUEST_TIMEOUT))
+            .and_then(|()| receive_request(stream));
+        let (account, control) = received.map_err(AccountRefusal::Request)?;
+        let user = rules.admit(&account, user::find(&account))?;
+        if !admit_worker(running, &account) {
             return Err(AccountRefusal::TooMany(MAX_WORKERS_PER_ACCOUNT));
         }
         match worker_process::start(&user, control) {
             Ok(child) => {
                 let process = child.id();
-                await_end(child, account.to_owned(), running.clone());
+                tracing::info!(account, process, "worker started");
+                await_end(child, account, running.clone());
                 Ok(process)
             }
             Err(error) => {
-                release_worker(running, account);
+                release_worker(running, &account);
                 Err(AccountRefusal::Start(error))
             }
         }

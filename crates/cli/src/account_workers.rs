@@ -11,7 +11,9 @@ mod message;
 mod pool;
 mod quota_book;
 mod receipts;
+mod reported_record;
 mod worker;
+mod worker_handle;
 
 pub use pool::{PoolOptions, WorkerPool};
 pub use worker::run as run_worker;

@@ -471,7 +471,7 @@ impl ServeCommand {
                 match is_handed_over() {
                     true => {
                         tracing::info!(
-                            copies = server.copies() + workers.running().copies,
+                            copies = server.copies().saturating_add(workers.running().copies),
                             "copies resume at the new process"
                         );
                         listener.stop_accepting();
@@ -480,7 +480,7 @@ impl ServeCommand {
                     false => self.drain(&server, &workers).await,
                 }
             };
-            let names = enforce_names(&server, &identities);
+            let names = enforce_names(&server, &workers, &identities);
             let ended = tokio::select! {
                 error = self.accept(server.clone(), &workers, &listener, &metrics, fetcher) => {
                     Err(error.into())
@@ -514,7 +514,7 @@ impl ServeCommand {
         };
         server.refuse_copies();
         workers.refuse_copies().await;
-        let copies = || server.copies() + workers.running().copies;
+        let copies = || server.copies().saturating_add(workers.running().copies);
         tracing::info!(copies = copies(), "draining");
         let idle = async {
             server.idle().await;
@@ -711,11 +711,18 @@ impl ServeCommand {
 }
 
 /// Ends copies whose principals have lost the name or group that permitted them.
-async fn enforce_names(server: &Server, identities: &Identities) -> Infallible {
+async fn enforce_names(
+    server: &Server,
+    workers: &WorkerPool,
+    identities: &Identities,
+) -> Infallible {
     let mut changes = identities.subscribe();
     loop {
         match changes.changed().await {
-            Ok(()) => server.enforce_grants(),
+            Ok(()) => {
+                server.enforce_grants();
+                workers.renew_grants().await;
+            }
             // The identities outlive the server.
             Err(_) => pending().await,
         }

@@ -63,4 +63,4 @@ pub use places::{HeldPermit, SharedPermits};
 pub use rate::{DrawOutcome, RateLimit, RateLimits};
 pub use resolve::{ResolveError, Resolver};
 pub use tcp_conn::TcpConn;
-pub use trusted_file::{read_trusted_bytes, read_trusted_file};
+pub use trusted_file::{read_roots_file, read_trusted_bytes, read_trusted_file};

@@ -15,7 +15,28 @@ const OTHERS_WRITE_BITS: u32 = 0o022;
 /// The file cannot be read, is not text, or is writable by others
 /// ([`io::ErrorKind::PermissionDenied`]).
 pub fn read_trusted_file(path: &Path) -> io::Result<String> {
-    String::from_utf8(read_trusted_bytes(path)?)
+    text(read_trusted_bytes(path)?)
+}
+
+/// Reads the text of a file that grants trust, as [`read_trusted_file`] does, and which must belong
+/// to root.
+///
+/// # Errors
+/// The file cannot be read, is not text, belongs to another user or is writable by others
+/// ([`io::ErrorKind::PermissionDenied`]).
+pub fn read_roots_file(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
+    if file.metadata()?.uid() != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it says as whom processes run, so it must belong to root: run chown root on it",
+        ));
+    }
+    text(read_checked(file)?)
+}
+
+fn text(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))
 }
 
@@ -24,7 +45,10 @@ pub fn read_trusted_file(path: &Path) -> io::Result<String> {
 /// # Errors
 /// The file cannot be read, or is writable by others ([`io::ErrorKind::PermissionDenied`]).
 pub fn read_trusted_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+    read_checked(File::open(path)?)
+}
+
+fn read_checked(mut file: File) -> io::Result<Vec<u8>> {
     // Taken from the open file, so that the checked file is the one that is read.
     let mode = file.metadata()?.mode() & 0o7777;
     if mode & OTHERS_WRITE_BITS != 0 {

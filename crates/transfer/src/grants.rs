@@ -39,15 +39,15 @@ impl Access {
     }
 }
 
-/// The grants of one server, and the local accounts of the keys that have one.
+/// The grants of one server, and the local accounts of the principals that have one.
 #[derive(Debug, Clone, Default)]
 pub struct Grants {
     grants: Vec<Grant>,
-    /// Local accounts of the keys that have one.
+    /// Local accounts of the principals that have one.
     accounts: LocalAccounts,
     /// Names and groups of keys.
     identities: Arc<Identities>,
-    /// If true, a grant is for a name or a group.
+    /// If true, a grant or an account is for a name or a group.
     has_names: bool,
 }
 
@@ -106,7 +106,7 @@ struct GrantsFile {
 struct FileGrant {
     key: Option<toml::Spanned<String>>,
     principals: Option<toml::Spanned<Vec<String>>>,
-    /// Local user as whom the server works for the keys.
+    /// Local user as whom the server works for the principals.
     account: Option<String>,
     #[serde(default)]
     read: Vec<String>,
@@ -225,12 +225,8 @@ impl Grants {
             };
             if let Some(account) = &grant.account {
                 for listed in &listed {
-                    let key = listed.parse().map_err(|_| {
-                        let detail = format!("{listed:?} is no key: a local account needs keys");
-                        wrong(span.start, detail)
-                    })?;
-                    let assigned = self.accounts.assign(key, account);
-                    assigned.map_err(|detail| wrong(span.start, detail))?;
+                    let assigned = self.accounts.assign(listed, account);
+                    self.has_names |= assigned.map_err(|detail| wrong(span.start, detail))?;
                 }
             }
             let lists = [
@@ -267,15 +263,18 @@ impl Grants {
         grants.filter(move |grant| grant.principal.matches(principal))
     }
 
-    /// Returns true if `key` has this access to `path` and everything beneath it.
+    /// Returns true if `key` has this access to `path` and everything beneath it. A key with a
+    /// local account has none here: its worker has the grants of the account.
     pub fn allows(&self, key: &PublicKey, access: Access, path: &RelPath) -> bool {
         let principal = self.principal(key);
-        self.grants_of(&principal)
-            .any(|g| g.access.permits(access) && path.is_within(&g.directory))
+        self.accounts.account_of(&principal).is_none()
+            && self
+                .grants_of(&principal)
+                .any(|g| g.access.permits(access) && path.is_within(&g.directory))
     }
 
     /// Returns the widest directory around `path` to which `key` has this access. The copy is
-    /// confined to it.
+    /// confined to it. `None` for a key with a local account.
     pub(crate) fn widest_directory(
         &self,
         key: &PublicKey,
@@ -283,6 +282,9 @@ impl Grants {
         path: &RelPath,
     ) -> Option<&RelPath> {
         let principal = self.principal(key);
+        if self.accounts.account_of(&principal).is_some() {
+            return None;
+        }
         let around = |g: &&Grant| {
             g.principal.matches(&principal)
                 && g.access.permits(access)
@@ -297,7 +299,10 @@ impl Grants {
 
     /// Returns the local account of `key`, as which the server works for it.
     pub fn account_of(&self, key: &PublicKey) -> Option<&Arc<LocalAccount>> {
-        self.accounts.account_of(key)
+        match self.accounts.is_empty() {
+            true => None,
+            false => self.accounts.account_of(&self.principal(key)),
+        }
     }
 
     /// Returns the local account of this name.
@@ -310,14 +315,16 @@ impl Grants {
         self.accounts.len()
     }
 
-    /// Returns what the keys of a local account may do, beneath the root of the account.
-    pub fn account_grants(&self, name: &str) -> Vec<(PublicKey, Access, RelPath)> {
-        let of = self.grants.iter().filter_map(|grant| match &grant.principal {
-            PrincipalPattern::Key(key) => Some((*key, grant)),
-            _ => None,
-        });
-        of.filter(|(key, _)| self.accounts.name_of(key) == Some(name))
-            .map(|(key, grant)| (key, grant.access, grant.directory.clone()))
+    /// Returns what `key` may do beneath the root of `account`, or nothing if that is not its local
+    /// account.
+    pub fn account_grants(&self, account: &str, key: &PublicKey) -> Vec<(Access, RelPath)> {
+        let principal = self.principal(key);
+        let own = self.accounts.account_of(&principal);
+        if own.is_none_or(|own| own.name != account) {
+            return Vec::new();
+        }
+        self.grants_of(&principal)
+            .map(|grant| (grant.access, grant.directory.clone()))
             .collect()
     }
 

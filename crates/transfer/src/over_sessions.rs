@@ -420,7 +420,7 @@ pub async fn serve_stream(
     peer: PublicKey,
 ) {
     let outcome = match kind {
-        StreamKind::Copy => server.serve(stream, peer, None).await,
+        StreamKind::Copy => server.serve(stream, peer).await,
         StreamKind::Files => server.serve_files(stream, peer).await,
     };
     match outcome {

@@ -78,13 +78,17 @@ pub fn request_worker(
         let account = account.to_owned();
         let mut line = serde_json::to_vec(&WorkerRequest { account })?;
         line.push(b'\n');
-        send_with(&stream, &line, &control)?;
+        let sent = send_with(&stream, &line, &control);
         // This process must not keep the worker's end open.
         drop(control);
         let mut answer = Vec::new();
-        (&mut stream)
+        let read = (&mut stream)
             .take(MAX_LINE_BYTES as u64)
-            .read_to_end(&mut answer)?;
+            .read_to_end(&mut answer);
+        // A helper that refuses without reading may have closed first.
+        if answer.is_empty() {
+            sent.and(read)?;
+        }
         Ok(serde_json::from_slice(&answer)?)
     };
     match asked() {

@@ -68,6 +68,9 @@ pub(super) enum AccountRefusal {
         /// User that may ask.
         server: String,
     },
+    /// The server's user sent something else. Update the server, or the helper.
+    #[error("not a request for a worker: {0}; restart both services after an update")]
+    Request(std::io::Error),
     /// The account has as many workers as it may. Wait until earlier servers have ended.
     #[error("the account already has {0} workers; retry when earlier servers have ended")]
     TooMany(usize),

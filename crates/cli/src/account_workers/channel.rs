@@ -19,8 +19,12 @@ use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// Maximum length of a message, in bytes.
+/// Maximum length of a message of the front, in bytes.
 const MAX_MESSAGE_BYTES: usize = 8 << 20;
+/// Maximum length of a message of a worker, in bytes.
+const MAX_REPORT_BYTES: usize = 64 << 10;
+/// Maximum number of descriptors of a message.
+const MAX_SENT_DESCRIPTORS: usize = 2;
 /// Maximum number of received descriptors that nobody has taken.
 const MAX_DESCRIPTORS: usize = 64;
 /// Bytes per read.
@@ -43,10 +47,23 @@ pub(super) struct MessageReceiver {
     /// Number of received bytes without a newline.
     searched: usize,
     descriptors: VecDeque<OwnedFd>,
+    peer: ChannelPeer,
 }
 
-/// Returns the halves of a socket. Must be called within a runtime.
-pub(super) fn open(socket: StdUnixStream) -> io::Result<(MessageSender, MessageReceiver)> {
+/// Process at the other end of a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChannelPeer {
+    /// The front, which sends descriptors.
+    Front,
+    /// A worker, which its user may control. What it attaches is closed by the system.
+    Worker,
+}
+
+/// Returns the halves of a socket that leads to `peer`. Must be called within a runtime.
+pub(super) fn open(
+    socket: StdUnixStream,
+    peer: ChannelPeer,
+) -> io::Result<(MessageSender, MessageReceiver)> {
     socket.set_nonblocking(true)?;
     let socket = Arc::new(UnixStream::from_std(socket)?);
     let sender = MessageSender {
@@ -58,16 +75,18 @@ pub(super) fn open(socket: StdUnixStream) -> io::Result<(MessageSender, MessageR
         received: Vec::new(),
         searched: 0,
         descriptors: VecDeque::new(),
+        peer,
     };
     Ok((sender, receiver))
 }
 
 impl MessageSender {
-    /// Sends a message, and a descriptor with it. After an error, nothing can be sent any more.
+    /// Sends a message, and up to [`MAX_SENT_DESCRIPTORS`] descriptors with it. After an error,
+    /// nothing can be sent any more.
     pub(super) async fn send(
         &self,
         message: &impl Serialize,
-        with: Option<OwnedFd>,
+        with: Vec<OwnedFd>,
     ) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
@@ -83,12 +102,13 @@ impl MessageSender {
         sent
     }
 
-    async fn send_line(&self, line: &[u8], with: Option<OwnedFd>) -> io::Result<()> {
+    async fn send_line(&self, line: &[u8], with: Vec<OwnedFd>) -> io::Result<()> {
         let mut sent = 0;
         while let Some(rest) = line.get(sent..).filter(|rest| !rest.is_empty()) {
-            // A descriptor travels with the first byte.
-            let with = with.as_ref().filter(|_| sent == 0).map(AsFd::as_fd);
-            let part = || send_part(&self.socket, rest, with);
+            // Descriptors travel with the first byte.
+            let with = with.iter().filter(|_| sent == 0).map(AsFd::as_fd);
+            let with: Vec<BorrowedFd<'_>> = with.collect();
+            let part = || send_part(&self.socket, rest, &with);
             sent += self.socket.async_io(Interest::WRITABLE, part).await?;
         }
         Ok(())
@@ -101,12 +121,11 @@ impl MessageSender {
     }
 }
 
-fn send_part(socket: &UnixStream, bytes: &[u8], with: Option<BorrowedFd<'_>>) -> io::Result<usize> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+fn send_part(socket: &UnixStream, bytes: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SENT_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let with = with.as_slice();
-    if !with.is_empty() {
-        control.push(SendAncillaryMessage::ScmRights(with));
+    if !with.is_empty() && !control.push(SendAncillaryMessage::ScmRights(with)) {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
     let parts = [IoSlice::new(bytes)];
     Ok(rustix::net::sendmsg(
@@ -132,11 +151,19 @@ impl MessageReceiver {
                 return Ok(Some(serde_json::from_slice(&line)?));
             }
             self.searched = self.received.len();
-            if self.received.len() > MAX_MESSAGE_BYTES || self.descriptors.len() > MAX_DESCRIPTORS {
+            let max_bytes = match self.peer {
+                ChannelPeer::Front => MAX_MESSAGE_BYTES,
+                ChannelPeer::Worker => MAX_REPORT_BYTES,
+            };
+            if self.received.len() > max_bytes || self.descriptors.len() > MAX_DESCRIPTORS {
                 return Err(io::ErrorKind::FileTooLarge.into());
             }
-            let (received, descriptors) = (&mut self.received, &mut self.descriptors);
-            let part = || receive_part(&self.socket, received, descriptors);
+            let received = &mut self.received;
+            let mut descriptors = match self.peer {
+                ChannelPeer::Front => Some(&mut self.descriptors),
+                ChannelPeer::Worker => None,
+            };
+            let part = || receive_part(&self.socket, received, descriptors.as_deref_mut());
             if self.socket.async_io(Interest::READABLE, part).await? == 0 {
                 return Ok(None);
             }
@@ -149,20 +176,26 @@ impl MessageReceiver {
     }
 }
 
-/// Reads once. Returns the number of bytes, or 0 at the end.
+/// Reads once. Returns the number of bytes, or 0 at the end. Without room for descriptors, the
+/// system closes those that arrive.
 fn receive_part(
     socket: &UnixStream,
     all: &mut Vec<u8>,
-    descriptors: &mut VecDeque<OwnedFd>,
+    descriptors: Option<&mut VecDeque<OwnedFd>>,
 ) -> io::Result<usize> {
     let mut piece = [0; READ_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut control = match descriptors {
+        Some(_) => RecvAncillaryBuffer::new(&mut space),
+        None => RecvAncillaryBuffer::default(),
+    };
     let parts = &mut [IoSliceMut::new(&mut piece)];
     let received = rustix::net::recvmsg(socket, parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    for message in control.drain() {
-        if let RecvAncillaryMessage::ScmRights(sockets) = message {
-            descriptors.extend(sockets);
+    if let Some(descriptors) = descriptors {
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(sockets) = message {
+                descriptors.extend(sockets);
+            }
         }
     }
     all.extend_from_slice(piece.get(..received.bytes).unwrap_or_default());
@@ -178,16 +211,16 @@ mod tests {
     #[tokio::test]
     async fn messages_keep_their_order_and_their_descriptors() {
         let (ours, theirs) = StdUnixStream::pair().unwrap();
-        let (sender, _) = open(ours).unwrap();
-        let (_keep, mut receiver) = open(theirs).unwrap();
+        let (sender, _) = open(ours, ChannelPeer::Worker).unwrap();
+        let (_keep, mut receiver) = open(theirs, ChannelPeer::Front).unwrap();
         let long = "x".repeat(1 << 20);
         let sending = tokio::spawn({
             let long = long.clone();
             async move {
                 let (near, far) = StdUnixStream::pair().unwrap();
-                sender.send(&long, None).await.unwrap();
-                sender.send(&"with", Some(far.into())).await.unwrap();
-                sender.send(&"last", None).await.unwrap();
+                sender.send(&long, vec![]).await.unwrap();
+                sender.send(&"with", vec![far.into()]).await.unwrap();
+                sender.send(&"last", vec![]).await.unwrap();
                 sender.close();
                 near
             }
@@ -214,8 +247,24 @@ mod tests {
     #[tokio::test]
     async fn other_bytes_are_errors() {
         let (mut ours, theirs) = StdUnixStream::pair().unwrap();
-        let (_sender, mut receiver) = open(theirs).unwrap();
+        let (_sender, mut receiver) = open(theirs, ChannelPeer::Worker).unwrap();
         ours.write_all(b"{\n").unwrap();
         assert!(receiver.receive::<String>().await.is_err());
+    }
+
+    #[tokio::test]
+    async fn worker_cannot_fill_the_front() {
+        let (ours, theirs) = StdUnixStream::pair().unwrap();
+        let (sender, _) = open(ours, ChannelPeer::Front).unwrap();
+        let (_keep, mut receiver) = open(theirs, ChannelPeer::Worker).unwrap();
+        let (mut near, far) = StdUnixStream::pair().unwrap();
+        sender.send(&"with", vec![far.into()]).await.unwrap();
+        assert!(receiver.receive::<String>().await.unwrap().is_some());
+        assert!(receiver.take_descriptor().is_none());
+        assert_eq!(near.read(&mut [0]).unwrap(), 0, "its other end is closed");
+        let long = "x".repeat(MAX_REPORT_BYTES * 2);
+        let sending = tokio::spawn(async move { sender.send(&long, vec![]).await });
+        assert!(receiver.receive::<String>().await.is_err());
+        sending.abort();
     }
 }

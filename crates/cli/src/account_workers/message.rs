@@ -6,9 +6,7 @@ use longhaul_proto::PublicKey;
 use longhaul_transfer::files::message::PathBytes;
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::store::quota::{QuotaLimits, QuotaUse};
-use longhaul_transfer::{
-    Access, Grants, LocalAccount, RunningCopies, ServerLimits, StreamKind, StreamOrigin,
-};
+use longhaul_transfer::{Access, Grants, RunningCopies, ServerLimits, StreamKind, StreamOrigin};
 use serde::{Deserialize, Serialize};
 
 /// Message of the front.
@@ -17,12 +15,15 @@ use serde::{Deserialize, Serialize};
 pub(super) enum FrontMessage {
     /// The first message. With it comes the socket at which receipts are signed.
     Start(Box<StartMessage>),
-    /// A stream of a client. With it comes the socket that carries its plaintext.
+    /// A stream of a client. With it come the socket that carries its plaintext, and a pipe for
+    /// the byte that announces its end.
     Stream(StreamMessage),
-    /// Grants and limits that are in force from now on. The root is opened again.
+    /// Grants and limits that are in force from now on.
     Grants {
         grants: Vec<GrantMessage>,
         quota: QuotaLimits,
+        /// If true, the operator confirms the directory that is at the root's path now.
+        reopens_root: bool,
     },
     /// No copy begins any more.
     RefuseCopies,
@@ -55,9 +56,13 @@ pub(super) enum WorkerMessage {
 /// What a worker needs to begin.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StartMessage {
+    /// Release of the front. The worker must be of the same.
+    pub release: String,
     /// Name of the account.
     pub account: String,
-    /// Root of the account: an absolute path.
+    /// Root of the server: an absolute path.
+    pub server_root: PathBytes,
+    /// Root of the account beneath it.
     pub root: PathBytes,
     pub umask: u32,
     pub quota: QuotaLimits,
@@ -143,15 +148,22 @@ impl StreamMessage {
     }
 }
 
-/// Returns the messages of what the keys of an account may do.
-pub(super) fn grant_messages(grants: &Grants, account: &LocalAccount) -> Vec<GrantMessage> {
-    let of = grants.account_grants(&account.name).into_iter();
-    of.map(|(key, access, directory)| GrantMessage {
-        key: key.to_string(),
-        access,
-        directory: PathBytes(directory.as_bytes().to_vec()),
-    })
-    .collect()
+/// Returns the messages of what `keys` may do as `account`. Those whose account it is not have
+/// nothing.
+pub(super) fn grant_messages(
+    grants: &Grants,
+    account: &str,
+    keys: impl IntoIterator<Item = PublicKey>,
+) -> Vec<GrantMessage> {
+    let messages = keys.into_iter().flat_map(|key| {
+        let of = grants.account_grants(account, &key).into_iter();
+        of.map(move |(access, directory)| GrantMessage {
+            key: key.to_string(),
+            access,
+            directory: PathBytes(directory.as_bytes().to_vec()),
+        })
+    });
+    messages.collect()
 }
 
 /// Returns the grants of messages. What is not valid grants nothing.
@@ -220,8 +232,8 @@ mod tests {
         std::fs::write(&file, text).unwrap();
         let mut grants = Grants::default();
         grants.add_file(&file).unwrap();
-        let account = grants.account_of(&ana).unwrap();
-        let messages = serde_json::to_string(&grant_messages(&grants, account)).unwrap();
+        let messages = grant_messages(&grants, "ana", [ana, ben]);
+        let messages = serde_json::to_string(&messages).unwrap();
         let read = read_grants(&serde_json::from_str::<Vec<_>>(&messages).unwrap());
         let path = |path: &str| RelPath::from_bytes(path.as_bytes()).unwrap();
         assert!(read.allows(&ana, Access::Write, &path("in/a/b")));

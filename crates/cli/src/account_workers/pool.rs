@@ -1,13 +1,13 @@
 //! The front's side of workers: starts one for each local account that is needed, passes streams
 //! to it, and keeps what it reports.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use drs::FlowWatch;
@@ -15,22 +15,28 @@ use longhaul_hop::{Duplex, DuplexObserver, DuplexOptions, EndPolicy, IdleLimits}
 use longhaul_proto::{PublicKey, SigningKey};
 use longhaul_session::Session;
 use longhaul_transfer::files::message::PathBytes;
-use longhaul_transfer::{LocalAccount, RunningCopies, Server, StreamKind, Transport};
+use longhaul_transfer::{Grants, LocalAccount, RunningCopies, Server, StreamKind, Transport};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
-use tokio::time::timeout;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
-use super::channel::{self, MessageReceiver, MessageSender};
+use super::channel::{self, ChannelPeer, MessageReceiver};
 use super::local_stream::LocalStream;
 use super::message::{FrontMessage, StartMessage, StreamMessage, WorkerMessage, grant_messages};
 use super::quota_book::QuotaBook;
 use super::receipts::sign_for;
+use super::reported_record::checked_record;
+use super::worker_handle::{Worker, WorkerState};
 use crate::account_helper::request::{WorkerRequestError, request_worker};
 
 /// Time for a worker to begin.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time for a worker that was told to end.
-const END_TIMEOUT: Duration = Duration::from_secs(8);
+/// Time for a worker to accept a message. Its user may have stopped it; it is given up then.
+const TELL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for a worker to end the streams of a key that has lost its account, and to say why. Then
+/// the front breaks them.
+const REVOCATION_GRACE: Duration = Duration::from_secs(5);
 /// Idle time after which a stream between a client and a worker is broken. The protocols of copies
 /// and files have shorter limits of their own.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 86_400);
@@ -49,6 +55,10 @@ enum WorkerError {
     /// The worker ended before it served. The journal of `longhaul-accounts.service` says why.
     #[error("its worker ended; see the journal of longhaul-accounts.service")]
     Ended,
+    /// The key has lost its account, or the account has other settings since it was admitted. The
+    /// next session finds what is in force.
+    #[error("the grants have just changed; retry")]
+    Changed,
     /// The system has no sockets for it. Raise the limit on open files (`ulimit -n`).
     #[error("no socket for its worker: {0}")]
     Socket(#[from] io::Error),
@@ -83,21 +93,12 @@ struct PoolState {
     live: Mutex<Vec<Arc<Worker>>>,
     /// Notified when a worker has reported or ended.
     changed: Notify,
+    /// Notified when keys may have lost their accounts.
+    reloads: watch::Sender<()>,
 }
 
 type Slot = tokio::sync::Mutex<Option<Arc<Worker>>>;
 type ReadySender = oneshot::Sender<Result<(), String>>;
-
-struct Worker {
-    account: Arc<LocalAccount>,
-    sender: MessageSender,
-    /// Number of streams that were passed to it.
-    streams: AtomicU64,
-    /// Keys of these streams. It may report copies of no others.
-    keys: Mutex<HashSet<PublicKey>>,
-    running: Mutex<RunningCopies>,
-    has_ended: watch::Sender<bool>,
-}
 
 /// Right-sizes the connections of relayed sessions.
 #[derive(Default)]
@@ -132,7 +133,12 @@ impl WorkerPool {
             slots: Mutex::default(),
             live: Mutex::default(),
             changed: Notify::new(),
+            reloads: watch::Sender::new(()),
         }))
+    }
+
+    fn grants(&self) -> Arc<Grants> {
+        self.0.options.server.grants().current()
     }
 
     /// Serves a session by the worker of `account`, to its end.
@@ -143,10 +149,16 @@ impl WorkerPool {
             Err(error) => return server.turn_away(session, kind, error.to_string()).await,
         };
         let message = StreamMessage::new(kind, key, session.origin());
-        match self.pass(&account, key, message).await {
-            Ok(stream) => {
+        match self.pass(&account.name, key, message).await {
+            Ok((worker, stream)) => {
                 let options = self.0.relays.clone();
-                Duplex::new(session, stream, options, FlowObserver::default()).await;
+                let relay = Duplex::new(session, stream, options, FlowObserver::default());
+                // A relay that is dropped breaks both sides.
+                tokio::select! {
+                    _ = relay => {}
+                    () = worker.reaches(WorkerState::GivenUp) => {}
+                    () = self.loses_account(&key, &worker.account.name) => {}
+                }
             }
             Err(error) => {
                 let name = &account.name;
@@ -162,35 +174,59 @@ impl WorkerPool {
         drop(permit);
     }
 
-    /// Passes a new stream to the worker of `account`. Returns its other end.
+    /// Waits until `key` does not have this account any more, and for the worker to end its
+    /// streams. What the worker does then has no effect.
+    async fn loses_account(&self, key: &PublicKey, account: &str) {
+        let mut reloads = self.0.reloads.subscribe();
+        while self
+            .grants()
+            .account_of(key)
+            .is_some_and(|now| now.name == account)
+        {
+            if reloads.changed().await.is_err() {
+                break;
+            }
+        }
+        sleep(REVOCATION_GRACE).await;
+    }
+
+    /// Passes a new stream of `key` to the worker of the account `name`. Returns its other end.
     async fn pass(
         &self,
-        account: &Arc<LocalAccount>,
+        name: &str,
         key: PublicKey,
         message: StreamMessage,
-    ) -> Result<LocalStream, WorkerError> {
-        let (ours, theirs) = StdUnixStream::pair()?;
-        let slot = self.slot(&account.name);
+    ) -> Result<(Arc<Worker>, LocalStream), WorkerError> {
+        let (stream, end) = LocalStream::open()?;
+        let slot = self.slot(name);
         let mut slot = slot.lock().await;
-        let current = slot.as_ref().filter(|worker| !worker.has_ended());
+        // The grants may have changed since the session was admitted.
+        let grants = self.grants();
+        let account = grants.account_of(&key).filter(|now| now.name == name);
+        let account = account.ok_or(WorkerError::Changed)?;
+        let current = slot
+            .as_ref()
+            .filter(|worker| worker.is_serving() && worker.fits(account));
         let worker = match current.cloned() {
-            Some(worker) => worker,
-            None => slot.insert(self.start(account).await?).clone(),
+            Some(worker) => {
+                if worker.add_key(key, &grants) {
+                    self.tell_grants(&worker, false).await;
+                }
+                worker
+            }
+            None => slot.insert(self.start(account, key).await?).clone(),
         };
         worker.streams.fetch_add(1, Ordering::Relaxed);
-        worker.keys.lock().insert(key);
         let message = FrontMessage::Stream(message);
-        if worker
-            .sender
-            .send(&message, Some(theirs.into()))
-            .await
-            .is_err()
-        {
-            *slot = None;
+        let descriptors = vec![end.socket, end.end_mark];
+        let sent = worker.sender.send(&message, descriptors).await;
+        if sent.is_err() {
+            slot.take();
+            worker.give_up();
             return Err(WorkerError::Ended);
         }
         drop(slot);
-        Ok(LocalStream::new(ours.into(), None)?)
+        Ok((worker, stream))
     }
 
     fn slot(&self, account: &str) -> Arc<Slot> {
@@ -198,8 +234,12 @@ impl WorkerPool {
         slots.entry(account.to_owned()).or_default().clone()
     }
 
-    /// Starts the worker of `account`, and waits until it serves.
-    async fn start(&self, account: &Arc<LocalAccount>) -> Result<Arc<Worker>, WorkerError> {
+    /// Starts the worker of `account` for its first stream, of `key`, and waits until it serves.
+    async fn start(
+        &self,
+        account: &Arc<LocalAccount>,
+        key: PublicKey,
+    ) -> Result<Arc<Worker>, WorkerError> {
         self.await_earlier(&account.name).await;
         let options = &self.0.options;
         let (control, theirs) = StdUnixStream::pair()?;
@@ -209,65 +249,76 @@ impl WorkerPool {
         let asked = tokio::task::spawn_blocking(asked).await;
         let process = asked.map_err(|_| WorkerError::Ended)??;
         tracing::info!(account = account.name, process, "worker started");
-        let (sender, receiver) = channel::open(control)?;
-        let worker = Arc::new(Worker {
-            account: account.clone(),
-            sender,
-            streams: AtomicU64::new(0),
-            keys: Mutex::default(),
-            running: Mutex::default(),
-            has_ended: watch::Sender::new(false),
-        });
-        self.0.live.lock().push(worker.clone());
+        let (sender, receiver) = channel::open(control, ChannelPeer::Worker)?;
+        let grants = self.grants();
+        let limits = options.server.limits().divided(grants.accounts());
+        let worker = Arc::new(Worker::new(account.clone(), sender, key, limits.copies));
         let (ready, is_ready) = oneshot::channel();
         tokio::spawn(self.clone().receive(worker.clone(), receiver, ready));
-        let (key, grants) = (options.key.clone(), options.server.grants().clone());
-        let signed = sign_for(signing, account.name.clone(), key, grants);
+        let signed = sign_for(
+            signing,
+            account.name.clone(),
+            options.key.clone(),
+            options.server.grants().clone(),
+        );
         tokio::spawn(async move {
             if let Err(error) = signed.await {
                 tracing::debug!(%error, "the receipts of a worker are not signed any more");
             }
         });
-        let start = FrontMessage::Start(Box::new(self.start_message(account).await));
-        let sent = worker
+        let start = StartMessage {
+            limits: (&limits).into(),
+            grants: grant_messages(&grants, &account.name, [key]),
+            ..self.start_message(account).await
+        };
+        let start = FrontMessage::Start(Box::new(start));
+        // If it fails, the worker is not ready either.
+        let _ = worker
             .sender
-            .send(&start, Some(signing_theirs.into()))
+            .send(&start, vec![signing_theirs.into()])
             .await;
-        if sent.is_ok() && self.0.refuses_copies.load(Ordering::Relaxed) {
-            let _ = worker.sender.send(&FrontMessage::RefuseCopies, None).await;
+        // From here on it is told what changes. What has changed before is made up for.
+        self.add_live(&worker);
+        if self.0.refuses_copies.load(Ordering::Relaxed) {
+            self.tell(&worker, &FrontMessage::RefuseCopies).await;
+        }
+        if !Arc::ptr_eq(&grants, &self.grants()) {
+            self.reload_worker(&worker).await;
         }
         match timeout(READY_TIMEOUT, is_ready).await {
             Ok(Ok(Ok(()))) => Ok(worker),
             Ok(Ok(Err(reason))) => Err(WorkerError::Failed(reason)),
             Ok(Err(_)) | Err(_) => {
-                worker.sender.close();
+                worker.give_up();
                 Err(WorkerError::Ended)
             }
         }
     }
 
+    fn add_live(&self, worker: &Arc<Worker>) {
+        let mut live = self.0.live.lock();
+        if !worker.has_ended() {
+            live.push(worker.clone());
+        }
+    }
+
+    /// Returns the first message without grants.
     async fn start_message(&self, account: &LocalAccount) -> StartMessage {
         let options = &self.0.options;
-        let grants = options.server.grants().current();
-        let root = match account.root.is_root() {
-            true => options.root.clone(),
-            false => options
-                .root
-                .join(std::ffi::OsStr::from_bytes(account.root.as_bytes())),
-        };
         let used = match account.quota.is_some() {
             true => self.0.book.begin(&account.name).await,
             false => None,
         };
-        let limits = options.server.limits().divided(grants.accounts());
         StartMessage {
+            release: env!("CARGO_PKG_VERSION").to_owned(),
             account: account.name.clone(),
-            root: PathBytes(root.as_os_str().as_bytes().to_vec()),
+            server_root: PathBytes(options.root.as_os_str().as_bytes().to_vec()),
+            root: PathBytes(account.root.as_bytes().to_vec()),
             umask: account.umask,
             quota: account.quota,
             used,
-            grants: grant_messages(&grants, account),
-            limits: (&limits).into(),
+            grants: Vec::new(),
+            limits: options.server.limits().into(),
             receipt_key: options.key.public().to_string(),
             idle_seconds: options.idle.as_secs(),
         }
@@ -277,7 +328,9 @@ impl WorkerPool {
     async fn await_earlier(&self, account: &str) {
         let earlier: Vec<_> = {
             let live = self.0.live.lock();
-            let of = live.iter().filter(|worker| worker.account.name == account);
+            let of = live
+                .iter()
+                .filter(|worker| worker.account.name == account && !worker.is_given_up());
             of.cloned().collect()
         };
         for worker in earlier {
@@ -300,12 +353,11 @@ impl WorkerPool {
             }
         }
         worker.sender.close();
+        worker.advance(WorkerState::Ended);
         self.0
             .live
             .lock()
             .retain(|live| !Arc::ptr_eq(live, &worker));
-        *worker.running.lock() = RunningCopies::default();
-        worker.has_ended.send_replace(true);
         self.0.changed.notify_waiters();
     }
 
@@ -330,7 +382,7 @@ impl WorkerPool {
                 sent,
             } => {
                 *worker.running.lock() = RunningCopies {
-                    copies,
+                    copies: copies.min(worker.max_copies),
                     received,
                     sent,
                 };
@@ -343,79 +395,124 @@ impl WorkerPool {
             WorkerMessage::Usage { .. } => {}
             WorkerMessage::Ended(record) => match record.key.parse::<PublicKey>() {
                 Ok(key) if worker.keys.lock().contains(&key) => {
-                    self.0.options.server.add_record(key, *record);
+                    let record = checked_record(key, *record);
+                    self.0.options.server.add_record(key, record);
                 }
                 _ => {
                     let account = &worker.account.name;
                     tracing::warn!(account, "a worker reported a copy of another account");
                 }
             },
-            WorkerMessage::Idle { streams } => self.let_go(worker, streams).await,
+            WorkerMessage::Idle { streams } => self.let_go(worker, streams),
         }
     }
 
     /// Lets an idle worker end, unless a stream was passed to it meanwhile.
-    async fn let_go(&self, worker: &Arc<Worker>, streams: u64) {
+    fn let_go(&self, worker: &Arc<Worker>, streams: u64) {
         let slot = self.slot(&worker.account.name);
-        let mut slot = slot.lock().await;
-        if worker.streams.load(Ordering::Relaxed) == streams {
+        // If it is locked, a stream is being passed.
+        if let Ok(mut slot) = slot.try_lock()
+            && worker.streams.load(Ordering::Relaxed) == streams
+        {
             slot.take_if(|current| Arc::ptr_eq(current, worker));
             worker.sender.close();
         }
     }
 
-    /// Puts the grants and accounts in force that the server has now.
+    /// Puts the grants and accounts in force that the server has now. A worker that does not accept
+    /// them is given up.
     pub async fn reload(&self) {
-        let grants = self.0.options.server.grants().current();
-        let live = self.0.live.lock().clone();
-        for worker in live {
+        self.0.reloads.send_replace(());
+        self.each_live(|pool, worker| async move { pool.reload_worker(&worker).await })
+            .await;
+    }
+
+    /// Tells the workers what their keys may do now that names and groups have changed.
+    pub async fn renew_grants(&self) {
+        self.0.reloads.send_replace(());
+        self.each_live(|pool, worker| async move { pool.tell_grants(&worker, false).await })
+            .await;
+    }
+
+    async fn reload_worker(&self, worker: &Worker) {
+        let grants = self.grants();
+        let now = grants.account(&worker.account.name);
+        match now.is_some_and(|now| !worker.fits(now)) {
+            // Its copies continue with the next worker.
+            true => self.tell(worker, &FrontMessage::Stop).await,
+            false => self.tell_grants(worker, true).await,
+        }
+    }
+
+    /// Tells a worker the grants that are in force now.
+    async fn tell_grants(&self, worker: &Worker, reopens_root: bool) {
+        let told = async {
+            let _newest_last = worker.granting.lock().await;
+            let grants = self.grants();
             let now = grants.account(&worker.account.name);
-            let has_changed = now.is_some_and(|now| !worker.fits(now));
-            let message = match has_changed {
-                // Its copies continue with the next worker.
-                true => {
-                    let slot = self.slot(&worker.account.name);
-                    let mut slot = slot.lock().await;
-                    slot.take_if(|current| Arc::ptr_eq(current, &worker));
-                    FrontMessage::Stop
-                }
-                false => FrontMessage::Grants {
-                    grants: grant_messages(&grants, &worker.account),
-                    quota: now.map_or(worker.account.quota, |now| now.quota),
-                },
+            let keys = worker.keys.lock().clone();
+            let message = FrontMessage::Grants {
+                grants: grant_messages(&grants, &worker.account.name, keys),
+                quota: now.map_or(worker.account.quota, |now| now.quota),
+                reopens_root,
             };
-            // A worker that cannot be told has ended.
-            let _ = worker.sender.send(&message, None).await;
+            self.tell(worker, &message).await;
+        };
+        if timeout(TELL_TIMEOUT, told).await.is_err() {
+            worker.give_up();
+        }
+    }
+
+    /// Sends a message to a worker, and gives the worker up if it does not accept it.
+    async fn tell(&self, worker: &Worker, message: &FrontMessage) {
+        let sent = timeout(TELL_TIMEOUT, worker.sender.send(message, vec![])).await;
+        if !matches!(sent, Ok(Ok(()))) && worker.is_serving() {
+            let account = &worker.account.name;
+            tracing::warn!(
+                account,
+                "a worker accepts no messages: its streams are broken"
+            );
+            worker.give_up();
+            self.0.changed.notify_waiters();
         }
     }
 
     /// Refuses copies that have not begun, from now on.
     pub async fn refuse_copies(&self) {
         self.0.refuses_copies.store(true, Ordering::Relaxed);
-        self.tell_all(&FrontMessage::RefuseCopies).await;
+        self.each_live(|pool, worker| async move {
+            pool.tell(&worker, &FrontMessage::RefuseCopies).await;
+        })
+        .await;
     }
 
     /// Ends all workers, and waits for their last reports.
     pub async fn stop(&self) {
-        self.tell_all(&FrontMessage::Stop).await;
-        let live = self.0.live.lock().clone();
-        for worker in live {
-            worker.await_end().await;
-        }
+        self.each_live(|pool, worker| async move {
+            pool.tell(&worker, &FrontMessage::Stop).await;
+            if !worker.is_given_up() {
+                worker.await_end().await;
+            }
+        })
+        .await;
     }
 
-    async fn tell_all(&self, message: &FrontMessage) {
+    /// Acts on all workers at once, so that none of them delays the others.
+    async fn each_live<F>(&self, act: impl Fn(Self, Arc<Worker>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         let live = self.0.live.lock().clone();
-        for worker in live {
-            let _ = worker.sender.send(message, None).await;
-        }
+        let acts = live.into_iter().map(|worker| act(self.clone(), worker));
+        acts.collect::<JoinSet<()>>().join_all().await;
     }
 
     /// Returns the running copies of all workers.
     pub fn running(&self) -> RunningCopies {
         let live = self.0.live.lock();
         let mut sum = RunningCopies::default();
-        for worker in live.iter() {
+        // What a stopped worker had is not waited for.
+        for worker in live.iter().filter(|worker| worker.is_serving()) {
             let running = *worker.running.lock();
             sum.copies = sum.copies.saturating_add(running.copies);
             sum.received = sum.received.saturating_add(running.received);
@@ -434,24 +531,5 @@ impl WorkerPool {
             }
             changed.await;
         }
-    }
-}
-
-impl Worker {
-    fn has_ended(&self) -> bool {
-        *self.has_ended.borrow()
-    }
-
-    /// Waits for its end, at most [`END_TIMEOUT`].
-    async fn await_end(&self) {
-        let mut has_ended = self.has_ended.subscribe();
-        let _ = timeout(END_TIMEOUT, has_ended.wait_for(|ended| *ended)).await;
-    }
-
-    /// Returns true if the worker can go on with these settings.
-    fn fits(&self, now: &LocalAccount) -> bool {
-        let before = &self.account;
-        (before.umask, &before.root) == (now.umask, &now.root)
-            && before.quota.is_some() == now.quota.is_some()
     }
 }

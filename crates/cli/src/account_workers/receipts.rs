@@ -19,7 +19,7 @@ use tokio::net::UnixStream;
 /// Maximum length of a request or an answer, in bytes.
 const MAX_LINE_BYTES: u64 = 4096;
 /// Time limit for a signature.
-const SIGN_TIMEOUT: Duration = Duration::from_secs(10);
+const SIGN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A statement to be signed.
 #[derive(Serialize, Deserialize)]
@@ -91,7 +91,8 @@ impl SigningRequest {
 #[derive(Debug)]
 pub(super) struct FrontKey {
     key: PublicKey,
-    socket: Mutex<BufReader<StdUnixStream>>,
+    /// `None` after an error: a late answer would be taken for the next one.
+    socket: Mutex<Option<BufReader<StdUnixStream>>>,
 }
 
 impl FrontKey {
@@ -100,20 +101,22 @@ impl FrontKey {
         let socket = StdUnixStream::from(socket);
         socket.set_read_timeout(Some(SIGN_TIMEOUT))?;
         socket.set_write_timeout(Some(SIGN_TIMEOUT))?;
-        let socket = Mutex::new(BufReader::new(socket));
+        let socket = Mutex::new(Some(BufReader::new(socket)));
         Ok(Self { key, socket })
     }
 
     fn request(&self, statement: &ReceiptStatement) -> io::Result<Option<Vec<u8>>> {
         let mut line = serde_json::to_vec(&SigningRequest::new(statement))?;
         line.push(b'\n');
-        let mut socket = self.socket.lock();
+        let mut held = self.socket.lock();
+        let mut socket = held.take().ok_or(io::ErrorKind::NotConnected)?;
         socket.get_mut().write_all(&line)?;
         let mut answer = Vec::new();
-        (&mut *socket)
+        (&mut socket)
             .take(MAX_LINE_BYTES)
             .read_until(b'\n', &mut answer)?;
         let SigningAnswer(signature) = serde_json::from_slice(&answer)?;
+        *held = Some(socket);
         Ok(signature)
     }
 }

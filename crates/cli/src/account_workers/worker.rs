@@ -7,12 +7,14 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use longhaul_accounts::CopyRecord;
+use longhaul_transfer::path::RelPath;
+use longhaul_transfer::store::confine::Dir;
 use longhaul_transfer::store::quota::{Quota, count_owned};
 use longhaul_transfer::{
     AccountSetting, MIN_OPEN_FILES, RunningCopies, ServedRoot, Server, ServerLimits, serve_stream,
@@ -23,8 +25,8 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::channel::{self, MessageReceiver, MessageSender};
-use super::local_stream::LocalStream;
+use super::channel::{self, ChannelPeer, MessageReceiver, MessageSender};
+use super::local_stream::{LocalStream, WorkerEnd};
 use super::message::{FrontMessage, StartMessage, StreamMessage, WorkerMessage, read_grants};
 use super::receipts::FrontKey;
 use crate::{descriptors, failure, home};
@@ -41,7 +43,7 @@ pub async fn run() -> Result<()> {
     }
     let input = std::io::stdin().as_fd().try_clone_to_owned()?;
     let started = async {
-        let (sender, mut receiver) = channel::open(StdUnixStream::from(input))?;
+        let (sender, mut receiver) = channel::open(StdUnixStream::from(input), ChannelPeer::Front)?;
         let first = receiver.receive::<FrontMessage>().await?;
         Ok::<_, std::io::Error>((sender, receiver, first))
     };
@@ -55,13 +57,15 @@ pub async fn run() -> Result<()> {
     let signing = receiver.take_descriptor();
     match Worker::begin(*start, signing, sender.clone()).await {
         Ok(worker) => {
-            sender.send(&WorkerMessage::Ready, None).await?;
+            sender.send(&WorkerMessage::Ready, vec![]).await?;
             worker.serve(receiver).await;
             Ok(())
         }
         Err(error) => {
             let reason = failure::format_line(&error);
-            sender.send(&WorkerMessage::Failed { reason }, None).await?;
+            sender
+                .send(&WorkerMessage::Failed { reason }, vec![])
+                .await?;
             Err(error)
         }
     }
@@ -88,12 +92,22 @@ impl Worker {
         signing: Option<OwnedFd>,
         sender: MessageSender,
     ) -> Result<Self> {
+        let own = env!("CARGO_PKG_VERSION");
+        if start.release != own {
+            bail!(
+                "the server is release {}, and its workers are {own}: restart \
+                 longhaul-accounts.service",
+                start.release
+            );
+        }
         umask(Mode::from_raw_mode(start.umask));
         let signing = signing.context("the server sent no socket for receipts")?;
         let key = FrontKey::new(start.receipt_key.parse()?, signing)?;
-        let path = PathBuf::from(OsStr::from_bytes(&start.root.0));
-        let root = open_root(&path, &start.account).await?;
-        let quota = start.quota.is_some().then(|| open_quota(&start, path));
+        let root = open_root(&start).await?;
+        let quota = start
+            .quota
+            .is_some()
+            .then(|| open_quota(&start, root.dir()));
         let server = Server::new(root, read_grants(&start.grants), limits(&start));
         server.sign_receipts(key);
         let (ended, records) = mpsc::unbounded_channel();
@@ -146,13 +160,19 @@ impl Worker {
     fn take(&mut self, message: FrontMessage, receiver: &mut MessageReceiver) -> bool {
         match message {
             FrontMessage::Stream(stream) => self.take_stream(stream, receiver),
-            FrontMessage::Grants { grants, quota } => {
+            FrontMessage::Grants {
+                grants,
+                quota,
+                reopens_root,
+            } => {
                 self.server.replace_grants(read_grants(&grants));
                 if let Some(own) = &self.quota {
                     own.set_limits(quota);
                 }
-                let server = self.server.clone();
-                drop(spawn_blocking(move || server.reopen_root()));
+                if reopens_root {
+                    let server = self.server.clone();
+                    drop(spawn_blocking(move || server.reopen_root()));
+                }
             }
             FrontMessage::RefuseCopies => self.server.refuse_copies(),
             FrontMessage::Stop => {
@@ -169,14 +189,16 @@ impl Worker {
     fn take_stream(&mut self, message: StreamMessage, receiver: &mut MessageReceiver) {
         self.passed += 1;
         self.last_busy = Instant::now();
-        let Some(socket) = receiver.take_descriptor() else {
+        let descriptors = (receiver.take_descriptor(), receiver.take_descriptor());
+        let (Some(socket), Some(end_mark)) = descriptors else {
             return;
         };
+        let end = WorkerEnd { socket, end_mark };
         let Some((kind, key, origin)) = message.parts() else {
             return;
         };
         // The client sees a broken stream if there is no descriptor left for it.
-        if let Ok(stream) = LocalStream::new(socket, Some(origin)) {
+        if let Ok(stream) = LocalStream::at_worker(end, origin) {
             let server = self.server.clone();
             self.streams.spawn(serve_stream(server, stream, kind, key));
         }
@@ -187,7 +209,7 @@ impl Worker {
         self.report_running().await;
         let message = WorkerMessage::Ended(Box::new(record));
         // Without a server, nobody keeps records.
-        let _ = self.sender.send(&message, None).await;
+        let _ = self.sender.send(&message, vec![]).await;
     }
 
     /// Reports what has changed, and that the worker is idle.
@@ -199,7 +221,7 @@ impl Worker {
             self.last_busy = Instant::now();
             let streams = self.passed;
             let idle = WorkerMessage::Idle { streams };
-            let _ = self.sender.send(&idle, None).await;
+            let _ = self.sender.send(&idle, vec![]).await;
         }
     }
 
@@ -212,12 +234,16 @@ impl Worker {
         };
         if running != self.reported {
             self.reported = running;
-            let _ = self.sender.send(&WorkerMessage::from(running), None).await;
+            let _ = self
+                .sender
+                .send(&WorkerMessage::from(running), vec![])
+                .await;
         }
         running
     }
 
-    /// Reports the last records and the use of the quota.
+    /// Reports the last records and the use of the quota. The channel stays open until the process
+    /// ends, so that the next worker does not begin before.
     async fn end(mut self) {
         while let Ok(record) = self.records.try_recv() {
             self.report_end(record).await;
@@ -225,23 +251,26 @@ impl Worker {
         if let Some(used) = self.quota.as_ref().and_then(|quota| quota.used()) {
             let is_final = self.streams.is_empty() && self.server.running().copies == 0;
             let usage = WorkerMessage::Usage { used, is_final };
-            let _ = self.sender.send(&usage, None).await;
+            let _ = self.sender.send(&usage, vec![]).await;
         }
-        self.sender.close();
     }
 }
 
-async fn open_root(path: &Path, account: &str) -> Result<ServedRoot> {
-    let opened = path.to_owned();
-    let root = spawn_blocking(move || ServedRoot::open(&opened)).await?;
+/// Opens the account's root. Members of its groups may be able to change the path beneath the
+/// server's root, so no symbolic link there is followed.
+async fn open_root(start: &StartMessage) -> Result<ServedRoot> {
+    let path = PathBuf::from(OsStr::from_bytes(&start.server_root.0));
+    let beneath = RelPath::from_bytes(&start.root.0)?;
+    let shown = home::display_path(&path.join(OsStr::from_bytes(beneath.as_bytes())));
+    let root = spawn_blocking(move || ServedRoot::open_beneath(&path, beneath)).await?;
     root.map_err(|errno| {
-        let (shown, why) = (home::display_path(path), std::io::Error::from(errno));
+        let (why, account) = (std::io::Error::from(errno), &start.account);
         anyhow!("{shown}: {why}; it must be a directory that user {account} may read and enter")
     })
 }
 
 /// Returns the quota. Unless it is known what the account uses, its files are counted meanwhile.
-fn open_quota(start: &StartMessage, root: PathBuf) -> Arc<Quota> {
+fn open_quota(start: &StartMessage, root: Arc<Dir>) -> Arc<Quota> {
     let owner = geteuid().as_raw();
     let quota = Quota::new(start.account.clone(), owner, start.quota, start.used);
     if start.used.is_none() {

@@ -1,7 +1,7 @@
 //! Servers that work as local users. The users exist in a mount namespace of the helper alone.
 
 use std::fs::{Permissions, metadata, set_permissions};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -105,9 +105,10 @@ impl Accounts {
             .arg(stage.path("accounts.toml"))
             .arg("--socket")
             .arg(stage.path("socket"))
-            .env("RUST_LOG", "error")
+            .env("RUST_LOG", "info")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(stage.path("helper.log")).unwrap())
             .spawn()
             .unwrap();
         let mut out = BufReader::new(helper.stdout.take().unwrap());
@@ -127,16 +128,15 @@ impl Accounts {
 
     /// Starts the server. `settings` are the tables `[[account]]`.
     fn serve(&self, settings: &str, more: &[&str]) -> Service {
+        let (me, ben) = (self.stage.key("me"), self.stage.key("ben"));
+        let grants = [grant(&me, "ana"), grant(&ben, "ben")].concat();
+        self.serve_grants(&format!("{settings}{grants}"), more)
+    }
+
+    /// Starts the server with this file of grants.
+    fn serve_grants(&self, text: &str, more: &[&str]) -> Service {
         let stage = &self.stage;
-        let (me, ben) = (stage.key("me"), stage.key("ben"));
-        let grant = |key: &str, account: &str| {
-            format!(
-                "[[grant]]\nkey = \"{key}\"\naccount = \"{account}\"\nread = [\"/\"]\n\
-                 write = [\"/\"]\n"
-            )
-        };
         let grants = stage.path("grants.toml");
-        let text = format!("{settings}{}{}", grant(&me, "ana"), grant(&ben, "ben"));
         std::fs::write(&grants, text).unwrap();
         let mut command = Command::new(&self.program);
         command
@@ -188,6 +188,13 @@ impl Accounts {
             })
             .collect()
     }
+}
+
+/// Returns a grant of everything to a key.
+fn grant(key: &str, account: &str) -> String {
+    format!(
+        "[[grant]]\nkey = \"{key}\"\naccount = \"{account}\"\nread = [\"/\"]\nwrite = [\"/\"]\n"
+    )
 }
 
 fn assert_success(output: &Output) {
@@ -316,14 +323,15 @@ fn worker_has_the_rights_of_its_user_alone() {
     }
     assert_eq!(field("NoNewPrivs:"), "1");
     assert_eq!(field("Umask:"), "0027");
-    // It has sockets of its own, and no file of the server or the helper.
+    // It has sockets of its own, and no file of the server, and of the helper its log.
     for open in std::fs::read_dir(worker.join("fd")).unwrap() {
         let open = std::fs::read_link(open.unwrap().path()).unwrap();
         let open = open.to_string_lossy().into_owned();
         let is_own = ["socket:", "anon_inode:", "pipe:", "/dev/"].iter();
+        let is_log = open == stage.path("helper.log").to_str().unwrap();
         let is_root = open.starts_with(stage.path("root").to_str().unwrap());
         assert!(
-            is_root || is_own.into_iter().any(|own| open.starts_with(own)),
+            is_log || is_root || is_own.into_iter().any(|own| open.starts_with(own)),
             "{open}"
         );
     }
@@ -503,9 +511,7 @@ fn copy_resumes_after_its_worker_was_killed() {
     let [worker] = &workers[..] else {
         panic!("one worker");
     };
-    let process = worker.file_name().unwrap().to_str().unwrap();
-    let process = rustix::process::Pid::from_raw(process.parse().unwrap()).unwrap();
-    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+    kill_all(std::slice::from_ref(worker));
     let (report, code, reported) = copy.report();
     assert_eq!(code, Some(0), "{report} {reported}");
     assert_eq!(std::fs::read(stage.path("root/ana/f")).unwrap(), data);
@@ -527,4 +533,161 @@ fn idle_worker_ends_and_the_next_one_starts() {
         until("the idle worker ends", || accounts.workers(ANA).is_empty());
     }
     assert!(stage.path("root/ana/g").exists());
+    let log = std::fs::read_to_string(stage.path("helper.log")).unwrap();
+    let ended: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("worker ended"))
+        .collect();
+    let is_orderly = |line: &&str| line.contains("exit status: 0");
+    assert!(ended.len() == 2 && ended.iter().all(is_orderly), "{log}");
+}
+
+#[test]
+fn root_that_becomes_a_link_is_not_followed() {
+    let Some(accounts) = Accounts::new("\"ana\"") else {
+        return;
+    };
+    let stage = &accounts.stage;
+    // Members of the group may rename what is in its directory.
+    for (dir, mode) in [("root/group/ana", 0o700), ("home", 0o700)] {
+        std::fs::create_dir(stage.path(dir)).unwrap();
+        give(&stage.path(dir), ANA, ANA, mode);
+    }
+    let settings = "[[account]]\nname = \"ana\"\nroot = \"group/ana\"\nquota = \"1 GiB\"\n";
+    let server = accounts.serve(settings, &[]);
+    stage.noise("here/f", 1000);
+    let there = |path: &str| format!("lh://{}/{path}", server.address);
+    assert_success(&accounts.run("me", &server, &["cp", "here/f", &there("f")]));
+    let root = stage.path("root/group/ana");
+    std::fs::rename(&root, stage.path("root/group/former")).unwrap();
+    std::os::unix::fs::symlink(stage.path("home"), &root).unwrap();
+    let listed = accounts.run("me", &server, &["ls", &there("")]);
+    assert_ne!(listed.status.code(), Some(0));
+    assert!(
+        errors(&listed).contains("moved, replaced"),
+        "{}",
+        errors(&listed)
+    );
+    // Nor does another worker, or the operator's signal, follow it.
+    server.hang_up();
+    kill_all(&accounts.workers(ANA));
+    until("the worker is gone", || accounts.workers(ANA).is_empty());
+    for command in [&["ls", &there("")][..], &["mkdir", &there("new")]] {
+        let refused = accounts.run("me", &server, command);
+        assert_ne!(refused.status.code(), Some(0));
+        let reported = errors(&refused);
+        assert!(
+            reported.contains("user ana may read and enter"),
+            "{reported}"
+        );
+    }
+    assert_eq!(std::fs::read_dir(stage.path("home")).unwrap().count(), 0);
+}
+
+#[test]
+fn key_that_loses_its_account_loses_its_streams() {
+    let Some(accounts) = Accounts::new("\"ana\", \"ben\"") else {
+        return;
+    };
+    let stage = &accounts.stage;
+    let settings = "[[account]]\nname = \"ana\"\nroot = \"ana\"\n";
+    let server = accounts.serve(settings, &[]);
+    let depot = stage.depot("d", Some("20 Mbit/s"));
+    stage.noise("here/f", 20_000_000);
+    let there = |path: &str| format!("lh://{}/{path}", server.address);
+    for is_stopped in [false, true] {
+        let at = there(&format!("f{is_stopped}"));
+        let arguments = ["--route", &depot.address, "here/f", &at];
+        let mut copy = stage.start_cp(&server, &arguments);
+        copy.until_mid_copy();
+        let workers = accounts.workers(ANA);
+        if is_stopped {
+            // A worker that its user has stopped cannot keep them, and delays no other account.
+            send_to_all(&workers, rustix::process::Signal::STOP);
+        }
+        let grants = grant(&stage.key("ben"), "ben");
+        std::fs::write(stage.path("grants.toml"), &grants).unwrap();
+        server.hang_up();
+        let (report, code, reported) = copy.report();
+        assert_ne!(code, Some(0), "{report} {reported}");
+        assert!(!stage.path(&format!("root/ana/f{is_stopped}")).exists());
+        let listed = accounts.run("ben", &server, &["ls", &there("ben")]);
+        assert_success(&listed);
+        let refused = accounts.run("me", &server, &["ls", &there("")]);
+        assert_eq!(refused.status.code(), Some(4), "{}", errors(&refused));
+        send_to_all(&workers, rustix::process::Signal::CONT);
+        // Both have their accounts again.
+        let all = format!("{settings}{}{grants}", grant(&stage.key("me"), "ana"));
+        std::fs::write(stage.path("grants.toml"), all).unwrap();
+        server.hang_up();
+        until("the key is known again", || {
+            let listed = accounts.run("me", &server, &["ls", &there("")]);
+            listed.status.code() == Some(0)
+        });
+    }
+}
+
+#[test]
+fn names_have_accounts_while_they_are_believed() {
+    let Some(accounts) = Accounts::new("\"ana\"") else {
+        return;
+    };
+    let stage = &accounts.stage;
+    let principals = stage.path("principals.toml");
+    let (me, ben) = (stage.key("me"), stage.key("ben"));
+    let name_ana = |keys: &str| {
+        let text = format!("[[principal]]\nname = \"ana\"\nkeys = [{keys}]\n");
+        std::fs::write(&principals, text).unwrap();
+    };
+    name_ana(&format!("\"{me}\", \"{ben}\""));
+    let grants = "[[account]]\nname = \"ana\"\nroot = \"ana\"\n\
+                  [[grant]]\nprincipals = [\"name:ana\"]\naccount = \"ana\"\n\
+                  read = [\"/\"]\nwrite = [\"/\"]\n";
+    let more = ["--principals", principals.to_str().unwrap()];
+    let server = accounts.serve_grants(grants, &more);
+    stage.noise("here/f", 1000);
+    for who in ["me", "ben"] {
+        let there = format!("lh://{}/{who}", server.address);
+        assert_success(&accounts.run(who, &server, &["cp", "here/f", &there]));
+        assert_eq!(owner(&stage.path("root/ana").join(who)).0, ANA);
+    }
+    assert_eq!(accounts.workers(ANA).len(), 1, "one for both keys");
+    name_ana(&format!("\"{me}\""));
+    server.hang_up();
+    let there = format!("lh://{}/", server.address);
+    until("the name is lost", || {
+        let listed = accounts.run("ben", &server, &["ls", &there]);
+        listed.status.code() == Some(4)
+    });
+    assert_success(&accounts.run("me", &server, &["ls", &there]));
+}
+
+#[test]
+fn helper_reads_only_from_its_server() {
+    let Some(accounts) = Accounts::new("\"ana\"") else {
+        return;
+    };
+    let mut stranger =
+        std::os::unix::net::UnixStream::connect(accounts.stage.path("socket")).unwrap();
+    // It is answered although it sends nothing.
+    let mut answer = String::new();
+    stranger.read_to_string(&mut answer).unwrap();
+    assert!(
+        answer.contains("only") && answer.contains("lhserver"),
+        "{answer}"
+    );
+}
+
+/// Sends a signal to processes of `/proc`.
+fn send_to_all(processes: &[PathBuf], signal: rustix::process::Signal) {
+    for process in processes {
+        let process = process.file_name().unwrap().to_str().unwrap();
+        let process = rustix::process::Pid::from_raw(process.parse().unwrap()).unwrap();
+        // It may have ended.
+        let _ = rustix::process::kill_process(process, signal);
+    }
+}
+
+fn kill_all(processes: &[PathBuf]) {
+    send_to_all(processes, rustix::process::Signal::KILL);
 }

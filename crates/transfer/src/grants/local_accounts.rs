@@ -1,8 +1,9 @@
-//! Local accounts of a server: the users as whom it works for keys, and their settings.
+//! Local accounts of a server: the users as whom it works for principals, and their settings.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use longhaul_identity::{Principal, PrincipalPattern};
 use longhaul_proto::PublicKey;
 use quantities::ByteCount;
 use serde::Deserialize;
@@ -17,7 +18,7 @@ const PERMISSION_BITS: u32 = 0o777;
 /// Umask of an account that has none.
 const DEFAULT_UMASK: u32 = 0o022;
 
-/// A local account: a user of the server's machine, as whom the server works for some keys.
+/// A local account: a user of the server's machine, as whom the server works for some principals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalAccount {
     /// Name of the user.
@@ -41,11 +42,14 @@ pub(super) struct FileAccount {
     root: Option<String>,
 }
 
-/// The accounts of all keys.
+/// The accounts of all principals.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LocalAccounts {
     all: BTreeMap<String, Arc<LocalAccount>>,
-    names: HashMap<PublicKey, String>,
+    /// Names of the accounts of keys.
+    of_keys: HashMap<PublicKey, String>,
+    /// Names of the accounts of the names of principals.
+    of_names: BTreeMap<String, String>,
 }
 
 impl LocalAccounts {
@@ -91,13 +95,31 @@ impl LocalAccounts {
         self.all.insert(account.name.clone(), Arc::new(account));
     }
 
-    /// Has the server work as the account `name` for `key`. An account that is not defined has the
-    /// server's root, and no quota.
-    pub(super) fn assign(&mut self, key: PublicKey, name: &str) -> Result<(), String> {
+    /// Has the server work as the account `name` for a principal: a key, or `name:` and a name. An
+    /// account that is not defined has the server's root, and no quota. Returns true if the
+    /// principal is a name. Errors are descriptions.
+    pub(super) fn assign(&mut self, principal: &str, name: &str) -> Result<bool, String> {
         check_name(name)?;
-        if let Some(other) = self.names.get(&key).filter(|other| *other != name) {
+        let pattern: PrincipalPattern = principal
+            .parse()
+            .map_err(|error: longhaul_identity::InvalidPattern| error.to_string())?;
+        let exact = match &pattern {
+            PrincipalPattern::Name(pattern) => pattern.exact(),
+            _ => None,
+        };
+        let before = match (&pattern, exact) {
+            (PrincipalPattern::Key(key), _) => self.of_keys.insert(*key, name.to_owned()),
+            (_, Some(exact)) => self.of_names.insert(exact.to_owned(), name.to_owned()),
+            _ => {
+                return Err(format!(
+                    "{principal:?} cannot have the account {name:?}: an account is for keys and \
+                     whole names (name:ana)"
+                ));
+            }
+        };
+        if let Some(other) = before.filter(|other| other != name) {
             return Err(format!(
-                "this key has the account {other:?} already: a key has one account"
+                "{principal} has the account {other:?} already: it can have one account"
             ));
         }
         if !self.all.contains_key(name) {
@@ -108,13 +130,20 @@ impl LocalAccounts {
                 root: RelPath::root(),
             });
         }
-        self.names.insert(key, name.to_owned());
-        Ok(())
+        Ok(exact.is_some())
     }
 
-    /// Returns the account of a key.
-    pub(super) fn account_of(&self, key: &PublicKey) -> Option<&Arc<LocalAccount>> {
-        self.all.get(self.names.get(key)?)
+    /// Returns the account of a principal: that of its key, or else of the first of its names that
+    /// have one.
+    pub(super) fn account_of(&self, principal: &Principal) -> Option<&Arc<LocalAccount>> {
+        let of_key = self.of_keys.get(&principal.key);
+        let of_names = || {
+            principal
+                .names
+                .iter()
+                .find_map(|name| self.of_names.get(name))
+        };
+        self.all.get(of_key.or_else(of_names)?)
     }
 
     /// Returns the account of this name.
@@ -127,9 +156,9 @@ impl LocalAccounts {
         self.all.len()
     }
 
-    /// Returns the name of the account of a key.
-    pub(super) fn name_of(&self, key: &PublicKey) -> Option<&str> {
-        self.names.get(key).map(String::as_str)
+    /// Returns true if no principal has an account.
+    pub(super) fn is_empty(&self) -> bool {
+        self.of_keys.is_empty() && self.of_names.is_empty()
     }
 }
 
@@ -145,7 +174,9 @@ fn check_name(name: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Grants;
+    use longhaul_identity::Identities;
+
+    use super::super::{Access, Grants};
     use super::*;
 
     fn key(n: u8) -> PublicKey {
@@ -180,8 +211,48 @@ mod tests {
         assert_eq!((account.umask, account.quota.is_some()), (0o022, false));
         assert!(account.root.is_root());
         assert!(grants.account_of(&eve).is_none());
-        let of_ben = grants.account_grants("ben");
-        assert_eq!((of_ben.len(), of_ben[0].0), (1, ben));
+        let within = RelPath::from_bytes(b"in").unwrap();
+        let of_ben = grants.account_grants("ben", &ben);
+        assert_eq!(of_ben, [(Access::Write, within.clone())]);
+        assert!(grants.account_grants("ana", &ben).is_empty());
+        // The server itself does nothing for them.
+        assert!(!grants.allows(&ben, Access::Write, &within));
+        assert_eq!(grants.widest_directory(&ben, Access::Write, &within), None);
+        assert!(grants.has_key(&ben) && grants.may_read(&ana));
+        assert!(grants.allows(&eve, Access::Read, &within));
+    }
+
+    #[test]
+    fn names_lead_to_accounts_while_a_key_has_them() {
+        let [ana, ben, eve] = [key(1), key(2), key(3)];
+        let tmp = tempfile::tempdir().unwrap();
+        let file = tmp.path().join("principals.toml");
+        let principals = format!(
+            "[[principal]]\nname = \"ana\"\nkeys = [\"{ana}\", \"{eve}\"]\ngroups = [\"lab\"]\n"
+        );
+        std::fs::write(&file, &principals).unwrap();
+        let identities = Identities::load(&file).unwrap();
+        let mut grants = Grants::new(identities.clone());
+        let text = format!(
+            "[[grant]]\nprincipals = [\"name:ana\"]\naccount = \"ana\"\nread = [\"/\"]\n\
+             [[grant]]\nprincipals = [\"group:lab\"]\nwrite = [\"in\"]\n\
+             [[grant]]\nkey = \"{eve}\"\naccount = \"eve\"\nread = [\"/\"]\n"
+        );
+        grants.add_text(&text, "grants.toml").unwrap();
+        let name = |key| grants.account_of(key).map(|account| &*account.name);
+        assert_eq!((name(&ana), name(&ben)), (Some("ana"), None));
+        assert_eq!(
+            name(&eve),
+            Some("eve"),
+            "the account of the key comes first"
+        );
+        assert_eq!(grants.account_grants("ana", &ana).len(), 2);
+        let within = RelPath::from_bytes(b"in").unwrap();
+        assert!(!grants.allows(&ana, Access::Write, &within));
+        std::fs::write(&file, "").unwrap();
+        identities.reload().unwrap();
+        assert!(grants.account_of(&ana).is_none() && !grants.has_key(&ana));
+        assert!(grants.account_grants("ana", &ana).is_empty());
     }
 
     #[test]
@@ -199,6 +270,8 @@ mod tests {
                 "[[grant]]\nkey = \"{ana}\"\naccount = \"ana\"\n\
                  [[grant]]\nkey = \"{ana}\"\naccount = \"ben\"\n"
             ),
+            "[[grant]]\nprincipals = [\"group:lab\"]\naccount = \"ana\"\n".to_owned(),
+            "[[grant]]\nprincipals = [\"name:*\"]\naccount = \"ana\"\n".to_owned(),
         ] {
             let error = grants(&wrong).unwrap_err();
             let is_one_line = error.starts_with("grants.toml:") && !error.contains('\n');

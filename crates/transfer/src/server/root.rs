@@ -5,6 +5,7 @@
 //! again each second, when a copy begins, and before one is reported as complete. While it leads
 //! elsewhere, copies and file requests are refused.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::ending::EarlyEnd;
 use super::{CopyRefusal, Server};
 use crate::error::{Error, Failure};
+use crate::path::RelPath;
 use crate::store::confine::{Dir, DirIdentity};
 use crate::workers::blocking;
 
@@ -32,6 +34,9 @@ pub(super) const ROOT_DISPLACED: &str = "the server's directory was moved, repla
 pub struct ServedRoot {
     /// Path to watch, or `None` if it is not watched.
     path: Option<PathBuf>,
+    /// Path of the served directory beneath it. No symbolic link in it is followed: other users
+    /// may be able to rename its parts.
+    beneath: RelPath,
     state: Mutex<RootState>,
     /// Held during a lookup of the path, so that an old result does not replace a newer one.
     checking: Mutex<()>,
@@ -57,6 +62,8 @@ impl PathLeads {
         match at_path {
             Ok(found) if found == served => Self::ToServed,
             Ok(_) => Self::Elsewhere,
+            // A symbolic link is in its place.
+            Err(Errno::LOOP) => Self::Elsewhere,
             Err(Errno::NOENT | Errno::NOTDIR) => Self::Nowhere,
             Err(_) => self,
         }
@@ -69,9 +76,20 @@ impl ServedRoot {
     /// # Errors
     /// The directory cannot be opened.
     pub fn open(path: &Path) -> Result<Self, Errno> {
+        Self::open_beneath(path, RelPath::root())
+    }
+
+    /// Opens the directory `beneath` the one at `path`, and watches it from now on. Symbolic links
+    /// in `beneath` are errors.
+    ///
+    /// # Errors
+    /// The directory cannot be opened.
+    pub fn open_beneath(path: &Path, beneath: RelPath) -> Result<Self, Errno> {
+        let dir = open_within(path, &beneath)?;
         Ok(Self {
             path: Some(path.to_owned()),
-            ..Self::from(Dir::open(path)?)
+            beneath,
+            ..Self::from(dir)
         })
     }
 
@@ -90,7 +108,11 @@ impl ServedRoot {
     fn check(&self) -> Option<PathLeads> {
         let path = self.path.as_deref()?;
         let _one_at_a_time = self.checking.lock();
-        let at_path = fs::stat(path).map(|stat| DirIdentity::from(&stat));
+        let at_path = match self.beneath.is_root() {
+            true => fs::stat(path),
+            false => Dir::open(path).and_then(|dir| dir.stat(&self.beneath)),
+        };
+        let at_path = at_path.map(|stat| DirIdentity::from(&stat));
         let mut state = self.state.lock();
         let served = state.dir.identity().ok()?;
         let leads = state.leads.updated(served, at_path);
@@ -104,7 +126,7 @@ impl ServedRoot {
             return Ok(false);
         };
         let _one_at_a_time = self.checking.lock();
-        let dir = Dir::open(path)?;
+        let dir = open_within(path, &self.beneath)?;
         let identity = dir.identity()?;
         let mut state = self.state.lock();
         state.leads = PathLeads::ToServed;
@@ -117,7 +139,17 @@ impl ServedRoot {
 
     fn shown(&self) -> String {
         let path = self.path.as_deref().unwrap_or(Path::new("/"));
+        let beneath = std::ffi::OsStr::from_bytes(self.beneath.as_bytes());
+        let path = path.join(beneath);
         longhaul_proto::text::printable(path.as_os_str().as_encoded_bytes())
+    }
+}
+
+fn open_within(path: &Path, beneath: &RelPath) -> Result<Dir, Errno> {
+    let dir = Dir::open(path)?;
+    match beneath.is_root() {
+        true => Ok(dir),
+        false => dir.open_dir(beneath),
     }
 }
 
@@ -126,6 +158,7 @@ impl From<Dir> for ServedRoot {
     fn from(dir: Dir) -> Self {
         Self {
             path: None,
+            beneath: RelPath::root(),
             state: Mutex::new(RootState {
                 dir: Arc::new(dir),
                 leads: PathLeads::ToServed,
@@ -244,6 +277,31 @@ mod tests {
                 assert_eq!(before.updated(served, Err(errno)), before);
             }
         }
+    }
+
+    #[test]
+    fn links_in_the_part_beneath_lead_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("root");
+        std::fs::create_dir_all(path.join("lab/ana")).unwrap();
+        let beneath = || RelPath::from_bytes(b"lab/ana").unwrap();
+        let root = ServedRoot::open_beneath(&path, beneath()).unwrap();
+        assert!(root.shown().ends_with("root/lab/ana"));
+        assert_eq!(root.check(), None);
+        // A member of the lab replaces it by a link.
+        std::fs::rename(path.join("lab/ana"), path.join("lab/former")).unwrap();
+        std::fs::create_dir(folder.path().join("home")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("home"), path.join("lab/ana")).unwrap();
+        assert_eq!(root.check(), Some(PathLeads::Elsewhere));
+        assert!(root.reopen().is_err());
+        assert!(ServedRoot::open_beneath(&path, beneath()).is_err());
+        // So it is with a link to a directory further up.
+        std::fs::remove_file(path.join("lab/ana")).unwrap();
+        std::fs::rename(path.join("lab"), path.join("other")).unwrap();
+        std::fs::rename(path.join("other/former"), path.join("other/ana")).unwrap();
+        std::os::unix::fs::symlink(path.join("other"), path.join("lab")).unwrap();
+        assert_eq!(root.check(), None, "still elsewhere");
+        assert!(root.reopen().is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! is found by counting again ([`count_owned`]).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use quantities::ByteCount;
@@ -17,6 +18,9 @@ use crate::store::confine::{NodeKind, kind_of};
 mod count;
 
 pub use count::count_owned;
+
+/// Time for which a file waits until it is known what its account uses.
+const COUNT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Maximum use of an account. `None` is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +145,8 @@ pub struct Quota {
     account: String,
     /// Number of the user, whose files are counted.
     owner: u32,
+    /// Time for which a file waits for the count.
+    patience: Duration,
     ledger: Mutex<QuotaLedger>,
     /// True once it is known what the account uses.
     is_counted: Mutex<bool>,
@@ -161,6 +167,7 @@ impl Quota {
         Arc::new(Self {
             account,
             owner,
+            patience: COUNT_PATIENCE,
             ledger: Mutex::new(QuotaLedger::new(limits, used.unwrap_or_default())),
             is_counted: Mutex::new(used.is_some()),
             counted: Condvar::new(),
@@ -187,7 +194,7 @@ impl Quota {
     }
 
     /// Charges a file of `size` bytes, of which `counted` bytes on disk are part of the use
-    /// already. Blocking until the use is known.
+    /// already. Blocking until the use is known, or for [`COUNT_PATIENCE`].
     pub(crate) fn charge(
         self: &Arc<Self>,
         size: u64,
@@ -201,8 +208,17 @@ impl Quota {
             None => QuotaUse::file(size),
         };
         let mut is_counted = self.is_counted.lock();
-        self.counted
-            .wait_while(&mut is_counted, |counted| !*counted);
+        let waited =
+            self.counted
+                .wait_while_for(&mut is_counted, |counted| !*counted, self.patience);
+        if waited.timed_out() && !*is_counted {
+            let account = &self.account;
+            let detail = format!(
+                "account {account}: its files are being counted for its quota; repeat the command \
+                 later"
+            );
+            return Err(Failure::with_detail(FailureKind::DiskFull, detail));
+        }
         drop(is_counted);
         let taken = self.ledger.lock().take(wanted);
         taken.map_err(|exceeded| self.failure(exceeded))?;
@@ -221,8 +237,13 @@ impl Quota {
         }
     }
 
-    /// Gives back the bytes on disk of an unfinished file that was removed.
+    /// Gives back the bytes on disk of an unfinished file that was removed. They may include a few
+    /// of its journal's.
     pub(crate) fn removed_leftover(&self, disk_bytes: u64) {
+        if disk_bytes == 0 {
+            // It was not charged.
+            return;
+        }
         self.ledger.lock().give_back(QuotaUse::file(disk_bytes));
     }
 
@@ -318,6 +339,21 @@ mod tests {
         });
         quota.set_used(QuotaUse::file(6));
         assert!(!waiting.join().unwrap(), "6 of 10 bytes were used");
+    }
+
+    #[test]
+    fn files_do_not_wait_for_ever() {
+        let limits = QuotaLimits {
+            bytes: Some(10),
+            files: None,
+        };
+        let quota = Quota::new("ana".into(), 1, limits, None);
+        let quota = Arc::new(Quota {
+            patience: Duration::ZERO,
+            ..Arc::into_inner(quota).unwrap()
+        });
+        let failure = quota.charge(5, None).unwrap_err();
+        assert!(failure.detail.contains("are being counted"), "{failure}");
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl Drop for NewFile {
             // Data that could not be recorded travels again. No one is left to receive the error.
             let _ = file.journal.release();
             if let Some(charge) = self.charge.take()
-                && let Some(disk_bytes) = bytes_on_disk(file.journal.data())
+                && let Some(disk_bytes @ 1..) = bytes_on_disk(file.journal.data())
             {
                 charge.keep_unfinished(disk_bytes);
             }

@@ -68,6 +68,7 @@ impl FileStore for CopyDestination {
         {
             return Ok(Resumption::AskAgain(pause));
         }
+        let file = self.charge_kept(file, announced.size)?;
         Ok(Resumption::Some((file, subtrees)))
     }
 
@@ -362,16 +363,22 @@ impl CopyDestination {
             let storage = DirStorage(parent.dir.clone());
             Journal::open_or_create(storage, &parent.name, identity, block_log2 as u8, size)
         })?;
-        let there = bytes_on_disk(journal.data()).filter(|&bytes| bytes > 0);
-        let is_new = there.is_none();
-        let file = NewFile::kept(parent, journal, block_log2);
-        let quota = self.quota.as_ref();
-        match quota.map(|quota| quota.charge(size, there)).transpose() {
-            Ok(charge) => Ok((file.charged(charge), resume.subtrees)),
+        Ok((NewFile::kept(parent, journal, block_log2), resume.subtrees))
+    }
+
+    /// Charges a file with a journal to the quota, if there is one. What it has on disk already is
+    /// charged.
+    fn charge_kept(&self, mut file: NewFile, size: u64) -> Result<NewFile, Failure> {
+        let Some(quota) = &self.quota else {
+            return Ok(file);
+        };
+        // Without bytes it was not charged.
+        let there = bytes_on_disk(file.fd()?).filter(|&bytes| bytes > 0);
+        match quota.charge(size, there) {
+            Ok(charge) => Ok(file.charged(Some(charge))),
             Err(exceeded) => {
                 // Nothing of it exists that a later copy could resume.
-                let mut file = file;
-                if is_new {
+                if there.is_none() {
                     file.discard();
                 }
                 Err(exceeded)
@@ -390,7 +397,8 @@ impl CopyDestination {
             // Any existing part is written again, as the ledger does not know it. If another copy
             // holds the journal by now, that copy created it after the file was described. It is
             // still running, so this copy does not wait for it.
-            return self.keep(announced, &identity).map(|(file, _)| file);
+            let (file, _) = self.keep(announced, &identity)?;
+            return self.charge_kept(file, announced.size);
         }
         let parent = self.parent_for(&announced.head, announced.size)?;
         let charge = self.charge(announced.size)?;
