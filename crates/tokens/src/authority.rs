@@ -83,7 +83,7 @@ impl Authority {
             let issuers = self.issuers.read().clone();
             let now = Instant::now();
             let mut rounds = JoinSet::new();
-            for issuer in issuers.iter().filter(|issuer| issuer.due() <= now) {
+            for issuer in issuers.iter().filter(|issuer| issuer.due(now) <= now) {
                 let (authority, issuer) = (self.clone(), issuer.clone());
                 rounds.spawn(async move {
                     let fetched = authority.fetch_keys_of(&issuer).await;
@@ -94,8 +94,8 @@ impl Authority {
                 });
             }
             while rounds.join_next().await.is_some() {}
-            let next = issuers.iter().map(|issuer| issuer.due()).min();
             let now = Instant::now();
+            let next = issuers.iter().map(|issuer| issuer.due(now)).min();
             let next = next.unwrap_or(now + MAX_ROUND);
             let next = next.clamp(now + MIN_ROUND, now + MAX_ROUND);
             tokio::select! {

@@ -78,8 +78,7 @@ impl Issuer {
     }
 
     /// Returns the time at which something is to be done in the background.
-    pub(crate) fn due(&self) -> Instant {
-        let now = Instant::now();
+    pub(crate) fn due(&self, now: Instant) -> Instant {
         let cache = self.cache.lock();
         // Copies end when keys become too old.
         match cache.stale_at().filter(|stale| *stale > now) {
