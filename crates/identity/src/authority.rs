@@ -30,6 +30,15 @@ pub(crate) struct VouchedIdentity {
     pub(crate) end_unix_ms: u64,
 }
 
+impl VouchedIdentity {
+    /// Returns true if this has all of `other`, until the same time or longer.
+    pub(crate) fn outlives(&self, other: &Self) -> bool {
+        self.end_unix_ms >= other.end_unix_ms
+            && self.names == other.names
+            && self.groups == other.groups
+    }
+}
+
 /// Judges a voucher by the first of `authorities` that is believed for a name of its certificate
 /// and has issued it (LH-VOUCHER-5).
 pub(crate) fn judge(

@@ -44,8 +44,9 @@ impl VouchedKeys {
         (now_unix_ms < vouched.identity.end_unix_ms).then_some(vouched)
     }
 
-    /// Adds or replaces what was vouched for a key. Returns true if this or another key may have
-    /// lost a name by it.
+    /// Adds what was vouched for a key, or replaces it. What ends later stays, if it is the same
+    /// otherwise, because an earlier session may repeat its voucher. Returns true if this or
+    /// another key may have lost a name by it.
     ///
     /// # Errors
     /// [`VoucherFault::Full`].
@@ -56,6 +57,12 @@ impl VouchedKeys {
         now_unix_ms: u64,
     ) -> Result<bool, VoucherFault> {
         let key = voucher.key;
+        if self
+            .get(&key, now_unix_ms)
+            .is_some_and(|vouched| vouched.identity.outlives(&identity))
+        {
+            return Ok(false);
+        }
         let replaced = self.keys.remove(&key);
         let mut lost = replaced.is_some_and(|replaced| replaced.identity != identity);
         if self.keys.len() >= self.max_keys {
@@ -229,6 +236,16 @@ mod tests {
             assert_eq!(keys.insert(voucher(key), identity(&name, 10), 0), Ok(false));
         }
         assert!(has(&keys, 1, 0) && !has(&keys, 3, 0) && has(&keys, 4, 0));
+    }
+
+    #[test]
+    fn earlier_voucher_does_not_shorten_a_later_one() {
+        let mut keys = VouchedKeys::new(2);
+        keys.insert(voucher(1), identity("a", 20), 0).unwrap();
+        assert_eq!(keys.insert(voucher(1), identity("a", 10), 0), Ok(false));
+        assert!(has(&keys, 1, 15));
+        assert_eq!(keys.insert(voucher(1), identity("b", 10), 0), Ok(true));
+        assert!(!has(&keys, 1, 15));
     }
 
     #[test]

@@ -39,8 +39,8 @@ impl OpenAdmission {
         }
     }
 
-    /// Reads the voucher of an OPEN, before the OPEN is checked (LH-VOUCHER-5). Returns the fault for
-    /// which it is not believed.
+    /// Reads the voucher of an OPEN, before the OPEN is checked (LH-VOUCHER-5). Returns the fault
+    /// for which it is not believed.
     pub async fn read_voucher(&self, open: &Open, now_unix_ms: u64) -> Option<VoucherFault> {
         // The check fails for the same reason.
         check_time(open.signed_at_unix_ms, now_unix_ms).ok()?;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use longhaul_identity::Identities;
 use longhaul_offramp::{Error, Offramp, OfframpConfig};
 use longhaul_policy::Policy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -105,4 +106,39 @@ async fn sighup_reloads_the_policy_unless_it_is_invalid() {
     session.write_all(b"x").await.unwrap();
     session.flush().await.unwrap();
     assert_eq!(with_timeout(server.read_u8()).await.unwrap(), b'x');
+}
+
+#[tokio::test]
+async fn session_ends_when_its_principal_leaves_the_group() {
+    let me = me();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("principals.toml");
+    let join = |group: &str| {
+        let key = me.public();
+        let text = format!(
+            "[[principal]]\nname = \"me\"\nkeys = [\"{key}\"]\ngroups = [\"{group}\"]\n"
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    join("lab");
+    let identities = Identities::load(&file).unwrap();
+    let rule = "[[allow]]\nprincipals = [\"group:lab\"]\nservers = [\"127.0.0.0/8\"]\n\
+                ports = [\"any\"]\n";
+    let policy = Policy::parse(rule, std::path::Path::new("test.toml")).unwrap();
+    let offramp = offramp_with(policy.with_identities(identities.clone()), |_| {});
+    let (mut session, mut server) = with_timeout(established(&offramp, &me)).await;
+    identities.reload().unwrap();
+    session.write_all(b"x").await.unwrap();
+    session.flush().await.unwrap();
+    assert_eq!(with_timeout(server.read_u8()).await.unwrap(), b'x');
+    join("other");
+    identities.reload().unwrap();
+    for error in [
+        with_timeout(session.read_u8()).await.unwrap_err(),
+        with_timeout(server.read_u8()).await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+    }
+    let (_listener, address) = crate::bed::server().await;
+    assert!(offramp.connect(&me, address).await.is_err());
 }
