@@ -214,7 +214,7 @@ impl WorkerPool {
                 }
                 worker
             }
-            None => slot.insert(self.start(account, key).await?).clone(),
+            None => slot.insert(self.start(name, key).await?).clone(),
         };
         worker.streams.fetch_add(1, Ordering::Relaxed);
         let message = FrontMessage::Stream(message);
@@ -234,23 +234,23 @@ impl WorkerPool {
         slots.entry(account.to_owned()).or_default().clone()
     }
 
-    /// Starts the worker of `account` for its first stream, of `key`, and waits until it serves.
-    async fn start(
-        &self,
-        account: &Arc<LocalAccount>,
-        key: PublicKey,
-    ) -> Result<Arc<Worker>, WorkerError> {
-        self.await_earlier(&account.name).await;
+    /// Starts the worker of the account `name` for its first stream, of `key`, and waits until it
+    /// serves.
+    async fn start(&self, name: &str, key: PublicKey) -> Result<Arc<Worker>, WorkerError> {
+        self.await_earlier(name).await;
         let options = &self.0.options;
         let (control, theirs) = StdUnixStream::pair()?;
         let (signing, signing_theirs) = StdUnixStream::pair()?;
-        let (helper, name) = (options.helper.clone(), account.name.clone());
-        let asked = move || request_worker(&helper, &name, theirs.into());
+        let (helper, asked_for) = (options.helper.clone(), name.to_owned());
+        let asked = move || request_worker(&helper, &asked_for, theirs.into());
         let asked = tokio::task::spawn_blocking(asked).await;
         let process = asked.map_err(|_| WorkerError::Ended)??;
-        tracing::info!(account = account.name, process, "worker started");
+        tracing::info!(account = name, process, "worker started");
         let (sender, receiver) = channel::open(control, ChannelPeer::Worker)?;
+        // What has changed meanwhile is in force. Without its server, the worker ends.
         let grants = self.grants();
+        let account = grants.account_of(&key).filter(|now| now.name == name);
+        let account = account.ok_or(WorkerError::Changed)?;
         let limits = options.server.limits().divided(grants.accounts());
         let worker = Arc::new(Worker::new(account.clone(), sender, key, limits.copies));
         let (ready, is_ready) = oneshot::channel();
