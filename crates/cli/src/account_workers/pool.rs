@@ -504,7 +504,8 @@ impl WorkerPool {
     {
         let live = self.0.live.lock().clone();
         let acts = live.into_iter().map(|worker| act(self.clone(), worker));
-        acts.collect::<JoinSet<()>>().join_all().await;
+        let mut acts: JoinSet<()> = acts.collect();
+        while acts.join_next().await.is_some() {}
     }
 
     /// Returns the running copies of all workers.
